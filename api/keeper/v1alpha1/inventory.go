@@ -1,0 +1,93 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// InventoryOwner names the custom resource whose children an Inventory holds.
+type InventoryOwner struct {
+	// group is the API group of the custom resource.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group"`
+	// kind is the kind of the custom resource.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// namespace is the namespace of the custom resource; empty for a cluster-scoped one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name is the name of the custom resource.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// uid is the UID of the custom resource; one of the same name and another UID is another owner.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid"`
+}
+
+// InventorySpec lists what one stage of a custom resource consists of. It is written before the objects are.
+type InventorySpec struct {
+	// owner is the custom resource; when it is gone the Inventory is deleted, and the garbage collector deletes what
+	// the Inventory owns.
+	// +required
+	Owner InventoryOwner `json:"owner"`
+	// stage is the place of this stage in the order of application; teardown runs in the reverse order.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Stage int32 `json:"stage"`
+	// objects are the objects of the stage, each with its digest and policy.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Objects []LedgerEntry `json:"objects,omitempty"`
+}
+
+// InventoryStatus records what the writes of the stage answered.
+type InventoryStatus struct {
+	// objects are the objects that were written, with UID and hash of the fields that MLKeeper owns.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Objects []LedgerEntry `json:"objects,omitempty"`
+}
+
+// Inventory owns the children of a custom resource that cannot own them itself, because some of them are
+// cluster-scoped or live in another namespace. Deleting it lets the garbage collector delete them, with no operator
+// running.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=mlkeeper
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.owner.kind`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.owner.namespace`
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner.name`
+// +kubebuilder:printcolumn:name="Stage",type=integer,JSONPath=`.spec.stage`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Inventory struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +required
+	Spec InventorySpec `json:"spec"`
+	// +optional
+	Status InventoryStatus `json:"status,omitempty"`
+}
+
+// InventoryList is a list of Inventories.
+//
+// +kubebuilder:object:root=true
+type InventoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Inventory `json:"items"`
+}

@@ -1,0 +1,87 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/types"
+
+// Annotations and labels that MLKeeper reads on every kind, or writes on every child.
+const (
+	// SuspendAnnotation, set to "true" on a custom resource, stops every write for it until it is removed.
+	SuspendAnnotation = "keeper.mlkeeper.dev/suspend"
+	// ReconcileAtAnnotation, set to an RFC 3339 time, asks for one reconcile now; its value is echoed in
+	// status.lastHandledReconcileAt.
+	ReconcileAtAnnotation = "keeper.mlkeeper.dev/reconcile-at"
+	// AdoptAnnotation, set to "true" on a custom resource, allows taking over objects that nobody owns and that
+	// stand under the names of its children.
+	AdoptAnnotation = "keeper.mlkeeper.dev/adopt"
+	// RoomLabel carries the name of the room that made a child; child watches select on it.
+	RoomLabel = "keeper.mlkeeper.dev/room"
+	// StackLabel carries a short hash of the kind, namespace and name of the custom resource a child belongs to.
+	StackLabel = "keeper.mlkeeper.dev/stack"
+	// OwnerAnnotation carries "<Kind>.<group>/<namespace>/<name>" of the custom resource a child belongs to.
+	OwnerAnnotation = "keeper.mlkeeper.dev/owner"
+	// DigestAnnotation carries the digest of the rendered child that was applied last.
+	DigestAnnotation = "keeper.mlkeeper.dev/digest"
+	// WiringAnnotation records, on an object of somebody else, the entries that MLKeeper added to it.
+	WiringAnnotation = "keeper.mlkeeper.dev/wiring"
+)
+
+// DeletionPolicy says what becomes of PersistentVolumeClaims, CustomResourceDefinitions and Namespaces when the custom
+// resource goes.
+//
+// +kubebuilder:validation:Enum=Retain;Delete
+type DeletionPolicy string
+
+const (
+	// Retain keeps them; it is the default, a deliberate difference from the original operators.
+	Retain DeletionPolicy = "Retain"
+	// Delete removes them, data included.
+	Delete DeletionPolicy = "Delete"
+)
+
+// ObjectReference names one object in the cluster.
+type ObjectReference struct {
+	// group is the API group; empty for the core group.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+	// version is the API version that the object was applied in.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version"`
+	// kind is the kind of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// namespace is empty for cluster-scoped objects.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// name is the name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// LedgerEntry is what MLKeeper remembers of one child, so that a restart verifies it without a read.
+type LedgerEntry struct {
+	ObjectReference `json:",inline"`
+	// uid is the UID of the object when it was last written.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
+	UID types.UID `json:"uid,omitempty"`
+	// digest is the digest of the rendered object that was written last.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Digest string `json:"digest,omitempty"`
+	// fields is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
+	// is drift.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Fields string `json:"fields,omitempty"`
+	// policy is Retain for an object that must outlive its custom resource.
+	// +optional
+	Policy DeletionPolicy `json:"policy,omitempty"`
+}

@@ -1,0 +1,239 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// StorageFormat says where a TrustyAI service keeps its inference data.
+//
+// +kubebuilder:validation:Enum=PVC;DATABASE
+type StorageFormat string
+
+const (
+	// StoragePVC keeps inference data as files on a PersistentVolumeClaim (TrustyAI ADR 3).
+	StoragePVC StorageFormat = "PVC"
+	// StorageDatabase keeps inference data in a database (upstream).
+	StorageDatabase StorageFormat = "DATABASE"
+)
+
+// Exposure says how a TrustyAI service is reached.
+//
+// +kubebuilder:validation:Enum=Plain;Secured
+type Exposure string
+
+const (
+	// ExposurePlain serves HTTP and a Route without TLS, as TrustyAI ADR 3 says.
+	ExposurePlain Exposure = "Plain"
+	// ExposureSecured serves TLS behind kube-rbac-proxy and a reencrypt Route, as upstream does.
+	ExposureSecured Exposure = "Secured"
+)
+
+// TrustyAIServiceSpec is what the owner of a TrustyAI service declares.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.trustyaiMetrics) || has(self.metrics)",message="spec.trustyaiMetrics (TrustyAI ADR 3) or spec.metrics (upstream) is required: add trustyaiMetrics with a schedule, such as 5s"
+// +kubebuilder:validation:XValidation:rule="!has(self.trustyaiMetrics) || !has(self.metrics) || self.trustyaiMetrics.schedule == self.metrics.schedule",messageExpression="'spec.trustyaiMetrics.schedule (' + self.trustyaiMetrics.schedule + ') and spec.metrics.schedule (' + self.metrics.schedule + ') must be equal: remove one of them'"
+// +kubebuilder:validation:XValidation:rule="!has(self.trustyaiMetrics) || has(self.data)",message="spec.data is required with spec.trustyaiMetrics (TrustyAI ADR 3): add filename and format"
+// +kubebuilder:validation:XValidation:rule="has(self.trustyaiMetrics) == has(oldSelf.trustyaiMetrics)",message="spec.trustyaiMetrics decides the names of the children and can be neither added nor removed later: create a new TrustyAIService instead"
+type TrustyAIServiceSpec struct {
+	// replicas is the number of pods; the default is 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Replicas *int32 `json:"replicas,omitempty"`
+	// storage says where inference data is kept.
+	// +required
+	Storage StorageSpec `json:"storage"`
+	// data describes the data files; required with trustyaiMetrics.
+	// +optional
+	Data *DataSpec `json:"data,omitempty"`
+	// trustyaiMetrics is the metrics schedule as TrustyAI ADR 3 spells it. A service created with it gets the children
+	// of the ADR under the names of the ADR.
+	// +optional
+	TrustyAIMetrics *TrustyAIMetricsSpec `json:"trustyaiMetrics,omitempty"`
+	// metrics is the metrics schedule as the upstream operator spells it. A service created without trustyaiMetrics
+	// gets upstream's children under upstream's names.
+	// +optional
+	Metrics *MetricsSpec `json:"metrics,omitempty"`
+	// serviceMonitoring overrides the ServiceMonitor that is made for the service.
+	// +optional
+	ServiceMonitoring *ServiceMonitoringSpec `json:"serviceMonitoring,omitempty"`
+	// deletionPolicy says whether the PersistentVolumeClaim outlives this resource; the default is Retain.
+	// +optional
+	// +kubebuilder:default=Retain
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// exposure is Plain or Secured; the default is Plain with trustyaiMetrics and Secured otherwise.
+	// +optional
+	Exposure Exposure `json:"exposure,omitempty"`
+	// tls says where the certificates of a Secured service come from; without it MLKeeper takes OpenShift's
+	// service-ca, else cert-manager, else a certificate authority of its own.
+	// +optional
+	TLS *TLSSpec `json:"tls,omitempty"`
+	// image overrides the image of the TrustyAI service; the default is the operator's --trustyai-image.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+	// resources are the compute resources of the trustyai-service container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// scheduling says on which nodes the pods may run.
+	// +optional
+	Scheduling *SchedulingSpec `json:"scheduling,omitempty"`
+	// inferenceServices says which InferenceServices of the namespace are wired; the default is all of them.
+	// +optional
+	InferenceServices *InferenceServicesSpec `json:"inferenceServices,omitempty"`
+}
+
+// StorageSpec says where inference data is kept.
+//
+// +kubebuilder:validation:XValidation:rule="self.format != 'PVC' || (has(self.folder) && size(self.folder) > 0)",message="spec.storage.folder is required with format PVC: set an absolute path such as /inputs"
+// +kubebuilder:validation:XValidation:rule="self.format != 'PVC' || has(self.size)",message="spec.storage.size is required with format PVC: set a quantity such as 1Gi"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.pv) || (has(self.pv) && self.pv == oldSelf.pv)",messageExpression="'spec.storage.pv must stay ' + oldSelf.pv + ', since a claim cannot move to another volume: create a new TrustyAIService instead'"
+type StorageSpec struct {
+	// format is PVC or DATABASE. Changing PVC to DATABASE migrates the data.
+	// +required
+	Format StorageFormat `json:"format"`
+	// folder is the absolute path where the volume is mounted; required with format PVC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (self.startsWith('/') && !self.contains(':') && !self.contains('..'))",message="spec.storage.folder must be an absolute path without ':' or '..', such as /inputs"
+	Folder string `json:"folder,omitempty"`
+	// pv is the name of an existing PersistentVolume that the claim is bound to (TrustyAI ADR 3).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PV string `json:"pv,omitempty"`
+	// size is the size of the claim, a quantity such as 1Gi; required with format PVC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="spec.storage.size must be a positive quantity such as 1Gi"
+	Size string `json:"size,omitempty"`
+	// databaseConfigurations is the name of the Secret with the database credentials; the default is
+	// <name>-db-credentials.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DatabaseConfigurations string `json:"databaseConfigurations,omitempty"`
+	// storageClassName is the storage class of the claim. The default is "" in the ADR's shape (no dynamic
+	// provisioning), and the default class of the cluster otherwise.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// DataSpec describes the data files.
+type DataSpec struct {
+	// filename is the suffix of the file that the service uses for data.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Filename string `json:"filename,omitempty"`
+	// format is the format of the data file, such as CSV.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Format string `json:"format,omitempty"`
+}
+
+// TrustyAIMetricsSpec is the metrics schedule of TrustyAI ADR 3.
+type TrustyAIMetricsSpec struct {
+	// schedule is how often metrics are calculated, a duration such as 5s or 1m.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$')",message="schedule must be a duration such as 5s, 1m or 1h30m"
+	Schedule string `json:"schedule"`
+}
+
+// MetricsSpec is the metrics schedule of the upstream operator.
+type MetricsSpec struct {
+	// schedule is how often metrics are calculated, a duration such as 5s or 1m.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$')",message="schedule must be a duration such as 5s, 1m or 1h30m"
+	Schedule string `json:"schedule"`
+	// batchSize is the number of observations per calculation; the default is 5000.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000000
+	BatchSize *int32 `json:"batchSize,omitempty"`
+}
+
+// ServiceMonitoringSpec overrides the ServiceMonitor that is made for the service.
+type ServiceMonitoringSpec struct {
+	// ref is a partial ServiceMonitor (TrustyAI ADR 3). What its spec gives overrides the default; the rest of the
+	// default stays.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Ref *runtime.RawExtension `json:"ref,omitempty"`
+	// interval is the scrape interval, a Prometheus duration; the default is 4s.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	Interval string `json:"interval,omitempty"`
+	// metricNames are the metrics asked for; the default is trustyai_spd and trustyai_dir.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=200
+	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z_:][a-zA-Z0-9_:]*$`
+	MetricNames []string `json:"metricNames,omitempty"`
+}
+
+// TLSSpec says where the certificates of a Secured service come from.
+type TLSSpec struct {
+	// secretName is a kubernetes.io/tls Secret of the namespace, used for the proxy and for the service itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+	// issuerRef names a cert-manager issuer; without it a self-signed one is made where cert-manager is served.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+}
+
+// IssuerReference names a cert-manager Issuer or ClusterIssuer.
+type IssuerReference struct {
+	// kind is Issuer or ClusterIssuer; the default is Issuer.
+	// +optional
+	// +kubebuilder:validation:Enum=Issuer;ClusterIssuer
+	// +kubebuilder:default=Issuer
+	Kind string `json:"kind,omitempty"`
+	// name is the name of the issuer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// SchedulingSpec says on which nodes the pods may run. Its fields are those of a PodSpec.
+type SchedulingSpec struct {
+	// nodeSelector selects nodes by label.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// tolerations allow the pods on tainted nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// affinity is the affinity of the pods.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// topologySpreadConstraints spread the pods over the topology.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+}
+
+// InferenceServicesSpec says which InferenceServices are wired.
+type InferenceServicesSpec struct {
+	// selector selects InferenceServices of the namespace by label; empty selects all.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}

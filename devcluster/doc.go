@@ -1,0 +1,27 @@
+// devcluster is a real Kubernetes control plane in one binary: etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler at the release that
+// go.mod pins, KWOK as the kubelet of simulated nodes, and a stand-in for the
+// third-party controllers that the operator meets. It is built with
+//
+//	go build -o ../bin/devcluster .
+//
+// and needs nothing else at run time: no container engine, no download, no root.
+// No linker flags are needed either; internal/version stamps the release.
+//
+// The binary is every one of its components: it starts itself again with a
+// hidden first argument, so that a single component can be stopped, killed and
+// started while the rest runs. It has its own Go module to keep the replace
+// lines that k8s.io/kubernetes needs away from the operator's go.mod.
+//
+// Packages:
+//
+//	internal/component  names, command lines and entry points of the processes
+//	internal/cluster    boot, supervision, state file, control socket, removal
+//	internal/catalog    permissive third-party CRDs
+//	internal/standin    plays the controllers of some of them
+//	internal/cli        the command line, kubectl included
+//	internal/version    the Kubernetes version stamp
+//
+// It is for development and tests. Anybody with an account on the machine can
+// reach its etcd, which asks for no credentials, and pods do not really run.
+package main

@@ -1,0 +1,2 @@
+// Package cli is the command line of devcluster.
+package cli

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mlkeeper.dev/devcluster/internal/catalog"
+	"mlkeeper.dev/devcluster/internal/cluster"
+)
+
+// superviseName is the hidden command of the supervisor that --detach leaves.
+const superviseName = "__supervise"
+
+// upFlags are the flags of up, shared with the supervisor that it may start.
+type upFlags struct {
+	opts   cluster.Options
+	noHook bool
+}
+
+func (f *upFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.noHook = true
+	flags.StringVar(&f.opts.Kubeconfig, "kubeconfig", "", "where to write the admin's kubeconfig (default <dir>/kubeconfig)")
+	flags.IntVar(&f.opts.Port, "port", 0, "port of the API server (default: a free one)")
+	flags.IntVar(&f.opts.Nodes, "nodes", 1, "number of simulated nodes")
+	flags.StringSliceVar(&f.opts.CRDs, "crds", nil,
+		"third-party definitions to install: "+strings.Join(catalog.Names(), ",")+", or all")
+	flags.BoolVar(&f.opts.Spec.Fsync, "fsync", false, "let etcd write through to the disk; for fault tests of storage")
+	flags.BoolVar(&f.noHook, "webhook-admission", true, "call admission webhooks")
+	flags.StringVar(&f.opts.Spec.AuditLog, "audit-log", "", "file for one line of metadata per request")
+	flags.BoolVar(&f.opts.Spec.NoStandIn, "no-stand-in", false, "do not play third-party controllers")
+	flags.BoolVar(&f.opts.Spec.NoKwok, "no-kwok", false, "do not simulate a kubelet; nodes and pods stay pending")
+	flags.DurationVar(&f.opts.Timeout, "timeout", 3*time.Minute, "limit of the boot")
+}
+
+// complete resolves paths and checks what can be checked before anything runs.
+func (f *upFlags) complete(dir string) error {
+	var err error
+	if f.opts.Spec.Dir, err = absolute(dir); err != nil {
+		return err
+	}
+	f.opts.Spec.NoWebhookAdmission = !f.noHook
+	if f.opts.Nodes < 0 {
+		return fmt.Errorf("--nodes is %d; give 0 or more", f.opts.Nodes)
+	}
+	if f.opts.Port < 0 || f.opts.Port > 65535 {
+		return fmt.Errorf("--port is %d; give a port up to 65535, or 0 for a free one", f.opts.Port)
+	}
+	for _, path := range []*string{&f.opts.Kubeconfig, &f.opts.Spec.AuditLog} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	f.opts.CRDs, err = catalog.Resolve(f.opts.CRDs)
+	return err
+}
+
+// args renders the flags for the supervisor.
+func (f *upFlags) args() []string {
+	o := f.opts
+	args := []string{
+		superviseName, "--dir=" + o.Spec.Dir, "--kubeconfig=" + o.Kubeconfig,
+		fmt.Sprintf("--port=%d", o.Port), fmt.Sprintf("--nodes=%d", o.Nodes),
+		fmt.Sprintf("--fsync=%t", o.Spec.Fsync), fmt.Sprintf("--webhook-admission=%t", f.noHook),
+		"--audit-log=" + o.Spec.AuditLog, fmt.Sprintf("--no-stand-in=%t", o.Spec.NoStandIn),
+		fmt.Sprintf("--no-kwok=%t", o.Spec.NoKwok), fmt.Sprintf("--timeout=%s", o.Timeout),
+	}
+	if len(o.CRDs) > 0 {
+		args = append(args, "--crds="+strings.Join(o.CRDs, ","))
+	}
+	return args
+}
+
+func newUp(dir *string) *cobra.Command {
+	flags := &upFlags{}
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Boot a cluster; ends it on Ctrl-C, or leaves it running with --detach",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.complete(*dir); err != nil {
+				return err
+			}
+			if detach {
+				return detached(cmd.Context(), flags, cmd.OutOrStdout())
+			}
+			flags.opts.Out = cmd.OutOrStdout()
+			return cluster.Run(cmd.Context(), flags.opts, func(st cluster.State) {
+				printReady(cmd.OutOrStdout(), st)
+				fmt.Fprintln(cmd.OutOrStdout(), "Ctrl-C stops the cluster; `devcluster down` removes its data")
+			})
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().BoolVar(&detach, "detach", false, "return when the cluster is healthy and leave it running")
+	return cmd
+}
+
+func printReady(w io.Writer, st cluster.State) {
+	fmt.Fprintf(w, "export KUBECONFIG=%s\n", st.Kubeconfig)
+}
+
+// newSupervise is what --detach leaves behind: up, without a terminal.
+func newSupervise() *cobra.Command {
+	flags := &upFlags{}
+	var dir string
+	cmd := &cobra.Command{
+		Use:    superviseName,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.complete(dir); err != nil {
+				return err
+			}
+			flags.opts.Out = cmd.OutOrStdout()
+			return cluster.Run(cmd.Context(), flags.opts, func(cluster.State) {})
+		},
+	}
+	flags.register(cmd)
+	// Shadows the persistent flag, so that the value is always an explicit one.
+	cmd.Flags().StringVar(&dir, "dir", "", "state directory")
+	return cmd
+}
+
+// detached starts a supervisor in a session of its own, shows its progress and
+// returns when the cluster is healthy or the supervisor has given up.
+func detached(ctx context.Context, flags *upFlags, out io.Writer) error {
+	dir := flags.opts.Spec.Dir
+	if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o700); err != nil {
+		return fmt.Errorf("creating the state directory: %w; choose another one with --dir", err)
+	}
+	// Each supervisor has a log of its own until it has the lock: a second up
+	// must not write into the log of the first.
+	log, err := os.CreateTemp(filepath.Join(dir, "logs"), "boot-*.log")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command("/proc/self/exe", flags.args()...)
+	cmd.Args[0] = "devcluster"
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	return follow(ctx, flags, out, log.Name(), cmd.Process, done)
+}
+
+// follow copies the supervisor's progress until the boot is over.
+func follow(ctx context.Context, flags *upFlags, out io.Writer, log string, sup *os.Process, done <-chan error) error {
+	progress, err := os.Open(log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = progress.Close() }()
+	for {
+		select {
+		case <-done:
+			rest, _ := io.ReadAll(progress)
+			_ = os.Remove(log)
+			lines, message, found := strings.Cut(string(rest), "devcluster: ")
+			fmt.Fprint(out, lines)
+			if found {
+				return errors.New(strings.TrimSpace(message))
+			}
+			return errors.New("the supervisor ended before the cluster was healthy; run `devcluster up` without --detach to see why")
+		case <-ctx.Done():
+			// Whoever interrupts the boot does not want the cluster.
+			_ = sup.Signal(syscall.SIGTERM)
+			<-done
+			return errors.New("interrupted; the cluster was stopped")
+		case <-time.After(20 * time.Millisecond):
+		}
+		_, _ = io.Copy(out, progress)
+		st, err := cluster.ReadState(flags.opts.Spec.Dir)
+		if err == nil && st.PID == sup.Pid && st.Phase == cluster.PhaseHealthy {
+			_, _ = io.Copy(out, progress)
+			printReady(out, st)
+			return os.Rename(log, filepath.Join(filepath.Dir(log), "supervisor.log"))
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"mlkeeper.dev/devcluster/internal/component"
+)
+
+// populate creates the nodes and waits for what a first Pod needs: a node that
+// takes pods, and the default service account.
+func (s *Supervisor) populate(ctx context.Context, config *rest.Config) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for i := range s.opts.Nodes {
+		_, err := client.CoreV1().Nodes().Create(ctx, node(fmt.Sprintf("node-%d", i+1)), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating a node: %w", err)
+		}
+	}
+	for {
+		missing := s.missing(ctx, client)
+		if missing == "" {
+			s.logf("%d node(s) ready", s.opts.Nodes)
+			return nil
+		}
+		// Someone has to do the work; if it went away the wait is in vain.
+		if name := s.lost(); name != "" {
+			return s.failure(name, "ended during the boot")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster did not become usable: %s; read %s and %s: %w", missing,
+				s.spec.LogOf(component.ControllerManager), s.spec.LogOf(component.Kwok), ctx.Err())
+		case <-time.After(2 * pollEvery):
+		}
+	}
+}
+
+// missing names the first thing that a Pod would still wait for.
+func (s *Supervisor) missing(ctx context.Context, client kubernetes.Interface) string {
+	if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		return "there is no default service account yet"
+	}
+	if s.spec.NoKwok {
+		return ""
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "the nodes cannot be listed"
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; !nodeReady(n) || len(n.Spec.Taints) > 0 {
+			return n.Name + " does not take pods yet"
+		}
+	}
+	return ""
+}
+
+// lost names a component that ended by itself.
+func (s *Supervisor) lost() string {
+	for _, c := range s.snapshot().Components {
+		if c.State == StateExited {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// node is what a kubelet would register; KWOK does the rest.
+func node(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        name,
+		Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+		Labels: map[string]string{
+			corev1.LabelHostname:                 name,
+			corev1.LabelOSStable:                 "linux",
+			corev1.LabelArchStable:               runtime.GOARCH,
+			"node-role.kubernetes.io/worker":     "",
+			"type":                               "kwok",
+			corev1.LabelTopologyZone:             "zone-a",
+			corev1.LabelInstanceTypeStable:       "devcluster",
+			"node.kubernetes.io/devcluster-role": "simulated",
+		},
+	}}
+}

@@ -1,0 +1,142 @@
+package component
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// Names of the components, in the order in which they are started.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+	Kwok              = "kwok"
+	StandIn           = "stand-in"
+)
+
+// Names lists every component in start order; shutdown goes the other way.
+var Names = []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, StandIn}
+
+// Loopback is the only address on which a devcluster listens.
+const Loopback = "127.0.0.1"
+
+// ServiceCIDR is the range of ClusterIPs; its first address is in the serving
+// certificate, because in-cluster clients reach the API server by it.
+const ServiceCIDR = "10.96.0.0/16"
+
+// podCIDR is wide enough for many thousands of simulated pods on one node.
+const podCIDR = "10.244.0.0/16"
+
+// Known reports whether name is a component of a devcluster.
+func Known(name string) bool {
+	for _, n := range Names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Ports holds one loopback port per component, and etcd's peer port.
+type Ports struct {
+	Etcd              int `json:"etcd"`
+	EtcdPeer          int `json:"etcdPeer"`
+	APIServer         int `json:"apiserver"`
+	ControllerManager int `json:"controllerManager"`
+	Scheduler         int `json:"scheduler"`
+	Kwok              int `json:"kwok"`
+	StandIn           int `json:"standIn"`
+}
+
+// Of returns the port on which the named component answers health questions.
+func (p Ports) Of(name string) int {
+	switch name {
+	case Etcd:
+		return p.Etcd
+	case APIServer:
+		return p.APIServer
+	case ControllerManager:
+		return p.ControllerManager
+	case Scheduler:
+		return p.Scheduler
+	case Kwok:
+		return p.Kwok
+	case StandIn:
+		return p.StandIn
+	default:
+		return 0
+	}
+}
+
+// Spec is everything that the command lines depend on.
+type Spec struct {
+	// Dir is the absolute state directory of the cluster.
+	Dir string `json:"dir"`
+	// Ports are the loopback ports of the components.
+	Ports Ports `json:"ports"`
+	// Fsync makes etcd write through to the disk; off, a crash of the machine
+	// (not of etcd) may lose data, which is the right trade for a throw-away
+	// cluster and the wrong one for fault tests of storage.
+	Fsync bool `json:"fsync,omitempty"`
+	// NoWebhookAdmission switches the two webhook admission plugins off.
+	NoWebhookAdmission bool `json:"noWebhookAdmission,omitempty"`
+	// AuditLog is the file that receives one line of metadata per request.
+	AuditLog string `json:"auditLog,omitempty"`
+	// NoStandIn leaves the stand-in for third-party controllers out.
+	NoStandIn bool `json:"noStandIn,omitempty"`
+	// NoKwok leaves the simulated kubelet out, for write-floor measurements.
+	NoKwok bool `json:"noKwok,omitempty"`
+}
+
+// Path returns a file inside the state directory.
+func (s Spec) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.Dir}, elem...)...)
+}
+
+// PKI returns a file of the cluster's key material.
+func (s Spec) PKI(name string) string { return s.Path("pki", name) }
+
+// KubeconfigOf returns the kubeconfig with which a component calls the API.
+func (s Spec) KubeconfigOf(name string) string { return s.Path("conf", name+".kubeconfig") }
+
+// LogOf returns the file that collects a component's output.
+func (s Spec) LogOf(name string) string { return s.Path("logs", name+".log") }
+
+// StagesFile returns the KWOK configuration of the simulated kubelet.
+func (s Spec) StagesFile() string { return s.Path("conf", "stages.yaml") }
+
+// AuditPolicyFile returns the API server's audit policy.
+func (s Spec) AuditPolicyFile() string { return s.Path("conf", "audit-policy.yaml") }
+
+// Server returns the URL of the API server.
+func (s Spec) Server() string {
+	return fmt.Sprintf("https://%s:%d", Loopback, s.Ports.APIServer)
+}
+
+// Enabled lists the components that this cluster runs, in start order.
+func (s Spec) Enabled() []string {
+	var out []string
+	for _, n := range Names {
+		if (n == StandIn && s.NoStandIn) || (n == Kwok && s.NoKwok) {
+			continue
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// HealthURL returns the address that answers 200 when the component is usable.
+func (s Spec) HealthURL(name string) string {
+	port := s.Ports.Of(name)
+	switch name {
+	case Etcd:
+		return fmt.Sprintf("http://%s:%d/health", Loopback, port)
+	case APIServer:
+		return fmt.Sprintf("https://%s:%d/readyz", Loopback, port)
+	case ControllerManager, Scheduler:
+		return fmt.Sprintf("https://%s:%d/healthz", Loopback, port)
+	default:
+		return fmt.Sprintf("http://%s:%d/healthz", Loopback, port)
+	}
+}

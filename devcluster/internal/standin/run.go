@@ -1,0 +1,232 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var crdResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+// Main is the entry point of the stand-in process; it returns when ctx ends.
+func Main(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("stand-in", pflag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the cluster")
+	listen := flags.String("listen", "127.0.0.1:0", "address of the health endpoint")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 500, 1000
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	go serveHealth(ctx, *listen)
+	return newTroupe(client).run(ctx)
+}
+
+// serveHealth answers /healthz, so that the supervisor can tell a hung process.
+func serveHealth(ctx context.Context, addr string) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok"))
+	})
+	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close()
+	}()
+	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		fmt.Fprintln(os.Stderr, "stand-in: health endpoint:", err)
+		os.Exit(1)
+	}
+}
+
+// troupe holds the roles that are on stage right now.
+type troupe struct {
+	client dynamic.Interface
+	mu     sync.Mutex
+	active map[string]context.CancelFunc
+}
+
+func newTroupe(client dynamic.Interface) *troupe {
+	return &troupe{client: client, active: map[string]context.CancelFunc{}}
+}
+
+// run follows the CRDs and plays each role for as long as its CRD is served.
+func (t *troupe) run(ctx context.Context) error {
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(t.client, 0)
+	informer := factory.ForResource(crdResource).Informer()
+	// A CRD schema can be a megabyte, and only two fields of it matter here.
+	if err := informer.SetTransform(trimCRD); err != nil {
+		return err
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { t.cast(ctx, obj) },
+		UpdateFunc: func(_, obj any) { t.cast(ctx, obj) },
+		DeleteFunc: t.dismiss,
+	})
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+	return nil
+}
+
+func trimCRD(obj any) (any, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		unstructured.RemoveNestedField(u.Object, "spec", "versions")
+		u.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// cast starts a role once its CRD is established.
+func (t *troupe) cast(ctx context.Context, obj any) {
+	crd, ok := obj.(*unstructured.Unstructured)
+	if !ok || !established(crd) {
+		return
+	}
+	for _, r := range roles {
+		if r.crd != crd.GetName() {
+			continue
+		}
+		t.mu.Lock()
+		if _, on := t.active[r.crd]; !on {
+			roleCtx, cancel := context.WithCancel(ctx)
+			t.active[r.crd] = cancel
+			go t.play(roleCtx, r)
+		}
+		t.mu.Unlock()
+	}
+}
+
+// dismiss ends a role whose CRD is gone; its informer would retry for ever.
+func (t *troupe) dismiss(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	crd, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if cancel, on := t.active[crd.GetName()]; on {
+		cancel()
+		delete(t.active, crd.GetName())
+	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, ok := c.(map[string]any)
+		if ok && m["type"] == "Established" && m["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// play runs one role until its context ends.
+func (t *troupe) play(ctx context.Context, r role) {
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second))
+	informer := dynamicinformer.NewDynamicSharedInformerFactory(t.client, 0).ForResource(r.resource).Informer()
+	enqueue := func(obj any) {
+		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
+			queue.Add(key)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "stand-in: %s: %v\n", r.crd, err)
+		return
+	}
+	go func() {
+		<-ctx.Done()
+		queue.ShutDown()
+	}()
+	go informer.RunWithContext(ctx)
+	for {
+		key, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if err := t.act(ctx, r, informer.GetStore(), key); err != nil {
+			queue.AddRateLimited(key)
+		} else {
+			queue.Forget(key)
+		}
+		queue.Done(key)
+	}
+}
+
+// act brings one object to its healthy state.
+func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string) error {
+	item, exists, err := store.GetByKey(key)
+	if err != nil || !exists {
+		return err
+	}
+	cached, ok := item.(*unstructured.Unstructured)
+	if !ok || cached.GetAnnotations()[optOut] == "off" || cached.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	obj := cached.DeepCopy()
+	client := t.client.Resource(r.resource).Namespace(obj.GetNamespace())
+	if r.spec != nil && r.spec(obj) {
+		if obj, err = client.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
+			return ignoreGone(err)
+		}
+	}
+	wanted := r.status(obj, timestamp(time.Now()))
+	if settled(obj.Object["status"], wanted) {
+		return nil
+	}
+	status, _, _ := unstructured.NestedMap(obj.Object, "status")
+	if status == nil {
+		status = map[string]any{}
+	}
+	// What others have written into the status stays.
+	maps.Copy(status, wanted)
+	obj.Object["status"] = status
+	_, err = client.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
+	return ignoreGone(err)
+}
+
+// ignoreGone drops the errors after which a newer event is on its way.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package standin
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// optOut is the annotation that keeps the stand-in away from an object.
+const optOut = "devcluster.mlkeeper.dev/stand-in"
+
+// domain is reserved for tests, so that no made-up host can ever resolve.
+const domain = "devcluster.test"
+
+// role is one third-party controller that is played.
+type role struct {
+	resource schema.GroupVersionResource
+	// crd is the name of the CRD whose presence switches the role on.
+	crd string
+	// status returns the healthy status of an object.
+	status func(obj *unstructured.Unstructured, now string) map[string]any
+	// spec changes what the real server would default, and says if it did.
+	spec func(obj *unstructured.Unstructured) bool
+}
+
+// roles lists everything that the stand-in plays.
+var roles = []role{
+	{
+		resource: schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"},
+		crd:      "routes.route.openshift.io",
+		status:   routeStatus,
+		spec:     defaultRouteHost,
+	},
+	{
+		resource: schema.GroupVersionResource{
+			Group: "serving.kserve.io", Version: "v1beta1", Resource: "inferenceservices",
+		},
+		crd:    "inferenceservices.serving.kserve.io",
+		status: inferenceServiceStatus,
+	},
+	{
+		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"},
+		crd:      "certificates.cert-manager.io",
+		status:   readyStatus("Ready", "Certificate is up to date and has not expired"),
+	},
+	{
+		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "issuers"},
+		crd:      "issuers.cert-manager.io",
+		status:   readyStatus("IsReady", "Issuer is ready"),
+	},
+	{
+		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "clusterissuers"},
+		crd:      "clusterissuers.cert-manager.io",
+		status:   readyStatus("IsReady", "Issuer is ready"),
+	},
+}
+
+// timestamp renders a condition time.
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// defaultRouteHost fills spec.host as OpenShift's API server does on creation.
+func defaultRouteHost(obj *unstructured.Unstructured) bool {
+	if host, _, _ := unstructured.NestedString(obj.Object, "spec", "host"); host != "" {
+		return false
+	}
+	host := fmt.Sprintf("%s-%s.apps.%s", obj.GetName(), obj.GetNamespace(), domain)
+	if err := unstructured.SetNestedField(obj.Object, host, "spec", "host"); err != nil {
+		return false
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations["openshift.io/host.generated"] = "true"
+	obj.SetAnnotations(annotations)
+	return true
+}
+
+func routeStatus(obj *unstructured.Unstructured, now string) map[string]any {
+	host, _, _ := unstructured.NestedString(obj.Object, "spec", "host")
+	return map[string]any{
+		"ingress": []any{map[string]any{
+			"host":                    host,
+			"routerName":              "default",
+			"routerCanonicalHostname": "router-default.apps." + domain,
+			"wildcardPolicy":          "None",
+			"conditions": []any{map[string]any{
+				"type":               "Admitted",
+				"status":             "True",
+				"lastTransitionTime": now,
+			}},
+		}},
+	}
+}
+
+func inferenceServiceStatus(obj *unstructured.Unstructured, now string) map[string]any {
+	var conditions []any
+	for _, t := range []string{"IngressReady", "PredictorReady", "Ready"} {
+		conditions = append(conditions, map[string]any{
+			"type": t, "status": "True", "lastTransitionTime": now,
+		})
+	}
+	name, namespace := obj.GetName(), obj.GetNamespace()
+	url := fmt.Sprintf("http://%s-%s.models.%s", name, namespace, domain)
+	return map[string]any{
+		"observedGeneration": obj.GetGeneration(),
+		"url":                url,
+		"address": map[string]any{
+			"url": fmt.Sprintf("http://%s-predictor.%s.svc.cluster.local", name, namespace),
+		},
+		"components": map[string]any{
+			"predictor": map[string]any{
+				"url": fmt.Sprintf("http://%s-predictor-%s.models.%s", name, namespace, domain),
+			},
+		},
+		"conditions": conditions,
+		"modelStatus": map[string]any{
+			"states":           map[string]any{"activeModelState": "Loaded", "targetModelState": "Loaded"},
+			"transitionStatus": "UpToDate",
+		},
+	}
+}
+
+// readyStatus is the status of the kinds that report one Ready condition.
+func readyStatus(reason, message string) func(*unstructured.Unstructured, string) map[string]any {
+	return func(obj *unstructured.Unstructured, now string) map[string]any {
+		return map[string]any{
+			"conditions": []any{map[string]any{
+				"type": "Ready", "status": "True", "reason": reason, "message": message,
+				"observedGeneration": obj.GetGeneration(), "lastTransitionTime": now,
+			}},
+		}
+	}
+}
+
+// settled reports whether the object already has the wanted status, whatever
+// the times say: rewriting it for a new time would wake every watcher for ever.
+func settled(current, wanted any) bool {
+	switch w := wanted.(type) {
+	case map[string]any:
+		c, ok := current.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, v := range w {
+			if k == "lastTransitionTime" {
+				continue
+			}
+			if !settled(c[k], v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		c, ok := current.([]any)
+		if !ok || len(c) != len(w) {
+			return false
+		}
+		for i := range w {
+			if !settled(c[i], w[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return current == wanted
+	}
+}

@@ -1,0 +1,170 @@
+// Command image makes a container image from one static binary, without Docker, and pushes it. The same binary gives
+// the same image, byte for byte: nothing in it tells when or where it was made.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	// user is the non-root user of the image, numeric so that runAsNonRoot can be verified.
+	user = "65532:65532"
+	// certificates is where Go looks for root certificates first.
+	certificates = "etc/ssl/certs/ca-certificates.crt"
+)
+
+// options are the flags.
+type options struct {
+	binary, arch, version, certificates string
+	image, input, output                string
+	push                                bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.binary, "binary", "", "static linux binary to make an image of")
+	flag.StringVar(&o.arch, "arch", "amd64", "architecture of the binary")
+	flag.StringVar(&o.version, "version", "", "version to label the image with")
+	flag.StringVar(&o.certificates, "ca-certificates", "", "PEM file of root certificates to put into the image; empty for none")
+	flag.StringVar(&o.image, "image", "", "name of the image, with registry and tag")
+	flag.StringVar(&o.input, "input", "", "image tarball to push instead of making one")
+	flag.StringVar(&o.output, "output", "", "tarball to write the image to")
+	flag.BoolVar(&o.push, "push", false, "push the image to the registry that its name names")
+	flag.Parse()
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// run makes or reads the image, then writes and pushes it as asked.
+func run(o options) error {
+	tag, err := name.NewTag(o.image)
+	if err != nil {
+		return fmt.Errorf("image name %q: %w", o.image, err)
+	}
+	var image v1.Image
+	switch {
+	case o.input != "" && o.binary == "":
+		image, err = tarball.ImageFromPath(o.input, nil)
+	case o.binary != "" && o.input == "":
+		image, err = build(o)
+	default:
+		err = errors.New("give either -binary or -input")
+	}
+	if err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		if err := tarball.WriteToFile(o.output, tag, image); err != nil {
+			return err
+		}
+		fmt.Printf("wrote %s: %s, %s\n", o.output, o.image, digest)
+	}
+	if o.push {
+		if err := remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+			return fmt.Errorf("push: %w", err)
+		}
+		fmt.Printf("pushed %s, %s\n", tag.Name(), digest)
+	}
+	return nil
+}
+
+// build makes an image of one layer.
+func build(o options) (v1.Image, error) {
+	content, err := layer(o)
+	if err != nil {
+		return nil, err
+	}
+	blob, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.AppendLayers(base, blob)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS = "linux"
+	config.Architecture = o.arch
+	config.Config = v1.Config{
+		User:       user,
+		Entrypoint: []string{"/mlkeeper"},
+		WorkingDir: "/",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "mlkeeper",
+			"org.opencontainers.image.version":  o.version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// layer is the root file system: the binary, a folder for temporary files, and the certificates if there are any.
+func layer(o options) ([]byte, error) {
+	binary, err := os.ReadFile(o.binary)
+	if err != nil {
+		return nil, err
+	}
+	type entry struct {
+		header  tar.Header
+		content []byte
+	}
+	entries := []entry{
+		{tar.Header{Typeflag: tar.TypeReg, Name: "mlkeeper", Mode: 0o755}, binary},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
+	}
+	if o.certificates != "" {
+		pem, err := os.ReadFile(o.certificates)
+		if err != nil {
+			return nil, err
+		}
+		for _, folder := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
+			entries = append(entries, entry{tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}, nil})
+		}
+		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, pem})
+	}
+	var buffer bytes.Buffer
+	w := tar.NewWriter(&buffer)
+	for _, e := range entries {
+		e.header.ModTime = time.Unix(0, 0)
+		e.header.Size = int64(len(e.content))
+		if err := w.WriteHeader(&e.header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}

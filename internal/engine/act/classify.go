@@ -1,0 +1,84 @@
+package act
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// Reasons of problems that writes meet.
+const (
+	ReasonConflict             = "NameTaken"
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	ReasonForbidden            = "Forbidden"
+	ReasonQuota                = "QuotaExceeded"
+	ReasonImmutable            = "ImmutableField"
+	ReasonInvalid              = "Invalid"
+)
+
+// classify turns an answer of the API server into a problem, or leaves it as a transient error.
+func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Problem, error) {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonNamespaceTerminating, Field: "metadata.namespace", Value: key.Namespace,
+			Message: "the namespace is being deleted, so " + key.String() + " cannot be made",
+			Remedy:  "nothing to do if that is wanted; otherwise create the resource again in another namespace",
+		}, nil
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonQuota,
+			Message: key.String() + " was refused: " + message(err),
+			Remedy:  "raise the ResourceQuota of namespace " + key.Namespace + " or free some of it",
+		}, nil
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonForbidden,
+			Message: key.String() + " was refused: " + message(err),
+			Remedy:  "grant the right that the message names, or change the policy that denies it",
+		}, nil
+	case isImmutable(err):
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: ReasonImmutable,
+			Message: key.String() + " differs in a field that cannot be changed: " + message(err),
+			Remedy:  "undo the change, or delete the object yourself if it can be spared; it is never recreated for you",
+		}, nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: ReasonInvalid,
+			Message: "the API server refuses " + key.String() + ": " + message(err),
+			Remedy:  "correct the field that the message names",
+		}, nil
+	}
+	return nil, fmt.Errorf("write %s (%s): %w", key, gvk.GroupVersion(), err)
+}
+
+// conflict describes an object under a child's name that is not ours.
+func conflict(key plan.Key, live *unstructured.Unstructured) *plan.Problem {
+	owner := "nobody"
+	if ref := metav1.GetControllerOf(live); ref != nil {
+		owner = ref.Kind + " " + ref.Name
+	}
+	return &plan.Problem{
+		Class: plan.Blocked, Reason: ReasonConflict, Field: "metadata.name", Value: key.Name,
+		Message: fmt.Sprintf("%s exists already and belongs to %s; it is left alone", key, owner),
+		Remedy: "rename or delete that object; to hand it over, when nobody owns it, annotate the custom resource with " +
+			"keeper.mlkeeper.dev/adopt=true",
+	}
+}
+
+// message is the API server's own text, bounded, since it goes into status.
+func message(err error) string {
+	s := err.Error()
+	if len(s) > 600 {
+		s = s[:600] + "…"
+	}
+	return s
+}

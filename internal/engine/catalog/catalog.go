@@ -1,0 +1,208 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/engine/watch/source"
+)
+
+// suspectPause is how often at most reported 404s lead to another discovery.
+const suspectPause = time.Minute
+
+// Mapping is how a served kind is addressed.
+type Mapping struct {
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+}
+
+// Catalog knows which APIs the cluster serves.
+type Catalog struct {
+	disco discovery.DiscoveryInterfaceWithContext
+	dyn   dynamic.Interface
+	log   logr.Logger
+	clock clock.WithTicker
+
+	// order is held from a change of the book until its callbacks returned, so that callbacks see changes in order.
+	// It is never taken by a method that a callback may call.
+	order sync.Mutex
+
+	mu        sync.RWMutex
+	book      *book
+	callbacks []func(schema.GroupKind, bool)
+	// services are the aggregated APIs, by the name of their APIService.
+	services map[string]*service
+	// refreshed is when a suspicion last led to a discovery.
+	refreshed map[task]time.Time
+
+	// tasks is nil until Start, because a queue runs goroutines of its own.
+	tasks workqueue.TypedRateLimitingInterface[task]
+	wg    sync.WaitGroup
+}
+
+// New returns a catalog that knows nothing until it is started.
+func New(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger) *Catalog {
+	return newWithClock(disco, dyn, log, source.RealClock)
+}
+
+func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger, c clock.WithTicker) *Catalog {
+	return &Catalog{
+		disco: discovery.ToDiscoveryInterfaceWithContext(disco), dyn: dyn, log: log, clock: c,
+		book: newBook(), services: map[string]*service{}, refreshed: map[task]time.Time{},
+	}
+}
+
+// Start reads what the cluster serves and keeps watching until ctx is done. It returns once the catalog is complete,
+// but for aggregated APIs whose server does not answer; those follow when it does.
+func (c *Catalog) Start(ctx context.Context) error {
+	c.mu.Lock()
+	tasks := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[task](time.Second, source.MaxDelay),
+		workqueue.TypedRateLimitingQueueConfig[task]{Clock: c.clock})
+	c.tasks = tasks
+	c.mu.Unlock()
+	c.wg.Go(func() {
+		<-ctx.Done()
+		tasks.ShutDown()
+	})
+	definitions, err := c.watchDefinitions(ctx)
+	if err != nil {
+		return err
+	}
+	services, refusal, err := c.watchServices(ctx)
+	if err != nil {
+		return err
+	}
+	if err := waitFor(ctx, c.clock, definitions); err != nil {
+		return fmt.Errorf("wait for the list of CustomResourceDefinitions: %w", err)
+	}
+	// Without the right to watch APIServices everything that is aggregated counts as built in.
+	if err := waitFor(ctx, c.clock, func() bool { return services() || refusal.Refused() != nil }); err != nil {
+		return fmt.Errorf("wait for the list of APIServices: %w", err)
+	}
+	// Discovery comes last, so that a definition deleted before it is not taken for built in.
+	if err := c.discoverFirst(ctx); err != nil {
+		return err
+	}
+	for range discoverers {
+		c.wg.Go(func() { c.work(ctx) })
+	}
+	return nil
+}
+
+// Wait returns when everything that Start began has ended, which it does once its context is done.
+func (c *Catalog) Wait() { c.wg.Wait() }
+
+// Lookup returns how a kind in a version is addressed, and false while it is not served. It never reads the cluster.
+func (c *Catalog) Lookup(gvk schema.GroupVersionKind) (Mapping, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	m, _, ok := c.book.lookup(gvk)
+	return m, ok
+}
+
+// Versions returns the served versions of a kind, the preferred one first.
+func (c *Catalog) Versions(gk schema.GroupKind) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.book.versions(gk)
+}
+
+// OnChange registers a callback that is called after a kind became served, ceased to be, or is served in other versions
+// or under another resource; served tells whether any version is. Callbacks are called one at a time, in the order of
+// the changes, with no lock held that the methods of the catalog take; they must not block.
+func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.callbacks = append(c.callbacks, f)
+}
+
+// CRDGone says whether a live read shows that the CustomResourceDefinition of a resource does not exist. Any other
+// answer, an error among them, is no proof that it is gone (law 4).
+func (c *Catalog) CRDGone(ctx context.Context, resource schema.GroupResource) (bool, error) {
+	_, err := c.dyn.Resource(crdResource).Get(ctx, resource.String(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read CustomResourceDefinition %s: %w", resource, err)
+	}
+	return false, nil
+}
+
+// Suspect reports that the cluster answered 404 for a kind. What a watch does not cover is discovered again, at most
+// once a minute.
+func (c *Catalog) Suspect(gvk schema.GroupVersionKind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks == nil {
+		return
+	}
+	what := task{}
+	if _, src, ok := c.book.lookup(gvk); ok {
+		switch src.rank {
+		case fromDefinition:
+			return
+		case fromService:
+			what.service = src.name
+		}
+	}
+	now := c.clock.Now()
+	last, ok := c.refreshed[what]
+	if !ok || now.Sub(last) >= suspectPause {
+		c.refreshed[what] = now
+		c.tasks.Add(what)
+		return
+	}
+	// The task is a set member: however often it is added, it runs once after the pause.
+	due := last.Add(suspectPause)
+	if due.After(now) {
+		c.refreshed[what] = due
+		c.tasks.AddAfter(what, due.Sub(now))
+	}
+}
+
+// change applies a change of the book and calls the callbacks for the kinds it returns.
+func (c *Catalog) change(apply func(*book) []schema.GroupKind) {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	changed := apply(c.book)
+	served := make([]bool, len(changed))
+	for i, gk := range changed {
+		served[i] = len(c.book.kinds[gk]) > 0
+	}
+	callbacks := slices.Clone(c.callbacks)
+	c.mu.Unlock()
+	for i, gk := range changed {
+		for _, f := range callbacks {
+			f(gk, served[i])
+		}
+	}
+}
+
+// waitFor returns once done says so.
+func waitFor(ctx context.Context, c clock.WithTicker, done func() bool) error {
+	ticker := c.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C():
+		}
+	}
+	return nil
+}

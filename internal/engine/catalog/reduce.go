@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	crdResource = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}
+	apiServiceResource = schema.GroupVersionResource{
+		Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices",
+	}
+)
+
+// definition is what is kept of a CustomResourceDefinition.
+type definition struct {
+	metav1.ObjectMeta
+	kind schema.GroupKind
+	api  api
+	// established says that the API server serves it.
+	established bool
+}
+
+// service is what is kept of an APIService.
+type service struct {
+	metav1.ObjectMeta
+	version schema.GroupVersion
+	// aggregated says that another server than the API server itself answers.
+	aggregated bool
+	available  bool
+}
+
+// identity keeps what an informer needs to know of an object.
+func identity(u *unstructured.Unstructured) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}
+}
+
+// reduceDefinition is the transform of the CustomResourceDefinition watch. It never fails: an informer whose transform
+// fails is stuck.
+func reduceDefinition(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	d := &definition{ObjectMeta: identity(u), established: conditionTrue(u, "Established")}
+	d.kind.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
+	// The accepted names are the ones that are served; the names in spec may still be in conflict.
+	d.kind.Kind, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
+	d.api.resource, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "plural")
+	scope, _, _ := unstructured.NestedString(u.Object, "spec", "scope")
+	d.api.namespaced = scope == "Namespaced"
+	versions, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "versions")
+	list, _ := versions.([]any)
+	for _, v := range list {
+		m, _ := v.(map[string]any)
+		if served, _, _ := unstructured.NestedBool(m, "served"); !served {
+			continue
+		}
+		if name, _, _ := unstructured.NestedString(m, "name"); name != "" {
+			d.api.versions = append(d.api.versions, name)
+		}
+	}
+	sortVersions(d.api.versions)
+	return d, nil
+}
+
+// reduceService is the transform of the APIService watch. It never fails.
+func reduceService(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	s := &service{ObjectMeta: identity(u), available: conditionTrue(u, "Available")}
+	s.version.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
+	s.version.Version, _, _ = unstructured.NestedString(u.Object, "spec", "version")
+	_, s.aggregated, _ = unstructured.NestedMap(u.Object, "spec", "service")
+	return s, nil
+}
+
+func conditionTrue(u *unstructured.Unstructured, kind string) bool {
+	field, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
+	conditions, _ := field.([]any)
+	for _, c := range conditions {
+		m, _ := c.(map[string]any)
+		if m["type"] == kind {
+			return m["status"] == "True"
+		}
+	}
+	return false
+}

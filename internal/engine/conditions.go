@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// Conditions that the engine keeps on every kind, with the meaning that kstatus gives them: Reconciling and Stalled are
+// present only while True.
+const (
+	ConditionReady          = "Ready"
+	ConditionReconciling    = "Reconciling"
+	ConditionStalled        = "Stalled"
+	ConditionSuspended      = "Suspended"
+	ConditionFieldContested = "FieldContested"
+)
+
+// Reasons of the engine's own conditions.
+const (
+	ReasonReady       = "Ready"
+	ReasonProgressing = "Progressing"
+	ReasonRetrying    = "Retrying"
+	ReasonHeld        = "NotReady"
+)
+
+// judgement is what the conditions follow from.
+type judgement struct {
+	seen      room.Seen
+	verdict   room.Verdict
+	blind     bool
+	yielded   []contest.Field
+	transient error
+}
+
+// setConditions writes Ready, Reconciling, Stalled and FieldContested, and takes Suspended away.
+func setConditions(common room.Common, generation int64, j judgement) {
+	conditions := common.Conditions
+	meta.RemoveStatusCondition(conditions, ConditionSuspended)
+	ready := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Status: metav1.ConditionFalse}
+	problem, stalled := worst(j.seen.Problems)
+	reconciling := ""
+	switch {
+	case problem != nil:
+		ready.Reason, ready.Message = problem.Reason, problem.Error()
+		if !stalled {
+			reconciling = problem.Reason
+		}
+	case j.seen.Ready && !j.verdict.Hold:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, ReasonReady, "Everything is as declared."
+	case j.transient != nil:
+		ready.Reason, ready.Message, reconciling = ReasonRetrying, j.seen.Waiting, ReasonRetrying
+	default:
+		ready.Reason, ready.Message, reconciling = ReasonProgressing, j.seen.Waiting, ReasonProgressing
+	}
+	if problem == nil && j.verdict.Reason != "" {
+		ready.Reason = j.verdict.Reason
+		if ready.Status == metav1.ConditionTrue || ready.Message == "" {
+			ready.Message = j.verdict.Message
+		}
+	}
+	if ready.Message == "" {
+		ready.Message = "Not everything is as declared yet."
+	}
+	ready.Message = bounded(ready.Message)
+	setCondition(conditions, ready)
+	mark(conditions, ConditionStalled, stalled, ready.Reason, ready.Message, generation)
+	mark(conditions, ConditionReconciling, reconciling != "", reconciling, ready.Message, generation)
+	mark(conditions, ConditionFieldContested, len(j.yielded) > 0, "RetakenByAnotherManager", contested(j.yielded), generation)
+}
+
+// worst picks the problem to show: a terminal one before one that is waited for.
+func worst(problems []plan.Problem) (worst *plan.Problem, stalled bool) {
+	for i := range problems {
+		if problems[i].Class == plan.Terminal {
+			return &problems[i], true
+		}
+	}
+	if len(problems) > 0 {
+		return &problems[0], false
+	}
+	return nil, false
+}
+
+// mark keeps an abnormal-true condition: present while it holds, absent otherwise, as kstatus wants it.
+func mark(conditions *[]metav1.Condition, name string, holds bool, reason, message string, generation int64) {
+	if !holds {
+		meta.RemoveStatusCondition(conditions, name)
+		return
+	}
+	setCondition(conditions, metav1.Condition{
+		Type: name, Status: metav1.ConditionTrue, Reason: reason, Message: bounded(message), ObservedGeneration: generation,
+	})
+}
+
+func setCondition(conditions *[]metav1.Condition, c metav1.Condition) { meta.SetStatusCondition(conditions, c) }
+
+func contested(fields []contest.Field) string {
+	parts := make([]string, 0, len(fields))
+	for _, f := range fields {
+		parts = append(parts, fmt.Sprintf("%s is held by %s", f.Text, f.Manager))
+	}
+	return strings.Join(parts, "; ") + "; left to it after three retakes: remove one of the two declarations"
+}
+
+// bounded keeps a message within what a condition may hold.
+func bounded(s string) string {
+	const limit = 4096
+	if len(s) > limit {
+		return s[:limit]
+	}
+	return s
+}

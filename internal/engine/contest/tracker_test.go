@@ -1,0 +1,117 @@
+package contest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+func TestLaw11ContestedAfterThreeRetakesInTenMinutes(t *testing.T) {
+	var tracker Tracker
+	k := plan.Key{Namespace: "n", Name: "d"}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	replicas := path("spec", "replicas")
+	step := func(after time.Duration, uid types.UID, f Field, want int) {
+		t.Helper()
+		now = now.Add(after)
+		if got := tracker.Repaired(k, uid, []Field{f}, now); len(got) != want {
+			t.Fatalf("at %s: contested %v, want %d", now, got, want)
+		}
+	}
+	step(0, "u", replicas, 0)
+	step(9*time.Minute, "u", replicas, 0)
+	step(2*time.Minute, "u", replicas, 0) // The first is out of the window.
+	step(time.Minute, "u", Field{Path: replicas.Path, Text: replicas.Text, Manager: "another"}, 0)
+	step(time.Minute, "u", replicas, 1)
+	step(time.Second, "u", replicas, 0) // Told once.
+	if got := tracker.Contested(k, "u"); len(got) != 1 || got[0].Manager != "other" {
+		t.Fatalf("contested: %v", got)
+	}
+	if got := tracker.Contested(k, "v"); got != nil {
+		t.Fatalf("another object under the name: %v", got)
+	}
+	step(0, "v", replicas, 0) // The replacement starts anew.
+	if got := tracker.Contested(k, "u"); got != nil {
+		t.Fatalf("the object that is gone: %v", got)
+	}
+	step(0, "v", replicas, 0)
+	step(0, "v", replicas, 1)
+	tracker.Forget(k)
+	if got := tracker.Contested(k, "v"); got != nil {
+		t.Fatalf("after Forget: %v", got)
+	}
+}
+
+func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
+	var tracker Tracker
+	marks := []Field{
+		path("metadata", "labels", "keeper.mlkeeper.dev/room"), path("metadata", "annotations", "keeper.mlkeeper.dev/digest"),
+		path("metadata", "ownerReferences", key("uid", "u")),
+	}
+	for range 5 {
+		if got := tracker.Repaired(plan.Key{}, "u", marks, time.Unix(0, 0)); got != nil {
+			t.Fatalf("contested: %v", got)
+		}
+	}
+	for range 3 {
+		tracker.Repaired(plan.Key{}, "u", []Field{path("metadata", "labels", "app")}, time.Unix(0, 0))
+	}
+	if got := tracker.Contested(plan.Key{}, "u"); len(got) != 1 {
+		t.Fatalf("contested: %v", got)
+	}
+}
+
+func TestTrackerForgetsWhatIsOldest(t *testing.T) {
+	var tracker Tracker
+	at := time.Unix(0, 0)
+	f := []Field{path("spec", "replicas")}
+	for range Retakes {
+		tracker.Repaired(plan.Key{Name: "contested"}, "u", f, at)
+	}
+	for i := range 2 * maxObjects {
+		tracker.Repaired(plan.Key{Name: fmt.Sprint(i)}, "u", f, at.Add(time.Duration(i+1)))
+	}
+	if n := len(tracker.objects); n != maxObjects {
+		t.Errorf("%d objects", n)
+	}
+	if tracker.Contested(plan.Key{Name: "contested"}, "u") == nil {
+		t.Error("forgot a contested object before those without a contested field")
+	}
+	if tracker.objects[plan.Key{Name: fmt.Sprint(2*maxObjects - 1)}] == nil || tracker.objects[plan.Key{Name: "0"}] != nil {
+		t.Error("forgot the newest, not the oldest")
+	}
+	many := make([]Field, 0, 2*maxFields)
+	for i := range 2 * maxFields {
+		many = append(many, path("data", fmt.Sprint(i)))
+	}
+	k := plan.Key{Name: "many"}
+	tracker.Repaired(k, "u", many, at)
+	if n := len(tracker.objects[k].fields); n != maxFields {
+		t.Errorf("%d fields", n)
+	}
+	tracker.Repaired(k, "u", many[maxFields:], at.Add(Window+1))
+	if tracker.objects[k].fields[claim{many[maxFields].Text, "other"}] == nil {
+		t.Error("claims out of the window make no room")
+	}
+}
+
+func TestTrackerIsConcurrencySafe(t *testing.T) {
+	var tracker Tracker
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			k := plan.Key{Name: fmt.Sprint(i % 3)}
+			for range 100 {
+				tracker.Repaired(k, "u", []Field{path("spec", "replicas")}, time.Unix(0, 0))
+				tracker.Contested(k, "u")
+				tracker.Forget(k)
+			}
+		})
+	}
+	wg.Wait()
+}

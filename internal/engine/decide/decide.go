@@ -1,0 +1,228 @@
+package decide
+
+import (
+	"sort"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// Verb is what is to be done with one object.
+type Verb string
+
+// The verbs, from the strongest to the weakest.
+const (
+	// Create posts an object that does not exist (law 1: never an apply).
+	Create Verb = "Create"
+	// Apply writes what MLKeeper declares with server-side apply.
+	Apply Verb = "Apply"
+	// Delete removes an object by UID.
+	Delete Verb = "Delete"
+	// Leave does nothing, since the object is as declared.
+	Leave Verb = "Leave"
+	// Wait does nothing yet; the reason says what is waited for.
+	Wait Verb = "Wait"
+	// Skip leaves out an optional object whose API is not served.
+	Skip Verb = "Skip"
+	// Conflict leaves alone an object that belongs to somebody else, and reports it.
+	Conflict Verb = "Conflict"
+)
+
+// Reasons of actions, stable words used in metrics.
+const (
+	ReasonMissing      = "Missing"
+	ReasonChanged      = "Changed"
+	ReasonDrift        = "Drift"
+	ReasonUnverified   = "Unverified"
+	ReasonPruned       = "Pruned"
+	ReasonNotServed    = "APINotServed"
+	ReasonNotSynced    = "CacheNotSynced"
+	ReasonGate         = "Gate"
+	ReasonTerminating  = "Terminating"
+	ReasonForeignOwner = "OwnedByAnother"
+	ReasonRetained     = "Retained"
+)
+
+// Item is one desired object with what is known of it.
+type Item struct {
+	plan.Stamped
+	// Observed is nil when the object does not exist under our label.
+	Observed *observe.Object
+	// Known is what MLKeeper remembers of its last write; nil when it remembers nothing.
+	Known *keeper.LedgerEntry
+	// Served says that the cluster serves the API, Synced that the watch on it is complete.
+	Served, Synced bool
+}
+
+// Stage is one stage of the plan with its gate.
+type Stage struct {
+	Name        string
+	Items       []Item
+	WaitHealthy bool
+	// TimedOut says that the gate of this stage has held back long enough and opens.
+	TimedOut bool
+}
+
+// Extra is an object that MLKeeper made and that the plan no longer has.
+type Extra struct {
+	Entry    keeper.LedgerEntry
+	Observed *observe.Object
+}
+
+// Input is everything that decide judges from.
+type Input struct {
+	Stack  plan.Stack
+	Owners []plan.Owner
+	Stages []Stage
+	Extras []Extra
+	// Prune is false while a problem stands: what already runs is not torn down because of bad input.
+	Prune bool
+}
+
+// Action is one decision.
+type Action struct {
+	Verb Verb
+	// Object is the desired object; its Desired is nil for Delete.
+	Object plan.Stamped
+	Key    plan.Key
+	// Version is the API version to delete an Extra in.
+	Version string
+	// UID guards applies and deletes; empty for Create.
+	UID types.UID
+	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
+	Migrate bool
+	// Reason is one of the Reason constants.
+	Reason string
+	// Detail names what a Wait waits for.
+	Detail string
+}
+
+// Writes says that the action changes the cluster.
+func (a Action) Writes() bool { return a.Verb == Create || a.Verb == Apply || a.Verb == Delete }
+
+// Decide judges every object of the plan in order, then what the plan no longer has, in reverse order.
+func Decide(in Input) []Action {
+	var out []Action
+	gate := ""
+	for _, stage := range in.Stages {
+		for _, item := range stage.Items {
+			out = append(out, judge(in, item, gate))
+		}
+		if gate == "" && !stage.TimedOut {
+			gate = ClosedBy(in, stage)
+		}
+	}
+	if in.Prune {
+		out = append(out, prune(in)...)
+	}
+	return out
+}
+
+// judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
+// does not exist yet (law 14).
+func judge(in Input, item Item, gate string) Action {
+	a := Action{Object: item.Stamped, Key: item.Key}
+	switch {
+	case !item.Served && item.Optional:
+		a.Verb, a.Reason = Skip, ReasonNotServed
+	case !item.Served:
+		a.Verb, a.Reason, a.Detail = Wait, ReasonNotServed, "the API of "+item.Key.String()
+	case !item.Synced:
+		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, "the watch on "+item.Key.Kind
+	case item.Observed == nil && gate != "":
+		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, gate
+	case item.Observed == nil:
+		a.Verb, a.Reason = Create, ReasonMissing
+	case !item.Observed.OwnedBy(in.Stack, in.Owners...):
+		a.Verb, a.Reason = Conflict, ReasonForeignOwner
+	case item.Observed.Terminating():
+		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
+	default:
+		a.UID, a.Migrate = item.Observed.UID, item.Observed.Created
+		a.Verb, a.Reason = verify(item)
+	}
+	return a
+}
+
+// verify tells whether an object of ours is as declared, from the digest of what was rendered and the hash of what
+// MLKeeper owns of it (law 9).
+func verify(item Item) (Verb, string) {
+	switch {
+	case item.Observed.Digest() != item.Digest && item.Known != nil && item.Known.Digest == item.Digest:
+		return Apply, ReasonDrift
+	case item.Observed.Digest() != item.Digest:
+		return Apply, ReasonChanged
+	case item.Known == nil || item.Known.Digest != item.Digest || item.Known.UID != item.Observed.UID:
+		return Apply, ReasonUnverified
+	case item.Known.Fields != item.Observed.Fields:
+		return Apply, ReasonDrift
+	}
+	return Leave, ""
+}
+
+// ClosedBy names what the gate of a stage waits for, or returns "" when it is open. Namespaces and CRDs gate always,
+// other kinds only where the stage asks (law 14).
+func ClosedBy(in Input, stage Stage) string {
+	for _, item := range stage.Items {
+		if !item.Served && item.Optional {
+			continue
+		}
+		if !stage.WaitHealthy && !gatesAlways(item.Key) {
+			continue
+		}
+		if item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...) {
+			return item.Key.String() + " to exist"
+		}
+		if item.Observed.Health.Status != health.Current {
+			return item.Key.String() + " to be ready"
+		}
+	}
+	return ""
+}
+
+func gatesAlways(k plan.Key) bool {
+	return k.Group == "" && k.Kind == "Namespace" ||
+		k.Group == "apiextensions.k8s.io" && k.Kind == "CustomResourceDefinition"
+}
+
+// prune deletes what the plan no longer has, the last first. What must outlive us stays (law 5), and so does what is
+// not ours any more.
+func prune(in Input) []Action {
+	extras := append([]Extra(nil), in.Extras...)
+	sort.SliceStable(extras, func(i, j int) bool { return extraName(extras[i]) > extraName(extras[j]) })
+	var out []Action
+	for _, e := range extras {
+		if e.Observed == nil {
+			continue
+		}
+		a := Action{Key: e.Observed.Key, UID: e.Observed.UID, Version: e.Observed.APIVersion, Reason: ReasonPruned}
+		switch {
+		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
+			continue
+		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key):
+			a.Verb, a.Reason = Leave, ReasonRetained
+		case e.Observed.Terminating():
+			a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, e.Observed.Key.String()+" to be gone"
+		default:
+			a.Verb = Delete
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (law 5).
+func mustOutlive(k plan.Key) bool {
+	return gatesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
+}
+
+func extraName(e Extra) string {
+	if e.Observed != nil {
+		return e.Observed.Key.String()
+	}
+	return e.Entry.Kind + " " + e.Entry.Namespace + "/" + e.Entry.Name
+}

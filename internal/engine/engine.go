@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/rendered"
+	"mlkeeper.dev/internal/engine/sanitize"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// Options configure an engine.
+type Options struct {
+	// Namespaces restricts every watch of namespaced objects; empty means all.
+	Namespaces []string
+	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all. Sharding
+	// is by namespace only, so that each object of others has one writer (law 7).
+	ShardSelector labels.Selector
+	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
+	Concurrency int
+	// RenderedDir keeps rendered sets on disk (law 16); empty keeps none.
+	RenderedDir string
+	// RenderedBytes bounds RenderedDir; the default is 256 MiB.
+	RenderedBytes int64
+	// Clock is the engine's clock; the default is the real one.
+	Clock clock.WithTicker
+	Log   logr.Logger
+}
+
+const (
+	defaultConcurrency   = 16
+	defaultRenderedBytes = 256 << 20
+	// reconcileTimeout bounds one reconcile, so that a hanging API server never holds a worker for ever.
+	reconcileTimeout = time.Minute
+)
+
+// Engine runs the loop for every registered room.
+type Engine struct {
+	Options
+	mgr      manager.Manager
+	client   dynamic.Interface
+	catalog  *catalog.Catalog
+	hub      *watch.Hub
+	actor    *act.Actor
+	store    *rendered.Store
+	recorder events.EventRecorder
+	metrics  *engineMetrics
+	shard    *shard
+	kept     *inventories
+	contents contents
+	roller   roller
+
+	mu    sync.Mutex
+	rooms map[schema.GroupKind]wakeable
+}
+
+// wakeable is the part of a room's reconciler that the engine needs without knowing its type.
+type wakeable interface {
+	wake(namespace, name string)
+	wakeAll()
+	wakeNamespace(namespace string)
+	serves(gk schema.GroupKind) bool
+	groupResource() schema.GroupResource
+	alive(namespace, name string) (uid string, found, known bool)
+}
+
+// New makes an engine on a manager. Rooms are registered with Register before the manager starts.
+func New(mgr manager.Manager, opts Options) (*Engine, error) {
+	if opts.Concurrency <= 0 {
+		opts.Concurrency = defaultConcurrency
+	}
+	if opts.RenderedBytes <= 0 {
+		opts.RenderedBytes = defaultRenderedBytes
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	// The watches and writes of the engine must not be slowed down by a client-side limit: the API server's own
+	// priority and fairness decides.
+	cfg := rest.CopyConfig(mgr.GetConfig())
+	cfg.QPS = -1
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make the dynamic client: %w", err)
+	}
+	meta, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make the metadata client: %w", err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make the discovery client: %w", err)
+	}
+	e := &Engine{
+		Options: opts, mgr: mgr, client: dyn, rooms: map[schema.GroupKind]wakeable{},
+		catalog:  catalog.New(disco, dyn, opts.Log.WithName("catalog")),
+		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
+	}
+	e.hub = watch.New(watch.Options{
+		Metadata: meta, Dynamic: dyn, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
+		Clock: opts.Clock,
+	})
+	if opts.RenderedDir != "" {
+		if e.store, err = rendered.Open(opts.RenderedDir, opts.RenderedBytes, opts.Clock); err != nil {
+			return nil, fmt.Errorf("open the store of rendered sets: %w", err)
+		}
+	}
+	e.actor = &act.Actor{
+		Client: dyn, Catalog: e.catalog, Memory: e.hub, Tracker: contest.NewTracker(), Clock: opts.Clock,
+		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
+	}
+	e.shard = newShard(e)
+	e.kept = newInventories(e)
+	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
+	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) { e.wakeServes(gk) })
+	if err := e.kept.register(); err != nil {
+		return nil, err
+	}
+	return e, mgr.Add(e)
+}
+
+// NeedLeaderElection says that the engine's watches run on a standby too, so that a fail-over starts warm.
+func (e *Engine) NeedLeaderElection() bool { return false }
+
+// Start runs the engine's watches until the context is done. The reconcilers are run by the manager once it leads.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.catalog.Start(ctx); err != nil {
+		return fmt.Errorf("learn which APIs the cluster serves: %w", err)
+	}
+	if err := e.hub.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run the watches: %w", err)
+	}
+	return nil
+}
+
+// Ready says whether every watch is complete; it is the manager's readiness check.
+func (e *Engine) Ready() error {
+	for gk := range e.rooms {
+		if !e.hub.ResourceSynced(gk) {
+			return fmt.Errorf("the watch on %s is not complete yet", gk)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) add(gk schema.GroupKind, r wakeable) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rooms[gk] = r
+}
+
+func (e *Engine) room(gk schema.GroupKind) (wakeable, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, ok := e.rooms[gk]
+	return r, ok
+}
+
+func (e *Engine) wake(gk schema.GroupKind, namespace, name string) {
+	if r, ok := e.room(gk); ok {
+		r.wake(namespace, name)
+	}
+}
+
+// wakeServes wakes every custom resource of the rooms that use a kind which became served or ceased to be.
+func (e *Engine) wakeServes(gk schema.GroupKind) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.rooms {
+		if r.serves(gk) {
+			r.wakeAll()
+		}
+	}
+}

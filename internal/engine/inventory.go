@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+var inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
+
+// inventories keeps the Inventories of all rooms (law 3): written before the objects they list, deleted stage by stage
+// once their custom resource is gone.
+type inventories struct {
+	*Engine
+	queue *queue
+
+	mu sync.Mutex
+	// written holds Inventories as our last write left them (law 12), by name.
+	written map[string]*keeper.Inventory
+	// heldSince is since when an object of a deleted Inventory holds back the next stage, by owner UID.
+	heldSince map[string]time.Time
+}
+
+func newInventories(e *Engine) *inventories {
+	return &inventories{Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}}
+}
+
+func (k *inventories) register() error {
+	q, err := newController(k.mgr, "inventory", 4, &teardown{k}, k.hub.WaitForSync, k.wakeAll)
+	if err != nil {
+		return fmt.Errorf("register the Inventory controller: %w", err)
+	}
+	k.queue = q
+	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
+		inv := &keeper.Inventory{}
+		return inv, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
+	}, k.changed)
+	return nil
+}
+
+// changed wakes the teardown, which is keyed by the UID of the custom resource, and the custom resource itself.
+func (k *inventories) changed(old, now metav1.Object) {
+	for _, o := range []metav1.Object{old, now} {
+		inv, ok := o.(*keeper.Inventory)
+		if !ok || inv == nil {
+			continue
+		}
+		k.queue.add("", string(inv.Spec.Owner.UID))
+		if now == nil {
+			owner := inv.Spec.Owner
+			k.Engine.wake(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
+		}
+	}
+}
+
+func (k *inventories) wake(ownerUID string) {
+	if ownerUID != "" {
+		k.queue.add("", ownerUID)
+	}
+}
+
+// wakeStack wakes the teardown of the Inventories that carry a stack's label.
+func (k *inventories) wakeStack(hash string) {
+	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+		if inv, ok := o.(*keeper.Inventory); ok && inv.Labels[keeper.StackLabel] == hash {
+			k.queue.add("", string(inv.Spec.Owner.UID))
+		}
+	}
+}
+
+func (k *inventories) wakeAll() {
+	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+		if inv, ok := o.(*keeper.Inventory); ok {
+			k.queue.add("", string(inv.Spec.Owner.UID))
+		}
+	}
+}
+
+// get returns an Inventory as we know it best: cached, or our own later write.
+func (k *inventories) get(name string) (*keeper.Inventory, bool) {
+	o, cached := k.hub.Resource(inventoryGVK.GroupKind(), "", name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	mine, written := k.written[name]
+	inv, _ := o.(*keeper.Inventory)
+	if written && (!cached || inv == nil || observe.NewerVersion(mine.ResourceVersion, inv.ResourceVersion)) {
+		return mine, true
+	}
+	delete(k.written, name)
+	return inv, inv != nil
+}
+
+// of returns the Inventories of one custom resource, by stage.
+func (k *inventories) of(ownerUID string) []*keeper.Inventory {
+	names := map[string]bool{}
+	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+		if inv, ok := o.(*keeper.Inventory); ok && string(inv.Spec.Owner.UID) == ownerUID {
+			names[inv.Name] = true
+		}
+	}
+	k.mu.Lock()
+	for name, inv := range k.written {
+		if string(inv.Spec.Owner.UID) == ownerUID {
+			names[name] = true
+		}
+	}
+	k.mu.Unlock()
+	var out []*keeper.Inventory
+	for name := range names {
+		if inv, ok := k.get(name); ok && inv.DeletionTimestamp == nil {
+			out = append(out, inv)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Spec.Stage < out[j].Spec.Stage })
+	return out
+}
+
+// needed says whether a stack has a child that its custom resource cannot own: cluster-scoped, or in another namespace.
+func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) bool {
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			if o.Retain {
+				continue
+			}
+			mapping, ok := c.Lookup(o.Desired.GroupVersionKind())
+			if ok && !mapping.Namespaced && stack.Namespace != "" || ok && mapping.Namespaced &&
+				o.Desired.GetNamespace() != stack.Namespace {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ensure makes one Inventory per stage and lists in it every object of the plan, before any of them is written. What
+// an Inventory lists already stays listed until record says that it is gone.
+func (k *inventories) ensure(
+	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory,
+) ([]*keeper.Inventory, error) {
+	if !k.hub.ResourceSynced(inventoryGVK.GroupKind()) {
+		return nil, errors.New("the watch on Inventories is not complete yet")
+	}
+	if _, served := k.catalog.Lookup(inventoryGVK); !served {
+		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
+	}
+	out := make([]*keeper.Inventory, 0, len(p.Stages))
+	for i, stage := range p.Stages {
+		name := inventoryName(stack, i)
+		var have *keeper.Inventory
+		for _, inv := range existing {
+			if inv.Name == name {
+				have = inv
+			}
+		}
+		want := union(have, stage)
+		switch {
+		case have == nil:
+			made, err := k.create(ctx, stack, name, i, want)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, made)
+		case len(want) != len(have.Spec.Objects):
+			next := have.DeepCopy()
+			next.Spec.Objects = want
+			made, err := k.update(ctx, next, "")
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, made)
+		default:
+			out = append(out, have)
+		}
+	}
+	return out, nil
+}
+
+// inventoryName is stable for a custom resource and holds its hash, so that two of the same name never share one.
+func inventoryName(stack plan.Stack, stage int) string {
+	kind := strings.ToLower(stack.GVK.Kind)
+	if len(kind) > 200 {
+		kind = kind[:200]
+	}
+	return fmt.Sprintf("%s-%s-%.8s-%d", kind, stack.Hash(), stack.UID, stage)
+}
+
+func union(have *keeper.Inventory, stage plan.Stage) []keeper.LedgerEntry {
+	var out []keeper.LedgerEntry
+	listed := map[plan.Key]bool{}
+	if have != nil {
+		out = append(out, have.Spec.Objects...)
+		for _, e := range have.Spec.Objects {
+			listed[keyOf(e)] = true
+		}
+	}
+	for _, o := range stage.Objects {
+		if listed[o.Key()] {
+			continue
+		}
+		e := keeper.LedgerEntry{ObjectReference: keeper.ObjectReference{
+			Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
+			Namespace: o.Key().Namespace, Name: o.Key().Name,
+		}}
+		if o.Retain {
+			e.Policy = keeper.Retain
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func (k *inventories) create(
+	ctx context.Context, stack plan.Stack, name string, stage int, objects []keeper.LedgerEntry,
+) (*keeper.Inventory, error) {
+	inv := &keeper.Inventory{
+		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{keeper.RoomLabel: stack.Room, keeper.StackLabel: stack.Hash()},
+			Annotations: map[string]string{keeper.OwnerAnnotation: stack.ID()},
+		},
+		Spec: keeper.InventorySpec{
+			Owner: keeper.InventoryOwner{
+				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
+			},
+			Stage: int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			Objects: objects,
+		},
+	}
+	u, err := toUnstructured(inv)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := k.resource()
+	if err != nil {
+		return nil, err
+	}
+	out, err := k.client.Resource(resource).Create(ctx, u, metav1.CreateOptions{FieldManager: observe.FieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		// Our own, created before a crash and not yet in the cache: its UID is part of the name.
+		out, err = k.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: name}, "Create", "Inventory")
+	return k.keep(out)
+}
+
+// update writes an Inventory, guarded by its resourceVersion.
+func (k *inventories) update(ctx context.Context, inv *keeper.Inventory, sub string) (*keeper.Inventory, error) {
+	u, err := toUnstructured(inv)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := k.resource()
+	if err != nil {
+		return nil, err
+	}
+	var subresources []string
+	if sub != "" {
+		subresources = append(subresources, sub)
+	}
+	out, err := k.client.Resource(resource).Update(ctx, u, metav1.UpdateOptions{FieldManager: observe.FieldManager},
+		subresources...)
+	if err != nil {
+		return nil, err
+	}
+	k.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: inv.Name}, "Apply", "Inventory")
+	return k.keep(out)
+}
+
+func (k *inventories) resource() (schema.GroupVersionResource, error) {
+	mapping, ok := k.catalog.Lookup(inventoryGVK)
+	if !ok {
+		return schema.GroupVersionResource{}, errors.New("the API of Inventory is not served")
+	}
+	return mapping.Resource, nil
+}
+
+func (k *inventories) keep(u *unstructured.Unstructured) (*keeper.Inventory, error) {
+	u.SetManagedFields(nil)
+	inv := &keeper.Inventory{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	k.written[inv.Name] = inv
+	k.mu.Unlock()
+	return inv, nil
+}
+
+// record writes what the writes of a pass answered into the status of the Inventories, and takes off the list what is
+// neither wanted nor there any more.
+func (k *inventories) record(
+	ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.LedgerEntry,
+) error {
+	stageOf := map[plan.Key]int{}
+	for i, stage := range stamped {
+		for _, o := range stage {
+			stageOf[o.Key] = i
+		}
+	}
+	for i, inv := range invs {
+		var status, spec []keeper.LedgerEntry
+		for _, e := range entries {
+			if at, ok := stageOf[keyOf(e)]; ok && at == i {
+				status = append(status, e)
+			}
+		}
+		for _, e := range inv.Spec.Objects {
+			_, wanted := stageOf[keyOf(e)]
+			if _, there := k.hub.Child(inv.Labels[keeper.RoomLabel], keyOf(e)); wanted || there {
+				spec = append(spec, e)
+			}
+		}
+		next := inv.DeepCopy()
+		var err error
+		if len(spec) != len(inv.Spec.Objects) {
+			next.Spec.Objects = spec
+			if next, err = k.update(ctx, next, ""); err != nil {
+				return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
+			}
+		}
+		if !reflect.DeepEqual(next.Status.Objects, status) {
+			next.Status.Objects = status
+			if _, err = k.update(ctx, next, "status"); err != nil {
+				return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func ownerOf(inv *keeper.Inventory) plan.Owner {
+	return plan.Owner{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: inv.Name, UID: inv.UID}
+}
+
+func ledgerOf(invs []*keeper.Inventory) map[plan.Key]keeper.LedgerEntry {
+	out := map[plan.Key]keeper.LedgerEntry{}
+	for _, inv := range invs {
+		for _, e := range inv.Spec.Objects {
+			out[keyOf(e)] = e
+		}
+		for _, e := range inv.Status.Objects {
+			out[keyOf(e)] = e
+		}
+	}
+	return out
+}
+
+func toUnstructured(o runtime.Object) (*unstructured.Unstructured, error) {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: m}, nil
+}

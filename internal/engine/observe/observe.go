@@ -1,0 +1,135 @@
+package observe
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sort"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// FieldManager is the name under which MLKeeper owns fields.
+const FieldManager = "mlkeeper"
+
+// Object is what the engine keeps of one watched object. It implements metav1.Object through ObjectMeta, whose
+// managedFields are dropped and whose labels and annotations are reduced to MLKeeper's own.
+type Object struct {
+	metav1.ObjectMeta
+	// Key is the identity of the object.
+	Key plan.Key
+	// APIVersion is the version that the object was read in.
+	APIVersion string
+	// Fields is the hash of MLKeeper's own managedFields entries and the digest annotation; empty when MLKeeper owns
+	// nothing of the object.
+	Fields string
+	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (law 1).
+	Created bool
+	// Health is the health of the object; Current for kinds watched by metadata alone.
+	Health health.Result
+	// Stripped is the object reduced to what health and status need; nil for kinds watched by metadata alone.
+	Stripped *unstructured.Unstructured
+}
+
+// Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.
+func (o *Object) Digest() string { return o.Annotations[keeper.DigestAnnotation] }
+
+// Terminating says that the object is being deleted.
+func (o *Object) Terminating() bool { return o.DeletionTimestamp != nil }
+
+// OwnedBy says that the object belongs to the stack: its controller is the given owner or, for an object that carries
+// no controller (retained or adopted), its marks name the same custom resource (law 5).
+func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
+	if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil {
+		for _, owner := range owners {
+			if ref.UID == owner.UID {
+				return true
+			}
+		}
+		return false
+	}
+	return o.Labels[keeper.RoomLabel] == stack.Room && o.Annotations[keeper.OwnerAnnotation] == stack.ID()
+}
+
+// From reduces a full object, or one that holds metadata alone (full=false), to an Object.
+func From(u *unstructured.Unstructured, full bool) *Object {
+	out := &Object{Key: plan.KeyOf(u), APIVersion: u.GetAPIVersion()}
+	out.Namespace, out.Name, out.UID = u.GetNamespace(), u.GetName(), u.GetUID()
+	out.ResourceVersion, out.Generation = u.GetResourceVersion(), u.GetGeneration()
+	out.CreationTimestamp, out.DeletionTimestamp = u.GetCreationTimestamp(), u.GetDeletionTimestamp()
+	out.OwnerReferences = u.GetOwnerReferences()
+	out.Labels = pick(u.GetLabels(), keeper.RoomLabel, keeper.StackLabel)
+	out.Annotations = pick(u.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation)
+	out.Fields, out.Created = HashOwned(u.GetManagedFields(), out.Digest())
+	out.Health = health.Result{Status: health.Current}
+	if full {
+		out.Stripped = health.Strip(u)
+		out.Stripped.Object["metadata"] = map[string]any{"name": out.Name, "namespace": out.Namespace}
+		out.Health = health.Of(u)
+	} else if out.Terminating() {
+		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
+	}
+	return out
+}
+
+// HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (law 9). created tells that one
+// of them is the entry of a POST, whose fields a later apply would not remove.
+func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string, created bool) {
+	var own []string
+	for i := range entries {
+		e := &entries[i]
+		if e.Manager != FieldManager || e.Subresource != "" || e.FieldsV1 == nil {
+			continue
+		}
+		if e.Operation == metav1.ManagedFieldsOperationUpdate {
+			created = true
+		}
+		own = append(own, string(e.Operation)+e.APIVersion+string(e.FieldsV1.GetRawBytes()))
+	}
+	if len(own) == 0 {
+		return "", false
+	}
+	sort.Strings(own)
+	h := sha256.New()
+	for _, s := range own {
+		h.Write([]byte(s))
+		h.Write([]byte{0})
+	}
+	h.Write([]byte(digest))
+	return hex.EncodeToString(h.Sum(nil)[:16]), created
+}
+
+func pick(all map[string]string, keys ...string) map[string]string {
+	out := make(map[string]string, len(keys))
+	for _, k := range keys {
+		if v, ok := all[k]; ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// NewerVersion says whether resourceVersion a is newer than b. Both are decimal numbers of any length (KEP-5504);
+// anything else is never newer.
+func NewerVersion(a, b string) bool {
+	if !digits(a) || !digits(b) {
+		return false
+	}
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}
+
+func digits(s string) bool {
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// pass is one reconcile of one custom resource. Each field says which step sets it.
+type pass[C client.Object, F any] struct {
+	key    client.ObjectKey
+	before C // The custom resource as read; set at the start and never changed.
+	cr     C // A copy whose status report fills.
+	stack  plan.Stack
+	life   *life
+	reader *reader
+
+	facts F         // Set by prepare.
+	plan  plan.Plan // Set by prepare.
+	blind bool      // Set by prepare when gather found a problem, so that there is no plan.
+
+	inventories []*keeper.Inventory                // Set by own; empty for a stack that owns its children directly.
+	owners      []plan.Owner                       // Set by own.
+	stamped     [][]plan.Stamped                   // Set by own, by stage.
+	ledger      map[plan.Key]keeper.LedgerEntry    // Set by own from status or Inventories; updated by act.
+	actions     []decide.Action                    // Set by decide.
+	results     map[plan.Key]act.Result            // Set by act.
+	gateWakeAt  time.Time                          // Set by decide: when the next gate times out.
+	problems    []plan.Problem                     // Added to by prepare and act.
+	warnings    []string                           // Added to by decide and act.
+	yielded     []contest.Field                    // Set by act.
+	transient   error                              // Set by act.
+	states      map[plan.Key]room.State            // Set by report.
+	informative map[plan.Key]bool                  // Set by own.
+}
+
+func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
+	key := client.ObjectKeyFromObject(cr)
+	p := &pass[C, F]{
+		key: key, before: cr, cr: cr.DeepCopyObject().(C), life: s.life(key),
+		stack: plan.Stack{
+			Room: s.def.Room, GVK: s.def.GVK, Namespace: key.Namespace, Name: key.Name, UID: cr.GetUID(),
+		},
+		ledger: map[plan.Key]keeper.LedgerEntry{}, results: map[plan.Key]act.Result{},
+		informative: map[plan.Key]bool{},
+	}
+	p.reader = &reader{
+		engine: s.Engine, room: s.def.Room, gk: s.def.GVK.GroupKind(), cr: cr,
+		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
+	}
+	return p
+}
+
+// own settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
+// loads what is remembered of earlier writes.
+func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
+	self := plan.Owner{
+		APIVersion: s.def.GVK.GroupVersion().String(), Kind: s.def.GVK.Kind, Name: p.cr.GetName(), UID: p.cr.GetUID(),
+	}
+	p.owners = []plan.Owner{self}
+	existing := s.kept.of(string(p.cr.GetUID()))
+	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) {
+		var err error
+		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing); err != nil {
+			return fmt.Errorf("write the Inventories: %w", err)
+		}
+		for _, inv := range p.inventories {
+			p.owners = append(p.owners, ownerOf(inv))
+		}
+		p.ledger = ledgerOf(p.inventories)
+	} else {
+		for _, e := range *s.def.Common(p.cr).Ledger {
+			p.ledger[keyOf(e)] = e
+		}
+	}
+	for i, stage := range p.plan.Stages {
+		owner := self
+		if len(p.inventories) > 0 {
+			owner = ownerOf(p.inventories[i])
+		}
+		stamped := make([]plan.Stamped, 0, len(stage.Objects))
+		for _, o := range stage.Objects {
+			st, err := plan.Stamp(o, p.stack, owner, i)
+			if err != nil {
+				return err
+			}
+			stamped = append(stamped, st)
+			p.informative[st.Key] = o.Informational
+		}
+		p.stamped = append(p.stamped, stamped)
+	}
+	return nil
+}
+
+// decide gathers what the caches know of every object and lets the pure judgement decide.
+func (s *stacks[C, F]) decide(p *pass[C, F]) {
+	if p.blind {
+		return
+	}
+	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: len(p.problems) == 0}
+	desired := map[plan.Key]bool{}
+	for i, stage := range p.plan.Stages {
+		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
+		for _, o := range p.stamped[i] {
+			desired[o.Key] = true
+			st.Items = append(st.Items, s.item(p, o))
+		}
+		st.TimedOut = s.gateTimedOut(p, stage, st)
+		in.Stages = append(in.Stages, st)
+	}
+	in.Extras = s.extras(p, desired)
+	p.actions = decide.Decide(in)
+	s.holdRollout(p)
+}
+
+func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
+	item := decide.Item{Stamped: o}
+	if e, ok := p.ledger[o.Key]; ok {
+		item.Known = &e
+	}
+	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
+	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Room)
+	if seen, ok := s.hub.Child(s.def.Room, o.Key); ok {
+		item.Observed = seen
+	}
+	return item
+}
+
+// gateTimedOut keeps since when a stage holds back what comes after it; a gate that has been closed for its timeout
+// opens with a warning (law 14).
+func (s *stacks[C, F]) gateTimedOut(p *pass[C, F], stage plan.Stage, st decide.Stage) bool {
+	waitsFor := decide.ClosedBy(decide.Input{Stack: p.stack, Owners: p.owners}, st)
+	if waitsFor == "" {
+		delete(p.life.gates, stage.Name)
+		return false
+	}
+	now := s.Clock.Now()
+	since, ok := p.life.gates[stage.Name]
+	if !ok {
+		since = now
+		p.life.gates[stage.Name] = now
+	}
+	timeout := stage.Timeout
+	if timeout == 0 {
+		timeout = plan.DefaultGateTimeout
+	}
+	until := since.Add(timeout)
+	if now.Before(until) {
+		if p.gateWakeAt.IsZero() || until.Before(p.gateWakeAt) {
+			p.gateWakeAt = until
+		}
+		return false
+	}
+	p.warnings = append(p.warnings, fmt.Sprintf(
+		"stage %s still waits for %s after %s; later stages go on without it", stage.Name, waitsFor, timeout))
+	return true
+}
+
+// extras are objects that MLKeeper made for this stack and that the plan no longer has: from the ledger or Inventory,
+// and from the cache, since a crash may have come between a write and its record.
+func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide.Extra {
+	var out []decide.Extra
+	taken := map[plan.Key]bool{}
+	for key, entry := range p.ledger {
+		if desired[key] {
+			continue
+		}
+		taken[key] = true
+		x := decide.Extra{Entry: entry}
+		if seen, ok := s.hub.Child(s.def.Room, key); ok {
+			x.Observed = seen
+		}
+		out = append(out, x)
+	}
+	for _, seen := range s.hub.ChildrenOfStack(s.def.Room, p.stack.Hash()) {
+		if !desired[seen.Key] && !taken[seen.Key] {
+			out = append(out, decide.Extra{Observed: seen})
+		}
+	}
+	return out
+}
+
+// act performs the decisions and keeps what the writes answered.
+func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
+	if p.blind {
+		return
+	}
+	results := s.actor.Do(ctx, act.Request{
+		Stack: p.stack, Owners: p.owners, Actions: p.actions,
+		Adopt: p.cr.GetAnnotations()[keeper.AdoptAnnotation] == "true",
+	})
+	for _, r := range results {
+		p.results[r.Action.Key] = r
+		p.warnings = append(p.warnings, r.Warnings...)
+		p.yielded = append(p.yielded, r.Yielded...)
+		switch {
+		case r.Err != nil:
+			p.transient = r.Err
+		case r.Problem != nil:
+			p.problems = append(p.problems, *r.Problem)
+		case r.Observed != nil:
+			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
+		}
+		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
+			s.metrics.repaired(r.Action.Key)
+		}
+	}
+	for _, a := range p.actions {
+		if a.Verb == decide.Conflict {
+			p.problems = append(p.problems, ownedByAnother(a.Key))
+		}
+	}
+}
+
+func ownedByAnother(key plan.Key) plan.Problem {
+	return plan.Problem{
+		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
+		Message: key.String() + " carries our label but belongs to another owner; it is left alone",
+		Remedy:  "remove or rename that object",
+	}
+}
+
+// state tells what is known of one object after this pass's writes.
+func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
+	var seen *observe.Object
+	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
+		seen = r.Observed
+	} else if cached, ok := s.hub.Child(s.def.Room, a.Key); ok && a.Verb != decide.Conflict {
+		seen = cached
+	}
+	if seen == nil {
+		return room.State{}
+	}
+	settled := a.Verb == decide.Leave
+	if r, ok := p.results[a.Key]; ok {
+		settled = r.Err == nil && r.Problem == nil && r.Wrote
+	}
+	return room.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
+}

@@ -1,0 +1,132 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Key is the identity of an object in the cluster, whatever the version it is read in.
+type Key struct {
+	schema.GroupKind
+	// Namespace is empty for cluster-scoped objects.
+	Namespace string
+	Name      string
+}
+
+// String prints the key as "deployment ns/name", the form used in messages.
+func (k Key) String() string {
+	name := k.Name
+	if k.Namespace != "" {
+		name = k.Namespace + "/" + k.Name
+	}
+	return k.Kind + " " + name
+}
+
+// Immutable says what happens when a change is refused because a field is immutable.
+type Immutable string
+
+const (
+	// ImmutableByKind recreates Jobs, role bindings and immutable ConfigMaps and Secrets, and stalls otherwise.
+	ImmutableByKind Immutable = ""
+	// ImmutableRecreate deletes the object by UID and creates it again once it is gone.
+	ImmutableRecreate Immutable = "Recreate"
+	// ImmutableStall leaves the object as it is and reports the difference.
+	ImmutableStall Immutable = "Stall"
+)
+
+// Object is one desired object.
+type Object struct {
+	// Desired is the whole object as the room wants it, without the engine's marks, status or owner references.
+	Desired *unstructured.Unstructured
+	// Retain says that the object must outlive its custom resource: it gets no owner reference (law 5).
+	Retain bool
+	// Optional says that the object is left out, and named in status, while its API is not served.
+	Optional bool
+	// OnImmutable says what happens when a change is refused because a field is immutable.
+	OnImmutable Immutable
+	// Informational says that the object's health does not count for Ready.
+	Informational bool
+}
+
+// Key returns the identity of the desired object.
+func (o Object) Key() Key { return KeyOf(o.Desired) }
+
+// KeyOf returns the identity of an object.
+func KeyOf(u *unstructured.Unstructured) Key {
+	return Key{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// Stage is a group of objects that are written together.
+type Stage struct {
+	// Name names the stage in messages and in Inventories; a DNS label.
+	Name    string
+	Objects []Object
+	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
+	// (law 14: only where dependsOn or wait asks). Namespaces, CRDs and webhook servers gate without it.
+	WaitHealthy bool
+	// Timeout opens the gate with a warning after this long; zero means DefaultGateTimeout.
+	Timeout time.Duration
+}
+
+// DefaultGateTimeout is how long a gate holds back what comes after it before it opens with a warning.
+const DefaultGateTimeout = 5 * time.Minute
+
+// Plan is what a room renders from facts.
+type Plan struct {
+	// Stages are applied in order and torn down in reverse.
+	Stages []Stage
+	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
+	// what should keep running nevertheless.
+	Problems []Problem
+	// Warnings are shown in status.
+	Warnings []string
+	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
+	// zero means never.
+	WakeAt time.Time
+}
+
+// Class is how the engine treats a problem.
+type Class string
+
+const (
+	// Terminal problems need a change of the input: condition Stalled.
+	Terminal Class = "Terminal"
+	// Waiting problems clear when the named thing appears or changes; a watch wakes the custom resource.
+	Waiting Class = "Waiting"
+	// Blocked problems cannot be watched (403, quota, a name held by a foreign object) and are retried with backoff up
+	// to five minutes (law 15).
+	Blocked Class = "Blocked"
+)
+
+// Problem is a reason why the spec cannot be met as written, with the remedy. It is an error, so that gather can
+// return one.
+type Problem struct {
+	Class Class
+	// Reason is one CamelCase word, stable across releases.
+	Reason string
+	// Field is the path of the field, such as spec.storage.pv; empty where no field is at fault.
+	Field string
+	// Value is the offending value; never a secret.
+	Value string
+	// Message says what is wrong.
+	Message string
+	// Remedy says what to do.
+	Remedy string
+}
+
+// Error prints the problem as one line: field, value, message, remedy.
+func (p Problem) Error() string {
+	s := p.Message
+	if p.Field != "" {
+		s = p.Field + ": " + s
+		if p.Value != "" {
+			s = p.Field + " (" + p.Value + "): " + p.Message
+		}
+	}
+	if p.Remedy != "" {
+		s += "; " + p.Remedy
+	}
+	return s
+}

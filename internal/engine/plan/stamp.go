@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// Stack identifies the custom resource that a set of children belongs to.
+type Stack struct {
+	// Room is the name of the room, such as trustyai.
+	Room string
+	// GVK is the stored version of the custom resource.
+	GVK       schema.GroupVersionKind
+	Namespace string
+	Name      string
+	UID       types.UID
+}
+
+// ID is "<Kind>.<group>/<namespace>/<name>", the value of the owner annotation.
+func (s Stack) ID() string {
+	return fmt.Sprintf("%s.%s/%s/%s", s.GVK.Kind, s.GVK.Group, s.Namespace, s.Name)
+}
+
+// Hash is a short digest of ID that fits a label and a name.
+func (s Stack) Hash() string {
+	sum := sha256.Sum256([]byte(s.ID()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Owner is what the children of a stack are owned by: the custom resource, or an Inventory.
+type Owner struct {
+	APIVersion string
+	Kind       string
+	Name       string
+	UID        types.UID
+}
+
+// Stamped is a desired object with the engine's marks, ready to be written.
+type Stamped struct {
+	Object
+	Key    Key
+	Digest string
+	// Stage is the index of the stage the object belongs to.
+	Stage int
+}
+
+// Stamp returns a copy of the object with the engine's marks: labels, owner annotation, owner reference and digest.
+// blockOwnerDeletion is never set (law 2), and a retained object gets no owner reference (law 5).
+func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
+	u := o.Desired.DeepCopy()
+	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[keeper.RoomLabel] = stack.Room
+	labels[keeper.StackLabel] = stack.Hash()
+	u.SetLabels(labels)
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[keeper.OwnerAnnotation] = stack.ID()
+	delete(annotations, keeper.DigestAnnotation)
+	u.SetAnnotations(annotations)
+	u.SetOwnerReferences(nil)
+	if !o.Retain {
+		controller := true
+		u.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
+		}})
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return Stamped{}, fmt.Errorf("encode %s: %w", KeyOf(u), err)
+	}
+	sum := sha256.Sum256(raw)
+	digest := hex.EncodeToString(sum[:16])
+	annotations[keeper.DigestAnnotation] = digest
+	u.SetAnnotations(annotations)
+	o.Desired = u
+	return Stamped{Object: o, Key: KeyOf(u), Digest: digest, Stage: stage}, nil
+}

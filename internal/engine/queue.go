@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"k8s.io/utils/ptr"
+)
+
+// Retries after a transient error, and after an answer that cannot be watched (law 15).
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 5 * time.Minute
+)
+
+// queue connects the engine's wake-ups with a controller's work queue. Before the manager leads, wake-ups are dropped:
+// the start enqueues everything.
+type queue struct {
+	mu   sync.Mutex
+	work workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// newController makes a controller whose only source is the engine: everything calls seed once the queue is open, when
+// all watches are complete.
+func newController(
+	mgr manager.Manager, name string, workers int, r reconcile.Reconciler,
+	synced func(context.Context) bool, seed func(),
+) (*queue, error) {
+	q := &queue{}
+	c, err := controller.New(name, mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
+		RecoverPanic: ptr.To(true), SkipNameValidation: ptr.To(true),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q, c.Watch(source.Func(func(
+		ctx context.Context, work workqueue.TypedRateLimitingInterface[reconcile.Request],
+	) error {
+		go func() {
+			if !synced(ctx) {
+				return
+			}
+			q.mu.Lock()
+			q.work = work
+			q.mu.Unlock()
+			seed()
+		}()
+		return nil
+	}))
+}
+
+func (q *queue) add(namespace, name string) {
+	q.mu.Lock()
+	work := q.work
+	q.mu.Unlock()
+	if work != nil {
+		work.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	}
+}

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// coalesce is how long a status change that changes no verdict waits for more, so that a burst of events costs one
+// write.
+const coalesce = 100 * time.Millisecond
+
+// report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
+// when to come back.
+func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
+	p.life.refs = p.reader.done(p.life.refs)
+	seen := s.see(p)
+	var verdict room.Verdict
+	if !p.blind {
+		verdict = s.sys.Project(p.cr, p.facts, seen)
+		if seen.Ready {
+			s.wakeOnRollout(s.roller.done(p.key))
+		}
+	}
+	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
+		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient,
+	})
+	common := s.def.Common(p.cr)
+	*common.ObservedGeneration = p.cr.GetGeneration()
+	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
+		*common.LastHandledReconcileAt = at
+	}
+	if err := s.remember(ctx, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	wait, err := s.writeStatus(ctx, p)
+	if err != nil {
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		return reconcile.Result{}, err
+	}
+	s.metrics.observe(s.def.GVK.Kind, p.key, seen)
+	return s.exit(p, seen, wait)
+}
+
+// exit ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
+// deadline), terminal (waits for a change).
+func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (reconcile.Result, error) {
+	if p.transient != nil {
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		return reconcile.Result{}, p.transient
+	}
+	outcome, blocked := outcomeReady, false
+	if !seen.Ready {
+		outcome = outcomeWaiting
+	}
+	for _, problem := range p.problems {
+		blocked = blocked || problem.Class == plan.Blocked
+		if problem.Class == plan.Terminal {
+			outcome = outcomeTerminal
+		}
+	}
+	s.metrics.reconciled(s.def.GVK.Kind, outcome)
+	if blocked {
+		p.life.blocked++
+		wait = sooner(wait, retryBlocked(p.life.blocked-1))
+	} else {
+		p.life.blocked = 0
+	}
+	now := s.Clock.Now()
+	for _, at := range []time.Time{p.plan.WakeAt, p.gateWakeAt} {
+		if !at.IsZero() {
+			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
+		}
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// sooner returns the shorter of two waits, where zero means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// see sums up what is known of every object after this pass.
+func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
+	seen := room.Seen{
+		Objects: map[plan.Key]room.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
+		Wiring: p.life.wiring, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
+	}
+	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
+	for _, a := range p.actions {
+		if a.Object.Desired == nil {
+			if a.Verb == decide.Wait && seen.Waiting == "" {
+				seen.Waiting = "waiting for " + a.Detail
+			}
+			continue
+		}
+		if a.Verb == decide.Skip {
+			seen.Skipped = append(seen.Skipped, fmt.Sprintf(
+				"%s: the API %s is not served", a.Key, a.Object.Desired.GroupVersionKind().GroupVersion()))
+			continue
+		}
+		state := s.state(p, a)
+		seen.Objects[a.Key] = state
+		if state.Current || p.informative[a.Key] {
+			continue
+		}
+		seen.Ready = false
+		if seen.Waiting == "" {
+			seen.Waiting = waitsFor(a, state)
+		}
+	}
+	if p.transient != nil {
+		seen.Waiting = "retrying: " + p.transient.Error()
+	}
+	return seen
+}
+
+func waitsFor(a decide.Action, state room.State) string {
+	switch {
+	case a.Verb == decide.Wait:
+		return "waiting for " + a.Detail
+	case state.Observed == nil:
+		return "waiting for " + a.Key.String() + " to exist"
+	case state.Observed.Health.Message != "":
+		return "waiting for " + a.Key.String() + ": " + state.Observed.Health.Message
+	}
+	return "waiting for " + a.Key.String()
+}
+
+// remember writes the ledger: onto the status of the custom resource, or into its Inventories.
+func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
+	if p.blind {
+		return nil
+	}
+	keep := map[plan.Key]bool{}
+	for _, a := range p.actions {
+		// A deleted object stays in the ledger until the watch says that it is gone.
+		keep[a.Key] = true
+	}
+	var entries []keeper.LedgerEntry
+	for key, e := range p.ledger {
+		if keep[key] {
+			entries = append(entries, e)
+		}
+	}
+	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
+	if len(p.inventories) > 0 {
+		*s.def.Common(p.cr).Ledger = nil
+		return s.kept.record(ctx, p.inventories, p.stamped, entries)
+	}
+	if len(entries) == 0 {
+		entries = nil
+	}
+	*s.def.Common(p.cr).Ledger = entries
+	return nil
+}
+
+// writeStatus patches the status if it changed. A change that alters no verdict waits up to the coalescing time; the
+// wait is returned.
+func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F]) (time.Duration, error) {
+	before, after := s.def.Common(p.before), s.def.Common(p.cr)
+	if equality.Semantic.DeepEqual(p.before, p.cr) {
+		p.life.minor = time.Time{}
+		return 0, nil
+	}
+	now := s.Clock.Now()
+	if !verdictChanged(before, after) {
+		if p.life.minor.IsZero() {
+			p.life.minor = now
+		}
+		if rest := p.life.minor.Add(coalesce).Sub(now); rest > 0 {
+			return rest, nil
+		}
+	}
+	p.life.minor = time.Time{}
+	if after.LastUpdateTime != nil {
+		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
+	}
+	patch, err := statusPatch(p.before, p.cr, p.cr.GetUID())
+	if err != nil {
+		return 0, err
+	}
+	mapping, ok := s.catalog.Lookup(s.def.GVK)
+	if !ok {
+		return 0, nil
+	}
+	out, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return 0, nil // The custom resource is gone or was replaced: its own event follows.
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
+	}
+	out.SetManagedFields(nil)
+	written := s.def.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(out.Object, written); err == nil {
+		s.mu.Lock()
+		s.written[p.key] = written
+		s.mu.Unlock()
+	}
+	s.metrics.statusWritten(s.def.GVK.Kind)
+	s.announce(ctx, p, before, after)
+	s.wakeWires(p.key.Namespace)
+	return 0, nil
+}
+
+// verdictChanged says whether a reader would act on the difference: another Ready or Stalled, or a new generation.
+func verdictChanged(before, after room.Common) bool {
+	if *before.ObservedGeneration != *after.ObservedGeneration ||
+		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt {
+		return true
+	}
+	for _, name := range []string{ConditionReady, ConditionStalled, ConditionSuspended} {
+		a, b := meta.FindStatusCondition(*before.Conditions, name), meta.FindStatusCondition(*after.Conditions, name)
+		if (a == nil) != (b == nil) || a != nil && a.Status != b.Status {
+			return true
+		}
+	}
+	return false
+}
+
+// statusPatch is a merge patch of the status alone, guarded by the UID.
+func statusPatch(before, after runtime.Object, uid types.UID) ([]byte, error) {
+	a, err := statusOnly(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := statusOnly(after)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonpatch.CreateMergePatch(a, b)
+	if err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	if err := json.Unmarshal(raw, &patch); err != nil {
+		return nil, err
+	}
+	patch["metadata"] = map[string]any{"uid": string(uid)}
+	return json.Marshal(patch)
+}
+
+func statusOnly(o runtime.Object) ([]byte, error) {
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	status := u["status"]
+	if status == nil {
+		status = map[string]any{}
+	}
+	return json.Marshal(map[string]any{"status": status})
+}
+
+// announce emits an event for each transition that a person would want to know of, and only for transitions.
+func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, after room.Common) {
+	was := meta.FindStatusCondition(*before.Conditions, ConditionReady)
+	is := meta.FindStatusCondition(*after.Conditions, ConditionReady)
+	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	switch {
+	case is.Status == metav1.ConditionTrue:
+		if was == nil || was.Status != metav1.ConditionTrue {
+			s.metrics.becameReady(s.def.GVK.Kind, p.key, s.Clock.Now().Sub(p.cr.GetCreationTimestamp().Time), was)
+		}
+	case len(p.problems) == 0 && (was == nil || was.Status != metav1.ConditionTrue):
+		return // On its way, as declared: no news.
+	default:
+		kind = corev1.EventTypeWarning
+	}
+	log.FromContext(ctx).Info("ready changed", "ready", is.Status, "reason", is.Reason, "message", is.Message)
+	s.recorder.Eventf(p.before, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
+}
+
+// suspended reports that nothing is written for the custom resource, once, and does nothing else.
+func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
+	setCondition(s.def.Common(p.cr).Conditions, metav1.Condition{
+		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: "SuspendAnnotation",
+		Message:            "nothing is written until the annotation " + keeper.SuspendAnnotation + " is removed",
+		ObservedGeneration: p.cr.GetGeneration(),
+	})
+	_, err := s.writeStatus(ctx, p)
+	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
+	return reconcile.Result{}, err
+}
+
+func keyOf(e keeper.LedgerEntry) plan.Key {
+	k := plan.Key{Namespace: e.Namespace, Name: e.Name}
+	k.Group, k.Kind = e.Group, e.Kind
+	return k
+}
+
+// entryOf records what a write answered.
+func entryOf(o plan.Stamped, seen *observe.Object) keeper.LedgerEntry {
+	e := keeper.LedgerEntry{
+		ObjectReference: keeper.ObjectReference{
+			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
+			Namespace: o.Key.Namespace, Name: o.Key.Name,
+		},
+		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields,
+	}
+	if o.Retain {
+		e.Policy = keeper.Retain
+	}
+	return e
+}
+

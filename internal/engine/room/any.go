@@ -1,0 +1,65 @@
+package room
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// Any is a room without its type parameters, for what works on all rooms alike: the command line and the generation
+// of RBAC.
+type Any interface {
+	// Name is the name of the room.
+	Name() string
+	// GVK is the stored version of its kind.
+	GVK() schema.GroupVersionKind
+	// Children are the kinds it may render.
+	Children() []schema.GroupVersionKind
+	// Wires are the objects of others it edits.
+	Wires() []wiring.Wire
+	// Rules are the rights it needs beyond its children and wires.
+	Rules() []Rule
+	// Render gathers with the given reader and renders one custom resource of any served version.
+	Render(ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured) (plan.Plan, error)
+}
+
+type erased[C client.Object, F any] struct {
+	def Definition[C]
+	sys System[C, F]
+}
+
+// Erase makes an Any of a definition and its system.
+func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any { return erased[C, F]{def, sys} }
+
+func (e erased[C, F]) Name() string                        { return e.def.Room }
+func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }
+func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Children }
+func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
+func (e erased[C, F]) Rules() []Rule                       { return e.def.Rules }
+
+// Render implements Any. A problem that gather finds becomes a problem of the plan.
+func (e erased[C, F]) Render(
+	ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured,
+) (plan.Plan, error) {
+	cr := e.def.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
+		return plan.Plan{}, fmt.Errorf("decode %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	facts, err := e.sys.Gather(ctx, read(cr), cr)
+	var problem plan.Problem
+	if errors.As(err, &problem) {
+		return plan.Plan{Problems: []plan.Problem{problem}}, nil
+	}
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return e.sys.Render(cr, facts), nil
+}

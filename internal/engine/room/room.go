@@ -1,0 +1,154 @@
+package room
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// Common points at the fields of a custom resource that every kind has and that the engine fills.
+type Common struct {
+	Conditions             *[]metav1.Condition
+	ObservedGeneration     *int64
+	LastHandledReconcileAt *string
+	// Ledger is where the engine remembers the children of a stack without Inventories.
+	Ledger *[]keeper.LedgerEntry
+	// LastUpdateTime is stamped when the status changed otherwise; nil for kinds without the field.
+	LastUpdateTime **metav1.Time
+}
+
+// Definition describes a kind to the engine.
+type Definition[C client.Object] struct {
+	// Room is the name of the room, a DNS label such as trustyai; it is also the value of the room label.
+	Room string
+	// GVK is the stored version of the kind, the one that is watched.
+	GVK schema.GroupVersionKind
+	// New returns an empty custom resource.
+	New func() C
+	// Common points at the shared fields of a custom resource.
+	Common func(C) Common
+	// Children are the kinds that the room may render, in the version it renders them.
+	Children []schema.GroupVersionKind
+	// AlsoServed are kinds that the room asks Reader.Serves about without rendering them.
+	AlsoServed []schema.GroupVersionKind
+	// WakeSiblings wakes the other custom resources of the namespace when one is created or deleted, for rooms in
+	// which one of several comes first.
+	WakeSiblings bool
+	// Wires are the objects of others that the room edits (law 7).
+	Wires []wiring.Wire
+	// Rules are the RBAC rules that the room needs on top of those for its children, as "group/resource: verbs".
+	Rules []Rule
+}
+
+// Rule is one RBAC rule, from which the ClusterRole of the room is generated.
+type Rule struct {
+	Group     string
+	Resources []string
+	Names     []string
+	Verbs     []string
+	// Why says what the right is needed for; it becomes a comment in the generated role.
+	Why string
+}
+
+// System is what a room implements for its kind C with facts F.
+type System[C client.Object, F any] interface {
+	// Gather does every read that rendering needs. A returned plan.Problem ends the reconcile as Stalled or waiting;
+	// any other error is transient.
+	Gather(ctx context.Context, read Reader, cr C) (F, error)
+	// Render is pure: the same custom resource and facts give the same plan.
+	Render(cr C, facts F) plan.Plan
+	// Project writes what was observed onto the status of cr, but for the conditions Ready, Reconciling and Stalled,
+	// observedGeneration and the ledger, which the engine writes. It is pure. The returned verdict may reword Ready.
+	Project(cr C, facts F, seen Seen) Verdict
+}
+
+// Watched lists every kind whose appearance or disappearance concerns the room.
+func (d Definition[C]) Watched() []schema.GroupVersionKind {
+	out := append([]schema.GroupVersionKind(nil), d.Children...)
+	out = append(out, d.AlsoServed...)
+	for _, w := range d.Wires {
+		out = append(out, w.GVK)
+	}
+	return out
+}
+
+// Sourced is implemented by systems whose rendering is dear or needs a source that may be down: the engine keeps the
+// rendered plan on disk under this digest of its inputs, so that repair needs neither (law 16).
+type Sourced[C client.Object, F any] interface {
+	InputsDigest(cr C, facts F) string
+}
+
+// Reader is every read that a room may do.
+type Reader interface {
+	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches
+	// its metadata under that name only and reads it live only when it changed (law 13). It returns nil without error
+	// when the object is absent; the custom resource is woken when it appears.
+	Referenced(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// Child returns what was observed of an object under a child's name, or nil.
+	Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object
+	// Serves says whether the cluster serves a kind; the custom resource is woken when that changes.
+	Serves(gvk schema.GroupVersionKind) bool
+	// Siblings returns the other custom resources of the same kind in the namespace, oldest first (creationTimestamp,
+	// then UID), without those that are being deleted.
+	Siblings() []client.Object
+	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
+	Targets(wire, namespace string) []*unstructured.Unstructured
+	// Now is the engine's clock.
+	Now() time.Time
+}
+
+// Seen is what the engine observed and did in this reconcile, for the projection onto status.
+type Seen struct {
+	// Objects holds what is known of every object of the plan, after this reconcile's writes.
+	Objects map[plan.Key]State
+	// Skipped names the optional objects whose API is not served.
+	Skipped []string
+	// Problems are those of the plan and those that the writes met.
+	Problems []plan.Problem
+	// Ready says that every object of the plan that counts is healthy and nothing stands in the way.
+	Ready bool
+	// Warnings tell of input that was accepted but not used as given.
+	Warnings []string
+	// Wiring holds the outcomes of the wires for this custom resource, by the object that is edited ("Kind ns/name").
+	Wiring map[string][]wiring.Outcome
+	// Waiting is one sentence on what is waited for; empty when Ready.
+	Waiting string
+	// Now is the engine's clock.
+	Now time.Time
+}
+
+// State is what is known of one object of the plan.
+type State struct {
+	// Observed is nil while the object does not exist.
+	Observed *observe.Object
+	// Current says that the object is as declared and healthy.
+	Current bool
+}
+
+// Find returns the state of the first object of a kind and name, whatever its namespace.
+func (s Seen) Find(kind, name string) (State, bool) {
+	for key, state := range s.Objects {
+		if key.Kind == kind && key.Name == name {
+			return state, true
+		}
+	}
+	return State{}, false
+}
+
+// Verdict is how a room words the Ready condition. It cannot turn a stack that is not ready into one that is; Hold
+// can do the opposite.
+type Verdict struct {
+	// Reason and Message of the Ready condition; empty leaves the engine's.
+	Reason, Message string
+	// Hold keeps Ready False although every object is healthy.
+	Hold bool
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
+// shard decides which custom resources are this manager's: those in namespaces whose labels match, or cluster-scoped
+// ones whose own labels do.
+type shard struct {
+	engine *Engine
+}
+
+func newShard(e *Engine) *shard {
+	s := &shard{engine: e}
+	if e.ShardSelector != nil {
+		e.hub.Resources(namespaceGVK, reduceNamespace, func(old, now metav1.Object) {
+			if old != nil && now != nil && labels.Equals(old.GetLabels(), now.GetLabels()) {
+				return
+			}
+			one := now
+			if one == nil {
+				one = old
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			for _, r := range e.rooms {
+				r.wakeNamespace(one.GetName())
+			}
+		})
+	}
+	return s
+}
+
+func reduceNamespace(u *unstructured.Unstructured) (metav1.Object, error) {
+	return &metav1.ObjectMeta{
+		Name: u.GetName(), Labels: u.GetLabels(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+	}, nil
+}
+
+// mine says whether a custom resource belongs to this shard. own are the labels of a cluster-scoped one.
+func (s *shard) mine(namespace string, own map[string]string) bool {
+	selector := s.engine.ShardSelector
+	if selector == nil {
+		return true
+	}
+	if namespace == "" {
+		return selector.Matches(labels.Set(own))
+	}
+	ns, ok := s.engine.hub.Resource(namespaceGVK.GroupKind(), "", namespace)
+	return ok && selector.Matches(labels.Set(ns.GetLabels()))
+}

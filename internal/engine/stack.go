@@ -1,0 +1,303 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// stacks reconciles the custom resources of one kind.
+type stacks[C client.Object, F any] struct {
+	*Engine
+	def   room.Definition[C]
+	sys   room.System[C, F]
+	queue *queue
+	wires []*wireRunner
+
+	mu sync.Mutex
+	// written holds the custom resources as our last status write left them (law 12).
+	written map[client.ObjectKey]C
+	// lives holds what is remembered of each custom resource between reconciles.
+	lives map[client.ObjectKey]*life
+}
+
+// life is what the engine remembers of one custom resource in memory; losing it costs nothing but time.
+type life struct {
+	// gates holds since when the gate of a stage is closed.
+	gates map[string]time.Time
+	// blocked counts retries of what cannot be watched.
+	blocked int
+	// minor is when a status change that can wait was first seen.
+	minor time.Time
+	// refs are the objects of others that the custom resource referred to in the last pass.
+	refs []watch.Ref
+	// wiring holds the outcomes of the wires by target.
+	wiring map[string][]wiring.Outcome
+}
+
+// Register adds a room to the engine. It is called before the manager starts.
+func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
+	s := &stacks[C, F]{
+		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
+	}
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.hub.WaitForSync, s.wakeAll)
+	if err != nil {
+		return fmt.Errorf("register room %s: %w", def.Room, err)
+	}
+	s.queue = q
+	e.hub.Resources(def.GVK, s.decode, s.resourceChanged)
+	for _, gvk := range def.Children {
+		e.hub.Children(gvk, def.Room, s.childChanged)
+	}
+	for _, wire := range def.Wires {
+		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired)
+		if err != nil {
+			return err
+		}
+		s.wires = append(s.wires, runner)
+	}
+	e.add(def.GVK.GroupKind(), s)
+	return nil
+}
+
+func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, error) {
+	cr := s.def.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
+		return nil, fmt.Errorf("decode %s %s/%s: %w", s.def.GVK.Kind, u.GetNamespace(), u.GetName(), err)
+	}
+	return cr, nil
+}
+
+// resourceChanged wakes a custom resource, its siblings and the wires of its namespace; the echo of our own status
+// write wakes nobody.
+func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
+	one := now
+	if one == nil {
+		one = old
+	}
+	key := client.ObjectKey{Namespace: one.GetNamespace(), Name: one.GetName()}
+	if now != nil {
+		s.mu.Lock()
+		mine, ok := s.written[key]
+		s.mu.Unlock()
+		if ok && mine.GetResourceVersion() == now.GetResourceVersion() {
+			return
+		}
+	}
+	s.queue.add(key.Namespace, key.Name)
+	if s.def.WakeSiblings && (old == nil || now == nil) {
+		s.wakeNamespace(key.Namespace)
+	}
+	s.wakeWires(key.Namespace)
+	if now == nil {
+		s.kept.wake(string(one.GetUID()))
+	}
+}
+
+func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
+	for _, o := range []*observe.Object{old, now} {
+		if o == nil {
+			continue
+		}
+		if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
+			s.queue.add(ns, name)
+		}
+		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventoryGVK.Kind {
+			s.kept.wakeStack(o.Labels[keeper.StackLabel])
+		}
+	}
+}
+
+// parseOwner reads "<Kind>.<group>/<namespace>/<name>".
+func parseOwner(id string, gk schema.GroupKind) (namespace, name string, ok bool) {
+	parts := strings.SplitN(id, "/", 3)
+	if len(parts) != 3 || parts[0] != gk.Kind+"."+gk.Group {
+		return "", "", false
+	}
+	return parts[1], parts[2], true
+}
+
+func (s *stacks[C, F]) wake(namespace, name string) { s.queue.add(namespace, name) }
+
+func (s *stacks[C, F]) wakeAll() { s.wakeNamespace("") }
+
+func (s *stacks[C, F]) wakeNamespace(namespace string) {
+	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), namespace) {
+		s.queue.add(o.GetNamespace(), o.GetName())
+	}
+}
+
+func (s *stacks[C, F]) wakeWires(namespace string) {
+	for _, w := range s.wires {
+		w.wakeNamespace(namespace)
+	}
+}
+
+func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
+	if gk == s.def.GVK.GroupKind() {
+		return true
+	}
+	for _, gvk := range s.def.Watched() {
+		if gvk.GroupKind() == gk {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {
+	gk := s.def.GVK.GroupKind()
+	o, ok := s.hub.Resource(gk, namespace, name)
+	if !ok {
+		return "", false, s.hub.ResourceSynced(gk)
+	}
+	return string(o.GetUID()), true, true
+}
+
+// groupResource is the name of the kind's CRD.
+func (s *stacks[C, F]) groupResource() schema.GroupResource {
+	plural, _ := meta.UnsafeGuessKindToResource(s.def.GVK)
+	return plural.GroupResource()
+}
+
+// current returns the custom resource as we know it best: the cached one, or our own later write.
+func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodable, found bool) {
+	cached, ok := s.hub.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok {
+		delete(s.written, key)
+		return cr, nil, false
+	}
+	if bad, isBad := cached.(*watch.Undecodable); isBad {
+		return cr, bad, true
+	}
+	cr, ok = cached.(C)
+	if !ok {
+		return cr, nil, false
+	}
+	mine, ok := s.written[key]
+	if ok && mine.GetUID() == cr.GetUID() && observe.NewerVersion(mine.GetResourceVersion(), cr.GetResourceVersion()) {
+		return mine.DeepCopyObject().(C), nil, true
+	}
+	delete(s.written, key)
+	return cr.DeepCopyObject().(C), nil, true
+}
+
+func (s *stacks[C, F]) life(key client.ObjectKey) *life {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.lives[key]
+	if !ok {
+		l = &life{gates: map[string]time.Time{}, wiring: map[string][]wiring.Outcome{}}
+		s.lives[key] = l
+	}
+	return l
+}
+
+func (s *stacks[C, F]) forget(key client.ObjectKey) {
+	s.mu.Lock()
+	if l := s.lives[key]; l != nil {
+		for _, ref := range l.refs {
+			s.contents.drop(ref)
+		}
+	}
+	delete(s.lives, key)
+	delete(s.written, key)
+	s.mu.Unlock()
+	s.roller.leave(key)
+	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+	s.metrics.forget(s.def.GVK.Kind, key)
+}
+
+// Reconcile runs the loop once for one custom resource: gather, render, decide, act, report.
+func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := req.NamespacedName
+	cr, bad, found := s.current(key)
+	switch {
+	case !found:
+		s.forget(key)
+		return reconcile.Result{}, nil
+	case bad != nil:
+		log.FromContext(ctx).Error(bad.Err, "the custom resource does not fit its type and is left alone")
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeTerminal)
+		return reconcile.Result{}, nil
+	case cr.GetDeletionTimestamp() != nil || !s.shard.mine(key.Namespace, cr.GetLabels()):
+		return reconcile.Result{}, nil
+	}
+	p := s.newPass(cr)
+	if isSuspended(cr) {
+		return s.suspended(ctx, p)
+	}
+	if err := s.prepare(ctx, p); err != nil {
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		return reconcile.Result{}, err
+	}
+	s.decide(p)
+	s.act(ctx, p)
+	return s.report(ctx, p)
+}
+
+// prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
+func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
+	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
+	var problem plan.Problem
+	switch {
+	case errors.As(err, &problem):
+		p.problems = append(p.problems, problem)
+		p.blind = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("gather: %w", err)
+	}
+	p.facts = facts
+	p.plan = s.render(p)
+	p.problems = append(p.problems, p.plan.Problems...)
+	return s.own(ctx, p)
+}
+
+// render renders the plan, or takes it from the store where the system's inputs are the same as before (law 16).
+func (s *stacks[C, F]) render(p *pass[C, F]) plan.Plan {
+	sourced, ok := s.sys.(room.Sourced[C, F])
+	if !ok || s.store == nil {
+		return s.sys.Render(p.cr, p.facts)
+	}
+	digest := sourced.InputsDigest(p.cr, p.facts)
+	if stored, ok := s.store.Get(digest); ok {
+		return stored
+	}
+	out := s.sys.Render(p.cr, p.facts)
+	if len(out.Problems) == 0 {
+		if err := s.store.Put(digest, out); err != nil {
+			s.Log.Error(err, "the rendered set could not be kept on disk; repair will render again")
+		}
+	}
+	return out
+}
+
+// retryBlocked is the backoff of what cannot be watched: up to five minutes, with jitter (law 15).
+func retryBlocked(attempt int) time.Duration {
+	d := time.Second << min(attempt, 9)
+	d = min(d, lastRetry)
+	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
+}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// teardown deletes the Inventories of a custom resource that is gone, the last stage first; the garbage collector
+// deletes what they own. Requests are keyed by the UID of the custom resource.
+type teardown struct{ *inventories }
+
+// Reconcile deletes the next Inventory, or waits for what the one before owned to be gone.
+func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	invs := t.of(req.Name)
+	if len(invs) == 0 {
+		return reconcile.Result{}, nil
+	}
+	owner := invs[0].Spec.Owner
+	gone, err := t.gone(ctx, owner)
+	if err != nil || !gone {
+		return reconcile.Result{}, err
+	}
+	last := invs[len(invs)-1]
+	if waitingFor, held := t.left(invs); held {
+		if rest := t.holdsBack(req.Name); rest > 0 {
+			log.FromContext(ctx).Info("teardown waits for the later stage to be gone", "waitingFor", waitingFor)
+			return reconcile.Result{RequeueAfter: rest}, nil
+		}
+		log.FromContext(ctx).Info("teardown goes on although an object is held", "held", waitingFor)
+	}
+	t.mu.Lock()
+	delete(t.heldSince, req.Name)
+	t.mu.Unlock()
+	background := metav1.DeletePropagationBackground
+	resource, err := t.resource()
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	err = t.client.Resource(resource).Delete(ctx, last.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &last.UID}, PropagationPolicy: &background,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return reconcile.Result{}, fmt.Errorf("delete Inventory %s: %w", last.Name, err)
+	}
+	t.mu.Lock()
+	delete(t.written, last.Name)
+	t.mu.Unlock()
+	t.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: last.Name}, "Delete", "Teardown")
+	log.FromContext(ctx).Info("the custom resource is gone: its Inventory is deleted", "inventory", last.Name)
+	return reconcile.Result{}, nil
+}
+
+// holdsBack returns for how much longer an object of a later stage holds back the next; zero when long enough.
+func (t *teardown) holdsBack(ownerUID string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.Clock.Now()
+	since, ok := t.heldSince[ownerUID]
+	if !ok {
+		since = now
+		t.heldSince[ownerUID] = now
+	}
+	return max(since.Add(plan.DefaultGateTimeout).Sub(now), 0)
+}
+
+// gone says whether the custom resource is really gone: a live GET says NotFound, or another UID, while its CRD is
+// served, or a live GET shows that the CRD itself is gone. Every other answer means wait (law 4).
+func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
+	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
+	r, ok := t.room(gk)
+	if !ok {
+		return false, nil // A room that is switched off here may be on elsewhere.
+	}
+	uid, found, known := r.alive(owner.Namespace, owner.Name)
+	if !known || found && uid == string(owner.UID) || !t.shard.mine(owner.Namespace, nil) {
+		return false, nil
+	}
+	for _, version := range t.catalog.Versions(gk) {
+		mapping, served := t.catalog.Lookup(gk.WithVersion(version))
+		if !served {
+			continue
+		}
+		live, err := t.client.Resource(mapping.Resource).Namespace(owner.Namespace).Get(ctx, owner.Name,
+			metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return live.GetUID() != owner.UID, nil
+		case !apierrors.IsNotFound(err):
+			return false, fmt.Errorf("ask whether %s %s/%s is gone: %w", owner.Kind, owner.Namespace, owner.Name, err)
+		}
+		// NotFound is the answer for a missing object and for a missing API alike: only with the CRD there it counts.
+		there, err := t.crdThere(ctx, mapping.Resource.GroupResource())
+		if err != nil {
+			return false, err
+		}
+		if there {
+			return true, nil
+		}
+	}
+	there, err := t.crdThere(ctx, r.groupResource())
+	return err == nil && !there, err
+}
+
+var crdResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+func (t *teardown) crdThere(ctx context.Context, gr schema.GroupResource) (bool, error) {
+	_, err := t.client.Resource(crdResource).Get(ctx, gr.String(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether the CRD %s is there: %w", gr, err)
+	}
+	return true, nil
+}
+
+// left names an object that a deleted Inventory of the same custom resource owned and that is still going, so that
+// stages go one after the other in reverse. An object that is held for longer than a gate's timeout, by a finalizer
+// that nobody serves for instance, no longer holds back the rest.
+func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
+	standing := map[string]bool{}
+	for _, inv := range invs {
+		standing[inv.Name] = true
+	}
+	first := invs[0]
+	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.RoomLabel], first.Labels[keeper.StackLabel]) {
+		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
+		if ref != nil && ref.Kind == inventoryGVK.Kind && !standing[ref.Name] {
+			return seen.Key.String(), true
+		}
+	}
+	return "", false
+}

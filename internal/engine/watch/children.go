@@ -1,0 +1,237 @@
+package watch
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	ownerIndex = "owner"
+	stackIndex = "stack"
+)
+
+// childIndexers find children by the UID of their controller and by their stack.
+var childIndexers = cache.Indexers{
+	ownerIndex: func(obj any) ([]string, error) {
+		if o, ok := obj.(*observe.Object); ok {
+			if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil {
+				return []string{string(ref.UID)}, nil
+			}
+		}
+		return nil, nil
+	},
+	stackIndex: func(obj any) ([]string, error) {
+		if o, ok := obj.(*observe.Object); ok {
+			if hash := o.Labels[keeper.StackLabel]; hash != "" {
+				return []string{hash}, nil
+			}
+		}
+		return nil, nil
+	},
+}
+
+// Children declares a watch on the objects of a kind that carry the label of a room. Metadata alone is transferred,
+// unless the health of the kind is in its status. notify is called with nil where there is no old or no new state, and
+// hears of everything stored already; a second declaration for the same kind and room adds its notify. When the API
+// ceases to be served the store is dropped without notifications.
+func (h *Hub) Children(gvk schema.GroupVersionKind, room string, notify func(old, new *observe.Object)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gk := gvk.GroupKind()
+	if h.children[room] == nil {
+		h.children[room] = map[schema.GroupKind]*feed{}
+	}
+	f := h.children[room][gk]
+	if f == nil {
+		f = &feed{
+			gvk: gvk, labelSelector: keeper.RoomLabel + "=" + room, whole: health.NeedsStatus(gk),
+			reduce: func(obj any) any { return reduceChild(gvk, obj) }, indexers: childIndexers,
+			stopped: func() { h.overlay.dropKind(room, gk) },
+		}
+		// The overlay comes first, so that a notified reader finds it settled in most cases.
+		f.handlers = append(f.handlers, h.settle(room))
+		h.children[room][gk] = f
+	}
+	if notify != nil {
+		h.addHandlerLocked(f, handler(asChild, notify))
+	}
+	h.adjustLocked(f)
+}
+
+// settle drops writes from the overlay that the cache has caught up with. Unlike notifications it counts every event.
+func (h *Hub) settle(room string) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if o, ok := obj.(*observe.Object); ok {
+				h.overlay.saw(room, o, false)
+			}
+		},
+		UpdateFunc: func(_, obj any) {
+			if o, ok := obj.(*observe.Object); ok {
+				h.overlay.saw(room, o, false)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = t.Obj
+			}
+			if o, ok := obj.(*observe.Object); ok {
+				h.overlay.saw(room, o, true)
+			}
+		},
+	}
+}
+
+func asChild(obj any) (*observe.Object, metav1.Object) {
+	o, ok := obj.(*observe.Object)
+	if !ok {
+		return nil, nil
+	}
+	return o, o
+}
+
+// reduceChild is the transform of the children's caches.
+func reduceChild(gvk schema.GroupVersionKind, obj any) any {
+	switch o := obj.(type) {
+	case *unstructured.Unstructured:
+		return observe.From(o, true)
+	case *metav1.PartialObjectMetadata:
+		return fromMetadata(gvk, o)
+	}
+	return obj
+}
+
+// fromMetadata goes through the unstructured form, because the hash of what MLKeeper owns must be the same as that of a
+// write's answer: managedFields come in another order of keys when they are read through protobuf.
+func fromMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) *observe.Object {
+	meta := m.ObjectMeta
+	meta.ManagedFields = nil
+	for _, e := range m.ManagedFields {
+		if e.Manager == observe.FieldManager {
+			meta.ManagedFields = append(meta.ManagedFields, e)
+		}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+	if err == nil {
+		u.Object["metadata"] = content
+	} else {
+		// Cannot happen for metadata that was decoded; without a hash the object counts as drifted, which is safe.
+		u.SetName(meta.Name)
+		u.SetNamespace(meta.Namespace)
+		u.SetUID(meta.UID)
+		u.SetResourceVersion(meta.ResourceVersion)
+		u.SetLabels(meta.Labels)
+		u.SetAnnotations(meta.Annotations)
+		u.SetOwnerReferences(meta.OwnerReferences)
+	}
+	u.SetGroupVersionKind(gvk)
+	return observe.From(u, false)
+}
+
+// Child returns what is known of a child, the engine's own writes included.
+func (h *Hub) Child(room string, key plan.Key) (*observe.Object, bool) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	o := h.childLocked(room, key)
+	return o, o != nil
+}
+
+func (h *Hub) childLocked(room string, key plan.Key) *observe.Object {
+	f := h.children[room][key.GroupKind]
+	cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+	return h.overlay.lookup(room, key, cached, func() string { return f.reached(key.Namespace) })
+}
+
+// reached is the resource version up to which the store has seen a namespace, or empty.
+func (f *feed) reached(namespace string) string {
+	if f == nil || f.run == nil {
+		return ""
+	}
+	inf := f.run.informer(namespace)
+	if inf == nil || !inf.HasSynced() {
+		return ""
+	}
+	return inf.GetStore().LastStoreSyncResourceVersion()
+}
+
+// ChildrenOf returns the children whose controller has a UID, in no order.
+func (h *Hub) ChildrenOf(room string, ownerUID types.UID) []*observe.Object {
+	return h.childrenBy(room, ownerIndex, string(ownerUID), func(o *observe.Object) bool {
+		ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta)
+		return ref != nil && ref.UID == ownerUID
+	})
+}
+
+// ChildrenOfStack returns the children that carry the label of a stack, in no order.
+func (h *Hub) ChildrenOfStack(room, stackHash string) []*observe.Object {
+	return h.childrenBy(room, stackIndex, stackHash, func(o *observe.Object) bool {
+		return o.Labels[keeper.StackLabel] == stackHash
+	})
+}
+
+func (h *Hub) childrenBy(room, index, value string, match func(*observe.Object) bool) []*observe.Object {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	// What was written counts in place of what is stored, whichever of the two matches.
+	var out []*observe.Object
+	var overridden map[plan.Key]bool
+	h.overlay.each(room, func(key plan.Key, w written) {
+		f := h.children[room][key.GroupKind]
+		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+		if overridden == nil {
+			overridden = map[plan.Key]bool{}
+		}
+		overridden[key] = true
+		if o := w.view(cached, f.reached(key.Namespace)); o != nil && match(o) {
+			out = append(out, o)
+		}
+	})
+	for _, f := range h.children[room] {
+		f.byIndex(index, value, func(obj any) {
+			if o, ok := obj.(*observe.Object); ok && !overridden[o.Key] {
+				out = append(out, o)
+			}
+		})
+	}
+	return out
+}
+
+// ChildSynced says whether everything that exists of a declared kind is known. It is true while the API is not served,
+// and false for what was never declared.
+func (h *Hub) ChildSynced(gk schema.GroupKind, room string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.syncedLocked(h.children[room][gk])
+}
+
+// Wrote records what a create or an apply answered, which counts until the cache has caught up.
+func (h *Hub) Wrote(room string, o *observe.Object) {
+	h.record(room, o.Key, written{object: o, uid: o.UID, rv: o.ResourceVersion})
+}
+
+// Removed records that an object is gone: the deletion was acknowledged and nothing holds it up. The version of the
+// answer may be empty. An object of the same name with another UID is not hidden.
+func (h *Hub) Removed(room string, key plan.Key, uid types.UID, rv string) {
+	h.record(room, key, written{uid: uid, rv: rv})
+}
+
+// record takes the locks in the order in which every method takes them: the hub's, then the overlay's.
+func (h *Hub) record(room string, key plan.Key, w written) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	f := h.children[room][key.GroupKind]
+	h.overlay.put(room, key, w, func() (*observe.Object, string) {
+		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+		return cached, f.reached(key.Namespace)
+	})
+}

@@ -1,0 +1,220 @@
+package watch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// overlayLife is how long a write may override a cache. It is a safety net: a cache that has not caught up by then is
+// broken, or the object left its selector.
+const overlayLife = 10 * time.Minute
+
+// written is the outcome of one of the engine's own writes.
+type written struct {
+	// object is what the write answered, or nil after a deletion.
+	object *observe.Object
+	uid    types.UID
+	rv     string
+	// seenUID and seenRV are what the cache had at the time, for versions that do not compare.
+	seenUID types.UID
+	seenRV  string
+	at      time.Time
+}
+
+// overlay holds the engine's own writes that a cache has not seen yet (law 12).
+type overlay struct {
+	clock clock.PassiveClock
+	// count lets lookups skip the lock in the steady state, in which there is nothing to override.
+	count atomic.Int64
+
+	mu    sync.RWMutex
+	rooms map[string]map[plan.Key]written
+}
+
+func newOverlay(c clock.PassiveClock) *overlay {
+	return &overlay{clock: c, rooms: map[string]map[plan.Key]written{}}
+}
+
+// newer compares resource versions of one resource type; ok is false if they do not compare (KEP-5504).
+func newer(a, b string) (newer, ok bool) {
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	return n > 0, err == nil
+}
+
+// caughtUp says whether a cache that holds cached (nil for nothing) and has seen everything up to version upTo (empty
+// if unknown) knows the write.
+func (w written) caughtUp(cached *observe.Object, upTo string) bool {
+	if cached == nil {
+		if w.object == nil {
+			return true
+		}
+		// The object is missing because it is not there yet, or not any more: only the version that the cache has
+		// reached tells.
+		behind, ok := newer(w.rv, upTo)
+		return ok && !behind
+	}
+	if cached.UID == w.uid && w.object == nil {
+		// An identity that is gone never comes back.
+		return false
+	}
+	if behind, ok := newer(w.rv, cached.ResourceVersion); ok {
+		return !behind
+	}
+	return cached.UID != w.seenUID || cached.ResourceVersion != w.seenRV
+}
+
+// view returns what a reader should see instead of cached.
+func (w written) view(cached *observe.Object, upTo string) *observe.Object {
+	if w.caughtUp(cached, upTo) {
+		return cached
+	}
+	if w.object == nil && cached != nil && cached.UID != w.uid {
+		// The deletion was of an earlier object of this name.
+		return cached
+	}
+	return w.object
+}
+
+// lookup returns what a reader should see instead of cached.
+func (o *overlay) lookup(room string, key plan.Key, cached *observe.Object, upTo func() string) *observe.Object {
+	if o.count.Load() == 0 {
+		return cached
+	}
+	o.mu.RLock()
+	w, ok := o.rooms[room][key]
+	o.mu.RUnlock()
+	if !ok || o.clock.Since(w.at) > overlayLife {
+		return cached
+	}
+	reached := ""
+	if cached == nil {
+		reached = upTo()
+	}
+	return w.view(cached, reached)
+}
+
+// each calls f for every write of a room that still counts.
+func (o *overlay) each(room string, f func(plan.Key, written)) {
+	if o.count.Load() == 0 {
+		return
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	for key, w := range o.rooms[room] {
+		if o.clock.Since(w.at) <= overlayLife {
+			f(key, w)
+		}
+	}
+}
+
+// put records a write, unless the cache or a later write has overtaken it. cached is read under the lock, so that an
+// event cannot slip between reading it and recording the write.
+func (o *overlay) put(room string, key plan.Key, w written, cached func() (*observe.Object, string)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w.at = o.clock.Now()
+	o.sweepLocked()
+	if prev, ok := o.rooms[room][key]; ok && prev.outlives(w) {
+		return
+	}
+	c, upTo := cached()
+	if c != nil {
+		w.seenUID, w.seenRV = c.UID, c.ResourceVersion
+	}
+	if _, ok := newer(w.rv, w.seenRV); c != nil && w.object != nil && !ok && w.rv == w.seenRV && w.uid == w.seenUID {
+		o.deleteLocked(room, key)
+		return
+	}
+	if c != nil && w.object == nil && c.UID != w.uid {
+		o.deleteLocked(room, key)
+		return
+	}
+	// Where versions do not compare, what the cache has now never counts as caught up.
+	if w.caughtUp(c, upTo) {
+		o.deleteLocked(room, key)
+		return
+	}
+	if o.rooms[room] == nil {
+		o.rooms[room] = map[plan.Key]written{}
+	}
+	if _, ok := o.rooms[room][key]; !ok {
+		o.count.Add(1)
+	}
+	o.rooms[room][key] = w
+}
+
+// outlives says that a recorded write stays although next is reported after it: answers may arrive out of order.
+func (w written) outlives(next written) bool {
+	if w.uid == next.uid && w.object == nil {
+		return true
+	}
+	if next.object == nil && w.uid == next.uid {
+		return false
+	}
+	if next.rv == "" {
+		// The deletion of an earlier object of this name says nothing of the one that was written since.
+		return w.uid != next.uid
+	}
+	later, ok := newer(w.rv, next.rv)
+	return ok && later
+}
+
+// saw drops a write that the cache has caught up with. gone tells that the cache dropped the object it was given.
+func (o *overlay) saw(room string, cached *observe.Object, gone bool) {
+	if o.count.Load() == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w, ok := o.rooms[room][cached.Key]
+	if !ok {
+		return
+	}
+	if gone {
+		// The end of this very object settles every write to it; that of an earlier one only its deletion.
+		if cached.UID == w.uid {
+			o.deleteLocked(room, cached.Key)
+		}
+		return
+	}
+	if w.caughtUp(cached, "") {
+		o.deleteLocked(room, cached.Key)
+	}
+}
+
+// dropKind forgets the writes to a kind whose API is no longer served.
+func (o *overlay) dropKind(room string, gk schema.GroupKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range o.rooms[room] {
+		if key.GroupKind == gk {
+			o.deleteLocked(room, key)
+		}
+	}
+}
+
+func (o *overlay) deleteLocked(room string, key plan.Key) {
+	if _, ok := o.rooms[room][key]; ok {
+		delete(o.rooms[room], key)
+		o.count.Add(-1)
+	}
+}
+
+func (o *overlay) sweepLocked() {
+	for room, writes := range o.rooms {
+		for key, w := range writes {
+			if o.clock.Since(w.at) > overlayLife {
+				o.deleteLocked(room, key)
+			}
+		}
+	}
+}

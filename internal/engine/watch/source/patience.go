@@ -1,0 +1,109 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+)
+
+const (
+	firstDelay = time.Second
+	// MaxDelay is the longest pause before jitter between two attempts at what is refused (law 15).
+	MaxDelay = 5 * time.Minute
+	jitter   = 0.2
+)
+
+// Patience spaces out the attempts at a watch that is refused. The backoff of a reflector ends at one minute, which is
+// too often for a missing right that may never be granted and too seldom to raise for everything else; so refusals
+// wait here, on top of it.
+type Patience struct {
+	// OnChange, when set before the first use, is called when a refusal begins and when it ends.
+	OnChange func()
+
+	clock clock.Clock
+	log   logr.Logger
+
+	mu      sync.Mutex
+	backoff wait.Backoff
+	until   time.Time
+	refused error
+}
+
+// NewPatience returns a Patience that has not been refused yet.
+func NewPatience(c clock.Clock, log logr.Logger) *Patience {
+	return &Patience{clock: c, log: log, backoff: newBackoff()}
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: firstDelay, Factor: 2, Jitter: jitter, Steps: 64, Cap: MaxDelay}
+}
+
+// Refused returns the refusal that is waited out, or nil.
+func (p *Patience) Refused() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
+// wait returns once another attempt is due.
+func (p *Patience) wait(ctx context.Context) error {
+	p.mu.Lock()
+	pause := p.until.Sub(p.clock.Now())
+	p.mu.Unlock()
+	if pause <= 0 {
+		return ctx.Err()
+	}
+	timer := p.clock.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// heard takes in the answer to an attempt. An answer that is neither a success nor a refusal says nothing about the
+// right, and leaves everything as it is.
+func (p *Patience) heard(err error) {
+	p.mu.Lock()
+	was := p.refused != nil
+	switch {
+	case err == nil:
+		if p.refused != nil {
+			p.log.Info("watch is allowed now")
+		}
+		p.backoff, p.until, p.refused = newBackoff(), time.Time{}, nil
+	case apierrors.IsForbidden(err):
+		if p.refused == nil {
+			p.log.Info("watch is refused; it is retried at most every five minutes until the right is granted",
+				"error", err.Error())
+		}
+		p.until, p.refused = p.clock.Now().Add(p.backoff.Step()), err
+	}
+	changed := was != (p.refused != nil)
+	p.mu.Unlock()
+	if changed && p.OnChange != nil {
+		p.OnChange()
+	}
+}
+
+// Report logs the end of a watch at V(1), unless it is a refusal, which Patience has logged, or no error at all. It
+// says whether it counts as an error.
+func (p *Patience) Report(err error) bool {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || apierrors.IsResourceExpired(err) ||
+		apierrors.IsGone(err) {
+		return false
+	}
+	if !apierrors.IsForbidden(err) {
+		p.log.V(1).Info("watch failed and is retried", "error", err.Error())
+	}
+	return true
+}

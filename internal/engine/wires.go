@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// wireRunner runs the reconciler of one wire on the engine's watches and queues.
+type wireRunner struct {
+	engine *Engine
+	wire   wiring.Wire
+	queue  *queue
+	rec    *wiring.Reconciler
+}
+
+// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
+// told of the outcomes.
+func newWireRunner(
+	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
+	wired func(owner string, target plan.Key, outcomes []wiring.Outcome),
+) (*wireRunner, error) {
+	r := &wireRunner{engine: e, wire: wire}
+	r.rec = wiring.NewReconciler(wire, wiring.Deps{
+		Client: e.client, Resource: r.resource, Source: targets{e.hub}, Clock: e.Clock,
+		Alive: func(_, namespace string) ([]client.Object, error) {
+			if !e.shard.mine(namespace, nil) {
+				return nil, wiring.ErrUnknown
+			}
+			return alive(namespace)
+		},
+		Report: wired,
+		Wrote: func(target plan.Key, verb string) {
+			writes.WithLabelValues(target.Kind, strings.ToUpper(verb[:1])+verb[1:], "Wiring").Inc()
+		},
+		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
+	})
+	q, err := newController(e.mgr, "wire-"+wire.Name, max(e.Concurrency/4, 1), r, e.hub.WaitForSync, r.wakeAll)
+	if err != nil {
+		return nil, err
+	}
+	r.queue = q
+	e.hub.Targets(wire.Name, wire.GVK, wire.LabelSelector, wire.FieldSelector, wire.Strip,
+		func(old, now *unstructured.Unstructured) {
+			one := now
+			if one == nil {
+				one = old
+			}
+			r.queue.add(one.GetNamespace(), one.GetName())
+		})
+	return r, nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
+	return reconcile.Result{RequeueAfter: after}, err
+}
+
+func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+	mapping, ok := r.engine.catalog.Lookup(gvk)
+	return mapping.Resource, ok
+}
+
+func (r *wireRunner) wakeAll() { r.wakeNamespace("") }
+
+// wakeNamespace looks again at every target of a namespace, and at the one that would be created there.
+func (r *wireRunner) wakeNamespace(namespace string) {
+	for _, u := range r.engine.hub.ListTargets(r.wire.Name, namespace) {
+		r.queue.add(u.GetNamespace(), u.GetName())
+	}
+	if r.wire.CreateName != "" && namespace != "" {
+		r.queue.add(namespace, r.wire.CreateName)
+	}
+}
+
+// targets adapts the hub to what the wiring reads.
+type targets struct{ hub *watch.Hub }
+
+// Target implements wiring.Source.
+func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured {
+	u, ok := t.hub.Target(wire, namespace, name)
+	if !ok {
+		return nil
+	}
+	return u
+}
+
+// aliveIn lists the custom resources of a namespace that may have entries in objects of others: not being deleted, not
+// suspended. While the cache is not complete nobody knows (law 4).
+func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
+	gk := s.def.GVK.GroupKind()
+	if !s.hub.ResourceSynced(gk) {
+		return nil, wiring.ErrUnknown
+	}
+	all := aliveObjects(s.hub.ListResources(gk, namespace))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range all {
+		// Our own later status write counts as read (law 12).
+		if mine, ok := s.written[client.ObjectKeyFromObject(o)]; ok && mine.GetUID() == o.GetUID() {
+			all[i] = mine
+		}
+	}
+	return all, nil
+}
+
+// wired takes the outcomes of a wire for one custom resource and wakes it, so that its status tells.
+func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Outcome) {
+	namespace, name, ok := parseOwner(owner, s.def.GVK.GroupKind())
+	if !ok {
+		return
+	}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	s.mu.Lock()
+	l, ok := s.lives[key]
+	if ok {
+		// The map is replaced and never changed, since a pass may be reading it.
+		next := map[string][]wiring.Outcome{}
+		for k, v := range l.wiring {
+			next[k] = v
+		}
+		delete(next, target.String())
+		if len(outcomes) > 0 {
+			next[target.String()] = outcomes
+		}
+		l.wiring = next
+	}
+	s.mu.Unlock()
+	if ok {
+		s.queue.add(namespace, name)
+	}
+}
+
+// isSuspended says that nothing may be written for a custom resource.
+func isSuspended(o client.Object) bool { return o.GetAnnotations()[keeper.SuspendAnnotation] == "true" }

@@ -1,0 +1,288 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	// FieldManager is the name under which entries in objects of others are written. It differs from the engine's own,
+	// so that the entries never look like a child of ours (law 9).
+	FieldManager = "mlkeeper-wiring"
+	// conflictRetry is how soon a write that lost a race is tried again: at once, but through the queue, so that the
+	// event of the winner is coalesced with it.
+	conflictRetry = 10 * time.Millisecond
+)
+
+// ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
+// synced, another shard has the namespace, the room is switched off. The object is then left alone (law 4).
+var ErrUnknown = errors.New("it is not known which custom resources are alive")
+
+// Source is where the watched targets come from; the engine's hub satisfies it.
+type Source interface {
+	// Target returns the cached object that the wire watches under the name, reduced by the wire's Strip, or nil. It
+	// is shared and never changed.
+	Target(wire, namespace, name string) *unstructured.Unstructured
+}
+
+// Deps is what a Reconciler works with.
+type Deps struct {
+	Client dynamic.Interface
+	// Resource maps a kind to its resource; false while the kind is not served.
+	Resource func(schema.GroupVersionKind) (schema.GroupVersionResource, bool)
+	Source   Source
+	// Alive returns the custom resources that are alive in the namespace, oldest first, or ErrUnknown.
+	Alive func(wire, namespace string) ([]client.Object, error)
+	// Report is told what became of the entries of one custom resource in one object, only when that changed; no
+	// outcomes mean that nothing is left to tell. It must be cheap and must not call back.
+	Report func(owner string, target plan.Key, outcomes []Outcome)
+	// Event is told of entries that were added or taken out, as a reason and a message; optional.
+	Event func(target plan.Key, reason, message string)
+	// Wrote is told of every write that succeeded: create, update or delete; optional.
+	Wrote func(target plan.Key, verb string)
+	// Clock is the clock that contested writes are counted by; optional.
+	Clock clock.PassiveClock
+	Log   logr.Logger
+}
+
+// Reconciler keeps the entries of one wire. It is keyed on the object that is edited, and one key is never reconciled
+// twice at the same time.
+type Reconciler struct {
+	wire     Wire
+	deps     Deps
+	selector labels.Selector
+
+	mu    sync.Mutex
+	memos map[types.NamespacedName]*memo
+}
+
+// NewReconciler returns the reconciler of a wire.
+func NewReconciler(wire Wire, deps Deps) *Reconciler {
+	if deps.Clock == nil {
+		deps.Clock = clock.RealClock{}
+	}
+	selector, err := labels.Parse(wire.LabelSelector)
+	if err != nil {
+		selector = labels.Everything()
+	}
+	return &Reconciler{wire: wire, deps: deps, selector: selector, memos: map[types.NamespacedName]*memo{}}
+}
+
+// Reconcile makes the object hold exactly the entries that the custom resources alive now want. In the steady state it
+// neither reads nor writes the cluster. An error is transient; a duration asks to be called again then.
+func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
+	m := r.memo(key)
+	defer r.prune(key, m)
+	gvr, served := r.deps.Resource(r.wire.GVK)
+	if !served {
+		r.report(key, m, nil)
+		return 0, nil
+	}
+	alive, err := r.deps.Alive(r.wire.Name, key.Namespace)
+	if errors.Is(err, ErrUnknown) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the custom resources that wire %s: %w", r.keyOf(key), err)
+	}
+	api := r.deps.Client.Resource(gvr).Namespace(key.Namespace)
+	target := m.newest(r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name))
+	if target == nil {
+		return r.absent(ctx, api, key, m, alive)
+	}
+	m.created = false
+	if target.GetDeletionTimestamp() != nil {
+		r.report(key, m, nil)
+		return 0, nil
+	}
+	d := decide(&r.wire, target, alive)
+	m.wired = len(d.recorded.Entries) > 0
+	if !d.needed() {
+		r.report(key, m, d.outcomes)
+		return 0, nil
+	}
+	if pause := m.contested(r.deps.Clock.Now(), d.entries); pause > 0 {
+		r.report(key, m, m.asContested(d.outcomes))
+		return pause, nil
+	}
+	live, err := api.Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return r.failed(key, m, d.outcomes, "read", err)
+	}
+	return r.edit(ctx, api, key, m, live, alive)
+}
+
+// edit decides once more on the live object and writes it, guarded by its resourceVersion (law 7).
+func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
+	live *unstructured.Unstructured, alive []client.Object) (time.Duration, error) {
+	if live.GetDeletionTimestamp() != nil {
+		r.report(key, m, nil)
+		return 0, nil
+	}
+	if !r.selector.Matches(labels.Set(live.GetLabels())) {
+		// Without the label the object is no target any more, and this is the last chance to take our entries out.
+		alive = nil
+	}
+	d := decide(&r.wire, live, alive)
+	if !d.needed() {
+		m.remember(r.strip(live), d.entries)
+		r.report(key, m, d.outcomes)
+		return 0, nil
+	}
+	out, remove, err := d.seal(live)
+	if err != nil {
+		return 0, err
+	}
+	if remove {
+		return r.remove(ctx, api, key, m, live, &d)
+	}
+	written, err := api.Update(ctx, out, metav1.UpdateOptions{FieldManager: FieldManager})
+	if err != nil {
+		return r.failed(key, m, d.outcomes, "update", err)
+	}
+	m.count(r.deps.Clock.Now(), d.entries, rivalOf(live))
+	r.wrote(key, m, "update", written, &d)
+	return 0, nil
+}
+
+// remove deletes an object that MLKeeper created and nobody changed. Both preconditions are needed: the UID spares a
+// replacement, the resourceVersion a change that came after the read.
+func (r *Reconciler) remove(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
+	live *unstructured.Unstructured, d *decision) (time.Duration, error) {
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	err := api.Delete(ctx, key.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
+	if err != nil {
+		return r.failed(key, m, d.outcomes, "delete", err)
+	}
+	r.wrote(key, m, "delete", nil, d)
+	return 0, nil
+}
+
+// absent handles an object that the cache does not hold. It is created where the wire says so and entries are wanted.
+func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
+	alive []client.Object) (time.Duration, error) {
+	if m.created || m.wired {
+		// The cache may lag behind our own write, or the object may only have lost the label that it was selected by:
+		// in both cases it exists, and one read tells.
+		live, err := api.Get(ctx, key.Name, metav1.GetOptions{})
+		if err == nil {
+			return r.edit(ctx, api, key, m, live, alive)
+		}
+		if !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("read %s: %w", r.keyOf(key), err)
+		}
+		m.forget()
+	}
+	if key.Name != r.wire.CreateName || r.wire.CreateName == "" {
+		r.report(key, m, nil)
+		return 0, nil
+	}
+	d := decide(&r.wire, r.blank(key), alive)
+	if d.edited == nil {
+		r.report(key, m, d.outcomes)
+		return 0, nil
+	}
+	if pause := m.contested(r.deps.Clock.Now(), d.entries); pause > 0 {
+		r.report(key, m, m.asContested(d.outcomes))
+		return pause, nil
+	}
+	return r.create(ctx, api, key, m, &d)
+}
+
+func (r *Reconciler) create(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
+	d *decision) (time.Duration, error) {
+	hash, err := contentHash(d.edited)
+	if err != nil {
+		return 0, err
+	}
+	if err := setRecord(d.edited, Record{Entries: d.entries, Created: hash}); err != nil {
+		return 0, err
+	}
+	written, err := api.Create(ctx, d.edited, metav1.CreateOptions{FieldManager: FieldManager})
+	if err != nil {
+		return r.failed(key, m, d.outcomes, "create", err)
+	}
+	m.count(r.deps.Clock.Now(), d.entries, "")
+	r.wrote(key, m, "create", written, d)
+	m.created = true
+	return 0, nil
+}
+
+// blank is the object that an absent one is created from.
+func (r *Reconciler) blank(key types.NamespacedName) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(r.wire.GVK)
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	return u
+}
+
+// failed sorts the errors of reads and writes: a lost race is tried again at once, an object or a namespace that goes
+// is left, and everything else is reported and retried with the queue's backoff, for it cannot be watched (law 15).
+func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcome, verb string, err error) (time.Duration, error) {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return conflictRetry, nil
+	case apierrors.IsNotFound(err):
+		m.forget()
+		return 0, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		r.report(key, m, nil)
+		return 0, nil
+	}
+	err = fmt.Errorf("%s %s: %w", verb, r.keyOf(key), err)
+	r.report(key, m, refused(outcomes, err))
+	return 0, err
+}
+
+// wrote takes in a write that succeeded.
+func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, written *unstructured.Unstructured, d *decision) {
+	target := r.keyOf(key)
+	r.deps.Log.Info("wiring changed", "wire", r.wire.Name, "target", target.String(), "verb", verb)
+	m.forget()
+	if written != nil {
+		m.remember(r.strip(written), d.entries)
+	}
+	if r.deps.Wrote != nil {
+		r.deps.Wrote(target, verb)
+	}
+	if r.deps.Event != nil {
+		for _, e := range without(d.entries, d.recorded.Entries) {
+			r.deps.Event(target, "Wired", fmt.Sprintf("%s of %s was added to %s", e.Value, e.Owner, target))
+		}
+		for _, e := range without(d.recorded.Entries, d.entries) {
+			r.deps.Event(target, "Unwired", fmt.Sprintf("%s of %s was taken out of %s", e.Value, e.Owner, target))
+		}
+	}
+	r.report(key, m, d.outcomes)
+}
+
+func (r *Reconciler) strip(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if r.wire.Strip == nil {
+		return u
+	}
+	return r.wire.Strip(u)
+}
+
+func (r *Reconciler) keyOf(key types.NamespacedName) plan.Key {
+	return plan.Key{GroupKind: r.wire.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+}

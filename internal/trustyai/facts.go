@@ -1,0 +1,198 @@
+package trustyai
+
+import (
+	"time"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+)
+
+// Settings are what the operator is told about the room.
+type Settings struct {
+	// Image is the image of the TrustyAI service where a custom resource names none.
+	Image string
+	// ProxyImage is the image of kube-rbac-proxy in front of a Secured service.
+	ProxyImage string
+	// OperatorNamespace is the namespace of the operator; nothing is ever made there.
+	OperatorNamespace string
+	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.
+	ClusterDomain string
+	// Version is the value of the app.kubernetes.io/version label in upstream's shape; the default is the version of
+	// upstream that the shape was taken from.
+	Version string
+}
+
+// upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.
+const upstreamVersion = "1.39.0"
+
+// Facts are everything that rendering needs beyond the custom resource.
+type Facts struct {
+	// Now is when the facts were gathered; it is used for deadlines only.
+	Now time.Time
+	// First is the name of the older custom resource in the ADR's shape that holds the ADR's names in the namespace.
+	First string
+	// Siblings are the other custom resources of the namespace, oldest first.
+	Siblings []Sibling
+	// Serves tells which optional APIs are served.
+	Serves Serves
+	// Volume is the PersistentVolume that spec.storage.pv names; nil when it names none.
+	Volume *Volume
+	// Claim is the claim of the service; nil while there is none.
+	Claim *Claim
+	// Deployment is the Deployment as observed before this reconcile's writes; nil while there is none.
+	Deployment *Deployment
+	// Database tells of the Secret with the credentials; zero when the service needs no database.
+	Database Database
+	// TrustedCA says that the ConfigMap odh-trusted-ca-bundle is there and filled by OpenShift.
+	TrustedCA bool
+	// Certs are the certificates of a Secured service; zero when it is Plain.
+	Certs Certs
+	// Running is the format of the pods that run, or of the first ones.
+	Running v1.StorageFormat
+	// Migration is the migration as stored in the status, which decides what is rendered now; Next is what will be
+	// stored by this reconcile.
+	Migration, Next *v1.MigrationStatus
+	// Inference is what is known of ModelMesh and the InferenceServices of the namespace.
+	Inference Inference
+}
+
+// Sibling is another TrustyAIService of the namespace.
+type Sibling struct {
+	Name string
+	// ConsumerURL and LoggerURLs are the addresses by which it is wired.
+	ConsumerURL string
+	LoggerURLs  []string
+}
+
+// Serves tells which optional APIs the cluster serves.
+type Serves struct {
+	// ServiceCA is OpenShift's service-ca, CertManager is cert-manager, Constraints are OpenShift's security context
+	// constraints.
+	ServiceCA, CertManager, Route, ServiceMonitor, Constraints bool
+}
+
+// Volume is what is known of a PersistentVolume.
+type Volume struct {
+	Name string
+	// Missing says that it does not exist.
+	Missing bool
+	// Class and Capacity are its storage class and its size.
+	Class, Capacity string
+	// ClaimNamespace, ClaimName and ClaimUID tell which claim it is bound to, or reserved for.
+	ClaimNamespace, ClaimName, ClaimUID string
+}
+
+// Claim is what is known of the claim of the service.
+type Claim struct {
+	UID string
+	// Size is the size that was asked for last.
+	Size string
+}
+
+// Deployment is what is known of the Deployment of the service.
+type Deployment struct {
+	// Template says which template it runs; empty for a Deployment that MLKeeper has not written yet.
+	Template Template
+	// Format is the format that a Deployment of the original operator runs with.
+	Format v1.StorageFormat
+	// Selector is the selector that cannot be changed any more (law 8); nil for one that MLKeeper made.
+	Selector map[string]string
+	// Observed says that the deployment controller has seen the latest generation; the counts are meaningless before.
+	Observed bool
+	// Desired, Total, Updated and Available count pods.
+	Desired, Total, Updated, Available int64
+	// Exceeded says that the rollout exceeded its deadline.
+	Exceeded bool
+}
+
+// rolledOut says that every pod runs the latest template and is available.
+func (d *Deployment) rolledOut() bool {
+	return d != nil && d.Observed && d.Desired > 0 && d.Updated >= d.Desired && d.Available >= d.Desired && d.Total == d.Updated
+}
+
+// Database is what is known of the Secret with the credentials of the database, without any value of it.
+type Database struct {
+	// Secret is the name of the Secret; empty when no database is needed.
+	Secret string
+	// Found says that the Secret exists.
+	Found bool
+	// Missing are the mandatory keys that are missing or empty, sorted.
+	Missing []string
+	// Generation says that the Secret has the key databaseGeneration.
+	Generation bool
+	// CA says that the Secret <name>-db-ca exists.
+	CA bool
+	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (law 16).
+	Digest string
+}
+
+// usable says that pods can be started with the credentials.
+func (d Database) usable() bool { return d.Found && len(d.Missing) == 0 }
+
+// CertSource is where the certificates of a Secured service come from.
+type CertSource string
+
+// The sources, in the order in which they are tried when none is chosen yet.
+const (
+	CertsUser        CertSource = "Secret"
+	CertsServiceCA   CertSource = "ServiceCA"
+	CertsCertManager CertSource = "CertManager"
+	CertsOwn         CertSource = "OwnCA"
+)
+
+// Certs are the certificates of a Secured service.
+type Certs struct {
+	Source CertSource
+	// CA is the certificate, in PEM, that a reencrypt Route verifies the proxy with; empty where the platform knows it.
+	CA string
+	// Digest is a keyed digest of what the pods mount, so that a renewal rolls them; empty while there is nothing.
+	Digest string
+	// Own are the Secrets of the operator's own CA.
+	Own []OwnSecret
+	// RenewAt is when the operator's own certificates are renewed.
+	RenewAt time.Time
+	// Missing and MissingKeys tell that the user's Secret is absent or lacks keys.
+	Missing     bool
+	MissingKeys []string
+}
+
+// OwnSecret is a kubernetes.io/tls Secret of the operator's own CA.
+type OwnSecret struct {
+	Name          string
+	Cert, Key, CA []byte
+	// New says that there was no Secret of that name: it is created, and never applied over one that appeared since.
+	New bool
+}
+
+// Inference is what is known of ModelMesh and of the InferenceServices of the namespace.
+type Inference struct {
+	// Installed says that ModelMesh is in the namespace.
+	Installed bool
+	// Config is nil when there is no model-serving-config.
+	Config *ConfigTarget
+	// Meshes are the Deployments of ModelMesh, Services the InferenceServices, each sorted by name.
+	Meshes   []MeshTarget
+	Services []ServiceTarget
+}
+
+// ConfigTarget is what is known of the ConfigMap model-serving-config.
+type ConfigTarget struct {
+	Name  string
+	Wired bool
+}
+
+// MeshTarget is what is known of a Deployment of ModelMesh.
+type MeshTarget struct {
+	Name             string
+	Wired, Available bool
+	// Known says that the status of the Deployment was among what the wire keeps.
+	Known bool
+}
+
+// ServiceTarget is what is known of an InferenceService.
+type ServiceTarget struct {
+	Name   string
+	Labels map[string]string
+	// Mode is its deployment mode, LoggerURL the address of its logger, if any.
+	Mode, LoggerURL string
+	HasLogger       bool
+}

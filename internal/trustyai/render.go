@@ -1,0 +1,202 @@
+package trustyai
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// stageService is the only stage: nothing of a TrustyAI service has to wait for anything else of it.
+const stageService = "service"
+
+// stepDelay is how soon the next step of a migration follows the status that announced it.
+const stepDelay = 200 * time.Millisecond
+
+// proxyRole is the ClusterRole that the proxy of a Secured service is bound to (config/rbac/trustyai-proxy-role.yaml).
+const proxyRole = "mlkeeper-trustyai-proxy"
+
+// scheduleForm is the form of a schedule, as in the schema.
+var scheduleForm = regexp.MustCompile(`^([0-9]+(ms|s|m|h))+$`)
+
+// scene is one rendering: what the children are made of, and the plan so far.
+type scene struct {
+	settings Settings
+	cr       *v1.TrustyAIService
+	facts    Facts
+	names    names
+	secured  bool
+	template Template
+	plan     plan.Plan
+	objects  []plan.Object
+}
+
+// Render renders the children. It is pure.
+func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
+	r := &scene{
+		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr),
+		secured: ExposureOf(cr) == v1.ExposureSecured, template: templateOf(cr.Spec.Storage.Format, facts),
+	}
+	if facts.First != "" {
+		r.problem(plan.Terminal, "NamesTaken", "spec.trustyaiMetrics", "",
+			fmt.Sprintf("the namespace already has the TrustyAIService %q, and the names of the children are the same", facts.First),
+			fmt.Sprintf("delete one of the two, or create this one with metrics instead of trustyaiMetrics (the older one, %s, keeps the names)", facts.First))
+		return r.plan
+	}
+	r.identity()
+	r.certificates()
+	r.claim()
+	r.checkVolume()
+	r.workload()
+	r.services()
+	r.monitor()
+	r.route()
+	r.checkMigration()
+	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
+	r.plan.WakeAt = facts.Certs.RenewAt
+	if !sameMigration(facts.Migration, facts.Next) {
+		r.plan.WakeAt = facts.Now.Add(stepDelay)
+	}
+	return r.plan
+}
+
+func (r *scene) add(o plan.Object) { r.objects = append(r.objects, o) }
+
+func (r *scene) problem(class plan.Class, reason, field, value, message, remedy string) {
+	r.plan.Problems = append(r.plan.Problems, plan.Problem{
+		Class: class, Reason: reason, Field: field, Value: value, Message: message, Remedy: remedy,
+	})
+}
+
+func (r *scene) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for _, w := range r.plan.Warnings {
+		if w == text {
+			return
+		}
+	}
+	r.plan.Warnings = append(r.plan.Warnings, text)
+}
+
+// version is the value of the version label.
+func (r *scene) version() string {
+	switch {
+	case ADRShape(r.cr):
+		return adrVersion
+	case r.settings.Version != "":
+		return r.settings.Version
+	default:
+		return upstreamVersion
+	}
+}
+
+// labels are the labels of the children: those of TrustyAI ADR 3 with the instance added, or those of
+// trustyai-service-operator HEAD 11c335b.
+func (r *scene) labels() map[string]string {
+	app, name := labelValue(r.cr.Name), labelValue(r.cr.Name)
+	if ADRShape(r.cr) {
+		app, name = "trustyai", adrBase
+	}
+	return map[string]string{
+		"app":                        app,
+		"app.kubernetes.io/name":     name,
+		"app.kubernetes.io/instance": labelValue(r.cr.Name),
+		"app.kubernetes.io/part-of":  "trustyai",
+		"app.kubernetes.io/version":  r.version(),
+	}
+}
+
+// podSelector selects the pods of this service alone. The version is not part of it, so that an upgrade changes no
+// immutable field (defect 11).
+func (r *scene) podSelector() map[string]string {
+	labels := r.labels()
+	delete(labels, "app.kubernetes.io/version")
+	return labels
+}
+
+func (r *scene) meta(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: r.cr.Namespace, Labels: labels}
+}
+
+// identity renders what the proxy of a Secured service runs as and is configured with
+// (trustyai-service-operator HEAD 11c335b).
+func (r *scene) identity() {
+	if !r.secured {
+		return
+	}
+	account := r.labels()
+	account["app"], account["app.kubernetes.io/name"] = "trustyai", labelValue(r.names.proxyAccount)
+	r.add(toObject(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}))
+	r.add(toObject(gvkBinding, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: r.names.proxyBinding, Labels: account},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.names.proxyAccount, Namespace: r.cr.Namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
+	}))
+	config := r.labels()
+	config["app.kubernetes.io/component"] = "kube-rbac-proxy"
+	r.add(toObject(gvkConfigMap, &corev1.ConfigMap{
+		ObjectMeta: r.meta(r.names.proxyConfig, config),
+		Data:       map[string]string{"config.yaml": r.proxyConfiguration()},
+	}))
+}
+
+// proxyCiphers are the cipher suites of the proxy: those with forward secrecy only.
+var proxyCiphers = []string{
+	"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+	"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+	"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+}
+
+// proxyConfiguration is the file of kube-rbac-proxy: a caller needs the right to get the Service.
+func (r *scene) proxyConfiguration() string {
+	raw, err := yaml.Marshal(map[string]any{
+		"authorization": map[string]any{"resourceAttributes": map[string]any{
+			"namespace": r.cr.Namespace, "apiGroup": "", "resource": "services", "name": r.names.base,
+			"resourceName": r.names.base, "verb": "get",
+		}},
+		"upstreamConfig": map[string]any{"url": proxyUpstream, "proxyTimeout": "30s"},
+		"tlsConfig":      map[string]any{"minVersion": "VersionTLS12", "cipherSuites": proxyCiphers},
+	})
+	if err != nil {
+		panic(fmt.Sprintf("bug: the proxy configuration does not encode: %v", err))
+	}
+	return string(raw)
+}
+
+// schedule is the metrics schedule, under whichever name the spec has it; ok is false when it cannot be used.
+func (r *scene) schedule() (value string, ok bool) {
+	field := "spec.metrics.schedule"
+	switch spec := r.cr.Spec; {
+	case spec.TrustyAIMetrics != nil:
+		value, field = spec.TrustyAIMetrics.Schedule, "spec.trustyaiMetrics.schedule"
+		if spec.Metrics != nil && spec.Metrics.Schedule != value {
+			r.problem(plan.Terminal, "ScheduleAmbiguous", "spec.metrics.schedule", quote(spec.Metrics.Schedule),
+				"differs from spec.trustyaiMetrics.schedule", "remove one of the two")
+			return "", false
+		}
+	case spec.Metrics != nil:
+		value = spec.Metrics.Schedule
+	}
+	if !scheduleForm.MatchString(value) {
+		r.problem(plan.Terminal, "InvalidSchedule", field, quote(value), "is not a duration", "set a duration such as 5s or 1m")
+		return "", false
+	}
+	return value, true
+}
+
+// quote prints user input on one line.
+func quote(value string) string {
+	const limit = 100
+	if len(value) > limit {
+		value = strings.ToValidUTF8(value[:limit], "") + "..."
+	}
+	return fmt.Sprintf("%q", value)
+}

@@ -1,0 +1,80 @@
+package trustyai
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+func joinWords(words []string) string { return strings.Join(words, ", ") }
+
+// dnsNames are the names that a certificate for a Service of this namespace is valid for.
+func (s Settings) dnsNames(service, namespace string) []string {
+	domain := s.ClusterDomain
+	if domain == "" {
+		domain = DefaultClusterDomain
+	}
+	return []string{
+		service + "." + namespace + ".svc." + domain, service + "." + namespace + ".svc", service + "." + namespace, service,
+	}
+}
+
+// certManager renders Certificates for cert-manager, issued by the issuer that the spec names, else by a certificate
+// authority of this custom resource.
+func (r *scene) certManager() {
+	issuer := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.caSecret}
+	if tls := r.cr.Spec.TLS; tls != nil && tls.IssuerRef != nil {
+		kind := tls.IssuerRef.Kind
+		if kind == "" {
+			kind = "Issuer"
+		}
+		issuer["kind"], issuer["name"] = kind, tls.IssuerRef.Name
+		if !r.facts.Serves.CertManager {
+			r.problem(plan.Waiting, "CertManagerNotServed", "spec.tls.issuerRef", tls.IssuerRef.Name,
+				"the cluster does not serve cert-manager.io/v1", "install cert-manager, or remove the field")
+		}
+	} else {
+		selfSigned := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.selfSignedIssuer}
+		r.add(foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
+		authority := r.certificate(r.names.caSecret, selfSigned, "87600h")
+		authority["isCA"] = true
+		authority["commonName"] = commonName(r.cr.Namespace, r.names.base)
+		r.add(foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
+		r.add(foreign(gvkIssuer, r.cr.Namespace, r.names.caSecret, r.labels(),
+			map[string]any{"ca": map[string]any{"secretName": r.names.caSecret}}))
+	}
+	for _, leaf := range []struct{ secret, service string }{
+		{r.names.tlsSecret, r.names.tlsService}, {r.names.internalSecret, r.names.base},
+	} {
+		spec := r.certificate(leaf.secret, issuer, "8760h")
+		var dns []any
+		for _, name := range r.settings.dnsNames(leaf.service, r.cr.Namespace) {
+			dns = append(dns, name)
+		}
+		spec["dnsNames"] = dns
+		spec["usages"] = []any{"digital signature", "server auth"}
+		r.add(foreign(gvkCertificate, r.cr.Namespace, leaf.secret, r.labels(), spec))
+	}
+}
+
+// certificate is what all Certificates have in common: ECDSA keys, renewed with a third of the lifetime left.
+func (r *scene) certificate(secret string, issuer map[string]any, duration string) map[string]any {
+	return map[string]any{
+		"secretName": secret, "issuerRef": issuer, "duration": duration,
+		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "rotationPolicy": "Always"},
+	}
+}
+
+// ownSecret renders a Secret of the operator's own CA. A new one is created and never applied over one that was made
+// since the facts were gathered; one that exists holds what was read from it, or its renewal.
+func (r *scene) ownSecret(own OwnSecret) plan.Object {
+	o := toObject(gvkSecret, &corev1.Secret{
+		ObjectMeta: r.meta(own.Name, r.labels()),
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{corev1.TLSCertKey: own.Cert, corev1.TLSPrivateKeyKey: own.Key, corev1.ServiceAccountRootCAKey: own.CA},
+	})
+	o.CreateOnly = own.New
+	return o
+}

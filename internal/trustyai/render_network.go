@@ -1,0 +1,117 @@
+package trustyai
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	// serviceNameLabel is upstream's label of the Service and the Route of the proxy.
+	serviceNameLabel = "trustyai-service-name"
+	// metricsLabel marks the one Service of a custom resource that has metrics, so that its ServiceMonitor scrapes
+	// nothing else (defect 15).
+	metricsLabel = "trustyai.opendatahub.io/metrics-of"
+	// servingCertAnnotation asks OpenShift's service-ca for a certificate.
+	servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-name"
+)
+
+// scrapeAnnotations are those that upstream sets on pods and on the internal Service.
+func scrapeAnnotations() map[string]string {
+	return map[string]string{"prometheus.io/path": "/q/metrics", "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
+}
+
+// services renders the Service (TrustyAI ADR 3: port http 80 to 8080) and, for a Secured service, its TLS port and the
+// Service of the proxy (trustyai-service-operator HEAD 11c335b).
+func (r *scene) services() {
+	labels := r.labels()
+	internal := r.meta(r.names.base, labels)
+	if !ADRShape(r.cr) {
+		labels[metricsLabel] = labelValue(r.cr.Name)
+		internal.Annotations = scrapeAnnotations()
+	}
+	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(8080)}}
+	if r.secured {
+		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(4443)})
+		if r.facts.Certs.Source == CertsServiceCA {
+			if internal.Annotations == nil {
+				internal.Annotations = map[string]string{}
+			}
+			internal.Annotations[servingCertAnnotation] = r.names.internalSecret
+		}
+	}
+	r.add(toObject(gvkService, &corev1.Service{
+		ObjectMeta: internal,
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(), Ports: ports},
+	}))
+	if !r.secured {
+		return
+	}
+	tls := r.labels()
+	tls[serviceNameLabel] = labelValue(r.cr.Name)
+	if ADRShape(r.cr) {
+		// The ServiceMonitor of the ADR selects by this label, and this Service has no metrics.
+		tls["app.kubernetes.io/name"] = r.names.tlsService
+	}
+	meta := r.meta(r.names.tlsService, tls)
+	if r.facts.Certs.Source == CertsServiceCA {
+		meta.Annotations = map[string]string{servingCertAnnotation: r.names.tlsSecret}
+	}
+	r.add(toObject(gvkService, &corev1.Service{
+		ObjectMeta: meta,
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(),
+			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(8443)}},
+		},
+	}))
+}
+
+// route renders the Route: to the HTTP port without tls (TrustyAI ADR 3; its "tls: null" is an absent field to
+// server-side apply), or reencrypt to the proxy (trustyai-service-operator HEAD 11c335b).
+func (r *scene) route() {
+	labels := r.labels()
+	if ADRShape(r.cr) {
+		delete(labels, "app.kubernetes.io/instance")
+	}
+	to, port := r.names.base, "http"
+	spec := map[string]any{}
+	if r.secured {
+		to, port = r.names.tlsService, "https"
+		labels[serviceNameLabel] = labelValue(r.cr.Name)
+		tls := map[string]any{"termination": "reencrypt", "insecureEdgeTerminationPolicy": "Redirect"}
+		if r.facts.Certs.CA != "" {
+			tls["destinationCACertificate"] = r.facts.Certs.CA
+		}
+		spec["tls"] = tls
+	}
+	spec["to"] = map[string]any{"kind": "Service", "name": to, "weight": int64(100)}
+	spec["port"] = map[string]any{"targetPort": port}
+	r.add(foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec))
+}
+
+// certificates renders where the certificates of a Secured service come from.
+func (r *scene) certificates() {
+	if !r.secured {
+		return
+	}
+	certs := r.facts.Certs
+	switch certs.Source {
+	case CertsUser:
+		name := r.names.tlsSecret
+		switch {
+		case certs.Missing:
+			r.problem(plan.Waiting, "TLSSecretNotFound", "spec.tls.secretName", name, "there is no Secret of this name in the namespace",
+				"create a Secret of type kubernetes.io/tls with the keys tls.crt and tls.key")
+		case len(certs.MissingKeys) > 0:
+			r.problem(plan.Waiting, "TLSSecretIncomplete", "spec.tls.secretName", name,
+				"the Secret lacks a value for "+joinWords(certs.MissingKeys), "add the missing keys to the Secret")
+		}
+	case CertsCertManager:
+		r.certManager()
+	case CertsOwn:
+		for _, own := range certs.Own {
+			r.add(r.ownSecret(own))
+		}
+	}
+}

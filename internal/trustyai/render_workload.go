@@ -1,0 +1,299 @@
+package trustyai
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	// templateAnnotation records on the Deployment which template it runs, and selectorAnnotation the selector that was
+	// taken over from upstream (law 8).
+	templateAnnotation = "trustyai.opendatahub.io/template"
+	selectorAnnotation = "trustyai.opendatahub.io/selector"
+	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
+	// that a rotation rolls them (law 16).
+	credentialsAnnotation  = "trustyai.opendatahub.io/credentials-digest"
+	certificatesAnnotation = "trustyai.opendatahub.io/certificates-digest"
+
+	serviceContainer = "trustyai-service"
+	dataVolume       = "volume"
+	databaseCAVolume = "db-ca-cert"
+	trustedCA        = "odh-trusted-ca-bundle"
+	proxyConfigMount = "kube-rbac-proxy-config"
+
+	// fileGroup owns the files of the volume where no security context constraints of OpenShift choose a group.
+	fileGroup = 1001
+)
+
+// workload renders the Deployment, unless a problem keeps its pods from starting: then a Deployment that runs is left
+// as it is, and none is created.
+func (r *scene) workload() {
+	schedule, ok := r.schedule()
+	image := r.cr.Spec.Image
+	if image == "" {
+		image = r.settings.Image
+	}
+	if image == "" {
+		r.problem(plan.Terminal, "ImageNotConfigured", "spec.image", "", "neither the TrustyAIService nor the operator names an image",
+			"set spec.image, or start the operator with --trustyai-image")
+		ok = false
+	}
+	if r.secured && r.settings.ProxyImage == "" {
+		r.problem(plan.Terminal, "ProxyImageNotConfigured", "spec.exposure", string(v1.ExposureSecured),
+			"a Secured service needs the image of kube-rbac-proxy, and the operator names none",
+			"start the operator with --kube-rbac-proxy-image, or set spec.exposure to Plain")
+		ok = false
+	}
+	// No check may hide another: each adds its own problem.
+	ok = r.checkFolder() && ok
+	ok = r.checkDatabase() && ok
+	if !ok {
+		return
+	}
+	labels := r.labels()
+	selector := r.podSelector()
+	meta := r.meta(r.names.base, labels)
+	meta.Annotations = map[string]string{templateAnnotation: string(r.template)}
+	podLabels := maps.Clone(labels)
+	if d := r.facts.Deployment; d != nil && len(d.Selector) > 0 {
+		selector = d.Selector
+		maps.Copy(podLabels, selector)
+		meta.Annotations[selectorAnnotation] = encodeLabels(selector)
+	}
+	replicas := r.cr.Spec.Replicas
+	if replicas == nil {
+		replicas = pointer(int32(1))
+	}
+	r.add(toObject(gvkDeployment, &appsv1.Deployment{
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: replicas,
+			Selector: selectorOf(selector),
+			// The old pod serves until the new one is ready, so that neither a broken image nor a failed migration stops
+			// the service. Upstream stops the old pod first, since the volume is ReadWriteOnce; here the affinity below
+			// puts both pods on one node, where such a volume can be used by both.
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxSurge: pointer(intstr.FromInt32(1)), MaxUnavailable: pointer(intstr.FromInt32(0)),
+				},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: r.podAnnotations()},
+				Spec:       r.pod(image, schedule),
+			},
+		},
+	}))
+}
+
+// encodeLabels prints labels as JSON with sorted keys.
+func encodeLabels(labels map[string]string) string {
+	raw, err := json.Marshal(labels)
+	if err != nil {
+		panic(fmt.Sprintf("bug: labels do not encode: %v", err))
+	}
+	return string(raw)
+}
+
+// checkFolder checks where the volume is mounted.
+func (r *scene) checkFolder() bool {
+	const field = "spec.storage.folder"
+	if !usesVolume(r.template) {
+		return true
+	}
+	folder := r.cr.Spec.Storage.Folder
+	switch {
+	case folder == "":
+		r.problem(plan.Terminal, "FolderMissing", field, "", "the folder of the files is needed while they are used or copied",
+			"set the absolute path where the volume is mounted, such as /inputs")
+	case !strings.HasPrefix(folder, "/") || strings.Contains(folder, ":") || strings.Contains(folder, "..") || strings.ContainsAny(folder, "\n\r\x00"):
+		r.problem(plan.Terminal, "InvalidFolder", field, quote(folder), "is not an absolute path without ':' or '..'",
+			"set an absolute path such as /inputs")
+	default:
+		return true
+	}
+	return false
+}
+
+// checkDatabase checks the credentials of the database, without ever naming a value of them. Pods are not started
+// without: those that run keep running.
+func (r *scene) checkDatabase() bool {
+	const field = "spec.storage.databaseConfigurations"
+	needed := usesDatabase(r.template)
+	waits := r.facts.Next != nil && r.facts.Next.Phase == v1.MigrationPending
+	if !needed && !waits {
+		return true
+	}
+	db := r.facts.Database
+	switch {
+	case !db.Found:
+		r.problem(plan.Waiting, reasonDBCredentialsNotFound, field, r.names.databaseSecret, "there is no Secret of this name in the namespace",
+			"create the Secret with the keys "+strings.Join(mandatoryKeys, ", "))
+	case len(db.Missing) > 0:
+		r.problem(plan.Waiting, reasonDBCredentialsError, field, r.names.databaseSecret,
+			"the Secret lacks a value for "+strings.Join(db.Missing, ", "), "add the missing keys to the Secret")
+	default:
+		if !db.Generation {
+			r.warn("the Secret %s has no key databaseGeneration: the service neither creates nor updates its tables", r.names.databaseSecret)
+		}
+		return true
+	}
+	return !needed
+}
+
+func (r *scene) podAnnotations() map[string]string {
+	out := map[string]string{}
+	if !ADRShape(r.cr) {
+		maps.Copy(out, scrapeAnnotations())
+	}
+	if usesDatabase(r.template) && r.facts.Database.Digest != "" {
+		out[credentialsAnnotation] = r.facts.Database.Digest
+	}
+	if r.secured && r.facts.Certs.Digest != "" {
+		out[certificatesAnnotation] = r.facts.Certs.Digest
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// pod renders the pod: within the restricted Pod Security Standard, with the sidecar of a Secured service.
+func (r *scene) pod(image, schedule string) corev1.PodSpec {
+	pod := corev1.PodSpec{
+		Containers: []corev1.Container{r.service(image, schedule)},
+		Volumes:    r.volumes(),
+		Affinity:   r.affinity(),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:   pointer(true),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+	// On OpenShift the constraints choose the group, and refuse any other.
+	if usesVolume(r.template) && !r.facts.Serves.Constraints {
+		pod.SecurityContext.FSGroup = pointer(int64(fileGroup))
+		pod.SecurityContext.FSGroupChangePolicy = pointer(corev1.FSGroupChangeOnRootMismatch)
+	}
+	if s := r.cr.Spec.Scheduling; s != nil {
+		pod.NodeSelector, pod.Tolerations, pod.TopologySpreadConstraints = s.NodeSelector, s.Tolerations, s.TopologySpreadConstraints
+	}
+	if r.secured {
+		pod.ServiceAccountName = r.names.proxyAccount
+		pod.Containers = append(pod.Containers, r.proxy())
+	} else {
+		pod.ServiceAccountName = "default"
+		pod.AutomountServiceAccountToken = pointer(false)
+	}
+	return pod
+}
+
+// affinity keeps the pods that share a ReadWriteOnce volume on one node, next to what the spec asks for. The scheduler
+// lets the first such pod go anywhere.
+func (r *scene) affinity() *corev1.Affinity {
+	var out *corev1.Affinity
+	if s := r.cr.Spec.Scheduling; s != nil && s.Affinity != nil {
+		out = s.Affinity.DeepCopy()
+	}
+	if !usesVolume(r.template) {
+		return out
+	}
+	if out == nil {
+		out = &corev1.Affinity{}
+	}
+	if out.PodAffinity == nil {
+		out.PodAffinity = &corev1.PodAffinity{}
+	}
+	required := &out.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*required = append(*required, corev1.PodAffinityTerm{
+		LabelSelector: selectorOf(r.podSelector()), TopologyKey: corev1.LabelHostname,
+	})
+	return out
+}
+
+// containerSecurity is what the restricted Pod Security Standard asks of a container.
+func containerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: pointer(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		RunAsNonRoot:             pointer(true),
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// service renders the container of the service (trustyai-service-operator HEAD 11c335b).
+func (r *scene) service(image, schedule string) corev1.Container {
+	probe := func(path string) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080), Scheme: corev1.URISchemeHTTP}},
+			InitialDelaySeconds: 10, PeriodSeconds: 5, TimeoutSeconds: 2,
+		}
+	}
+	c := corev1.Container{
+		Name:            serviceContainer,
+		Image:           image,
+		Env:             r.environment(schedule),
+		Ports:           []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		ReadinessProbe:  probe("/q/health/ready"),
+		LivenessProbe:   probe("/q/health/live"),
+		SecurityContext: containerSecurity(),
+	}
+	if res := r.cr.Spec.Resources; res != nil {
+		c.Resources = *res.DeepCopy()
+	}
+	if r.secured {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "service-https", ContainerPort: 4443, Protocol: corev1.ProtocolTCP})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: r.internalVolume(), MountPath: "/etc/tls/internal", ReadOnly: true})
+	}
+	if usesVolume(r.template) {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: r.cr.Spec.Storage.Folder})
+	}
+	if usesDatabase(r.template) && r.facts.Database.CA {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: databaseCAVolume, MountPath: "/etc/tls/db", ReadOnly: true})
+	}
+	return c
+}
+
+// tlsVolume and internalVolume are the names of the volumes with the certificates. They are fixed, since the name of a
+// user's Secret may be no legal name of a volume.
+func (r *scene) tlsVolume() string      { return "tls" }
+func (r *scene) internalVolume() string { return "internal-tls" }
+
+func (r *scene) volumes() []corev1.Volume {
+	secret := func(volume, name string) corev1.Volume {
+		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: pointer(int32(0o644))},
+		}}
+	}
+	configMap := func(volume, name string) corev1.Volume {
+		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, DefaultMode: pointer(int32(0o644)),
+		}}}
+	}
+	var out []corev1.Volume
+	if usesVolume(r.template) {
+		out = append(out, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.names.pvc},
+		}})
+	}
+	if r.secured {
+		out = append(out, secret(r.tlsVolume(), r.names.tlsSecret), secret(r.internalVolume(), r.names.internalSecret),
+			configMap(proxyConfigMount, r.names.proxyConfig))
+		if r.facts.TrustedCA {
+			out = append(out, configMap(trustedCA, trustedCA))
+		}
+	}
+	if usesDatabase(r.template) && r.facts.Database.CA {
+		out = append(out, secret(databaseCAVolume, r.names.databaseCA))
+	}
+	return out
+}

@@ -1,0 +1,136 @@
+package trustyai
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// Names of the wires, for Reader.Targets.
+const (
+	WireMeshConfig      = "modelmesh-config"
+	WireMeshDeployments = "modelmesh-deployments"
+	WireKServe          = "kserve-inferenceservices"
+)
+
+// Reasons of wiring outcomes.
+const (
+	ReasonWired        = "Wired"
+	ReasonAlreadyThere = "AlreadyThere"
+)
+
+// Wires are the objects of others that a TrustyAI service has entries in, in a cluster with the default domain.
+func Wires() []wiring.Wire { return WiresIn(DefaultClusterDomain) }
+
+// WiresIn is Wires in a cluster with the given domain.
+func WiresIn(clusterDomain string) []wiring.Wire {
+	return []wiring.Wire{meshConfigWire(clusterDomain), meshDeploymentWire(clusterDomain), kserveWire(clusterDomain)}
+}
+
+// wireOwner is the owner of the entries of a custom resource.
+func wireOwner(cr *v1.TrustyAIService) string {
+	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}.ID()
+}
+
+// services returns the custom resources that a wire is for, oldest first: creationTimestamp, then UID.
+func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []*v1.TrustyAIService {
+	var out []*v1.TrustyAIService
+	for _, o := range alive {
+		if cr, ok := o.(*v1.TrustyAIService); ok && cr != nil && eligible(cr) {
+			out = append(out, cr)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *v1.TrustyAIService) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.UID), string(b.UID))
+	})
+	return out
+}
+
+// wirer is the one custom resource that wires a target, or nil: the oldest, for two that take turns would roll the pods
+// for ever (defect 6 of reference/trustyai.md). It wires once it is reachable, and then stays wired while it is alive,
+// so that a restart of its pod does not roll every predictor. Until the oldest is reachable, a younger one that is
+// wired already stays, and a younger one that is not waits, since it would be replaced in a moment.
+func wirer(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) *v1.TrustyAIService {
+	holds := func(cr *v1.TrustyAIService) bool {
+		return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == wireOwner(cr) })
+	}
+	for i, cr := range oldestFirst {
+		if holds(cr) || i == 0 && reachable(cr) {
+			return cr
+		}
+	}
+	return nil
+}
+
+// reachable says that payloads sent to the service arrive.
+func reachable(cr *v1.TrustyAIService) bool {
+	return cr.Status.URL != "" && meta.IsStatusConditionTrue(cr.Status.Conditions, "Available")
+}
+
+// recordedIn are the entries that the wiring annotation of a target names; a damaged annotation names none.
+func recordedIn(target *unstructured.Unstructured) []wiring.Entry {
+	record, err := wiring.Recorded(target)
+	if err != nil {
+		return nil
+	}
+	return record.Entries
+}
+
+// stripTo keeps the identity and the metadata of an object, but for managedFields, and what keep copies.
+func stripTo(u *unstructured.Unstructured, keep func(out *unstructured.Unstructured)) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, field := range []string{"apiVersion", "kind"} {
+		if v, ok := u.Object[field]; ok {
+			out.Object[field] = v
+		}
+	}
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		kept := make(map[string]any, len(metadata))
+		for k, v := range metadata {
+			if k != "managedFields" {
+				kept[k] = v
+			}
+		}
+		out.Object["metadata"] = kept
+	}
+	keep(out)
+	return out
+}
+
+// copyField copies one field of an object to its stripped form, where it exists.
+func copyField(from, to *unstructured.Unstructured, path ...string) {
+	if v, ok, err := unstructured.NestedFieldNoCopy(from.Object, path...); ok && err == nil {
+		// The parents are maps that only this function made, so setting cannot fail.
+		_ = unstructured.SetNestedField(to.Object, v, path...)
+	}
+}
+
+// selects says whether the custom resource wires an InferenceService with these labels; err names a selector that
+// cannot be read.
+func selects(cr *v1.TrustyAIService, labels map[string]string) (bool, error) {
+	if cr.Spec.InferenceServices == nil || cr.Spec.InferenceServices.Selector == nil {
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(cr.Spec.InferenceServices.Selector)
+	if err != nil {
+		return false, err
+	}
+	return selector.Matches(labelSet(labels)), nil
+}
+
+type labelSet map[string]string
+
+func (l labelSet) Has(k string) bool              { _, ok := l[k]; return ok }
+func (l labelSet) Get(k string) string            { return l[k] }
+func (l labelSet) Lookup(k string) (string, bool) { v, ok := l[k]; return v, ok }

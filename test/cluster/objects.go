@@ -1,0 +1,241 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name under which the helpers of this package write.
+const FieldManager = "mlkeeper-test"
+
+// callTimeout limits one request of a helper.
+const callTimeout = 30 * time.Second
+
+var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Namespace creates a namespace named after the test and deletes it when the test ends, without waiting for its end.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
+	if len(slug) > 40 {
+		slug = strings.TrimRight(slug[:40], "-")
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: slug + "-" + rand.String(6)}}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if err := c.Client.Create(ctx, ns); err != nil {
+		t.Fatalf("create namespace %s: %v", ns.Name, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		if err := c.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
+			t.Logf("delete namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ns.Name
+}
+
+// Parse splits a YAML text into its objects.
+func Parse(text string) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		var raw runtime.RawExtension
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(raw.Raw) == 0 || string(raw.Raw) == "null" || string(raw.Raw) == "{}" {
+			continue
+		}
+		// Unstructured tells integers from floats, which a plain map does not.
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(raw.Raw); err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+}
+
+// Apply server-side applies every object of a YAML text, or of the file of that name where source is one line. Objects
+// of namespaced kinds that name no namespace go to the given one, or to "default". It returns the objects as stored.
+func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*unstructured.Unstructured {
+	t.Helper()
+	text := source
+	if !strings.Contains(source, "\n") {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatalf("apply: %v", err)
+		}
+		text = string(data)
+	}
+	objects, err := Parse(text)
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	ns := "default"
+	if len(namespace) > 0 {
+		ns = namespace[0]
+	}
+	for _, u := range objects {
+		if err := c.applyOne(u, ns); err != nil {
+			t.Fatalf("apply %s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return objects
+}
+
+func (c *Cluster) applyOne(u *unstructured.Unstructured, namespace string) error {
+	if err := c.SetNamespace(u, namespace); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+}
+
+// SetNamespace puts an object of a namespaced kind that names no namespace into the given one.
+func (c *Cluster) SetNamespace(u *unstructured.Unstructured, namespace string) error {
+	namespaced, err := c.Client.IsObjectNamespaced(u)
+	if err != nil {
+		return err
+	}
+	if namespaced && u.GetNamespace() == "" {
+		u.SetNamespace(namespace)
+	}
+	return nil
+}
+
+// Get reads one object live; it returns nil where there is none.
+func (c *Cluster) Get(t testing.TB, gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatalf("get %s %s/%s: %v", gvk.Kind, namespace, name, err)
+	}
+	return u
+}
+
+// InstallCRDs applies the repository's CustomResourceDefinitions and waits until the API server serves them.
+func (c *Cluster) InstallCRDs(t testing.TB) {
+	t.Helper()
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions in config/crd/bases (%v): run make generate", err)
+	}
+	sort.Strings(files)
+	for _, file := range files {
+		for _, u := range c.Apply(t, file) {
+			Eventually(t, callTimeout, func() error { return c.served(u.GetName()) })
+		}
+	}
+}
+
+// served says why a definition is not usable yet: the Established condition comes a little before the handlers do, so
+// it lists the resource itself.
+func (c *Cluster) served(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		return err
+	}
+	established := false
+	for _, condition := range crd.Status.Conditions {
+		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+			established = true
+		}
+	}
+	if !established {
+		return fmt.Errorf("%s is not Established: %+v", name, crd.Status.Conditions)
+	}
+	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{
+			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind,
+		})
+		if err := c.Client.List(ctx, list, client.Limit(1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kubectl runs kubectl against the cluster and returns what it printed; a failure fails the test.
+func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := c.TryKubectl(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TryKubectl runs kubectl against the cluster and returns what it printed, and its failure.
+func (c *Cluster) TryKubectl(args ...string) (string, error) {
+	return c.process.run(append([]string{"kubectl", "--dir", c.Dir}, args...)...)
+}
+
+// StopComponent stops one component of the control plane, such as kube-controller-manager.
+func (c *Cluster) StopComponent(t testing.TB, name string) {
+	t.Helper()
+	c.component(t, "stop", name)
+}
+
+// KillComponent kills one component of the control plane without a chance to clean up.
+func (c *Cluster) KillComponent(t testing.TB, name string) {
+	t.Helper()
+	c.component(t, "stop", "--kill", name)
+}
+
+// StartComponent starts a stopped component of the control plane and waits until it is healthy.
+func (c *Cluster) StartComponent(t testing.TB, name string) {
+	t.Helper()
+	c.component(t, "start", name)
+}
+
+func (c *Cluster) component(t testing.TB, args ...string) {
+	t.Helper()
+	if _, err := c.process.run(append(args, "--dir", c.Dir)...); err != nil {
+		t.Fatal(err)
+	}
+}
