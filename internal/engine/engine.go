@@ -123,7 +123,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		}
 	}
 	e.actor = &act.Actor{
-		Client: dyn, Catalog: e.catalog, Memory: e.hub, Tracker: contest.NewTracker(), Clock: opts.Clock,
+		Client: dyn, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
 	e.shard = newShard(e)

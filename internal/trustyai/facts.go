@@ -58,9 +58,8 @@ type Facts struct {
 // Sibling is another TrustyAIService of the namespace.
 type Sibling struct {
 	Name string
-	// ConsumerURL and LoggerURLs are the addresses by which it is wired.
-	ConsumerURL string
-	LoggerURLs  []string
+	// Older says that it comes before this one: of several, the oldest wires.
+	Older bool
 }
 
 // Serves tells which optional APIs the cluster serves.
@@ -167,32 +166,22 @@ type OwnSecret struct {
 type Inference struct {
 	// Installed says that ModelMesh is in the namespace.
 	Installed bool
-	// Config is nil when there is no model-serving-config.
-	Config *ConfigTarget
-	// Meshes are the Deployments of ModelMesh, Services the InferenceServices, each sorted by name.
-	Meshes   []MeshTarget
-	Services []ServiceTarget
+	// Targets are the objects that are wired, or could be: ConfigMaps, Deployments and InferenceServices, each kind
+	// sorted by name.
+	Targets []Target
 }
 
-// ConfigTarget is what is known of the ConfigMap model-serving-config.
-type ConfigTarget struct {
-	Name  string
-	Wired bool
-}
-
-// MeshTarget is what is known of a Deployment of ModelMesh.
-type MeshTarget struct {
-	Name             string
-	Wired, Available bool
-	// Known says that the status of the Deployment was among what the wire keeps.
-	Known bool
-}
-
-// ServiceTarget is what is known of an InferenceService.
-type ServiceTarget struct {
-	Name   string
-	Labels map[string]string
-	// Mode is its deployment mode, LoggerURL the address of its logger, if any.
-	Mode, LoggerURL string
-	HasLogger       bool
+// Target is what is known of an object that is wired.
+type Target struct {
+	Kind, Name string
+	Labels     map[string]string
+	// WiredBy are the names of the custom resources that have an entry in it.
+	WiredBy []string
+	// Ready says that a Deployment of ModelMesh has all its pods; true for other kinds.
+	Ready bool
+	// Mode is the deployment mode of an InferenceService; Logger is the address of its logger, HasLogger says that it has
+	// one, with an address or without.
+	Mode      kserveMode
+	Logger    string
+	HasLogger bool
 }

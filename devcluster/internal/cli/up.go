@@ -136,7 +136,7 @@ func newSupervise() *cobra.Command {
 	return cmd
 }
 
-// detached starts a supervisor in a session of its own, shows its progress and
+// detached starts a supervisor without a terminal, shows its progress and
 // returns when the cluster is healthy or the supervisor has given up.
 func detached(ctx context.Context, flags *upFlags, out io.Writer) error {
 	dir := flags.opts.Spec.Dir

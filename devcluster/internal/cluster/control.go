@@ -69,9 +69,9 @@ func (s *Supervisor) answer(do func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.changes.Lock()
 		defer s.changes.Unlock()
-		err := do(r)
-		if s.asked() && err == nil {
-			err = errors.New("the cluster is going down")
+		err := errors.New("the cluster is going down")
+		if !s.asked() {
+			err = do(r)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)

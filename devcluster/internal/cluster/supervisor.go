@@ -235,7 +235,8 @@ func (s *Supervisor) shutdown(phase, reason string) {
 	defer s.changes.Unlock()
 	s.setPhase(PhaseStopping, reason)
 	grace := stopGrace
-	if s.fast || phase == PhaseFailed {
+	// The closed channel orders the write of fast before this read.
+	if (s.asked() && s.fast) || phase == PhaseFailed {
 		grace = 0
 	}
 	clients := []string{component.ControllerManager, component.Scheduler, component.Kwok, component.StandIn}

@@ -25,6 +25,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/sanitize"
 )
 
 // parallelWrites bounds the writes that one stack has in flight, crdSlots those on CRDs of all stacks together, since
@@ -272,7 +273,7 @@ func (a *Actor) applyOver(
 		desired = contest.Remove(desired, res.Yielded)
 	}
 	out, err := a.patch(ctx, client, desired, res.Action.UID)
-	if refusedBySchema(err) && a.Cleaner != nil {
+	if sanitize.Refused(err) && a.Cleaner != nil {
 		var cleaned *unstructured.Unstructured
 		if cleaned, res.Warnings, err = a.Cleaner.Clean(ctx, desired); err == nil {
 			out, err = a.patch(ctx, client, cleaned, res.Action.UID)
@@ -361,12 +362,4 @@ func recreates(o plan.Stamped) bool {
 func isImmutable(err error) bool {
 	return apierrors.IsInvalid(err) && (strings.Contains(err.Error(), "immutable") ||
 		strings.Contains(err.Error(), "cannot change roleRef"))
-}
-
-func refusedBySchema(err error) bool {
-	if err == nil {
-		return false
-	}
-	return strings.Contains(err.Error(), "field not declared in schema") ||
-		strings.Contains(err.Error(), "duplicate entries for key")
 }

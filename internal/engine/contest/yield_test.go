@@ -105,7 +105,7 @@ func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 		"only we hold it":       {live + mine + tail, true, int64(5)},
 		"the autoscaler too":    {live + mine + theirs + tail, true, nil},
 		"the autoscaler alone":  {live + theirs + tail, true, nil},
-		"nobody holds it":       {live + "  []\n" + tail, true, nil},
+		"nobody holds it":       {live + "    []\n" + tail, true, nil},
 		"gone from live":        {live + mine, true, nil},
 		"live without replicas": {live + mine + "spec: {}\n", true, nil},
 	} {

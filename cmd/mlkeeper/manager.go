@@ -1,0 +1,178 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/version"
+)
+
+// managerFlags are the flags of `mlkeeper manager`. Those that controller-runtime's users know keep their names.
+type managerFlags struct {
+	rooms                 []string
+	namespaces            []string
+	shardSelector         string
+	concurrency           int
+	metricsAddress        string
+	metricsSecure         bool
+	probeAddress          string
+	leaderElect           bool
+	leaderNamespace       string
+	leaseDuration         time.Duration
+	renewDeadline         time.Duration
+	retryPeriod           time.Duration
+	renderedDir           string
+	logFormat             string
+	logLevel              int
+	gracefulShutdownAfter time.Duration
+}
+
+// newManagerCommand is `mlkeeper manager`: the operator itself.
+func newManagerCommand(connect connection) *cobra.Command {
+	var f managerFlags
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the operator: keep every declared system as declared",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			setLogger(f)
+			cfg, err := connect.config()
+			if err != nil {
+				return err
+			}
+			mgr, err := buildManager(cfg, f, s)
+			if err != nil {
+				return err
+			}
+			return mgr.Start(ctrl.SetupSignalHandler())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.rooms, "rooms", roomNames(), "rooms that are switched on")
+	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces to watch; all when empty")
+	flags.StringVar(&f.shardSelector, "shard-selector", "",
+		"label selector on namespaces (cluster-scoped kinds: on the resource); this manager keeps only what matches")
+	flags.IntVar(&f.concurrency, "concurrency", 16, "reconciles per kind that run at once")
+	flags.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 switches it off")
+	flags.BoolVar(&f.metricsSecure, "metrics-secure", false,
+		"serve metrics over TLS to callers that Kubernetes authenticates and authorizes")
+	flags.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches it off")
+	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
+	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease; the manager's own when empty")
+	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
+	flags.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew")
+	flags.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 2*time.Second, "how often a standby tries")
+	flags.StringVar(&f.renderedDir, "rendered-dir", "", "folder that keeps rendered sets across restarts; none when empty")
+	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
+	flags.IntVar(&f.logLevel, "v", 0, "log verbosity")
+	flags.DurationVar(&f.gracefulShutdownAfter, "graceful-shutdown-timeout", 20*time.Second,
+		"how long running reconciles may take to finish at shutdown")
+	s.bind(flags)
+	return cmd
+}
+
+// buildManager puts the manager, the engine and the rooms together.
+func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	for _, add := range schemes() {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	var shard labels.Selector
+	if f.shardSelector != "" {
+		var err error
+		if shard, err = labels.Parse(f.shardSelector); err != nil {
+			return nil, fmt.Errorf("--shard-selector %q: %w", f.shardSelector, err)
+		}
+	}
+	metrics := metricsserver.Options{BindAddress: f.metricsAddress}
+	if f.metricsSecure {
+		metrics.SecureServing = true
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
+	cfg.UserAgent = "mlkeeper/" + version.Version
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,
+		LeaderElection: f.leaderElect, LeaderElectionID: leaseName(f.shardSelector),
+		LeaderElectionNamespace: f.leaderNamespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
+		GracefulShutdownTimeout: &f.gracefulShutdownAfter, Logger: ctrl.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	e, err := engine.New(mgr, engine.Options{
+		Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency, RenderedDir: f.renderedDir,
+		Log: ctrl.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range registrations() {
+		if !slices.Contains(f.rooms, r.name) {
+			continue
+		}
+		if err := r.register(e, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range f.rooms {
+		if !slices.Contains(roomNames(), name) {
+			return nil, fmt.Errorf("--rooms: there is no room %q; there are %s", name, strings.Join(roomNames(), ", "))
+		}
+	}
+	return mgr, errors.Join(
+		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
+		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),
+	)
+}
+
+// leaseName differs between shards, so that each has a leader of its own.
+func leaseName(shardSelector string) string {
+	const name = "mlkeeper.keeper.mlkeeper.dev"
+	if shardSelector == "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(shardSelector))
+	return "mlkeeper-" + hex.EncodeToString(sum[:5]) + ".keeper.mlkeeper.dev"
+}
+
+// setLogger sends the logs of controller-runtime and client-go to one structured log on stderr.
+func setLogger(f managerFlags) {
+	opts := &slog.HandlerOptions{Level: slog.Level(-f.logLevel)}
+	var handler slog.Handler = slog.NewJSONHandler(os.Stderr, opts)
+	if f.logFormat == "text" {
+		handler = slog.NewTextHandler(os.Stderr, opts)
+	}
+	log := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+}

@@ -1,0 +1,445 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/test/cluster"
+)
+
+const patience = 20 * time.Second
+
+var (
+	configMaps  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	services    = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+	deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	gizmos      = schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: "Gizmo"}
+)
+
+const gizmoDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gizmos.watch.example.com}
+spec:
+  group: watch.example.com
+  scope: Namespaced
+  names: {plural: gizmos, singular: gizmo, kind: Gizmo, listKind: GizmoList}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// startHub runs a catalog of the administrator and a hub of cfg, and makes sure that nothing is left of them.
+func startHub(t *testing.T, cfg *rest.Config, declare func(*Hub)) *Hub {
+	t.Helper()
+	admin := testConfig(t)
+	before := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(context.Background())
+	c := catalog.New(discovery.NewDiscoveryClientForConfigOrDie(admin), dynamic.NewForConfigOrDie(admin), logr.Discard())
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h := New(Options{
+		Metadata: metadata.NewForConfigOrDie(cfg), Dynamic: dynamic.NewForConfigOrDie(cfg), Catalog: c, Log: logr.Discard(),
+	})
+	if declare != nil {
+		declare(h)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.Start(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		c.Wait()
+		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
+			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"),
+			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"), goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"))
+	})
+	return h
+}
+
+// log collects what callbacks tell.
+type log struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *log) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprint(l.lines)
+}
+
+func (l *log) expect(t *testing.T, want string) {
+	t.Helper()
+	cluster.Eventually(t, patience, func() error {
+		if got := l.String(); got != want {
+			return fmt.Errorf("got %s, want %s", got, want)
+		}
+		return nil
+	})
+}
+
+func child(gvk schema.GroupVersionKind, ns, name, room string, owner types.UID) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(ns)
+	u.SetName(name)
+	u.SetLabels(map[string]string{keeper.RoomLabel: room, keeper.StackLabel: "hash-" + room, "other": "x"})
+	u.SetAnnotations(map[string]string{keeper.DigestAnnotation: "d1"})
+	yes := true
+	u.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner, Controller: &yes,
+	}})
+	return u
+}
+
+// apply writes as the engine does.
+func apply(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	u = u.DeepCopy()
+	//nolint:staticcheck // the client's Apply takes generated types only
+	err := cluster.Shared(t).Client.Patch(t.Context(), u, client.Apply, client.FieldOwner(observe.FieldManager), client.ForceOwnership)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func remove(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	if err := cluster.Shared(t).Client.Delete(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func owner(t *testing.T, ns string) types.UID {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: ns}}
+	if err := cluster.Shared(t).Client.Create(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	return cm.UID
+}
+
+func TestChildren(t *testing.T) {
+	ns := cluster.Shared(t).Namespace(t)
+	uid := owner(t, ns)
+	var heard log
+	tell := func(before, after *observe.Object) {
+		switch {
+		case before == nil:
+			heard.add("+%s", after.Name)
+		case after == nil:
+			heard.add("-%s", before.Name)
+		default:
+			heard.add("~%s", after.Name)
+		}
+	}
+	h := startHub(t, testConfig(t), func(h *Hub) {
+		h.Children(configMaps, "children", tell)
+		h.Children(deployments, "children", nil)
+	})
+	// Awkward keys: protobuf metadata lists managedFields in another order than JSON does.
+	cm := child(configMaps, ns, "c", "children", uid)
+	cm.Object["data"] = map[string]any{"a.b": "2", "A": "3", "-": "4", "a": "5"}
+	answer := observe.From(apply(t, cm), false)
+	key := plan.Key{GroupKind: configMaps.GroupKind(), Namespace: ns, Name: "c"}
+	heard.expect(t, "[+c]")
+	got, ok := h.Child("children", key)
+	if !ok || got.Fields == "" || got.Fields != answer.Fields || got.Digest() != "d1" || got.Key != key ||
+		got.APIVersion != "v1" || got.ManagedFields != nil || len(got.Labels) != 2 {
+		t.Fatalf("cached %+v\nanswer %+v", got, answer)
+	}
+	apply(t, child(deployments, ns, "d", "elsewhere", uid))
+	d := child(deployments, ns, "d2", "children", uid)
+	d.Object["spec"] = map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+		},
+	}
+	apply(t, d)
+	cluster.Eventually(t, patience, func() error {
+		if n := len(h.ChildrenOf("children", uid)); n != 2 {
+			return fmt.Errorf("%d children", n)
+		}
+		return nil
+	})
+	got, _ = h.Child("children", plan.Key{GroupKind: deployments.GroupKind(), Namespace: ns, Name: "d2"})
+	if got == nil || got.Stripped == nil {
+		t.Fatalf("deployment = %+v", got)
+	}
+	if n := len(h.ChildrenOfStack("children", "hash-children")); n != 2 {
+		t.Fatalf("%d children of the stack", n)
+	}
+	if !h.ChildSynced(configMaps.GroupKind(), "children") || h.ChildSynced(configMaps.GroupKind(), "nobody") {
+		t.Fatal("ChildSynced is wrong")
+	}
+	// A callback that is declared later hears of what exists.
+	var late log
+	h.Children(configMaps, "children", func(_, o *observe.Object) { late.add("%s", o.Name) })
+	late.expect(t, "[c]")
+	remove(t, cm)
+	heard.expect(t, "[+c -c]")
+}
+
+// TestReadsItsOwnWrites stops nothing: it races the cache for every write and must never see an older state.
+func TestReadsItsOwnWrites(t *testing.T) {
+	ns := cluster.Shared(t).Namespace(t)
+	uid := owner(t, ns)
+	h := startHub(t, testConfig(t), func(h *Hub) { h.Children(configMaps, "writes", nil) })
+	if !h.WaitForSync(t.Context()) {
+		t.Fatal("no sync")
+	}
+	for i := range 30 {
+		cm := child(configMaps, ns, "c", "writes", uid)
+		key := plan.KeyOf(cm)
+		var last *observe.Object
+		for j := range 3 {
+			cm.Object["data"] = map[string]any{"n": fmt.Sprint(i, j)}
+			last = observe.From(apply(t, cm), false)
+			h.Wrote("writes", last)
+			got, ok := h.Child("writes", key)
+			if !ok || got.UID != last.UID || got.ResourceVersion != last.ResourceVersion || got.Fields != last.Fields {
+				t.Fatalf("round %d: got %+v, wrote %+v", i, got, last)
+			}
+			if all := h.ChildrenOf("writes", uid); len(all) != 1 || all[0].ResourceVersion != last.ResourceVersion {
+				t.Fatalf("round %d: children %+v", i, all)
+			}
+		}
+		remove(t, cm)
+		h.Removed("writes", key, last.UID, "")
+		if got, ok := h.Child("writes", key); ok {
+			t.Fatalf("round %d: still there: %+v", i, got)
+		}
+		if all := h.ChildrenOf("writes", uid); len(all) != 0 {
+			t.Fatalf("round %d: children %+v", i, all)
+		}
+	}
+	cluster.Eventually(t, patience, func() error {
+		if n := h.overlay.count.Load(); n != 0 {
+			return fmt.Errorf("%d writes are not settled", n)
+		}
+		return nil
+	})
+}
+
+func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	var heard log
+	h := startHub(t, testConfig(t), func(h *Hub) {
+		h.Resources(gizmos, func(u *unstructured.Unstructured) (metav1.Object, error) {
+			if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "bad"); found {
+				return nil, fmt.Errorf("bad")
+			}
+			return &metav1.ObjectMeta{Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(),
+				ResourceVersion: u.GetResourceVersion()}, nil
+		}, func(before, after metav1.Object) { heard.add("%v>%v", before != nil, after != nil) })
+	})
+	if !h.WaitForSync(t.Context()) || !h.ResourceSynced(gizmos.GroupKind()) {
+		t.Fatal("an API that is not served holds up the sync")
+	}
+	for round := range 2 {
+		crd := k.Apply(t, gizmoDefinition)[0]
+		for _, name := range []string{"good", "bad"} {
+			cluster.Eventually(t, patience, func() error {
+				u := &unstructured.Unstructured{Object: map[string]any{name: true}}
+				u.SetGroupVersionKind(gizmos)
+				u.SetNamespace(ns)
+				u.SetName(name)
+				return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), u))
+			})
+		}
+		cluster.Eventually(t, patience, func() error {
+			if n := len(h.ListResources(gizmos.GroupKind(), ns)); n != 2 {
+				return fmt.Errorf("round %d: %d resources", round, n)
+			}
+			return nil
+		})
+		if o, _ := h.Resource(gizmos.GroupKind(), ns, "good"); o == nil || o.GetName() != "good" {
+			t.Fatalf("good = %v", o)
+		}
+		if o, _ := h.Resource(gizmos.GroupKind(), ns, "bad"); o == nil {
+			t.Fatal("bad is lost")
+		} else if _, ok := o.(*Undecodable); !ok {
+			t.Fatalf("bad = %T", o)
+		}
+		if err := k.Client.Delete(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, 2*patience, func() error {
+			h.mu.RLock()
+			defer h.mu.RUnlock()
+			if h.resources[gizmos.GroupKind()].run != nil {
+				return fmt.Errorf("round %d: the watch goes on", round)
+			}
+			return nil
+		})
+	}
+	if len(heard.lines) < 4 {
+		t.Fatalf("heard %s", &heard)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	h := startHub(t, testConfig(t), func(h *Hub) {
+		h.Targets("wire", configMaps, "", "metadata.name=wanted", func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			unstructured.RemoveNestedField(u.Object, "data", "big")
+			return u
+		}, nil)
+	})
+	for _, name := range []string{"wanted", "other"} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Data: map[string]string{"big": "x", "a": "b"}}
+		if err := k.Client.Create(t.Context(), cm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Eventually(t, patience, func() error {
+		if _, ok := h.Target("wire", ns, "wanted"); !ok {
+			return fmt.Errorf("not there")
+		}
+		return nil
+	})
+	all := h.ListTargets("wire", ns)
+	if len(all) != 1 || all[0].GetManagedFields() != nil || !h.TargetsSynced("wire") {
+		t.Fatalf("targets = %v", all)
+	}
+	if data, _, _ := unstructured.NestedStringMap(all[0].Object, "data"); len(data) != 1 || data["a"] != "b" {
+		t.Fatalf("data = %v", data)
+	}
+}
+
+func TestReferences(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	var woken log
+	h := startHub(t, testConfig(t), nil)
+	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
+	create := func(name string) {
+		t.Helper()
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+		if err := k.Client.Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("late")
+	one, two := Holder{Name: "one"}, Holder{Name: "two"}
+	expect := func(holder Holder, name string, there bool) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			m, known, err := h.Reference(t.Context(), holder, secrets, ns, name)
+			if err != nil || !known || (m != nil) != there {
+				return fmt.Errorf("%s: %v, %v, %v", name, m, known, err)
+			}
+			return nil
+		})
+	}
+	expect(one, "db", false)
+	woken.expect(t, "[one]")
+	create("bystander")
+	create("db")
+	woken.expect(t, "[one one]")
+	expect(one, "db", true)
+	// The watch has passed this one by.
+	if m, known, err := h.Reference(t.Context(), two, secrets, ns, "late"); err != nil || !known || m == nil {
+		t.Fatalf("late: %v, %v, %v", m, known, err)
+	}
+	if err := k.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: ns}}); err != nil {
+		t.Fatal(err)
+	}
+	woken.expect(t, "[one one two]")
+	expect(two, "late", false)
+	h.refs.mu.RLock()
+	w := h.refs.watches[place{gvk: secrets, namespace: ns}]
+	h.refs.mu.RUnlock()
+	if len(w.names) != 2 {
+		t.Fatalf("names = %v", w.names)
+	}
+	h.Release(one, Ref{GVK: secrets, Namespace: ns, Name: "db"})
+	h.Release(two)
+	if len(h.refs.watches) != 1 || len(w.names) != 1 {
+		t.Fatal("Release is wrong")
+	}
+	h.Release(one)
+	if len(h.refs.watches) != 0 || len(h.refs.held) != 0 {
+		t.Fatal("the last release does not end the watch")
+	}
+	if m, known, err := h.Reference(t.Context(), one, gizmos, ns, "x"); m != nil || !known || err != nil {
+		t.Fatalf("of an API that is not served: %v, %v, %v", m, known, err)
+	}
+}
+
+func TestRefusedReference(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	cfg := rest.CopyConfig(testConfig(t))
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "poor", Groups: []string{"system:authenticated"}}
+	h := startHub(t, cfg, nil)
+	var woken log
+	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
+	holder := Holder{Name: "one"}
+	cluster.Eventually(t, patience, func() error {
+		_, known, err := h.Reference(t.Context(), holder, services, ns, "x")
+		if known || !apierrors.IsForbidden(err) {
+			return fmt.Errorf("known %v, error %w", known, err)
+		}
+		return nil
+	})
+	woken.expect(t, "[one]")
+	for _, o := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: ns}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"},
+		}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: ns},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "r"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "poor"}}},
+	} {
+		if err := k.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Eventually(t, patience, func() error {
+		if _, known, err := h.Reference(t.Context(), holder, services, ns, "x"); !known || err != nil {
+			return fmt.Errorf("known %v, error %w", known, err)
+		}
+		return nil
+	})
+}

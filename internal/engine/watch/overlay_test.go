@@ -1,0 +1,114 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+var secretKey = plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "ns", Name: "s"}
+
+func object(uid, rv string) *observe.Object {
+	if uid == "" {
+		return nil
+	}
+	o := &observe.Object{Key: secretKey}
+	o.Name, o.Namespace, o.UID, o.ResourceVersion = "s", "ns", types.UID(uid), rv
+	return o
+}
+
+func TestOverlay(t *testing.T) {
+	type pair struct{ uid, rv string }
+	for _, tc := range []struct {
+		name string
+		// at is the cache when the write is recorded, then the cache when it is looked at.
+		at, then pair
+		reached  string
+		// write has no version of an object when it is a removal.
+		removed bool
+		write   pair
+		want    pair
+	}{
+		{name: "created, cache empty", write: pair{"a", "10"}, reached: "9", want: pair{"a", "10"}},
+		{name: "created, cache far ahead and empty", write: pair{"a", "10"}, reached: "11"},
+		{name: "created, cache progress unknown", write: pair{"a", "10"}, want: pair{"a", "10"}},
+		{name: "applied, cache older", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"a", "10"}, want: pair{"a", "10"}},
+		{name: "longer is later", at: pair{"a", "9"}, then: pair{"a", "99"}, write: pair{"a", "100"}, want: pair{"a", "100"}},
+		{name: "applied, cache equal", at: pair{"a", "9"}, then: pair{"a", "10"}, write: pair{"a", "10"}, want: pair{"a", "10"}},
+		{name: "applied, cache newer", at: pair{"a", "9"}, then: pair{"a", "12"}, write: pair{"a", "10"}, want: pair{"a", "12"}},
+		{name: "created over an older identity", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"b", "10"}, want: pair{"b", "10"}},
+		{name: "replaced by a newer identity", at: pair{"a", "9"}, then: pair{"b", "12"}, write: pair{"a", "10"}, want: pair{"b", "12"}},
+		{name: "removed, cache older", at: pair{"a", "9"}, then: pair{"a", "9"}, removed: true, write: pair{"a", "10"}},
+		{name: "removed, late update of it", at: pair{"a", "8"}, then: pair{"a", "9"}, removed: true, write: pair{"a", ""}},
+		{name: "removed, other identity", at: pair{"a", "9"}, then: pair{"b", "12"}, removed: true, write: pair{"a", ""}, want: pair{"b", "12"}},
+		{name: "removed, other identity from the start", at: pair{"b", "9"}, then: pair{"b", "9"}, removed: true, write: pair{"a", "10"}, want: pair{"b", "9"}},
+		{name: "opaque, cache unchanged", at: pair{"a", "x"}, then: pair{"a", "x"}, write: pair{"a", "y"}, want: pair{"a", "y"}},
+		{name: "opaque, cache changed", at: pair{"a", "x"}, then: pair{"a", "z"}, write: pair{"a", "y"}, want: pair{"a", "z"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
+			w := written{object: object(tc.write.uid, tc.write.rv), uid: types.UID(tc.write.uid), rv: tc.write.rv}
+			if tc.removed {
+				w.object = nil
+			}
+			o.put("r", secretKey, w, func() (*observe.Object, string) { return object(tc.at.uid, tc.at.rv), "" })
+			got := o.lookup("r", secretKey, object(tc.then.uid, tc.then.rv), func() string { return tc.reached })
+			var have pair
+			if got != nil {
+				have = pair{string(got.UID), got.ResourceVersion}
+			}
+			if have != tc.want {
+				t.Fatalf("sees %v, want %v", have, tc.want)
+			}
+		})
+	}
+}
+
+func TestOverlaySettles(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(0, 0))
+	o := newOverlay(clock)
+	nothing := func() (*observe.Object, string) { return nil, "" }
+	put := func(w written) { o.put("r", secretKey, w, nothing) }
+	sees := func(cached *observe.Object) *observe.Object {
+		return o.lookup("r", secretKey, cached, func() string { return "" })
+	}
+	put(written{object: object("a", "10"), uid: "a", rv: "10"})
+	o.saw("r", object("a", "9"), false)
+	if o.count.Load() != 1 {
+		t.Fatal("dropped by an older event")
+	}
+	o.saw("r", object("a", "10"), false)
+	if o.count.Load() != 0 {
+		t.Fatal("kept after an equal event")
+	}
+	put(written{object: object("b", "20"), uid: "b", rv: "20"})
+	o.saw("r", object("a", "15"), true)
+	if sees(nil) == nil {
+		t.Fatal("the end of an earlier identity dropped a write")
+	}
+	// Answers out of order: an older apply does not cover a newer one, nothing covers the removal of its identity.
+	put(written{object: object("b", "19"), uid: "b", rv: "19"})
+	if got := sees(nil); got == nil || got.ResourceVersion != "20" {
+		t.Fatalf("sees %v", got)
+	}
+	put(written{object: object("b", "21"), uid: "b", rv: "21"})
+	put(written{uid: "a"})
+	if got := sees(nil); got == nil || got.ResourceVersion != "21" {
+		t.Fatalf("the removal of an earlier identity hides the object: %v", got)
+	}
+	clock.Step(overlayLife + time.Second)
+	if sees(nil) != nil {
+		t.Fatal("an old write still counts")
+	}
+	put(written{object: object("c", "30"), uid: "c", rv: "30"})
+	o.dropKind("r", secretKey.GroupKind)
+	if o.count.Load() != 0 || sees(nil) != nil {
+		t.Fatal("kept after the API went")
+	}
+}

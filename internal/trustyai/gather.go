@@ -1,0 +1,328 @@
+package trustyai
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// system is the room.
+type system struct {
+	settings Settings
+	// random is where keys come from.
+	random io.Reader
+}
+
+var _ room.System[*v1.TrustyAIService, Facts] = (*system)(nil)
+
+// New returns the room of TrustyAIService.
+func New(settings Settings) room.System[*v1.TrustyAIService, Facts] {
+	if settings.ClusterDomain == "" {
+		settings.ClusterDomain = DefaultClusterDomain
+	}
+	return &system{settings: settings, random: rand.Reader}
+}
+
+// Gather does every read that rendering needs.
+func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (Facts, error) {
+	facts := Facts{
+		Now:       read.Now(),
+		Migration: cr.Status.Migration.DeepCopy(),
+		Serves: Serves{
+			ServiceCA: read.Serves(gvkServiceCA), CertManager: read.Serves(gvkCertificate), Route: read.Serves(gvkRoute),
+			ServiceMonitor: read.Serves(gvkServiceMonitor), Constraints: read.Serves(gvkConstraints),
+		},
+		Inference: gatherInference(read, cr),
+	}
+	facts.gatherSiblings(read.Siblings(), cr)
+	if facts.First != "" {
+		facts.Running, facts.Next = cr.Status.StorageFormat, facts.Migration
+		return facts, nil
+	}
+	var err error
+	if facts.Deployment, err = gatherDeployment(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	if facts.Claim, err = gatherClaim(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	facts.Running = running(cr, facts)
+	if facts.Volume, err = gatherVolume(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	if cr.Spec.Storage.Format == v1.StorageDatabase || facts.Running == v1.StorageDatabase {
+		if facts.Database, err = gatherDatabase(ctx, read, cr); err != nil {
+			return Facts{}, err
+		}
+	}
+	if facts.Certs, err = s.gatherCerts(ctx, read, cr, facts.Serves); err != nil {
+		return Facts{}, err
+	}
+	if facts.TrustedCA, err = gatherTrustedCA(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	facts.Next = next(inputOf(cr, facts))
+	return facts, nil
+}
+
+// gatherSiblings notes the other custom resources of the namespace and which of them come first.
+func (f *Facts) gatherSiblings(siblings []client.Object, cr *v1.TrustyAIService) {
+	for _, o := range siblings {
+		sibling, ok := o.(*v1.TrustyAIService)
+		if !ok || sibling.UID == cr.UID {
+			continue
+		}
+		order := sibling.CreationTimestamp.Compare(cr.CreationTimestamp.Time)
+		older := order < 0 || order == 0 && sibling.UID < cr.UID
+		f.Siblings = append(f.Siblings, Sibling{Name: sibling.Name, Older: older})
+		if older && f.First == "" && ADRShape(cr) && ADRShape(sibling) {
+			f.First = sibling.Name
+		}
+	}
+}
+
+// running is the format of the pods that run: what the status says, else what the Deployment says (one taken over from
+// upstream, or a status that was lost), else what the first pods will have. A service created with DATABASE, the
+// annotation and a claim that is there already has its data on the claim (trustyai-service-operator HEAD 11c335b).
+func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
+	if cr.Status.StorageFormat != "" {
+		return cr.Status.StorageFormat
+	}
+	if d := facts.Deployment; d != nil {
+		switch {
+		case d.Template == TemplateDatabase:
+			return v1.StorageDatabase
+		case d.Template != "":
+			return v1.StoragePVC
+		case d.Format != "":
+			return d.Format
+		}
+	}
+	_, asked := cr.Annotations[MigrationAnnotation]
+	hasSource := cr.Spec.Storage.Folder != "" && cr.Spec.Data != nil && cr.Spec.Data.Filename != ""
+	if cr.Spec.Storage.Format == v1.StorageDatabase && asked && hasSource && facts.Claim != nil {
+		return v1.StoragePVC
+	}
+	return cr.Spec.Storage.Format
+}
+
+// gatherDeployment reads the Deployment: what the cache has of one that MLKeeper wrote, and the live object of one that
+// it has not written yet, whose selector must be kept (law 8).
+func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
+	name := ServiceName(cr)
+	if child := read.Child(gvkDeployment, cr.Namespace, name); child != nil && child.Stripped != nil {
+		if marks := child.Stripped.GetAnnotations(); marks[templateAnnotation] != "" {
+			d := deploymentOf(child.Stripped)
+			d.Template = Template(marks[templateAnnotation])
+			d.Selector = decodeLabels(marks[selectorAnnotation])
+			return d, nil
+		}
+	}
+	if cr.Status.ObservedGeneration > 0 && cr.Status.StorageFormat != "" && read.Child(gvkDeployment, cr.Namespace, name) == nil {
+		// It was written before and is gone: nothing was there to be taken over.
+		return nil, nil
+	}
+	live, err := read.Referenced(ctx, gvkDeployment, cr.Namespace, name)
+	if err != nil || live == nil {
+		return nil, err
+	}
+	d := deploymentOf(live)
+	d.Template = Template(live.GetAnnotations()[templateAnnotation])
+	selector, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
+	if d.Template == "" || live.GetAnnotations()[selectorAnnotation] != "" {
+		d.Selector = selector
+	}
+	d.Format = formatOf(live)
+	return d, nil
+}
+
+// deploymentOf reads the counts of a Deployment.
+func deploymentOf(u *unstructured.Unstructured) *Deployment {
+	number := func(missing int64, path ...string) int64 {
+		if n, found, err := unstructured.NestedInt64(u.Object, path...); err == nil && found {
+			return n
+		}
+		return missing
+	}
+	d := &Deployment{
+		Observed:  number(-1, "status", "observedGeneration") >= u.GetGeneration(),
+		Desired:   number(1, "spec", "replicas"),
+		Total:     number(0, "status", "replicas"),
+		Updated:   number(0, "status", "updatedReplicas"),
+		Available: number(0, "status", "availableReplicas"),
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, item := range conditions {
+		c, _ := item.(map[string]any)
+		if c["type"] == "Progressing" && c["status"] == "False" && c["reason"] == "ProgressDeadlineExceeded" {
+			d.Exceeded = true
+		}
+	}
+	return d
+}
+
+// formatOf reads the storage format from the environment of a Deployment of the original operator.
+func formatOf(u *unstructured.Unstructured) v1.StorageFormat {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	for _, item := range containers {
+		c, _ := item.(map[string]any)
+		env, _ := c["env"].([]any)
+		for _, entry := range env {
+			e, _ := entry.(map[string]any)
+			text, _ := e["value"].(string)
+			if format := v1.StorageFormat(text); e["name"] == "SERVICE_STORAGE_FORMAT" && (format == v1.StoragePVC || format == v1.StorageDatabase) {
+				return format
+			}
+		}
+	}
+	return ""
+}
+
+func decodeLabels(text string) map[string]string {
+	var out map[string]string
+	if text == "" || json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// gatherClaim reads the claim of the service.
+func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Claim, error) {
+	name := namesOf(cr).pvc
+	child := read.Child(gvkClaim, cr.Namespace, name)
+	if size := sizeOf(child); size != "" {
+		return &Claim{UID: string(child.UID), Size: size}, nil
+	}
+	if child == nil && cr.Status.StorageFormat != "" {
+		return nil, nil
+	}
+	live, err := read.Referenced(ctx, gvkClaim, cr.Namespace, name)
+	if err != nil || live == nil {
+		return nil, err
+	}
+	size, _, _ := unstructured.NestedString(live.Object, "spec", "resources", "requests", "storage")
+	return &Claim{UID: string(live.GetUID()), Size: size}, nil
+}
+
+func sizeOf(child *observe.Object) string {
+	if child == nil || child.Stripped == nil {
+		return ""
+	}
+	return child.Stripped.GetAnnotations()[sizeAnnotation]
+}
+
+// gatherVolume reads the PersistentVolume that the spec names.
+func gatherVolume(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Volume, error) {
+	name := cr.Spec.Storage.PV
+	if name == "" {
+		return nil, nil
+	}
+	live, err := read.Referenced(ctx, gvkVolume, "", name)
+	if err != nil {
+		return nil, err
+	}
+	out := &Volume{Name: name, Missing: live == nil}
+	if live != nil {
+		text := func(path ...string) string {
+			s, _, _ := unstructured.NestedString(live.Object, path...)
+			return s
+		}
+		out.Class, out.Capacity = text("spec", "storageClassName"), text("spec", "capacity", "storage")
+		out.ClaimNamespace, out.ClaimName = text("spec", "claimRef", "namespace"), text("spec", "claimRef", "name")
+		out.ClaimUID = text("spec", "claimRef", "uid")
+	}
+	return out, nil
+}
+
+// gatherDatabase reads the Secret with the credentials and reduces it to what may be shown.
+func gatherDatabase(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (Database, error) {
+	n := namesOf(cr)
+	secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.databaseSecret)
+	if err != nil {
+		return Database{}, err
+	}
+	authority, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.databaseCA)
+	if err != nil {
+		return Database{}, err
+	}
+	out := Database{Secret: n.databaseSecret, Found: secret != nil, CA: authority != nil}
+	if secret == nil {
+		return out, nil
+	}
+	data := secretData(secret)
+	for _, key := range mandatoryKeys {
+		if len(data[key]) == 0 {
+			out.Missing = append(out.Missing, key)
+		}
+	}
+	out.Generation = len(data["databaseGeneration"]) > 0
+	out.Digest = digest(cr, data, secretData(authority))
+	return out, nil
+}
+
+// gatherTrustedCA says whether OpenShift's bundle of trusted CAs is there (trustyai-service-operator HEAD 11c335b).
+func gatherTrustedCA(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (bool, error) {
+	if ExposureOf(cr) != v1.ExposureSecured {
+		return false, nil
+	}
+	bundle, err := read.Referenced(ctx, gvkConfigMap, cr.Namespace, trustedCA)
+	if err != nil || bundle == nil {
+		return false, err
+	}
+	return bundle.GetLabels()["config.openshift.io/inject-trusted-cabundle"] == "true", nil
+}
+
+// gatherInference notes what is wired, from what the wires keep of their targets.
+func gatherInference(read room.Reader, cr *v1.TrustyAIService) Inference {
+	var out Inference
+	for _, wire := range []string{WireMeshConfig, WireMeshDeployments, WireKServe} {
+		targets := read.Targets(wire, cr.Namespace)
+		first := len(out.Targets)
+		for _, u := range targets {
+			t := targetOf(u)
+			if wire == WireMeshDeployments || wire == WireMeshConfig && !madeByUs(u) {
+				out.Installed = true
+			}
+			out.Targets = append(out.Targets, t)
+		}
+		slices.SortFunc(out.Targets[first:], func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return out
+}
+
+func targetOf(u *unstructured.Unstructured) Target {
+	t := Target{Kind: u.GetKind(), Name: u.GetName(), Labels: u.GetLabels(), Ready: true}
+	for _, entry := range recordedIn(u) {
+		t.WiredBy = append(t.WiredBy, entry.Owner)
+	}
+	switch t.Kind {
+	case "Deployment":
+		// A wire that does not keep the status says nothing of the pods.
+		if _, known := u.Object["status"]; known {
+			d := deploymentOf(u)
+			t.Ready = d.Available >= d.Desired
+		}
+	case kindInferenceService:
+		t.Mode = kserveModeOf(u)
+		_, t.HasLogger, _ = unstructured.NestedFieldNoCopy(u.Object, "spec", "predictor", "logger")
+		t.Logger, _, _ = unstructured.NestedString(u.Object, "spec", "predictor", "logger", "url")
+	}
+	return t
+}
+
+// madeByUs says that the object would not be there without MLKeeper.
+func madeByUs(u *unstructured.Unstructured) bool {
+	record, err := wiring.Recorded(u)
+	return err == nil && record.Created != ""
+}

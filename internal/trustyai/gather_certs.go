@@ -1,0 +1,196 @@
+package trustyai
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// secretData decodes the data of a Secret; nil for a Secret that is absent.
+func secretData(u *unstructured.Unstructured) map[string][]byte {
+	if u == nil {
+		return nil
+	}
+	raw, _, _ := unstructured.NestedMap(u.Object, "data")
+	out := make(map[string][]byte, len(raw))
+	for key, item := range raw {
+		text, _ := item.(string)
+		if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
+			out[key] = decoded
+		}
+	}
+	return out
+}
+
+// digest is a keyed digest of Secrets (law 16): the key is the UID of the custom resource.
+func digest(cr *v1.TrustyAIService, secrets ...map[string][]byte) string {
+	mac := hmac.New(sha256.New, []byte(cr.UID))
+	for _, data := range secrets {
+		fmt.Fprintf(mac, "%d;", len(data))
+		for _, key := range sortedKeys(data) {
+			fmt.Fprintf(mac, "%d:%s%d:", len(key), key, len(data[key]))
+			mac.Write(data[key])
+		}
+	}
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
+func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
+	if ExposureOf(cr) != v1.ExposureSecured {
+		return Certs{}, nil
+	}
+	n := namesOf(cr)
+	proxy, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.tlsSecret)
+	if err != nil {
+		return Certs{}, err
+	}
+	out := Certs{Source: certSource(cr, serves, proxy)}
+	if out.Source == CertsOwn {
+		return s.ownCerts(ctx, read, cr, proxy)
+	}
+	data := secretData(proxy)
+	if out.Source != CertsServiceCA {
+		// A Route trusts service-ca by itself.
+		out.CA = string(data[corev1.ServiceAccountRootCAKey])
+	}
+	if out.Source == CertsUser {
+		out.Missing = proxy == nil
+		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+			if proxy != nil && len(data[key]) == 0 {
+				out.MissingKeys = append(out.MissingKeys, key)
+			}
+		}
+		if proxy != nil {
+			out.Digest = digest(cr, data)
+		}
+		return out, nil
+	}
+	internal, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.internalSecret)
+	if err != nil {
+		return Certs{}, err
+	}
+	if proxy != nil && internal != nil {
+		out.Digest = digest(cr, data, secretData(internal))
+	}
+	return out, nil
+}
+
+// certSource is where the certificates come from: what the spec says, else the source that made the Secret that is
+// there, so that a choice never flips by itself, else the first of service-ca, cert-manager and the operator's own CA
+// that the cluster has.
+func certSource(cr *v1.TrustyAIService, serves Serves, proxy *unstructured.Unstructured) CertSource {
+	if tls := cr.Spec.TLS; tls != nil {
+		if tls.SecretName != "" {
+			return CertsUser
+		}
+		if tls.IssuerRef != nil {
+			return CertsCertManager
+		}
+	}
+	if proxy != nil {
+		marks := proxy.GetAnnotations()
+		switch {
+		case marks[keeper.OwnerAnnotation] != "":
+			return CertsOwn
+		case marks["cert-manager.io/certificate-name"] != "":
+			return CertsCertManager
+		case marks["service.beta.openshift.io/originating-service-name"] != "", marks["service.alpha.openshift.io/originating-service-name"] != "":
+			return CertsServiceCA
+		}
+	}
+	switch {
+	case serves.ServiceCA:
+		return CertsServiceCA
+	case serves.CertManager:
+		return CertsCertManager
+	default:
+		return CertsOwn
+	}
+}
+
+// errNotYetRead says that a Secret of ours was written a moment ago and is not readable yet. New certificates must not
+// be made in its place.
+type errNotYetRead struct{ name string }
+
+func (e errNotYetRead) Error() string {
+	return "the Secret " + e.name + " was written a moment ago and is not readable yet"
+}
+
+// ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for
+// renewal, or for other names.
+func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured) (Certs, error) {
+	n := namesOf(cr)
+	secrets := map[string]*unstructured.Unstructured{n.tlsSecret: proxy}
+	for _, name := range []string{n.caSecret, n.internalSecret} {
+		u, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
+		if err != nil {
+			return Certs{}, err
+		}
+		secrets[name] = u
+	}
+	for _, name := range sortedKeys(secrets) {
+		if secrets[name] == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
+			return Certs{}, errNotYetRead{name}
+		}
+	}
+	now := read.Now()
+	authority, err := s.authority(secretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
+	if err != nil {
+		return Certs{}, err
+	}
+	out := Certs{Source: CertsOwn, CA: string(authority.certPEM), RenewAt: authority.renewAt()}
+	add := func(name string, p *pair) {
+		out.Own = append(out.Own, OwnSecret{Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: authority.certPEM, New: secrets[name] == nil})
+		if at := p.renewAt(); at.Before(out.RenewAt) {
+			out.RenewAt = at
+		}
+	}
+	add(n.caSecret, authority)
+	for _, leaf := range []struct{ secret, service string }{{n.tlsSecret, n.tlsService}, {n.internalSecret, n.base}} {
+		p, err := s.leaf(secretData(secrets[leaf.secret]), now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
+		if err != nil {
+			return Certs{}, err
+		}
+		add(leaf.secret, p)
+	}
+	out.Digest = ownDigest(cr, out.Own)
+	return out, nil
+}
+
+// ownDigest is the digest of what the pods mount: the leaves, and not the authority.
+func ownDigest(cr *v1.TrustyAIService, own []OwnSecret) string {
+	var mounted []map[string][]byte
+	for _, secret := range own[1:] {
+		mounted = append(mounted, map[string][]byte{"crt": secret.Cert, "key": secret.Key, "ca": secret.CA})
+	}
+	return digest(cr, mounted...)
+}
+
+// authority takes the CA from its Secret, or makes one.
+func (s *system) authority(data map[string][]byte, now time.Time, name string) (*pair, error) {
+	if p, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil && p.cert.IsCA && p.fresh(now) {
+		return p, nil
+	}
+	return newAuthority(s.random, now, name)
+}
+
+// leaf takes a server certificate from its Secret, or makes one.
+func (s *system) leaf(data map[string][]byte, now time.Time, authority *pair, dns []string) (*pair, error) {
+	p, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err == nil && p.fresh(now) && p.serves(authority, dns) {
+		return p, nil
+	}
+	return newLeaf(s.random, now, authority, dns)
+}

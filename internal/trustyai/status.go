@@ -1,0 +1,181 @@
+package trustyai
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// The conditions of a TrustyAIService beside Ready, Reconciling and Stalled: those of TrustyAI ADR 3, and those of
+// trustyai-service-operator HEAD 11c335b.
+const (
+	ConditionStorageReady             = "StorageReady"
+	ConditionModelMeshReady           = "ModelMeshReady"
+	ConditionInferenceServicesPresent = "InferenceServicesPresent"
+	ConditionPVCAvailable             = "PVCAvailable"
+	ConditionDBAvailable              = "DBAvailable"
+	ConditionRouteAvailable           = "RouteAvailable"
+	ConditionAvailable                = "Available"
+	ConditionProvisioningSucceeded    = "ProvisioningSucceeded"
+	ConditionDegraded                 = "Degraded"
+)
+
+// Reasons that problems and conditions share.
+const (
+	reasonDBCredentialsNotFound = "DBCredentialsNotFound"
+	reasonDBCredentialsError    = "DBCredentialsError"
+)
+
+const (
+	phaseReady    = "Ready"
+	phaseNotReady = "Not Ready"
+)
+
+// Limits of the schema on lists and texts of the status.
+const (
+	maxSkipped, maxSkippedText   = 32, 512
+	maxWarnings, maxWarningText  = 32, 1024
+	maxWirings, maxWiringMessage = 100, 1024
+)
+
+// view is what the conditions are judged from.
+type view struct {
+	cr       *v1.TrustyAIService
+	facts    Facts
+	seen     room.Seen
+	names    names
+	template Template
+	plan     plan.Plan
+	settings Settings
+}
+
+// Project writes what was observed onto the status. It is pure.
+func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) room.Verdict {
+	rendered := s.Render(cr, facts)
+	v := &view{
+		cr: cr, facts: facts, seen: seen, names: namesOf(cr), settings: s.settings,
+		template: templateOf(cr.Spec.Storage.Format, facts), plan: rendered,
+	}
+	status := &cr.Status
+	status.Phase, status.Ready = phaseNotReady, "False"
+	if seen.Ready {
+		status.Phase, status.Ready = phaseReady, "True"
+	}
+	status.URL = ""
+	if facts.First == "" {
+		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
+	}
+	status.Replicas = int32(min(v.ready(), 1<<30))
+	status.Selector = v.selector()
+	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
+	status.Warnings = limit(rendered.Warnings, maxWarnings, maxWarningText)
+	status.InferenceServices = v.wirings()
+	v.conditions()
+	// Last, since everything above is judged by what was stored before.
+	status.Migration = facts.Next.DeepCopy()
+	status.StorageFormat = v.format()
+	if seen.Ready {
+		return room.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
+	}
+	verdict := room.Verdict{Reason: "ComponentsNotReady", Message: "Not all service components are ready"}
+	if seen.Waiting != "" {
+		verdict.Message += ": " + seen.Waiting
+	}
+	return verdict
+}
+
+// format is the format that the pods use: that of the migration's source until it is done.
+func (v *view) format() v1.StorageFormat {
+	if m := v.facts.Next; m != nil && m.Phase == v1.MigrationDone {
+		return m.To
+	}
+	return v.facts.Running
+}
+
+// limit cuts a list and its texts to what the schema allows.
+func limit(list []string, items, text int) []string {
+	if len(list) > items {
+		rest := len(list) - items + 1
+		list = append(append([]string(nil), list[:items-1]...), fmt.Sprintf("and %d more", rest))
+	}
+	var out []string
+	for _, s := range list {
+		out = append(out, cut(s, text))
+	}
+	return out
+}
+
+// cut shortens a text to a number of characters.
+func cut(s string, characters int) string {
+	if runes := []rune(s); len(runes) > characters {
+		return string(runes[:characters-3]) + "..."
+	}
+	return s
+}
+
+// deployment is the Deployment as observed after this reconcile's writes; nil while there is none.
+func (v *view) deployment() *unstructured.Unstructured {
+	state, found := v.state(plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.base})
+	if !found || state.Observed == nil {
+		return nil
+	}
+	return state.Observed.Stripped
+}
+
+func (v *view) state(key plan.Key) (room.State, bool) {
+	state, found := v.seen.Objects[key]
+	return state, found
+}
+
+// ready counts the ready pods.
+func (v *view) ready() int64 {
+	if u := v.deployment(); u != nil {
+		n, _, _ := unstructured.NestedInt64(u.Object, "status", "readyReplicas")
+		return max(n, 0)
+	}
+	// A Deployment that a problem keeps out of the plan still runs.
+	if d := v.facts.Deployment; d != nil {
+		return max(d.Available, 0)
+	}
+	return 0
+}
+
+// selector selects the pods, for the scale subresource.
+func (v *view) selector() string {
+	if d := v.facts.Deployment; d != nil && len(d.Selector) > 0 {
+		return labels.SelectorFromSet(d.Selector).String()
+	}
+	if v.facts.First != "" {
+		return ""
+	}
+	scene := scene{settings: v.settings, cr: v.cr}
+	return labels.SelectorFromSet(scene.podSelector()).String()
+}
+
+// set sets one condition; the time changes only with the status.
+func (v *view) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	const maxMessage = 32768
+	meta.SetStatusCondition(&v.cr.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: cut(message, maxMessage), ObservedGeneration: v.cr.Generation,
+		LastTransitionTime: metav1.NewTime(v.seen.Now),
+	})
+}
+
+// problem finds a problem of the plan by its reason.
+func (v *view) problem(reasons ...string) *plan.Problem {
+	for i := range v.plan.Problems {
+		for _, reason := range reasons {
+			if v.plan.Problems[i].Reason == reason {
+				return &v.plan.Problems[i]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package trustyai
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	yes     = metav1.ConditionTrue
+	no      = metav1.ConditionFalse
+	unknown = metav1.ConditionUnknown
+)
+
+// finding is one condition before it is set.
+type finding struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// conditions sets all conditions of the room. Reasons and messages are upstream's word for word where upstream has
+// them for that case (section 3 of the reference: trustyai-service-operator HEAD 11c335b).
+func (v *view) conditions() {
+	workload := v.workload()
+	storage := finding{yes, "StorageHealthy", "Storage system is functioning correctly."}
+	complete, some := workload, workload
+	for _, part := range []struct {
+		kind string
+		used bool
+		find func(bool) finding
+	}{
+		{ConditionPVCAvailable, usesVolume(v.template), v.claim},
+		{ConditionDBAvailable, usesDatabase(v.template), v.database},
+	} {
+		if !part.used {
+			meta.RemoveStatusCondition(&v.cr.Status.Conditions, part.kind)
+			continue
+		}
+		f := part.find(workload)
+		v.set(part.kind, f.status, f.reason, f.message)
+		complete, some = complete && f.status == yes, some || f.status == yes
+		if f.status != yes && storage.status == yes {
+			storage = f
+		}
+	}
+	v.set(ConditionStorageReady, storage.status, storage.reason, storage.message)
+	route, blocks := v.route()
+	v.set(ConditionRouteAvailable, route.status, route.reason, route.message)
+	complete, some = complete && !blocks, some || route.status == yes
+	v.overall(complete, some)
+	v.inference()
+	v.modelMesh()
+}
+
+// overall sets the conditions that sum up. A service that is provisioned stays so while it is disturbed later.
+func (v *view) overall(complete, some bool) {
+	provisioned := meta.IsStatusConditionTrue(v.cr.Status.Conditions, ConditionProvisioningSucceeded)
+	if provisioned {
+		// A change of the spec is provisioned anew.
+		c := meta.FindStatusCondition(v.cr.Status.Conditions, ConditionProvisioningSucceeded)
+		provisioned = c.ObservedGeneration == v.cr.Generation
+	}
+	if complete {
+		v.set(ConditionAvailable, yes, "AllComponentsReady", "AllComponentsReady")
+		v.set(ConditionDegraded, no, "FullyFunctional", "All components are fully functional")
+	} else {
+		v.set(ConditionAvailable, no, "NotAllComponentsReady", "Not all components available")
+		if some {
+			v.set(ConditionDegraded, yes, "PartialFunctionality", "Some components are available but service is not fully functional")
+		} else {
+			v.set(ConditionDegraded, yes, "NoFunctionality", "No components are available")
+		}
+	}
+	if provisioned || v.seen.Ready {
+		v.set(ConditionProvisioningSucceeded, yes, "ProvisioningComplete", "Service provisioning completed successfully")
+	} else {
+		v.set(ConditionProvisioningSucceeded, no, "ProvisioningInProgress", "Service provisioning in progress")
+	}
+}
+
+// workload says that pods serve: as many as declared, or those that a problem leaves running.
+func (v *view) workload() bool {
+	if u := v.deployment(); u != nil {
+		d := deploymentOf(u)
+		return d.Observed && d.Available >= d.Desired && d.Desired > 0
+	}
+	d := v.facts.Deployment
+	return d != nil && d.Observed && d.Desired > 0 && d.Available >= d.Desired
+}
+
+// claim tells of the claim. Upstream says "not found" of a claim that is merely unbound.
+func (v *view) claim(bool) finding {
+	state, found := v.state(plan.Key{GroupKind: gvkClaim.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.pvc})
+	if !found || state.Observed == nil {
+		return finding{no, "PVCNotFound", "PersistentVolumeClaim not found"}
+	}
+	if state.Observed.Health.Status == health.Current {
+		return finding{yes, "PVCFound", "PersistentVolumeClaim found"}
+	}
+	if p := v.problem("VolumeNotFound", "VolumeBoundElsewhere", "VolumeReleased", "VolumeClassDiffers", "VolumeTooSmall"); p != nil {
+		return finding{no, "PVCNotBound", "PersistentVolumeClaim is not bound: " + p.Error()}
+	}
+	if state.Observed.Health.Status == health.Failed {
+		return finding{no, "PVCLost", "PersistentVolumeClaim has lost its volume"}
+	}
+	return finding{no, "PVCNotBound", "PersistentVolumeClaim is not bound yet"}
+}
+
+// database tells of the database: the service is ready only with a connection to it.
+func (v *view) database(workload bool) finding {
+	switch db := v.facts.Database; {
+	case !db.Found:
+		return finding{no, reasonDBCredentialsNotFound, "Database credentials not found"}
+	case len(db.Missing) > 0:
+		return finding{no, reasonDBCredentialsError, "Error with database credentials"}
+	case workload:
+		return finding{yes, "DBAvailable", "Database available"}
+	}
+	if u := v.deployment(); u != nil && deploymentOf(u).Exceeded {
+		return finding{no, "DBConnectionError", "Error connecting to database"}
+	}
+	return finding{unknown, "DBNotChecked", "The service is not ready yet, so that its connection to the database is not known"}
+}
+
+// route tells of the Route, and whether what it tells keeps the service from being available: a cluster without the
+// API needs none.
+func (v *view) route() (f finding, blocks bool) {
+	if !v.facts.Serves.Route {
+		return finding{no, "RouteAPINotServed", "The cluster does not serve " + gvkRoute.GroupVersion().String() + ", so that there is no Route"}, false
+	}
+	state, found := v.state(plan.Key{GroupKind: gvkRoute.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.route})
+	if !found || state.Observed == nil {
+		return finding{no, "RouteNotFound", "Route not found"}, true
+	}
+	if state.Observed.Health.Status == health.Current {
+		return finding{yes, "RouteFound", "Route found"}, false
+	}
+	return finding{no, "RouteNotAdmitted", "Route is not admitted by a router: " + state.Observed.Health.Message}, true
+}
+
+// inference tells whether there are InferenceServices. It is informational.
+func (v *view) inference() {
+	for _, t := range v.facts.Inference.Targets {
+		if t.Kind == kindInferenceService {
+			v.set(ConditionInferenceServicesPresent, yes, "InferenceServicesFound", "InferenceServices found")
+			return
+		}
+	}
+	v.set(ConditionInferenceServicesPresent, no, "InferenceServicesNotFound", "InferenceServices not found")
+}
+
+// modelMesh tells of ModelMesh (TrustyAI ADR 3). It never keeps a service from being Ready.
+func (v *view) modelMesh() {
+	inference := v.facts.Inference
+	if !inference.Installed {
+		v.set(ConditionModelMeshReady, no, "NotInstalled", "ModelMesh is not installed in the namespace")
+		return
+	}
+	wired := false
+	for _, t := range inference.Targets {
+		if t.Kind == kindInferenceService {
+			continue
+		}
+		if t.Kind == "Deployment" && !t.Ready {
+			v.set(ConditionModelMeshReady, no, "ModelMeshNotReady", "ModelMesh is not running: the Deployment "+t.Name+" does not have all its pods")
+			return
+		}
+		if v.wired(t) {
+			wired = true
+		} else if other := v.otherOf(t); other != "" {
+			v.set(ConditionModelMeshReady, no, "WiredByOther", "ModelMesh sends its payloads to the TrustyAIService "+other)
+			return
+		}
+	}
+	if !wired {
+		v.set(ConditionModelMeshReady, no, "NotWired", "ModelMesh does not send its payloads to the service yet")
+		return
+	}
+	v.set(ConditionModelMeshReady, yes, "ModelMeshHealthy", "ModelMesh is running and healthy.")
+}

@@ -1,0 +1,202 @@
+package trustyai
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// Reasons why an InferenceService is not wired.
+const (
+	// ReasonUserLogger is the reason while it has a logger of its user.
+	ReasonUserLogger = "UserLogger"
+	// ReasonNoPredictor is the reason while it has nothing to set a logger on.
+	ReasonNoPredictor = "NoPredictor"
+)
+
+const (
+	loggerMode     = "all"
+	deploymentMode = "serving.kserve.io/deploymentMode"
+	// The details of an entry are the mode of the logger and, for a service in upstream's shape, the word upstream: a
+	// logger that looks just like its own may have been set by the original operator.
+	loggerDetail         = loggerMode
+	loggerUpstreamDetail = loggerMode + " upstream"
+)
+
+// loggerAnnotations are what KServe derives from the logger and leaves behind without it; upstream drops them too.
+var loggerAnnotations = []string{
+	"internal.serving.kserve.io/logger",
+	"internal.serving.kserve.io/logger-mode",
+	"internal.serving.kserve.io/logger-sink-url",
+}
+
+// kserveMode is how KServe deploys an InferenceService, as far as it matters to the logger.
+type kserveMode string
+
+const (
+	kserveRaw        kserveMode = "Raw"
+	kserveServerless kserveMode = "Serverless"
+	kserveMesh       kserveMode = "ModelMesh"
+	kserveUnknown    kserveMode = "Unknown"
+)
+
+// kserveModeOf reads the annotation, else what KServe reports in status. An InferenceService with neither is deployed in
+// KServe's default mode, and is wired as Raw; upstream never wired it (section 4.4 of reference/trustyai.md).
+func kserveModeOf(target *unstructured.Unstructured) kserveMode {
+	mode := target.GetAnnotations()[deploymentMode]
+	if mode == "" {
+		mode, _, _ = unstructured.NestedString(target.Object, "status", "deploymentMode")
+	}
+	switch mode {
+	case "", "RawDeployment", "Standard":
+		return kserveRaw
+	case "Serverless", "Knative":
+		return kserveServerless
+	case "ModelMesh":
+		return kserveMesh
+	default:
+		return kserveUnknown
+	}
+}
+
+// kserveWire sets the logger of KServe's InferenceServices, for services of both shapes.
+func kserveWire(clusterDomain string) wiring.Wire {
+	return wiring.Wire{
+		Name: WireKServe,
+		GVK:  schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"},
+		Strip: func(u *unstructured.Unstructured) *unstructured.Unstructured {
+			return stripTo(u, func(out *unstructured.Unstructured) {
+				if hasPredictor(u) {
+					out.Object["spec"] = map[string]any{"predictor": map[string]any{}}
+				}
+				copyField(u, out, "spec", "predictor", "logger")
+				copyField(u, out, "status", "deploymentMode")
+			})
+		},
+		Wanted: func(target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {
+			recorded := recordedIn(target)
+			cr := wirer(services(alive, kserveEligible(target, recorded)), recorded)
+			if cr == nil {
+				return nil
+			}
+			url := loggerURLFor(cr, kserveModeOf(target), clusterDomain)
+			if url == "" {
+				return nil
+			}
+			detail := loggerUpstreamDetail
+			if ADRShape(cr) {
+				detail = loggerDetail
+			}
+			return []wiring.Entry{{Owner: wireOwner(cr), Value: url, Detail: detail}}
+		},
+		Edit: editLogger,
+	}
+}
+
+// kserveEligible says which services may wire an InferenceService: those whose selector selects it. A selector that
+// cannot be read selects nothing new, but what it wired keeps running.
+func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) func(*v1.TrustyAIService) bool {
+	return func(cr *v1.TrustyAIService) bool {
+		selected, err := selects(cr, target.GetLabels())
+		if err != nil {
+			return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == wireOwner(cr) })
+		}
+		return selected
+	}
+}
+
+// loggerURLFor is the address for a mode; empty where no logger can deliver.
+func loggerURLFor(cr *v1.TrustyAIService, mode kserveMode, clusterDomain string) string {
+	switch mode {
+	case kserveRaw:
+		return LoggerURLIn(cr, clusterDomain)
+	case kserveServerless:
+		return ServerlessLoggerURL(cr, clusterDomain)
+	default:
+		return ""
+	}
+}
+
+// editLogger sets or takes out the one logger that an InferenceService can have. A logger that MLKeeper did not record is
+// its user's and stays, whatever it holds; one without a URL is no exception (defect 4 of reference/trustyai.md).
+func editLogger(live *unstructured.Unstructured, recorded, wanted []wiring.Entry) (*unstructured.Unstructured, []wiring.Outcome, error) {
+	logger, present, err := unstructured.NestedFieldNoCopy(live.Object, "spec", "predictor", "logger")
+	if err != nil {
+		return nil, nil, err
+	}
+	present = present && logger != nil
+	ours := present && slices.ContainsFunc(recorded, func(r wiring.Entry) bool { return isLogger(logger, r) })
+	if len(wanted) == 0 {
+		// A user who added fields of his own to our logger has made it his.
+		if fields, _ := logger.(map[string]any); ours && len(fields) == 2 {
+			return withoutLogger(live), nil, nil
+		}
+		return nil, nil, nil
+	}
+	// An InferenceService has one logger, and Wanted returns one entry.
+	want := wanted[0]
+	outcomes := []wiring.Outcome{{Entry: want, Wired: true, Record: true, Reason: ReasonWired}}
+	switch {
+	case !hasPredictor(live):
+		outcomes[0].Wired, outcomes[0].Record, outcomes[0].Reason = false, false, ReasonNoPredictor
+		outcomes[0].Message = "it has no spec.predictor that a logger could be set on"
+		return nil, outcomes, nil
+	case present && isLogger(logger, want):
+		if !ours && !upstreamLogger(logger, want) {
+			outcomes[0].Record, outcomes[0].Reason = false, ReasonAlreadyThere
+			outcomes[0].Message = "its user had set this logger before; it stays when the service goes"
+		}
+		return nil, outcomes, nil
+	case present && !ours:
+		outcomes[0].Wired, outcomes[0].Record, outcomes[0].Reason = false, false, ReasonUserLogger
+		outcomes[0].Message = "it has a logger of its own, which is never overwritten: remove spec.predictor.logger to have it wired"
+		return nil, outcomes, nil
+	}
+	edited := live.DeepCopy()
+	if ours {
+		// Only the address changes, and fields that a user has added stay.
+		err = unstructured.SetNestedField(edited.Object, want.Value, "spec", "predictor", "logger", "url")
+	} else {
+		err = unstructured.SetNestedField(edited.Object, map[string]any{"mode": loggerMode, "url": want.Value},
+			"spec", "predictor", "logger")
+	}
+	return edited, outcomes, err
+}
+
+// isLogger says that a logger is the one that an entry stands for.
+func isLogger(logger any, e wiring.Entry) bool {
+	fields, ok := logger.(map[string]any)
+	return ok && fields["url"] == e.Value && fields["mode"] == loggerMode
+}
+
+// upstreamLogger says that an unrecorded logger is one that the original operator has set, as found at a takeover (law
+// 8): in upstream's shape it looks exactly as ours, and upstream too would have taken it out.
+func upstreamLogger(logger any, want wiring.Entry) bool {
+	fields, _ := logger.(map[string]any)
+	return len(fields) == 2 && isLogger(logger, want) && want.Detail == loggerUpstreamDetail
+}
+
+func hasPredictor(u *unstructured.Unstructured) bool {
+	predictor, _, err := unstructured.NestedFieldNoCopy(u.Object, "spec", "predictor")
+	_, ok := predictor.(map[string]any)
+	return ok && err == nil
+}
+
+func withoutLogger(live *unstructured.Unstructured) *unstructured.Unstructured {
+	out := live.DeepCopy()
+	unstructured.RemoveNestedField(out.Object, "spec", "predictor", "logger")
+	annotations := out.GetAnnotations()
+	for _, name := range loggerAnnotations {
+		delete(annotations, name)
+	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	out.SetAnnotations(annotations)
+	return out
+}

@@ -1,0 +1,169 @@
+package trustyai
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// Reasons in the wiring status of targets that a service does not wire.
+const (
+	ReasonPending        = "Pending"
+	ReasonNotReachable   = "NotReachable"
+	ReasonNotSelected    = "NotSelected"
+	ReasonSelectorBroken = "SelectorInvalid"
+	ReasonOtherService   = "OtherService"
+	ReasonModelMesh      = "ModelMesh"
+	ReasonModeUnknown    = "DeploymentModeUnknown"
+)
+
+const (
+	maxWirings       = 100
+	maxWiringMessage = 1024
+)
+
+// Wired is what the wiring status of a service is computed from.
+type Wired struct {
+	// Services are the custom resources of the namespace that are alive; whether the service itself is among them
+	// makes no difference.
+	Services []client.Object
+	// Targets are the watched objects of the namespace by wire, as Reader.Targets returns them.
+	Targets map[string][]*unstructured.Unstructured
+	// Reported are the outcomes that the wiring reconcilers reported for the service last; they tell of refused and
+	// contested writes, which the objects themselves do not show. It may be nil.
+	Reported map[plan.Key][]wiring.Outcome
+	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.
+	ClusterDomain string
+}
+
+// WiringOf is the wiring status of a service, sorted by kind and name. Of more than a hundred targets those that are
+// not wired are kept, since they are the ones to act on. It is pure.
+func WiringOf(cr *v1.TrustyAIService, in Wired) []v1.WiringStatus {
+	if !slices.ContainsFunc(in.Services, func(o client.Object) bool { return o.GetUID() == cr.UID && o.GetName() == cr.Name }) {
+		in.Services = append([]client.Object{cr}, in.Services...)
+	}
+	var out []v1.WiringStatus
+	meshed := false
+	for _, wire := range WiresIn(in.ClusterDomain) {
+		if wire.Name == WireMeshConfig && !ADRShape(cr) || wire.Name == WireMeshDeployments && ADRShape(cr) {
+			continue
+		}
+		for _, target := range in.Targets[wire.Name] {
+			if target == nil || target.GetDeletionTimestamp() != nil {
+				continue
+			}
+			s := wiringOfTarget(cr, &wire, target, &in)
+			s.Name, s.Kind, s.Message = target.GetName(), wire.GVK.Kind, shortened(s.Message)
+			meshed = meshed || s.Wired == metav1.ConditionTrue && wire.Name != WireKServe
+			out = append(out, s)
+		}
+	}
+	for i := range out {
+		if out[i].Reason == ReasonModelMesh && meshed {
+			out[i].Wired, out[i].Message = metav1.ConditionTrue, "ModelMesh sends its payloads"
+		}
+	}
+	return firstWirings(out)
+}
+
+func firstWirings(all []v1.WiringStatus) []v1.WiringStatus {
+	byName := func(a, b v1.WiringStatus) int {
+		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	}
+	slices.SortStableFunc(all, byName)
+	if len(all) <= maxWirings {
+		return all
+	}
+	// "False" sorts before "True".
+	slices.SortStableFunc(all, func(a, b v1.WiringStatus) int { return strings.Compare(string(a.Wired), string(b.Wired)) })
+	all = all[:maxWirings]
+	slices.SortStableFunc(all, byName)
+	return all
+}
+
+func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.Unstructured, in *Wired) v1.WiringStatus {
+	owner := wireOwner(cr)
+	key := plan.Key{GroupKind: wire.GVK.GroupKind(), Namespace: target.GetNamespace(), Name: target.GetName()}
+	for _, o := range in.Reported[key] {
+		if o.Entry.Owner == owner && (o.Reason == wiring.ReasonRefused || o.Reason == wiring.ReasonContested) {
+			return unwired(o.Reason, o.Message)
+		}
+	}
+	recorded := recordedIn(target)
+	wanted := wire.Wanted(target, in.Services)
+	at := slices.IndexFunc(wanted, func(e wiring.Entry) bool { return e.Owner == owner })
+	if at < 0 {
+		return whyUnwired(cr, wire, target, wanted, in)
+	}
+	edited, outcomes, err := wire.Edit(target, recorded, wanted)
+	if err != nil {
+		return unwired(wiring.ReasonNotEditable, err.Error()+"; correct the object by hand")
+	}
+	for _, o := range outcomes {
+		if o.Entry.Owner != owner || o.Entry.Value != wanted[at].Value {
+			continue
+		}
+		if o.Wired && (edited != nil || o.Record && !slices.Contains(recorded, o.Entry)) {
+			return unwired(ReasonPending, "it is being wired")
+		}
+		if !o.Wired {
+			return unwired(o.Reason, o.Message)
+		}
+		return v1.WiringStatus{Wired: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
+	}
+	return unwired(ReasonPending, "it is being wired")
+}
+
+// whyUnwired names the reason why a service wants no entry in a target.
+func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.Unstructured, wanted []wiring.Entry,
+	in *Wired) v1.WiringStatus {
+	eligible := func(o *v1.TrustyAIService) bool { return ADRShape(o) == ADRShape(cr) }
+	if wire.Name == WireKServe {
+		eligible = kserveEligible(target, recordedIn(target))
+		selected, err := selects(cr, target.GetLabels())
+		switch {
+		case err != nil:
+			return unwired(ReasonSelectorBroken, fmt.Sprintf("spec.inferenceServices.selector cannot be used: %v", err))
+		case !selected:
+			return unwired(ReasonNotSelected, "spec.inferenceServices.selector does not select it")
+		}
+		switch kserveModeOf(target) {
+		case kserveMesh:
+			return unwired(ReasonModelMesh, "ModelMesh sends its payloads, once ModelMesh itself is wired")
+		case kserveUnknown:
+			return unwired(ReasonModeUnknown, fmt.Sprintf("its %s is none that is known: use Standard, RawDeployment, "+
+				"Knative, Serverless or ModelMesh", deploymentMode))
+		}
+	}
+	if len(wanted) > 0 {
+		return unwired(ReasonOtherService, fmt.Sprintf("%s is the one that wires it", wanted[0].Owner))
+	}
+	if first := services(in.Services, eligible); len(first) > 0 && wireOwner(first[0]) != wireOwner(cr) {
+		return unwired(ReasonOtherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and wires it "+
+			"once it is reachable", first[0].Name))
+	}
+	return unwired(ReasonNotReachable, "it is wired once the service is reachable")
+}
+
+func unwired(reason, message string) v1.WiringStatus {
+	return v1.WiringStatus{Wired: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// shortened keeps a message within the schema; it counts bytes, which are at least as many as characters.
+func shortened(message string) string {
+	if len(message) <= maxWiringMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxWiringMessage-3], "") + "..."
+}

@@ -1,0 +1,187 @@
+// Package bundle is a room for tests: a custom resource whose spec lists, stage by stage, the very objects that the
+// engine is to keep. The tests of the engine's laws speak through it, so that they need no product's room.
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// GVK is the kind of the test's custom resource.
+var GVK = schema.GroupVersionKind{Group: "test.mlkeeper.dev", Version: "v1", Kind: "Bundle"}
+
+// CRD is the permissive definition of Bundle.
+const CRD = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: bundles.test.mlkeeper.dev}
+spec:
+  group: test.mlkeeper.dev
+  scope: Namespaced
+  names: {kind: Bundle, plural: bundles, singular: bundle, listKind: BundleList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+// Object is one object of a stage, with the switches of plan.Object.
+type Object struct {
+	Retain   bool                  `json:"retain,omitempty"`
+	Optional bool                  `json:"optional,omitempty"`
+	Manifest *runtime.RawExtension `json:"manifest"`
+}
+
+// Stage is one stage.
+type Stage struct {
+	Name           string   `json:"name"`
+	WaitHealthy    bool     `json:"waitHealthy,omitempty"`
+	TimeoutSeconds int      `json:"timeoutSeconds,omitempty"`
+	Objects        []Object `json:"objects,omitempty"`
+}
+
+// Spec is what a Bundle declares.
+type Spec struct {
+	Stages []Stage `json:"stages,omitempty"`
+	// Secret names a Secret of somebody else; its keys are counted into the ConfigMaps of the bundle.
+	Secret string `json:"secret,omitempty"`
+	// Problem, when set, is a terminal problem of the plan.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Status is what the engine observed.
+type Status struct {
+	Conditions             []metav1.Condition   `json:"conditions,omitempty"`
+	ObservedGeneration     int64                `json:"observedGeneration,omitempty"`
+	LastHandledReconcileAt string               `json:"lastHandledReconcileAt,omitempty"`
+	Children               []keeper.LedgerEntry `json:"children,omitempty"`
+	Skipped                []string             `json:"skipped,omitempty"`
+	Warnings               []string             `json:"warnings,omitempty"`
+}
+
+// Bundle is the test's custom resource.
+type Bundle struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              Spec   `json:"spec,omitempty"`
+	Status            Status `json:"status,omitempty"`
+}
+
+// DeepCopyObject copies through JSON, which is enough for a test.
+func (b *Bundle) DeepCopyObject() runtime.Object {
+	raw, err := json.Marshal(b)
+	if err != nil {
+		panic(fmt.Sprintf("encode a Bundle: %v", err))
+	}
+	out := &Bundle{}
+	if err := json.Unmarshal(raw, out); err != nil {
+		panic(fmt.Sprintf("decode a Bundle: %v", err))
+	}
+	return out
+}
+
+// Facts are what the room gathers.
+type Facts struct {
+	// Keys are the keys of the Secret that the spec names.
+	Keys []string
+}
+
+// Definition describes Bundle to the engine. children are the kinds that the test will use, wires its wires.
+func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.Definition[*Bundle] {
+	return room.Definition[*Bundle]{
+		Room: "bundle", GVK: GVK, New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
+		Common: func(b *Bundle) room.Common {
+			return room.Common{
+				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,
+				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Ledger: &b.Status.Children,
+			}
+		},
+	}
+}
+
+// System is the room. Its hooks let a test look into the loop.
+type System struct {
+	// OnRender is called at each render.
+	OnRender func(*Bundle)
+	// Digest, when set, makes the room a room.Sourced.
+	Digest func(*Bundle) string
+}
+
+// Gather reads the Secret that the spec names.
+func (s *System) Gather(ctx context.Context, read room.Reader, b *Bundle) (Facts, error) {
+	if b.Spec.Secret == "" {
+		return Facts{}, nil
+	}
+	secret, err := read.Referenced(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, b.Namespace, b.Spec.Secret)
+	if err != nil {
+		return Facts{}, err
+	}
+	if secret == nil {
+		return Facts{}, plan.Problem{
+			Class: plan.Waiting, Reason: "SecretMissing", Field: "spec.secret", Value: b.Spec.Secret,
+			Message: "the Secret does not exist", Remedy: "create it",
+		}
+	}
+	data, _, err := unstructured.NestedMap(secret.Object, "data")
+	return Facts{Keys: slices.Sorted(maps.Keys(data))}, err
+}
+
+// Render takes the objects as they are.
+func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
+	if s.OnRender != nil {
+		s.OnRender(b)
+	}
+	var out plan.Plan
+	if b.Spec.Problem != "" {
+		out.Problems = append(out.Problems, plan.Problem{
+			Class: plan.Terminal, Reason: "BadInput", Field: "spec.problem", Value: b.Spec.Problem,
+			Message: "is a problem", Remedy: "remove it",
+		})
+	}
+	for _, stage := range b.Spec.Stages {
+		st := plan.Stage{
+			Name: stage.Name, WaitHealthy: stage.WaitHealthy, Timeout: time.Duration(stage.TimeoutSeconds) * time.Second,
+		}
+		for _, o := range stage.Objects {
+			u := &unstructured.Unstructured{}
+			if err := json.Unmarshal(o.Manifest.Raw, &u.Object); err != nil {
+				continue
+			}
+			if u.GetKind() == "ConfigMap" && len(facts.Keys) > 0 {
+				_ = unstructured.SetNestedField(u.Object, fmt.Sprint(facts.Keys), "data", "keys")
+			}
+			st.Objects = append(st.Objects, plan.Object{Desired: u, Retain: o.Retain, Optional: o.Optional})
+		}
+		out.Stages = append(out.Stages, st)
+	}
+	return out
+}
+
+// Project tells what was left out.
+func (s *System) Project(b *Bundle, _ Facts, seen room.Seen) room.Verdict {
+	b.Status.Skipped, b.Status.Warnings = seen.Skipped, seen.Warnings
+	return room.Verdict{}
+}
+
+// Sourced is a System whose rendered sets are kept on disk.
+type Sourced struct{ System }
+
+// InputsDigest implements room.Sourced.
+func (s *Sourced) InputsDigest(b *Bundle, _ Facts) string { return s.Digest(b) }

@@ -1,0 +1,101 @@
+// Package harness runs the operator inside a test: the manager, the engine and the rooms as the binary has them, on a
+// real control plane, with a count of every request they send.
+package harness
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/test/cluster"
+)
+
+// Operator is one running manager.
+type Operator struct {
+	// Requests counts what the manager asked of the API server.
+	Requests *cluster.Counter
+	Engine   *engine.Engine
+
+	stop func()
+}
+
+// Register adds rooms to an engine.
+type Register func(*engine.Engine) error
+
+// Options change how an operator runs.
+type Options struct {
+	Engine  engine.Options
+	Manager func(*manager.Options)
+	// Config is changed before the clients are made, to wrap the transport for instance.
+	Config func(*rest.Config)
+	// Verbose prints the operator's log into the test's.
+	Verbose bool
+}
+
+// Start runs an operator until the test ends or Stop is called, and waits until its watches are complete.
+func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *Operator {
+	t.Helper()
+	cfg, counter := cluster.WithCounter(c.Config)
+	if opts.Config != nil {
+		opts.Config(cfg)
+	}
+	log := logr.Discard()
+	if opts.Verbose {
+		log = testr.New(t.(*testing.T)) //nolint:forcetypeassert // Only tests ask for a verbose operator.
+	}
+	mopts := ctrl.Options{
+		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		LeaderElection: false, Logger: log,
+	}
+	if opts.Manager != nil {
+		opts.Manager(&mopts)
+	}
+	mgr, err := ctrl.NewManager(cfg, mopts)
+	if err != nil {
+		t.Fatalf("make the manager: %v", err)
+	}
+	opts.Engine.Log = log
+	e, err := engine.New(mgr, opts.Engine)
+	if err != nil {
+		t.Fatalf("make the engine: %v", err)
+	}
+	for _, register := range rooms {
+		if err := register(e); err != nil {
+			t.Fatalf("register a room: %v", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stopped := false
+	o := &Operator{Requests: counter, Engine: e}
+	o.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("the manager failed: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("the manager did not stop within 30 s")
+		}
+	}
+	t.Cleanup(o.stop)
+	cluster.Eventually(t, 30*time.Second, e.Ready)
+	return o
+}
+
+// Stop ends the operator as a SIGTERM would.
+func (o *Operator) Stop() { o.stop() }
