@@ -87,7 +87,7 @@ generate: $(CONTROLLER_GEN) ## Write deep copies and CustomResourceDefinitions f
 	@echo "generate: deep copies in api/, CustomResourceDefinitions in config/crd/bases"
 	@rm -rf bin/crd
 	@$(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=bin/crd
-	@rm -f config/crd/bases/*.yaml && mkdir -p config/crd/bases && mv bin/crd/*.yaml config/crd/bases/
+	@rm -f config/crd/bases/*.yaml && mkdir -p config/crd/bases && mv bin/crd/*.yaml config/crd/bases/ && rmdir bin/crd
 
 .PHONY: manifests
 manifests: generate $(KUSTOMIZE) ## Write config/install.yaml: namespace, CustomResourceDefinitions, RBAC and operator in one file.

@@ -46,6 +46,11 @@ type pass[C client.Object, F any] struct {
 	informative map[plan.Key]bool                  // Set by own.
 }
 
+// opening says that gather waits for a watch that is being opened for the first time.
+func (p *pass[C, F]) opening() bool {
+	return p.blind && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
+}
+
 func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &pass[C, F]{

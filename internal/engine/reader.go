@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
@@ -53,7 +54,7 @@ func (r *reader) Referenced(
 	}
 	if !known {
 		return nil, plan.Problem{
-			Class: plan.Waiting, Reason: "CacheNotSynced",
+			Class: plan.Waiting, Reason: decide.ReasonNotSynced,
 			Message: "the watch on " + gvk.Kind + " " + name + " is being opened", Remedy: "nothing to do",
 		}
 	}

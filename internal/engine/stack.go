@@ -253,6 +253,11 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, err
 	}
+	if p.opening() {
+		// A watch is being opened and wakes us in a moment: nothing is worth telling yet.
+		p.life.refs = p.reader.done(p.life.refs)
+		return reconcile.Result{}, nil
+	}
 	s.decide(p)
 	s.act(ctx, p)
 	return s.report(ctx, p)

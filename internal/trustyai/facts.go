@@ -3,6 +3,9 @@ package trustyai
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	v1 "mlkeeper.dev/api/trustyai/v1"
 )
 
@@ -30,8 +33,6 @@ type Facts struct {
 	Now time.Time
 	// First is the name of the older custom resource in the ADR's shape that holds the ADR's names in the namespace.
 	First string
-	// Siblings are the other custom resources of the namespace, oldest first.
-	Siblings []Sibling
 	// Serves tells which optional APIs are served.
 	Serves Serves
 	// Volume is the PersistentVolume that spec.storage.pv names; nil when it names none.
@@ -53,13 +54,6 @@ type Facts struct {
 	Migration, Next *v1.MigrationStatus
 	// Inference is what is known of ModelMesh and the InferenceServices of the namespace.
 	Inference Inference
-}
-
-// Sibling is another TrustyAIService of the namespace.
-type Sibling struct {
-	Name string
-	// Older says that it comes before this one: of several, the oldest wires.
-	Older bool
 }
 
 // Serves tells which optional APIs the cluster serves.
@@ -158,30 +152,12 @@ type Certs struct {
 type OwnSecret struct {
 	Name          string
 	Cert, Key, CA []byte
-	// New says that there was no Secret of that name: it is created, and never applied over one that appeared since.
-	New bool
 }
 
 // Inference is what is known of ModelMesh and of the InferenceServices of the namespace.
 type Inference struct {
-	// Installed says that ModelMesh is in the namespace.
-	Installed bool
-	// Targets are the objects that are wired, or could be: ConfigMaps, Deployments and InferenceServices, each kind
-	// sorted by name.
-	Targets []Target
-}
-
-// Target is what is known of an object that is wired.
-type Target struct {
-	Kind, Name string
-	Labels     map[string]string
-	// WiredBy are the names of the custom resources that have an entry in it.
-	WiredBy []string
-	// Ready says that a Deployment of ModelMesh has all its pods; true for other kinds.
-	Ready bool
-	// Mode is the deployment mode of an InferenceService; Logger is the address of its logger, HasLogger says that it has
-	// one, with an address or without.
-	Mode      kserveMode
-	Logger    string
-	HasLogger bool
+	// Services are the custom resources of the namespace, this one included.
+	Services []client.Object
+	// Targets are the objects that are wired, or could be, by wire.
+	Targets map[string][]*unstructured.Unstructured
 }

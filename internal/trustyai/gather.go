@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +43,7 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAISe
 		},
 		Inference: gatherInference(read, cr),
 	}
-	facts.gatherSiblings(read.Siblings(), cr)
+	facts.First = first(read.Siblings(), cr)
 	if facts.First != "" {
 		facts.Running, facts.Next = cr.Status.StorageFormat, facts.Migration
 		return facts, nil
@@ -76,20 +74,19 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAISe
 	return facts, nil
 }
 
-// gatherSiblings notes the other custom resources of the namespace and which of them come first.
-func (f *Facts) gatherSiblings(siblings []client.Object, cr *v1.TrustyAIService) {
+// first names the oldest other custom resource of the namespace that holds the names of the ADR before this one does.
+func first(siblings []client.Object, cr *v1.TrustyAIService) string {
 	for _, o := range siblings {
 		sibling, ok := o.(*v1.TrustyAIService)
-		if !ok || sibling.UID == cr.UID {
+		if !ok || sibling.UID == cr.UID || !ADRShape(cr) || !ADRShape(sibling) {
 			continue
 		}
 		order := sibling.CreationTimestamp.Compare(cr.CreationTimestamp.Time)
-		older := order < 0 || order == 0 && sibling.UID < cr.UID
-		f.Siblings = append(f.Siblings, Sibling{Name: sibling.Name, Older: older})
-		if older && f.First == "" && ADRShape(cr) && ADRShape(sibling) {
-			f.First = sibling.Name
+		if order < 0 || order == 0 && sibling.UID < cr.UID {
+			return sibling.Name
 		}
 	}
+	return ""
 }
 
 // running is the format of the pods that run: what the status says, else what the Deployment says (one taken over from
@@ -129,10 +126,6 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 			return d, nil
 		}
 	}
-	if cr.Status.ObservedGeneration > 0 && cr.Status.StorageFormat != "" && read.Child(gvkDeployment, cr.Namespace, name) == nil {
-		// It was written before and is gone: nothing was there to be taken over.
-		return nil, nil
-	}
 	live, err := read.Referenced(ctx, gvkDeployment, cr.Namespace, name)
 	if err != nil || live == nil {
 		return nil, err
@@ -145,6 +138,12 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 	}
 	d.Format = formatOf(live)
 	return d, nil
+}
+
+// fromUpstream says that the original operator has had this resource: it has a status, but not one of ours. Only then
+// objects may stand under our names that no watch of ours has seen, and are worth a read (law 8).
+func fromUpstream(cr *v1.TrustyAIService) bool {
+	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "")
 }
 
 // deploymentOf reads the counts of a Deployment.
@@ -204,7 +203,7 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 	if size := sizeOf(child); size != "" {
 		return &Claim{UID: string(child.UID), Size: size}, nil
 	}
-	if child == nil && cr.Status.StorageFormat != "" {
+	if child == nil && cr.Status.StorageFormat == v1.StorageDatabase && cr.Status.Migration == nil {
 		return nil, nil
 	}
 	live, err := read.Referenced(ctx, gvkClaim, cr.Namespace, name)
@@ -283,42 +282,15 @@ func gatherTrustedCA(ctx context.Context, read room.Reader, cr *v1.TrustyAIServi
 	return bundle.GetLabels()["config.openshift.io/inject-trusted-cabundle"] == "true", nil
 }
 
-// gatherInference notes what is wired, from what the wires keep of their targets.
+// gatherInference notes what is wired, or could be, from what the wires keep of their targets.
 func gatherInference(read room.Reader, cr *v1.TrustyAIService) Inference {
-	var out Inference
+	out := Inference{Services: append([]client.Object{cr}, read.Siblings()...), Targets: map[string][]*unstructured.Unstructured{}}
 	for _, wire := range []string{WireMeshConfig, WireMeshDeployments, WireKServe} {
-		targets := read.Targets(wire, cr.Namespace)
-		first := len(out.Targets)
-		for _, u := range targets {
-			t := targetOf(u)
-			if wire == WireMeshDeployments || wire == WireMeshConfig && !madeByUs(u) {
-				out.Installed = true
-			}
-			out.Targets = append(out.Targets, t)
+		if targets := read.Targets(wire, cr.Namespace); len(targets) > 0 {
+			out.Targets[wire] = targets
 		}
-		slices.SortFunc(out.Targets[first:], func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return out
-}
-
-func targetOf(u *unstructured.Unstructured) Target {
-	t := Target{Kind: u.GetKind(), Name: u.GetName(), Labels: u.GetLabels(), Ready: true}
-	for _, entry := range recordedIn(u) {
-		t.WiredBy = append(t.WiredBy, entry.Owner)
-	}
-	switch t.Kind {
-	case "Deployment":
-		// A wire that does not keep the status says nothing of the pods.
-		if _, known := u.Object["status"]; known {
-			d := deploymentOf(u)
-			t.Ready = d.Available >= d.Desired
-		}
-	case kindInferenceService:
-		t.Mode = kserveModeOf(u)
-		_, t.HasLogger, _ = unstructured.NestedFieldNoCopy(u.Object, "spec", "predictor", "logger")
-		t.Logger, _, _ = unstructured.NestedString(u.Object, "spec", "predictor", "logger", "url")
-	}
-	return t
 }
 
 // madeByUs says that the object would not be there without MLKeeper.

@@ -152,7 +152,7 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 	}
 	out := Certs{Source: CertsOwn, CA: string(authority.certPEM), RenewAt: authority.renewAt()}
 	add := func(name string, p *pair) {
-		out.Own = append(out.Own, OwnSecret{Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: authority.certPEM, New: secrets[name] == nil})
+		out.Own = append(out.Own, OwnSecret{Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: authority.certPEM})
 		if at := p.renewAt(); at.Before(out.RenewAt) {
 			out.RenewAt = at
 		}

@@ -67,14 +67,11 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration strin
 	}
 }
 
-// ownSecret renders a Secret of the operator's own CA. A new one is created and never applied over one that was made
-// since the facts were gathered; one that exists holds what was read from it, or its renewal.
+// ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.
 func (r *scene) ownSecret(own OwnSecret) plan.Object {
-	o := toObject(gvkSecret, &corev1.Secret{
+	return toObject(gvkSecret, &corev1.Secret{
 		ObjectMeta: r.meta(own.Name, r.labels()),
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: own.Cert, corev1.TLSPrivateKeyKey: own.Key, corev1.ServiceAccountRootCAKey: own.CA},
 	})
-	o.CreateOnly = own.New
-	return o
 }

@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +41,8 @@ const (
 
 // Limits of the schema on lists and texts of the status.
 const (
-	maxSkipped, maxSkippedText   = 32, 512
-	maxWarnings, maxWarningText  = 32, 1024
-	maxWirings, maxWiringMessage = 100, 1024
+	maxSkipped, maxSkippedText  = 32, 512
+	maxWarnings, maxWarningText = 32, 1024
 )
 
 // view is what the conditions are judged from.
@@ -75,7 +75,7 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	status.Replicas = int32(min(v.ready(), 1<<30))
 	status.Selector = v.selector()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
-	status.Warnings = limit(rendered.Warnings, maxWarnings, maxWarningText)
+	status.Warnings = limit(union(rendered.Warnings, seen.Warnings), maxWarnings, maxWarningText)
 	status.InferenceServices = v.wirings()
 	v.conditions()
 	// Last, since everything above is judged by what was stored before.
@@ -97,6 +97,17 @@ func (v *view) format() v1.StorageFormat {
 		return m.To
 	}
 	return v.facts.Running
+}
+
+// union joins two lists and leaves out what is there twice.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // limit cuts a list and its texts to what the schema allows.

@@ -4,9 +4,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
 )
+
+const kindInferenceService = "InferenceService"
 
 const (
 	yes     = metav1.ConditionTrue
@@ -140,43 +144,69 @@ func (v *view) route() (f finding, blocks bool) {
 	return finding{no, "RouteNotAdmitted", "Route is not admitted by a router: " + state.Observed.Health.Message}, true
 }
 
+// wirings tells of each object whether payloads of its models reach this service, and why not.
+func (v *view) wirings() []v1.WiringStatus {
+	reported := map[plan.Key][]wiring.Outcome{}
+	for _, wire := range WiresIn(v.settings.ClusterDomain) {
+		for _, u := range v.facts.Inference.Targets[wire.Name] {
+			key := plan.Key{GroupKind: wire.GVK.GroupKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+			if outcomes := v.seen.Wiring[key.String()]; len(outcomes) > 0 {
+				reported[key] = outcomes
+			}
+		}
+	}
+	return WiringOf(v.cr, Wired{
+		Services: v.facts.Inference.Services, Targets: v.facts.Inference.Targets, Reported: reported,
+		ClusterDomain: v.settings.ClusterDomain,
+	})
+}
+
 // inference tells whether there are InferenceServices. It is informational.
 func (v *view) inference() {
-	for _, t := range v.facts.Inference.Targets {
-		if t.Kind == kindInferenceService {
-			v.set(ConditionInferenceServicesPresent, yes, "InferenceServicesFound", "InferenceServices found")
-			return
-		}
+	if len(v.facts.Inference.Targets[WireKServe]) > 0 {
+		v.set(ConditionInferenceServicesPresent, yes, "InferenceServicesFound", "InferenceServices found")
+		return
 	}
 	v.set(ConditionInferenceServicesPresent, no, "InferenceServicesNotFound", "InferenceServices not found")
 }
 
-// modelMesh tells of ModelMesh (TrustyAI ADR 3). It never keeps a service from being Ready.
+// modelMesh tells of ModelMesh (TrustyAI ADR 3), which is installed where one of its Deployments is, or a configuration
+// that MLKeeper did not make. It never keeps a service from being Ready.
 func (v *view) modelMesh() {
-	inference := v.facts.Inference
-	if !inference.Installed {
-		v.set(ConditionModelMeshReady, no, "NotInstalled", "ModelMesh is not installed in the namespace")
-		return
+	f := v.mesh()
+	v.set(ConditionModelMeshReady, f.status, f.reason, f.message)
+}
+
+func (v *view) mesh() finding {
+	targets := v.facts.Inference.Targets
+	installed := len(targets[WireMeshDeployments]) > 0
+	for _, u := range targets[WireMeshConfig] {
+		installed = installed || !madeByUs(u)
 	}
-	wired := false
-	for _, t := range inference.Targets {
-		if t.Kind == kindInferenceService {
+	if !installed {
+		return finding{no, "NotInstalled", "ModelMesh is not installed in the namespace"}
+	}
+	for _, u := range targets[WireMeshDeployments] {
+		// A wire that does not keep the status says nothing of the pods.
+		if _, known := u.Object["status"]; !known {
 			continue
 		}
-		if t.Kind == "Deployment" && !t.Ready {
-			v.set(ConditionModelMeshReady, no, "ModelMeshNotReady", "ModelMesh is not running: the Deployment "+t.Name+" does not have all its pods")
-			return
-		}
-		if v.wired(t) {
-			wired = true
-		} else if other := v.otherOf(t); other != "" {
-			v.set(ConditionModelMeshReady, no, "WiredByOther", "ModelMesh sends its payloads to the TrustyAIService "+other)
-			return
+		if d := deploymentOf(u); d.Available < d.Desired {
+			return finding{no, "ModelMeshNotAvailable", "ModelMesh is not running: the Deployment " + u.GetName() + " does not have all its pods"}
 		}
 	}
-	if !wired {
-		v.set(ConditionModelMeshReady, no, "NotWired", "ModelMesh does not send its payloads to the service yet")
-		return
+	entries := 0
+	for _, w := range v.cr.Status.InferenceServices {
+		if w.Kind == kindInferenceService {
+			continue
+		}
+		if w.Wired != yes {
+			return finding{no, w.Reason, "The " + w.Kind + " " + w.Name + " is not wired: " + w.Message}
+		}
+		entries++
 	}
-	v.set(ConditionModelMeshReady, yes, "ModelMeshHealthy", "ModelMesh is running and healthy.")
+	if entries == 0 {
+		return finding{no, "NotWired", "ModelMesh does not send its payloads to the service yet"}
+	}
+	return finding{yes, "ModelMeshHealthy", "ModelMesh is running and healthy."}
 }

@@ -4,6 +4,8 @@ import "k8s.io/apimachinery/pkg/types"
 
 // Annotations and labels that MLKeeper reads on every kind, or writes on every child.
 const (
+	// AnnotationPrefix begins every label and annotation of MLKeeper.
+	AnnotationPrefix = "keeper.mlkeeper.dev/"
 	// SuspendAnnotation, set to "true" on a custom resource, stops every write for it until it is removed.
 	SuspendAnnotation = "keeper.mlkeeper.dev/suspend"
 	// ReconcileAtAnnotation, set to an RFC 3339 time, asks for one reconcile now; its value is echoed in

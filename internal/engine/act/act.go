@@ -197,8 +197,11 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		return
 	}
 	found := observe.From(live, true)
+	ours := found.OwnedBy(req.Stack, req.Owners...) || isOwned(found, req.Owners)
 	switch {
-	case found.OwnedBy(req.Stack, req.Owners...) || isOwned(found, req.Owners):
+	case ours && res.Action.Object.CreateOnly:
+		a.Memory.Wrote(req.Stack.Room, found)
+	case ours:
 		a.takeUp(ctx, req, client, res, live)
 	case metav1.GetControllerOf(live) == nil && req.Adopt:
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone.

@@ -87,7 +87,9 @@ func TestCollectLeavesOutSubresources(t *testing.T) {
 
 func TestReduceSurvivesAnything(t *testing.T) {
 	for _, content := range []map[string]any{
-		{}, {"spec": "x"}, {"spec": map[string]any{"versions": "x"}, "status": []any{1}},
+		{},
+		{"spec": "x"},
+		{"spec": map[string]any{"versions": "x"}, "status": []any{1}},
 		{"spec": map[string]any{"versions": []any{1, map[string]any{"served": "x"}}, "service": "x"}},
 		{"status": map[string]any{"conditions": []any{nil, map[string]any{"type": 1}}}},
 	} {

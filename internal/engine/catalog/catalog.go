@@ -65,7 +65,8 @@ func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log
 }
 
 // Start reads what the cluster serves and keeps watching until ctx is done. It returns once the catalog is complete,
-// but for aggregated APIs whose server does not answer; those follow when it does.
+// but for aggregated APIs whose server does not answer; those follow when it does. While the right to watch
+// CustomResourceDefinitions is missing it does not return; the refusal is logged and retried (law 15).
 func (c *Catalog) Start(ctx context.Context) error {
 	c.mu.Lock()
 	tasks := workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -166,12 +167,13 @@ func (c *Catalog) Suspect(gvk schema.GroupVersionKind) {
 		c.tasks.Add(what)
 		return
 	}
-	// The task is a set member: however often it is added, it runs once after the pause.
-	due := last.Add(suspectPause)
-	if due.After(now) {
-		c.refreshed[what] = due
-		c.tasks.AddAfter(what, due.Sub(now))
+	// A time to come says that the next discovery is due already.
+	if last.After(now) {
+		return
 	}
+	due := last.Add(suspectPause)
+	c.refreshed[what] = due
+	c.tasks.AddAfter(what, due.Sub(now))
 }
 
 // change applies a change of the book and calls the callbacks for the kinds it returns.

@@ -160,11 +160,13 @@ func TestStartsWithoutTheRightToWatchAPIServices(t *testing.T) {
 			APIGroups: []string{crdResource.Group}, Resources: []string{crdResource.Resource},
 			Verbs: []string{"get", "list", "watch"},
 		}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: meta,
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "limited"}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "limited"}},
+		},
 	} {
-		if err := k.Client.Create(t.Context(), o); err != nil {
+		if err := k.Client.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
 	}

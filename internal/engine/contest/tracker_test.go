@@ -73,7 +73,7 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	for range Retakes {
 		tracker.Repaired(plan.Key{Name: "contested"}, "u", f, at)
 	}
-	for i := range 2 * maxObjects {
+	for i := range maxObjects + 100 {
 		tracker.Repaired(plan.Key{Name: fmt.Sprint(i)}, "u", f, at.Add(time.Duration(i+1)))
 	}
 	if n := len(tracker.objects); n != maxObjects {
@@ -82,7 +82,7 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	if tracker.Contested(plan.Key{Name: "contested"}, "u") == nil {
 		t.Error("forgot a contested object before those without a contested field")
 	}
-	if tracker.objects[plan.Key{Name: fmt.Sprint(2*maxObjects - 1)}] == nil || tracker.objects[plan.Key{Name: "0"}] != nil {
+	if tracker.objects[plan.Key{Name: fmt.Sprint(maxObjects + 99)}] == nil || tracker.objects[plan.Key{Name: "0"}] != nil {
 		t.Error("forgot the newest, not the oldest")
 	}
 	many := make([]Field, 0, 2*maxFields)

@@ -32,15 +32,38 @@ var requiredKeys = map[string][]string{
 	"kubernetes.io/basic-auth":       {"username", "password"},
 }
 
-// Yield returns a copy of desired without the fields that others must fill (law 11): status and what the API server
-// keeps in metadata, rules under an aggregationRule, empty or injected caBundles, and empty values of Secrets. It comes
-// before Stamp's marks and before metadata.uid is added for an apply.
+// ForCreate returns a copy of desired as it is created: without the fields that others must fill (law 11), which are
+// status and what the API server keeps in metadata, rules under an aggregationRule, empty or injected caBundles, and
+// empty values of Secrets. Empty values that the type of a Secret requires stay, since the API server refuses a Secret
+// without them, and so does spec.replicas, as the start value.
+func ForCreate(desired *unstructured.Unstructured) *unstructured.Unstructured {
+	return yield(desired, func(secretType, key string) bool { return slices.Contains(requiredKeys[secretType], key) })
+}
+
+// Yield returns a copy of desired as it is applied to an object that exists: without what ForCreate leaves out, and
+// without anything else that others may have filled meanwhile. It comes before metadata.uid is added for the apply.
 //
-// live is the object as it is, or nil before it is created. It decides two cases. An empty value that the type of a
-// Secret requires stays until somebody has filled it in. And spec.replicas of an object that a HorizontalPodAutoscaler
-// targets (scaled) is the start value at creation; as long as the given manager alone holds it, it follows the live
-// value, since dropping a field that nobody else holds would reset it; and it is yielded as soon as another holds it.
+// live is the object as it is, or nil where it was not read; then what others may have filled is yielded. It decides
+// two cases. An empty value that the type of a Secret requires stays until somebody has filled it in. And spec.replicas
+// of an object that a HorizontalPodAutoscaler targets (scaled) follows the live value as long as the given manager
+// alone holds it, since dropping a field that nobody else holds would reset it, and is yielded as soon as another does.
 func Yield(desired, live *unstructured.Unstructured, manager string, scaled bool) *unstructured.Unstructured {
+	var liveData map[string]any
+	if live != nil {
+		liveData = child(live.Object, "data")
+	}
+	out := yield(desired, func(secretType, key string) bool {
+		content, ok := liveData[key]
+		return ok && (content == nil || content == "") && slices.Contains(requiredKeys[secretType], key)
+	})
+	if scaled {
+		yieldReplicas(out, live, manager)
+	}
+	return out
+}
+
+// yield takes out what others must fill; keep tells which empty values of a Secret stay.
+func yield(desired *unstructured.Unstructured, keep func(secretType, key string) bool) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	delete(out.Object, "status")
 	if metadata, ok := out.Object["metadata"].(map[string]any); ok {
@@ -64,10 +87,7 @@ func Yield(desired, live *unstructured.Unstructured, manager string, scaled bool
 	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
 		yieldBundle(out, child(out.Object, "spec"))
 	case schema.GroupKind{Kind: "Secret"}:
-		yieldSecret(out, live)
-	}
-	if scaled {
-		yieldReplicas(out, live, manager)
+		yieldSecret(out, keep)
 	}
 	return out
 }
@@ -107,13 +127,9 @@ func blank(encoded any) bool {
 	return err == nil && strings.TrimSpace(string(decoded)) == ""
 }
 
-// yieldSecret takes empty values out of a Secret.
-func yieldSecret(u, live *unstructured.Unstructured) {
-	kind, _ := u.Object["type"].(string)
-	var liveData map[string]any
-	if live != nil {
-		liveData = child(live.Object, "data")
-	}
+// yieldSecret takes empty values out of a Secret, but for those to keep.
+func yieldSecret(u *unstructured.Unstructured, keep func(secretType, key string) bool) {
+	secretType, _ := u.Object["type"].(string)
 	for _, field := range []string{"data", "stringData"} {
 		data, ok := u.Object[field].(map[string]any)
 		if !ok {
@@ -123,11 +139,7 @@ func yieldSecret(u, live *unstructured.Unstructured) {
 			continue
 		}
 		maps.DeleteFunc(data, func(key string, value any) bool {
-			if value != nil && value != "" {
-				return false
-			}
-			filled := liveData[key] != nil && liveData[key] != ""
-			return filled || !slices.Contains(requiredKeys[kind], key)
+			return (value == nil || value == "") && !keep(secretType, key)
 		})
 		if len(data) == 0 {
 			delete(u.Object, field)
@@ -138,7 +150,11 @@ func yieldSecret(u, live *unstructured.Unstructured) {
 // yieldReplicas leaves spec.replicas to a HorizontalPodAutoscaler.
 func yieldReplicas(u, live *unstructured.Unstructured, manager string) {
 	spec := child(u.Object, "spec")
-	if _, declared := spec["replicas"]; !declared || live == nil {
+	if _, declared := spec["replicas"]; !declared {
+		return
+	}
+	if live == nil {
+		delete(spec, "replicas")
 		return
 	}
 	path := fieldpath.MakePathOrDie("spec", "replicas")

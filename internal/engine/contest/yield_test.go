@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// creation stands for no live object: the desired one is about to be created.
+const creation = "creation"
+
 func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 	for name, c := range map[string]struct{ in, live, want string }{
 		"status and server fields": {
@@ -59,6 +62,11 @@ func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 		"required keys of a Secret at creation": {
 			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: "", ca.crt: ""}}`,
 			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
+			live: creation,
+		},
+		"required keys of a Secret that may be filled": {
+			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
+			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls}`,
 		},
 		"required keys of a Secret once filled": {
 			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
@@ -72,18 +80,24 @@ func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := object(t, c.in)
-			var observed *unstructured.Unstructured
-			if c.live != "" {
-				observed = object(t, c.live)
+			yielded := func(u *unstructured.Unstructured) *unstructured.Unstructured {
+				switch c.live {
+				case creation:
+					return ForCreate(u)
+				case "":
+					return Yield(u, nil, me, false)
+				default:
+					return Yield(u, object(t, c.live), me, false)
+				}
 			}
-			got := Yield(in, observed, me, false)
+			got := yielded(in)
 			if diff := cmp.Diff(object(t, c.want).Object, got.Object); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(object(t, c.in).Object, in.Object); diff != "" {
 				t.Errorf("the input changed: %s", diff)
 			}
-			if diff := cmp.Diff(got.Object, Yield(got, observed, me, false).Object); diff != "" {
+			if diff := cmp.Diff(got.Object, yielded(got).Object); diff != "" {
 				t.Errorf("not idempotent: %s", diff)
 			}
 		})
@@ -101,7 +115,7 @@ func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 		want   any
 	}{
 		"no autoscaler":         {live + mine + tail, false, declared},
-		"creation":              {"", true, declared},
+		"not read":              {"", true, nil},
 		"only we hold it":       {live + mine + tail, true, int64(5)},
 		"the autoscaler too":    {live + mine + theirs + tail, true, nil},
 		"the autoscaler alone":  {live + theirs + tail, true, nil},
@@ -120,5 +134,8 @@ func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 				t.Errorf("replicas are %v, want %v", replicas, c.want)
 			}
 		})
+	}
+	if got := ForCreate(object(t, deployment)); got.Object["spec"].(map[string]any)["replicas"] != declared {
+		t.Errorf("the start value is missing at creation: %v", got.Object)
 	}
 }

@@ -45,6 +45,7 @@ const (
 	ReasonTerminating  = "Terminating"
 	ReasonForeignOwner = "OwnedByAnother"
 	ReasonRetained     = "Retained"
+	ReasonKept         = "Kept"
 )
 
 // Item is one desired object with what is known of it.
@@ -141,6 +142,8 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Conflict, ReasonForeignOwner
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
+	case item.CreateOnly:
+		a.Verb, a.Reason = Leave, ReasonKept
 	default:
 		a.UID, a.Migrate = item.Observed.UID, item.Observed.Created
 		a.Verb, a.Reason = verify(item)

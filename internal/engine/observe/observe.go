@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"sort"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -68,7 +69,7 @@ func From(u *unstructured.Unstructured, full bool) *Object {
 	out.Health = health.Result{Status: health.Current}
 	if full {
 		out.Stripped = health.Strip(u)
-		out.Stripped.Object["metadata"] = map[string]any{"name": out.Name, "namespace": out.Namespace}
+		out.Stripped.Object["metadata"] = strippedMetadata(u)
 		out.Health = health.Of(u)
 	} else if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
@@ -101,6 +102,22 @@ func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string,
 	}
 	h.Write([]byte(digest))
 	return hex.EncodeToString(h.Sum(nil)[:16]), created
+}
+
+// strippedMetadata keeps of an object's metadata what rooms read: names, generation, and MLKeeper's own annotations, in
+// which a room may have recorded facts about what it rendered.
+func strippedMetadata(u *unstructured.Unstructured) map[string]any {
+	out := map[string]any{"name": u.GetName(), "namespace": u.GetNamespace(), "generation": u.GetGeneration()}
+	marks := map[string]any{}
+	for k, v := range u.GetAnnotations() {
+		if strings.HasPrefix(k, keeper.AnnotationPrefix) && k != keeper.OwnerAnnotation && k != keeper.DigestAnnotation {
+			marks[k] = v
+		}
+	}
+	if len(marks) > 0 {
+		out["annotations"] = marks
+	}
+	return out
 }
 
 func pick(all map[string]string, keys ...string) map[string]string {

@@ -44,6 +44,9 @@ type Object struct {
 	Retain bool
 	// Optional says that the object is left out, and named in status, while its API is not served.
 	Optional bool
+	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
+	// was made anew since none was known, and must not replace one that was made meanwhile.
+	CreateOnly bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
 	OnImmutable Immutable
 	// Informational says that the object's health does not count for Ready.

@@ -28,7 +28,7 @@ func sample(text string) plan.Plan {
 					"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c", "generation": int64(1) << 60},
 					"data": map[string]any{"text": text, "ratio": 0.5, "none": nil, "yes": true, "list": []any{int64(1), "2"}},
 				}},
-				Retain: true, Optional: true, CreateOnly: true, OnImmutable: plan.ImmutableRecreate, Informational: true,
+				Retain: true, Optional: true, OnImmutable: plan.ImmutableRecreate, Informational: true,
 			}},
 		}, {Name: "two"}},
 		Problems: []plan.Problem{{Class: plan.Waiting, Reason: "R", Field: "f", Value: "v", Message: "m", Remedy: "r"}},
@@ -122,7 +122,7 @@ func TestLaw16TheLeastRecentlyUsedIsEvicted(t *testing.T) {
 	// The order survives a restart, and a smaller store drops what no longer fits: the last check used 3 last.
 	smaller := open(t, dir, room*2/3, clk)
 	check(smaller, false, false, true, true)
-	if err := smaller.Put(digest(4), sample(strings.Repeat(noise(4), 4))); !errors.Is(err, ErrTooLarge) {
+	if err := smaller.Put(digest(4), sample(noise(4)+noise(5)+noise(6)+noise(7))); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 	check(smaller, false, false, true, true)

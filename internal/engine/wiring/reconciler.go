@@ -190,8 +190,8 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 		if !apierrors.IsNotFound(err) {
 			return 0, fmt.Errorf("read %s: %w", r.keyOf(key), err)
 		}
-		m.forget()
 	}
+	m.forget()
 	if key.Name != r.wire.CreateName || r.wire.CreateName == "" {
 		r.report(key, m, nil)
 		return 0, nil

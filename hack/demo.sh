@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# The demo: boots a real control plane, starts the operator, applies the manifest of TrustyAI ADR 3 unchanged, shows it
+# become Ready, breaks it, and shows it repaired. It stays up until Ctrl-C on a terminal; otherwise, or with
+# DEMO_EXIT=1, it ends after the show.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/mlkeeper-demo.XXXXXX")
+export DEVCLUSTER_DIR="$dir/cluster" KUBECONFIG="$dir/cluster/kubeconfig"
+ns=model-namespace
+manager_pid=
+
+say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
+kubectl() { bin/devcluster kubectl "$@"; }
+
+finish() {
+	status=$?
+	trap - EXIT INT TERM HUP
+	if [ -n "$manager_pid" ]; then
+		kill "$manager_pid" 2>/dev/null || true
+		wait "$manager_pid" 2>/dev/null || true
+	fi
+	bin/devcluster down >/dev/null 2>&1 || true
+	if [ "$status" -ne 0 ] && [ -s "$dir/manager.log" ]; then
+		echo "The demo failed. The last lines of the operator's log:" >&2
+		tail -n 20 "$dir/manager.log" >&2
+	fi
+	rm -rf "$dir"
+	exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# ready waits until the TrustyAIService is Ready and prints its line whenever it changes.
+ready() {
+	local line last=
+	for _ in $(seq 1 600); do
+		line=$(kubectl -n "$ns" get trustyaiservice trustyai-service-example --no-headers 2>/dev/null || true)
+		if [ "$line" != "$last" ]; then
+			echo "    $line"
+			last=$line
+		fi
+		if [ "$(kubectl -n "$ns" get trustyaiservice trustyai-service-example \
+			-o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; then
+			return 0
+		fi
+		sleep 0.2
+	done
+	echo "It did not become Ready within two minutes." >&2
+	kubectl -n "$ns" get trustyaiservice trustyai-service-example -o yaml >&2 || true
+	return 1
+}
+
+say "Booting a Kubernetes control plane"
+bin/devcluster up --detach --crds route,servicemonitor,inferenceservice
+
+say "Installing MLKeeper's definitions and starting the operator"
+kubectl apply --server-side -k config/crd
+kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
+bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --metrics-bind-address 0 --health-probe-bind-address 0 \
+	2>"$dir/manager.log" &
+manager_pid=$!
+
+say "A namespace with a PersistentVolume and ModelMesh's configuration"
+kubectl create namespace "$ns"
+kubectl -n "$ns" apply -f hack/demo/prerequisites.yaml
+
+say "The manifest of TrustyAI ADR 3, unchanged"
+kubectl -n "$ns" apply -f config/samples/trustyai-service.yaml
+ready
+
+say "What it made"
+bin/mlkeeper status --kubeconfig "$KUBECONFIG" -n "$ns"
+echo
+kubectl -n "$ns" get configmap model-serving-config -o 'jsonpath={.data.config\.yaml}'
+
+say "Somebody deletes the Service"
+before=$(kubectl -n "$ns" get service trustyai-service -o 'jsonpath={.metadata.uid}')
+kubectl -n "$ns" delete service trustyai-service
+for _ in $(seq 1 100); do
+	after=$(kubectl -n "$ns" get service trustyai-service -o 'jsonpath={.metadata.uid}' 2>/dev/null || true)
+	[ -n "$after" ] && [ "$after" != "$before" ] && break
+	sleep 0.1
+done
+if [ -z "$after" ] || [ "$after" = "$before" ]; then
+	echo "The Service did not come back." >&2
+	exit 1
+fi
+echo "    it is back: $(kubectl -n "$ns" get service trustyai-service --no-headers)"
+ready
+
+if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_EXIT:-0}" != 1 ]; then
+	say "The cluster stays up until Ctrl-C. In another terminal:"
+	echo "    export KUBECONFIG=$KUBECONFIG"
+	echo "    bin/devcluster kubectl -n $ns get trustyaiservice -w"
+	while sleep 3600; do :; done
+fi
+say "Done"

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
+
+	"mlkeeper.dev/internal/version"
+)
+
+const (
+	// requestTimeout bounds one request, so that a hanging API server never holds a command for ever.
+	requestTimeout = 30 * time.Second
+	// listPage is how many objects one LIST asks for.
+	listPage = 500
+)
+
+// Connection tells which cluster is meant: --kubeconfig and --context, else $KUBECONFIG, else ~/.kube/config, else the
+// service account of the pod.
+type Connection struct {
+	kubeconfig, context string
+	// fake replaces the cluster in tests.
+	fake *cluster
+}
+
+// Bind adds the flags.
+func (c *Connection) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; $KUBECONFIG or ~/.kube/config when empty")
+	flags.StringVar(&c.context, "context", "", "context of the kubeconfig; its current one when empty")
+}
+
+// given says that a cluster was named on the command line.
+func (c *Connection) given() bool { return c.kubeconfig != "" || c.context != "" || c.fake != nil }
+
+func (c *Connection) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: c.context})
+}
+
+// Config returns the configuration of a client.
+func (c *Connection) Config() (*rest.Config, error) {
+	cfg, err := c.loader().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to talk to: %w; name one with --kubeconfig or $KUBECONFIG", err)
+	}
+	cfg.UserAgent = "mlkeeper/" + version.Version
+	return cfg, nil
+}
+
+// namespace is the namespace of the context.
+func (c *Connection) namespace() string {
+	if c.fake != nil {
+		return metav1.NamespaceDefault
+	}
+	namespace, _, err := c.loader().Namespace()
+	if err != nil || namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// open connects and learns what the cluster serves.
+func (c *Connection) open() (*cluster, error) {
+	if c.fake != nil {
+		return c.fake, nil
+	}
+	cfg, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Timeout = requestTimeout
+	cfg.QPS = -1
+	finder, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	mapper, err := newMapper(memory.NewMemCacheClient(finder))
+	if err != nil {
+		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
+			"server runs", cfg.Host, err)
+	}
+	out := &cluster{mapper: mapper}
+	if out.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	if out.metadata, err = metadata.NewForConfig(cfg); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return out, nil
+}
+
+// servedMapper is a RESTMapper that does not take a group whose discovery failed for one that is not served (law 4).
+type servedMapper struct {
+	meta.RESTMapper
+	failed map[schema.GroupVersion]error
+}
+
+func newMapper(finder discovery.CachedDiscoveryInterface) (meta.RESTMapper, error) {
+	_, _, err := finder.ServerGroupsAndResources()
+	var partial *discovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return nil, err
+	}
+	groups, err := restmapper.GetAPIGroupResources(finder)
+	if err != nil {
+		return nil, err
+	}
+	out := servedMapper{RESTMapper: restmapper.NewDiscoveryRESTMapper(groups)}
+	if partial != nil {
+		out.failed = partial.Groups
+	}
+	return out, nil
+}
+
+// RESTMapping implements meta.RESTMapper.
+func (m servedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := m.RESTMapper.RESTMapping(gk, versions...)
+	if meta.IsNoMatchError(err) {
+		for gv, failure := range m.failed {
+			if gv.Group == gk.Group {
+				return nil, fmt.Errorf("it is not known whether the cluster serves %s: %w", gk, failure)
+			}
+		}
+	}
+	return mapping, err
+}
+
+// cluster is a cluster as the commands see it.
+type cluster struct {
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	mapper   meta.RESTMapper
+}
+
+// lookup returns the mapping of a kind, or nil while it is not served.
+func (c *cluster) lookup(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return mapping, err
+}
+
+// resource returns the client for a kind in a namespace, which cluster-scoped kinds ignore.
+func (c *cluster) resource(mapping *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
+	if namespace == "" || mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return c.dynamic.Resource(mapping.Resource)
+	}
+	return c.dynamic.Resource(mapping.Resource).Namespace(namespace)
+}
+
+// list lists whole objects page by page.
+func (c *cluster) list(
+	ctx context.Context, mapping *meta.RESTMapping, namespace string, options metav1.ListOptions,
+) ([]*unstructured.Unstructured, error) {
+	api := c.resource(mapping, namespace)
+	var out []*unstructured.Unstructured
+	err := pages(ctx, options, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return api.List(ctx, o)
+	}, func(obj runtime.Object) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			out = append(out, u)
+		}
+	})
+	return out, err
+}
+
+// listMetadata lists the metadata of objects, so that the data of Secrets and ConfigMaps is never read.
+func (c *cluster) listMetadata(
+	ctx context.Context, mapping *meta.RESTMapping, namespace string, options metav1.ListOptions,
+) ([]*unstructured.Unstructured, error) {
+	var api metadata.ResourceInterface = c.metadata.Resource(mapping.Resource)
+	if namespace != "" && mapping.Scope.Name() != meta.RESTScopeNameRoot {
+		api = c.metadata.Resource(mapping.Resource).Namespace(namespace)
+	}
+	var out []*unstructured.Unstructured
+	err := pages(ctx, options, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return api.List(ctx, o)
+	}, func(obj runtime.Object) {
+		partial, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(partial)
+		if err != nil {
+			return
+		}
+		u := &unstructured.Unstructured{Object: content}
+		u.SetGroupVersionKind(mapping.GroupVersionKind)
+		out = append(out, u)
+	})
+	return out, err
+}
+
+func pages(ctx context.Context, options metav1.ListOptions, list pager.ListPageFunc, each func(runtime.Object)) error {
+	p := pager.New(list)
+	p.PageSize = listPage
+	return p.EachListItem(ctx, options, func(obj runtime.Object) error {
+		each(obj)
+		return nil
+	})
+}

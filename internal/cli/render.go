@@ -1,0 +1,351 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// renderFlags are the flags of `mlkeeper render`.
+type renderFlags struct {
+	file        string
+	namespace   string
+	offline     bool
+	apis        []string
+	allAPIs     bool
+	output      string
+	showSecrets bool
+}
+
+// NewRenderCommand returns `mlkeeper render`.
+func NewRenderCommand(env Environment) *cobra.Command {
+	var f renderFlags
+	cmd := &cobra.Command{
+		Use:   "render -f FILE",
+		Short: "Print what would be applied for the custom resources of a file",
+		Long: `Print what would be applied for the custom resources of a file, after the checks and the defaults of the API server.
+
+Without --kubeconfig and --context no cluster is asked: every API counts as served (see --api and --all-apis) and no
+object exists, so that what the custom resource waits for is named but is no failure. With one of them, the cluster is
+read and never written. Owner references and digests, which depend on what the cluster answers, are left out.
+Problems and warnings go to standard error; the exit status is 1 when there is a problem.`,
+		Example: `  mlkeeper render -f service.yaml
+  mlkeeper render -f service.yaml --all-apis=false --api route.openshift.io/v1/Route
+  mlkeeper render -f service.yaml --kubeconfig ~/.kube/config -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// One API that is named leaves out the others, unless all are asked for as well.
+			if len(f.apis) > 0 && !cmd.Flags().Changed("all-apis") {
+				f.allAPIs = false
+			}
+			return runRender(cmd, env, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources that name none")
+	flags.BoolVar(&f.offline, "offline", false, "ask no cluster; the default without --kubeconfig and --context")
+	flags.StringArrayVar(&f.apis, "api", nil, "optional API that counts as served offline, as GROUP/VERSION/KIND; repeatable")
+	flags.BoolVar(&f.allAPIs, "all-apis", true, "offline, every optional API counts as served; off when --api is given")
+	flags.StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets instead of ***")
+	// The flag was defined above, so marking it cannot fail.
+	_ = cmd.MarkFlagRequired("filename")
+	return cmd
+}
+
+// rendered is one custom resource with its plan.
+type rendered struct {
+	stack plan.Stack
+	plan  plan.Plan
+	// skipped are the optional objects whose API is not served.
+	skipped map[plan.Key]string
+	// warnings are those of admission.
+	warnings []string
+}
+
+// target is one custom resource to be rendered.
+type target struct {
+	room room.Any
+	// given is the object as the file has it, admitted the object after admission, in the stored version.
+	given, admitted *unstructured.Unstructured
+	warnings        []string
+}
+
+func (t *target) String() string { return plan.KeyOf(t.given).String() }
+
+// world is where a rendering reads from: nothing at all, or a cluster.
+type world interface {
+	// live returns the custom resource as it is, or nil.
+	live(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// reader returns the reader of one custom resource; failed returns what went wrong in reads that cannot say so.
+	reader(ctx context.Context, r room.Any, all []*target) (read func(client.Object) room.Reader, failed func() error)
+	// serves says whether a kind is served.
+	serves(gvk schema.GroupVersionKind) (bool, error)
+	// exists says that objects can be found in it, so that what is waited for is a problem.
+	exists() bool
+	// namespace is the namespace of objects that name none.
+	namespace() string
+}
+
+func runRender(cmd *cobra.Command, env Environment, f renderFlags) error {
+	if f.output != "yaml" && f.output != "json" {
+		return fmt.Errorf("--output %q: use yaml or json", f.output)
+	}
+	w, err := newWorld(env, f)
+	if err != nil {
+		return err
+	}
+	input, err := readInput(f.file, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	objects, err := decodeDocuments(input)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.file, err)
+	}
+	targets, err := admitAll(cmd.Context(), env, w, f, objects)
+	if err != nil {
+		return err
+	}
+	var all []rendered
+	for _, t := range targets {
+		r, err := renderOne(cmd.Context(), w, t, targets)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+		all = append(all, r)
+	}
+	if err := printRendered(cmd.OutOrStdout(), all, f); err != nil {
+		return err
+	}
+	return tell(cmd.ErrOrStderr(), all, w.exists())
+}
+
+func newWorld(env Environment, f renderFlags) (world, error) {
+	if !env.Connection.given() || f.offline {
+		return newNowhere(env.Now(), f.apis, f.allAPIs)
+	}
+	c, err := env.Connection.open()
+	if err != nil {
+		return nil, err
+	}
+	return &somewhere{cluster: c, now: env.Now(), context: env.Connection.namespace()}, nil
+}
+
+// admitAll finds the room of every object, and does to it what the API server would. It names every object that is
+// refused, and not only the first.
+func admitAll(
+	ctx context.Context, env Environment, w world, f renderFlags, objects []*unstructured.Unstructured,
+) ([]*target, error) {
+	known, err := loadDefinitions(env.Definitions)
+	if err != nil {
+		return nil, err
+	}
+	rooms := env.Rooms()
+	var out []*target
+	var failures []error
+	seen := map[plan.Key]bool{}
+	for i, u := range objects {
+		t, err := admitOne(ctx, rooms, known, w, f, u)
+		if err == nil && seen[plan.KeyOf(u)] {
+			err = errors.New("the input has it twice: remove one of them")
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", plan.KeyOf(u), err))
+			continue
+		}
+		seen[plan.KeyOf(u)] = true
+		identify(t.admitted, i, env.Now())
+		out = append(out, t)
+	}
+	return out, errors.Join(failures...)
+}
+
+func admitOne(
+	ctx context.Context, rooms []room.Any, known definitions, w world, f renderFlags, u *unstructured.Unstructured,
+) (*target, error) {
+	r, err := roomOf(rooms, known, u.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if err := setNamespace(u, f.namespace, w.namespace(), known.clusterScoped(r.GVK().GroupKind())); err != nil {
+		return nil, err
+	}
+	t := &target{room: r, given: u, admitted: u.DeepCopy()}
+	live, err := w.live(ctx, r.GVK(), u.GetNamespace(), u.GetName())
+	if err != nil {
+		return nil, err
+	}
+	keep(t.admitted, live)
+	g, err := known.gate(u.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if g != nil {
+		warnings, errs := g.admit(ctx, t.admitted, live)
+		if len(errs) > 0 {
+			return nil, errs.ToAggregate()
+		}
+		t.warnings = warnings
+	}
+	if live != nil && live.Object["status"] != nil {
+		t.admitted.Object["status"] = live.Object["status"]
+	}
+	// Both versions share one schema, so that conversion changes the version alone.
+	t.admitted.SetGroupVersionKind(r.GVK())
+	return t, nil
+}
+
+// roomOf finds the room of a kind, in any version that is served.
+func roomOf(rooms []room.Any, known definitions, gvk schema.GroupVersionKind) (room.Any, error) {
+	var supported []string
+	for _, r := range rooms {
+		served := known.served(r.GVK())
+		if r.GVK().GroupKind() == gvk.GroupKind() && slices.Contains(served, gvk.Version) {
+			return r, nil
+		}
+		for _, version := range served {
+			supported = append(supported, fmt.Sprintf("%s (%s/%s)", r.GVK().Kind, r.GVK().Group, version))
+		}
+	}
+	apiVersion, kind := gvk.ToAPIVersionAndKind()
+	return nil, fmt.Errorf("MLKeeper has no room for kind %q of apiVersion %q; supported: %s", kind, apiVersion,
+		strings.Join(supported, ", "))
+}
+
+// setNamespace fills in the namespace of an object that names none.
+func setNamespace(u *unstructured.Unstructured, asked, fallback string, clusterScoped bool) error {
+	switch {
+	case clusterScoped:
+		u.SetNamespace("")
+	case u.GetNamespace() == "" && asked != "":
+		u.SetNamespace(asked)
+	case u.GetNamespace() == "":
+		u.SetNamespace(fallback)
+	case asked != "" && u.GetNamespace() != asked:
+		return fmt.Errorf("metadata.namespace is %q and --namespace is %q: leave one of them out", u.GetNamespace(), asked)
+	}
+	return nil
+}
+
+// keep takes over what the API server keeps of a live object; without one, nothing that only it may set is left.
+func keep(u, live *unstructured.Unstructured) {
+	for _, field := range []string{"uid", "creationTimestamp", "resourceVersion", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	if live != nil {
+		u.SetUID(live.GetUID())
+		u.SetCreationTimestamp(live.GetCreationTimestamp())
+		u.SetResourceVersion(live.GetResourceVersion())
+		u.SetGeneration(live.GetGeneration())
+	}
+}
+
+// identify gives an object that does not exist yet an identity, in the order of the file, so that of two that exclude
+// each other the first one wins, as it would when the file is applied.
+func identify(u *unstructured.Unstructured, place int, now time.Time) {
+	if u.GetUID() != "" {
+		return
+	}
+	u.SetUID(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", place+1)))
+	u.SetCreationTimestamp(metav1.NewTime(now.Truncate(time.Second).Add(time.Duration(place) * time.Second)))
+	u.SetGeneration(1)
+}
+
+func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered, error) {
+	out := rendered{skipped: map[plan.Key]string{}, warnings: t.warnings, stack: plan.Stack{
+		Room: t.room.Name(), GVK: t.room.GVK(), Namespace: t.admitted.GetNamespace(), Name: t.admitted.GetName(),
+		UID: t.admitted.GetUID(),
+	}}
+	read, failed := w.reader(ctx, t.room, all)
+	p, err := t.room.Render(ctx, read, t.admitted.DeepCopy())
+	if err := errors.Join(err, failed()); err != nil {
+		return rendered{}, err
+	}
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			if !o.Optional {
+				continue
+			}
+			gvk := o.Desired.GroupVersionKind()
+			served, err := w.serves(gvk)
+			if err != nil {
+				return rendered{}, err
+			}
+			if !served {
+				out.skipped[o.Key()] = gvk.GroupVersion().String()
+			}
+		}
+	}
+	out.plan = p
+	return out, nil
+}
+
+// marked returns the object with the engine's marks, but for those that depend on what the cluster answers.
+func marked(o plan.Object, stack plan.Stack) (*unstructured.Unstructured, error) {
+	stamped, err := plan.Stamp(o, stack, plan.Owner{}, 0)
+	if err != nil {
+		return nil, err
+	}
+	u := stamped.Desired
+	u.SetOwnerReferences(nil)
+	annotations := u.GetAnnotations()
+	delete(annotations, keeper.DigestAnnotation)
+	u.SetAnnotations(annotations)
+	return u, nil
+}
+
+// tell prints problems and warnings, and fails when there is a problem.
+func tell(w io.Writer, all []rendered, exists bool) error {
+	problems := 0
+	for _, r := range all {
+		who := plan.Key{GroupKind: r.stack.GVK.GroupKind(), Namespace: r.stack.Namespace, Name: r.stack.Name}.String()
+		var lines []string
+		say := func(what, text string) { lines = append(lines, Clean(what+": "+who+": "+text)) }
+		for _, warning := range append(slices.Clone(r.warnings), r.plan.Warnings...) {
+			say("warning", warning)
+		}
+		for _, stage := range r.plan.Stages {
+			for _, o := range stage.Objects {
+				if api, found := r.skipped[o.Key()]; found {
+					say("skipped", fmt.Sprintf("%s, for %s is not served", o.Key(), api))
+				}
+			}
+		}
+		for _, p := range r.plan.Problems {
+			if p.Class == plan.Waiting && !exists {
+				say("would wait", p.Reason+": "+p.Error())
+				continue
+			}
+			say("problem", p.Reason+": "+p.Error())
+			problems++
+		}
+		if err := printLines(w, lines...); err != nil {
+			return err
+		}
+	}
+	switch problems {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("1 problem stands in the way")
+	default:
+		return fmt.Errorf("%d problems stand in the way", problems)
+	}
+}

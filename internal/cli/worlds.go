@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// nowhere is the world without a cluster: nothing exists but the custom resources of the file.
+type nowhere struct {
+	now  time.Time
+	apis map[schema.GroupVersionKind]bool
+	all  bool
+}
+
+// newNowhere reads the values of --api.
+func newNowhere(now time.Time, apis []string, all bool) (*nowhere, error) {
+	out := &nowhere{now: now, apis: map[schema.GroupVersionKind]bool{}, all: all}
+	for _, text := range apis {
+		parts := strings.Split(text, "/")
+		if len(parts) != 3 || slices.Contains(parts, "") {
+			return nil, fmt.Errorf("--api %q: use GROUP/VERSION/KIND, such as route.openshift.io/v1/Route", text)
+		}
+		out.apis[schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}] = true
+	}
+	return out, nil
+}
+
+func (n *nowhere) live(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
+func (n *nowhere) serves(gvk schema.GroupVersionKind) (bool, error) {
+	// Every cluster serves what the Kubernetes API server has built in.
+	return n.all || n.apis[gvk] || clientgoscheme.Scheme.Recognizes(gvk), nil
+}
+
+func (n *nowhere) exists() bool      { return false }
+func (n *nowhere) namespace() string { return metav1.NamespaceDefault }
+
+func (n *nowhere) reader(_ context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
+	reads := &fileReads{room: r, all: all}
+	return func(cr client.Object) room.Reader {
+		return nowhereReader{nowhere: n, reads: reads, cr: cr}
+	}, func() error { return reads.failure }
+}
+
+// nowhereReader is the reader of one custom resource in the world without a cluster.
+type nowhereReader struct {
+	*nowhere
+	reads *fileReads
+	cr    client.Object
+}
+
+// Referenced implements room.Reader.
+func (nowhereReader) Referenced(
+	context.Context, schema.GroupVersionKind, string, string,
+) (*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
+// Child implements room.Reader.
+func (nowhereReader) Child(schema.GroupVersionKind, string, string) *observe.Object { return nil }
+
+// Serves implements room.Reader.
+func (r nowhereReader) Serves(gvk schema.GroupVersionKind) bool {
+	served, _ := r.serves(gvk)
+	return served
+}
+
+// Siblings implements room.Reader.
+func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.siblings(r.cr)) }
+
+// Targets implements room.Reader.
+func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
+
+// Now implements room.Reader.
+func (r nowhereReader) Now() time.Time { return r.now }
+
+// fileReads are the reads that the file answers, and the first failure of a read that cannot return one.
+type fileReads struct {
+	room    room.Any
+	all     []*target
+	failure error
+}
+
+func (f *fileReads) fail(err error) {
+	if f.failure == nil {
+		f.failure = err
+	}
+}
+
+// siblings are the other custom resources of the file of the same kind in the namespace.
+func (f *fileReads) siblings(cr client.Object) []client.Object {
+	var out []client.Object
+	for _, t := range f.all {
+		u := t.admitted
+		if t.room.GVK() != f.room.GVK() || u.GetNamespace() != cr.GetNamespace() || u.GetUID() == cr.GetUID() {
+			continue
+		}
+		if sibling := f.decode(cr, u); sibling != nil {
+			out = append(out, sibling)
+		}
+	}
+	return out
+}
+
+// decode makes an object of the same Go type as cr.
+func (f *fileReads) decode(cr client.Object, u *unstructured.Unstructured) client.Object {
+	fresh, ok := reflect.New(reflect.TypeOf(cr).Elem()).Interface().(client.Object)
+	if !ok {
+		f.fail(fmt.Errorf("bug: %T is no object", cr))
+		return nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, fresh); err != nil {
+		// The engine skips what does not decode as well.
+		return nil
+	}
+	return fresh
+}
+
+// oldestFirst sorts by creationTimestamp, then UID, as the engine does.
+func oldestFirst(all []client.Object) []client.Object {
+	slices.SortFunc(all, func(a, b client.Object) int {
+		if c := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.GetUID()), string(b.GetUID()))
+	})
+	return all
+}
+
+// somewhere is the world of a cluster.
+type somewhere struct {
+	*cluster
+	now     time.Time
+	context string
+}
+
+func (s *somewhere) exists() bool      { return true }
+func (s *somewhere) namespace() string { return s.context }
+
+func (s *somewhere) serves(gvk schema.GroupVersionKind) (bool, error) {
+	mapping, err := s.lookup(gvk)
+	return mapping != nil, err
+}
+
+func (s *somewhere) live(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	mapping, err := s.lookup(gvk)
+	if err != nil || mapping == nil || name == "" {
+		return nil, err
+	}
+	live, err := s.resource(mapping, namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
+	}
+	return live, nil
+}
+
+func (s *somewhere) reader(ctx context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
+	reads := &fileReads{room: r, all: all}
+	return func(cr client.Object) room.Reader {
+		return &somewhereReader{somewhere: s, ctx: ctx, reads: reads, cr: cr}
+	}, func() error { return reads.failure }
+}
+
+// somewhereReader is the reader of one custom resource in a cluster. It keeps the context of its one rendering, since
+// most reads of room.Reader have none: in the engine they are answered from memory.
+type somewhereReader struct {
+	*somewhere
+	ctx   context.Context
+	reads *fileReads
+	cr    client.Object
+}
+
+// Referenced implements room.Reader.
+func (r *somewhereReader) Referenced(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	live, err := r.live(ctx, gvk, namespace, name)
+	if live != nil {
+		live.SetManagedFields(nil)
+	}
+	return live, err
+}
+
+// Child implements room.Reader.
+func (r *somewhereReader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
+	live, err := r.live(r.ctx, gvk, namespace, name)
+	if err != nil {
+		r.reads.fail(err)
+	}
+	// The engine watches by label, so that it cannot see what carries none.
+	if live == nil || live.GetLabels()[keeper.RoomLabel] != r.reads.room.Name() {
+		return nil
+	}
+	return observe.From(live, health.NeedsStatus(gvk.GroupKind()))
+}
+
+// Serves implements room.Reader.
+func (r *somewhereReader) Serves(gvk schema.GroupVersionKind) bool {
+	served, err := r.serves(gvk)
+	if err != nil {
+		r.reads.fail(err)
+	}
+	return served
+}
+
+// Siblings implements room.Reader: those of the cluster, and those of the file that are not there yet.
+func (r *somewhereReader) Siblings() []client.Object {
+	out := r.reads.siblings(r.cr)
+	mapping, err := r.lookup(r.reads.room.GVK())
+	if err != nil || mapping == nil {
+		r.reads.fail(err)
+		return oldestFirst(out)
+	}
+	live, err := r.list(r.ctx, mapping, r.cr.GetNamespace(), metav1.ListOptions{})
+	if err != nil {
+		r.reads.fail(fmt.Errorf("list %s: %w", mapping.Resource.Resource, err))
+	}
+	for _, u := range live {
+		if u.GetUID() == r.cr.GetUID() || u.GetDeletionTimestamp() != nil ||
+			slices.ContainsFunc(out, func(o client.Object) bool { return o.GetUID() == u.GetUID() }) {
+			continue
+		}
+		if sibling := r.reads.decode(r.cr, u); sibling != nil {
+			out = append(out, sibling)
+		}
+	}
+	return oldestFirst(out)
+}
+
+// Targets implements room.Reader.
+func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstructured {
+	for _, w := range r.reads.room.Wires() {
+		if w.Name != wire {
+			continue
+		}
+		mapping, err := r.lookup(w.GVK)
+		if err != nil || mapping == nil {
+			r.reads.fail(err)
+			return nil
+		}
+		all, err := r.list(r.ctx, mapping, namespace, metav1.ListOptions{
+			LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector,
+		})
+		if err != nil {
+			r.reads.fail(fmt.Errorf("list %s: %w", mapping.Resource.Resource, err))
+			return nil
+		}
+		if w.Strip != nil {
+			for i := range all {
+				all[i] = w.Strip(all[i])
+			}
+		}
+		return all
+	}
+	r.reads.fail(errors.New("bug: there is no wire " + wire))
+	return nil
+}
+
+// Now implements room.Reader.
+func (r *somewhereReader) Now() time.Time { return r.now }

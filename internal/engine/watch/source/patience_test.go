@@ -1,0 +1,57 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+func TestPatience(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(0, 0))
+	p := NewPatience(clock, logr.Discard())
+	changes := 0
+	p.OnChange = func() { changes++ }
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no"))
+	p.heard(errors.New("connection refused"))
+	if p.Refused() != nil || changes != 0 {
+		t.Fatal("another error counts as a refusal")
+	}
+	var last time.Duration
+	for range 20 {
+		p.heard(refusal)
+		pause := p.until.Sub(clock.Now())
+		if pause > MaxDelay+MaxDelay/5 {
+			t.Fatalf("pause of %s", pause)
+		}
+		last = pause
+	}
+	if last < MaxDelay {
+		t.Fatalf("the pause ends at %s", last)
+	}
+	if p.Refused() == nil || changes != 1 {
+		t.Fatalf("refused %v, %d changes", p.Refused(), changes)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p.wait(ctx) == nil {
+		t.Fatal("a stop waits for the next attempt")
+	}
+	clock.Step(last)
+	if err := p.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.heard(nil)
+	if p.Refused() != nil || changes != 2 {
+		t.Fatalf("refused %v, %d changes", p.Refused(), changes)
+	}
+	p.heard(refusal)
+	if pause := p.until.Sub(clock.Now()); pause > 2*firstDelay {
+		t.Fatalf("the pause does not begin anew: %s", pause)
+	}
+}

@@ -1,0 +1,117 @@
+package trustyai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+func compactJSON(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	first, p := gatherAndRender(t, c, cr)
+	if first.Certs.Source != CertsOwn || len(first.Certs.Own) != 3 || p.WakeAt.IsZero() {
+		t.Fatalf("%+v", first.Certs)
+	}
+	if at := first.Certs.RenewAt.Sub(testNow); at < leafLife/2 || at > leafLife {
+		t.Errorf("renewed after %s", at)
+	}
+	c.written(p)
+	again, q := gatherAndRender(t, c, cr)
+	if again.Certs.Digest != first.Certs.Digest || !bytes.Equal(print(t, p), print(t, q)) {
+		t.Fatal("the certificates are made anew though they are there")
+	}
+	authority, err := decodePair(again.Certs.Own[0].Cert, again.Certs.Own[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range again.Certs.Own[1:] {
+		leaf, err := decodePair(own.Cert, own.Key)
+		if err != nil || leaf.cert.CheckSignatureFrom(authority.cert) != nil || !bytes.Equal(own.CA, authority.certPEM) {
+			t.Errorf("%s is not signed by the authority: %v", own.Name, err)
+		}
+	}
+	// One second before the time nothing changes; at the time both leaves are renewed by the same authority.
+	c.now = first.Certs.RenewAt.Add(-time.Second)
+	if early, _ := gatherAndRender(t, c, cr); early.Certs.Digest != first.Certs.Digest {
+		t.Error("renewed too early")
+	}
+	c.now = first.Certs.RenewAt.Add(time.Second)
+	renewed, _ := gatherAndRender(t, c, cr)
+	if renewed.Certs.Digest == first.Certs.Digest || renewed.Certs.CA != first.Certs.CA || !renewed.Certs.RenewAt.After(c.now) {
+		t.Error("not renewed by the same authority")
+	}
+}
+
+func Test_OwnCertificatesFollowTheirNames(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	first, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	s := testSystem()
+	s.settings.ClusterDomain = "example.org"
+	facts, err := s.Gather(context.Background(), c, cr)
+	if err != nil || facts.Certs.Digest == first.Certs.Digest || facts.Certs.CA != first.Certs.CA {
+		t.Error("certificates for other names are kept", err)
+	}
+}
+
+func Test_OwnCertificatesAreNotMadeTwice(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	// The Secret was written a moment ago: the cache of children knows it, the other does not yet.
+	delete(c.referenced, plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-internal"})
+	if _, err := testSystem().Gather(context.Background(), c, cr); err == nil {
+		t.Error("new certificates are made")
+	}
+}
+
+func Test_ASourceNeverFlipsByItself(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	c.serves[gvkServiceCA], c.serves[gvkCertificate] = true, true
+	if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != CertsOwn {
+		t.Errorf("own flips to %s", facts.Certs.Source)
+	}
+	made := secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "x", "tls.key": "y"})
+	for annotation, want := range map[string]CertSource{
+		"cert-manager.io/certificate-name":                   CertsCertManager,
+		"service.beta.openshift.io/originating-service-name": CertsServiceCA,
+	} {
+		c = newCluster(gvkServiceCA)
+		made.SetAnnotations(map[string]string{annotation: "tas-tls"})
+		c.put(made)
+		if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != want {
+			t.Errorf("%s flips to %s", want, facts.Certs.Source)
+		}
+	}
+	cr.Spec.TLS = &v1.TLSSpec{SecretName: "mine"}
+	if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != CertsUser {
+		t.Error("the spec does not decide")
+	}
+}
+
+func Test_GarbageInASecretIsReplaced(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	c.own(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}))
+	facts, _ := gatherAndRender(t, c, cr)
+	if _, err := decodePair(facts.Certs.Own[1].Cert, facts.Certs.Own[1].Key); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,223 @@
+package trustyai
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+func Test_MigrationSteps(t *testing.T) {
+	at := func(phase v1.MigrationPhase) *v1.MigrationStatus {
+		return &v1.MigrationStatus{Phase: phase, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 2}
+	}
+	old := &Deployment{Template: TemplatePVC, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
+	deployed := func(f func(*Deployment)) *Deployment {
+		d := &Deployment{Template: TemplateMigration, Observed: true, Desired: 2, Total: 2, Updated: 2, Available: 2}
+		f(d)
+		return d
+	}
+	exceeded := deployed(func(d *Deployment) { d.Total, d.Updated, d.Available, d.Exceeded = 3, 1, 2, true })
+	for _, tc := range []struct {
+		name   string
+		change func(*migrationInput)
+		want   v1.MigrationPhase
+	}{
+		{"starts", func(*migrationInput) {}, v1.MigrationPending},
+		{"waits for the Secret", func(in *migrationInput) { in.Stored, in.Credentials = at(v1.MigrationPending), false }, v1.MigrationPending},
+		{"waits for a pod", func(in *migrationInput) { in.Stored, in.Replicas = at(v1.MigrationPending), 0 }, v1.MigrationPending},
+		{"waits for the source", func(in *migrationInput) { in.Stored, in.Source = at(v1.MigrationPending), false }, v1.MigrationPending},
+		{"copies", func(in *migrationInput) { in.Stored = at(v1.MigrationPending) }, v1.MigrationCopying},
+		{"not written yet", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), old }, v1.MigrationCopying},
+		{"gone", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), nil }, v1.MigrationCopying},
+		{"not observed yet", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Observed = false })
+		}, v1.MigrationCopying},
+		{"half rolled out", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Total, d.Updated = 3, 1 })
+		}, v1.MigrationCopying},
+		{"old pod failed its deadline before", func(in *migrationInput) {
+			d := *old
+			d.Exceeded = true
+			in.Stored, in.Deployment = at(v1.MigrationCopying), &d
+		}, v1.MigrationCopying},
+		{"verifies", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(*Deployment) {}) }, v1.MigrationVerifying},
+		{"an old pod is left", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(d *Deployment) { d.Total = 3 })
+		}, v1.MigrationVerifying},
+		{"done", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(*Deployment) {}) }, v1.MigrationDone},
+		{"stays done", func(in *migrationInput) { in.Stored, in.Running = at(v1.MigrationDone), v1.StorageDatabase }, v1.MigrationDone},
+		{"fails while copying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), exceeded }, v1.MigrationFailed},
+		{"fails while verifying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), exceeded }, v1.MigrationFailed},
+		{"stays failed", func(in *migrationInput) { in.Stored = at(v1.MigrationFailed) }, v1.MigrationFailed},
+		{"again by the annotation", func(in *migrationInput) { in.Stored, in.Request = at(v1.MigrationFailed), "2" }, v1.MigrationPending},
+		{"again by the spec", func(in *migrationInput) { in.Stored, in.Generation = at(v1.MigrationFailed), 3 }, v1.MigrationPending},
+		{"reverted after failing", func(in *migrationInput) { in.Stored, in.Want = at(v1.MigrationFailed), v1.StoragePVC }, ""},
+		{"reverted while copying", func(in *migrationInput) { in.Stored, in.Want = at(v1.MigrationCopying), v1.StoragePVC }, ""},
+		{"never the other way", func(in *migrationInput) { in.Want, in.Running = v1.StoragePVC, v1.StorageDatabase }, v1.MigrationFailed},
+		{"no migration", func(in *migrationInput) { in.Running = v1.StorageDatabase }, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := migrationInput{Want: v1.StorageDatabase, Running: v1.StoragePVC, Source: true, Credentials: true, Replicas: 1, Generation: 2}
+			tc.change(&in)
+			got := next(in)
+			if got == nil && tc.want != "" || got != nil && got.Phase != tc.want {
+				t.Fatalf("got %+v, want %q", got, tc.want)
+			}
+			// A crash repeats the step: what is stored has not changed.
+			if again := next(in); !sameMigration(got, again) {
+				t.Errorf("again: %+v", again)
+			}
+		})
+	}
+}
+
+// settle makes the Deployment of the plan one whose pods are as a rollout leaves them.
+func settle(t *testing.T, c *cluster, p plan.Plan, status map[string]any) {
+	t.Helper()
+	c.written(p)
+	u := c.children[plan.KeyOf(mustFind(t, p, "Deployment", "tas"))]
+	u.SetGeneration(1)
+	status["observedGeneration"] = int64(1)
+	u.Object["status"] = status
+}
+
+// Test_MigrationCrashes walks through a migration, and repeats every reconcile as one that died before it wrote the
+// status, and as one that died after the status and before the objects.
+func Test_MigrationCrashes(t *testing.T) {
+	done := func() map[string]any {
+		return map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(1), "readyReplicas": int64(1)}
+	}
+	s := testSystem()
+	c, cr := newCluster(), custom(t, databaseSpec+"  exposure: Plain\n")
+	cr.Spec.Storage.Format = v1.StoragePVC
+	reconcile := func() (Facts, plan.Plan) {
+		facts, p := gatherAndRender(t, c, cr)
+		s.Project(cr, facts, room.Seen{Now: testNow})
+		return facts, p
+	}
+	_, p := reconcile()
+	settle(t, c, p, done())
+	cr.Spec.Storage.Format, cr.Generation = v1.StorageDatabase, 2
+	c.put(credentials("p"))
+	for _, want := range []struct {
+		stored   v1.MigrationPhase
+		rendered Template
+	}{
+		{v1.MigrationPending, TemplatePVC}, {v1.MigrationCopying, TemplatePVC},
+		// The step is stored; only now is the template written, and the old Deployment does not count.
+		{v1.MigrationCopying, TemplateMigration}, {v1.MigrationVerifying, TemplateMigration}, {v1.MigrationDone, TemplateMigration},
+		{v1.MigrationDone, TemplateDatabase}, {v1.MigrationDone, TemplateDatabase},
+	} {
+		before := cr.DeepCopy()
+		_, first := reconcile()
+		if got := mustFind(t, first, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != string(want.rendered) {
+			t.Fatalf("%s: rendered %s, want %s", want.stored, got, want.rendered)
+		}
+		if cr.Status.Migration.Phase != want.stored {
+			t.Fatalf("stored %+v, want %s", cr.Status.Migration, want.stored)
+		}
+		if before.Status.Migration == nil || before.Status.Migration.Phase != want.stored {
+			if first.WakeAt.IsZero() {
+				t.Errorf("%s: nothing wakes the next step", want.stored)
+			}
+		} else if !first.WakeAt.IsZero() {
+			t.Errorf("%s: polls", want.stored)
+		}
+		// The objects were written, and the status was not.
+		after := cr
+		settle(t, c, first, done())
+		cr = before.DeepCopy()
+		_, again := reconcile()
+		if got := mustFind(t, again, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != string(want.rendered) {
+			t.Fatalf("%s: after a crash rendered %s, want %s", want.stored, got, want.rendered)
+		}
+		cr = after
+	}
+	if cr.Status.StorageFormat != v1.StorageDatabase {
+		t.Errorf("the status says %s", cr.Status.StorageFormat)
+	}
+	_, p = reconcile()
+	if find(p, "PersistentVolumeClaim", "tas-pvc") == nil {
+		t.Error("the claim with the copied data is gone from the plan")
+	}
+}
+
+func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
+	s := testSystem()
+	c, cr := newCluster(), custom(t, databaseSpec+"  exposure: Plain\n")
+	c.put(credentials("p"))
+	cr.Spec.Storage.Format = v1.StoragePVC
+	_, old := gatherAndRender(t, c, cr)
+	oldTemplate, _, _ := unstructured.NestedMap(mustFind(t, old, "Deployment", "tas").Object, "spec", "template")
+	cr.Spec.Storage.Format = v1.StorageDatabase
+	cr.Status.StorageFormat = v1.StoragePVC
+	cr.Status.Migration = &v1.MigrationStatus{Phase: v1.MigrationCopying, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
+	facts, p := gatherAndRender(t, c, cr)
+	strategy, _, _ := unstructured.NestedMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "strategy", "rollingUpdate")
+	if strategy["maxUnavailable"] != int64(0) {
+		t.Errorf("the copying pod replaces the old one at once: %v", strategy)
+	}
+	s.Project(cr, facts, room.Seen{Now: testNow})
+	settle(t, c, p, map[string]any{
+		"replicas": int64(2), "updatedReplicas": int64(1), "availableReplicas": int64(1),
+		"conditions": []any{map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}},
+	})
+	facts, p = gatherAndRender(t, c, cr)
+	if facts.Next.Phase != v1.MigrationFailed || p.WakeAt.IsZero() {
+		t.Fatalf("%+v", facts.Next)
+	}
+	s.Project(cr, facts, room.Seen{Now: testNow})
+	_, p = gatherAndRender(t, c, cr)
+	again, _, _ := unstructured.NestedMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "template")
+	if compactJSON(t, again) != compactJSON(t, oldTemplate) {
+		t.Error("the old template is not rendered as it was, so that its pod is replaced")
+	}
+	if reasons(p) != "Terminal MigrationFailed" {
+		t.Error(p.Problems)
+	}
+}
+
+func Test_DatabaseNeverBecomesFiles(t *testing.T) {
+	c, cr := newCluster(), custom(t, databaseSpec)
+	c.put(credentials("p"))
+	cr.Status.StorageFormat, cr.Spec.Storage.Format = v1.StorageDatabase, v1.StoragePVC
+	facts, p := gatherAndRender(t, c, cr)
+	if facts.Next.Phase != v1.MigrationFailed || reasons(p) != "Terminal MigrationFailed" {
+		t.Fatal(facts.Next, p.Problems)
+	}
+	if got := mustFind(t, p, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != "DATABASE" {
+		t.Errorf("the pods are replaced by %s", got)
+	}
+}
+
+func Test_FirstCreation(t *testing.T) {
+	for _, tc := range []struct {
+		name                 string
+		annotation, hasClaim bool
+		want                 v1.StorageFormat
+	}{
+		{"plain", false, false, v1.StorageDatabase},
+		{"claim without annotation", false, true, v1.StorageDatabase},
+		{"annotation without claim", true, false, v1.StorageDatabase},
+		{"both", true, true, v1.StoragePVC},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, cr := newCluster(), custom(t, databaseSpec)
+			c.put(credentials("p"))
+			if tc.annotation {
+				cr.Annotations = map[string]string{MigrationAnnotation: "true"}
+			}
+			if tc.hasClaim {
+				c.put(parse(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: tas-pvc, namespace: ns}, spec: {resources: {requests: {storage: 1Gi}}}}"))
+			}
+			facts, _ := gatherAndRender(t, c, cr)
+			if facts.Running != tc.want || (facts.Next != nil) != (tc.want == v1.StoragePVC) {
+				t.Errorf("running %s, migration %+v", facts.Running, facts.Next)
+			}
+		})
+	}
+}

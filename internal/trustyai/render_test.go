@@ -1,0 +1,293 @@
+package trustyai
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// subset says where got lacks what want gives.
+func subset(want, got any, path string) string {
+	switch w := want.(type) {
+	case nil:
+		if got == nil {
+			return ""
+		}
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			return path + " is missing"
+		}
+		for key := range w {
+			if s := subset(w[key], g[key], path+"."+key); s != "" {
+				return s
+			}
+		}
+		return ""
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return path + " has another length"
+		}
+		for i := range w {
+			if s := subset(w[i], g[i], path+"[]"); s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	if wf, ok := want.(float64); ok {
+		want = int64(wf)
+	}
+	if !reflect.DeepEqual(want, got) {
+		return path + " differs"
+	}
+	return ""
+}
+
+func Test_ADR_ExpectedChildren(t *testing.T) {
+	raw, err := os.ReadFile("../../test/testdata/seeds/trustyai-expected-children.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := os.ReadFile("../../test/testdata/seeds/trustyai-service.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster()
+	c.put(parse(t, pvYAML))
+	_, p := gatherAndRender(t, c, custom(t, string(seed)))
+	if len(p.Problems) > 0 {
+		t.Fatal(p.Problems)
+	}
+	checked := 0
+	for _, doc := range strings.Split(string(raw), "\n---\n") {
+		want := parse(t, doc)
+		if want.GetName() == "model-serving-config" {
+			continue // a wire edits it
+		}
+		got := mustFind(t, p, want.GetKind(), want.GetName())
+		if s := subset(want.Object, got.Object, want.GetKind()); s != "" {
+			t.Error(s)
+		}
+		if !reflect.DeepEqual(want.GetLabels(), got.GetLabels()) {
+			t.Errorf("%s has labels %v", want.GetKind(), got.GetLabels())
+		}
+		checked++
+	}
+	if checked != 3 {
+		t.Errorf("checked %d children", checked)
+	}
+}
+
+func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService) {
+	with := func(spec string, prepare func(*cluster, *v1.TrustyAIService), served ...schema.GroupVersionKind) func() (*cluster, *v1.TrustyAIService) {
+		return func() (*cluster, *v1.TrustyAIService) {
+			c, cr := newCluster(served...), custom(t, spec)
+			if prepare != nil {
+				prepare(c, cr)
+			}
+			return c, cr
+		}
+	}
+	user := func(c *cluster, cr *v1.TrustyAIService) {
+		cr.Spec.TLS = &v1.TLSSpec{SecretName: "mine.example"}
+		c.put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": "CA\n"}))
+	}
+	migrating := func(phase v1.MigrationPhase) func(c *cluster, cr *v1.TrustyAIService) {
+		return func(c *cluster, cr *v1.TrustyAIService) {
+			cr.Spec.Exposure = v1.ExposurePlain
+			cr.Status.StorageFormat = v1.StoragePVC
+			cr.Status.Migration = &v1.MigrationStatus{Phase: phase, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
+			c.put(credentials("p"))
+		}
+	}
+	pv := func(c *cluster, _ *v1.TrustyAIService) { c.put(parse(t, pvYAML)) }
+	return map[string]func() (*cluster, *v1.TrustyAIService){
+		"adr-pvc":                       with(adrSpec, pv),
+		"adr-service-monitoring":        with(adrSpec+"  serviceMonitoring: {ref: {apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, spec: {endpoints: [{interval: 15s}]}}}\n", pv),
+		"adr-secured-service-ca":        with(adrSpec+"  exposure: Secured\n", pv, gvkServiceCA),
+		"upstream-secured-service-ca":   with(upstreamSpec, nil, gvkServiceCA, gvkCertificate, gvkConstraints),
+		"upstream-secured-cert-manager": with(upstreamSpec, nil, gvkCertificate),
+		"upstream-secured-issuer":       with(upstreamSpec+"  tls: {issuerRef: {kind: ClusterIssuer, name: corp}}\n", nil, gvkCertificate),
+		"upstream-secured-user":         with(upstreamSpec, user),
+		"upstream-plain":                with(upstreamSpec+"  exposure: Plain\n", nil),
+		"upstream-database":             with(databaseSpec+"  exposure: Plain\n", func(c *cluster, _ *v1.TrustyAIService) { c.put(credentials("p")) }),
+		"migration-pending":             with(databaseSpec, migrating(v1.MigrationPending)),
+		"migration-copying":             with(databaseSpec, migrating(v1.MigrationCopying)),
+		"migration-verifying":           with(databaseSpec, migrating(v1.MigrationVerifying)),
+		"migration-done":                with(databaseSpec, migrating(v1.MigrationDone)),
+		"migration-failed":              with(databaseSpec, migrating(v1.MigrationFailed)),
+	}
+}
+
+func Test_Golden(t *testing.T) {
+	for name, build := range goldenCases(t) {
+		t.Run(name, func(t *testing.T) {
+			c, cr := build()
+			_, p := gatherAndRender(t, c, cr)
+			golden(t, name, p)
+		})
+	}
+	t.Run("upstream-secured-own-ca", func(t *testing.T) {
+		c, cr := newCluster(), custom(t, upstreamSpec)
+		facts, _ := gatherAndRender(t, c, cr)
+		// The bytes are random, so the golden file has none of them.
+		for i := range facts.Certs.Own {
+			facts.Certs.Own[i].Cert, facts.Certs.Own[i].Key, facts.Certs.Own[i].CA = []byte("CRT"), []byte("KEY"), []byte("CA")
+		}
+		facts.Certs.CA, facts.Certs.Digest = "CA", "digest"
+		golden(t, "upstream-secured-own-ca", testSystem().Render(cr, facts))
+	})
+}
+
+func Test_RenderIsPure(t *testing.T) {
+	for name, build := range goldenCases(t) {
+		t.Run(name, func(t *testing.T) {
+			c, cr := build()
+			facts, p := gatherAndRender(t, c, cr)
+			want, before := print(t, p), cr.DeepCopy()
+			for range 100 {
+				if again := testSystem().Render(cr, facts); !bytes.Equal(print(t, again), want) {
+					t.Fatal("two renderings differ")
+				}
+			}
+			if !reflect.DeepEqual(before, cr) {
+				t.Error("rendering changed the custom resource")
+			}
+		})
+	}
+}
+
+func Test_Problems(t *testing.T) {
+	edit := func(f func(*cluster, *v1.TrustyAIService)) func(*cluster, *v1.TrustyAIService) { return f }
+	volume := func(text string) func(*cluster, *v1.TrustyAIService) {
+		return func(c *cluster, _ *v1.TrustyAIService) { c.put(parse(t, text)) }
+	}
+	ref := func(raw string) func(*cluster, *v1.TrustyAIService) {
+		return func(c *cluster, cr *v1.TrustyAIService) {
+			c.put(parse(t, pvYAML))
+			cr.Spec.ServiceMonitoring = custom(t, "spec: {serviceMonitoring: {ref: "+raw+"}}").Spec.ServiceMonitoring
+		}
+	}
+	const pv = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: mypv}\n"
+	for _, tc := range []struct {
+		name, spec string
+		prepare    func(*cluster, *v1.TrustyAIService)
+		want       string
+	}{
+		{"volume absent", adrSpec, nil, "Waiting VolumeNotFound"},
+		{"volume bound elsewhere", adrSpec, volume(pv + "spec: {capacity: {storage: 1Gi}, claimRef: {namespace: other, name: c}}"), "Waiting VolumeBoundElsewhere"},
+		{"volume released", adrSpec, volume(pv + "spec: {capacity: {storage: 1Gi}, claimRef: {namespace: ns, name: trustyai-service-pvc, uid: gone}}"), "Waiting VolumeReleased"},
+		{"volume reserved", adrSpec, volume(pv + "spec: {capacity: {storage: 1Gi}, claimRef: {namespace: ns, name: trustyai-service-pvc}}"), ""},
+		{"volume too small", adrSpec, volume(pv + "spec: {capacity: {storage: 1Mi}}"), "Terminal VolumeTooSmall"},
+		{"volume of a class", adrSpec, volume(pv + "spec: {storageClassName: fast, capacity: {storage: 1Gi}}"), "Waiting VolumeClassDiffers"},
+		{"no credentials", databaseSpec, nil, "Waiting DBCredentialsNotFound"},
+		{"empty password", databaseSpec, edit(func(c *cluster, _ *v1.TrustyAIService) { c.put(credentials("")) }), "Waiting DBCredentialsError"},
+		{"size", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Size = "1Gi\nx" }), "Terminal InvalidSize"},
+		{"schedule", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Metrics.Schedule = "5s\nx: y" }), "Terminal InvalidSchedule"},
+		{"two schedules", adrSpec + "  metrics: {schedule: 1s}\n", volume(pvYAML), "Terminal ScheduleAmbiguous"},
+		{"folder", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "/in: puts" }), "Terminal InvalidFolder"},
+		{"no folder", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "" }), "Terminal FolderMissing"},
+		{"issuer without cert-manager", upstreamSpec + "  tls: {issuerRef: {name: x}}\n", nil, "Waiting CertManagerNotServed"},
+		{"user's certificate absent", upstreamSpec + "  tls: {secretName: x}\n", nil, "Waiting TLSSecretNotFound"},
+		{"user's key absent", upstreamSpec + "  tls: {secretName: x}\n", edit(func(c *cluster, _ *v1.TrustyAIService) {
+			c.put(secretOf2("ns", "x", map[string]string{"tls.crt": "y"}))
+		}), "Waiting TLSSecretIncomplete"},
+		{"ref of another kind", adrSpec, ref("{kind: PodMonitor}"), "Terminal InvalidServiceMonitoring"},
+		{"ref of another version", adrSpec, ref("{apiVersion: v1}"), "Terminal InvalidServiceMonitoring"},
+		{"ref is a list", adrSpec, ref("[]"), "Terminal InvalidServiceMonitoring"},
+		{"endpoints are text", adrSpec, ref("{spec: {endpoints: x}}"), "Terminal InvalidServiceMonitoring"},
+		{"an endpoint is text", adrSpec, ref("{spec: {endpoints: [x]}}"), "Terminal InvalidServiceMonitoring"},
+		{"a label is a number", adrSpec, ref("{metadata: {labels: {a: 1}}}"), "Terminal InvalidServiceMonitoring"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, cr := newCluster(), custom(t, tc.spec)
+			if tc.prepare != nil {
+				tc.prepare(c, cr)
+			}
+			_, p := gatherAndRender(t, c, cr)
+			if got := reasons(p); got != tc.want {
+				t.Fatalf("got %q, want %q", got, tc.want)
+			}
+			for _, problem := range p.Problems {
+				if problem.Remedy == "" || problem.Field == "" || strings.ContainsAny(problem.Error(), "\n\r") {
+					t.Errorf("the problem needs a field, a remedy and one line: %q", problem.Error())
+				}
+			}
+			if find(p, "ServiceMonitor", namesOf(cr).serviceMonitor) == nil || find(p, "Service", ServiceName(cr)) == nil {
+				t.Error("a problem takes out what is harmless")
+			}
+		})
+	}
+}
+
+func Test_SizeIsNeverDecreased(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	cr.Spec.Storage.Size = "500Mi"
+	_, p = gatherAndRender(t, c, cr)
+	if reasons(p) != "Terminal SizeDecreased" || !strings.Contains(p.Problems[0].Error(), "1Gi") || !strings.Contains(p.Problems[0].Error(), "500Mi") {
+		t.Fatal(p.Problems)
+	}
+	size, _, _ := unstructured.NestedString(mustFind(t, p, "PersistentVolumeClaim", "tas-pvc").Object, "spec", "resources", "requests", "storage")
+	if size != "1Gi" {
+		t.Errorf("the claim asks for %s", size)
+	}
+	cr.Spec.Storage.Size = "2Gi"
+	_, p = gatherAndRender(t, c, cr)
+	size, _, _ = unstructured.NestedString(mustFind(t, p, "PersistentVolumeClaim", "tas-pvc").Object, "spec", "resources", "requests", "storage")
+	if len(p.Problems) > 0 || size != "2Gi" {
+		t.Errorf("the claim asks for %s: %v", size, p.Problems)
+	}
+}
+
+func Test_DeletionPolicy(t *testing.T) {
+	for policy, retain := range map[string]bool{"": true, "  deletionPolicy: Retain\n": true, "  deletionPolicy: Delete\n": false} {
+		_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec+policy))
+		for _, o := range p.Stages[0].Objects {
+			isClaim := o.Desired.GetKind() == "PersistentVolumeClaim"
+			if o.Retain != (isClaim && retain) || isClaim && o.OnImmutable != plan.ImmutableStall {
+				t.Errorf("policy %q: %s retain=%t", policy, o.Key(), o.Retain)
+			}
+		}
+	}
+}
+
+func Test_CredentialRotationRollsThePods(t *testing.T) {
+	seen := map[string]bool{}
+	for _, password := range []string{"hunter2", "hunter3"} {
+		c, cr := newCluster(), custom(t, databaseSpec)
+		c.put(credentials(password))
+		facts, p := gatherAndRender(t, c, cr)
+		seen[facts.Database.Digest] = true
+		annotations, _, _ := unstructured.NestedStringMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "template", "metadata", "annotations")
+		if annotations[credentialsAnnotation] != facts.Database.Digest {
+			t.Error("the pods do not carry the digest")
+		}
+		if bytes.Contains(print(t, p), []byte(password)) {
+			t.Error("the password leaks")
+		}
+	}
+	if len(seen) != 2 {
+		t.Error("two passwords have one digest")
+	}
+}
+
+func Test_ConsumerURL(t *testing.T) {
+	if got := ConsumerURL(custom(t, adrSpec)); got != "http://trustyai-service.ns.svc.cluster.local/consumer/kserve/v2" {
+		t.Error(got)
+	}
+	if got := ConsumerURL(custom(t, upstreamSpec)); got != "https://tas.ns.svc/consumer/kserve/v2" {
+		t.Error(got)
+	}
+}
