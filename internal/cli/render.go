@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -200,7 +201,7 @@ func admitOne(
 	if g != nil {
 		warnings, errs := g.admit(ctx, t.admitted, live)
 		if len(errs) > 0 {
-			return nil, errs.ToAggregate()
+			return nil, refusal(errs)
 		}
 		t.warnings = warnings
 	}
@@ -210,6 +211,17 @@ func admitOne(
 	// Both versions share one schema, so that conversion changes the version alone.
 	t.admitted.SetGroupVersionKind(r.GVK())
 	return t, nil
+}
+
+// refusal prints what admission refuses, one field a line.
+func refusal(errs field.ErrorList) error {
+	var out strings.Builder
+	out.WriteString("the API server would refuse it:")
+	for _, err := range errs {
+		// A rule of the whole object has no field.
+		out.WriteString("\n  " + Clean(strings.TrimPrefix(err.Error(), "<nil>: ")))
+	}
+	return errors.New(out.String())
 }
 
 // roomOf finds the room of a kind, in any version that is served.

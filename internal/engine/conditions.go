@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,7 @@ type judgement struct {
 // setConditions writes Ready, Reconciling, Stalled and FieldContested, and takes Suspended away.
 func setConditions(common room.Common, generation int64, j judgement) {
 	conditions := common.Conditions
+	now := metav1.NewTime(j.seen.Now)
 	meta.RemoveStatusCondition(conditions, ConditionSuspended)
 	ready := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Status: metav1.ConditionFalse}
 	problem, stalled := worst(j.seen.Problems)
@@ -69,10 +71,11 @@ func setConditions(common room.Common, generation int64, j judgement) {
 		ready.Message = "Not everything is as declared yet."
 	}
 	ready.Message = bounded(ready.Message)
-	setCondition(conditions, ready)
-	mark(conditions, ConditionStalled, stalled, ready.Reason, ready.Message, generation)
-	mark(conditions, ConditionReconciling, reconciling != "", reconciling, ready.Message, generation)
-	mark(conditions, ConditionFieldContested, len(j.yielded) > 0, "RetakenByAnotherManager", contested(j.yielded), generation)
+	setCondition(conditions, ready, now)
+	mark(conditions, ConditionStalled, stalled, ready.Reason, ready.Message, generation, now)
+	mark(conditions, ConditionReconciling, reconciling != "", reconciling, ready.Message, generation, now)
+	mark(conditions, ConditionFieldContested, len(j.yielded) > 0, "RetakenByAnotherManager",
+		contested(j.yielded), generation, now)
 }
 
 // worst picks the problem to show: a terminal one before one that is waited for.
@@ -89,17 +92,24 @@ func worst(problems []plan.Problem) (worst *plan.Problem, stalled bool) {
 }
 
 // mark keeps an abnormal-true condition: present while it holds, absent otherwise, as kstatus wants it.
-func mark(conditions *[]metav1.Condition, name string, holds bool, reason, message string, generation int64) {
+func mark(
+	conditions *[]metav1.Condition, name string, holds bool, reason, message string, generation int64, now metav1.Time,
+) {
 	if !holds {
 		meta.RemoveStatusCondition(conditions, name)
 		return
 	}
 	setCondition(conditions, metav1.Condition{
-		Type: name, Status: metav1.ConditionTrue, Reason: reason, Message: bounded(message), ObservedGeneration: generation,
-	})
+		Type: name, Status: metav1.ConditionTrue, Reason: reason, Message: bounded(message),
+		ObservedGeneration: generation,
+	}, now)
 }
 
-func setCondition(conditions *[]metav1.Condition, c metav1.Condition) { meta.SetStatusCondition(conditions, c) }
+// setCondition sets a condition; a transition happened now, by the engine's clock.
+func setCondition(conditions *[]metav1.Condition, c metav1.Condition, now metav1.Time) {
+	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+	meta.SetStatusCondition(conditions, c)
+}
 
 func contested(fields []contest.Field) string {
 	parts := make([]string, 0, len(fields))

@@ -129,7 +129,13 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
-	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) { e.wakeServes(gk) })
+	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
+		e.wakeServes(gk)
+		if _, ok := e.room(gk); ok {
+			// The CRD of a room may be gone, and its custom resources with it, of which no watch tells any more.
+			e.kept.wakeAll()
+		}
+	})
 	if err := e.kept.register(); err != nil {
 		return nil, err
 	}
@@ -152,10 +158,8 @@ func (e *Engine) Start(ctx context.Context) error {
 
 // Ready says whether every watch is complete; it is the manager's readiness check.
 func (e *Engine) Ready() error {
-	for gk := range e.rooms {
-		if !e.hub.ResourceSynced(gk) {
-			return fmt.Errorf("the watch on %s is not complete yet", gk)
-		}
+	if !e.hub.Synced() {
+		return errors.New("not every watch is complete yet")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -139,9 +140,26 @@ func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
 	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Room)
 	if seen, ok := s.hub.Child(s.def.Room, o.Key); ok {
 		item.Observed = seen
+		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 	}
 	return item
 }
+
+// abandoned says that an object that we made has no owner any more: it was kept when its custom resource went.
+func (s *stacks[C, F]) abandoned(seen *observe.Object) bool {
+	if metav1.GetControllerOfNoCopy(&seen.ObjectMeta) != nil {
+		return false
+	}
+	namespace, name, ok := parseOwner(seen.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind())
+	if !ok {
+		return false
+	}
+	_, found, known := s.alive(namespace, name)
+	return known && !found
+}
+
+// wantsAdoption says that the owner of a custom resource allows taking over objects that nobody owns.
+func wantsAdoption(cr client.Object) bool { return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true" }
 
 // gateTimedOut keeps since when a stage holds back what comes after it; a gate that has been closed for its timeout
 // opens with a warning (law 14).
@@ -204,7 +222,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	}
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions,
-		Adopt: p.cr.GetAnnotations()[keeper.AdoptAnnotation] == "true",
+		Adopt: wantsAdoption(p.cr),
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
@@ -232,8 +250,9 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 func ownedByAnother(key plan.Key) plan.Problem {
 	return plan.Problem{
 		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
-		Message: key.String() + " carries our label but belongs to another owner; it is left alone",
-		Remedy:  "remove or rename that object",
+		Message: key.String() + " was made for another custom resource; it is left alone",
+		Remedy: "remove that object; to take it over with its data, when its custom resource is gone, annotate this one " +
+			"with " + keeper.AdoptAnnotation + "=true",
 	}
 }
 

@@ -35,12 +35,18 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		Rules: []room.Rule{
-			{Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},
-				Why: "spec.storage.pv is checked before the claim waits for it."},
-			{Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Names: []string{proxyRole}, Verbs: []string{"bind"},
-				Why: "The proxy of a Secured service asks the API server who its callers are; no other ClusterRole can be bound."},
-			{Group: "route.openshift.io", Resources: []string{"routes/custom-host"}, Verbs: []string{"create"},
-				Why: "OpenShift asks for it when a Route carries the certificate of its destination."},
+			{
+				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},
+				Why: "spec.storage.pv is checked before the claim waits for it.",
+			},
+			{
+				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Names: []string{proxyRole}, Verbs: []string{"bind"},
+				Why: "The proxy of a Secured service asks the API server who its callers are; no other ClusterRole can be bound.",
+			},
+			{
+				Group: "route.openshift.io", Resources: []string{"routes/custom-host"}, Verbs: []string{"create"},
+				Why: "OpenShift asks for it when a Route carries the certificate of its destination.",
+			},
 		},
 	}
 }

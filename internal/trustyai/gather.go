@@ -81,12 +81,23 @@ func first(siblings []client.Object, cr *v1.TrustyAIService) string {
 		if !ok || sibling.UID == cr.UID || !ADRShape(cr) || !ADRShape(sibling) {
 			continue
 		}
-		order := sibling.CreationTimestamp.Compare(cr.CreationTimestamp.Time)
-		if order < 0 || order == 0 && sibling.UID < cr.UID {
+		if older(sibling, cr) {
 			return sibling.Name
 		}
 	}
 	return ""
+}
+
+// older says that a comes before b: by creationTimestamp, and within its one second by who has children already, then
+// by UID.
+func older(a, b *v1.TrustyAIService) bool {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order < 0
+	}
+	if has, had := len(a.Status.Children) > 0, len(b.Status.Children) > 0; has != had {
+		return has
+	}
+	return a.UID < b.UID
 }
 
 // running is the format of the pods that run: what the status says, else what the Deployment says (one taken over from
@@ -126,6 +137,9 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 			return d, nil
 		}
 	}
+	if read.Child(gvkDeployment, cr.Namespace, name) == nil && !fromUpstream(cr) {
+		return nil, nil
+	}
 	live, err := read.Referenced(ctx, gvkDeployment, cr.Namespace, name)
 	if err != nil || live == nil {
 		return nil, err
@@ -140,8 +154,9 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 	return d, nil
 }
 
-// fromUpstream says that the original operator has had this resource: it has a status, but not one of ours. Only then
-// objects may stand under our names that no watch of ours has seen, and are worth a read (law 8).
+// fromUpstream says that the original operator may have had this resource: it has a status, but no Deployment of ours
+// was seen yet (which is when status.storageFormat is written). Only then objects may stand under our names that no
+// watch of ours has seen, and are worth a read (law 8).
 func fromUpstream(cr *v1.TrustyAIService) bool {
 	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "")
 }
@@ -203,7 +218,8 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 	if size := sizeOf(child); size != "" {
 		return &Claim{UID: string(child.UID), Size: size}, nil
 	}
-	if child == nil && cr.Status.StorageFormat == v1.StorageDatabase && cr.Status.Migration == nil {
+	// With the annotation, the data of a first DATABASE may be on a claim that MLKeeper never wrote.
+	if _, asked := cr.Annotations[MigrationAnnotation]; child == nil && !fromUpstream(cr) && !asked {
 		return nil, nil
 	}
 	live, err := read.Referenced(ctx, gvkClaim, cr.Namespace, name)

@@ -44,11 +44,15 @@ func Test_MigrationSteps(t *testing.T) {
 			d.Exceeded = true
 			in.Stored, in.Deployment = at(v1.MigrationCopying), &d
 		}, v1.MigrationCopying},
-		{"verifies", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(*Deployment) {}) }, v1.MigrationVerifying},
+		{"verifies", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(*Deployment) {})
+		}, v1.MigrationVerifying},
 		{"an old pod is left", func(in *migrationInput) {
 			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(d *Deployment) { d.Total = 3 })
 		}, v1.MigrationVerifying},
-		{"done", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(*Deployment) {}) }, v1.MigrationDone},
+		{"done", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(*Deployment) {})
+		}, v1.MigrationDone},
 		{"stays done", func(in *migrationInput) { in.Stored, in.Running = at(v1.MigrationDone), v1.StorageDatabase }, v1.MigrationDone},
 		{"fails while copying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), exceeded }, v1.MigrationFailed},
 		{"fails while verifying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), exceeded }, v1.MigrationFailed},
@@ -107,10 +111,14 @@ func Test_MigrationCrashes(t *testing.T) {
 		stored   v1.MigrationPhase
 		rendered Template
 	}{
-		{v1.MigrationPending, TemplatePVC}, {v1.MigrationCopying, TemplatePVC},
+		{v1.MigrationPending, TemplatePVC},
+		{v1.MigrationCopying, TemplatePVC},
 		// The step is stored; only now is the template written, and the old Deployment does not count.
-		{v1.MigrationCopying, TemplateMigration}, {v1.MigrationVerifying, TemplateMigration}, {v1.MigrationDone, TemplateMigration},
-		{v1.MigrationDone, TemplateDatabase}, {v1.MigrationDone, TemplateDatabase},
+		{v1.MigrationCopying, TemplateMigration},
+		{v1.MigrationVerifying, TemplateMigration},
+		{v1.MigrationDone, TemplateMigration},
+		{v1.MigrationDone, TemplateDatabase},
+		{v1.MigrationDone, TemplateDatabase},
 	} {
 		before := cr.DeepCopy()
 		_, first := reconcile()

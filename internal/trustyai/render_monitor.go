@@ -133,7 +133,7 @@ func (r *scene) mergeMonitor(into *unstructured.Unstructured, partial map[string
 		return refProblem(refField+".spec", "", "is not an object")
 	}
 	merged := into.Object["spec"].(map[string]any)
-	endpoints := merged["endpoints"].([]any)
+	endpoints := slices.Clone(merged["endpoints"].([]any))
 	if list, found := spec["endpoints"]; found && list != nil {
 		items, ok := list.([]any)
 		if !ok {

@@ -18,7 +18,8 @@ func (r *scene) proxy() corev1.Container {
 	probe := func(delay, period int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Path: "/healthz", Port: intstr.FromInt32(9443), Scheme: corev1.URISchemeHTTPS}},
+				Path: "/healthz", Port: intstr.FromInt32(9443), Scheme: corev1.URISchemeHTTPS,
+			}},
 			InitialDelaySeconds: delay, PeriodSeconds: period, TimeoutSeconds: 1, FailureThreshold: 3,
 		}
 	}
@@ -51,7 +52,8 @@ func (r *scene) proxy() corev1.Container {
 	}
 	if r.facts.TrustedCA {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
-			Name: trustedCA, MountPath: "/etc/ssl/certs/ca-bundle.crt", SubPath: "ca-bundle.crt", ReadOnly: true})
+			Name: trustedCA, MountPath: "/etc/ssl/certs/ca-bundle.crt", SubPath: "ca-bundle.crt", ReadOnly: true,
+		})
 	}
 	return c
 }

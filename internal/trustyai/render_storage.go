@@ -12,8 +12,9 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// sizeAnnotation records on the claim the size that was asked for, which the cache would not keep otherwise.
-const sizeAnnotation = "trustyai.opendatahub.io/requested-size"
+// sizeAnnotation records on the claim the size that was asked for: the cache keeps annotations of this prefix, and
+// nothing of the size itself.
+const sizeAnnotation = keeper.AnnotationPrefix + "requested-size"
 
 // claim renders the PersistentVolumeClaim: as TrustyAI ADR 3 says in the ADR's shape, and with the default storage class
 // in upstream's. The claim of a migrated service stays while the spec still gives its size: its data was copied, and

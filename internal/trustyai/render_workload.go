@@ -11,15 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
 const (
 	// templateAnnotation records on the Deployment which template it runs, and selectorAnnotation the selector that was
-	// taken over from upstream (law 8).
-	templateAnnotation = "trustyai.opendatahub.io/template"
-	selectorAnnotation = "trustyai.opendatahub.io/selector"
+	// taken over from upstream (law 8). The cache keeps annotations of this prefix only.
+	templateAnnotation = keeper.AnnotationPrefix + "template"
+	selectorAnnotation = keeper.AnnotationPrefix + "selector"
 	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
 	// that a rotation rolls them (law 16).
 	credentialsAnnotation  = "trustyai.opendatahub.io/credentials-digest"
@@ -263,10 +264,10 @@ func (r *scene) service(image, schedule string) corev1.Container {
 	return c
 }
 
-// tlsVolume and internalVolume are the names of the volumes with the certificates. They are fixed, since the name of a
-// user's Secret may be no legal name of a volume.
-func (r *scene) tlsVolume() string      { return "tls" }
-func (r *scene) internalVolume() string { return "internal-tls" }
+// tlsVolume and internalVolume are upstream's names of the volumes with the certificates. They don't follow the name of a
+// user's Secret, which may be no legal name of a volume.
+func (r *scene) tlsVolume() string      { return r.names.base + "-tls" }
+func (r *scene) internalVolume() string { return r.names.base + "-internal" }
 
 func (r *scene) volumes() []corev1.Volume {
 	secret := func(volume, name string) corev1.Volume {

@@ -91,10 +91,15 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	return verdict
 }
 
-// format is the format that the pods use: that of the migration's source until it is done.
+// format is the format that the pods use: that of the migration's source until it is done, and nothing before there is
+// a Deployment of ours, so that one of upstream is still looked for.
 func (v *view) format() v1.StorageFormat {
 	if m := v.facts.Next; m != nil && m.Phase == v1.MigrationDone {
 		return m.To
+	}
+	written := v.deployment() != nil || v.facts.Deployment != nil && v.facts.Deployment.Template != ""
+	if !written && v.cr.Status.StorageFormat == "" {
+		return ""
 	}
 	return v.facts.Running
 }

@@ -127,7 +127,8 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 
 // whyUnwired names the reason why a service wants no entry in a target.
 func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.Unstructured, wanted []wiring.Entry,
-	in *Wired) v1.WiringStatus {
+	in *Wired,
+) v1.WiringStatus {
 	eligible := func(o *v1.TrustyAIService) bool { return ADRShape(o) == ADRShape(cr) }
 	if wire.Name == WireKServe {
 		eligible = kserveEligible(target, recordedIn(target))

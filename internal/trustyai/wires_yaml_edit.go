@@ -9,7 +9,8 @@ import (
 
 const yamlBlank = " \t\r\n"
 
-// addURL returns the text with one more payload processor at the end of the list, and what was made for it.
+// addURL returns the text with one more payload processor at the end of the list, and what was made for it. It writes
+// only what can be taken out again with every other byte as it was.
 func (c *meshConfig) addURL(url string) (string, meshMade, error) {
 	urls := append(slices.Clone(c.urls()), url)
 	var candidates []string
@@ -26,12 +27,22 @@ func (c *meshConfig) addURL(url string) (string, meshMade, error) {
 		candidates = c.withLast(url)
 	}
 	for _, text := range candidates {
-		if c.holds(text, true, urls) {
+		if c.holds(text, true, urls) && c.returns(text, url, made) {
 			return text, made, nil
 		}
 	}
 	return "", meshMade{}, &wireError{ReasonConfigNotEditable, "config.yaml is written in a way in which MLKeeper cannot " +
 		"add to payloadProcessors without changing other text: write payloadProcessors as plain text on one line"}
+}
+
+// returns says that taking the URL out of the edited text gives this configuration back.
+func (c *meshConfig) returns(edited, url string, made meshMade) bool {
+	after, err := parseMeshConfig(edited)
+	if err != nil {
+		return false
+	}
+	back, _, err := after.removeURL(url, made)
+	return err == nil && back == c.text
 }
 
 // withKey adds the key: at the end of the mapping, which reads best, else at its start, for what comes last may be text

@@ -14,6 +14,9 @@ const (
 	// AdoptAnnotation, set to "true" on a custom resource, allows taking over objects that nobody owns and that
 	// stand under the names of its children.
 	AdoptAnnotation = "keeper.mlkeeper.dev/adopt"
+	// AdoptedAnnotation marks a child that MLKeeper took over instead of creating it; it gets no owner reference and so
+	// outlives its custom resource.
+	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
 	// RoomLabel carries the name of the room that made a child; child watches select on it.
 	RoomLabel = "keeper.mlkeeper.dev/room"
 	// StackLabel carries a short hash of the kind, namespace and name of the custom resource a child belongs to.

@@ -3,7 +3,9 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/utils/clock"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
@@ -70,8 +73,6 @@ type Result struct {
 	// Problem is a failure that a change of input or of the cluster must clear; Err is transient.
 	Problem *plan.Problem
 	Err     error
-	// Yielded names fields that are left to another manager since it keeps retaking them (law 11).
-	Yielded []contest.Field
 	// Warnings name what was dropped from the object so that the API server takes it.
 	Warnings []string
 	// Wrote says that the cluster was changed.
@@ -181,8 +182,8 @@ func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic
 
 // create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (law 1).
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
-	desired := contest.Yield(res.Action.Object.Desired, nil, observe.FieldManager, false)
-	live, err := client.Create(ctx, desired, metav1.CreateOptions{FieldManager: observe.FieldManager})
+	desired := contest.ForCreate(res.Action.Object.Desired)
+	live, err := a.post(ctx, client, desired, res)
 	if err == nil {
 		a.wrote(req, res, live)
 		return
@@ -197,34 +198,53 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		return
 	}
 	found := observe.From(live, true)
-	ours := found.OwnedBy(req.Stack, req.Owners...) || isOwned(found, req.Owners)
+	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
+	ours := found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
+		// Nothing but our record tells whose a retained object without labels is.
+		!controlled && res.Action.KnownUID != "" && res.Action.KnownUID == found.UID
 	switch {
 	case ours && res.Action.Object.CreateOnly:
 		a.Memory.Wrote(req.Stack.Room, found)
 	case ours:
+		res.Action.Adopted = found.Adopted()
 		a.takeUp(ctx, req, client, res, live)
-	case metav1.GetControllerOf(live) == nil && req.Adopt:
-		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone.
-		res.Action.Object.Desired = desired.DeepCopy()
-		res.Action.Object.Desired.SetOwnerReferences(nil)
+	case len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "" && req.Adopt:
+		res.Action.Adopted = true
 		a.takeUp(ctx, req, client, res, live)
 	default:
 		res.Problem = conflict(res.Action.Key, live)
 	}
 }
 
-// isOwned covers an object whose labels were stripped: its controller reference still says that it is ours.
-func isOwned(o *observe.Object, owners []plan.Owner) bool {
-	ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta)
-	if ref == nil {
-		return false
+// post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped
+// with a warning, as it is when the object is applied (law 11).
+func (a *Actor) post(
+	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result,
+) (*unstructured.Unstructured, error) {
+	opts := metav1.CreateOptions{FieldManager: observe.FieldManager}
+	if a.Cleaner == nil {
+		return client.Create(ctx, desired, opts)
 	}
-	for _, owner := range owners {
-		if owner.UID == ref.UID {
-			return true
+	if sanitize.Suspicious(desired) {
+		if cleaned, warnings, err := a.Cleaner.Clean(ctx, desired); err == nil {
+			desired, res.Warnings = cleaned, warnings
 		}
 	}
-	return false
+	opts.FieldValidation = metav1.FieldValidationStrict
+	live, err := client.Create(ctx, desired, opts)
+	if !sanitize.RefusedStrictly(err) {
+		return live, err
+	}
+	opts.FieldValidation = metav1.FieldValidationIgnore
+	cleaned, warnings, err := a.Cleaner.Clean(ctx, desired)
+	if errors.Is(err, sanitize.ErrNoSchema) {
+		cleaned, err = desired, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Warnings = append(res.Warnings, warnings...)
+	return client.Create(ctx, cleaned, opts)
 }
 
 func (a *Actor) takeUp(
@@ -236,14 +256,16 @@ func (a *Actor) takeUp(
 	}
 	res.Action.UID, res.Action.Verb = live.GetUID(), decide.Apply
 	res.Action.Migrate = true
+	res.Warnings = nil
 	a.applyOver(ctx, req, client, res, live)
 }
 
 // apply writes what MLKeeper declares. The live object is read first only when the managedFields of a POST are to be
-// migrated or drift is repaired, since only then it is needed.
+// migrated, drift is repaired, or an autoscaler may hold the replicas, since only then it is needed.
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
-	if res.Action.Migrate || res.Action.Reason == decide.ReasonDrift {
+	if res.Action.Migrate || res.Action.Reason == decide.ReasonDrift ||
+		contest.DeclaresReplicas(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 		if err != nil {
@@ -261,8 +283,21 @@ func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceI
 func (a *Actor) applyOver(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
 ) {
-	desired := contest.Yield(res.Action.Object.Desired, live, observe.FieldManager, false)
+	desired := contest.Yield(res.Action.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
+	if res.Action.Adopted {
+		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (law 1).
+		desired.SetOwnerReferences(nil)
+		annotations := desired.GetAnnotations()
+		annotations[keeper.AdoptedAnnotation] = "true"
+		desired.SetAnnotations(annotations)
+	}
 	if live != nil {
+		if res.Action.Object.Retain {
+			if err := release(ctx, client, live, req.Owners); err != nil {
+				res.Err = err
+				return
+			}
+		}
 		if res.Action.Reason == decide.ReasonDrift {
 			lost := contest.Lost(desired, live, observe.FieldManager)
 			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
@@ -272,8 +307,8 @@ func (a *Actor) applyOver(
 			return
 		}
 	}
-	if res.Yielded = a.Tracker.Contested(res.Action.Key, res.Action.UID); len(res.Yielded) > 0 {
-		desired = contest.Remove(desired, res.Yielded)
+	if yielded := a.Tracker.Contested(res.Action.Key, res.Action.UID); len(yielded) > 0 {
+		desired = contest.Remove(desired, yielded)
 	}
 	out, err := a.patch(ctx, client, desired, res.Action.UID)
 	if sanitize.Refused(err) && a.Cleaner != nil {
@@ -291,6 +326,33 @@ func (a *Actor) applyOver(
 	default:
 		res.Err = err
 	}
+}
+
+// release takes references to our owners off a retained object, such as the one by which the operator before us made
+// it go with the custom resource (law 8). It changes live to what was written.
+func release(
+	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, owners []plan.Owner,
+) error {
+	refs := live.GetOwnerReferences()
+	kept := slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool {
+		return slices.ContainsFunc(owners, func(o plan.Owner) bool { return o.UID == ref.UID })
+	})
+	if len(kept) == len(refs) {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": kept,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owner references of %s: %w", live.GetName(), err)
+	}
+	out, err := client.Patch(ctx, live.GetName(), types.MergePatchType, data,
+		metav1.PatchOptions{FieldManager: observe.FieldManager})
+	if err != nil {
+		return err
+	}
+	live.Object = out.Object
+	return nil
 }
 
 // patch applies with the UID in the body, so that it never recreates an object nor touches a replacement (law 1).
@@ -357,12 +419,12 @@ func recreates(o plan.Stamped) bool {
 	}
 	switch o.Key.Kind {
 	case "Job", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret":
-		return true
+		return !o.Retain
 	}
 	return false
 }
 
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && (strings.Contains(err.Error(), "immutable") ||
+	return apierrors.IsInvalid(err) && !isDenied(err) && (strings.Contains(err.Error(), "immutable") ||
 		strings.Contains(err.Error(), "cannot change roleRef"))
 }

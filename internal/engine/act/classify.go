@@ -1,6 +1,7 @@
 package act
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,7 @@ const (
 	ReasonConflict             = "NameTaken"
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	ReasonForbidden            = "Forbidden"
+	ReasonDenied               = "AdmissionDenied"
 	ReasonQuota                = "QuotaExceeded"
 	ReasonImmutable            = "ImmutableField"
 	ReasonInvalid              = "Invalid"
@@ -37,6 +39,12 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Probl
 			Class: plan.Blocked, Reason: ReasonQuota,
 			Message: key.String() + " was refused: " + message(err),
 			Remedy:  "raise the ResourceQuota of namespace " + key.Namespace + " or free some of it",
+		}, nil
+	case isDenied(err):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonDenied,
+			Message: key.String() + " was refused: " + message(err),
+			Remedy:  "change what the policy objects to, or the policy; it is tried again with growing pauses",
 		}, nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return &plan.Problem{
@@ -81,4 +89,14 @@ func message(err error) string {
 		s = s[:600] + "…"
 	}
 	return s
+}
+
+// isDenied says that an admission policy or webhook refused, whatever code it chose: a ValidatingAdmissionPolicy answers
+// with Invalid unless it says otherwise, which does not make the object invalid for good (law 15).
+func isDenied(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -175,4 +176,22 @@ func yieldReplicas(u, live *unstructured.Unstructured, manager string) {
 		return
 	}
 	delete(spec, "replicas")
+}
+
+// DeclaresReplicas says that an object declares spec.replicas, which an autoscaler may hold.
+func DeclaresReplicas(desired *unstructured.Unstructured) bool {
+	_, declared := child(desired.Object, "spec")["replicas"]
+	return declared
+}
+
+// Autoscaled says that a HorizontalPodAutoscaler wrote the replicas of the object: the controller that runs them is the
+// only writer of its name that goes through the subresource scale.
+func Autoscaled(live *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	path := fieldpath.MakePathOrDie("spec", "replicas")
+	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Subresource == "scale" && e.Manager == "kube-controller-manager" && fieldsOf(&e).Has(path)
+	})
 }

@@ -2,7 +2,9 @@ package decide
 
 import (
 	"sort"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -57,6 +59,8 @@ type Item struct {
 	Known *keeper.LedgerEntry
 	// Served says that the cluster serves the API, Synced that the watch on it is complete.
 	Served, Synced bool
+	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
+	Adopt bool
 }
 
 // Stage is one stage of the plan with its gate.
@@ -70,8 +74,12 @@ type Stage struct {
 
 // Extra is an object that MLKeeper made and that the plan no longer has.
 type Extra struct {
-	Entry    keeper.LedgerEntry
+	// Entry is what MLKeeper remembers of it; zero when it was only found by its labels.
+	Entry keeper.LedgerEntry
+	// Observed is nil when it is gone, or lost its labels.
 	Observed *observe.Object
+	// Gone says that the object is known not to exist any more.
+	Gone bool
 }
 
 // Input is everything that decide judges from.
@@ -100,6 +108,10 @@ type Action struct {
 	Reason string
 	// Detail names what a Wait waits for.
 	Detail string
+	// KnownUID is the UID of our last write, by which an object that lost its labels is known again.
+	KnownUID types.UID
+	// Adopted says that the object was adopted, so that it gets no owner reference.
+	Adopted bool
 }
 
 // Writes says that the action changes the cluster.
@@ -127,6 +139,9 @@ func Decide(in Input) []Action {
 // does not exist yet (law 14).
 func judge(in Input, item Item, gate string) Action {
 	a := Action{Object: item.Stamped, Key: item.Key}
+	if item.Known != nil {
+		a.KnownUID = item.Known.UID
+	}
 	switch {
 	case !item.Served && item.Optional:
 		a.Verb, a.Reason = Skip, ReasonNotServed
@@ -138,23 +153,26 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, gate
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
-	case !item.Observed.OwnedBy(in.Stack, in.Owners...):
+	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.Adopt:
 		a.Verb, a.Reason = Conflict, ReasonForeignOwner
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
 	case item.CreateOnly:
 		a.Verb, a.Reason = Leave, ReasonKept
 	default:
-		a.UID, a.Migrate = item.Observed.UID, item.Observed.Created
-		a.Verb, a.Reason = verify(item)
+		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
+		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	return a
 }
 
 // verify tells whether an object of ours is as declared, from the digest of what was rendered and the hash of what
 // MLKeeper owns of it (law 9).
-func verify(item Item) (Verb, string) {
+func verify(item Item, owners []plan.Owner) (Verb, string) {
 	switch {
+	case item.Retain && item.Observed.Refers(owners...):
+		// Somebody, such as the operator before us, made it go with the custom resource (law 8).
+		return Apply, ReasonDrift
 	case item.Observed.Digest() != item.Digest && item.Known != nil && item.Known.Digest == item.Digest:
 		return Apply, ReasonDrift
 	case item.Observed.Digest() != item.Digest:
@@ -174,7 +192,7 @@ func ClosedBy(in Input, stage Stage) string {
 		if !item.Served && item.Optional {
 			continue
 		}
-		if !stage.WaitHealthy && !gatesAlways(item.Key) {
+		if !stage.WaitHealthy && !plan.OutlivesAlways(item.Key) {
 			continue
 		}
 		if item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...) {
@@ -187,11 +205,6 @@ func ClosedBy(in Input, stage Stage) string {
 	return ""
 }
 
-func gatesAlways(k plan.Key) bool {
-	return k.Group == "" && k.Kind == "Namespace" ||
-		k.Group == "apiextensions.k8s.io" && k.Kind == "CustomResourceDefinition"
-}
-
 // prune deletes what the plan no longer has, the last first. What must outlive us stays (law 5), and so does what is
 // not ours any more.
 func prune(in Input) []Action {
@@ -200,13 +213,18 @@ func prune(in Input) []Action {
 	var out []Action
 	for _, e := range extras {
 		if e.Observed == nil {
+			if a, ok := pruneUnseen(e); ok {
+				out = append(out, a)
+			}
 			continue
 		}
-		a := Action{Key: e.Observed.Key, UID: e.Observed.UID, Version: e.Observed.APIVersion, Reason: ReasonPruned}
+		a := Action{Key: e.Observed.Key, UID: e.Observed.UID, Version: version(e.Observed.APIVersion), Reason: ReasonPruned}
 		switch {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
-		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key):
+		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key),
+			// Without a record the missing owner reference tells that it was retained.
+			e.Entry.UID == "" && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
 		case e.Observed.Terminating():
 			a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, e.Observed.Key.String()+" to be gone"
@@ -218,9 +236,23 @@ func prune(in Input) []Action {
 	return out
 }
 
+// pruneUnseen deletes, by the UID of our last write, what no watch shows any more: it is gone, and the delete finds
+// nothing, or its labels were stripped.
+func pruneUnseen(e Extra) (Action, bool) {
+	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
+	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
+	if e.Gone || e.Entry.UID == "" || e.Entry.Policy == keeper.Retain || mustOutlive(key) {
+		return Action{}, false
+	}
+	return Action{Verb: Delete, Key: key, UID: e.Entry.UID, Version: e.Entry.Version, Reason: ReasonPruned}, true
+}
+
+// version is the version of an apiVersion.
+func version(apiVersion string) string { return apiVersion[strings.LastIndex(apiVersion, "/")+1:] }
+
 // mustOutlive names the kinds whose removal destroys data of users; they are never pruned (law 5).
 func mustOutlive(k plan.Key) bool {
-	return gatesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
+	return plan.OutlivesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
 }
 
 func extraName(e Extra) string {

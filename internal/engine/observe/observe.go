@@ -56,6 +56,21 @@ func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
 	return o.Labels[keeper.RoomLabel] == stack.Room && o.Annotations[keeper.OwnerAnnotation] == stack.ID()
 }
 
+// Refers says that the object has an owner reference, controller or not, to one of the owners.
+func (o *Object) Refers(owners ...plan.Owner) bool {
+	for i := range o.OwnerReferences {
+		for _, owner := range owners {
+			if o.OwnerReferences[i].UID == owner.UID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Adopted says that MLKeeper did not create the object but was asked to take it over.
+func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation] != "" }
+
 // From reduces a full object, or one that holds metadata alone (full=false), to an Object.
 func From(u *unstructured.Unstructured, full bool) *Object {
 	out := &Object{Key: plan.KeyOf(u), APIVersion: u.GetAPIVersion()}
@@ -64,7 +79,8 @@ func From(u *unstructured.Unstructured, full bool) *Object {
 	out.CreationTimestamp, out.DeletionTimestamp = u.GetCreationTimestamp(), u.GetDeletionTimestamp()
 	out.OwnerReferences = u.GetOwnerReferences()
 	out.Labels = pick(u.GetLabels(), keeper.RoomLabel, keeper.StackLabel)
-	out.Annotations = pick(u.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation)
+	out.Annotations = pick(u.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation,
+		keeper.AdoptedAnnotation)
 	out.Fields, out.Created = HashOwned(u.GetManagedFields(), out.Digest())
 	out.Health = health.Result{Status: health.Current}
 	if full {

@@ -54,7 +54,8 @@ type Stamped struct {
 }
 
 // Stamp returns a copy of the object with the engine's marks: labels, owner annotation, owner reference and digest.
-// blockOwnerDeletion is never set (law 2), and a retained object gets no owner reference (law 5).
+// blockOwnerDeletion is never set (law 2), and what must outlive its custom resource, which is what is retained and
+// every Namespace and CustomResourceDefinition, gets no owner reference (law 5).
 func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	u := o.Desired.DeepCopy()
 	unstructured.RemoveNestedField(u.Object, "status")
@@ -74,7 +75,7 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	delete(annotations, keeper.DigestAnnotation)
 	u.SetAnnotations(annotations)
 	u.SetOwnerReferences(nil)
-	if !o.Retain {
+	if !o.Retain && !OutlivesAlways(KeyOf(u)) {
 		controller := true
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
@@ -90,4 +91,10 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	u.SetAnnotations(annotations)
 	o.Desired = u
 	return Stamped{Object: o, Key: KeyOf(u), Digest: digest, Stage: stage}, nil
+}
+
+// OutlivesAlways names the kinds that hold what others put into them: the garbage collector must never delete them.
+func OutlivesAlways(k Key) bool {
+	return k.Group == "" && k.Kind == "Namespace" ||
+		k.Group == "apiextensions.k8s.io" && k.Kind == "CustomResourceDefinition"
 }

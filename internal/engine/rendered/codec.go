@@ -15,7 +15,7 @@ import (
 const format = 1
 
 // maxDecoded bounds what one entry may unpack to. The largest known stack, a whole Kubeflow, is a few megabytes.
-const maxDecoded = 256 << 20
+const maxDecoded = 64 << 20
 
 // entry is the content of one file.
 type entry struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	gvkschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,47 @@ func Refused(err error) bool {
 	}
 	text := err.Error()
 	return strings.Contains(text, "field not declared in schema") || strings.Contains(text, "duplicate entries for key")
+}
+
+// RefusedStrictly says that a create with strict field validation refused an object for undeclared fields.
+func RefusedStrictly(err error) bool {
+	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "strict decoding error")
+}
+
+// Suspicious says that two items of some list have the same name or port, which no create refuses but a later apply
+// does. Whether it is a mistake, only the schema tells.
+func Suspicious(u *unstructured.Unstructured) bool { return suspicious(u.Object) }
+
+func suspicious(content any) bool {
+	switch c := content.(type) {
+	case map[string]any:
+		for _, v := range c {
+			if suspicious(v) {
+				return true
+			}
+		}
+	case []any:
+		seen := map[string]bool{}
+		for _, item := range c {
+			if suspicious(item) {
+				return true
+			}
+			m, isMap := item.(map[string]any)
+			if !isMap {
+				continue
+			}
+			for _, key := range []string{"name", "port", "containerPort", "mountPath"} {
+				if v, ok := m[key]; ok {
+					text := fmt.Sprint(key, v, m["protocol"])
+					if seen[text] {
+						return true
+					}
+					seen[text] = true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Cleaner cleans objects by the schemas that the API server publishes. It fetches the document of a group version when

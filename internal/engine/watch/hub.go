@@ -86,15 +86,24 @@ func (h *Hub) Start(ctx context.Context) error {
 // WaitForSync waits until every declared watch whose API is served is synced, and returns false if ctx is done before.
 func (h *Hub) WaitForSync(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), func() bool {
-		h.mu.RLock()
-		defer h.mu.RUnlock()
-		for _, f := range h.feedsLocked() {
-			if !h.syncedLocked(f) {
-				return false
-			}
-		}
-		return true
+		return h.Synced()
 	})
+}
+
+// Synced says whether the hub runs and every declared watch whose API is served is complete. Before it runs nothing is,
+// although the catalog, which is still empty then, calls no API served.
+func (h *Hub) Synced() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.ctx == nil {
+		return false
+	}
+	for _, f := range h.feedsLocked() {
+		if !h.syncedLocked(f) {
+			return false
+		}
+	}
+	return true
 }
 
 // feedsLocked returns every declared watch; references are not declared but come and go.

@@ -131,7 +131,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 
 // edit decides once more on the live object and writes it, guarded by its resourceVersion (law 7).
 func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
-	live *unstructured.Unstructured, alive []client.Object) (time.Duration, error) {
+	live *unstructured.Unstructured, alive []client.Object,
+) (time.Duration, error) {
 	if live.GetDeletionTimestamp() != nil {
 		r.report(key, m, nil)
 		return 0, nil
@@ -165,7 +166,8 @@ func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, ke
 // remove deletes an object that MLKeeper created and nobody changed. Both preconditions are needed: the UID spares a
 // replacement, the resourceVersion a change that came after the read.
 func (r *Reconciler) remove(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
-	live *unstructured.Unstructured, d *decision) (time.Duration, error) {
+	live *unstructured.Unstructured, d *decision,
+) (time.Duration, error) {
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err := api.Delete(ctx, key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
@@ -179,7 +181,8 @@ func (r *Reconciler) remove(ctx context.Context, api dynamic.ResourceInterface, 
 
 // absent handles an object that the cache does not hold. It is created where the wire says so and entries are wanted.
 func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
-	alive []client.Object) (time.Duration, error) {
+	alive []client.Object,
+) (time.Duration, error) {
 	if m.created || m.wired {
 		// The cache may lag behind our own write, or the object may only have lost the label that it was selected by:
 		// in both cases it exists, and one read tells.
@@ -209,7 +212,8 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 }
 
 func (r *Reconciler) create(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
-	d *decision) (time.Duration, error) {
+	d *decision,
+) (time.Duration, error) {
 	hash, err := contentHash(d.edited)
 	if err != nil {
 		return 0, err

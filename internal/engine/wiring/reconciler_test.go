@@ -436,7 +436,7 @@ func TestDeleteSparesALateChange(t *testing.T) {
 func TestTerminatingNamespaceIsLeft(t *testing.T) {
 	f := newFixture(t, creating())
 	f.alive = []client.Object{cr("a")}
-	f.Fail = func(verb string, _ types.NamespacedName) error {
+	f.Fail = func(string, types.NamespacedName) error {
 		err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "target", errors.New("terminating"))
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return err

@@ -73,7 +73,8 @@ func unwireAll(ctx context.Context, api dynamic.NamespaceableResourceInterface, 
 }
 
 func unwireOne(ctx context.Context, api dynamic.ResourceInterface, wire *Wire, live *unstructured.Unstructured,
-	progress func(string)) error {
+	progress func(string),
+) error {
 	name := fmt.Sprintf("%s %s/%s", wire.GVK.Kind, live.GetNamespace(), live.GetName())
 	for range unwireRetries {
 		if _, err := Recorded(live); err != nil {

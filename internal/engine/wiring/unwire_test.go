@@ -126,8 +126,10 @@ func TestUnservedKindRests(t *testing.T) {
 	f := newFixture(t, setWire())
 	r := wiring.NewReconciler(setWire(), wiring.Deps{
 		Client: f.Cluster, Source: f.Cluster,
-		Resource: func(schema.GroupVersionKind) (schema.GroupVersionResource, bool) { return schema.GroupVersionResource{}, false },
-		Alive:    func(string, string) ([]client.Object, error) { t.Error("asked"); return nil, nil },
+		Resource: func(schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+			return schema.GroupVersionResource{}, false
+		},
+		Alive: func(string, string) ([]client.Object, error) { t.Error("asked"); return nil, nil },
 	})
 	f.Put(&unstructured.Unstructured{Object: configMap().Object})
 	if after, err := r.Reconcile(context.Background(), key); after != 0 || err != nil {

@@ -1,0 +1,82 @@
+// Command mlkeeper is MLKeeper: the operator itself (mlkeeper manager), and the commands that show what it would do and
+// what it did. It holds flags and wiring only; the logic is in internal/engine, the rooms and internal/cli.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"mlkeeper.dev/config/crd"
+	"mlkeeper.dev/internal/cli"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/version"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+// run ends every command on the first signal. The manager has a handler of its own for an orderly shutdown.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	root := newRootCommand()
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(root.ErrOrStderr(), "mlkeeper: "+cli.CleanLines(err.Error()))
+		return 1
+	}
+	return 0
+}
+
+// connection tells which cluster is meant; all commands share its flags.
+type connection struct{ *cli.Connection }
+
+func (c connection) config() (*rest.Config, error) { return c.Config() }
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mlkeeper",
+		Short:         "Keep machine-learning serving systems in the state their owners declared",
+		Version:       version.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	connect := connection{&cli.Connection{}}
+	connect.Bind(root.PersistentFlags())
+	root.AddCommand(
+		newManagerCommand(connect),
+		withSettings(connect, cli.NewRenderCommand, true),
+		withSettings(connect, cli.NewStatusCommand, false),
+		withSettings(connect, cli.NewUnwireCommand, false),
+		withSettings(connect, cli.NewRBACCommand, false),
+		cli.NewVersionCommand(),
+	)
+	return root
+}
+
+// withSettings makes a command whose rooms have the settings of the manager: those of its own flags where it renders, so
+// that it renders alike, and else the defaults, which do not matter to it.
+func withSettings(connect connection, create func(cli.Environment) *cobra.Command, flags bool) *cobra.Command {
+	var s settings
+	cmd := create(cli.Environment{
+		Connection:  connect.Connection,
+		Rooms:       func() []room.Any { return rooms(s) },
+		Definitions: crd.Bases,
+		Now:         time.Now,
+	})
+	if flags {
+		s.bind(cmd.Flags())
+	} else {
+		s.bind(pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError))
+	}
+	return cmd
+}

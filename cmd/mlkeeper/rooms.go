@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
+	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/trustyai"
+)
+
+// settings are what the operator is told about its rooms.
+type settings struct {
+	clusterDomain string
+	trustyAI      trustyai.Settings
+}
+
+// bind adds the flags.
+func (s *settings) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&s.clusterDomain, "cluster-domain", trustyai.DefaultClusterDomain, "DNS domain of the cluster")
+	flags.StringVar(&s.trustyAI.Image, "trustyai-image", trustyai.DefaultImage,
+		"image of a TrustyAIService that names none")
+	flags.StringVar(&s.trustyAI.ProxyImage, "trustyai-proxy-image", trustyai.DefaultProxyImage,
+		"image of the kube-rbac-proxy of a Secured TrustyAIService")
+}
+
+// registration is one room of this binary.
+type registration struct {
+	name string
+	// any makes the room for the commands, register adds it to an engine.
+	any      func(settings) room.Any
+	register func(*engine.Engine, settings) error
+}
+
+// registrations lists every room. A further system is one line here.
+func registrations() []registration {
+	return []registration{
+		{name: trustyai.RoomName, any: func(s settings) room.Any {
+			return room.Erase(trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
+		}, register: func(e *engine.Engine, s settings) error {
+			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
+		}},
+	}
+}
+
+// forTrustyAI completes the settings of one room with those of all.
+func (s settings) forTrustyAI() trustyai.Settings {
+	out := s.trustyAI
+	out.ClusterDomain = s.clusterDomain
+	// config/manager sets POD_NAMESPACE from the downward API.
+	out.OperatorNamespace = os.Getenv("POD_NAMESPACE")
+	return out
+}
+
+func rooms(s settings) []room.Any {
+	var out []room.Any
+	for _, r := range registrations() {
+		out = append(out, r.any(s))
+	}
+	return out
+}
+
+func roomNames() []string {
+	var out []string
+	for _, r := range registrations() {
+		out = append(out, r.name)
+	}
+	return out
+}
+
+// schemes are the API packages whose types the manager decodes.
+func schemes() []func(*runtime.Scheme) error {
+	return []func(*runtime.Scheme) error{keeper.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme}
+}

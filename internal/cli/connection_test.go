@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestUnreachableClusterSaysWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
+contexts: [{name: c, context: {cluster: c, namespace: here}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := environment(fakeRoom{}, nil)
+	env.Connection = &Connection{kubeconfig: path}
+	_, _, err := run(t, NewStatusCommand(env), "")
+	if err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:1 does not answer") || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("error %v", err)
+	}
+	if got := env.Connection.namespace(); got != "here" {
+		t.Errorf("the namespace of the context is %q", got)
+	}
+}
+
+func TestPartialDiscoveryIsNotAbsence(t *testing.T) {
+	down := errors.New("down")
+	m := servedMapper{
+		RESTMapper: meta.NewDefaultRESTMapper(nil),
+		failed:     map[schema.GroupVersion]error{{Group: "route.openshift.io", Version: "v1"}: down},
+	}
+	if _, err := m.RESTMapping(routeGVK.GroupKind(), "v1"); !errors.Is(err, down) || meta.IsNoMatchError(err) {
+		t.Errorf("a group that cannot be discovered: %v", err)
+	}
+	if _, err := m.RESTMapping(deployGVK.GroupKind(), "v1"); !meta.IsNoMatchError(err) {
+		t.Errorf("a group that is not served: %v", err)
+	}
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/config/crd"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var (
+	serviceKind = v1.GroupVersion.WithKind("TrustyAIService")
+	secretGVK   = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	deployGVK   = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	configGVK   = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	routeGVK    = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
+	now         = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+// fakeRoom renders TrustyAIServices in a simple way.
+type fakeRoom struct {
+	wires  []wiring.Wire
+	rules  []room.Rule
+	render func(read room.Reader, cr *v1.TrustyAIService) (plan.Plan, error)
+}
+
+func (fakeRoom) Name() string                 { return "trustyai" }
+func (fakeRoom) GVK() schema.GroupVersionKind { return serviceKind }
+func (fakeRoom) Children() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
+}
+func (r fakeRoom) Wires() []wiring.Wire { return r.wires }
+func (r fakeRoom) Rules() []room.Rule   { return r.rules }
+
+func (r fakeRoom) Render(_ context.Context, read func(client.Object) room.Reader, u *unstructured.Unstructured) (plan.Plan, error) {
+	cr := &v1.TrustyAIService{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
+		return plan.Plan{}, err
+	}
+	if r.render == nil {
+		return simplePlan(read(cr), cr)
+	}
+	return r.render(read(cr), cr)
+}
+
+func object(gvk schema.GroupVersionKind, namespace, name string, content map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	for k, v := range content {
+		u.Object[k] = v
+	}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+func simplePlan(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+	return plan.Plan{
+		Stages: []plan.Stage{
+			{Name: "first", Objects: []plan.Object{{Retain: true, Desired: object(secretGVK, cr.Namespace, cr.Name, map[string]any{
+				"data": map[string]any{"password": "aHVudGVyMg=="}, "stringData": map[string]any{"token": "hunter2"}, "type": "Opaque",
+			})}}},
+			{Name: "second", Objects: []plan.Object{
+				{Desired: object(deployGVK, cr.Namespace, cr.Name, map[string]any{"spec": map[string]any{"replicas": int64(*cr.Spec.Replicas)}})},
+				{Optional: true, Desired: object(routeGVK, cr.Namespace, cr.Name, nil)},
+			}},
+		},
+		Warnings: []string{"the policy is " + string(cr.Spec.DeletionPolicy)},
+	}, nil
+}
+
+func environment(r room.Any, c *cluster) Environment {
+	return Environment{
+		Connection: &Connection{fake: c}, Rooms: func() []room.Any { return []room.Any{r} }, Definitions: crd.Bases,
+		Now: func() time.Time { return now },
+	}
+}
+
+// run executes a command with standard input and returns what it printed.
+func run(t *testing.T, cmd *cobra.Command, stdin string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs, run with -update to write it (-want +got):\n%s", path, diff)
+	}
+}
+
+// fakeCluster is a cluster that serves some kinds and holds some objects.
+func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*unstructured.Unstructured) (*cluster, *dynamicfake.FakeDynamicClient) {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	lists := map[schema.GroupVersionResource]string{}
+	for _, gvk := range served {
+		scope := meta.RESTScopeNamespace
+		if gvk == inventoryKind {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(gvk, scope)
+		gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+		lists[gvr] = gvk.Kind + "List"
+	}
+	scheme := runtime.NewScheme()
+	metaScheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(metaScheme); err != nil {
+		t.Fatal(err)
+	}
+	var whole, partial []runtime.Object
+	for _, u := range objects {
+		whole = append(whole, u)
+		if !health.NeedsStatus(u.GroupVersionKind().GroupKind()) {
+			m := &metav1.PartialObjectMetadata{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{
+				"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"],
+			}, m); err != nil {
+				t.Fatal(err)
+			}
+			partial = append(partial, m)
+		}
+	}
+	dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, lists, whole...)
+	return &cluster{dynamic: dyn, metadata: metadatafake.NewSimpleMetadataClient(metaScheme, partial...), mapper: mapper}, dyn
+}

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// healthMissing is the health of an object that MLKeeper wrote and that is not there.
+const healthMissing = "Missing"
+
+var inventoryKind = keeper.GroupVersion.WithKind("Inventory")
+
+// collector reads the stacks of a namespace, or of all.
+type collector struct {
+	*cluster
+	namespace string
+	warnings  []string
+}
+
+func (c *collector) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.warnings, text) {
+		c.warnings = append(c.warnings, text)
+	}
+}
+
+// collect reads the stacks of the rooms. It fails when the cluster serves none of their kinds; what else cannot be read
+// becomes a warning.
+func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusReport, error) {
+	report := &StatusReport{Stacks: []StackStatus{}, Warnings: []string{}}
+	var unserved []string
+	for _, r := range rooms {
+		mapping, err := c.lookup(r.GVK())
+		if err != nil {
+			return nil, err
+		}
+		if mapping == nil {
+			unserved = append(unserved, r.GVK().GroupKind().String())
+			continue
+		}
+		resources, err := c.list(ctx, mapping, c.namespace, metav1.ListOptions{})
+		if err != nil {
+			return nil, c.explain(mapping.Resource.Resource, err)
+		}
+		if len(resources) == 0 {
+			continue
+		}
+		children, unread := c.children(ctx, r)
+		for _, u := range resources {
+			report.Stacks = append(report.Stacks, c.stack(r, u, children, unread))
+		}
+	}
+	if len(unserved) == len(rooms) {
+		return nil, fmt.Errorf("the cluster serves none of these kinds: %s; install the CustomResourceDefinitions with "+
+			"`make install` or `kubectl apply --server-side -k config/crd`", strings.Join(unserved, ", "))
+	}
+	for _, kind := range unserved {
+		c.warn("the cluster does not serve %s; its CustomResourceDefinition is not installed", kind)
+	}
+	if c.warnings != nil {
+		report.Warnings = c.warnings
+	}
+	slices.SortStableFunc(report.Stacks, func(a, b StackStatus) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return report, nil
+}
+
+func (c *collector) explain(resource string, err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("list %s: %w; ask for the right to list them, or name a namespace with -n", resource, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("list %s: %w; log in again", resource, err)
+	}
+	return fmt.Errorf("list %s: %w", resource, err)
+}
+
+// found are the objects of a room by the stack label, and what its Inventories say should be there by owner.
+type found struct {
+	objects map[string][]*unstructured.Unstructured
+	ledger  map[keeper.InventoryOwner][]keeper.LedgerEntry
+}
+
+// children lists what the room made: whole objects where the health needs them, and metadata for the rest. unread are
+// the kinds that could not be listed.
+func (c *collector) children(ctx context.Context, r room.Any) (found, map[schema.GroupKind]bool) {
+	out := found{objects: map[string][]*unstructured.Unstructured{}, ledger: c.inventories(ctx)}
+	unread := map[schema.GroupKind]bool{}
+	options := metav1.ListOptions{LabelSelector: keeper.RoomLabel + "=" + r.Name()}
+	for _, gvk := range r.Children() {
+		mapping, err := c.lookup(gvk)
+		if err == nil && mapping == nil {
+			// An API that was removed takes its objects with it; the ledger still names them.
+			continue
+		}
+		var all []*unstructured.Unstructured
+		if err == nil && health.NeedsStatus(gvk.GroupKind()) {
+			all, err = c.list(ctx, mapping, c.namespace, options)
+		} else if err == nil {
+			all, err = c.listMetadata(ctx, mapping, c.namespace, options)
+		}
+		if err != nil {
+			unread[gvk.GroupKind()] = true
+			c.warn("%s are left out: %v", resourceOf(gvk), err)
+			continue
+		}
+		for _, u := range all {
+			stack := u.GetLabels()[keeper.StackLabel]
+			out.objects[stack] = append(out.objects[stack], u)
+		}
+	}
+	return out, unread
+}
+
+// inventories lists what the Inventories say should be there.
+func (c *collector) inventories(ctx context.Context) map[keeper.InventoryOwner][]keeper.LedgerEntry {
+	mapping, err := c.lookup(inventoryKind)
+	if err != nil || mapping == nil {
+		c.warn("Inventories are left out: the cluster does not serve them; install the CustomResourceDefinitions")
+		return nil
+	}
+	all, err := c.list(ctx, mapping, "", metav1.ListOptions{})
+	if err != nil {
+		c.warn("Inventories are left out: %v", err)
+		return nil
+	}
+	out := map[keeper.InventoryOwner][]keeper.LedgerEntry{}
+	for _, u := range all {
+		var i keeper.Inventory
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &i); err != nil {
+			c.warn("Inventory %s is left out: %v", u.GetName(), err)
+			continue
+		}
+		out[i.Spec.Owner] = append(out[i.Spec.Owner], i.Spec.Objects...)
+	}
+	return out
+}
+
+// stack describes one custom resource.
+func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children found, unread map[schema.GroupKind]bool) StackStatus {
+	id := plan.Stack{Room: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
+	out := StackStatus{
+		Room: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().UTC(),
+		Ready: "Unknown", Reason: "NotReconciled", Message: "no manager has reported on it yet; check that one runs",
+		Suspended: u.GetAnnotations()[keeper.SuspendAnnotation] == "true",
+		Deleting:  u.GetDeletionTimestamp() != nil,
+		Objects:   []ObjectStatus{},
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, item := range conditions {
+		condition, _ := item.(map[string]any)
+		text := func(field string) string {
+			s, _ := condition[field].(string)
+			return s
+		}
+		switch text("type") {
+		case "Ready":
+			out.Ready, out.Reason, out.Message = text("status"), text("reason"), text("message")
+		case "Stalled":
+			out.Stalled = text("status") == string(metav1.ConditionTrue)
+		}
+	}
+	generation, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	out.Observed = generation == u.GetGeneration()
+
+	there := map[plan.Key]bool{}
+	for _, o := range children.objects[id.Hash()] {
+		// The label is a short hash; the annotation is the whole name.
+		if o.GetAnnotations()[keeper.OwnerAnnotation] != id.ID() || there[plan.KeyOf(o)] {
+			continue
+		}
+		there[plan.KeyOf(o)] = true
+		result := health.Of(o)
+		out.Objects = append(out.Objects, ObjectStatus{
+			APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
+			Health: string(result.Status), Reason: result.Reason, Message: result.Message,
+		})
+	}
+	for _, e := range c.expected(u, id, children) {
+		gk := schema.GroupKind{Group: e.Group, Kind: e.Kind}
+		key := plan.Key{GroupKind: gk, Namespace: e.Namespace, Name: e.Name}
+		// What lies outside of the namespace asked for was not listed.
+		foreign := c.namespace != "" && e.Namespace != "" && e.Namespace != c.namespace
+		if there[key] || unread[gk] || foreign {
+			continue
+		}
+		there[key] = true
+		out.Objects = append(out.Objects, ObjectStatus{
+			APIVersion: schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), Kind: e.Kind,
+			Namespace: e.Namespace, Name: e.Name,
+			Health: healthMissing, Reason: "NotFound", Message: "MLKeeper wrote it and it is not there, or lost its labels.",
+		})
+	}
+	slices.SortStableFunc(out.Objects, func(a, b ObjectStatus) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// expected is what the ledger in the status and the Inventories say should be there.
+func (c *collector) expected(u *unstructured.Unstructured, id plan.Stack, children found) []keeper.LedgerEntry {
+	out := slices.Clone(children.ledger[keeper.InventoryOwner{
+		Group: id.GVK.Group, Kind: id.GVK.Kind, Namespace: id.Namespace, Name: id.Name, UID: id.UID,
+	}])
+	var status struct {
+		Children []keeper.LedgerEntry `json:"children"`
+	}
+	raw, _, _ := unstructured.NestedMap(u.Object, "status")
+	if raw == nil {
+		return out
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"children": raw["children"]}, &status); err != nil {
+		c.warn("the ledger of %s cannot be read: %v", id.ID(), err)
+		return out
+	}
+	return append(out, status.Children...)
+}

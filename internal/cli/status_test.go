@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// child makes an object as the engine would mark it.
+func child(gvk schema.GroupVersionKind, owner *unstructured.Unstructured, name string, content map[string]any) *unstructured.Unstructured {
+	u := object(gvk, owner.GetNamespace(), name, content)
+	stack := plan.Stack{Room: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName()}
+	u.SetLabels(map[string]string{keeper.RoomLabel: "trustyai", keeper.StackLabel: stack.Hash()})
+	u.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
+	return u
+}
+
+func statusObjects() []*unstructured.Unstructured {
+	ready := liveService("ready", "1", "2026-01-01T03:04:05Z")
+	ready.SetGeneration(2)
+	ready.Object["status"] = map[string]any{
+		"observedGeneration": int64(2),
+		"conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "reason": "Waiting", "message": hostile + strings.Repeat(" long", 40),
+		}},
+		"children": []any{
+			map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "lost"},
+			map[string]any{"version": "v1", "kind": "Secret", "namespace": "default", "name": "ready"},
+		},
+	}
+	fresh := liveService("fresh", "2", "2026-01-02T03:04:00Z")
+	fresh.Object["status"] = nil
+	fresh.SetAnnotations(map[string]string{keeper.SuspendAnnotation: "true"})
+	deployment := child(deployGVK, ready, "ready", map[string]any{
+		"spec":   map[string]any{"replicas": int64(2)},
+		"status": map[string]any{"replicas": int64(2), "updatedReplicas": int64(2), "availableReplicas": int64(1), "observedGeneration": int64(1)},
+	})
+	deployment.SetGeneration(1)
+	impostor := child(configGVK, ready, "impostor", nil)
+	impostor.SetAnnotations(map[string]string{keeper.OwnerAnnotation: "TrustyAIService.trustyai.opendatahub.io/default/someone"})
+	inventory := object(inventoryKind, "", "i", map[string]any{"spec": map[string]any{
+		"owner": map[string]any{"group": serviceKind.Group, "kind": serviceKind.Kind, "namespace": "default", "name": "ready", "uid": "1"},
+		"stage": int64(0), "objects": []any{map[string]any{
+			"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRoleBinding", "name": "bound",
+		}},
+	}})
+	return []*unstructured.Unstructured{ready, fresh, deployment, child(secretGVK, ready, "ready", nil), impostor, inventory}
+}
+
+var statusKinds = []schema.GroupVersionKind{serviceKind, secretGVK, deployGVK, configGVK, inventoryKind}
+
+func TestStatusTable(t *testing.T) {
+	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
+	for _, output := range []string{"table", "wide"} {
+		stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A", "-o", output)
+		if err != nil || stderr != "" {
+			t.Fatalf("%v\n%s", err, stderr)
+		}
+		golden(t, "status-"+output+".golden.txt", stdout)
+		for _, r := range stdout {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Errorf("%s prints %U", output, r)
+			}
+		}
+	}
+}
+
+func TestStatusJSON(t *testing.T) {
+	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
+	stdout, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "default", "--kind", "tas", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.golden.json", stdout)
+	var report StatusReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Stacks) != 2 {
+		t.Errorf("%v: %d stacks", err, len(report.Stacks))
+	}
+	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "empty")
+	if err != nil || stdout != "" || !strings.Contains(stderr, `nothing that MLKeeper keeps in namespace "empty"; -A shows all`) {
+		t.Errorf("%v %q %q", err, stdout, stderr)
+	}
+	stdout, _, err = run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "empty", "-o", "json")
+	if err != nil || stdout != "{\n  \"stacks\": [],\n  \"warnings\": []\n}\n" {
+		t.Errorf("%v %q", err, stdout)
+	}
+}
+
+func TestStatusReadsNoSecretData(t *testing.T) {
+	c, dyn := fakeCluster(t, statusKinds, statusObjects()...)
+	if _, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A"); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range dyn.Actions() {
+		if a.GetResource().Resource == "secrets" || a.GetVerb() != "list" {
+			t.Errorf("status does %s %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+}
+
+func TestStatusErrors(t *testing.T) {
+	none, _ := fakeCluster(t, []schema.GroupVersionKind{deployGVK})
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no definitions": {nil, "make install"},
+		"output":         {[]string{"-o", "xml"}, "use table, wide or json"},
+		"both":           {[]string{"-A", "-n", "x"}, "exclude each other"},
+		"kind":           {[]string{"--kind", "Pod"}, "there are TrustyAIService"},
+	} {
+		_, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, none)), "", c.args...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	env := environment(fakeRoom{}, nil)
+	env.Connection = &Connection{kubeconfig: "/nonexistent"}
+	if _, _, err := run(t, NewStatusCommand(env), ""); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("no kubeconfig: %v", err)
+	}
+}
+
+func TestStatusWarnsOfWhatItMayNotList(t *testing.T) {
+	c, dyn := fakeCluster(t, statusKinds, statusObjects()...)
+	refuse := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, "", errors.New("no"))
+	}
+	dyn.PrependReactor("list", "deployments", refuse)
+	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A")
+	if err != nil || !strings.Contains(stderr, "warning: deployments are left out: ") || strings.Contains(stdout, "Deployment") {
+		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+	dyn.PrependReactor("list", "trustyaiservices", refuse)
+	if _, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A"); err == nil || !strings.Contains(err.Error(), "-n") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,263 @@
+package trustyai
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// The tests of this file show, one by one, that the defects of section 4.4 of reference/trustyai.md have no place in
+// the room. Those of the wiring (2, 3, 4, 6) are shown with the wires, the rest of 8 and 9 with the engine.
+
+func Test_Defect01_ClusterRoleBindingsHaveNoOwnerOfANamespace(t *testing.T) {
+	_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec))
+	binding := mustFind(t, p, "ClusterRoleBinding", "tas-ns-proxy-rolebinding")
+	if len(binding.GetOwnerReferences()) > 0 || len(binding.GetFinalizers()) > 0 || binding.GetNamespace() != "" {
+		t.Error("the binding has an owner, which is the engine's to set")
+	}
+	_, p = gatherAndRender(t, newCluster(), custom(t, upstreamSpec+"  exposure: Plain\n"))
+	if find(p, "ClusterRoleBinding", "tas-ns-proxy-rolebinding") != nil {
+		t.Error("a Plain service is bound to a ClusterRole")
+	}
+}
+
+func Test_Defect05_ASizeThatDoesNotParseIsAProblem(t *testing.T) {
+	for _, size := range []string{"", "abc", "-1Gi", "0", "1Gi1", strings.Repeat("9", 400)} {
+		cr := custom(t, upstreamSpec)
+		cr.Spec.Storage.Size = size
+		_, p := gatherAndRender(t, newCluster(), cr)
+		if size != strings.Repeat("9", 400) && reasons(p) != "Terminal InvalidSize" {
+			t.Errorf("%q: %v", size, p.Problems)
+		}
+	}
+}
+
+func Test_Defect06_TheSecondOfTheADRsShapeIsStalled(t *testing.T) {
+	c := newCluster()
+	older, younger := custom(t, adrSpec), custom(t, strings.Replace(adrSpec, "trustyai-service-example", "second", 1))
+	younger.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(1))
+	c.siblings = []client.Object{older}
+	facts, p := gatherAndRender(t, c, younger)
+	if facts.First != older.Name || reasons(p) != "Terminal NamesTaken" || len(p.Stages) > 0 || !strings.Contains(p.Problems[0].Error(), older.Name) {
+		t.Errorf("%v", p.Problems)
+	}
+	c.siblings = []client.Object{younger}
+	if facts, _ := gatherAndRender(t, c, older); facts.First != "" {
+		t.Error("the older one is stalled too")
+	}
+	// Of the same second, the UID decides, for both in the same way.
+	younger.CreationTimestamp = older.CreationTimestamp
+	older.UID, younger.UID = "a", "b"
+	if first([]client.Object{younger}, older) != "" || first([]client.Object{older}, younger) != older.Name {
+		t.Error("the UID does not decide")
+	}
+	upstream := custom(t, upstreamSpec)
+	if first([]client.Object{older}, upstream) != "" {
+		t.Error("another shape is stalled")
+	}
+}
+
+func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	replicas, batch := int32(3), int32(7)
+	cr.Spec.Replicas, cr.Spec.Metrics.BatchSize, cr.Spec.Metrics.Schedule = &replicas, &batch, "9s"
+	cr.Spec.Image, cr.Spec.Storage.Folder = "other", "/elsewhere"
+	_, p = gatherAndRender(t, c, cr)
+	got := env(t, p, "tas")
+	for _, want := range []string{"SERVICE_METRICS_SCHEDULE=9s", "SERVICE_BATCH_SIZE=7", "STORAGE_DATA_FOLDER=/elsewhere"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not applied:\n%s", want, got)
+		}
+	}
+	d := mustFind(t, p, "Deployment", "tas")
+	if n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); n != 3 {
+		t.Errorf("%d replicas", n)
+	}
+	if !strings.Contains(compactJSON(t, d.Object), `"image":"other"`) {
+		t.Error("the image is not applied")
+	}
+	cr.Spec.Storage.Format = v1.StorageDatabase
+	c.put(credentials("p"))
+	cr.Spec.Storage.DatabaseConfigurations = "db"
+	if facts, _ := gatherAndRender(t, c, cr); facts.Next == nil || facts.Running != v1.StoragePVC {
+		t.Error("a change of the format is not noticed without the annotation")
+	}
+}
+
+func Test_Defect08_EveryFieldOfServiceAndRouteIsDeclared(t *testing.T) {
+	_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec))
+	for path, u := range map[string]*unstructured.Unstructured{
+		"selector": mustFind(t, p, "Service", "tas"), "to": mustFind(t, p, "Route", "tas"),
+	} {
+		if _, found, _ := unstructured.NestedMap(u.Object, "spec", path); !found {
+			t.Errorf("%s has no %s, so that its drift goes unnoticed", u.GetKind(), path)
+		}
+	}
+}
+
+func Test_Defect09_NothingHasAFinalizer(t *testing.T) {
+	for name, build := range goldenCases(t) {
+		c, cr := build()
+		_, p := gatherAndRender(t, c, cr)
+		for _, stage := range p.Stages {
+			for _, o := range stage.Objects {
+				if len(o.Desired.GetFinalizers()) > 0 {
+					t.Errorf("%s: %s", name, o.Key())
+				}
+			}
+		}
+	}
+}
+
+func Test_Defect10_TheDefaultSecretOfTheDatabaseWorks(t *testing.T) {
+	c, cr := newCluster(), custom(t, databaseSpec)
+	cr.Spec.Storage.DatabaseConfigurations, cr.Spec.Storage.Folder, cr.Spec.Storage.Size = "", "", ""
+	secret := credentials("p")
+	secret.SetName("tas-db-credentials")
+	c.put(secret)
+	_, p := gatherAndRender(t, c, cr)
+	if len(p.Problems) > 0 || find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
+		t.Fatal(p.Problems)
+	}
+	if !strings.Contains(compactJSON(t, mustFind(t, p, "Deployment", "tas").Object), `"key":"databasePassword","name":"tas-db-credentials"`) {
+		t.Error("the pods do not read the default Secret")
+	}
+}
+
+const upstreamDeployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: tas
+  namespace: ns
+  generation: 1
+  labels: {app: tas, app.kubernetes.io/version: 1.38.0}
+spec:
+  selector:
+    matchLabels: {app: tas, app.kubernetes.io/instance: tas, app.kubernetes.io/name: tas, app.kubernetes.io/part-of: trustyai, app.kubernetes.io/version: 1.38.0}
+  template:
+    spec:
+      containers:
+        - name: trustyai-service
+          env: [{name: SERVICE_STORAGE_FORMAT, value: PVC}]
+`
+
+func Test_Defect11_TheVersionIsInNoNewSelectorAndALiveOneStays(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	for _, u := range []*unstructured.Unstructured{mustFind(t, p, "Deployment", "tas"), mustFind(t, p, "Service", "tas"), mustFind(t, p, "Service", "tas-tls")} {
+		selector, _, _ := unstructured.NestedMap(u.Object, "spec", "selector")
+		if strings.Contains(compactJSON(t, selector), "version") {
+			t.Errorf("%s selects by version", u.GetKind())
+		}
+	}
+	c.put(parse(t, upstreamDeployment))
+	cr.Status.Phase = "Ready"
+	for range 2 {
+		_, p = gatherAndRender(t, c, cr)
+		d := mustFind(t, p, "Deployment", "tas")
+		selector, _, _ := unstructured.NestedStringMap(d.Object, "spec", "selector", "matchLabels")
+		pods, _, _ := unstructured.NestedStringMap(d.Object, "spec", "template", "metadata", "labels")
+		if selector["app.kubernetes.io/version"] != "1.38.0" || pods["app.kubernetes.io/version"] != "1.38.0" {
+			t.Fatalf("the live selector is lost: %v, %v", selector, pods)
+		}
+		// From now on the Deployment is ours, and is read from the cache alone.
+		c.written(p)
+		delete(c.referenced, plan.KeyOf(d))
+	}
+}
+
+func Test_Defect12_InputStaysData(t *testing.T) {
+	evil := "x\n          securityContext: {privileged: true}\n        $(DATABASE_PASSWORD)"
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	cr.Spec.Data.Filename, cr.Spec.Data.Format = evil, evil
+	_, p := gatherAndRender(t, c, cr)
+	d := mustFind(t, p, "Deployment", "tas")
+	if strings.Contains(compactJSON(t, d.Object), `"privileged"`) {
+		t.Error("input became a field")
+	}
+	if got := env(t, p, "tas"); !strings.Contains(got, "STORAGE_DATA_FILENAME="+strings.ReplaceAll(evil, "$", "$$")) {
+		t.Errorf("input is changed, or is expanded by the kubelet:\n%s", got)
+	}
+}
+
+func Test_Defect13_AbsentAPIsAreOptional(t *testing.T) {
+	c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			group := o.Desired.GroupVersionKind().Group
+			builtin := group == "" || group == "apps" || group == "rbac.authorization.k8s.io"
+			if o.Optional == builtin {
+				t.Errorf("%s: optional=%t", o.Key(), o.Optional)
+			}
+		}
+	}
+	clear(c.serves)
+	if _, p = gatherAndRender(t, c, cr); len(p.Problems) > 0 {
+		t.Error(p.Problems)
+	}
+}
+
+func Test_Defect14_NamesAreCheckedByTheirOwner(t *testing.T) {
+	// The names stay upstream's, so two custom resources may want the same; what the room renders carries no owner, so
+	// that the engine creates it before it applies (law 1) and reports the conflict.
+	_, a := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a", 1)))
+	_, b := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a-tls", 1)))
+	first, second := mustFind(t, a, "Service", "a-tls"), mustFind(t, b, "Service", "a-tls")
+	if first.GetUID() != types.UID("") || second.GetUID() != types.UID("") || len(first.GetOwnerReferences())+len(second.GetOwnerReferences()) > 0 {
+		t.Error("the room claims objects")
+	}
+	if len(mustFind(t, b, "Service", "a-tls").GetLabels()) == 0 {
+		t.Error("no labels")
+	}
+}
+
+func Test_Defect15_AServiceMonitorScrapesOneService(t *testing.T) {
+	var services []*unstructured.Unstructured
+	monitors := map[string]map[string]string{}
+	for _, spec := range []string{upstreamSpec, strings.Replace(upstreamSpec, "name: tas", "name: other", 1), adrSpec + "  exposure: Secured\n"} {
+		cr := custom(t, spec)
+		_, p := gatherAndRender(t, newCluster(), cr)
+		count := 0
+		for _, o := range p.Stages[0].Objects {
+			switch o.Desired.GetKind() {
+			case "Service":
+				services = append(services, o.Desired)
+			case "ServiceMonitor":
+				count++
+				monitors[ServiceName(cr)], _, _ = unstructured.NestedStringMap(o.Desired.Object, "spec", "selector", "matchLabels")
+			}
+			if ns := o.Desired.GetNamespace(); ns != "" && ns != cr.Namespace {
+				t.Errorf("%s is in another namespace", o.Key())
+			}
+		}
+		if count != 1 {
+			t.Errorf("%d ServiceMonitors", count)
+		}
+	}
+	for name, selector := range monitors {
+		var selected []string
+		for _, service := range services {
+			matches := true
+			for key, want := range selector {
+				matches = matches && service.GetLabels()[key] == want
+			}
+			if matches {
+				selected = append(selected, service.GetName())
+			}
+		}
+		if len(selected) != 1 || selected[0] != name {
+			t.Errorf("%s scrapes %v", name, selected)
+		}
+	}
+}

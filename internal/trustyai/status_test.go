@@ -1,0 +1,201 @@
+package trustyai
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// seen observes every object of a plan: as a working cluster has it, or as change leaves it.
+func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) room.Seen {
+	out := room.Seen{Now: testNow, Objects: map[plan.Key]room.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			u := o.Desired.DeepCopy()
+			u.SetGeneration(1)
+			switch u.GetKind() {
+			case "Deployment":
+				u.Object["status"] = map[string]any{
+					"observedGeneration": int64(1), "replicas": int64(1), "updatedReplicas": int64(1), "readyReplicas": int64(1), "availableReplicas": int64(1),
+				}
+			case "PersistentVolumeClaim":
+				u.Object["status"] = map[string]any{"phase": "Bound"}
+			case "Route":
+				u.Object["status"] = map[string]any{"ingress": []any{map[string]any{
+					"conditions": []any{map[string]any{"type": "Admitted", "status": "True"}},
+				}}}
+			}
+			state := room.State{}
+			if change == nil || change(u) {
+				state.Observed = observe.From(u, true)
+				state.Current = state.Observed.Health.Status == health.Current
+			}
+			out.Objects[o.Key()] = state
+			out.Ready = out.Ready && (state.Current || o.Informational)
+		}
+	}
+	return out
+}
+
+func condition(cr *v1.TrustyAIService, kind string) string {
+	c := meta.FindStatusCondition(cr.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + "/" + c.Reason + "/" + c.Message
+}
+
+func Test_Conditions(t *testing.T) {
+	without := func(kind string) func(*unstructured.Unstructured) bool {
+		return func(u *unstructured.Unstructured) bool { return u.GetKind() != kind }
+	}
+	noStatus := func(kind string) func(*unstructured.Unstructured) bool {
+		return func(u *unstructured.Unstructured) bool {
+			if u.GetKind() == kind {
+				delete(u.Object, "status")
+			}
+			return true
+		}
+	}
+	healthy := map[string]string{
+		ConditionStorageReady:             "True/StorageHealthy/Storage system is functioning correctly.",
+		ConditionModelMeshReady:           "False/NotInstalled/ModelMesh is not installed in the namespace",
+		ConditionInferenceServicesPresent: "False/InferenceServicesNotFound/InferenceServices not found",
+		ConditionPVCAvailable:             "True/PVCFound/PersistentVolumeClaim found",
+		ConditionDBAvailable:              "",
+		ConditionRouteAvailable:           "True/RouteFound/Route found",
+		ConditionAvailable:                "True/AllComponentsReady/AllComponentsReady",
+		ConditionProvisioningSucceeded:    "True/ProvisioningComplete/Service provisioning completed successfully",
+		ConditionDegraded:                 "False/FullyFunctional/All components are fully functional",
+	}
+	for _, tc := range []struct {
+		name, spec string
+		prepare    func(*cluster)
+		change     func(*unstructured.Unstructured) bool
+		want       map[string]string
+		phase      string
+	}{
+		{"healthy", upstreamSpec, nil, nil, healthy, phaseReady},
+		{"no route", upstreamSpec, nil, without("Route"), map[string]string{
+			ConditionRouteAvailable: "False/RouteNotFound/Route not found",
+			ConditionAvailable:      "False/NotAllComponentsReady/Not all components available",
+			ConditionDegraded:       "True/PartialFunctionality/Some components are available but service is not fully functional",
+		}, phaseNotReady},
+		{"route not served", upstreamSpec, func(c *cluster) { c.serves[gvkRoute] = false }, nil, map[string]string{
+			ConditionRouteAvailable: "False/RouteAPINotServed/The cluster does not serve route.openshift.io/v1, so that there is no Route",
+			ConditionAvailable:      "True/AllComponentsReady/AllComponentsReady",
+		}, phaseReady},
+		{"nothing", upstreamSpec, nil, func(*unstructured.Unstructured) bool { return false }, map[string]string{
+			ConditionPVCAvailable:          "False/PVCNotFound/PersistentVolumeClaim not found",
+			ConditionStorageReady:          "False/PVCNotFound/PersistentVolumeClaim not found",
+			ConditionDegraded:              "True/NoFunctionality/No components are available",
+			ConditionProvisioningSucceeded: "False/ProvisioningInProgress/Service provisioning in progress",
+		}, phaseNotReady},
+		{"claim not bound", upstreamSpec, nil, noStatus("PersistentVolumeClaim"), map[string]string{
+			ConditionPVCAvailable: "False/PVCNotBound/PersistentVolumeClaim is not bound yet",
+		}, phaseNotReady},
+		{"no credentials", databaseSpec, nil, nil, map[string]string{
+			ConditionDBAvailable: "False/DBCredentialsNotFound/Database credentials not found", ConditionPVCAvailable: "",
+			ConditionStorageReady: "False/DBCredentialsNotFound/Database credentials not found",
+		}, phaseNotReady},
+		{"incomplete credentials", databaseSpec, func(c *cluster) { c.put(credentials("")) }, nil, map[string]string{
+			ConditionDBAvailable: "False/DBCredentialsError/Error with database credentials",
+		}, phaseNotReady},
+		{"database", databaseSpec, func(c *cluster) { c.put(credentials("p")) }, nil, map[string]string{
+			ConditionDBAvailable:  "True/DBAvailable/Database available",
+			ConditionStorageReady: "True/StorageHealthy/Storage system is functioning correctly.",
+		}, phaseReady},
+		{"database while the route is missing", databaseSpec, func(c *cluster) { c.put(credentials("p")) }, without("Route"), map[string]string{
+			ConditionDBAvailable: "True/DBAvailable/Database available",
+		}, phaseNotReady},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, cr := newCluster(), custom(t, tc.spec)
+			if tc.prepare != nil {
+				tc.prepare(c)
+			}
+			facts, p := gatherAndRender(t, c, cr)
+			saw := seen(p, tc.change)
+			if !facts.Serves.Route {
+				delete(saw.Objects, plan.Key{GroupKind: gvkRoute.GroupKind(), Namespace: "ns", Name: "tas"})
+			}
+			verdict := testSystem().Project(cr, facts, saw)
+			for kind, want := range tc.want {
+				if got := condition(cr, kind); got != want {
+					t.Errorf("%s: got %q, want %q", kind, got, want)
+				}
+			}
+			if cr.Status.Phase != tc.phase {
+				t.Errorf("phase %q", cr.Status.Phase)
+			}
+			ready := tc.phase == phaseReady
+			if ready != (verdict.Reason == "AllComponentsReady") || ready != (verdict.Message == "All service components are ready") ||
+				!ready && !strings.HasPrefix(verdict.Message, "Not all service components are ready") {
+				t.Errorf("%+v", verdict)
+			}
+			for _, cond := range cr.Status.Conditions {
+				if cond.ObservedGeneration != cr.Generation {
+					t.Errorf("%s speaks of generation %d", cond.Type, cond.ObservedGeneration)
+				}
+			}
+			// The same observation again changes nothing.
+			before := cr.DeepCopy()
+			testSystem().Project(cr, facts, saw)
+			if compactJSON(t, before.Status) != compactJSON(t, cr.Status) {
+				t.Error("a second projection differs")
+			}
+		})
+	}
+}
+
+func Test_StatusFields(t *testing.T) {
+	c, cr := newCluster(), custom(t, adrSpec)
+	c.put(parse(t, pvYAML))
+	facts, p := gatherAndRender(t, c, cr)
+	testSystem().Project(cr, facts, seen(p, nil))
+	s := cr.Status
+	if s.Replicas != 1 || s.Ready != "True" || s.StorageFormat != v1.StoragePVC || s.URL != ConsumerURL(cr) ||
+		!strings.Contains(s.Selector, "app.kubernetes.io/instance=trustyai-service-example") {
+		t.Errorf("%+v", s)
+	}
+	if got := condition(cr, ConditionStorageReady); got != "True/StorageHealthy/Storage system is functioning correctly." {
+		t.Error(got)
+	}
+}
+
+func Test_ModelMeshReady(t *testing.T) {
+	config := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: model-serving-config, namespace: ns}, data: {config.yaml: 'a: b'}}")
+	c, cr := newCluster(), custom(t, adrSpec)
+	c.put(parse(t, pvYAML))
+	c.targets[WireMeshConfig] = []*unstructured.Unstructured{config}
+	project := func() string {
+		facts, p := gatherAndRender(t, c, cr)
+		testSystem().Project(cr, facts, seen(p, nil))
+		return condition(cr, ConditionModelMeshReady)
+	}
+	project()
+	if got := project(); !strings.HasPrefix(got, "False/") || strings.HasPrefix(got, "False/NotInstalled") {
+		t.Error(got)
+	}
+	wire := WiresIn(DefaultClusterDomain)[0]
+	wanted := wire.Wanted(config, []client.Object{cr})
+	edited, _, err := wire.Edit(config, nil, wanted)
+	if err != nil || edited == nil {
+		t.Fatal(err, wanted)
+	}
+	edited.SetAnnotations(map[string]string{"keeper.mlkeeper.dev/wiring": compactJSON(t, map[string]any{"entries": wanted})})
+	c.targets[WireMeshConfig] = []*unstructured.Unstructured{edited}
+	if got := project(); got != "True/ModelMeshHealthy/ModelMesh is running and healthy." {
+		t.Error(got, cr.Status.InferenceServices)
+	}
+}

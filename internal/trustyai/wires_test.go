@@ -1,0 +1,462 @@
+package trustyai
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+func wireNamed(name string) wiring.Wire {
+	for _, w := range Wires() {
+		if w.Name == name {
+			return w
+		}
+	}
+	panic("no wire " + name)
+}
+
+func loggerOf(u *unstructured.Unstructured) string {
+	logger, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "predictor", "logger")
+	if !ok {
+		return ""
+	}
+	return fmt.Sprint(logger)
+}
+
+func textOf(u *unstructured.Unstructured) string {
+	text, _, _ := unstructured.NestedString(u.Object, "data", meshConfigFile)
+	return text
+}
+
+// TestADRModelMeshConfig is the ADR's own list: payload processors are added, merged and removed.
+func TestADRModelMeshConfig(t *testing.T) {
+	s := simulate(t, wireNamed(WireMeshConfig), meshConfigName)
+	cr := service("any-name", true, 0)
+	setReachable(cr, false)
+	s.settle(cr)
+	if s.target() != nil {
+		t.Fatal("it is created before the service is reachable")
+	}
+	setReachable(cr, true)
+	s.settle(cr)
+	if got, want := textOf(s.target()), "payloadProcessors: "+testURL+"\n"; got != want {
+		t.Errorf("created with %q, want %q", got, want)
+	}
+	s.settle()
+	if s.target() != nil {
+		t.Error("it stays although it was created and is unchanged")
+	}
+	s.Put(meshConfigMap("podsPerRuntime: 2 # two\npayloadProcessors: http://mine\n"))
+	s.settle(cr)
+	if got, want := textOf(s.target()), "podsPerRuntime: 2 # two\npayloadProcessors: http://mine "+testURL+"\n"; got != want {
+		t.Errorf("merged to %q, want %q", got, want)
+	}
+	setReachable(cr, false)
+	s.settle(cr)
+	if !strings.Contains(textOf(s.target()), testURL) {
+		t.Error("it flaps with the readiness of the service")
+	}
+	s.settle()
+	if got, want := textOf(s.target()), "podsPerRuntime: 2 # two\npayloadProcessors: http://mine\n"; got != want {
+		t.Errorf("removed to %q, want %q", got, want)
+	}
+}
+
+func TestUpstreamServiceLeavesModelMeshConfigAlone(t *testing.T) {
+	s := simulate(t, wireNamed(WireMeshConfig), meshConfigName)
+	s.Put(meshConfigMap("a: b\n"))
+	s.settle(service("n", false, 0))
+	if got := textOf(s.target()); got != "a: b\n" {
+		t.Errorf("edited to %q", got)
+	}
+}
+
+// TestDefect2And3ModelMeshCleanup: upstream removed nothing, added during removal, and panicked where a container had
+// no MM_PAYLOAD_PROCESSORS.
+func TestDefect2And3ModelMeshCleanup(t *testing.T) {
+	s := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+	original := meshDeployment(t, `[{"name":"A","value":"1"},{"name":"MM_PAYLOAD_PROCESSORS","value":"http://mine"}]`)
+	s.Put(original)
+	cr := service("n", false, 0)
+	s.settle(cr)
+	wantMesh(t, s.target(), "http://mine https://n.ns.svc/consumer/kserve/v2", "https://n.ns.svc/consumer/kserve/v2", "n-internal")
+	s.user(func(u *unstructured.Unstructured) {
+		delete(podOf(u).containers()[1], "env")
+	})
+	s.settle()
+	if !sameObject(s.target(), original) {
+		t.Errorf("left behind: %v", s.target().Object)
+	}
+}
+
+func wantMesh(t *testing.T, u *unstructured.Unstructured, mm, puller, volume string) {
+	t.Helper()
+	p := podOf(u)
+	for i, want := range []string{mm, puller} {
+		c := p.containers()[i]
+		if got := envOf(c, meshEnv)["value"]; got != want {
+			t.Errorf("container %v has %q, want %q", c["name"], got, want)
+		}
+		if m := mountAt(c, meshTLSPath); volume != "" && (m["name"] != volume || m["readOnly"] != true) {
+			t.Errorf("container %v has mount %v, want %s", c["name"], m, volume)
+		}
+		if n := len(mapsIn(c["volumeMounts"])); volume != "" && n != 1 || volume == "" && n != 0 {
+			t.Errorf("container %v has %d mounts", c["name"], n)
+		}
+		if path := envOf(c, meshTLSEnv)["value"]; (path == meshTLSCert) != (i == 0 && volume != "") {
+			t.Errorf("container %v has %s=%v", c["name"], meshTLSEnv, path)
+		}
+	}
+	if volume != "" && secretOf(p.volume(volume)) != volume || volume == "" && p.spec["volumes"] != nil {
+		t.Errorf("volumes %v", p.spec["volumes"])
+	}
+}
+
+func TestPlainServiceNeedsNoCertificate(t *testing.T) {
+	s := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+	original := meshDeployment(t)
+	s.Put(original)
+	cr := service("n", false, 0)
+	cr.Spec.Exposure = v1.ExposurePlain
+	s.settle(cr)
+	url := ConsumerURL(cr)
+	wantMesh(t, s.target(), url, url, "")
+	cr.Spec.Exposure = v1.ExposureSecured
+	s.settle(cr)
+	url = ConsumerURL(cr)
+	wantMesh(t, s.target(), url, url, "n-internal")
+	s.settle()
+	if !sameObject(s.target(), original) {
+		t.Errorf("left behind: %v", s.target().Object)
+	}
+}
+
+// TestDefect4LoggerWithoutURL: upstream panicked on add and on delete.
+func TestDefect4LoggerWithoutURL(t *testing.T) {
+	for _, logger := range []string{`{"mode":"all"}`, `{}`, `null`, `"text"`, `[1]`, `{"url":5}`} {
+		s := simulate(t, wireNamed(WireKServe), "m")
+		original := isvc(t, "RawDeployment", `,"logger":`+logger)
+		s.Put(original)
+		cr := service("n", false, 0)
+		s.settle(cr)
+		if logger != "null" && (s.outcome(cr).Wired || s.outcome(cr).Reason != ReasonUserLogger || !sameObject(s.target(), original)) {
+			t.Errorf("logger %s: outcome %+v, object %v", logger, s.outcome(cr), s.target().Object)
+		}
+		s.settle()
+	}
+}
+
+// TestDefect6TwoServicesDoNotFight: upstream flipped the logger every 30 s, and the second service could never mount its
+// certificate, not even once the first was gone.
+func TestDefect6TwoServicesDoNotFight(t *testing.T) {
+	a, b := service("a", false, 1), service("b", false, 0)
+	for name, object := range map[string]*unstructured.Unstructured{WireKServe: isvc(t, "", ""), WireMeshDeployments: meshDeployment(t)} {
+		s := simulate(t, wireNamed(name), object.GetName())
+		s.Put(object)
+		s.settle(a, b)
+		holds := func(who string) {
+			t.Helper()
+			text := fmt.Sprint(s.target().Object)
+			for _, n := range []string{"a", "b"} {
+				if strings.Contains(text, "https://"+n+".ns.svc") != (n == who) {
+					t.Errorf("%s: want %s alone to wire, got %s", name, who, text)
+				}
+			}
+		}
+		holds("b")
+		version := s.target().GetResourceVersion()
+		for range 5 {
+			s.settle(b, a)
+			s.settle(a, b)
+		}
+		if s.target().GetResourceVersion() != version {
+			t.Errorf("%s: written again", name)
+		}
+		statuses := WiringOf(a, Wired{
+			Services: []client.Object{a, b}, Targets: map[string][]*unstructured.Unstructured{name: {s.target()}},
+		})
+		if len(statuses) != 1 || statuses[0].Reason != ReasonOtherService || !strings.Contains(statuses[0].Message, "ns/b") {
+			t.Errorf("%s: the other's status does not name the one that wires: %+v", name, statuses)
+		}
+		s.settle(a)
+		holds("a")
+		s.settle()
+		if !sameObject(s.target(), object) {
+			t.Errorf("%s: left behind %v", name, s.target().Object)
+		}
+	}
+}
+
+func TestEqualAgeIsDecidedByUID(t *testing.T) {
+	a, b := service("a", false, 0), service("b", false, 0)
+	a.UID, b.UID = "2", "1"
+	if got := wirer(services([]client.Object{a, b}, func(*v1.TrustyAIService) bool { return true }), nil); got != b {
+		t.Errorf("%s wires", got.Name)
+	}
+}
+
+func TestYoungerServiceWaitsAndStays(t *testing.T) {
+	old, young := service("old", false, 0), service("young", false, 1)
+	setReachable(old, false)
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "", ""))
+	s.settle(old, young)
+	if got := loggerOf(s.target()); got != "" {
+		t.Errorf("the younger wired %s", got)
+	}
+	s.settle(young)
+	s.settle(old, young)
+	if got := loggerOf(s.target()); !strings.Contains(got, "young") {
+		t.Errorf("the younger was replaced by one that is not reachable: %s", got)
+	}
+	setReachable(old, true)
+	s.settle(old, young)
+	if got := loggerOf(s.target()); !strings.Contains(got, "old") {
+		t.Errorf("the oldest does not wire once it is reachable: %s", got)
+	}
+}
+
+func TestKServeModes(t *testing.T) {
+	upstream, adr := service("n", false, 0), service("x", true, 0)
+	plain := service("n", false, 0)
+	plain.Spec.Exposure = v1.ExposurePlain
+	for _, c := range []struct {
+		cr         *v1.TrustyAIService
+		mode, want string
+	}{
+		{upstream, "RawDeployment", "https://n.ns.svc.cluster.local"},
+		{upstream, "Standard", "https://n.ns.svc.cluster.local"},
+		{upstream, "", "https://n.ns.svc.cluster.local"},
+		{upstream, "Serverless", "http://n.ns.svc.cluster.local"},
+		{upstream, "Knative", "http://n.ns.svc.cluster.local"},
+		{upstream, "ModelMesh", ""},
+		{upstream, "Unheard", ""},
+		{plain, "Standard", "http://n.ns.svc.cluster.local"},
+		{adr, "", "http://trustyai-service.ns.svc.cluster.local"},
+	} {
+		s := simulate(t, wireNamed(WireKServe), "m")
+		original := isvc(t, c.mode, "")
+		s.Put(original)
+		s.settle(c.cr)
+		want := ""
+		if c.want != "" {
+			want = "map[mode:all url:" + c.want + "]"
+		}
+		if got := loggerOf(s.target()); got != want {
+			t.Errorf("mode %q: logger %q, want %q", c.mode, got, want)
+		}
+		s.settle()
+		if !sameObject(s.target(), original) {
+			t.Errorf("mode %q: left behind %v", c.mode, s.target().Object)
+		}
+	}
+}
+
+func TestKServeReadsTheModeFromStatus(t *testing.T) {
+	u := isvc(t, "", "")
+	u.Object["status"] = map[string]any{"deploymentMode": "Knative"}
+	if got := kserveModeOf(u); got != kserveServerless {
+		t.Error(got)
+	}
+}
+
+func TestKServeUserLoggerIsKept(t *testing.T) {
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "", ""))
+	cr := service("n", false, 0)
+	s.settle(cr)
+	own := map[string]any{"mode": "request", "url": "http://mine"}
+	s.user(func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedMap(u.Object, own, "spec", "predictor", "logger")
+	})
+	s.settle(cr)
+	s.settle()
+	if got := loggerOf(s.target()); got != fmt.Sprint(own) || len(s.target().GetAnnotations()) != 0 {
+		t.Errorf("logger %s, annotations %v", got, s.target().GetAnnotations())
+	}
+}
+
+func TestKServeLoggerGoesWithItsAnnotations(t *testing.T) {
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "Standard", ""))
+	s.settle(service("n", false, 0))
+	s.user(func(u *unstructured.Unstructured) {
+		a := u.GetAnnotations()
+		for _, name := range loggerAnnotations {
+			a[name] = "x"
+		}
+		u.SetAnnotations(a)
+	})
+	s.settle()
+	if a := s.target().GetAnnotations(); len(a) != 1 || a[deploymentMode] != "Standard" {
+		t.Errorf("annotations %v", a)
+	}
+}
+
+func TestKServeSelector(t *testing.T) {
+	cr := service("n", false, 0)
+	cr.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "y"}}}
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "", ""))
+	s.settle(cr)
+	if got := loggerOf(s.target()); got != "" {
+		t.Errorf("not selected, but %s", got)
+	}
+	young := service("young", true, 1)
+	s.settle(cr, young)
+	if got := loggerOf(s.target()); !strings.Contains(got, "trustyai-service") {
+		t.Errorf("the oldest that selects it wires: %s", got)
+	}
+	s.settle(cr)
+	cr.Spec.InferenceServices.Selector.MatchLabels["team"] = "x"
+	s.settle(cr)
+	cr.Spec.InferenceServices.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Bad"}}
+	s.settle(cr)
+	if got := loggerOf(s.target()); got == "" {
+		t.Error("a selector that cannot be read unwires")
+	}
+	if st := WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}}); st[0].Wired != metav1.ConditionTrue {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// TestTakeover: what upstream left on objects of others becomes ours, and goes with the service (law 8).
+func TestTakeover(t *testing.T) {
+	cr := service("n", false, 0)
+	url := ConsumerURL(cr)
+	s := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+	original := meshDeployment(t, `[{"name":"MM_PAYLOAD_PROCESSORS","value":"http://mine"}]`)
+	s.Put(original)
+	s.settle(cr)
+	s.user(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+	s.settle(cr)
+	wantMesh(t, s.target(), "http://mine "+url, url, "n-internal")
+	s.settle()
+	if !sameObject(s.target(), original) {
+		t.Errorf("left behind: %v", s.target().Object)
+	}
+
+	k := simulate(t, wireNamed(WireKServe), "m")
+	k.Put(isvc(t, "", `,"logger":{"mode":"all","url":"https://n.ns.svc.cluster.local"}`))
+	k.settle(cr)
+	k.settle()
+	if got := loggerOf(k.target()); got != "" {
+		t.Errorf("the logger of the original operator stays: %s", got)
+	}
+}
+
+func TestModelMeshObstacles(t *testing.T) {
+	for reason, change := range map[string]func(c map[string]any, p *meshPod){
+		ReasonEnvFromSource: func(c map[string]any, p *meshPod) {
+			p.add(c, "env", map[string]any{"name": meshEnv, "valueFrom": map[string]any{}})
+		},
+		ReasonMountPathTaken: func(c map[string]any, p *meshPod) {
+			p.add(c, "volumeMounts", map[string]any{"name": "old-internal", "mountPath": meshTLSPath})
+		},
+		ReasonVolumeNameTaken: func(_ map[string]any, p *meshPod) {
+			p.add(p.spec, "volumes", map[string]any{"name": "n-internal", "emptyDir": map[string]any{}})
+		},
+		ReasonNoContainers: func(_ map[string]any, p *meshPod) { p.spec["containers"] = []any{"x", int64(1)} },
+	} {
+		s := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+		original := meshDeployment(t)
+		p := podOf(original)
+		change(p.containers()[1], p)
+		s.Put(original)
+		cr := service("n", false, 0)
+		s.settle(cr)
+		if o := s.outcome(cr); o.Wired || o.Reason != reason || o.Message == "" || !sameObject(s.target(), original) {
+			t.Errorf("%s: outcome %+v", reason, o)
+		}
+	}
+}
+
+func TestHostileObjectsDoNotPanic(t *testing.T) {
+	for _, text := range []string{
+		`{}`, `{"spec":1}`, `{"spec":{"predictor":1}}`, `{"spec":{"template":[]}}`, `{"data":1}`, `{"data":{"config.yaml":1}}`,
+		`{"spec":{"template":{"spec":{"containers":[1,{"name":1,"env":[1,{"name":{}}],"volumeMounts":"x"}],"volumes":[{"secret":1}]}}}}`,
+		`{"status":1,"spec":{"predictor":{"logger":{"url":{},"mode":[]}}}}`,
+	} {
+		for _, wire := range Wires() {
+			u := fromJSON(t, text)
+			u.SetNamespace("ns")
+			u.SetName("x")
+			alive := []client.Object{service("a", true, 0), service("b", false, 0)}
+			wanted := wire.Wanted(u, alive)
+			for _, o := range []*unstructured.Unstructured{u, wire.Strip(u)} {
+				recorded := []wiring.Entry{{Owner: "x", Value: "y", Detail: `{"env":["mm"],"addedVolume":true,"was":"x"}`}}
+				_, _, _ = wire.Edit(o, nil, wanted)
+				_, _, _ = wire.Edit(o, recorded, nil)
+			}
+		}
+	}
+}
+
+func TestWiringStatus(t *testing.T) {
+	cr := service("n", false, 0)
+	named := func(u *unstructured.Unstructured, name string) *unstructured.Unstructured { u.SetName(name); return u }
+	targets := map[string][]*unstructured.Unstructured{
+		WireKServe: {
+			named(isvc(t, "", ""), "z-pending"), named(isvc(t, "ModelMesh", ""), "mesh"), named(isvc(t, "?", ""), "mode"),
+			named(isvc(t, "", `,"logger":{}`), "a-own"),
+		},
+		WireMeshDeployments: {meshDeployment(t)},
+		WireMeshConfig:      {meshConfigMap("a: b")},
+	}
+	print := func(list []v1.WiringStatus) string {
+		var out []string
+		for _, s := range list {
+			out = append(out, fmt.Sprintf("%s/%s %s %s", s.Kind, s.Name, s.Wired, s.Reason))
+		}
+		return strings.Join(out, "\n")
+	}
+	want := "Deployment/mesh False Pending\nInferenceService/a-own False UserLogger\nInferenceService/mesh False ModelMesh\n" +
+		"InferenceService/mode False DeploymentModeUnknown\nInferenceService/z-pending False Pending"
+	if got := print(WiringOf(cr, Wired{Targets: targets})); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	s := simulate(t, wireNamed(WireMeshDeployments), "mesh")
+	s.Put(targets[WireMeshDeployments][0])
+	s.settle(cr)
+	targets[WireMeshDeployments][0] = s.target()
+	if got := print(WiringOf(cr, Wired{Targets: targets})); !strings.Contains(got, "Deployment/mesh True Wired") ||
+		!strings.Contains(got, "InferenceService/mesh True ModelMesh") {
+		t.Errorf("got\n%s", got)
+	}
+	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "mesh"}
+	refusal := []wiring.Outcome{{Entry: wiring.Entry{Owner: wireOwner(cr)}, Reason: wiring.ReasonRefused, Message: "no"}}
+	if got := print(WiringOf(cr, Wired{Targets: targets, Reported: map[plan.Key][]wiring.Outcome{key: refusal}})); !strings.Contains(got, "Deployment/mesh False Refused") {
+		t.Errorf("got\n%s", got)
+	}
+	setReachable(cr, false)
+	if got := print(WiringOf(cr, Wired{Targets: targets})); !strings.Contains(got, "z-pending False NotReachable") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestWiringStatusIsBounded(t *testing.T) {
+	cr := service("n", false, 0)
+	var list []*unstructured.Unstructured
+	for i := range 150 {
+		u := isvc(t, "", "")
+		if i == 149 {
+			u = isvc(t, "", `,"logger":{"url":"`+strings.Repeat("x", 5000)+`"}`)
+		} else {
+			_ = unstructured.SetNestedStringMap(u.Object, map[string]string{"mode": "all", "url": LoggerURL(cr), "x": "y"}, "spec", "predictor", "logger")
+		}
+		u.SetName(fmt.Sprintf("m%03d", i))
+		list = append(list, u)
+	}
+	got := WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: list}})
+	if len(got) != 100 || got[99].Name != "m149" || got[99].Wired != metav1.ConditionFalse || got[0].Name != "m000" {
+		t.Errorf("%d entries, last %+v", len(got), got[len(got)-1])
+	}
+}
