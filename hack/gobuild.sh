@@ -54,4 +54,4 @@ progress() {
   fi
 }
 
-CGO_ENABLED=0 go -C "$module" build -v -trimpath -ldflags "$ldflags" -o "$target" "$package" 2>&1 | progress
+go -C "$module" build -v ${GOBUILD_FLAGS-} -ldflags "$ldflags" -o "$target" "$package" 2>&1 | progress

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -92,7 +91,7 @@ func (c *Connection) open() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	mapper, err := newMapper(memory.NewMemCacheClient(finder))
+	mapper, err := newMapper(finder)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
 			"server runs", cfg.Host, err)
@@ -113,17 +112,27 @@ type servedMapper struct {
 	failed map[schema.GroupVersion]error
 }
 
-func newMapper(finder discovery.CachedDiscoveryInterface) (meta.RESTMapper, error) {
-	_, _, err := finder.ServerGroupsAndResources()
+func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, error) {
+	groups, lists, err := finder.ServerGroupsAndResources()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
 		return nil, err
 	}
-	groups, err := restmapper.GetAPIGroupResources(finder)
-	if err != nil {
-		return nil, err
+	versions := map[string][]metav1.APIResource{}
+	for _, list := range lists {
+		versions[list.GroupVersion] = list.APIResources
 	}
-	out := servedMapper{RESTMapper: restmapper.NewDiscoveryRESTMapper(groups)}
+	var all []*restmapper.APIGroupResources
+	for _, group := range groups {
+		served := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
+		for _, version := range group.Versions {
+			if resources, found := versions[version.GroupVersion]; found {
+				served.VersionedResources[version.Version] = resources
+			}
+		}
+		all = append(all, served)
+	}
+	out := servedMapper{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}
 	if partial != nil {
 		out.failed = partial.Groups
 	}

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 )
 
 func TestUnreachableClusterSaysWhatToDo(t *testing.T) {
@@ -40,5 +42,38 @@ func TestPartialDiscoveryIsNotAbsence(t *testing.T) {
 	}
 	if _, err := m.RESTMapping(deployGVK.GroupKind(), "v1"); !meta.IsNoMatchError(err) {
 		t.Errorf("a group that is not served: %v", err)
+	}
+}
+
+// discovered answers discovery as an API server with a broken aggregated API does.
+type discovered struct {
+	discovery.ServerResourcesInterface
+	err error
+}
+
+func (d discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	return []*metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: "apps/v1", Version: "v1"}}}},
+		[]*metav1.APIResourceList{{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{
+			{Name: "deployments", Kind: "Deployment", Namespaced: true}, {Name: "deployments/status", Kind: "Deployment"},
+		}}}, d.err
+}
+
+func TestNewMapper(t *testing.T) {
+	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "route.openshift.io", Version: "v1"}: errors.New("down"),
+	}}
+	m, err := newMapper(discovered{err: broken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapping, err := m.RESTMapping(deployGVK.GroupKind(), "v1")
+	if err != nil || mapping.Resource.Resource != "deployments" || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		t.Errorf("%v, %v", mapping, err)
+	}
+	if _, err := m.RESTMapping(routeGVK.GroupKind(), "v1"); err == nil || meta.IsNoMatchError(err) {
+		t.Errorf("a broken group: %v", err)
+	}
+	if _, err := newMapper(discovered{err: errors.New("refused")}); err == nil {
+		t.Error("an API server that does not answer is no error")
 	}
 }

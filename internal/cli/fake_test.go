@@ -106,7 +106,8 @@ func run(t *testing.T, cmd *cobra.Command, stdin string, args ...string) (stdout
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SetIn(strings.NewReader(stdin))
-	cmd.SetArgs(args)
+	// A nil slice would stand for those of the test binary.
+	cmd.SetArgs(append([]string{}, args...))
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err = cmd.ExecuteContext(t.Context())
 	return out.String(), errs.String(), err
@@ -139,7 +140,7 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 	lists := map[schema.GroupVersionResource]string{}
 	for _, gvk := range served {
 		scope := meta.RESTScopeNamespace
-		if gvk == inventoryKind {
+		if gvk == inventoryKind || gvk == bindingGVK {
 			scope = meta.RESTScopeRoot
 		}
 		mapper.Add(gvk, scope)

@@ -269,14 +269,17 @@ func keep(u, live *unstructured.Unstructured) {
 	}
 }
 
-// identify gives an object that does not exist yet an identity, in the order of the file, so that of two that exclude
-// each other the first one wins, as it would when the file is applied.
+// clockSkew is how far the clock of a cluster may be ahead of ours.
+const clockSkew = time.Minute
+
+// identify gives an object that does not exist yet an identity: younger than what is in the cluster, and in the order of
+// the file, so that of two that exclude each other the older one wins, as it would when the file is applied.
 func identify(u *unstructured.Unstructured, place int, now time.Time) {
 	if u.GetUID() != "" {
 		return
 	}
 	u.SetUID(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", place+1)))
-	u.SetCreationTimestamp(metav1.NewTime(now.Truncate(time.Second).Add(time.Duration(place) * time.Second)))
+	u.SetCreationTimestamp(metav1.NewTime(now.Truncate(time.Second).Add(clockSkew + time.Duration(place)*time.Second)))
 	u.SetGeneration(1)
 }
 

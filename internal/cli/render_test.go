@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -154,7 +155,7 @@ func TestRenderDropsUnknownFieldsWithAWarning(t *testing.T) {
 
 func TestRenderProblems(t *testing.T) {
 	problem := func(class plan.Class) fakeRoom {
-		return fakeRoom{render: func(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+		return fakeRoom{render: func(_ room.Reader, _ *v1.TrustyAIService) (plan.Plan, error) {
 			return plan.Plan{Problems: []plan.Problem{{
 				Class: class, Reason: "Absent", Field: "spec.storage.pv", Value: "my\x1bpv", Message: "is not there", Remedy: "make it",
 			}}}, nil
@@ -175,7 +176,7 @@ func TestRenderProblems(t *testing.T) {
 	}
 }
 
-// names returns a room that renders nothing and notes the siblings of each custom resource in a warning.
+// siblingsRoom returns a room that renders nothing and notes the siblings of each custom resource in a warning.
 func siblingsRoom() fakeRoom {
 	return fakeRoom{render: func(read room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 		var names []string
@@ -203,6 +204,14 @@ func TestRenderKnowsTheOthersOfTheFile(t *testing.T) {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is missing in:\n%s", want, stderr)
 		}
+	}
+}
+
+func TestRenderIsYoungerThanTheCluster(t *testing.T) {
+	c, _ := fakeCluster(t, []schema.GroupVersionKind{serviceKind}, liveService("old", "f", now.Format(time.RFC3339)))
+	_, stderr, err := run(t, NewRenderCommand(environment(siblingsRoom(), c)), manifest, "-f", "-")
+	if err != nil || !strings.Contains(stderr, "siblings: older old\n") {
+		t.Errorf("%v\n%s", err, stderr)
 	}
 }
 

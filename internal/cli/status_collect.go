@@ -58,9 +58,14 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 		if len(resources) == 0 {
 			continue
 		}
-		children, unread := c.children(ctx, r)
-		for _, u := range resources {
-			report.Stacks = append(report.Stacks, c.stack(r, u, children, unread))
+		inventories := c.inventories(ctx)
+		expected := make([][]keeper.LedgerEntry, len(resources))
+		for i, u := range resources {
+			expected[i] = c.expected(u, stackOf(r, u), inventories)
+		}
+		children := c.children(ctx, r, slices.Concat(expected...))
+		for i, u := range resources {
+			report.Stacks = append(report.Stacks, c.stack(r, u, children, expected[i]))
 		}
 	}
 	if len(unserved) == len(rooms) {
@@ -89,32 +94,46 @@ func (c *collector) explain(resource string, err error) error {
 	return fmt.Errorf("list %s: %w", resource, err)
 }
 
-// found are the objects of a room by the stack label, and what its Inventories say should be there by owner.
+// found are the objects of a room.
 type found struct {
+	// objects are by the stack label.
 	objects map[string][]*unstructured.Unstructured
-	ledger  map[keeper.InventoryOwner][]keeper.LedgerEntry
+	// unread are the kinds that could not be listed, unserved those that the cluster does not know.
+	unread, unserved map[schema.GroupKind]bool
 }
 
-// children lists what the room made: whole objects where the health needs them, and metadata for the rest. unread are
-// the kinds that could not be listed.
-func (c *collector) children(ctx context.Context, r room.Any) (found, map[schema.GroupKind]bool) {
-	out := found{objects: map[string][]*unstructured.Unstructured{}, ledger: c.inventories(ctx)}
-	unread := map[schema.GroupKind]bool{}
+// children lists what the room made: whole objects where the health needs them, and metadata for the rest. Besides the
+// kinds that the room names, those that its ledgers name are listed.
+func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.LedgerEntry) found {
+	out := found{
+		objects: map[string][]*unstructured.Unstructured{},
+		unread:  map[schema.GroupKind]bool{}, unserved: map[schema.GroupKind]bool{},
+	}
+	kinds := slices.Clone(r.Children())
+	for i := range ledger {
+		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
+	}
 	options := metav1.ListOptions{LabelSelector: keeper.RoomLabel + "=" + r.Name()}
-	for _, gvk := range r.Children() {
+	listed := map[schema.GroupKind]bool{}
+	for _, gvk := range kinds {
+		gk := gvk.GroupKind()
+		if listed[gk] {
+			continue
+		}
+		listed[gk] = true
 		mapping, err := c.lookup(gvk)
 		if err == nil && mapping == nil {
-			// An API that was removed takes its objects with it; the ledger still names them.
+			out.unserved[gk] = true
 			continue
 		}
 		var all []*unstructured.Unstructured
-		if err == nil && health.NeedsStatus(gvk.GroupKind()) {
+		if err == nil && health.NeedsStatus(gk) {
 			all, err = c.list(ctx, mapping, c.namespace, options)
 		} else if err == nil {
 			all, err = c.listMetadata(ctx, mapping, c.namespace, options)
 		}
 		if err != nil {
-			unread[gvk.GroupKind()] = true
+			out.unread[gk] = true
 			c.warn("%s are left out: %v", resourceOf(gvk), err)
 			continue
 		}
@@ -123,7 +142,7 @@ func (c *collector) children(ctx context.Context, r room.Any) (found, map[schema
 			out.objects[stack] = append(out.objects[stack], u)
 		}
 	}
-	return out, unread
+	return out
 }
 
 // inventories lists what the Inventories say should be there.
@@ -150,16 +169,20 @@ func (c *collector) inventories(ctx context.Context) map[keeper.InventoryOwner][
 	return out
 }
 
+// stackOf is the stack of a custom resource.
+func stackOf(r room.Any, u *unstructured.Unstructured) plan.Stack {
+	return plan.Stack{Room: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
+}
+
 // stack describes one custom resource.
-func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children found, unread map[schema.GroupKind]bool) StackStatus {
-	id := plan.Stack{Room: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
+func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children found, expected []keeper.LedgerEntry) StackStatus {
 	out := StackStatus{
 		Room: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().UTC(),
 		Ready: "Unknown", Reason: "NotReconciled", Message: "no manager has reported on it yet; check that one runs",
 		Suspended: u.GetAnnotations()[keeper.SuspendAnnotation] == "true",
 		Deleting:  u.GetDeletionTimestamp() != nil,
-		Objects:   []ObjectStatus{},
+		Objects:   c.objects(stackOf(r, u), children, expected),
 	}
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range conditions {
@@ -177,7 +200,12 @@ func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children fou
 	}
 	generation, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	out.Observed = generation == u.GetGeneration()
+	return out
+}
 
+// objects are what belongs to a stack, and what should.
+func (c *collector) objects(id plan.Stack, children found, expected []keeper.LedgerEntry) []ObjectStatus {
+	out := []ObjectStatus{}
 	there := map[plan.Key]bool{}
 	for _, o := range children.objects[id.Hash()] {
 		// The label is a short hash; the annotation is the whole name.
@@ -186,35 +214,41 @@ func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children fou
 		}
 		there[plan.KeyOf(o)] = true
 		result := health.Of(o)
-		out.Objects = append(out.Objects, ObjectStatus{
+		out = append(out, ObjectStatus{
 			APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 			Health: string(result.Status), Reason: result.Reason, Message: result.Message,
 		})
 	}
-	for _, e := range c.expected(u, id, children) {
+	for _, e := range expected {
 		gk := schema.GroupKind{Group: e.Group, Kind: e.Kind}
 		key := plan.Key{GroupKind: gk, Namespace: e.Namespace, Name: e.Name}
 		// What lies outside of the namespace asked for was not listed.
 		foreign := c.namespace != "" && e.Namespace != "" && e.Namespace != c.namespace
-		if there[key] || unread[gk] || foreign {
+		if there[key] || children.unread[gk] || foreign {
 			continue
 		}
 		there[key] = true
-		out.Objects = append(out.Objects, ObjectStatus{
+		missing := ObjectStatus{
 			APIVersion: schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), Kind: e.Kind,
 			Namespace: e.Namespace, Name: e.Name,
 			Health: healthMissing, Reason: "NotFound", Message: "MLKeeper wrote it and it is not there, or lost its labels.",
-		})
+		}
+		if children.unserved[gk] {
+			missing.Reason, missing.Message = "NotServed", "MLKeeper wrote it and the cluster does not serve its kind any more."
+		}
+		out = append(out, missing)
 	}
-	slices.SortStableFunc(out.Objects, func(a, b ObjectStatus) int {
+	slices.SortStableFunc(out, func(a, b ObjectStatus) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
 // expected is what the ledger in the status and the Inventories say should be there.
-func (c *collector) expected(u *unstructured.Unstructured, id plan.Stack, children found) []keeper.LedgerEntry {
-	out := slices.Clone(children.ledger[keeper.InventoryOwner{
+func (c *collector) expected(
+	u *unstructured.Unstructured, id plan.Stack, inventories map[keeper.InventoryOwner][]keeper.LedgerEntry,
+) []keeper.LedgerEntry {
+	out := slices.Clone(inventories[keeper.InventoryOwner{
 		Group: id.GVK.Group, Kind: id.GVK.Kind, Namespace: id.Namespace, Name: id.Name, UID: id.UID,
 	}])
 	var status struct {

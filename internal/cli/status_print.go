@@ -35,7 +35,7 @@ func printStatus(out, stderr io.Writer, report *StatusReport, wide bool, where s
 		if wide {
 			return s
 		}
-		return cut(s, messageWidth)
+		return cut(Clean(s), messageWidth)
 	}
 	header := []string{"NAMESPACE", "OBJECT", "READY", "REASON", "MESSAGE"}
 	if wide {

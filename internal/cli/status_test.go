@@ -49,16 +49,20 @@ func statusObjects() []*unstructured.Unstructured {
 	deployment.SetGeneration(1)
 	impostor := child(configGVK, ready, "impostor", nil)
 	impostor.SetAnnotations(map[string]string{keeper.OwnerAnnotation: "TrustyAIService.trustyai.opendatahub.io/default/someone"})
+	binding := child(bindingGVK, ready, "bound", nil)
+	binding.SetNamespace("")
 	inventory := object(inventoryKind, "", "i", map[string]any{"spec": map[string]any{
 		"owner": map[string]any{"group": serviceKind.Group, "kind": serviceKind.Kind, "namespace": "default", "name": "ready", "uid": "1"},
 		"stage": int64(0), "objects": []any{map[string]any{
 			"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRoleBinding", "name": "bound",
-		}},
+		}, map[string]any{"group": "gone.io", "version": "v1", "kind": "Gone", "name": "gone"}},
 	}})
-	return []*unstructured.Unstructured{ready, fresh, deployment, child(secretGVK, ready, "ready", nil), impostor, inventory}
+	return []*unstructured.Unstructured{ready, fresh, deployment, child(secretGVK, ready, "ready", nil), binding, impostor, inventory}
 }
 
-var statusKinds = []schema.GroupVersionKind{serviceKind, secretGVK, deployGVK, configGVK, inventoryKind}
+var bindingGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}
+
+var statusKinds = []schema.GroupVersionKind{serviceKind, secretGVK, deployGVK, configGVK, inventoryKind, bindingGVK}
 
 func TestStatusTable(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)

@@ -29,6 +29,7 @@ const (
 	ReasonProgressing = "Progressing"
 	ReasonRetrying    = "Retrying"
 	ReasonHeld        = "NotReady"
+	ReasonUndecodable = "Undecodable"
 )
 
 // judgement is what the conditions follow from.

@@ -75,7 +75,7 @@ type Engine struct {
 type wakeable interface {
 	wake(namespace, name string)
 	wakeAll()
-	wakeNamespace(namespace string)
+	handOver(namespace string)
 	serves(gk schema.GroupKind) bool
 	groupResource() schema.GroupResource
 	alive(namespace, name string) (uid string, found, known bool)

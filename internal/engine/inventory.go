@@ -63,6 +63,11 @@ func (k *inventories) changed(old, now metav1.Object) {
 		}
 		k.queue.add("", string(inv.Spec.Owner.UID))
 		if now == nil {
+			k.mu.Lock()
+			if mine, ok := k.written[inv.Name]; ok && mine.UID == inv.UID {
+				delete(k.written, inv.Name)
+			}
+			k.mu.Unlock()
 			owner := inv.Spec.Owner
 			k.Engine.wake(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
 		}
@@ -149,7 +154,8 @@ func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) 
 }
 
 // ensure makes one Inventory per stage and lists in it every object of the plan, before any of them is written. What
-// an Inventory lists already stays listed until record says that it is gone.
+// an Inventory lists already stays listed until record says that it is gone. The Inventories of stages that the plan no
+// longer has come last, since they still own what is to be pruned.
 func (k *inventories) ensure(
 	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory,
 ) ([]*keeper.Inventory, error) {
@@ -186,6 +192,11 @@ func (k *inventories) ensure(
 			out = append(out, made)
 		default:
 			out = append(out, have)
+		}
+	}
+	for _, inv := range existing {
+		if int(inv.Spec.Stage) >= len(p.Stages) {
+			out = append(out, inv)
 		}
 	}
 	return out, nil
@@ -254,6 +265,9 @@ func (k *inventories) create(
 	if apierrors.IsAlreadyExists(err) {
 		// Our own, created before a crash and not yet in the cache: its UID is part of the name.
 		out, err = k.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && out.GetDeletionTimestamp() != nil {
+			err = fmt.Errorf("Inventory %s is being deleted: waiting for it to be gone", name)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -316,21 +330,33 @@ func (k *inventories) record(
 			stageOf[o.Key] = i
 		}
 	}
+	remembered := map[plan.Key]bool{}
+	for _, e := range entries {
+		remembered[keyOf(e)] = true
+	}
 	for i, inv := range invs {
 		var status, spec []keeper.LedgerEntry
-		for _, e := range entries {
-			if at, ok := stageOf[keyOf(e)]; ok && at == i {
-				status = append(status, e)
+		listed := map[plan.Key]bool{}
+		for _, e := range inv.Spec.Objects {
+			at, wanted := stageOf[keyOf(e)]
+			if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
+				spec = append(spec, e)
+				listed[keyOf(e)] = !wanted || at == i
 			}
 		}
-		for _, e := range inv.Spec.Objects {
-			_, wanted := stageOf[keyOf(e)]
-			if _, there := k.hub.Child(inv.Labels[keeper.RoomLabel], keyOf(e)); wanted || there {
-				spec = append(spec, e)
+		for _, e := range entries {
+			if listed[keyOf(e)] {
+				status = append(status, e)
 			}
 		}
 		next := inv.DeepCopy()
 		var err error
+		if i >= len(stamped) && len(spec) == 0 {
+			if err = k.remove(ctx, inv); err != nil {
+				return err
+			}
+			continue
+		}
 		if len(spec) != len(inv.Spec.Objects) {
 			next.Spec.Objects = spec
 			if next, err = k.update(ctx, next, ""); err != nil {
@@ -344,6 +370,36 @@ func (k *inventories) record(
 			}
 		}
 	}
+	return nil
+}
+
+// owns says that an object is there and that an Inventory is its controller.
+func (k *inventories) owns(inv *keeper.Inventory, key plan.Key) bool {
+	seen, ok := k.hub.Child(inv.Labels[keeper.RoomLabel], key)
+	if !ok {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
+	return ref != nil && ref.UID == inv.UID
+}
+
+// remove deletes an Inventory by UID; the garbage collector deletes what it owns.
+func (k *inventories) remove(ctx context.Context, inv *keeper.Inventory) error {
+	resource, err := k.resource()
+	if err != nil {
+		return err
+	}
+	background := metav1.DeletePropagationBackground
+	err = k.client.Resource(resource).Delete(ctx, inv.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &inv.UID}, PropagationPolicy: &background,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete Inventory %s: %w", inv.Name, err)
+	}
+	k.mu.Lock()
+	delete(k.written, inv.Name)
+	k.mu.Unlock()
+	k.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: inv.Name}, "Delete", "Inventory")
 	return nil
 }
 

@@ -30,6 +30,7 @@ type pass[C client.Object, F any] struct {
 
 	facts F         // Set by prepare.
 	plan  plan.Plan // Set by prepare.
+	pruned bool     // Set by decide: what the plan no longer has was judged too.
 	blind bool      // Set by prepare when gather found a problem, so that there is no plan.
 
 	inventories []*keeper.Inventory                // Set by own; empty for a stack that owns its children directly.
@@ -72,10 +73,11 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 // own settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
 func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
-	self := plan.Owner{
-		APIVersion: s.def.GVK.GroupVersion().String(), Kind: s.def.GVK.Kind, Name: p.cr.GetName(), UID: p.cr.GetUID(),
-	}
+	self := s.self(p.cr)
 	p.owners = []plan.Owner{self}
+	for _, e := range *s.def.Common(p.cr).Ledger {
+		p.ledger[keyOf(e)] = e
+	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) {
 		var err error
@@ -85,10 +87,8 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 		for _, inv := range p.inventories {
 			p.owners = append(p.owners, ownerOf(inv))
 		}
-		p.ledger = ledgerOf(p.inventories)
-	} else {
-		for _, e := range *s.def.Common(p.cr).Ledger {
-			p.ledger[keyOf(e)] = e
+		for key, e := range ledgerOf(p.inventories) {
+			p.ledger[key] = e
 		}
 	}
 	for i, stage := range p.plan.Stages {
@@ -115,7 +115,8 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	if p.blind {
 		return
 	}
-	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: len(p.problems) == 0}
+	p.pruned = len(p.problems) == 0
+	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: p.pruned}
 	desired := map[plan.Key]bool{}
 	for i, stage := range p.plan.Stages {
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
@@ -138,7 +139,7 @@ func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Room)
-	if seen, ok := s.hub.Child(s.def.Room, o.Key); ok {
+	if seen := s.child(p, o.Key); seen != nil {
 		item.Observed = seen
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 	}
@@ -201,15 +202,14 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 			continue
 		}
 		taken[key] = true
-		x := decide.Extra{Entry: entry}
-		if seen, ok := s.hub.Child(s.def.Room, key); ok {
-			x.Observed = seen
-		}
+		x := decide.Extra{Entry: entry, Observed: s.child(p, key)}
+		_, served := s.catalog.Lookup(key.WithVersion(entry.Version))
+		x.Gone = x.Observed == nil && (!served || p.life.deleted[key] == entry.UID)
 		out = append(out, x)
 	}
 	for _, seen := range s.hub.ChildrenOfStack(s.def.Room, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
-			out = append(out, decide.Extra{Observed: seen})
+			out = append(out, decide.Extra{Observed: p.life.going(seen, s.Clock.Now())})
 		}
 	}
 	return out
@@ -222,12 +222,10 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	}
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions,
-		Adopt: wantsAdoption(p.cr),
+		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		p.warnings = append(p.warnings, r.Warnings...)
-		p.yielded = append(p.yielded, r.Yielded...)
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err
@@ -235,6 +233,15 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			p.problems = append(p.problems, *r.Problem)
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
+			p.life.dropped[r.Action.Key] = dropped{digest: r.Action.Object.Digest, warnings: r.Warnings}
+		case r.Action.Object.Desired != nil:
+			// Deleted, to be made again.
+			p.life.deleted[r.Action.Key] = r.Action.UID
+		case r.Wrote:
+			p.life.deleted[r.Action.Key] = r.Action.UID
+		default:
+			// There was nothing left to delete, of which no watch tells.
+			delete(p.ledger, r.Action.Key)
 		}
 		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
 			s.metrics.repaired(r.Action.Key)
@@ -244,7 +251,22 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 		if a.Verb == decide.Conflict {
 			p.problems = append(p.problems, ownedByAnother(a.Key))
 		}
+		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
+		if d, ok := p.life.dropped[a.Key]; ok && d.digest == a.Object.Digest {
+			for _, w := range d.warnings {
+				p.warnings = append(p.warnings, a.Key.String()+": "+w)
+			}
+		}
 	}
+}
+
+// child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
+func (s *stacks[C, F]) child(p *pass[C, F], key plan.Key) *observe.Object {
+	seen, ok := s.hub.Child(s.def.Room, key)
+	if !ok {
+		return nil
+	}
+	return p.life.going(seen, s.Clock.Now())
 }
 
 func ownedByAnother(key plan.Key) plan.Problem {
@@ -261,15 +283,15 @@ func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
 	var seen *observe.Object
 	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
 		seen = r.Observed
-	} else if cached, ok := s.hub.Child(s.def.Room, a.Key); ok && a.Verb != decide.Conflict {
-		seen = cached
+	} else if a.Verb != decide.Conflict {
+		seen = s.child(p, a.Key)
 	}
 	if seen == nil {
 		return room.State{}
 	}
 	settled := a.Verb == decide.Leave
 	if r, ok := p.results[a.Key]; ok {
-		settled = r.Err == nil && r.Problem == nil && r.Wrote
+		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
 	}
 	return room.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
 }

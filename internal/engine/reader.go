@@ -109,6 +109,9 @@ func (r *reader) Siblings() []client.Object {
 func aliveObjects(all []metav1.Object) []client.Object {
 	var out []client.Object
 	for _, o := range all {
+		if _, bad := o.(*watch.Undecodable); bad {
+			continue
+		}
 		if c, ok := o.(client.Object); ok && o.GetDeletionTimestamp() == nil {
 			out = append(out, c)
 		}

@@ -106,7 +106,7 @@ func sooner(a, b time.Duration) time.Duration {
 func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 	seen := room.Seen{
 		Objects: map[plan.Key]room.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
-		Wiring: p.life.wiring, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
+		Wiring: s.wiringOf(p.life), Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
 	}
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
 	for _, a := range p.actions {
@@ -159,9 +159,15 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 		// A deleted object stays in the ledger until the watch says that it is gone.
 		keep[a.Key] = true
 	}
+	for key, uid := range p.life.deleted {
+		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
+			delete(p.life.deleted, key)
+		}
+	}
 	var entries []keeper.LedgerEntry
 	for key, e := range p.ledger {
-		if keep[key] {
+		// While a problem stands, what the plan no longer has is neither pruned nor forgotten.
+		if keep[key] || !p.pruned {
 			entries = append(entries, e)
 		}
 	}
@@ -300,11 +306,14 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
+	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
+		*s.def.Common(p.cr).LastHandledReconcileAt = at
+	}
 	setCondition(s.def.Common(p.cr).Conditions, metav1.Condition{
 		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: "SuspendAnnotation",
 		Message:            "nothing is written until the annotation " + keeper.SuspendAnnotation + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
-	})
+	}, metav1.NewTime(s.Clock.Now()))
 	_, err := s.writeStatus(ctx, p)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
 	return reconcile.Result{}, err
@@ -325,7 +334,7 @@ func entryOf(o plan.Stamped, seen *observe.Object) keeper.LedgerEntry {
 		},
 		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields,
 	}
-	if o.Retain {
+	if o.Retain || seen.Adopted() {
 		e.Policy = keeper.Retain
 	}
 	return e

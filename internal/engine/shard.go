@@ -29,7 +29,7 @@ func newShard(e *Engine) *shard {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			for _, r := range e.rooms {
-				r.wakeNamespace(one.GetName())
+				r.handOver(one.GetName())
 			}
 		})
 	}
@@ -53,4 +53,15 @@ func (s *shard) mine(namespace string, own map[string]string) bool {
 	}
 	ns, ok := s.engine.hub.Resource(namespaceGVK.GroupKind(), "", namespace)
 	return ok && selector.Matches(labels.Set(ns.GetLabels()))
+}
+
+// mayEnd says whether this shard may tear down what a custom resource in the namespace left behind. Where the namespace
+// is gone, so are the labels that would tell whose it was, and every shard may.
+func (s *shard) mayEnd(namespace string) bool {
+	if s.engine.ShardSelector == nil || namespace == "" || s.mine(namespace, nil) {
+		return true
+	}
+	gk := namespaceGVK.GroupKind()
+	_, exists := s.engine.hub.Resource(gk, "", namespace)
+	return !exists && s.engine.hub.ResourceSynced(gk)
 }

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -51,8 +52,35 @@ type life struct {
 	minor time.Time
 	// refs are the objects of others that the custom resource referred to in the last pass.
 	refs []watch.Ref
-	// wiring holds the outcomes of the wires by target.
+	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
+	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
+	deleted map[plan.Key]types.UID
+	// dropped holds what was left out of children so that the API server took them (law 11).
+	dropped map[plan.Key]dropped
+}
+
+// dropped is what was left out of the child that was rendered with a digest.
+type dropped struct {
+	digest   string
+	warnings []string
+}
+
+// going returns a child as our own deletion left it, where the caches do not know of that yet.
+func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
+	uid, ok := l.deleted[seen.Key]
+	switch {
+	case !ok || seen.Terminating():
+		return seen
+	case uid != seen.UID:
+		delete(l.deleted, seen.Key)
+		return seen
+	}
+	out := *seen
+	at := metav1.NewTime(now)
+	out.DeletionTimestamp = &at
+	out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
+	return &out
 }
 
 // Register adds a room to the engine. It is called before the manager starts.
@@ -70,7 +98,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		e.hub.Children(gvk, def.Room, s.childChanged)
 	}
 	for _, wire := range def.Wires {
-		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired)
+		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.wakeNamespace)
 		if err != nil {
 			return err
 		}
@@ -109,8 +137,8 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
 		s.wakeNamespace(key.Namespace)
 	}
 	s.wakeWires(key.Namespace)
-	if now == nil {
-		s.kept.wake(string(one.GetUID()))
+	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
+		s.kept.wake(string(old.GetUID()))
 	}
 }
 
@@ -140,6 +168,12 @@ func parseOwner(id string, gk schema.GroupKind) (namespace, name string, ok bool
 func (s *stacks[C, F]) wake(namespace, name string) { s.queue.add(namespace, name) }
 
 func (s *stacks[C, F]) wakeAll() { s.wakeNamespace("") }
+
+// handOver wakes everything in a namespace that may have come to this shard.
+func (s *stacks[C, F]) handOver(namespace string) {
+	s.wakeNamespace(namespace)
+	s.wakeWires(namespace)
+}
 
 func (s *stacks[C, F]) wakeNamespace(namespace string) {
 	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), namespace) {
@@ -209,7 +243,9 @@ func (s *stacks[C, F]) life(key client.ObjectKey) *life {
 	defer s.mu.Unlock()
 	l, ok := s.lives[key]
 	if !ok {
-		l = &life{gates: map[string]time.Time{}, wiring: map[string][]wiring.Outcome{}}
+		l = &life{
+			gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}, dropped: map[plan.Key]dropped{},
+		}
 		s.lives[key] = l
 	}
 	return l
@@ -239,10 +275,15 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.forget(key)
 		return reconcile.Result{}, nil
 	case bad != nil:
-		log.FromContext(ctx).Error(bad.Err, "the custom resource does not fit its type and is left alone")
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeTerminal)
+		return s.undecodable(ctx, bad)
+	case !s.shard.mine(key.Namespace, cr.GetLabels()):
+		s.forget(key)
 		return reconcile.Result{}, nil
-	case cr.GetDeletionTimestamp() != nil || !s.shard.mine(key.Namespace, cr.GetLabels()):
+	}
+	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
+		return reconcile.Result{}, err
+	}
+	if cr.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}
 	p := s.newPass(cr)

@@ -41,21 +41,9 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	t.mu.Lock()
 	delete(t.heldSince, req.Name)
 	t.mu.Unlock()
-	background := metav1.DeletePropagationBackground
-	resource, err := t.resource()
-	if err != nil {
+	if err := t.remove(ctx, last); err != nil {
 		return reconcile.Result{}, err
 	}
-	err = t.client.Resource(resource).Delete(ctx, last.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &last.UID}, PropagationPolicy: &background,
-	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return reconcile.Result{}, fmt.Errorf("delete Inventory %s: %w", last.Name, err)
-	}
-	t.mu.Lock()
-	delete(t.written, last.Name)
-	t.mu.Unlock()
-	t.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: last.Name}, "Delete", "Teardown")
 	log.FromContext(ctx).Info("the custom resource is gone: its Inventory is deleted", "inventory", last.Name)
 	return reconcile.Result{}, nil
 }
@@ -82,7 +70,7 @@ func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool,
 		return false, nil // A room that is switched off here may be on elsewhere.
 	}
 	uid, found, known := r.alive(owner.Namespace, owner.Name)
-	if !known || found && uid == string(owner.UID) || !t.shard.mine(owner.Namespace, nil) {
+	if !known || found && uid == string(owner.UID) || !t.shard.mayEnd(owner.Namespace) {
 		return false, nil
 	}
 	for _, version := range t.catalog.Versions(gk) {
@@ -137,9 +125,14 @@ func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
 	first := invs[0]
 	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.RoomLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
-		if ref != nil && ref.Kind == inventoryGVK.Kind && !standing[ref.Name] {
-			return seen.Key.String(), true
+		if ref == nil || ref.Kind != inventoryGVK.Kind || standing[ref.Name] {
+			continue
 		}
+		// The children of a newer custom resource of the same name carry the same label.
+		if inv, ok := t.get(ref.Name); ok && inv.Spec.Owner.UID != first.Spec.Owner.UID {
+			continue
+		}
+		return seen.Key.String(), true
 	}
 	return "", false
 }

@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,10 +27,10 @@ type wireRunner struct {
 }
 
 // newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
-// told of the outcomes.
+// told of the outcomes, seen of namespaces in which what the custom resources tell of a target may have changed.
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
-	wired func(owner string, target plan.Key, outcomes []wiring.Outcome),
+	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
 ) (*wireRunner, error) {
 	r := &wireRunner{engine: e, wire: wire}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
@@ -56,8 +59,28 @@ func newWireRunner(
 				one = old
 			}
 			r.queue.add(one.GetNamespace(), one.GetName())
+			if concerns(old, now) {
+				// The outcome of our own write comes before the cache shows it, and a target that nobody wants to edit
+				// has no outcome at all: in both cases only this tells the custom resources.
+				seen(one.GetNamespace())
+			}
 		})
 	return r, nil
+}
+
+// concerns says that a change of a target is more than a change of what the wire does not keep.
+func concerns(old, now *unstructured.Unstructured) bool {
+	if old == nil || now == nil {
+		return true
+	}
+	content := func(u *unstructured.Unstructured) map[string]any {
+		out := maps.Clone(u.Object)
+		delete(out, "metadata")
+		return out
+	}
+	return !maps.Equal(old.GetLabels(), now.GetLabels()) || !maps.Equal(old.GetAnnotations(), now.GetAnnotations()) ||
+		(old.GetDeletionTimestamp() == nil) != (now.GetDeletionTimestamp() == nil) ||
+		!equality.Semantic.DeepEqual(content(old), content(now))
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -102,7 +125,13 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	if !s.hub.ResourceSynced(gk) {
 		return nil, wiring.ErrUnknown
 	}
-	all := aliveObjects(s.hub.ListResources(gk, namespace))
+	listed := s.hub.ListResources(gk, namespace)
+	for _, o := range listed {
+		if _, bad := o.(*watch.Undecodable); bad {
+			return nil, wiring.ErrUnknown // It may have entries, and what it wants cannot be read.
+		}
+	}
+	all := aliveObjects(listed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {
@@ -141,5 +170,12 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	}
 }
 
+// wiringOf returns the outcomes of the wires for one custom resource.
+func (s *stacks[C, F]) wiringOf(l *life) map[string][]wiring.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.wiring
+}
+
 // isSuspended says that nothing may be written for a custom resource.
-func isSuspended(o client.Object) bool { return o.GetAnnotations()[keeper.SuspendAnnotation] == "true" }
+func isSuspended(o metav1.Object) bool { return o.GetAnnotations()[keeper.SuspendAnnotation] == "true" }

@@ -133,6 +133,22 @@ func newPair(random io.Reader, template *x509.Certificate, authority *pair) (*pa
 	}, nil
 }
 
+// onlyAuthorities says that a text holds certificates of authorities in PEM and nothing else.
+func onlyAuthorities(bundle []byte) bool {
+	for len(bundle) > 0 {
+		block, rest := pem.Decode(bundle)
+		if block == nil {
+			return false
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || !cert.IsCA {
+			return false
+		}
+		bundle = rest
+	}
+	return true
+}
+
 // commonName joins words to a common name, which may have 64 characters.
 func commonName(words ...string) string {
 	const limit = 64

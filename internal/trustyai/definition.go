@@ -10,6 +10,9 @@ import (
 // RoomName is the name of the room, and the value of the room label on its children.
 const RoomName = "trustyai"
 
+// upstreamFinalizer is the finalizer of trustyai-service-operator.
+const upstreamFinalizer = "trustyai.opendatahub.io/finalizer"
+
 // Room describes the kind to the engine, in a cluster with the default domain.
 func Room() room.Definition[*v1.TrustyAIService] { return RoomIn(DefaultClusterDomain) }
 
@@ -32,8 +35,12 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 			gvkServiceAccount, gvkBinding, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment, gvkService,
 			gvkServiceMonitor, gvkRoute,
 		},
+		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
+		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
+		StripFinalizers: []string{upstreamFinalizer},
+		FormerManagers:  []string{"manager", "trustyai-service-operator"},
 		Rules: []room.Rule{
 			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},

@@ -79,6 +79,8 @@ type Claim struct {
 	UID string
 	// Size is the size that was asked for last.
 	Size string
+	// Ours says that it belongs to the custom resource: MLKeeper wrote it, or the original operator did.
+	Ours bool
 }
 
 // Deployment is what is known of the Deployment of the service.
@@ -87,6 +89,8 @@ type Deployment struct {
 	Template Template
 	// Format is the format that a Deployment of the original operator runs with.
 	Format v1.StorageFormat
+	// TakenOver is what the pods of the original operator were taken over with; nil for pods of MLKeeper's own template.
+	TakenOver *TakenOver
 	// Selector is the selector that cannot be changed any more (law 8); nil for one that MLKeeper made.
 	Selector map[string]string
 	// Observed says that the deployment controller has seen the latest generation; the counts are meaningless before.
@@ -95,6 +99,38 @@ type Deployment struct {
 	Desired, Total, Updated, Available int64
 	// Exceeded says that the rollout exceeded its deadline.
 	Exceeded bool
+}
+
+// TakenOver is what the pods of the original operator follow from. As long as it stays as it was when they were taken
+// over, they keep running (law 8).
+type TakenOver struct {
+	// Generation is that of the custom resource.
+	Generation int64 `json:"generation"`
+	// Image and Proxy are the images that MLKeeper would run.
+	Image string `json:"image"`
+	Proxy string `json:"proxy,omitempty"`
+	// Database and Certs are the digests of what the pods read once at their start; empty while there was nothing.
+	Database string `json:"database,omitempty"`
+	Certs    string `json:"certs,omitempty"`
+}
+
+// holds says that nothing changed since, and returns what is to be compared with next: what was absent at first counts
+// from when it came.
+func (t *TakenOver) holds(now TakenOver) (TakenOver, bool) {
+	if t == nil {
+		return TakenOver{}, false
+	}
+	then := *t
+	if then == (TakenOver{}) {
+		return now, true
+	}
+	if then.Database == "" {
+		then.Database = now.Database
+	}
+	if then.Certs == "" {
+		then.Certs = now.Certs
+	}
+	return then, then == now
 }
 
 // rolledOut says that every pod runs the latest template and is available.
@@ -152,6 +188,8 @@ type Certs struct {
 type OwnSecret struct {
 	Name          string
 	Cert, Key, CA []byte
+	// First says that the Secret is not there yet: one that was made meanwhile is left as it is.
+	First bool
 }
 
 // Inference is what is known of ModelMesh and of the InferenceServices of the namespace.

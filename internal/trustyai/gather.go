@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"io"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/room"
@@ -134,6 +137,7 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 			d := deploymentOf(child.Stripped)
 			d.Template = Template(marks[templateAnnotation])
 			d.Selector = decodeLabels(marks[selectorAnnotation])
+			d.TakenOver = decodeTakenOver(marks[takenOverAnnotation])
 			return d, nil
 		}
 	}
@@ -151,14 +155,32 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 		d.Selector = selector
 	}
 	d.Format = formatOf(live)
+	d.TakenOver = decodeTakenOver(live.GetAnnotations()[takenOverAnnotation])
+	if d.Template == "" && belongsTo(live, cr) {
+		d.TakenOver = &TakenOver{}
+	}
 	return d, nil
 }
 
-// fromUpstream says that the original operator may have had this resource: it has a status, but no Deployment of ours
-// was seen yet (which is when status.storageFormat is written). Only then objects may stand under our names that no
-// watch of ours has seen, and are worth a read (law 8).
+// belongsTo says that an object that MLKeeper has not written names the custom resource as its owner.
+func belongsTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
+	return slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
+}
+
+func decodeTakenOver(text string) *TakenOver {
+	var out TakenOver
+	if text == "" || json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return &out
+}
+
+// fromUpstream says that the original operator may have had this resource: it left its finalizer or a status, but no
+// Deployment of ours was seen yet (which is when status.storageFormat is written). Only then objects may stand under our
+// names that no watch of ours has seen, and are worth a read (law 8).
 func fromUpstream(cr *v1.TrustyAIService) bool {
-	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "")
+	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "" ||
+		cr.Annotations[keeper.TakenOverAnnotation] != "" || slices.Contains(cr.Finalizers, upstreamFinalizer))
 }
 
 // deploymentOf reads the counts of a Deployment.
@@ -216,7 +238,7 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 	name := namesOf(cr).pvc
 	child := read.Child(gvkClaim, cr.Namespace, name)
 	if size := sizeOf(child); size != "" {
-		return &Claim{UID: string(child.UID), Size: size}, nil
+		return &Claim{UID: string(child.UID), Size: size, Ours: true}, nil
 	}
 	// With the annotation, the data of a first DATABASE may be on a claim that MLKeeper never wrote.
 	if _, asked := cr.Annotations[MigrationAnnotation]; child == nil && !fromUpstream(cr) && !asked {
@@ -227,7 +249,9 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 		return nil, err
 	}
 	size, _, _ := unstructured.NestedString(live.Object, "spec", "resources", "requests", "storage")
-	return &Claim{UID: string(live.GetUID()), Size: size}, nil
+	// What MLKeeper released from the custom resource has its mark, though not yet the annotation with the size.
+	ours := belongsTo(live, cr) || live.GetAnnotations()[keeper.OwnerAnnotation] == wireOwner(cr)
+	return &Claim{UID: string(live.GetUID()), Size: size, Ours: ours}, nil
 }
 
 func sizeOf(child *observe.Object) string {

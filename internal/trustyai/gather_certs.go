@@ -1,12 +1,14 @@
 package trustyai
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 )
 
@@ -120,12 +124,13 @@ func certSource(cr *v1.TrustyAIService, serves Serves, proxy *unstructured.Unstr
 	}
 }
 
-// errNotYetRead says that a Secret of ours was written a moment ago and is not readable yet. New certificates must not
-// be made in its place.
-type errNotYetRead struct{ name string }
-
-func (e errNotYetRead) Error() string {
-	return "the Secret " + e.name + " was written a moment ago and is not readable yet"
+// notYetRead says that a Secret of ours was written a moment ago and is not readable yet. New certificates must not be
+// made in its place; the watch on it tells when it is.
+func notYetRead(name string) error {
+	return plan.Problem{
+		Class: plan.Waiting, Reason: decide.ReasonNotSynced,
+		Message: "the Secret " + name + " was written a moment ago and is not readable yet", Remedy: "nothing to do",
+	}
 }
 
 // ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for
@@ -142,17 +147,19 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 	}
 	for _, name := range sortedKeys(secrets) {
 		if secrets[name] == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
-			return Certs{}, errNotYetRead{name}
+			return Certs{}, notYetRead(name)
 		}
 	}
 	now := read.Now()
-	authority, err := s.authority(secretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
+	authority, trusted, err := s.authority(secretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
 	}
-	out := Certs{Source: CertsOwn, CA: string(authority.certPEM), RenewAt: authority.renewAt()}
+	out := Certs{Source: CertsOwn, CA: string(trusted), RenewAt: authority.renewAt()}
 	add := func(name string, p *pair) {
-		out.Own = append(out.Own, OwnSecret{Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: authority.certPEM})
+		out.Own = append(out.Own, OwnSecret{
+			Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: trusted, First: secrets[name] == nil,
+		})
 		if at := p.renewAt(); at.Before(out.RenewAt) {
 			out.RenewAt = at
 		}
@@ -178,12 +185,27 @@ func ownDigest(cr *v1.TrustyAIService, own []OwnSecret) string {
 	return digest(cr, mounted...)
 }
 
-// authority takes the CA from its Secret, or makes one.
-func (s *system) authority(data map[string][]byte, now time.Time, name string) (*pair, error) {
-	if p, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err == nil && p.cert.IsCA && p.fresh(now) {
-		return p, nil
+// authority takes the CA from its Secret, or makes one, and returns what is to be trusted with it: a renewed CA comes
+// with the one before, so that who has the new bundle still trusts a pod with an old certificate.
+func (s *system) authority(data map[string][]byte, now time.Time, name string) (p *pair, trusted []byte, err error) {
+	old, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil || !old.cert.IsCA {
+		old = nil
 	}
-	return newAuthority(s.random, now, name)
+	if old != nil && old.fresh(now) {
+		if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, old.certPEM) && onlyAuthorities(bundle) {
+			return old, bundle, nil
+		}
+		return old, old.certPEM, nil
+	}
+	if p, err = newAuthority(s.random, now, name); err != nil {
+		return nil, nil, err
+	}
+	trusted = p.certPEM
+	if old != nil && now.Before(old.cert.NotAfter) {
+		trusted = slices.Concat(p.certPEM, old.certPEM)
+	}
+	return p, trusted, nil
 }
 
 // leaf takes a server certificate from its Secret, or makes one.

@@ -69,9 +69,11 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration strin
 
 // ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.
 func (r *scene) ownSecret(own OwnSecret) plan.Object {
-	return toObject(gvkSecret, &corev1.Secret{
+	o := toObject(gvkSecret, &corev1.Secret{
 		ObjectMeta: r.meta(own.Name, r.labels()),
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: own.Cert, corev1.TLSPrivateKeyKey: own.Key, corev1.ServiceAccountRootCAKey: own.CA},
 	})
+	o.CreateOnly = own.First
+	return o
 }

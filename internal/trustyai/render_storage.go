@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -17,12 +16,12 @@ import (
 const sizeAnnotation = keeper.AnnotationPrefix + "requested-size"
 
 // claim renders the PersistentVolumeClaim: as TrustyAI ADR 3 says in the ADR's shape, and with the default storage class
-// in upstream's. The claim of a migrated service stays while the spec still gives its size: its data was copied, and
-// is not MLKeeper's to delete.
+// in upstream's. The claim of a migrated service stays: its data was copied, and is not MLKeeper's to delete. Where the
+// original operator migrated, it would go with the custom resource that owns it.
 func (r *scene) claim() {
 	storage := r.cr.Spec.Storage
-	migrated := r.facts.Next != nil && r.facts.Next.From == v1.StoragePVC && storage.Size != ""
-	if !usesVolume(r.template) && !migrated {
+	held := r.facts.Claim != nil && r.facts.Claim.Ours
+	if !usesVolume(r.template) && !held {
 		return
 	}
 	size, ok := r.size()
@@ -63,7 +62,7 @@ func (r *scene) size() (resource.Quantity, bool) {
 		q, err := resource.ParseQuantity(r.facts.Claim.Size)
 		held, known = q, err == nil
 	}
-	if text == "" && known {
+	if known && (text == "" || !usesVolume(r.template)) {
 		return held, true
 	}
 	want, err := resource.ParseQuantity(text)

@@ -88,6 +88,13 @@ func Test_ADR_ExpectedChildren(t *testing.T) {
 	}
 }
 
+// heldClaim is the claim of a service as the cache has it.
+const heldClaim = `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: tas-pvc, namespace: ns, annotations: {keeper.mlkeeper.dev/requested-size: 1Gi}}
+`
+
 func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService) {
 	with := func(spec string, prepare func(*cluster, *v1.TrustyAIService), served ...schema.GroupVersionKind) func() (*cluster, *v1.TrustyAIService) {
 		return func() (*cluster, *v1.TrustyAIService) {
@@ -108,6 +115,7 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 			cr.Status.StorageFormat = v1.StoragePVC
 			cr.Status.Migration = &v1.MigrationStatus{Phase: phase, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
 			c.put(credentials("p"))
+			c.own(parse(t, heldClaim))
 		}
 	}
 	pv := func(c *cluster, _ *v1.TrustyAIService) { c.put(parse(t, pvYAML)) }

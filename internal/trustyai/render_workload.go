@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -21,6 +22,8 @@ const (
 	// taken over from upstream (law 8). The cache keeps annotations of this prefix only.
 	templateAnnotation = keeper.AnnotationPrefix + "template"
 	selectorAnnotation = keeper.AnnotationPrefix + "selector"
+	// takenOverAnnotation records what the pods of the original operator were taken over with.
+	takenOverAnnotation = keeper.AnnotationPrefix + "taken-over-with"
 	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
 	// that a rotation rolls them (law 16).
 	credentialsAnnotation  = "trustyai.opendatahub.io/credentials-digest"
@@ -75,7 +78,7 @@ func (r *scene) workload() {
 	if replicas == nil {
 		replicas = pointer(int32(1))
 	}
-	r.add(toObject(gvkDeployment, &appsv1.Deployment{
+	o := toObject(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: replicas,
@@ -94,7 +97,40 @@ func (r *scene) workload() {
 				Spec:       r.pod(image, schedule),
 			},
 		},
-	}))
+	})
+	if then, holds := r.takenOver(image); holds {
+		// The template stays as the original operator wrote it, and so do its pods (law 8).
+		o.Partial = true
+		unstructured.RemoveNestedField(o.Desired.Object, "spec", "template")
+		annotations := o.Desired.GetAnnotations()
+		annotations[takenOverAnnotation] = then
+		o.Desired.SetAnnotations(annotations)
+	}
+	r.add(o)
+}
+
+// takenOver says whether the pods of the original operator keep running, and what is recorded for that: until the spec,
+// an image or what they read at their start changes.
+func (r *scene) takenOver(image string) (record string, holds bool) {
+	if r.facts.Deployment == nil || r.template != templateFor(r.facts.Running) || r.facts.Next != nil {
+		return "", false
+	}
+	now := TakenOver{Generation: r.cr.Generation, Image: image}
+	if r.secured {
+		now.Proxy, now.Certs = r.settings.ProxyImage, r.facts.Certs.Digest
+	}
+	if usesDatabase(r.template) {
+		now.Database = r.facts.Database.Digest
+	}
+	then, holds := r.facts.Deployment.TakenOver.holds(now)
+	if !holds {
+		return "", false
+	}
+	raw, err := json.Marshal(then)
+	if err != nil {
+		panic(fmt.Sprintf("bug: what was taken over does not encode: %v", err))
+	}
+	return string(raw), true
 }
 
 // encodeLabels prints labels as JSON with sorted keys.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -60,13 +61,14 @@ func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []
 // wirer is the one custom resource that wires a target, or nil: the oldest, for two that take turns would roll the pods
 // for ever (defect 6 of reference/trustyai.md). It wires once it is reachable, and then stays wired while it is alive,
 // so that a restart of its pod does not roll every predictor. Until the oldest is reachable, a younger one that is
-// wired already stays, and a younger one that is not waits, since it would be replaced in a moment.
+// wired already stays, and a younger one that is not waits, since it would be replaced in a moment. One that is
+// suspended keeps what it has and gets nothing new.
 func wirer(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) *v1.TrustyAIService {
 	holds := func(cr *v1.TrustyAIService) bool {
 		return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == wireOwner(cr) })
 	}
 	for i, cr := range oldestFirst {
-		if holds(cr) || i == 0 && reachable(cr) {
+		if holds(cr) || i == 0 && reachable(cr) && cr.Annotations[keeper.SuspendAnnotation] != "true" {
 			return cr
 		}
 	}

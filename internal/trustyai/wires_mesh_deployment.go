@@ -124,6 +124,11 @@ func stripMeshDeployment(u *unstructured.Unstructured) *unstructured.Unstructure
 			spec["volumes"] = volumes
 		}
 		out.Object["spec"] = map[string]any{"template": map[string]any{"spec": spec}}
+		// What ModelMeshReady is judged from.
+		copyField(u, out, "spec", "replicas")
+		for _, count := range []string{"observedGeneration", "replicas", "updatedReplicas", "availableReplicas"} {
+			copyField(u, out, "status", count)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -221,6 +222,25 @@ func TestYoungerServiceWaitsAndStays(t *testing.T) {
 	s.settle(old, young)
 	if got := loggerOf(s.target()); !strings.Contains(got, "old") {
 		t.Errorf("the oldest does not wire once it is reachable: %s", got)
+	}
+}
+
+func TestSuspendedServiceKeepsItsWiringAndGetsNoNew(t *testing.T) {
+	cr := service("n", false, 0)
+	suspend := map[string]string{keeper.SuspendAnnotation: "true"}
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "", ""))
+	cr.Annotations = suspend
+	s.settle(cr)
+	if got := loggerOf(s.target()); got != "" {
+		t.Errorf("wired while suspended: %s", got)
+	}
+	cr.Annotations = nil
+	s.settle(cr)
+	cr.Annotations = suspend
+	s.settle(cr)
+	if got := loggerOf(s.target()); got == "" {
+		t.Error("suspending unwires")
 	}
 }
 

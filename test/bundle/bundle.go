@@ -64,6 +64,8 @@ type Spec struct {
 	Secret string `json:"secret,omitempty"`
 	// Problem, when set, is a terminal problem of the plan.
 	Problem string `json:"problem,omitempty"`
+	// Wire is a line that the bundle wants in every ConfigMap with WireLabel in its namespace.
+	Wire string `json:"wire,omitempty"`
 }
 
 // Status is what the engine observed.
@@ -107,6 +109,7 @@ type Facts struct {
 func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.Definition[*Bundle] {
 	return room.Definition[*Bundle]{
 		Room: "bundle", GVK: GVK, New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
+		StripFinalizers: []string{OriginalFinalizer},
 		Common: func(b *Bundle) room.Common {
 			return room.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,
@@ -116,12 +119,17 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.D
 	}
 }
 
+// OriginalFinalizer is the finalizer of the operator that the bundles had before.
+const OriginalFinalizer = "original.test/finalizer"
+
 // System is the room. Its hooks let a test look into the loop.
 type System struct {
 	// OnRender is called at each render.
 	OnRender func(*Bundle)
-	// Digest, when set, makes the room a room.Sourced.
+	// Digest is what Sourced answers.
 	Digest func(*Bundle) string
+	// Source, when set, is asked at each render; its error is a source that is down.
+	Source func() error
 }
 
 // Gather reads the Secret that the spec names.
@@ -149,6 +157,14 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 		s.OnRender(b)
 	}
 	var out plan.Plan
+	if s.Source != nil {
+		if err := s.Source(); err != nil {
+			return plan.Plan{Problems: []plan.Problem{{
+				Class: plan.Blocked, Reason: "SourceUnavailable", Message: err.Error() + ": repair is suspended",
+				Remedy: "bring the source back",
+			}}}
+		}
+	}
 	if b.Spec.Problem != "" {
 		out.Problems = append(out.Problems, plan.Problem{
 			Class: plan.Terminal, Reason: "BadInput", Field: "spec.problem", Value: b.Spec.Problem,

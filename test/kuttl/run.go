@@ -121,22 +121,23 @@ func (r *runner) check(s *step) error {
 	return errors.Join(errs...)
 }
 
-// apply creates an object or, where it exists, merges into it, as kuttl does. It returns the object if it created it.
+// apply merges into an object or, where there is none, creates it, as kuttl does: a step that changes an object need
+// not repeat what the schema requires. It returns the object if it created it.
 func (r *runner) apply(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	found, err := r.find(u)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.cluster.SetNamespace(u, r.namespace); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
+	if len(found) == 0 || u.GetName() == "" {
+		return u, r.cluster.Client.Create(ctx, u)
+	}
 	patch, err := u.MarshalJSON()
 	if err != nil {
-		return nil, err
-	}
-	err = r.cluster.Client.Create(ctx, u)
-	if err == nil {
-		return u, nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	return nil, r.cluster.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch))

@@ -33,11 +33,15 @@ func TestRunFails(t *testing.T) {
 	}{
 		"another value": {map[string]string{"00-a.yaml": configMap + "a\ndata: {k: v}\n", "00-assert.yaml": quick + configMap + "a\ndata: {k: w}\n"}, ".data.k: is"},
 		"missing":       {map[string]string{"00-assert.yaml": quick + configMap + "none\n"}, "there is none"},
-		"not absent": {map[string]string{"00-a.yaml": configMap + "a\ndata: {k: v}\n", "00-assert.yaml": quick,
-			"00-errors.yaml": "apiVersion: v1\nkind: ConfigMap\ndata: {k: v}\n"}, "as it should not be"},
+		"not absent": {map[string]string{
+			"00-a.yaml": configMap + "a\ndata: {k: v}\n", "00-assert.yaml": quick,
+			"00-errors.yaml": "apiVersion: v1\nkind: ConfigMap\ndata: {k: v}\n",
+		}, "as it should not be"},
 		"refused": {map[string]string{"00-a.yaml": configMap + "Not_A_Name\n"}, "apply ConfigMap"},
-		"held": {map[string]string{"00-a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, finalizers: [test.mlkeeper.dev/held]}\n",
-			"01-assert.yaml": quick, "01-d.yaml": "apiVersion: kuttl.dev/v1beta1\nkind: TestStep\ndelete: [{apiVersion: v1, kind: ConfigMap, name: a}]\n"}, "still there"},
+		"held": {map[string]string{
+			"00-a.yaml":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, finalizers: [test.mlkeeper.dev/held]}\n",
+			"01-assert.yaml": quick, "01-d.yaml": "apiVersion: kuttl.dev/v1beta1\nkind: TestStep\ndelete: [{apiVersion: v1, kind: ConfigMap, name: a}]\n",
+		}, "still there"},
 		"unknown kind": {map[string]string{"00-assert.yaml": quick + "apiVersion: none.mlkeeper.dev/v1\nkind: None\n"}, "no matches"},
 	} {
 		t.Run(name, func(t *testing.T) {

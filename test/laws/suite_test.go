@@ -1,109 +1,467 @@
+// Package laws holds one file per law of DESIGN.md. Every test runs the engine with the room of package bundle on a
+// real control plane, and stands in a namespace and a shard of its own.
 package laws
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("servicemonitor")) }
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	cluster.Main(m)
+}
+
+// patience is how long a test waits for what must come; while is how long it watches that nothing does.
+const (
+	patience = 60 * time.Second
+	while    = time.Second
+)
+
+var (
+	configMapGVK   = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	secretGVK      = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	serviceGVK     = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+	claimGVK       = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	namespaceGVK   = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	deploymentGVK  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	clusterRoleGVK = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
+	definitionGVK  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	webhookGVK     = schema.GroupVersionKind{
+		Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration",
+	}
+	bundleGVK    = bundle.GVK
+	inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
+)
 
 // children are the kinds that the laws are tested with.
 var children = []schema.GroupVersionKind{
-	{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"}, {Version: "v1", Kind: "Secret"},
-	{Version: "v1", Kind: "PersistentVolumeClaim"}, {Version: "v1", Kind: "Namespace"},
-	{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "batch", Version: "v1", Kind: "Job"},
-	{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
-	{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
-	{Group: "late.test", Version: "v1", Kind: "Late"},
+	configMapGVK, secretGVK, serviceGVK, claimGVK, namespaceGVK, deploymentGVK, clusterRoleGVK, definitionGVK, webhookGVK,
 }
 
-// start runs an operator with the bundle room.
-func start(t *testing.T, c *cluster.Cluster, opts harness.Options) *harness.Operator {
+// shardLabel carries the name of a test's shard on the namespaces of its bundles.
+const shardLabel = "laws.test/shard"
+
+// options change how a bench is set up.
+type options struct {
+	harness.Options
+	// Children are kinds beyond those that every test has.
+	Children []schema.GroupVersionKind
+	// System is the room; the plain one when nil.
+	System room.System[*bundle.Bundle, bundle.Facts]
+	// Cluster is the test's own cluster; the shared one when nil.
+	Cluster *cluster.Cluster
+	// Stopped leaves the operator to be started by the test.
+	Stopped bool
+}
+
+// bench is a namespace with an operator that looks after the bundles in it.
+type bench struct {
+	*testing.T
+	c    *cluster.Cluster
+	ns   string
+	op   *harness.Operator
+	opts options
+	// journal holds every request of the operator.
+	journal *journal
+}
+
+var installed sync.Map
+
+// open makes a bench. Tests on the shared cluster run in parallel.
+func open(t *testing.T, opts options) *bench {
 	t.Helper()
-	c.InstallCRDs(t)
-	c.Apply(t, bundle.CRD)
-	opts.Verbose = testing.Verbose()
-	return harness.Start(t, c, opts, func(e *engine.Engine) error {
-		return engine.Register(e, bundle.Definition(children), &bundle.System{})
+	if opts.Cluster == nil {
+		t.Parallel()
+		opts.Cluster = cluster.Shared(t)
+	}
+	b := &bench{T: t, c: opts.Cluster, opts: opts, journal: &journal{}}
+	once, _ := installed.LoadOrStore(opts.Cluster, &sync.Once{})
+	once.(*sync.Once).Do(func() {
+		b.c.InstallCRDs(t)
+		b.c.Apply(t, bundle.CRD)
+		cluster.Eventually(t, patience, func() error {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(bundle.GVK)
+			return b.c.Client.List(context.Background(), list)
+		})
 	})
-}
-
-// object makes one object of a bundle from YAML-like JSON.
-func object(manifest string) bundle.Object {
-	return bundle.Object{Manifest: &runtime.RawExtension{Raw: []byte(manifest)}}
-}
-
-// configMap is a ConfigMap of a bundle.
-func configMap(ns, name, value string) bundle.Object {
-	return object(fmt.Sprintf(
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"k":%q}}`, ns, name, value))
-}
-
-// apply writes a bundle's spec.
-func apply(t *testing.T, c *cluster.Cluster, ns, name string, spec bundle.Spec) {
-	t.Helper()
-	raw, err := json.Marshal(&bundle.Bundle{
-		TypeMeta:   metav1.TypeMeta{APIVersion: bundle.GVK.GroupVersion().String(), Kind: bundle.GVK.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec,
-	})
-	if err != nil {
-		t.Fatal(err)
+	b.ns = b.namespace()
+	if b.opts.Engine.ShardSelector == nil {
+		b.opts.Engine.ShardSelector = labels.SelectorFromSet(labels.Set{shardLabel: b.ns})
 	}
-	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(raw, &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	delete(u.Object, "status")
-	raw, err = json.Marshal(u.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Apply(t, string(raw)+"\n")
-}
-
-// status reads a bundle back.
-func status(t *testing.T, c *cluster.Cluster, ns, name string) *bundle.Bundle {
-	t.Helper()
-	u := c.Get(t, bundle.GVK, ns, name)
-	if u == nil {
-		return nil
-	}
-	b := &bundle.Bundle{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, b); err != nil {
-		t.Fatal(err)
+	if !opts.Stopped {
+		b.start()
 	}
 	return b
 }
 
-// condition waits until a condition of a bundle has a status, for the current generation.
-func condition(t *testing.T, c *cluster.Cluster, ns, name, kind string, want metav1.ConditionStatus) metav1.Condition {
-	t.Helper()
+// namespace makes another namespace of the bench's shard.
+func (b *bench) namespace() string {
+	b.Helper()
+	ns := b.c.Namespace(b.T)
+	shard := b.ns
+	if shard == "" {
+		shard = ns
+	}
+	b.c.Kubectl(b, "label", "namespace", ns, shardLabel+"="+shard)
+	return ns
+}
+
+// start runs the bench's operator.
+func (b *bench) start() {
+	b.Helper()
+	b.op = b.operator(b.opts.Options)
+	b.Cleanup(b.legal)
+}
+
+// operator runs an operator with the bench's room.
+func (b *bench) operator(opts harness.Options) *harness.Operator {
+	b.Helper()
+	var system room.System[*bundle.Bundle, bundle.Facts] = &bundle.System{}
+	if b.opts.System != nil {
+		system = b.opts.System
+	}
+	opts.Config = b.journal.wrap(opts.Config)
+	return harness.Start(b.T, b.c, opts, func(e *engine.Engine) error {
+		kinds := append(slices.Clone(children), b.opts.Children...)
+		return engine.Register(e, bundle.Definition(kinds, bundle.Wire()), system)
+	})
+}
+
+// restart stops the operator and runs a new one.
+func (b *bench) restart() {
+	b.Helper()
+	b.op.Stop()
+	b.op = b.operator(b.opts.Options)
+}
+
+// object makes one object of a bundle from JSON.
+func object(format string, args ...any) bundle.Object {
+	return bundle.Object{Manifest: &runtime.RawExtension{Raw: []byte(fmt.Sprintf(format, args...))}}
+}
+
+// configMap is a ConfigMap of a bundle.
+func configMap(ns, name, value string) bundle.Object {
+	return object(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"k":%q}}`,
+		ns, name, value)
+}
+
+// clusterRole is a ClusterRole of a bundle.
+func clusterRole(name, verb string) bundle.Object {
+	return object(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q},
+		"rules":[{"apiGroups":["laws.test"],"resources":["things"],"verbs":[%q]}]}`, name, verb)
+}
+
+// deployment is a Deployment of a bundle; one that is stuck never gets its pod onto a node.
+func deployment(ns, name string, stuck bool) bundle.Object {
+	selector := "{}"
+	if stuck {
+		selector = `{"no":"where"}`
+	}
+	return object(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%q},"spec":{"replicas":1,
+		"selector":{"matchLabels":{"app":%q}},"strategy":{"type":"Recreate"},"template":{"metadata":{"labels":{"app":%q}},
+		"spec":{"nodeSelector":%s,"containers":[{"name":"main","image":"example.test/image:1"}]}}}}`,
+		ns, name, name, name, selector)
+}
+
+// definition is a permissive CustomResourceDefinition of a bundle.
+func definition(group, kind string) bundle.Object {
+	plural := strings.ToLower(kind) + "s"
+	return object(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},
+		"spec":{"group":%q,"scope":"Namespaced","names":{"kind":%q,"plural":%q},"versions":[{"name":"v1","served":true,
+		"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
+		plural, group, group, kind, plural)
+}
+
+// retained marks an object as one that must outlive its bundle.
+func retained(o bundle.Object) bundle.Object {
+	o.Retain = true
+	return o
+}
+
+// stage is a stage with a name that follows from its objects' place.
+func stage(name string, objects ...bundle.Object) bundle.Stage {
+	return bundle.Stage{Name: name, Objects: objects}
+}
+
+// one is the spec of a bundle with one stage.
+func one(objects ...bundle.Object) bundle.Spec {
+	return bundle.Spec{Stages: []bundle.Stage{stage("all", objects...)}}
+}
+
+// apply writes a bundle's spec.
+func (b *bench) apply(name string, spec bundle.Spec, annotations ...string) {
+	b.Helper()
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	notes := map[string]string{}
+	for i := 0; i+1 < len(annotations); i += 2 {
+		notes[annotations[i]] = annotations[i+1]
+	}
+	meta, err := json.Marshal(map[string]any{"namespace": b.ns, "name": name, "annotations": notes})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.c.Apply(b, fmt.Sprintf(`{"apiVersion":"test.mlkeeper.dev/v1","kind":"Bundle","metadata":%s,"spec":%s}`+"\n", meta, raw))
+}
+
+// bundle reads a bundle back; nil where there is none.
+func (b *bench) bundle(name string) *bundle.Bundle {
+	b.Helper()
+	u := b.c.Get(b, bundle.GVK, b.ns, name)
+	if u == nil {
+		return nil
+	}
+	out := &bundle.Bundle{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// condition waits until a condition of a bundle has a status and, if given, a reason, for the current generation.
+func (b *bench) condition(name, kind string, want metav1.ConditionStatus, reason ...string) metav1.Condition {
+	b.Helper()
 	var got metav1.Condition
-	cluster.Eventually(t, 30*time.Second, func() error {
-		b := status(t, c, ns, name)
-		if b == nil {
-			return fmt.Errorf("bundle %s/%s does not exist", ns, name)
+	cluster.Eventually(b, patience, func() error {
+		o := b.bundle(name)
+		if o == nil {
+			return fmt.Errorf("bundle %s does not exist", name)
 		}
-		found := meta.FindStatusCondition(b.Status.Conditions, kind)
-		if found == nil || found.Status != want || b.Status.ObservedGeneration != b.Generation {
-			return fmt.Errorf("%s is %+v at generation %d of %d", kind, found, b.Status.ObservedGeneration, b.Generation)
+		found := meta.FindStatusCondition(o.Status.Conditions, kind)
+		if found == nil || found.Status != want || o.Status.ObservedGeneration != o.Generation ||
+			len(reason) > 0 && found.Reason != reason[0] {
+			return fmt.Errorf("%s is %+v at generation %d of %d", kind, found, o.Status.ObservedGeneration, o.Generation)
 		}
 		got = *found
 		return nil
 	})
 	return got
+}
+
+// ready waits until a bundle is Ready.
+func (b *bench) ready(name string) { b.Helper(); b.condition(name, "Ready", metav1.ConditionTrue) }
+
+// nudge asks for a reconcile and waits until it is done.
+func (b *bench) nudge(name string) {
+	b.Helper()
+	at := time.Now().Format(time.RFC3339Nano)
+	b.c.Kubectl(b, "annotate", "--overwrite", "bundle", name, "-n", b.ns, keeper.ReconcileAtAnnotation+"="+at)
+	cluster.Eventually(b, patience, func() error {
+		if got := b.bundle(name).Status.LastHandledReconcileAt; got != at {
+			return fmt.Errorf("lastHandledReconcileAt is %q, want %q", got, at)
+		}
+		return nil
+	})
+}
+
+// delete deletes an object, which must exist, without waiting.
+func (b *bench) delete(gvk schema.GroupVersionKind, ns, name string) {
+	b.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(ns)
+	u.SetName(name)
+	err := b.c.Client.Delete(context.Background(), u, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		b.Fatalf("delete %s %s: %v", gvk.Kind, name, err)
+	}
+}
+
+// must reads an object that must exist.
+func (b *bench) must(gvk schema.GroupVersionKind, ns, name string) *unstructured.Unstructured {
+	b.Helper()
+	u := b.c.Get(b, gvk, ns, name)
+	if u == nil {
+		b.Fatalf("%s %s/%s does not exist", gvk.Kind, ns, name)
+	}
+	return u
+}
+
+// gone waits until an object does not exist.
+func (b *bench) gone(gvk schema.GroupVersionKind, ns, name string) {
+	b.Helper()
+	cluster.Eventually(b, patience, func() error {
+		if b.c.Get(b, gvk, ns, name) != nil {
+			return fmt.Errorf("%s %s/%s still exists", gvk.Kind, ns, name)
+		}
+		return nil
+	})
+}
+
+// value waits until the ConfigMap has a value under k.
+func (b *bench) value(name, want string) {
+	b.Helper()
+	b.field(configMapGVK, b.ns, name, want, "data", "k")
+}
+
+// field waits until a field of an object has a value, "" for none.
+func (b *bench) field(gvk schema.GroupVersionKind, ns, name, want string, path ...string) {
+	b.Helper()
+	cluster.Eventually(b, patience, func() error {
+		u := b.c.Get(b, gvk, ns, name)
+		if u == nil {
+			return fmt.Errorf("%s %s does not exist", gvk.Kind, name)
+		}
+		got, found, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+		if !found {
+			got = ""
+		}
+		if fmt.Sprint(got) != want {
+			return fmt.Errorf("%s %s has %v at %v, want %s", gvk.Kind, name, got, path, want)
+		}
+		return nil
+	})
+}
+
+// patch merge-patches an object as somebody else.
+func (b *bench) patch(gvk schema.GroupVersionKind, ns, name, patch string, manager ...string) {
+	b.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(ns)
+	u.SetName(name)
+	owner := client.FieldOwner("somebody")
+	if len(manager) > 0 {
+		owner = client.FieldOwner(manager[0])
+	}
+	err := b.c.Client.Patch(context.Background(), u, client.RawPatch(types.MergePatchType, []byte(patch)), owner)
+	if err != nil {
+		b.Fatalf("patch %s %s: %v", gvk.Kind, name, err)
+	}
+}
+
+// patchStatus merge-patches the status of an object as somebody else.
+func (b *bench) patchStatus(gvk schema.GroupVersionKind, ns, name, patch string) {
+	b.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(ns)
+	u.SetName(name)
+	err := b.c.Client.Status().Patch(context.Background(), u, client.RawPatch(types.MergePatchType, []byte(patch)))
+	if err != nil {
+		b.Fatalf("patch the status of %s %s: %v", gvk.Kind, name, err)
+	}
+}
+
+// inventories lists the Inventories of a bundle by stage.
+func (b *bench) inventories(name string) []keeper.Inventory {
+	b.Helper()
+	list := &keeper.InventoryList{}
+	if err := b.c.Client.List(context.Background(), list); err != nil {
+		b.Fatal(err)
+	}
+	out := slices.DeleteFunc(list.Items, func(i keeper.Inventory) bool {
+		return i.Spec.Owner.Namespace != b.ns || i.Spec.Owner.Name != name
+	})
+	slices.SortFunc(out, func(x, y keeper.Inventory) int { return int(x.Spec.Stage - y.Spec.Stage) })
+	return out
+}
+
+// noInventories waits until a bundle has no Inventories any more.
+func (b *bench) noInventories(name string) {
+	b.Helper()
+	cluster.Eventually(b, patience, func() error {
+		if left := b.inventories(name); len(left) > 0 {
+			return fmt.Errorf("%d Inventories of %s are left", len(left), name)
+		}
+		return nil
+	})
+}
+
+// quiet fails when the operator writes anything for a while, but for the status of bundles.
+func (b *bench) quiet() {
+	b.Helper()
+	before := b.op.Requests.Snapshot()
+	cluster.Consistently(b, while, func() error {
+		since := b.op.Requests.Since(before)
+		if cluster.Sum(since, cluster.Request.Write, "leases", "events", "bundles") > 0 {
+			return fmt.Errorf("the operator writes:\n%s", cluster.Describe(since))
+		}
+		return nil
+	})
+}
+
+// events counts the Events of a bundle with a reason.
+func (b *bench) events(name, reason string) int {
+	b.Helper()
+	list := &corev1.EventList{}
+	if err := b.c.Client.List(context.Background(), list, client.InNamespace(b.ns)); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for _, e := range list.Items {
+		if e.InvolvedObject.Kind == "Bundle" && e.InvolvedObject.Name == name && e.Reason == reason {
+			n += max(int(e.Count), 1)
+		}
+	}
+	return n
+}
+
+// legal checks the conditions of every bundle of the bench against the rules of kstatus.
+func (b *bench) legal() {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(bundle.GVK)
+	err := b.c.Client.List(context.Background(), list, client.InNamespace(b.ns))
+	if err != nil {
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			b.Error(err)
+		}
+		return
+	}
+	for i := range list.Items {
+		for _, problem := range illegal(&list.Items[i]) {
+			b.Errorf("bundle %s: %s", list.Items[i].GetName(), problem)
+		}
+	}
+}
+
+// untouched fails when the operator wrote anything but the status of bundles since a snapshot.
+func (b *bench) untouched(before map[cluster.Request]int) {
+	b.Helper()
+	since := b.op.Requests.Since(before)
+	if cluster.Sum(since, cluster.Request.Write, "leases", "events", "bundles") > 0 {
+		b.Errorf("the operator wrote:\n%s", cluster.Describe(since))
+	}
+}
+
+// file writes a manifest into a file and returns its path.
+func (b *bench) file(text string) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "manifest.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return path
 }

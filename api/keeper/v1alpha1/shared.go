@@ -17,6 +17,10 @@ const (
 	// AdoptedAnnotation marks a child that MLKeeper took over instead of creating it; it gets no owner reference and so
 	// outlives its custom resource.
 	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
+	// TakenOverAnnotation marks a custom resource that the operator before us kept.
+	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
+	// PartialAnnotation marks a child of which MLKeeper declares a part, and the operator before us the rest.
+	PartialAnnotation = "keeper.mlkeeper.dev/partial"
 	// RoomLabel carries the name of the room that made a child; child watches select on it.
 	RoomLabel = "keeper.mlkeeper.dev/room"
 	// StackLabel carries a short hash of the kind, namespace and name of the custom resource a child belongs to.

@@ -84,8 +84,10 @@ type Request struct {
 	Stack  plan.Stack
 	Owners []plan.Owner
 	// Adopt allows taking over objects that nobody owns.
-	Adopt   bool
-	Actions []decide.Action
+	Adopt bool
+	// FormerManagers are the field managers of the operator before us.
+	FormerManagers []string
+	Actions        []decide.Action
 }
 
 // Do performs the actions that write, stage by stage and in their order, and returns one result per writing action. A
@@ -183,16 +185,19 @@ func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic
 // create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (law 1).
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	desired := contest.ForCreate(res.Action.Object.Desired)
-	live, err := a.post(ctx, client, desired, res)
-	if err == nil {
-		a.wrote(req, res, live)
-		return
+	// What is declared only in part is there already, and could not be created.
+	if !res.Action.Object.Partial {
+		live, err := a.post(ctx, client, desired, res)
+		if err == nil {
+			a.wrote(req, res, live)
+			return
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			res.Err = err
+			return
+		}
 	}
-	if !apierrors.IsAlreadyExists(err) {
-		res.Err = err
-		return
-	}
-	live, err = client.Get(ctx, desired.GetName(), metav1.GetOptions{})
+	live, err := client.Get(ctx, desired.GetName(), metav1.GetOptions{})
 	if err != nil {
 		res.Err = err
 		return
@@ -207,6 +212,8 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		a.Memory.Wrote(req.Stack.Room, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()
+		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
+		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
 	case len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "" && req.Adopt:
 		res.Action.Adopted = true
@@ -264,7 +271,7 @@ func (a *Actor) takeUp(
 // migrated, drift is repaired, or an autoscaler may hold the replicas, since only then it is needed.
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
-	if res.Action.Migrate || res.Action.Reason == decide.ReasonDrift ||
+	if res.Action.Migrate || res.Action.Former || res.Action.Reason == decide.ReasonDrift ||
 		contest.DeclaresReplicas(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
@@ -292,17 +299,19 @@ func (a *Actor) applyOver(
 		desired.SetAnnotations(annotations)
 	}
 	if live != nil {
-		if res.Action.Object.Retain {
-			if err := release(ctx, client, live, req.Owners); err != nil {
-				res.Err = err
-				return
-			}
+		if err := release(ctx, client, live, desired, req.Owners); err != nil {
+			res.Err = err
+			return
 		}
 		if res.Action.Reason == decide.ReasonDrift {
 			lost := contest.Lost(desired, live, observe.FieldManager)
 			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
 		}
-		if err := a.migrate(ctx, client, live); err != nil {
+		managers := sets.New(observe.FieldManager)
+		if res.Action.Former {
+			managers.Insert(req.FormerManagers...)
+		}
+		if err := a.migrate(ctx, client, live, managers); err != nil {
 			res.Err = err
 			return
 		}
@@ -328,20 +337,57 @@ func (a *Actor) applyOver(
 	}
 }
 
-// release takes references to our owners off a retained object, such as the one by which the operator before us made
-// it go with the custom resource (law 8). It changes live to what was written.
-func release(
-	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, owners []plan.Owner,
-) error {
-	refs := live.GetOwnerReferences()
-	kept := slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool {
-		return slices.ContainsFunc(owners, func(o plan.Owner) bool { return o.UID == ref.UID })
-	})
-	if len(kept) == len(refs) {
+// Release takes an object that must outlive its custom resource from the custom resource, if it is there.
+func (a *Actor) Release(ctx context.Context, o plan.Stamped, owners []plan.Owner) error {
+	client, err := a.resource(o.Desired.GroupVersionKind(), o.Key.Namespace)
+	if err != nil {
+		return err
+	}
+	live, err := client.Get(ctx, o.Key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return release(ctx, client, live, o.Desired, owners)
+}
+
+// release takes references to our owners that are not declared off an object, such as the one by which the operator
+// before us made a retained object go with the custom resource, or the one to the custom resource where an Inventory is
+// the owner now, and of the declared one what we never set (laws 2 and 8). They belong to another field manager, so
+// that an apply would leave them. Our marks come with the same write, so that a crash leaves an object that is known
+// again. It changes live to what was written.
+func release(
+	ctx context.Context, client dynamic.ResourceInterface, live, desired *unstructured.Unstructured, owners []plan.Owner,
+) error {
+	declared := desired.GetOwnerReferences()
+	var refs []metav1.OwnerReference
+	stale := false
+	for _, ref := range live.GetOwnerReferences() {
+		ours := slices.ContainsFunc(owners, func(o plan.Owner) bool { return o.UID == ref.UID })
+		if ours && (ref.BlockOwnerDeletion != nil ||
+			!slices.ContainsFunc(declared, func(d metav1.OwnerReference) bool { return d.UID == ref.UID })) {
+			stale = true
+			continue
+		}
+		refs = append(refs, ref)
+	}
+	if !stale {
+		return nil
+	}
+	for _, d := range declared {
+		if !slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return d.UID == ref.UID }) {
+			refs = append(refs, d)
+		}
+	}
+	labels, annotations := desired.GetLabels(), desired.GetAnnotations()
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": kept,
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": refs,
+		"labels": map[string]any{
+			keeper.RoomLabel: labels[keeper.RoomLabel], keeper.StackLabel: labels[keeper.StackLabel],
+		},
+		"annotations": map[string]any{keeper.OwnerAnnotation: annotations[keeper.OwnerAnnotation]},
 	}})
 	if err != nil {
 		return fmt.Errorf("encode the owner references of %s: %w", live.GetName(), err)
@@ -370,13 +416,17 @@ func (a *Actor) patch(
 		metav1.PatchOptions{FieldManager: observe.FieldManager, Force: &force})
 }
 
-// migrate turns the managedFields entry of our POST into one of an apply; otherwise fields that a later plan no longer
-// has would stay for ever (law 1).
-func (a *Actor) migrate(ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured) error {
-	if _, created := observe.HashOwned(live.GetManagedFields(), ""); !created {
+// migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
+// fields that a later plan no longer has would stay for ever (law 1).
+func (a *Actor) migrate(
+	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],
+) error {
+	if !slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	}) {
 		return nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(observe.FieldManager), observe.FieldManager)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managers, observe.FieldManager)
 	if err != nil || len(patch) == 0 {
 		return err
 	}

@@ -39,21 +39,37 @@ spec:
 		"a scalar":     {[]Field{path("spec", "replicas")}, func(s map[string]any) { delete(s, "replicas") }},
 		"no shell":     {[]Field{path("spec", "only", "inner", "a")}, func(s map[string]any) { delete(s, "only") }},
 		"a set's item": {[]Field{path("spec", "set", value.NewValueInterface("a"))}, func(s map[string]any) { s["set"] = []any{"b"} }},
-		"a whole set": {[]Field{path("spec", "set", value.NewValueInterface("a")), path("spec", "set", value.NewValueInterface("b"))},
-			func(s map[string]any) { delete(s, "set") }},
-		"inside an item": {[]Field{path("spec", "items", key("name", "x"), "image")},
-			func(s map[string]any) { delete(s["items"].([]any)[0].(map[string]any), "image") }},
-		"not the key alone": {[]Field{path("spec", "items", key("name", "x"), "name"), path("spec", "items", key("name", "x"), "image")},
-			func(s map[string]any) { delete(s["items"].([]any)[0].(map[string]any), "image") }},
-		"the key with all else": {[]Field{path("spec", "items", key("name", "z"), "name"), path("spec", "items", key("name", "x"), "name"),
-			path("spec", "items", key("name", "x"), "image"), path("spec", "items", key("name", "x"), "port")},
-			func(s map[string]any) { delete(s, "items") }},
-		"a whole item": {[]Field{path("spec", "items", key("name", "x"))},
-			func(s map[string]any) { s["items"] = s["items"].([]any)[1:] }},
-		"a default in the key": {[]Field{path("spec", "ports", key("containerPort", int64(80), "protocol", "TCP"), "name")},
-			func(s map[string]any) { delete(s["ports"].([]any)[1].(map[string]any), "name") }},
-		"an exact key": {[]Field{path("spec", "ports", key("containerPort", int64(80), "protocol", "UDP"), "name")},
-			func(s map[string]any) { delete(s["ports"].([]any)[0].(map[string]any), "name") }},
+		"a whole set": {
+			[]Field{path("spec", "set", value.NewValueInterface("a")), path("spec", "set", value.NewValueInterface("b"))},
+			func(s map[string]any) { delete(s, "set") },
+		},
+		"inside an item": {
+			[]Field{path("spec", "items", key("name", "x"), "image")},
+			func(s map[string]any) { delete(s["items"].([]any)[0].(map[string]any), "image") },
+		},
+		"not the key alone": {
+			[]Field{path("spec", "items", key("name", "x"), "name"), path("spec", "items", key("name", "x"), "image")},
+			func(s map[string]any) { delete(s["items"].([]any)[0].(map[string]any), "image") },
+		},
+		"the key with all else": {
+			[]Field{
+				path("spec", "items", key("name", "z"), "name"), path("spec", "items", key("name", "x"), "name"),
+				path("spec", "items", key("name", "x"), "image"), path("spec", "items", key("name", "x"), "port"),
+			},
+			func(s map[string]any) { delete(s, "items") },
+		},
+		"a whole item": {
+			[]Field{path("spec", "items", key("name", "x"))},
+			func(s map[string]any) { s["items"] = s["items"].([]any)[1:] },
+		},
+		"a default in the key": {
+			[]Field{path("spec", "ports", key("containerPort", int64(80), "protocol", "TCP"), "name")},
+			func(s map[string]any) { delete(s["ports"].([]any)[1].(map[string]any), "name") },
+		},
+		"an exact key": {
+			[]Field{path("spec", "ports", key("containerPort", int64(80), "protocol", "UDP"), "name")},
+			func(s map[string]any) { delete(s["ports"].([]any)[0].(map[string]any), "name") },
+		},
 		"an index": {[]Field{path("spec", "set", 1), path("spec", "set", 7)}, func(s map[string]any) { s["set"] = []any{"a"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

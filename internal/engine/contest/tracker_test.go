@@ -100,7 +100,7 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	}
 }
 
-func TestTrackerIsConcurrencySafe(t *testing.T) {
+func TestTrackerIsConcurrencySafe(*testing.T) {
 	var tracker Tracker
 	var wg sync.WaitGroup
 	for i := range 8 {

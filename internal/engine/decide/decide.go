@@ -104,6 +104,9 @@ type Action struct {
 	UID types.UID
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
+	// Former says that the fields of the operator before us are to become ours, so that those that we do not declare go
+	// (law 8).
+	Former bool
 	// Reason is one of the Reason constants.
 	Reason string
 	// Detail names what a Wait waits for.
@@ -161,6 +164,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonKept
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
+		a.Former = (item.Observed.Digest() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	return a
@@ -222,7 +226,7 @@ func prune(in Input) []Action {
 		switch {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
-		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key),
+		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key) || e.Observed.Adopted(),
 			// Without a record the missing owner reference tells that it was retained.
 			e.Entry.UID == "" && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
@@ -255,9 +259,12 @@ func mustOutlive(k plan.Key) bool {
 	return plan.OutlivesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
 }
 
+// extraName orders extras. Kinds of the same name are told apart by their groups.
 func extraName(e Extra) string {
+	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
+	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
 	if e.Observed != nil {
-		return e.Observed.Key.String()
+		key = e.Observed.Key
 	}
-	return e.Entry.Kind + " " + e.Entry.Namespace + "/" + e.Entry.Name
+	return key.String() + " " + key.Group
 }

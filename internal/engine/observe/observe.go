@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
@@ -71,30 +73,46 @@ func (o *Object) Refers(owners ...plan.Owner) bool {
 // Adopted says that MLKeeper did not create the object but was asked to take it over.
 func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation] != "" }
 
+// Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (law 8).
+func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
+
 // From reduces a full object, or one that holds metadata alone (full=false), to an Object.
 func From(u *unstructured.Unstructured, full bool) *Object {
-	out := &Object{Key: plan.KeyOf(u), APIVersion: u.GetAPIVersion()}
-	out.Namespace, out.Name, out.UID = u.GetNamespace(), u.GetName(), u.GetUID()
-	out.ResourceVersion, out.Generation = u.GetResourceVersion(), u.GetGeneration()
-	out.CreationTimestamp, out.DeletionTimestamp = u.GetCreationTimestamp(), u.GetDeletionTimestamp()
-	out.OwnerReferences = u.GetOwnerReferences()
-	out.Labels = pick(u.GetLabels(), keeper.RoomLabel, keeper.StackLabel)
-	out.Annotations = pick(u.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation,
-		keeper.AdoptedAnnotation)
-	out.Fields, out.Created = HashOwned(u.GetManagedFields(), out.Digest())
-	out.Health = health.Result{Status: health.Current}
+	out := reduce(plan.KeyOf(u), u.GetAPIVersion(), u)
 	if full {
 		out.Stripped = health.Strip(u)
 		out.Stripped.Object["metadata"] = strippedMetadata(u)
 		out.Health = health.Of(u)
-	} else if out.Terminating() {
+	}
+	return out
+}
+
+// FromMetadata reduces what a watch on metadata alone delivers; gvk is the kind that is watched.
+func FromMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) *Object {
+	key := plan.Key{GroupKind: gvk.GroupKind(), Namespace: m.Namespace, Name: m.Name}
+	return reduce(key, gvk.GroupVersion().String(), m)
+}
+
+func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
+	out := &Object{Key: key, APIVersion: apiVersion}
+	out.Namespace, out.Name, out.UID = m.GetNamespace(), m.GetName(), m.GetUID()
+	out.ResourceVersion, out.Generation = m.GetResourceVersion(), m.GetGeneration()
+	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
+	out.OwnerReferences = m.GetOwnerReferences()
+	out.Labels = pick(m.GetLabels(), keeper.RoomLabel, keeper.StackLabel)
+	out.Annotations = pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation,
+		keeper.AdoptedAnnotation, keeper.PartialAnnotation)
+	out.Fields, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
+	out.Health = health.Result{Status: health.Current}
+	if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
 	}
 	return out
 }
 
 // HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (law 9). created tells that one
-// of them is the entry of a POST, whose fields a later apply would not remove.
+// of them is the entry of a POST, whose fields a later apply would not remove. The hash is the same in whatever order
+// the fields come: protobuf lists the ports of a Service as numbers sort, JSON as strings do.
 func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string, created bool) {
 	var own []string
 	for i := range entries {
@@ -105,7 +123,7 @@ func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string,
 		if e.Operation == metav1.ManagedFieldsOperationUpdate {
 			created = true
 		}
-		own = append(own, string(e.Operation)+e.APIVersion+string(e.FieldsV1.GetRawBytes()))
+		own = append(own, string(e.Operation)+e.APIVersion+canonical(e.FieldsV1))
 	}
 	if len(own) == 0 {
 		return "", false
@@ -118,6 +136,18 @@ func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string,
 	}
 	h.Write([]byte(digest))
 	return hex.EncodeToString(h.Sum(nil)[:16]), created
+}
+
+// canonical is one spelling of a set of fields. What is no such set, of which no API server would answer, stands for
+// itself.
+func canonical(fields *metav1.FieldsV1) string {
+	var set fieldpath.Set
+	if err := set.FromJSON(fields.GetRawReader()); err == nil {
+		if raw, err := set.ToJSON(); err == nil {
+			return string(raw)
+		}
+	}
+	return fields.GetRawString()
 }
 
 // strippedMetadata keeps of an object's metadata what rooms read: names, generation, and MLKeeper's own annotations, in

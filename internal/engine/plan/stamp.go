@@ -73,6 +73,9 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	}
 	annotations[keeper.OwnerAnnotation] = stack.ID()
 	delete(annotations, keeper.DigestAnnotation)
+	if o.Partial {
+		annotations[keeper.PartialAnnotation] = "true"
+	}
 	u.SetAnnotations(annotations)
 	u.SetOwnerReferences(nil)
 	if !o.Retain && !OutlivesAlways(KeyOf(u)) {

@@ -45,6 +45,11 @@ type Definition[C client.Object] struct {
 	WakeSiblings bool
 	// Wires are the objects of others that the room edits (law 7).
 	Wires []wiring.Wire
+	// StripFinalizers are the finalizers of the operator before us: they are taken off at once (law 8).
+	StripFinalizers []string
+	// FormerManagers are the names under which the operator before us wrote its objects: what it declared and the room
+	// does not goes when such an object is taken up (law 8).
+	FormerManagers []string
 	// Rules are the RBAC rules that the room needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
 }

@@ -170,7 +170,7 @@ func (c *cleaner) defaultOf(l *schema.List, name string) any {
 	if !ok || atom.Map == nil {
 		return nil
 	}
-	field, _ := atom.Map.FindField(name)
+	field, _ := atom.FindField(name)
 	return field.Default
 }
 

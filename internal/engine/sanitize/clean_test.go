@@ -89,8 +89,10 @@ func TestLaw11CleanDropsAndMerges(t *testing.T) {
 		"undeclared fields": {
 			in:   `{kind: K, zeta: 1, alpha: {a: b}, ports: [{number: 1, nope: x}], atoms: [{name: a}, {nope: 1}]}`,
 			want: `{kind: K, ports: [{number: 1}], atoms: [{name: a}, {}]}`,
-			warnings: []string{"alpha" + dropped, "atoms[1].nope" + dropped, `ports[number=1,protocol="TCP"].nope` + dropped,
-				"zeta" + dropped},
+			warnings: []string{
+				"alpha" + dropped, "atoms[1].nope" + dropped, `ports[number=1,protocol="TCP"].nope` + dropped,
+				"zeta" + dropped,
+			},
 		},
 		"unknown fields that are preserved": {
 			in:   `{kind: K, free: {any: [{name: a}, {name: a}], deep: {er: 1}}}`,

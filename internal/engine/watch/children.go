@@ -3,7 +3,6 @@ package watch
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -105,37 +104,9 @@ func reduceChild(gvk schema.GroupVersionKind, obj any) any {
 	case *unstructured.Unstructured:
 		return observe.From(o, true)
 	case *metav1.PartialObjectMetadata:
-		return fromMetadata(gvk, o)
+		return observe.FromMetadata(gvk, o)
 	}
 	return obj
-}
-
-// fromMetadata goes through the unstructured form, because the hash of what MLKeeper owns must be the same as that of a
-// write's answer: managedFields come in another order of keys when they are read through protobuf.
-func fromMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) *observe.Object {
-	meta := m.ObjectMeta
-	meta.ManagedFields = nil
-	for _, e := range m.ManagedFields {
-		if e.Manager == observe.FieldManager {
-			meta.ManagedFields = append(meta.ManagedFields, e)
-		}
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
-	if err == nil {
-		u.Object["metadata"] = content
-	} else {
-		// Cannot happen for metadata that was decoded; without a hash the object counts as drifted, which is safe.
-		u.SetName(meta.Name)
-		u.SetNamespace(meta.Namespace)
-		u.SetUID(meta.UID)
-		u.SetResourceVersion(meta.ResourceVersion)
-		u.SetLabels(meta.Labels)
-		u.SetAnnotations(meta.Annotations)
-		u.SetOwnerReferences(meta.OwnerReferences)
-	}
-	u.SetGroupVersionKind(gvk)
-	return observe.From(u, false)
 }
 
 // Child returns what is known of a child, the engine's own writes included.

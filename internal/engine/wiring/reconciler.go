@@ -29,6 +29,9 @@ const (
 	// conflictRetry is how soon a write that lost a race is tried again: at once, but through the queue, so that the
 	// event of the winner is coalesced with it.
 	conflictRetry = 10 * time.Millisecond
+	// syncRetry is how soon an absent object is looked for again in a cache that is not complete yet. It asks the cache
+	// only, never the cluster.
+	syncRetry = time.Second
 )
 
 // ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
@@ -40,6 +43,12 @@ type Source interface {
 	// Target returns the cached object that the wire watches under the name, reduced by the wire's Strip, or nil. It
 	// is shared and never changed.
 	Target(wire, namespace, name string) *unstructured.Unstructured
+}
+
+// synced is what a Source implements whose cache may be incomplete when it is asked: what an incomplete cache does not
+// hold may exist nevertheless.
+type synced interface {
+	TargetsSynced(wire string) bool
 }
 
 // Deps is what a Reconciler works with.
@@ -105,6 +114,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 	api := r.deps.Client.Resource(gvr).Namespace(key.Namespace)
 	target := m.newest(r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name))
 	if target == nil {
+		if source, ok := r.deps.Source.(synced); ok && !source.TargetsSynced(r.wire.Name) {
+			return syncRetry, nil
+		}
 		return r.absent(ctx, api, key, m, alive)
 	}
 	m.created = false

@@ -395,6 +395,19 @@ func TestCreatesAndDeletesUnchanged(t *testing.T) {
 	f.expect("1r 1w")
 }
 
+func TestNothingIsCreatedOnTheWordOfAnIncompleteCache(t *testing.T) {
+	f := newFixture(t, creating())
+	f.alive = []client.Object{cr("a")}
+	f.Unsynced = true
+	if after := f.reconcile(); after <= 0 {
+		t.Error("nothing would look again")
+	}
+	f.expect("0r 0w")
+	f.Unsynced = false
+	f.reconcile()
+	f.expect("0r 1w", "a")
+}
+
 func TestCreatedAndChangedSinceStays(t *testing.T) {
 	f := newFixture(t, creating())
 	f.alive = []client.Object{cr("a")}

@@ -35,6 +35,8 @@ type Cluster struct {
 	Reads, Writes int
 	// Fail, when set, is asked before every request; an error is the answer to it. It may change the cluster.
 	Fail func(verb string, key types.NamespacedName) error
+	// Unsynced makes the cache incomplete.
+	Unsynced bool
 	// PageSize is how many objects a list returns at most; 0 means the limit asked for.
 	PageSize int
 }
@@ -104,6 +106,9 @@ func (c *Cluster) Target(_, namespace, name string) *unstructured.Unstructured {
 	defer c.mu.Unlock()
 	return c.cached[types.NamespacedName{Namespace: namespace, Name: name}]
 }
+
+// TargetsSynced says whether the cache is complete; it is unless Unsynced is set.
+func (c *Cluster) TargetsSynced(string) bool { return !c.Unsynced }
 
 // ResourceOf maps every kind to the one resource of the cluster.
 func (c *Cluster) ResourceOf(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {

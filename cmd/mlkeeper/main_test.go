@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/config/crd"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	root := newRootCommand()
+	var out, errs bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	root.SetArgs(args)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+// TestRenderSeeds renders the manifests of the seeds unchanged.
+func TestRenderSeeds(t *testing.T) {
+	for _, name := range []string{"trustyai-service", "trustyai-service-monitoring"} {
+		stdout, stderr, err := execute(t, "render", "-n", "models", "-f", filepath.Join("../../test/testdata/seeds", name+".yaml"))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, stderr)
+		}
+		path := filepath.Join("testdata", name+".golden.yaml")
+		if *update {
+			if err := os.MkdirAll("testdata", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(stdout), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), stdout); diff != "" {
+			t.Errorf("%s differs, run go test ./cmd/mlkeeper -update (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// TestEveryRoomHasADefinition keeps render and status complete when a room is added.
+func TestEveryRoomHasADefinition(t *testing.T) {
+	known := map[schema.GroupVersionKind]bool{}
+	files, err := crd.Bases.ReadDir("bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		raw, err := crd.Bases.ReadFile("bases/" + file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(raw, &d); err != nil {
+			t.Fatal(err)
+		}
+		for i := range d.Spec.Versions {
+			v := &d.Spec.Versions[i]
+			known[schema.GroupVersionKind{Group: d.Spec.Group, Version: v.Name, Kind: d.Spec.Names.Kind}] = v.Storage
+		}
+	}
+	seen := map[string]bool{}
+	for i, r := range rooms(settings{}) {
+		if !known[r.GVK()] {
+			t.Errorf("room %s: %s is no stored version of a definition in config/crd/bases", r.Name(), r.GVK())
+		}
+		if seen[r.Name()] || r.Name() != registrations()[i].name {
+			t.Errorf("room %q is registered twice, or under another name", r.Name())
+		}
+		seen[r.Name()] = true
+	}
+}
+
+// TestRolesAreBound checks that each generated role has the name that config/rbac binds.
+func TestRolesAreBound(t *testing.T) {
+	stdout, _, err := execute(t, "rbac")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings, err := os.ReadFile("../../config/rbac/role_bindings.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range strings.Split(stdout, "---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict([]byte(text), &role); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(bindings), "  name: "+role.Name+"\n") {
+			t.Errorf("config/rbac/role_bindings.yaml does not bind %s", role.Name)
+		}
+	}
+}
+
+// TestTrustyAIRole checks the rights that the room needs beyond its children and wires.
+func TestTrustyAIRole(t *testing.T) {
+	stdout, _, err := execute(t, "rbac", "--room", "trustyai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"resources: [persistentvolumes]\n    verbs: [get, list, watch]\n",
+		"resources: [clusterroles]\n    resourceNames: [mlkeeper-trustyai-proxy]\n    verbs: [bind]\n",
+		"resources: [inferenceservices]\n    verbs: [get, list, watch, update]\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the role lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	stdout, _, err := execute(t, "version")
+	if err != nil || strings.TrimSpace(stdout) == "" {
+		t.Errorf("%q, %v", stdout, err)
+	}
+}

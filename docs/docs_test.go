@@ -1,0 +1,270 @@
+// Package docs checks that the pages are true to the code: links, flags, metrics, fields, reasons, tests and manifests
+// that a page names exist.
+package docs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
+	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
+)
+
+const root = ".."
+
+// files lists the files of the repository with an ending, without folders of tools and build results.
+func files(t *testing.T, ending string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "vendor") {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(path, ending) {
+			out = append(out, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// fence is a code block with the first word behind its fence.
+var fence = regexp.MustCompile("(?ms)^ *```([a-z]*)[^\n]*\n(.*?)^ *```$")
+
+// prose is a page without its code blocks.
+func prose(text string) string { return fence.ReplaceAllString(text, "") }
+
+// all returns what the first group of a pattern matches, sorted and once each.
+func all(pattern, text string) []string {
+	var out []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// anchors are those that a page's headings have.
+func anchors(text string) []string {
+	var out []string
+	for _, heading := range all(`(?m)^#+ (.+)$`, prose(text)) {
+		heading = regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(heading), "")
+		out = append(out, strings.ReplaceAll(heading, " ", "-"))
+	}
+	return out
+}
+
+func TestLinksResolve(t *testing.T) {
+	for _, page := range files(t, ".md") {
+		for _, link := range all(`\]\(([^)\s]+)\)`, prose(read(t, page))) {
+			if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(link, "#")
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, link)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s: %s has no heading #%s", page, target, anchor)
+			}
+		}
+	}
+}
+
+func TestFlagsOfTheManager(t *testing.T) {
+	code := ""
+	for _, file := range []string{"cmd/mlkeeper/manager.go", "cmd/mlkeeper/rooms.go", "internal/cli/connection.go"} {
+		code += read(t, filepath.Join(root, file))
+	}
+	same(t, "flags", all("--([a-z][a-z-]*)", prose(read(t, "operations.md"))), all(`flags\.\w+Var\(&[\w.]+, "([a-z-]+)"`, code))
+}
+
+func TestMetrics(t *testing.T) {
+	pattern := `(mlkeeper_[a-z_]+)`
+	same(t, "metrics", all(pattern, read(t, "operations.md")), all(`Name: "`+pattern+`"`, read(t, "../internal/engine/metrics.go")))
+}
+
+func TestAnnotations(t *testing.T) {
+	pattern := `(keeper\.mlkeeper\.dev/[a-z][a-z0-9-]*[a-z0-9])`
+	known := all(pattern, read(t, "../api/keeper/v1alpha1/shared.go"))
+	for _, page := range files(t, ".md") {
+		for _, name := range all(pattern, read(t, page)) {
+			if name != keeper.GroupVersion.String() && !slices.Contains(known, name) {
+				t.Errorf("%s names %s, which nobody reads or writes", page, name)
+			}
+		}
+	}
+}
+
+// same reports what only one of the two sides has.
+func same(t *testing.T, what string, documented, implemented []string) {
+	t.Helper()
+	for _, name := range documented {
+		if !slices.Contains(implemented, name) {
+			t.Errorf("%s: operations.md names %s, which the code does not have", what, name)
+		}
+	}
+	for _, name := range implemented {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s: operations.md does not name %s", what, name)
+		}
+	}
+}
+
+// fields are the paths of the fields of a type of ours, with those of the types of ours below.
+func fields(prefix string, typ reflect.Type) []string {
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct || typ.PkgPath() != reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec]().PkgPath() {
+		return nil
+	}
+	var out []string
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		out = append(out, prefix+"."+name)
+		out = append(out, fields(prefix+"."+name, typ.Field(i).Type)...)
+	}
+	return out
+}
+
+func TestEveryFieldOfATrustyAIServiceIsDocumented(t *testing.T) {
+	want := fields("spec", reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec]())
+	got := all("(?m)^\\| `(spec\\.[A-Za-z.]+)` \\|", read(t, "trustyai.md"))
+	for _, field := range want {
+		if !slices.Contains(got, field) {
+			t.Errorf("trustyai.md does not explain %s", field)
+		}
+	}
+	for _, field := range got {
+		if !slices.Contains(want, field) {
+			t.Errorf("trustyai.md explains %s, which the type does not have", field)
+		}
+	}
+}
+
+// sources is all Go code of the repository that is no test.
+func sources(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, file := range files(t, ".go") {
+		if !strings.HasSuffix(file, "_test.go") {
+			out.WriteString(read(t, file))
+		}
+	}
+	return out.String()
+}
+
+func TestReasonsExist(t *testing.T) {
+	code := sources(t)
+	page := read(t, "trustyai.md")
+	_, tables, _ := strings.Cut(page, "## Conditions")
+	tables, _, _ = strings.Cut(tables, "## Deletion")
+	wiring := strings.Join(all("(?m)^\\| ((?:`[A-Z][A-Za-z]+`(?:, )?)+) \\|", page), " ")
+	for _, reason := range all("`([A-Z][a-z]+[A-Z]?[A-Za-z]+)`", tables+wiring) {
+		if reason != "Delete" && !strings.Contains(code, `"`+reason+`"`) {
+			t.Errorf("trustyai.md names the reason %s, which the code does not have", reason)
+		}
+	}
+}
+
+func TestNamedTestsExist(t *testing.T) {
+	var code strings.Builder
+	for _, file := range files(t, "_test.go") {
+		code.WriteString(read(t, file))
+	}
+	have := all(`(?m)^func (Test\w+)\(`, code.String())
+	for _, page := range files(t, ".md") {
+		for _, name := range all("`(Test[A-Z_0-9][A-Za-z_0-9]+)`", read(t, page)) {
+			if !slices.Contains(have, name) {
+				t.Errorf("%s names the test %s, which does not exist", page, name)
+			}
+		}
+	}
+	for law := 1; law <= 17; law++ {
+		if want := fmt.Sprintf("TestLaw%02d", law); !slices.ContainsFunc(have, func(name string) bool { return strings.HasPrefix(name, want) }) {
+			t.Errorf("no test shows law %d", law)
+		}
+	}
+}
+
+// kinds are the types that manifests of the pages must fit.
+var kinds = map[string]func() any{
+	"trustyai.opendatahub.io/v1 TrustyAIService":       func() any { return &trustyaiv1.TrustyAIService{} },
+	"trustyai.opendatahub.io/v1alpha1 TrustyAIService": func() any { return &trustyaiv1alpha1.TrustyAIService{} },
+	"keeper.mlkeeper.dev/v1alpha1 Inventory":           func() any { return &keeper.Inventory{} },
+}
+
+func TestManifestsFitTheirTypes(t *testing.T) {
+	found := 0
+	for _, page := range files(t, ".md") {
+		for _, block := range fence.FindAllStringSubmatch(read(t, page), -1) {
+			if block[1] != "yaml" {
+				continue
+			}
+			documents := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(block[2])))
+			for {
+				raw, err := documents.Read()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				var head struct{ APIVersion, Kind string }
+				if err == nil {
+					err = sigsyaml.Unmarshal(raw, &head)
+				}
+				if err != nil {
+					t.Errorf("%s: a YAML block does not parse: %v", page, err)
+					break
+				}
+				if create, known := kinds[head.APIVersion+" "+head.Kind]; known {
+					found++
+					if err := sigsyaml.UnmarshalStrict(raw, create()); err != nil {
+						t.Errorf("%s: a %s does not fit its type: %v", page, head.Kind, err)
+					}
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page has a manifest")
+	}
+}
+
+func TestTheADRsManifestIsTheSeeds(t *testing.T) {
+	seed := read(t, "../test/testdata/seeds/trustyai-service.yaml")
+	if !strings.Contains(read(t, "trustyai.md"), strings.TrimSpace(seed)) {
+		t.Error("trustyai.md does not show test/testdata/seeds/trustyai-service.yaml unchanged")
+	}
+}

@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// takeOver takes the finalizers of the operator before us off a custom resource, so that its deletion never waits for
+// somebody who is gone (law 8). It says whether it wrote; the watch then wakes the custom resource again. A suspended
+// one is left alone until it is being deleted.
+func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, error) {
+	kept := slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), func(f string) bool {
+		return slices.Contains(s.def.StripFinalizers, f)
+	})
+	if len(kept) == len(cr.GetFinalizers()) || isSuspended(cr) && cr.GetDeletionTimestamp() == nil {
+		return false, nil
+	}
+	if alive, ok := cr.(C); ok {
+		if waits, err := s.release(ctx, alive); err != nil || waits {
+			return true, err
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": cr.GetUID(), "resourceVersion": cr.GetResourceVersion(), "finalizers": kept,
+		"annotations": map[string]any{keeper.TakenOverAnnotation: "true"},
+	}})
+	if err != nil {
+		return false, err
+	}
+	return true, s.patch(ctx, cr, patch)
+}
+
+// release frees what must outlive the custom resource from it, before the finalizer goes that keeps the garbage
+// collector from it. It says whether that waits for a watch that is being opened.
+func (s *stacks[C, F]) release(ctx context.Context, cr C) (waits bool, err error) {
+	p := s.newPass(cr)
+	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
+	p.life.refs = p.reader.done(p.life.refs)
+	var problem plan.Problem
+	switch {
+	case errors.As(err, &problem):
+		// Nothing but a watch is worth waiting for: a deletion must never hang.
+		return problem.Reason == decide.ReasonNotSynced, nil
+	case err != nil:
+		return false, fmt.Errorf("gather: %w", err)
+	}
+	self := s.self(cr)
+	for _, stage := range s.sys.Render(p.cr, facts).Stages {
+		for _, o := range stage.Objects {
+			if !o.Retain {
+				continue
+			}
+			stamped, err := plan.Stamp(o, p.stack, self, 0)
+			if err != nil {
+				return false, err
+			}
+			if err := s.actor.Release(ctx, stamped, []plan.Owner{self}); err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// self is the custom resource as an owner.
+func (s *stacks[C, F]) self(cr C) plan.Owner {
+	return plan.Owner{
+		APIVersion: s.def.GVK.GroupVersion().String(), Kind: s.def.GVK.Kind, Name: cr.GetName(), UID: cr.GetUID(),
+	}
+}
+
+// patch writes to a custom resource by a merge patch. That it is gone or was changed is no failure, since its own event
+// follows.
+func (s *stacks[C, F]) patch(ctx context.Context, cr metav1.Object, patch []byte, sub ...string) error {
+	mapping, ok := s.catalog.Lookup(s.def.GVK)
+	if !ok {
+		return nil
+	}
+	_, err := s.client.Resource(mapping.Resource).Namespace(cr.GetNamespace()).Patch(ctx, cr.GetName(),
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, sub...)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write %s %s/%s: %w", s.def.GVK.Kind, cr.GetNamespace(), cr.GetName(), err)
+	}
+	return nil
+}
+
+// undecodable reports a custom resource that does not fit its type, as Stalled, and leaves everything else alone
+// (law 17).
+func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) (reconcile.Result, error) {
+	if !s.shard.mine(bad.GetNamespace(), bad.GetLabels()) {
+		return reconcile.Result{}, nil
+	}
+	if taken, err := s.takeOver(ctx, bad); err != nil || taken {
+		return reconcile.Result{}, err
+	}
+	s.metrics.reconciled(s.def.GVK.Kind, outcomeTerminal)
+	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
+	problem := plan.Problem{
+		Class: plan.Terminal, Reason: ReasonUndecodable, Field: "spec", Message: bad.Err.Error(),
+		Remedy: "correct the field that does not fit its type; until then nothing of this resource is changed",
+	}
+	now := metav1.NewTime(s.Clock.Now())
+	message := bounded(problem.Error())
+	setCondition(&after, metav1.Condition{
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonUndecodable, Message: message,
+		ObservedGeneration: bad.GetGeneration(),
+	}, now)
+	mark(&after, ConditionStalled, true, ReasonUndecodable, message, bad.GetGeneration(), now)
+	meta.RemoveStatusCondition(&after, ConditionReconciling)
+	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, nil
+	}
+	log.FromContext(ctx).Info("the custom resource does not fit its type and is left alone", "error", bad.Err.Error())
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": bad.GetUID()},
+		"status":   map[string]any{"conditions": after, "observedGeneration": bad.GetGeneration()},
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, s.patch(ctx, bad, patch, "status")
+}
+
+// conditionsOf reads the conditions of a custom resource as far as they can be read.
+func conditionsOf(u *unstructured.Unstructured) []metav1.Condition {
+	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	if err != nil {
+		return nil
+	}
+	var out []metav1.Condition
+	for _, item := range list {
+		m, isMap := item.(map[string]any)
+		var c metav1.Condition
+		if isMap && runtime.DefaultUnstructuredConverter.FromUnstructured(m, &c) == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package trustyai
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// takenOver is a service of the original operator, as it is found.
+func takenOver(t *testing.T, spec string) (*cluster, *v1.TrustyAIService) {
+	t.Helper()
+	c, cr := newCluster(gvkServiceCA), custom(t, spec)
+	cr.Status.Phase = "Ready"
+	d := parse(t, upstreamDeployment)
+	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "TrustyAIService", Name: cr.Name, UID: cr.UID}})
+	if strings.Contains(spec, "DATABASE") {
+		content := strings.Replace(compactJSON(t, d.Object), `"value":"PVC"`, `"value":"DATABASE"`, 1)
+		d = parse(t, content)
+		c.put(credentials("p"))
+	}
+	c.put(d)
+	return c, cr
+}
+
+func deploymentIn(t *testing.T, p plan.Plan) plan.Object {
+	t.Helper()
+	for _, o := range p.Stages[0].Objects {
+		if o.Desired.GetKind() == "Deployment" {
+			return o
+		}
+	}
+	t.Fatal("no Deployment")
+	return plan.Object{}
+}
+
+func hasTemplate(o plan.Object) bool {
+	_, found, _ := unstructured.NestedMap(o.Desired.Object, "spec", "template")
+	return found
+}
+
+func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
+	for name, change := range map[string]func(*system, *cluster, *v1.TrustyAIService){
+		"the spec": func(_ *system, _ *cluster, cr *v1.TrustyAIService) {
+			cr.Generation, cr.Spec.Metrics.Schedule = 2, "9s"
+		},
+		"the image": func(s *system, _ *cluster, _ *v1.TrustyAIService) { s.settings.Image = "new" },
+		"the proxy": func(s *system, _ *cluster, _ *v1.TrustyAIService) { s.settings.ProxyImage = "new" },
+		"the credentials": func(_ *system, c *cluster, _ *v1.TrustyAIService) {
+			c.put(credentials("rotated"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := upstreamSpec
+			if name == "the credentials" {
+				spec = databaseSpec
+			}
+			c, cr := takenOver(t, spec)
+			s := testSystem()
+			render := func() plan.Object {
+				facts, err := s.Gather(t.Context(), c, cr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := s.Render(cr, facts)
+				if len(p.Problems) > 0 {
+					t.Fatal(p.Problems)
+				}
+				return deploymentIn(t, p)
+			}
+			first := render()
+			if !first.Partial || hasTemplate(first) {
+				t.Fatal("the template is declared, which replaces the pods")
+			}
+			c.own(first.Desired.DeepCopy())
+			delete(c.referenced, first.Key())
+			if again := render(); !again.Partial || compactJSON(t, again.Desired.Object) != compactJSON(t, withoutMarks(c.children[first.Key()]).Object) {
+				t.Fatal("the next reconcile renders something else")
+			}
+			change(s, c, cr)
+			for range 2 {
+				o := render()
+				if o.Partial || !hasTemplate(o) || o.Desired.GetAnnotations()[takenOverAnnotation] != "" {
+					t.Fatal("the change does not reach the pods")
+				}
+				selector, _, _ := unstructured.NestedStringMap(o.Desired.Object, "spec", "selector", "matchLabels")
+				if selector["app.kubernetes.io/version"] != "1.38.0" {
+					t.Fatalf("the live selector is lost: %v", selector)
+				}
+				c.own(o.Desired.DeepCopy())
+			}
+		})
+	}
+}
+
+// withoutMarks is an object as it was rendered, before cluster.own marked it.
+func withoutMarks(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := u.DeepCopy()
+	out.SetUID("")
+	marks := out.GetAnnotations()
+	delete(marks, "keeper.mlkeeper.dev/owner")
+	out.SetAnnotations(marks)
+	return out
+}
+
+func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
+	c, cr := takenOver(t, upstreamSpec)
+	_, p := gatherAndRender(t, c, cr)
+	c.own(deploymentIn(t, p).Desired.DeepCopy())
+	cert := map[string]string{"tls.crt": "a", "tls.key": "b"}
+	for _, name := range []string{"tas-tls", "tas-internal"} {
+		c.put(secretOf2("ns", name, cert))
+	}
+	_, p = gatherAndRender(t, c, cr)
+	o := deploymentIn(t, p)
+	if !o.Partial || !strings.Contains(o.Desired.GetAnnotations()[takenOverAnnotation], `"certs":"`) {
+		t.Fatal("the first certificates replace the pods, or are not recorded")
+	}
+	c.own(o.Desired.DeepCopy())
+	c.put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
+	if _, p = gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
+		t.Error("renewed certificates do not reach the pods")
+	}
+}
+
+func Test_ADeploymentOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	cr.Status.Phase = "Ready"
+	c.put(parse(t, upstreamDeployment))
+	if _, p := gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
+		t.Error("it names no owner, and yet it counts as the original operator's")
+	}
+}
+
+func Test_TheClaimOfAMigratedServiceIsTakenOverToo(t *testing.T) {
+	c, cr := takenOver(t, databaseSpec)
+	if _, p := gatherAndRender(t, c, cr); find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
+		t.Fatal("a claim is made though there is none")
+	}
+	claim := parse(t, `
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: tas-pvc, namespace: ns}
+spec: {resources: {requests: {storage: 5Gi}}}
+`)
+	c.put(claim)
+	if _, p := gatherAndRender(t, c, cr); find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
+		t.Fatal("a claim of somebody else is taken")
+	}
+	claim.SetOwnerReferences([]metav1.OwnerReference{{UID: cr.UID}})
+	_, p := gatherAndRender(t, c, cr)
+	o := mustFind(t, p, "PersistentVolumeClaim", "tas-pvc")
+	if size, _, _ := unstructured.NestedString(o.Object, "spec", "resources", "requests", "storage"); size != "5Gi" {
+		t.Errorf("the claim asks for %s", size)
+	}
+}
+
+func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	first, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	c.now = testNow.Add(authorityLife * 3 / 4)
+	renewed, p := gatherAndRender(t, c, cr)
+	own := renewed.Certs.Own[0]
+	if bytes.Equal(own.Cert, first.Certs.Own[0].Cert) || string(own.CA) != string(own.Cert)+first.Certs.CA {
+		t.Fatalf("%d bytes of trust, of which the new authority has %d", len(own.CA), len(own.Cert))
+	}
+	c.written(p)
+	if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != renewed.Certs.Digest || again.Certs.CA != renewed.Certs.CA {
+		t.Error("the next reconcile trusts something else, which rolls the pods again")
+	}
+	data := secretData(c.referenced[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
+	data["ca.crt"] = append(data["ca.crt"], "garbage"...)
+	if _, trusted, err := testSystem().authority(data, c.now, "x"); err != nil || string(trusted) != string(own.Cert) {
+		t.Error("garbage is trusted")
+	}
+	c.now = c.now.Add(authorityLife)
+	if last, _ := gatherAndRender(t, c, cr); string(last.Certs.Own[0].CA) != string(last.Certs.Own[0].Cert) {
+		t.Error("an expired authority is trusted")
+	}
+}
+
+func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	check := func(p plan.Plan, want bool) {
+		for _, o := range p.Stages[0].Objects {
+			if o.Desired.GetKind() == "Secret" && o.CreateOnly != want {
+				t.Errorf("%s: create only is %t", o.Key(), o.CreateOnly)
+			}
+		}
+	}
+	_, p := gatherAndRender(t, c, cr)
+	check(p, true)
+	c.written(p)
+	_, p = gatherAndRender(t, c, cr)
+	check(p, false)
+	c.now = c.now.Add(leafLife - time.Hour)
+	_, p = gatherAndRender(t, c, cr)
+	check(p, false)
+}

@@ -1,0 +1,199 @@
+package laws
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/test/bundle"
+	"mlkeeper.dev/test/cluster"
+)
+
+// staged is a bundle whose children its custom resource cannot own: one is cluster-scoped, one in another namespace.
+func (b *bench) staged(other string) bundle.Spec {
+	return bundle.Spec{Stages: []bundle.Stage{
+		stage("first", clusterRole(b.ns+"-role", "get"), configMap(b.ns, "near", "v")),
+		stage("second", configMap(other, "far", "v")),
+	}}
+}
+
+func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	b.apply("b", b.staged(other))
+	b.ready("b")
+	invs := b.inventories("b")
+	if len(invs) != 2 {
+		t.Fatalf("%d Inventories, want one per stage", len(invs))
+	}
+	for _, inv := range invs {
+		if len(inv.Finalizers) > 0 || len(inv.OwnerReferences) > 0 {
+			t.Errorf("Inventory %s has finalizers or owners: %+v", inv.Name, inv.ObjectMeta)
+		}
+		for _, e := range inv.Status.Objects {
+			if e.UID == "" || e.Digest == "" || e.Fields == "" {
+				t.Errorf("Inventory %s does not record %+v", inv.Name, e)
+			}
+		}
+	}
+	for i, u := range []metav1.Object{
+		b.must(clusterRoleGVK, "", b.ns+"-role"), b.must(configMapGVK, b.ns, "near"), b.must(configMapGVK, other, "far"),
+	} {
+		refs := u.GetOwnerReferences()
+		want := invs[i/2]
+		if len(refs) != 1 || refs[0].Kind != "Inventory" || refs[0].UID != want.UID || refs[0].BlockOwnerDeletion != nil {
+			t.Errorf("%s is owned by %+v, want Inventory %s", u.GetName(), refs, want.Name)
+		}
+		listed := false
+		for _, e := range want.Spec.Objects {
+			listed = listed || e.Name == u.GetName() && e.Namespace == u.GetNamespace()
+		}
+		if !listed {
+			t.Errorf("%s is not listed in %+v", u.GetName(), want.Spec.Objects)
+		}
+	}
+	if n := len(b.bundle("b").Status.Children); n > 0 {
+		t.Errorf("the status lists %d children besides", n)
+	}
+}
+
+func TestLaw03AnObjectIsListedBeforeItExists(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", b.staged(b.namespace()))
+	b.ready("b")
+	spec := b.staged(b.ns)
+	spec.Stages[1].Objects = append(spec.Stages[1].Objects, configMap(b.ns, "late", "v"))
+	// The list fails to be written, so the object must not appear.
+	b.journal.hook(func(r *http.Request) *http.Response {
+		if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/inventories") && r.Method != http.MethodDelete {
+			return answer(r, http.StatusInternalServerError, "InternalError")
+		}
+		return nil
+	})
+	mark := b.journal.mark()
+	b.apply("b", spec)
+	cluster.Eventually(t, patience, func() error {
+		if len(b.journal.since(mark, func(r request) bool { return strings.Contains(r.path, "/inventories/") })) == 0 {
+			return fmt.Errorf("the Inventory was not written")
+		}
+		return nil
+	})
+	cluster.Consistently(t, while, func() error {
+		if b.c.Get(t, configMapGVK, b.ns, "late") != nil {
+			return fmt.Errorf("the object exists and no Inventory lists it")
+		}
+		return nil
+	})
+	b.journal.hook(nil)
+	b.ready("b")
+	b.value("late", "v")
+}
+
+func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	b.apply("b", b.staged(other))
+	b.ready("b")
+	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":["laws.test/hold"]}}`)
+	b.delete(bundleGVK, b.ns, "b")
+	cluster.Eventually(t, patience, func() error {
+		if b.must(configMapGVK, other, "far").GetDeletionTimestamp() == nil {
+			return fmt.Errorf("the last stage is not being deleted")
+		}
+		return nil
+	})
+	cluster.Consistently(t, while, func() error {
+		b.must(clusterRoleGVK, "", b.ns+"-role")
+		b.must(configMapGVK, b.ns, "near")
+		if n := len(b.inventories("b")); n != 1 {
+			return fmt.Errorf("%d Inventories stand", n)
+		}
+		return nil
+	})
+	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":null}}`)
+	b.gone(clusterRoleGVK, "", b.ns+"-role")
+	b.gone(configMapGVK, b.ns, "near")
+	b.gone(configMapGVK, other, "far")
+	b.noInventories("b")
+}
+
+func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	spec := b.staged(other)
+	spec.Stages[0].Objects = append(spec.Stages[0].Objects, clusterRole(b.ns+"-old", "get"), configMap(b.ns, "hidden", "v"))
+	spec.Stages = append(spec.Stages, stage("third", configMap(b.ns, "moves", "v"), deployment(b.ns, "goes", false)))
+	b.apply("b", spec)
+	b.ready("b")
+	moves := b.must(configMapGVK, b.ns, "moves").GetUID()
+	// Pruning works from the Inventory: an object whose labels are gone is in no cache.
+	b.patch(configMapGVK, b.ns, "hidden", `{"metadata":{"annotations":{"keeper.mlkeeper.dev/owner":null}}}`)
+	b.op.Stop()
+	b.patch(configMapGVK, b.ns, "hidden", `{"metadata":{"labels":null}}`)
+	// The third stage goes, and one of its objects moves to the second.
+	spec = b.staged(other)
+	spec.Stages[1].Objects = append(spec.Stages[1].Objects, configMap(b.ns, "moves", "v"))
+	b.apply("b", spec)
+	b.restart()
+	b.gone(clusterRoleGVK, "", b.ns+"-old")
+	b.gone(configMapGVK, b.ns, "hidden")
+	b.gone(deploymentGVK, b.ns, "goes")
+	b.ready("b")
+	cluster.Eventually(t, patience, func() error {
+		invs := b.inventories("b")
+		if len(invs) != 2 {
+			return fmt.Errorf("%d Inventories stand, want 2", len(invs))
+		}
+		u := b.must(configMapGVK, b.ns, "moves")
+		if refs := u.GetOwnerReferences(); u.GetUID() != moves || len(refs) != 1 || refs[0].UID != invs[1].UID {
+			return fmt.Errorf("the object that moved is %s and owned by %v", u.GetUID(), refs)
+		}
+		return nil
+	})
+	b.must(clusterRoleGVK, "", b.ns+"-role")
+	if len(b.inventories("b")[0].Spec.Objects) != 2 || len(b.inventories("b")[1].Spec.Objects) != 2 {
+		t.Errorf("the lists are %+v and %+v", b.inventories("b")[0].Spec.Objects, b.inventories("b")[1].Spec.Objects)
+	}
+}
+
+func TestLaw03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v"), deployment(b.ns, "goes", false)))
+	b.ready("b")
+	b.apply("b", one(configMap(b.ns, "stays", "v")))
+	b.gone(configMapGVK, b.ns, "goes")
+	b.gone(deploymentGVK, b.ns, "goes")
+	b.ready("b")
+	b.must(configMapGVK, b.ns, "stays")
+	if n := len(b.inventories("b")); n > 0 {
+		t.Errorf("%d Inventories for a bundle that owns its children itself", n)
+	}
+}
+
+func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	b.apply("b", b.staged(other))
+	b.ready("b")
+	for _, inv := range b.inventories("b") {
+		b.delete(inventoryGVK, "", inv.Name)
+	}
+	cluster.Eventually(t, 2*patience, func() error {
+		invs := b.inventories("b")
+		if len(invs) != 2 {
+			return fmt.Errorf("%d Inventories", len(invs))
+		}
+		for i, key := range []string{b.ns + "/near", other + "/far"} {
+			ns, name, _ := strings.Cut(key, "/")
+			u := b.c.Get(t, configMapGVK, ns, name)
+			if u == nil || u.GetDeletionTimestamp() != nil || u.GetOwnerReferences()[0].UID != invs[i].UID {
+				return fmt.Errorf("%s is not there, or not owned by the new Inventory", key)
+			}
+		}
+		return nil
+	})
+	b.ready("b")
+}

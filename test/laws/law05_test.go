@@ -1,0 +1,131 @@
+package laws
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/test/bundle"
+	"mlkeeper.dev/test/cluster"
+)
+
+// claim is a PersistentVolumeClaim of a bundle.
+func claim(ns, name, class string) bundle.Object {
+	return object(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"namespace":%q,"name":%q},"spec":{
+		"accessModes":["ReadWriteOnce"],"storageClassName":%q,"resources":{"requests":{"storage":"1Gi"}}}}`, ns, name, class)
+}
+
+// secret is a Secret of a bundle.
+func secret(ns, name, value string) bundle.Object {
+	return object(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":%q},"stringData":{"k":%q}}`,
+		ns, name, value)
+}
+
+func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
+	b := open(t, options{})
+	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
+	b.apply("b", spec)
+	b.value("goes", "v")
+	data, key := b.must(claimGVK, b.ns, "data"), b.must(secretGVK, b.ns, "key")
+	if len(data.GetOwnerReferences())+len(key.GetOwnerReferences()) > 0 {
+		t.Fatalf("retained objects have owners: %v %v", data.GetOwnerReferences(), key.GetOwnerReferences())
+	}
+	b.delete(bundleGVK, b.ns, "b")
+	b.gone(configMapGVK, b.ns, "goes")
+	cluster.Consistently(t, while, func() error {
+		for _, u := range []metav1.Object{b.must(claimGVK, b.ns, "data"), b.must(secretGVK, b.ns, "key")} {
+			if u.GetDeletionTimestamp() != nil {
+				return fmt.Errorf("%s is being deleted", u.GetName())
+			}
+		}
+		return nil
+	})
+	b.apply("b", spec)
+	b.value("goes", "v")
+	cluster.Eventually(t, patience, func() error {
+		for _, e := range b.bundle("b").Status.Children {
+			if e.UID == data.GetUID() {
+				return nil
+			}
+		}
+		return fmt.Errorf("the claim is not among the children")
+	})
+	if b.must(claimGVK, b.ns, "data").GetUID() != data.GetUID() || b.must(secretGVK, b.ns, "key").GetUID() != key.GetUID() {
+		t.Error("a retained object was made anew")
+	}
+	if n := b.events("b", "NameTaken"); n > 0 {
+		t.Errorf("%d events say NameTaken", n)
+	}
+}
+
+func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(retained(claim(b.ns, "data", "none")), deployment(b.ns, "app", false)))
+	cluster.Eventually(t, patience, func() error {
+		if b.c.Get(t, claimGVK, b.ns, "data") == nil || b.c.Get(t, deploymentGVK, b.ns, "app") == nil {
+			return fmt.Errorf("not made yet")
+		}
+		return nil
+	})
+	uid := b.must(claimGVK, b.ns, "data").GetUID()
+	b.apply("b", one(retained(claim(b.ns, "data", "other")), deployment(b.ns, "app", false)))
+	b.condition("b", "Stalled", metav1.ConditionTrue, "ImmutableField")
+	b.quiet()
+	if got := b.must(claimGVK, b.ns, "data"); got.GetUID() != uid || got.GetDeletionTimestamp() != nil {
+		t.Fatalf("the claim was recreated: %v", got.Object)
+	}
+	b.apply("b", one(retained(claim(b.ns, "data", "none")), deployment(b.ns, "app", false)))
+	b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
+}
+
+func TestLaw05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
+	b := open(t, options{})
+	made, group := b.ns+"-made", b.ns+".test"
+	b.apply("b", bundle.Spec{Stages: []bundle.Stage{
+		stage("first", object(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, made), definition(group, "Thing")),
+		stage("second", configMap(b.ns, "goes", "v"), clusterRole(b.ns+"-role", "get")),
+	}})
+	b.Cleanup(func() {
+		b.delete(namespaceGVK, "", made)
+		b.delete(definitionGVK, "", "things."+group)
+	})
+	b.ready("b")
+	stand := func() error {
+		for _, u := range []metav1.Object{b.must(namespaceGVK, "", made), b.must(definitionGVK, "", "things."+group)} {
+			if len(u.GetOwnerReferences()) > 0 || u.GetDeletionTimestamp() != nil {
+				return fmt.Errorf("%s is owned or being deleted: %v", u.GetName(), u.GetOwnerReferences())
+			}
+		}
+		return nil
+	}
+	if err := stand(); err != nil {
+		t.Fatal(err)
+	}
+	b.apply("b", one(clusterRole(b.ns+"-role", "get")))
+	b.gone(configMapGVK, b.ns, "goes")
+	b.ready("b")
+	cluster.Consistently(t, while, stand)
+	b.delete(bundleGVK, b.ns, "b")
+	b.gone(clusterRoleGVK, "", b.ns+"-role")
+	b.noInventories("b")
+	cluster.Consistently(t, while, stand)
+}
+
+func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(retained(secret(b.ns, "key", "v")), configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v")))
+	b.ready("b")
+	b.op.Stop()
+	b.patchStatus(bundleGVK, b.ns, "b", `{"status":{"children":null}}`)
+	b.apply("b", one(configMap(b.ns, "stays", "v")))
+	b.restart()
+	b.gone(configMapGVK, b.ns, "goes")
+	b.ready("b")
+	cluster.Consistently(t, while, func() error {
+		if b.must(secretGVK, b.ns, "key").GetDeletionTimestamp() != nil {
+			return fmt.Errorf("the retained Secret is being deleted")
+		}
+		return nil
+	})
+}

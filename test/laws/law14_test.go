@@ -1,0 +1,108 @@
+package laws
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"mlkeeper.dev/test/bundle"
+	"mlkeeper.dev/test/cluster"
+)
+
+// gated is a bundle whose second stage waits for the first to be healthy.
+func (b *bench) gated(stuck bool, timeout int, later ...bundle.Object) bundle.Spec {
+	first := stage("first", deployment(b.ns, "app", stuck))
+	first.WaitHealthy, first.TimeoutSeconds = true, timeout
+	return bundle.Spec{Stages: []bundle.Stage{first, stage("second", later...)}}
+}
+
+func TestLaw14GateHoldsCreationAndLetsUpdatesPass(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", b.gated(true, 0, configMap(b.ns, "one", "v")))
+	got := b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
+	if !strings.Contains(got.Message, "app") {
+		t.Errorf("the message does not name what is waited for: %s", got.Message)
+	}
+	absent := func(name string) func() error {
+		return func() error {
+			if b.c.Get(t, configMapGVK, b.ns, name) != nil {
+				return fmt.Errorf("%s was made behind a closed gate", name)
+			}
+			return nil
+		}
+	}
+	cluster.Consistently(t, while, absent("one"))
+	b.apply("b", b.gated(false, 0, configMap(b.ns, "one", "v")))
+	b.ready("b")
+	b.value("one", "v")
+	// The gate closes again: what exists is still updated, what does not is held.
+	b.apply("b", b.gated(true, 0, configMap(b.ns, "one", "changed"), configMap(b.ns, "two", "v")))
+	b.value("one", "changed")
+	cluster.Consistently(t, while, absent("two"))
+	b.apply("b", b.gated(false, 0, configMap(b.ns, "one", "changed"), configMap(b.ns, "two", "v")))
+	b.ready("b")
+	b.value("two", "v")
+}
+
+func TestLaw14GateOpensWithAWarningAfterItsTimeout(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", b.gated(true, 2, configMap(b.ns, "one", "v")))
+	b.value("one", "v")
+	b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
+	cluster.Eventually(t, patience, func() error {
+		if got := b.bundle("b").Status.Warnings; len(got) != 1 || !strings.Contains(got[0], "first") {
+			return fmt.Errorf("warnings are %v", got)
+		}
+		return nil
+	})
+	b.apply("b", b.gated(false, 2, configMap(b.ns, "one", "v")))
+	b.ready("b")
+	cluster.Eventually(t, patience, func() error {
+		if got := b.bundle("b").Status.Warnings; len(got) != 0 {
+			return fmt.Errorf("warnings are %v", got)
+		}
+		return nil
+	})
+}
+
+func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
+	group := "gate-" + rand.String(6) + ".test"
+	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}
+	b := open(t, options{Children: []schema.GroupVersionKind{gvk}})
+	made := b.ns + "-made"
+	b.apply("b", bundle.Spec{Stages: []bundle.Stage{
+		stage("first", object(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, made), definition(group, "Thing")),
+		stage("second", configMap(made, "inside", "v"),
+			object(`{"apiVersion":"%s/v1","kind":"Thing","metadata":{"namespace":%q,"name":"thing"}}`, group, made)),
+	}})
+	b.Cleanup(func() {
+		b.delete(namespaceGVK, "", made)
+		b.delete(definitionGVK, "", "things."+group)
+	})
+	b.ready("b")
+	b.must(configMapGVK, made, "inside")
+	b.must(gvk, made, "thing")
+	posts := b.journal.writes(0, "POST", "")
+	at := func(suffix string) int {
+		for i, r := range posts {
+			if strings.HasSuffix(r.path, suffix) {
+				return i
+			}
+		}
+		t.Fatalf("no create at %s:\n%s", suffix, lines(posts))
+		return 0
+	}
+	if at("/namespaces") > at(made+"/configmaps") || at("/customresourcedefinitions") > at(made+"/things") {
+		t.Errorf("the order is:\n%s", lines(posts))
+	}
+	// Every create succeeds at once, since what it needs is there.
+	for _, suffix := range []string{made + "/configmaps", made + "/things", "/namespaces"} {
+		if n := len(b.journal.writes(0, "POST", suffix)); n != 1 {
+			t.Errorf("%d creates at %s", n, suffix)
+		}
+	}
+}

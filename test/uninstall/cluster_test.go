@@ -1,0 +1,145 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/test/cluster"
+)
+
+// allGone is how long an uninstall may take.
+const allGone = 60 * time.Second
+
+// definitions are MLKeeper's CustomResourceDefinitions.
+var definitions = []string{"inventories.keeper.mlkeeper.dev", "trustyaiservices.trustyai.opendatahub.io"}
+
+// poll calls check every half second until it returns nil; it returns its last error after the timeout.
+func poll(t *testing.T, timeout time.Duration, check func(context.Context) error) error {
+	t.Helper()
+	err := errors.New("not checked")
+	waited := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			err = check(ctx)
+			return err == nil, nil
+		})
+	if waited == nil {
+		return nil
+	}
+	return err
+}
+
+// awaitGarbageCollector waits until the garbage collector knows the kind Inventory, which it learns up to 30 s after
+// its definition was installed: from then on it removes an object whose owner never existed.
+func awaitGarbageCollector(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ns := c.Namespace(t)
+	err := poll(t, 90*time.Second, func(ctx context.Context) error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "probe-" + rand.String(6), OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: "none", UID: types.UID("none-" + rand.String(8)),
+			}},
+		}}
+		if err := c.Client.Create(ctx, probe); err != nil {
+			return err
+		}
+		return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Second, true,
+			func(ctx context.Context) (bool, error) {
+				err := c.Client.Get(ctx, client.ObjectKeyFromObject(probe), probe)
+				return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+			})
+	})
+	if err != nil {
+		t.Fatalf("the garbage collector does not know Inventories: %v", err)
+	}
+}
+
+// object is one object of the cluster.
+type object struct {
+	schema.GroupVersionResource
+	namespace, name string
+	labels          map[string]string
+}
+
+// String prints "resource.group namespace/name".
+func (o object) String() string {
+	return fmt.Sprintf("%s %s/%s", o.GroupResource(), o.namespace, o.name)
+}
+
+// isOurs says that MLKeeper made the object.
+func (o object) isOurs() bool {
+	return o.labels[keeper.RoomLabel] != "" || o.Group == keeper.GroupVersion.Group
+}
+
+// transitory are resources that nobody uninstalls: they expire, or mirror others.
+var transitory = []string{"events", "endpoints", "componentstatuses"}
+
+// everything lists all objects of all kinds that the cluster serves, but for those of transitory resources.
+func everything(ctx context.Context, c *cluster.Cluster) ([]object, error) {
+	disco, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := disco.ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	api, err := metadata.NewForConfig(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	var out []object
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || slices.Contains(transitory, r.Name) {
+				continue
+			}
+			gvr := gv.WithResource(r.Name)
+			items, err := api.Resource(gvr).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", gvr, err)
+			}
+			for i := range items.Items {
+				m := &items.Items[i]
+				out = append(out, object{gvr, m.Namespace, m.Name, m.Labels})
+			}
+		}
+	}
+	return out, nil
+}
+
+// definitionsGone says which of MLKeeper's CustomResourceDefinitions is still there.
+func definitionsGone(ctx context.Context, c *cluster.Cluster) error {
+	for _, name := range definitions {
+		crd := &metav1.PartialObjectMetadata{}
+		crd.SetGroupVersionKind(crdGVK)
+		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd)
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the definition %s is still there (%v)", name, err)
+		}
+	}
+	return nil
+}
+
+var crdGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+var claimGVK = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}

@@ -1,0 +1,186 @@
+package uninstall
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
+	"mlkeeper.dev/test/harness"
+)
+
+const (
+	operatorNamespace = "mlkeeper-system"
+	operatorAccount   = "mlkeeper-controller-manager"
+)
+
+// TestInstallManifestDeletedWithLiveServices installs config/install.yaml, runs the operator with the rights that it
+// grants and no others, and deletes the file again while the services live. The operator's process is not stopped: all
+// that it loses are its rights, its lease and its custom resources.
+func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
+	c := cluster.Start(t, fixture.CRDs(), cluster.WithAuditLog())
+	manifest := installManifest(t)
+	c.Kubectl(t, "apply", "--server-side", "-f", manifest)
+	c.InstallCRDs(t) // Applied above; this waits until they are served.
+	harness.Start(t, c, harness.Options{
+		Config: asServiceAccount(t, c), Manager: withLease,
+	}, fixture.Room())
+	s := &scene{cluster: c}
+	for _, shape := range fixture.Shapes {
+		s.victims = append(s.victims, &victim{Service: fixture.Create(t, c, shape), order: order{theCRDs, theOperator}})
+	}
+	for _, v := range s.victims {
+		v.AwaitReady(t, c)
+	}
+	exerciseRights(t, c)
+	for _, refused := range refusals(t, c) {
+		t.Errorf("install.yaml grants too little: %s", refused)
+	}
+	awaitGarbageCollector(t, c)
+
+	began := time.Now()
+	if out, err := c.TryKubectl("delete", "-f", manifest, "--wait=true", "--timeout=60s"); err != nil {
+		t.Fatalf("kubectl delete: %v\n%s", err, out)
+	}
+	t.Logf("kubectl delete -f install.yaml took %s", time.Since(began).Round(100*time.Millisecond))
+	s.assertGone(t)
+	assertNothingOfTheInstallation(t, c)
+	for _, v := range s.victims {
+		if err := v.WiredOrAsBefore(t, c); err != nil {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+	fixture.Unwire(t, c)
+	for _, v := range s.victims {
+		if err := v.AsBefore(t, c); err != nil {
+			t.Errorf("%s: unwire left an entry: %v", v, err)
+		}
+	}
+}
+
+func installManifest(t *testing.T) string {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "config", "install.yaml")
+}
+
+// asServiceAccount makes a configuration act as the operator's ServiceAccount.
+func asServiceAccount(t *testing.T, c *cluster.Cluster) func(*rest.Config) {
+	t.Helper()
+	token := strings.TrimSpace(c.Kubectl(t, "create", "token", operatorAccount, "-n", operatorNamespace))
+	return func(cfg *rest.Config) {
+		cfg.BearerToken, cfg.BearerTokenFile, cfg.Username, cfg.Password = token, "", "", ""
+		cfg.CertData, cfg.KeyData, cfg.CertFile, cfg.KeyFile = nil, nil, "", ""
+	}
+}
+
+// withLease elects a leader as config/manager does.
+func withLease(o *manager.Options) {
+	o.LeaderElection, o.LeaderElectionID = true, "mlkeeper.keeper.mlkeeper.dev"
+	o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = operatorNamespace, true
+}
+
+// exerciseRights lets the operator use the rights that a first start does not need: it repairs what is deleted and
+// changed, takes its entries out of objects of others, and tears an Inventory down.
+func exerciseRights(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, shape := range fixture.Shapes {
+		s := fixture.Create(t, c, shape)
+		s.AwaitReady(t, c)
+		for _, child := range s.Children(t, c) {
+			what := []string{child.GVK.Kind + "." + child.GVK.Version + "." + child.GVK.Group, child.Name}
+			if child.Namespace != "" {
+				what = append(what, "-n", child.Namespace)
+			}
+			c.Kubectl(t, slices.Concat([]string{"label", "--overwrite"}, what, []string{"app.kubernetes.io/part-of=nobody"})...)
+			if child.GVK.Kind != "PersistentVolumeClaim" {
+				c.Kubectl(t, slices.Concat([]string{"delete", "--wait=false"}, what)...)
+			}
+		}
+		s.AwaitReady(t, c)
+		c.Kubectl(t, "-n", s.Namespace, "delete", "trustyaiservice", s.Name)
+		cluster.Eventually(t, allGone, func() error {
+			if n := len(s.Inventories(t, c)); n > 0 {
+				return fmt.Errorf("%d Inventories are left", n)
+			}
+			return s.AsBefore(t, c)
+		})
+	}
+}
+
+// refusals reads from the audit log which requests of the operator were refused for lack of a right.
+func refusals(t *testing.T, c *cluster.Cluster) []string {
+	t.Helper()
+	raw, err := os.ReadFile(c.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	seen := 0
+	lines := bufio.NewScanner(bytes.NewReader(raw))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Verb, RequestURI string
+			User             struct{ Username string }
+			ResponseStatus   struct {
+				Code    int
+				Message string
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatalf("the audit log cannot be read: %v", err)
+		}
+		if event.User.Username != "system:serviceaccount:"+operatorNamespace+":"+operatorAccount {
+			continue
+		}
+		seen++
+		if event.ResponseStatus.Code == 403 {
+			line := fmt.Sprintf("%s %s: %s", event.Verb, event.RequestURI, event.ResponseStatus.Message)
+			if !slices.Contains(out, line) {
+				out = append(out, line)
+			}
+		}
+	}
+	if err := errors.Join(lines.Err(), noneSeen(seen)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the audit log has %d requests of the operator", seen)
+	return out
+}
+
+func noneSeen(n int) error {
+	if n == 0 {
+		return errors.New("the audit log has no request of the operator's ServiceAccount")
+	}
+	return nil
+}
+
+// assertNothingOfTheInstallation asserts that nothing of install.yaml is left, whatever its kind.
+func assertNothingOfTheInstallation(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	all, err := everything(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		if o.namespace == operatorNamespace || strings.Contains(o.name, "mlkeeper") {
+			t.Errorf("%s is left of install.yaml", o)
+		}
+	}
+}
