@@ -115,7 +115,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	}
 	e.hub = watch.New(watch.Options{
 		Metadata: meta, Dynamic: dyn, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
-		Clock: opts.Clock,
+		Clock: opts.Clock, OnSynced: e.wakeServes,
 	})
 	if opts.RenderedDir != "" {
 		if e.store, err = rendered.Open(opts.RenderedDir, opts.RenderedBytes, opts.Clock); err != nil {
@@ -162,6 +162,20 @@ func (e *Engine) Ready() error {
 		return errors.New("not every watch is complete yet")
 	}
 	return nil
+}
+
+// syncTimeout is how long the start waits for all watches. One that is refused must not stop what it does not concern:
+// what needs it waits by itself.
+const syncTimeout = 30 * time.Second
+
+// synced waits until the watches are complete, or long enough. It is false when the context is done.
+func (e *Engine) synced(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !e.hub.WaitForSync(limited) && ctx.Err() == nil {
+		e.Log.Info("not every watch is complete; what needs the others starts now", "waited", syncTimeout.String())
+	}
+	return ctx.Err() == nil
 }
 
 func (e *Engine) add(gk schema.GroupKind, r wakeable) {

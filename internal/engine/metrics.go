@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -70,10 +69,8 @@ func (m *engineMetrics) statusWritten(kind string) {
 func (m *engineMetrics) repaired(key plan.Key) { drift.WithLabelValues(key.Kind).Inc() }
 
 // becameReady records the time to the first Ready; later recoveries are not counted.
-func (m *engineMetrics) becameReady(kind string, _ client.ObjectKey, age time.Duration, was *metav1.Condition) {
-	if was == nil || was.ObservedGeneration <= 1 {
-		timeToReady.WithLabelValues(kind).Observe(age.Seconds())
-	}
+func (m *engineMetrics) becameReady(kind string, age time.Duration) {
+	timeToReady.WithLabelValues(kind).Observe(age.Seconds())
 }
 
 // observe replaces the counts of one custom resource's objects by health.

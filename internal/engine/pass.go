@@ -63,6 +63,9 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 		ledger: map[plan.Key]keeper.LedgerEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
+	if len(*s.def.Common(cr).Conditions) == 0 {
+		p.life.fresh = true
+	}
 	p.reader = &reader{
 		engine: s.Engine, room: s.def.Room, gk: s.def.GVK.GroupKind(), cr: cr,
 		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
@@ -75,7 +78,11 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 	self := s.self(p.cr)
 	p.owners = []plan.Owner{self}
-	for _, e := range *s.def.Common(p.cr).Ledger {
+	ledger := s.def.Common(p.cr).Ledger
+	if p.life.unsaved != nil {
+		ledger = p.life.unsaved
+	}
+	for _, e := range *ledger {
 		p.ledger[keyOf(e)] = e
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))

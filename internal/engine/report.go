@@ -188,9 +188,10 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F]) (time.Duration, error) {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	if equality.Semantic.DeepEqual(p.before, p.cr) {
-		p.life.minor = time.Time{}
+		p.life.minor, p.life.unsaved = time.Time{}, nil
 		return 0, nil
 	}
+	p.life.unsaved = after.Ledger
 	now := s.Clock.Now()
 	if !verdictChanged(before, after) {
 		if p.life.minor.IsZero() {
@@ -227,6 +228,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F]) (time.Dur
 		s.written[p.key] = written
 		s.mu.Unlock()
 	}
+	p.life.unsaved = nil
 	s.metrics.statusWritten(s.def.GVK.Kind)
 	s.announce(ctx, p, before, after)
 	s.wakeWires(p.key.Namespace)
@@ -292,8 +294,9 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 	kind := corev1.EventTypeNormal
 	switch {
 	case is.Status == metav1.ConditionTrue:
-		if was == nil || was.Status != metav1.ConditionTrue {
-			s.metrics.becameReady(s.def.GVK.Kind, p.key, s.Clock.Now().Sub(p.cr.GetCreationTimestamp().Time), was)
+		if p.life.fresh {
+			s.metrics.becameReady(s.def.GVK.Kind, s.Clock.Now().Sub(p.cr.GetCreationTimestamp().Time))
+			p.life.fresh = false
 		}
 	case len(p.problems) == 0 && (was == nil || was.Status != metav1.ConditionTrue):
 		return // On its way, as declared: no news.

@@ -50,12 +50,17 @@ type life struct {
 	blocked int
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
+	// fresh says that this process has known the custom resource since before its first status, so that the time to
+	// ready can be told.
+	fresh bool
 	// refs are the objects of others that the custom resource referred to in the last pass.
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
 	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
 	deleted map[plan.Key]types.UID
+	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
+	unsaved *[]keeper.LedgerEntry
 	// dropped holds what was left out of children so that the API server took them (law 11).
 	dropped map[plan.Key]dropped
 }
@@ -88,7 +93,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.hub.WaitForSync, s.wakeAll)
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.synced, s.wakeAll)
 	if err != nil {
 		return fmt.Errorf("register room %s: %w", def.Room, err)
 	}

@@ -55,7 +55,7 @@ func (r *scene) workload() {
 	if r.secured && r.settings.ProxyImage == "" {
 		r.problem(plan.Terminal, "ProxyImageNotConfigured", "spec.exposure", string(v1.ExposureSecured),
 			"a Secured service needs the image of kube-rbac-proxy, and the operator names none",
-			"start the operator with --kube-rbac-proxy-image, or set spec.exposure to Plain")
+			"start the operator with --trustyai-proxy-image, or set spec.exposure to Plain")
 		ok = false
 	}
 	// No check may hide another: each adds its own problem.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -131,7 +132,7 @@ func (c *Cluster) SetNamespace(u *unstructured.Unstructured, namespace string) e
 	return nil
 }
 
-// Get reads one object live; it returns nil where there is none.
+// Get reads one object live; it returns nil where there is none, or no such kind.
 func (c *Cluster) Get(t testing.TB, gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -139,7 +140,7 @@ func (c *Cluster) Get(t testing.TB, gvk schema.GroupVersionKind, namespace, name
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
 	}
 	if err != nil {

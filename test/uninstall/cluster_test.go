@@ -34,8 +34,9 @@ func poll(t *testing.T, timeout time.Duration, check func(context.Context) error
 	t.Helper()
 	err := errors.New("not checked")
 	waited := wait.PollUntilContextTimeout(t.Context(), 500*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			err = check(ctx)
+		func(context.Context) (bool, error) {
+			// Not the context with the timeout, whose end would be the last error.
+			err = check(t.Context())
 			return err == nil, nil
 		})
 	if waited == nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -44,7 +45,7 @@ func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
 	for _, v := range s.victims {
 		v.AwaitReady(t, c)
 	}
-	exerciseRights(t, c)
+	s.victims = append(s.victims, exerciseRights(t, c)...)
 	for _, refused := range refusals(t, c) {
 		t.Errorf("install.yaml grants too little: %s", refused)
 	}
@@ -95,32 +96,49 @@ func withLease(o *manager.Options) {
 	o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = operatorNamespace, true
 }
 
-// exerciseRights lets the operator use the rights that a first start does not need: it repairs what is deleted and
-// changed, takes its entries out of objects of others, and tears an Inventory down.
-func exerciseRights(t *testing.T, c *cluster.Cluster) {
+// exerciseRights lets the operator use the rights that a first start does not need: it repairs what is changed and
+// deleted, takes its entries out of objects of others, and tears an Inventory down. It returns what it deleted.
+func exerciseRights(t *testing.T, c *cluster.Cluster) []*victim {
 	t.Helper()
+	var out []*victim
 	for _, shape := range fixture.Shapes {
-		s := fixture.Create(t, c, shape)
-		s.AwaitReady(t, c)
-		for _, child := range s.Children(t, c) {
-			what := []string{child.GVK.Kind + "." + child.GVK.Version + "." + child.GVK.Group, child.Name}
-			if child.Namespace != "" {
-				what = append(what, "-n", child.Namespace)
-			}
-			c.Kubectl(t, slices.Concat([]string{"label", "--overwrite"}, what, []string{"app.kubernetes.io/part-of=nobody"})...)
+		v := &victim{Service: fixture.Create(t, c, shape), order: order{theCR, theCRDs, theOperator}}
+		v.AwaitReady(t, c)
+		children := v.Children(t, c)
+		for _, child := range children {
+			c.Kubectl(t, append([]string{"label", "--overwrite"}, argsOf(child, keeper.StackLabel+"=nobody")...)...)
+		}
+		for _, child := range children {
+			cluster.Eventually(t, allGone, func() error {
+				if u := c.Get(t, child.GVK, child.Namespace, child.Name); u == nil || u.GetLabels()[keeper.StackLabel] == "nobody" {
+					return fmt.Errorf("the label of %s is not repaired", child)
+				}
+				return nil
+			})
 			if child.GVK.Kind != "PersistentVolumeClaim" {
-				c.Kubectl(t, slices.Concat([]string{"delete", "--wait=false"}, what)...)
+				c.Kubectl(t, append([]string{"delete", "--wait=false"}, argsOf(child)...)...)
 			}
 		}
-		s.AwaitReady(t, c)
-		c.Kubectl(t, "-n", s.Namespace, "delete", "trustyaiservice", s.Name)
+		v.AwaitReady(t, c)
+		c.Kubectl(t, "-n", v.Namespace, "delete", "trustyaiservice", v.Name)
 		cluster.Eventually(t, allGone, func() error {
-			if n := len(s.Inventories(t, c)); n > 0 {
+			if n := len(v.Inventories(t, c)); n > 0 {
 				return fmt.Errorf("%d Inventories are left", n)
 			}
-			return s.AsBefore(t, c)
+			return v.AsBefore(t, c)
 		})
+		out = append(out, v)
 	}
+	return out
+}
+
+// argsOf names an object to kubectl.
+func argsOf(child fixture.Child, more ...string) []string {
+	out := []string{child.GVK.Kind + "." + child.GVK.Version + "." + child.GVK.Group, child.Name}
+	if child.Namespace != "" {
+		out = append(out, "-n", child.Namespace)
+	}
+	return append(out, more...)
 }
 
 // refusals reads from the audit log which requests of the operator were refused for lack of a right.

@@ -202,6 +202,10 @@ func ClosedBy(in Input, stage Stage) string {
 		if item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...) {
 			return item.Key.String() + " to exist"
 		}
+		if item.Observed.Digest() != item.Digest {
+			// Its health is that of what it was, not of what it is to become.
+			return item.Key.String() + " to be updated"
+		}
 		if item.Observed.Health.Status != health.Current {
 			return item.Key.String() + " to be ready"
 		}

@@ -70,7 +70,7 @@ type Stage struct {
 	Name    string
 	Objects []Object
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
-	// (law 14: only where dependsOn or wait asks). Namespaces, CRDs and webhook servers gate without it.
+	// (law 14: only where dependsOn or wait asks). Namespaces and CRDs gate without it.
 	WaitHealthy bool
 	// Timeout opens the gate with a warning after this long; zero means DefaultGateTimeout.
 	Timeout time.Duration

@@ -157,6 +157,19 @@ func (h *Hub) adjustLocked(f *feed) {
 		f.run.informers[namespace] = inf
 		h.wg.Go(func() { inf.RunWithContext(source.Context(ctx, h.opts.Log)) })
 	}
+	if h.opts.OnSynced == nil {
+		return
+	}
+	var synced []cache.InformerSynced
+	for _, inf := range f.run.informers {
+		synced = append(synced, inf.HasSynced)
+	}
+	h.wg.Go(func() {
+		// An API that has no objects yet brings no event that would wake those who wait for its watch.
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
+			h.opts.OnSynced(f.gvk.GroupKind())
+		}
+	})
 }
 
 func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (cache.SharedIndexInformer, error) {

@@ -25,6 +25,9 @@ type Options struct {
 	Log        logr.Logger
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
+	// OnSynced, when set, is called whenever a declared watch that was started has everything that exists. It must not
+	// block.
+	OnSynced func(gk schema.GroupKind)
 	// OnWatchError, when set, is called whenever a watch ended with an error and is retried.
 	OnWatchError func(gvk schema.GroupVersionKind, err error)
 }

@@ -1,0 +1,302 @@
+package decide
+
+import (
+	"reflect"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+var (
+	configMaps  = kinds[0]
+	deployments = kinds[1]
+	claims      = kinds[2]
+	namespaces  = kinds[3]
+	crds        = kinds[4]
+)
+
+// scene is one desired object that is there, of ours, as declared and remembered.
+func scene(t *testing.T, gvk schema.GroupVersionKind, change func(*plan.Object)) (Item, thing) {
+	t.Helper()
+	key := keyFor(gvk, "a")
+	o := desired(gvk, key)
+	if change != nil {
+		change(&o)
+	}
+	st, err := plan.Stamp(o, stack, self, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := thing{
+		uid: "u", marked: true, id: stack.ID(), digest: st.Digest, fields: "f", health: health.Current,
+	}
+	if len(st.Desired.GetOwnerReferences()) > 0 {
+		th.controller = self.UID
+	}
+	return Item{
+		Stamped: st, Observed: th.observed(gvk, key), Served: true, Synced: true,
+		Known: &keeper.LedgerEntry{UID: "u", Digest: st.Digest, Fields: "f"},
+	}, th
+}
+
+func decideOne(item Item) Action {
+	return Decide(Input{
+		Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{{Name: "s", Items: []Item{item}}}, Prune: true,
+	})[0]
+}
+
+func TestJudge(t *testing.T) {
+	type change = func(*Item, *thing)
+	for _, c := range []struct {
+		name   string
+		object func(*plan.Object)
+		change change
+		verb   Verb
+		reason string
+	}{
+		{"as declared", nil, nil, Leave, ""},
+		{"missing", nil, func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing},
+		{"missing and unknown", nil, func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }, Create, ReasonMissing},
+		{
+			"the API is not served", nil, func(i *Item, _ *thing) { i.Served, i.Observed = false, nil }, Wait, ReasonNotServed,
+		},
+		{
+			"the API of an optional object is not served", func(o *plan.Object) { o.Optional = true },
+			func(i *Item, _ *thing) { i.Served, i.Observed = false, nil }, Skip, ReasonNotServed,
+		},
+		{"an optional object", func(o *plan.Object) { o.Optional = true }, nil, Leave, ""},
+		{"the cache is not complete", nil, func(i *Item, _ *thing) { i.Synced, i.Observed = false, nil }, Wait, ReasonNotSynced},
+		{
+			"the cache is not complete, and what it has is of another", nil,
+			func(i *Item, th *thing) { i.Synced, th.controller = false, "other" }, Wait, ReasonNotSynced,
+		},
+		{"of another", nil, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
+		{"of another, but adoptable", nil, func(i *Item, th *thing) { th.controller, i.Adopt = "other", true }, Leave, ""},
+		{
+			"of another and going", nil, func(_ *Item, th *thing) { th.controller, th.terminating = "other", true },
+			Conflict, ReasonForeignOwner,
+		},
+		{"going", nil, func(_ *Item, th *thing) { th.terminating = true }, Wait, ReasonTerminating},
+		{
+			"adopted, changed", nil,
+			func(i *Item, th *thing) { th.controller, th.adopted, th.digest, i.Known.Digest = "", true, "old", "old" },
+			Apply, ReasonChanged,
+		},
+		{"the plan changed", nil, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Apply, ReasonChanged},
+		{"the plan changed, nothing known", nil, func(i *Item, th *thing) { th.digest, i.Known = "old", nil }, Apply, ReasonChanged},
+		{"the digest was changed by somebody", nil, func(_ *Item, th *thing) { th.digest = "old" }, Apply, ReasonDrift},
+		{"the digest was taken off", nil, func(_ *Item, th *thing) { th.digest = "" }, Apply, ReasonDrift},
+		{"what we own changed", nil, func(_ *Item, th *thing) { th.fields = "g" }, Apply, ReasonDrift},
+		{"what we own is gone", nil, func(_ *Item, th *thing) { th.fields = "" }, Apply, ReasonDrift},
+		{"nothing is known", nil, func(i *Item, _ *thing) { i.Known = nil }, Apply, ReasonUnverified},
+		{"another object of the name is known", nil, func(i *Item, _ *thing) { i.Known.UID = "v" }, Apply, ReasonUnverified},
+		{"an earlier write is known", nil, func(i *Item, _ *thing) { i.Known.Digest = "old" }, Apply, ReasonUnverified},
+		{"it is unhealthy", nil, func(_ *Item, th *thing) { th.health = health.Failed }, Leave, ""},
+		{"retained", func(o *plan.Object) { o.Retain = true }, nil, Leave, ""},
+		{
+			"retained, but it would go with the custom resource", func(o *plan.Object) { o.Retain = true },
+			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
+		},
+		{"to be created only", func(o *plan.Object) { o.CreateOnly = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonKept},
+		{
+			"to be created only, and missing", func(o *plan.Object) { o.CreateOnly = true },
+			func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing,
+		},
+		{
+			"to be created only, of another", func(o *plan.Object) { o.CreateOnly = true },
+			func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			item, th := scene(t, configMaps, c.object)
+			if c.change != nil {
+				c.change(&item, &th)
+			}
+			if item.Observed != nil {
+				item.Observed = th.observed(configMaps, item.Key)
+			}
+			a := decideOne(item)
+			if a.Verb != c.verb || a.Reason != c.reason {
+				t.Errorf("%s %q (%s)", a.Verb, a.Reason, a.Detail)
+			}
+			if a.Key != item.Key || a.Object.Desired != item.Desired {
+				t.Error("the action is about something else")
+			}
+			if a.Writes() != (c.verb == Create || c.verb == Apply) {
+				t.Errorf("%s writes: %v", a.Verb, a.Writes())
+			}
+			if item.Known != nil && a.KnownUID != item.Known.UID {
+				t.Errorf("known UID %q", a.KnownUID)
+			}
+		})
+	}
+}
+
+func TestApplyCarriesWhatActNeeds(t *testing.T) {
+	item, th := scene(t, configMaps, nil)
+	th.created, th.digest = true, "old"
+	item.Observed = th.observed(configMaps, item.Key)
+	if a := decideOne(item); a.UID != "u" || !a.Migrate || a.Adopted || a.Former {
+		t.Errorf("posted: %+v", a)
+	}
+	th.created, th.adopted, th.controller = false, true, ""
+	item.Observed = th.observed(configMaps, item.Key)
+	if a := decideOne(item); a.UID != "u" || a.Migrate || !a.Adopted || a.Former {
+		t.Errorf("adopted: %+v", a)
+	}
+	th.adopted, th.controller, th.digest = false, self.UID, ""
+	item.Observed = th.observed(configMaps, item.Key)
+	if a := decideOne(item); !a.Former {
+		t.Errorf("the operator's before us: %+v", a)
+	}
+	item.Partial = true
+	if a := decideOne(item); a.Former {
+		t.Errorf("declared in part: %+v", a)
+	}
+}
+
+func TestGates(t *testing.T) {
+	crd, _ := scene(t, crds, nil)
+	namespace, _ := scene(t, namespaces, nil)
+	deployment, _ := scene(t, deployments, nil)
+	late := func() Item {
+		item, _ := scene(t, configMaps, nil)
+		item.Observed = nil
+		return item
+	}
+	unhealthy := func(item Item) Item {
+		o := *item.Observed
+		o.Health.Status, item.Observed = health.InProgress, &o
+		return item
+	}
+	absent := func(item Item) Item { item.Observed = nil; return item }
+	foreign := func(item Item) Item {
+		o := *item.Observed
+		o.Labels, item.Observed = nil, &o
+		return item
+	}
+	optional := func(item Item) Item {
+		item.Optional, item.Served, item.Observed = true, false, nil
+		return item
+	}
+	for _, c := range []struct {
+		name   string
+		stage  Stage
+		detail string
+	}{
+		{"CRD established", Stage{Items: []Item{crd}}, ""},
+		{"CRD not established", Stage{Items: []Item{unhealthy(crd)}}, "CustomResourceDefinition a to be ready"},
+		{"CRD missing", Stage{Items: []Item{absent(crd)}}, "CustomResourceDefinition a to exist"},
+		{"CRD of another", Stage{Items: []Item{foreign(crd)}}, "CustomResourceDefinition a to exist"},
+		{"namespace missing", Stage{Items: []Item{absent(namespace)}}, "Namespace a to exist"},
+		{"deployment unhealthy", Stage{Items: []Item{unhealthy(deployment)}}, ""},
+		{"deployment missing", Stage{Items: []Item{absent(deployment)}}, ""},
+		{"deployment unhealthy, asked for", Stage{WaitHealthy: true, Items: []Item{unhealthy(deployment)}}, "Deployment ns/a to be ready"},
+		{"deployment missing, asked for", Stage{WaitHealthy: true, Items: []Item{absent(deployment)}}, "Deployment ns/a to exist"},
+		{"optional, not served", Stage{WaitHealthy: true, Items: []Item{optional(deployment)}}, ""},
+		{"timed out", Stage{WaitHealthy: true, TimedOut: true, Items: []Item{unhealthy(deployment)}}, ""},
+		{"nothing", Stage{WaitHealthy: true}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{c.stage, {}, {Items: []Item{late()}}}}
+			actions := Decide(in)
+			a := actions[len(actions)-1]
+			want := Action{Verb: Create, Reason: ReasonMissing}
+			if c.detail != "" {
+				want = Action{Verb: Wait, Reason: ReasonGate, Detail: c.detail}
+			}
+			if a.Verb != want.Verb || a.Reason != want.Reason || a.Detail != want.Detail {
+				t.Errorf("%s %s %q", a.Verb, a.Reason, a.Detail)
+			}
+		})
+	}
+}
+
+func TestAGateHoldsBackLaterStagesOnly(t *testing.T) {
+	crd, _ := scene(t, crds, nil)
+	crd.Observed = nil
+	beside, _ := scene(t, configMaps, nil)
+	beside.Observed = nil
+	changed, th := scene(t, deployments, nil)
+	th.digest = "old"
+	changed.Observed = th.observed(deployments, changed.Key)
+	actions := Decide(Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{
+		{Items: []Item{crd, beside}}, {Items: []Item{changed}},
+	}})
+	if got := verbs(actions); !reflect.DeepEqual(got, []string{
+		"Create Missing apiextensions.k8s.io/CustomResourceDefinition a", "Create Missing /ConfigMap ns/a",
+		"Apply Drift apps/Deployment ns/a",
+	}) {
+		t.Error(got)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	entry := func(gvk schema.GroupVersionKind) keeper.LedgerEntry {
+		key := keyFor(gvk, "a")
+		e := keeper.LedgerEntry{UID: "u"}
+		e.Group, e.Version, e.Kind, e.Namespace, e.Name = key.Group, gvk.Version, key.Kind, key.Namespace, key.Name
+		return e
+	}
+	for _, c := range []struct {
+		name   string
+		gvk    schema.GroupVersionKind
+		change func(*Extra, *thing)
+		verb   Verb // empty for no action at all
+		reason string
+	}{
+		{"ours", deployments, nil, Delete, ReasonPruned},
+		{"found by its labels alone", deployments, func(e *Extra, _ *thing) { e.Entry = keeper.LedgerEntry{} }, Delete, ReasonPruned},
+		{"retained", deployments, func(e *Extra, _ *thing) { e.Entry.Policy = keeper.Retain }, Leave, ReasonRetained},
+		{
+			"retained, nothing known", deployments,
+			func(e *Extra, th *thing) { e.Entry, th.controller = keeper.LedgerEntry{}, "" }, Leave, ReasonRetained,
+		},
+		{"adopted", deployments, func(_ *Extra, th *thing) { th.controller, th.adopted = "", true }, Leave, ReasonRetained},
+		{"a claim", claims, nil, Leave, ReasonRetained},
+		{"a namespace", namespaces, nil, Leave, ReasonRetained},
+		{"a CRD", crds, nil, Leave, ReasonRetained},
+		{"of another by now", deployments, func(_ *Extra, th *thing) { th.controller = "other" }, "", ""},
+		{"going", deployments, func(_ *Extra, th *thing) { th.terminating = true }, Wait, ReasonTerminating},
+		{"unseen", deployments, func(e *Extra, _ *thing) { e.Observed = nil }, Delete, ReasonPruned},
+		{"unseen and gone", deployments, func(e *Extra, _ *thing) { e.Observed, e.Gone = nil, true }, "", ""},
+		{"unseen and never written", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.UID = nil, "" }, "", ""},
+		{"unseen and retained", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Retain }, "", ""},
+		{"an unseen claim", claims, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
+		{"an unseen namespace", namespaces, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, th := scene(t, c.gvk, nil)
+			key := keyFor(c.gvk, "a")
+			e := Extra{Entry: entry(c.gvk), Observed: th.observed(c.gvk, key)}
+			if c.change != nil {
+				c.change(&e, &th)
+			}
+			if e.Observed != nil {
+				e.Observed = th.observed(c.gvk, key)
+			}
+			in := Input{Stack: stack, Owners: []plan.Owner{self}, Extras: []Extra{e}, Prune: true}
+			actions := Decide(in)
+			if c.verb == "" {
+				if len(actions) > 0 {
+					t.Errorf("%+v", actions)
+				}
+				return
+			}
+			if len(actions) != 1 || actions[0].Verb != c.verb || actions[0].Reason != c.reason || actions[0].Key != key {
+				t.Fatalf("%+v", actions)
+			}
+			if a := actions[0]; c.verb == Delete && (a.UID != "u" || a.Version != "v1" || a.Object.Desired != nil) {
+				t.Errorf("%+v", a)
+			}
+			in.Prune = false
+			if got := Decide(in); len(got) > 0 {
+				t.Errorf("pruned while a problem stands: %+v", got)
+			}
+		})
+	}
+}

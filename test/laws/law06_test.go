@@ -1,0 +1,48 @@
+package laws
+
+import (
+	"context"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+func TestLaw06DeletedInventoriesTakeEverythingAlongWithoutUs(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	spec := b.staged(other)
+	spec.Stages[1].Objects = append(spec.Stages[1].Objects, retained(secret(other, "kept", "v")))
+	b.apply("b", spec)
+	b.ready("b")
+	b.op.Stop()
+	for _, inv := range b.inventories("b") {
+		b.c.Kubectl(t, "delete", "inventory", inv.Name, "--wait=false")
+	}
+	b.gone(clusterRoleGVK, "", b.ns+"-role")
+	b.gone(configMapGVK, b.ns, "near")
+	b.gone(configMapGVK, other, "far")
+	if b.must(secretGVK, other, "kept").GetDeletionTimestamp() != nil {
+		t.Error("a retained object went with the Inventory")
+	}
+}
+
+func TestLaw06WithoutTheDefinitionOfInventoryEverythingGoesWithoutUs(t *testing.T) {
+	t.Parallel()
+	b := open(t, options{Cluster: cluster.Start(t)})
+	other := b.namespace()
+	b.apply("b", b.staged(other))
+	b.ready("b")
+	b.op.Stop()
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "inventories.keeper.mlkeeper.dev"},
+	}
+	if err := b.c.Client.Delete(context.Background(), crd); err != nil {
+		t.Fatal(err)
+	}
+	b.gone(clusterRoleGVK, "", b.ns+"-role")
+	b.gone(configMapGVK, b.ns, "near")
+	b.gone(configMapGVK, other, "far")
+}
