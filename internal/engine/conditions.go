@@ -64,7 +64,7 @@ func setConditions(common room.Common, generation int64, j judgement) {
 	}
 	if problem == nil && j.verdict.Reason != "" {
 		ready.Reason = j.verdict.Reason
-		if ready.Status == metav1.ConditionTrue || ready.Message == "" {
+		if j.verdict.Message != "" && (ready.Status == metav1.ConditionTrue || ready.Message == "") {
 			ready.Message = j.verdict.Message
 		}
 	}
@@ -120,11 +120,9 @@ func contested(fields []contest.Field) string {
 	return strings.Join(parts, "; ") + "; left to it after three retakes: remove one of the two declarations"
 }
 
-// bounded keeps a message within what a condition may hold.
+// bounded keeps a message within what a condition may hold. It stays valid UTF-8: what the API server had to mend would
+// differ from what is wanted for ever, and be written again in every pass.
 func bounded(s string) string {
 	const limit = 4096
-	if len(s) > limit {
-		return s[:limit]
-	}
-	return s
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "")
 }

@@ -249,7 +249,7 @@ func (k *inventories) create(
 			Owner: keeper.InventoryOwner{
 				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
 			},
-			Stage: int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			Stage:   int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
 			Objects: objects,
 		},
 	}

@@ -56,7 +56,9 @@ func newMetrics() *engineMetrics {
 	return &engineMetrics{stack: map[string]map[client.ObjectKey]map[health.Status]int{}}
 }
 
-func (m *engineMetrics) reconciled(kind, outcome string) { reconciles.WithLabelValues(kind, outcome).Inc() }
+func (m *engineMetrics) reconciled(kind, outcome string) {
+	reconciles.WithLabelValues(kind, outcome).Inc()
+}
 
 func (m *engineMetrics) write(key plan.Key, verb decide.Verb, reason string) {
 	writes.WithLabelValues(key.Kind, string(verb), reason).Inc()

@@ -28,24 +28,24 @@ type pass[C client.Object, F any] struct {
 	life   *life
 	reader *reader
 
-	facts F         // Set by prepare.
-	plan  plan.Plan // Set by prepare.
-	pruned bool     // Set by decide: what the plan no longer has was judged too.
-	blind bool      // Set by prepare when gather found a problem, so that there is no plan.
+	facts  F         // Set by prepare.
+	plan   plan.Plan // Set by prepare.
+	pruned bool      // Set by decide: what the plan no longer has was judged too.
+	blind  bool      // Set by prepare when gather found a problem, so that there is no plan.
 
-	inventories []*keeper.Inventory                // Set by own; empty for a stack that owns its children directly.
-	owners      []plan.Owner                       // Set by own.
-	stamped     [][]plan.Stamped                   // Set by own, by stage.
-	ledger      map[plan.Key]keeper.LedgerEntry    // Set by own from status or Inventories; updated by act.
-	actions     []decide.Action                    // Set by decide.
-	results     map[plan.Key]act.Result            // Set by act.
-	gateWakeAt  time.Time                          // Set by decide: when the next gate times out.
-	problems    []plan.Problem                     // Added to by prepare and act.
-	warnings    []string                           // Added to by decide and act.
-	yielded     []contest.Field                    // Set by act.
-	transient   error                              // Set by act.
-	states      map[plan.Key]room.State            // Set by report.
-	informative map[plan.Key]bool                  // Set by own.
+	inventories []*keeper.Inventory             // Set by own; empty for a stack that owns its children directly.
+	owners      []plan.Owner                    // Set by own.
+	stamped     [][]plan.Stamped                // Set by own, by stage.
+	ledger      map[plan.Key]keeper.LedgerEntry // Set by own from status or Inventories; updated by act.
+	actions     []decide.Action                 // Set by decide.
+	results     map[plan.Key]act.Result         // Set by act.
+	gateWakeAt  time.Time                       // Set by decide: when the next gate times out.
+	problems    []plan.Problem                  // Added to by prepare and act.
+	warnings    []string                        // Added to by decide and act.
+	yielded     []contest.Field                 // Set by act.
+	transient   error                           // Set by act.
+	states      map[plan.Key]room.State         // Set by report.
+	informative map[plan.Key]bool               // Set by own.
 }
 
 // opening says that gather waits for a watch that is being opened for the first time.
@@ -167,7 +167,9 @@ func (s *stacks[C, F]) abandoned(seen *observe.Object) bool {
 }
 
 // wantsAdoption says that the owner of a custom resource allows taking over objects that nobody owns.
-func wantsAdoption(cr client.Object) bool { return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true" }
+func wantsAdoption(cr client.Object) bool {
+	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
+}
 
 // gateTimedOut keeps since when a stage holds back what comes after it; a gate that has been closed for its timeout
 // opens with a warning (law 14).
@@ -240,7 +242,11 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			p.problems = append(p.problems, *r.Problem)
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
-			p.life.dropped[r.Action.Key] = dropped{digest: r.Action.Object.Digest, warnings: r.Warnings}
+			if len(r.Warnings) > 0 {
+				p.life.dropped[r.Action.Key] = dropped{digest: r.Action.Object.Digest, warnings: r.Warnings}
+			} else {
+				delete(p.life.dropped, r.Action.Key)
+			}
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again.
 			p.life.deleted[r.Action.Key] = r.Action.UID
@@ -254,9 +260,11 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			s.metrics.repaired(r.Action.Key)
 		}
 	}
+	var contends []plan.Key
 	for _, a := range p.actions {
 		if a.Verb == decide.Conflict {
 			p.problems = append(p.problems, ownedByAnother(a.Key))
+			contends = append(contends, a.Key)
 		}
 		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
 		if d, ok := p.life.dropped[a.Key]; ok && d.digest == a.Object.Digest {
@@ -265,6 +273,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			}
 		}
 	}
+	s.contend(p.key, p.life, contends)
 }
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).

@@ -38,7 +38,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
 		if seen.Ready {
-			s.wakeOnRollout(s.roller.done(p.key))
+			s.rolled(p.key)
 		}
 	}
 	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
@@ -342,4 +342,3 @@ func entryOf(o plan.Stamped, seen *observe.Object) keeper.LedgerEntry {
 	}
 	return e
 }
-

@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/internal/engine/decide"
@@ -15,32 +16,39 @@ type roller struct {
 	mu sync.Mutex
 	// holder is the namespace whose custom resources roll now, members those of them that are not Ready again yet.
 	holder  string
-	members map[client.ObjectKey]bool
-	waiting map[client.ObjectKey]bool
+	members map[rolling]bool
+	waiting map[rolling]bool
+}
+
+// rolling is one custom resource of any kind.
+type rolling struct {
+	kind schema.GroupKind
+	client.ObjectKey
 }
 
 // enter asks to roll one custom resource. When another namespace rolls, its name is returned and the custom resource
 // is woken once that is done.
-func (r *roller) enter(key client.ObjectKey) (heldBy string, ok bool) {
+func (r *roller) enter(key rolling) (heldBy string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.members) > 0 && r.holder != key.Namespace {
 		if r.waiting == nil {
-			r.waiting = map[client.ObjectKey]bool{}
+			r.waiting = map[rolling]bool{}
 		}
 		r.waiting[key] = true
 		return r.holder, false
 	}
 	if r.members == nil {
-		r.members = map[client.ObjectKey]bool{}
+		r.members = map[rolling]bool{}
 	}
 	r.holder = key.Namespace
 	r.members[key] = true
 	return "", true
 }
 
-// done says that a custom resource is Ready again; it returns whom to wake when that was the last of its namespace.
-func (r *roller) done(key client.ObjectKey) []client.ObjectKey {
+// done says that a custom resource is Ready again, or gone; it returns whom to wake when that was the last of its
+// namespace.
+func (r *roller) done(key rolling) []rolling {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, key)
@@ -51,16 +59,13 @@ func (r *roller) done(key client.ObjectKey) []client.ObjectKey {
 	if len(r.members) > 0 {
 		return nil
 	}
-	var out []client.ObjectKey
+	var out []rolling
 	for k := range r.waiting {
 		out = append(out, k)
 	}
 	r.waiting = nil
 	return out
 }
-
-// leave forgets a custom resource that is gone.
-func (r *roller) leave(key client.ObjectKey) { r.done(key) }
 
 // holdRollout turns the restart of pods that no change of this spec asked for into a wait, while another namespace
 // rolls. What is not Ready is never held back, since the change may be its cure (law 14).
@@ -76,7 +81,7 @@ func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
 		if seen, ok := s.hub.Child(s.def.Room, a.Key); !ok || seen.Health.Status != health.Current {
 			continue
 		}
-		if heldBy, ok := s.roller.enter(p.key); !ok {
+		if heldBy, ok := s.roller.enter(s.rolling(p.key)); !ok {
 			a.Verb, a.Reason = decide.Wait, "Rollout"
 			a.Detail = "the rollout in namespace " + heldBy + " to finish before " + a.Key.String() + " is updated"
 		}
@@ -87,8 +92,11 @@ func rollsPods(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
 }
 
-func (s *stacks[C, F]) wakeOnRollout(keys []client.ObjectKey) {
-	for _, k := range keys {
-		s.queue.add(k.Namespace, k.Name)
+func (s *stacks[C, F]) rolling(key client.ObjectKey) rolling { return rolling{s.def.GVK.GroupKind(), key} }
+
+// rolled ends the rollout of a custom resource and wakes those that waited for it, of whatever kind.
+func (s *stacks[C, F]) rolled(key client.ObjectKey) {
+	for _, k := range s.roller.done(s.rolling(key)) {
+		s.Engine.wake(k.kind, k.Namespace, k.Name)
 	}
 }

@@ -38,6 +38,8 @@ type stacks[C client.Object, F any] struct {
 	mu sync.Mutex
 	// written holds the custom resources as our last status write left them (law 12).
 	written map[client.ObjectKey]C
+	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
+	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
 	lives map[client.ObjectKey]*life
 }
@@ -53,6 +55,8 @@ type life struct {
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
+	// contends are the objects that another custom resource holds and this one would have.
+	contends []plan.Key
 	// refs are the objects of others that the custom resource referred to in the last pass.
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
@@ -92,6 +96,7 @@ func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
 func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
+		contenders: map[plan.Key]map[client.ObjectKey]bool{},
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.synced, s.wakeAll)
 	if err != nil {
@@ -155,9 +160,41 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 		if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
 			s.queue.add(ns, name)
 		}
+		s.wakeContenders(o.Key)
 		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventoryGVK.Kind {
 			s.kept.wakeStack(o.Labels[keeper.StackLabel])
 		}
+	}
+}
+
+// contend remembers that a custom resource would have the objects, which belong to another one now; it forgets what the
+// custom resource contended for before.
+func (s *stacks[C, F]) contend(key client.ObjectKey, life *life, objects []plan.Key) {
+	if len(objects) == 0 && len(life.contends) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range life.contends {
+		delete(s.contenders[o], key)
+		if len(s.contenders[o]) == 0 {
+			delete(s.contenders, o)
+		}
+	}
+	life.contends = objects
+	for _, o := range objects {
+		if s.contenders[o] == nil {
+			s.contenders[o] = map[client.ObjectKey]bool{}
+		}
+		s.contenders[o][key] = true
+	}
+}
+
+func (s *stacks[C, F]) wakeContenders(object plan.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.contenders[object] {
+		s.queue.add(key.Namespace, key.Name)
 	}
 }
 
@@ -257,6 +294,7 @@ func (s *stacks[C, F]) life(key client.ObjectKey) *life {
 }
 
 func (s *stacks[C, F]) forget(key client.ObjectKey) {
+	s.contend(key, s.life(key), nil)
 	s.mu.Lock()
 	if l := s.lives[key]; l != nil {
 		for _, ref := range l.refs {
@@ -266,7 +304,7 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) {
 	delete(s.lives, key)
 	delete(s.written, key)
 	s.mu.Unlock()
-	s.roller.leave(key)
+	s.rolled(key)
 	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

@@ -34,8 +34,13 @@ func TestLaw06WithoutTheDefinitionOfInventoryEverythingGoesWithoutUs(t *testing.
 	b := open(t, options{Cluster: cluster.Start(t)})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
+	b.apply("first", one(clusterRole(b.ns+"-first", "get")))
 	b.ready("b")
+	b.ready("first")
 	b.op.Stop()
+	// The garbage collector learns of a new kind only after up to half a minute; then it knows it.
+	b.delete(inventoryGVK, "", b.inventories("first")[0].Name)
+	b.gone(clusterRoleGVK, "", b.ns+"-first")
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "inventories.keeper.mlkeeper.dev"},
 	}

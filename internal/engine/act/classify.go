@@ -3,6 +3,7 @@ package act
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,33 +38,36 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Probl
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonQuota,
-			Message: key.String() + " was refused: " + message(err),
+			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "raise the ResourceQuota of namespace " + key.Namespace + " or free some of it",
 		}, nil
 	case isDenied(err):
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonDenied,
-			Message: key.String() + " was refused: " + message(err),
+			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "change what the policy objects to, or the policy; it is tried again with growing pauses",
 		}, nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonForbidden,
-			Message: key.String() + " was refused: " + message(err),
+			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "grant the right that the message names, or change the policy that denies it",
 		}, nil
 	case isImmutable(err):
 		return &plan.Problem{
 			Class: plan.Terminal, Reason: ReasonImmutable,
-			Message: key.String() + " differs in a field that cannot be changed: " + message(err),
+			Message: key.String() + " differs in a field that cannot be changed: " + answer(key, err),
 			Remedy:  "undo the change, or delete the object yourself if it can be spared; it is never recreated for you",
 		}, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &plan.Problem{
 			Class: plan.Terminal, Reason: ReasonInvalid,
-			Message: "the API server refuses " + key.String() + ": " + message(err),
+			Message: "the API server refuses " + key.String() + ": " + answer(key, err),
 			Remedy:  "correct the field that the message names",
 		}, nil
+	}
+	if status := apierrors.APIStatus(nil); isSecret(key) && errors.As(err, &status) {
+		err = withheld{err, answer(key, err)}
 	}
 	return nil, fmt.Errorf("write %s (%s): %w", key, gvk.GroupVersion(), err)
 }
@@ -82,14 +86,50 @@ func conflict(key plan.Key, live *unstructured.Unstructured) *plan.Problem {
 	}
 }
 
-// message is the API server's own text, bounded, since it goes into status.
-func message(err error) string {
-	s := err.Error()
-	if len(s) > 600 {
-		s = s[:600] + "…"
+// answer is the API server's own text, bounded, since it goes into status. Of a Secret it is the reason and the fields
+// alone: the text may quote values, an admission webhook's any of them.
+func answer(key plan.Key, err error) string {
+	if !isSecret(key) {
+		return cut(err.Error(), 600)
 	}
-	return s
+	s := string(apierrors.ReasonForError(err))
+	if s == "" {
+		s = "Unknown"
+	}
+	var fields []string
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Field != "" && cause.Field != "<nil>" && !slices.Contains(fields, cause.Field) {
+				fields = append(fields, cause.Field)
+			}
+		}
+	}
+	if len(fields) > 0 {
+		s += " at " + strings.Join(fields, ", ")
+	}
+	return cut(s, 600) + " (the answer itself is left out, as it may hold values)"
 }
+
+func isSecret(key plan.Key) bool { return key.Group == "" && key.Kind == "Secret" }
+
+// cut shortens a text to at most so many bytes, and never within a character.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// withheld is an error whose text may hold values and is replaced; what kind of an error it is can still be asked.
+type withheld struct {
+	error
+	text string
+}
+
+func (w withheld) Error() string { return w.text }
+
+func (w withheld) Unwrap() error { return w.error }
 
 // isDenied says that an admission policy or webhook refused, whatever code it chose: a ValidatingAdmissionPolicy answers
 // with Invalid unless it says otherwise, which does not make the object invalid for good (law 15).

@@ -101,6 +101,8 @@ func unsafe(in Input, a Action) string {
 			return "an object is deleted that we did not write, or that is gone"
 		case extra.Observed != nil && (a.UID != extra.Observed.UID || !extra.Observed.OwnedBy(in.Stack, in.Owners...)):
 			return "somebody else's object is deleted"
+		case extra.Observed != nil && extra.Observed.Terminating():
+			return "an object that is being deleted is deleted again"
 		case extra.Observed != nil && extra.Observed.Adopted():
 			return "an object is deleted that we did not make"
 		}
@@ -242,6 +244,10 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 			t.Fatalf("%s: %s is not marked: %+v", from, key, is)
 		case wanted && is.digest != item.Digest && !item.CreateOnly:
 			t.Fatalf("%s: %s is not as declared: %+v", from, key, is)
+		case wanted && !item.CreateOnly && is.fields != written(item.Digest, "Apply") && is.fields != written(item.Digest, "Update"):
+			t.Fatalf("%s: drift of %s was not repaired: %+v", from, key, is)
+		case wanted && !item.CreateOnly && item.Retain && is.controller == self.UID:
+			t.Fatalf("%s: %s goes with the custom resource: %+v", from, key, is)
 		case wanted && existed && is.uid != was.uid && !was.immutable:
 			t.Fatalf("%s: %s was replaced", from, key)
 		case wanted && is.terminating:

@@ -369,6 +369,9 @@ func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
 	th, exists := w.things[key]
 	foreign := exists && (th.controller == "other" || th.id != stack.ID() && !w.unsettled[key])
 	e := w.entry(key, th)
+	if th.fields == "something else" {
+		e.Fields = written(th.digest, "Apply")
+	}
 	switch rapid.SampledFrom([]string{"nothing", "truth", "older", "predecessor", "listed"}).Draw(t, "ledger") {
 	case "nothing":
 		return

@@ -1,0 +1,197 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"pgregory.net/rapid"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const value = "hunter2"
+
+func key(group, kind string) plan.Key {
+	return plan.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Namespace: "ns", Name: "n"}
+}
+
+var resource = schema.GroupResource{Resource: "things"}
+
+func invalid(detail string) *apierrors.StatusError {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "n", field.ErrorList{
+		field.Invalid(field.NewPath("data").Key("password"), value, detail),
+	})
+}
+
+func namespaceTerminating() error {
+	err := apierrors.NewForbidden(resource, "n", errors.New("unable to create new content in namespace ns because it is being terminated"))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Message: "namespace ns is being terminated", Field: "metadata.namespace",
+	})
+	return err
+}
+
+// policyDenied is what a ValidatingAdmissionPolicy answers unless it chooses another reason.
+func policyDenied() error {
+	err := invalid("x")
+	err.ErrStatus.Message = `things "n" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: the field is immutable: ` + value
+	err.ErrStatus.Details.Causes = nil
+	return err
+}
+
+func webhookDenied() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonBadRequest,
+		Message: `admission webhook "w.example.com" denied the request: no ` + value,
+	}}
+}
+
+// answers are those that the API server gives to writes. An empty reason means that the error is transient.
+var answers = []struct {
+	name   string
+	err    error
+	class  plan.Class
+	reason string
+}{
+	{"namespace terminating", namespaceTerminating(), plan.Blocked, ReasonNamespaceTerminating},
+	{
+		"quota", apierrors.NewForbidden(resource, "n", errors.New("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1")),
+		plan.Blocked, ReasonQuota,
+	},
+	{"webhook", webhookDenied(), plan.Blocked, ReasonDenied},
+	{"admission policy", policyDenied(), plan.Blocked, ReasonDenied},
+	{"forbidden", apierrors.NewForbidden(resource, "n", errors.New("no "+value)), plan.Blocked, ReasonForbidden},
+	{"unauthorized", apierrors.NewUnauthorized("who? " + value), plan.Blocked, ReasonForbidden},
+	{"immutable", invalid("field is immutable"), plan.Terminal, ReasonImmutable},
+	{"immutable Secret", invalid("field is immutable when `immutable` is set"), plan.Terminal, ReasonImmutable},
+	{"immutable roleRef", invalid("cannot change roleRef"), plan.Terminal, ReasonImmutable},
+	{"invalid", invalid("must be less"), plan.Terminal, ReasonInvalid},
+	{"bad request", apierrors.NewBadRequest("illegal base64 data: " + value), plan.Terminal, ReasonInvalid},
+	{"conflict", apierrors.NewConflict(resource, "n", errors.New("the object has been modified "+value)), "", ""},
+	{"not found", apierrors.NewNotFound(resource, "n"), "", ""},
+	{"already exists", apierrors.NewAlreadyExists(resource, "n"), "", ""},
+	{"gone", apierrors.NewResourceExpired("too old"), "", ""},
+	{"server timeout", apierrors.NewServerTimeout(resource, "patch", 1), "", ""},
+	{"timeout", apierrors.NewTimeoutError("no answer "+value, 1), "", ""},
+	{"too many requests", apierrors.NewTooManyRequests("slow down "+value, 1), "", ""},
+	{"internal error", apierrors.NewInternalError(errors.New("failed calling webhook: " + value)), "", ""},
+	{"unavailable", apierrors.NewServiceUnavailable("etcd " + value), "", ""},
+	{"method not supported", apierrors.NewMethodNotSupported(resource, "patch"), "", ""},
+	{"too large", apierrors.NewRequestEntityTooLargeError("limit is 3145728 " + value), "", ""},
+	{"nothing of the API server's", context.DeadlineExceeded, "", ""},
+}
+
+func TestClassify(t *testing.T) {
+	for _, c := range answers {
+		for name, err := range map[string]error{c.name: c.err, c.name + ", wrapped": fmt.Errorf("apply: %w", c.err)} {
+			t.Run(name, func(t *testing.T) {
+				problem, rest := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, err)
+				if c.reason == "" {
+					if problem != nil || !errors.Is(rest, c.err) || !strings.Contains(rest.Error(), "ConfigMap ns/n") {
+						t.Fatalf("problem %+v, error %v", problem, rest)
+					}
+					return
+				}
+				if rest != nil || problem == nil || problem.Class != c.class || problem.Reason != c.reason {
+					t.Fatalf("problem %+v, error %v", problem, rest)
+				}
+				if problem.Message == "" || problem.Remedy == "" || !strings.Contains(problem.Error(), "ConfigMap ns/n") {
+					t.Errorf("%s", problem)
+				}
+			})
+		}
+	}
+}
+
+func TestNoAnswerAboutASecretIsQuoted(t *testing.T) {
+	for _, c := range answers {
+		t.Run(c.name, func(t *testing.T) {
+			problem, rest := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, c.err)
+			var text string
+			if problem != nil {
+				text = problem.Error()
+			} else {
+				text = fmt.Sprintf("%s %v %+v", rest, rest, rest)
+				if !errors.Is(rest, c.err) {
+					t.Error("nobody can ask any more what kind of an error it is")
+				}
+			}
+			if strings.Contains(text, value) {
+				t.Fatalf("a value leaks: %s", text)
+			}
+			if status := apierrors.APIStatus(nil); errors.As(c.err, &status) && c.reason != ReasonNamespaceTerminating &&
+				!strings.Contains(text, string(apierrors.ReasonForError(c.err))) {
+				t.Errorf("no reason in %s", text)
+			}
+		})
+	}
+	problem, _ := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, invalid("x"))
+	if !strings.Contains(problem.Message, "Invalid at data[password]") {
+		t.Error(problem.Message)
+	}
+	// A kind of that name in another group is no Secret.
+	problem, _ = classify(key("x.io", "Secret"), schema.GroupVersionKind{Group: "x.io", Kind: "Secret"}, invalid("x"))
+	if !strings.Contains(problem.Message, value) {
+		t.Error(problem.Message)
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringN(0, 900, -1).Draw(t, "text")
+		got := answer(key("", "ConfigMap"), errors.New(s))
+		if len(got) > 610 || !utf8.ValidString(got) || len(s) <= 600 && got != s {
+			t.Fatalf("%q", got)
+		}
+	})
+}
+
+func TestRecreates(t *testing.T) {
+	object := func(kind string, retain bool, on plan.Immutable) plan.Stamped {
+		return plan.Stamped{Object: plan.Object{Retain: retain, OnImmutable: on}, Key: key("", kind)}
+	}
+	for _, c := range []struct {
+		kind   string
+		retain bool
+		on     plan.Immutable
+		want   bool
+	}{
+		{"Job", false, plan.ImmutableByKind, true},
+		{"ConfigMap", false, plan.ImmutableByKind, true},
+		{"Secret", false, plan.ImmutableByKind, true},
+		{"Secret", true, plan.ImmutableByKind, false},
+		{"ClusterRoleBinding", false, plan.ImmutableByKind, true},
+		{"Deployment", false, plan.ImmutableByKind, false},
+		{"Service", false, plan.ImmutableByKind, false},
+		{"PersistentVolumeClaim", false, plan.ImmutableByKind, false},
+		{"PersistentVolumeClaim", false, plan.ImmutableRecreate, false},
+		{"Deployment", false, plan.ImmutableRecreate, true},
+		{"Job", false, plan.ImmutableStall, false},
+	} {
+		if got := recreates(object(c.kind, c.retain, c.on)); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestConflictNamesTheOwner(t *testing.T) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if p := conflict(key("", "ConfigMap"), u); p.Reason != ReasonConflict || !strings.Contains(p.Message, "belongs to nobody") {
+		t.Error(p)
+	}
+	yes := true
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: &yes}})
+	if p := conflict(key("", "ConfigMap"), u); !strings.Contains(p.Message, "belongs to Pod p") {
+		t.Error(p)
+	}
+}

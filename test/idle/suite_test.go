@@ -1,0 +1,126 @@
+package idle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
+	"mlkeeper.dev/test/harness"
+)
+
+// number is how many services there are, half of them of each shape.
+const number = 10
+
+func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
+
+// world is a cluster with an operator and services that are all Ready.
+type world struct {
+	cluster  *cluster.Cluster
+	operator *harness.Operator
+	services []*fixture.Service
+}
+
+func newWorld(t *testing.T, services int) *world {
+	t.Helper()
+	c := cluster.Shared(t)
+	c.InstallCRDs(t)
+	lease := c.Namespace(t)
+	w := &world{cluster: c, operator: harness.Start(t, c, harness.Options{Manager: func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "idle", lease
+		o.LeaderElectionReleaseOnCancel = true
+		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
+		duration, deadline := 2*time.Minute, 90*time.Second
+		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
+	}}, fixture.Room())}
+	for i := range services {
+		w.services = append(w.services, fixture.Create(t, c, fixture.Shapes[i%len(fixture.Shapes)]))
+	}
+	for _, s := range w.services {
+		s.AwaitReady(t, c)
+	}
+	return w
+}
+
+// lookOn is for how long the operator is looked at.
+func lookOn(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("MLKEEPER_IDLE")
+	if text == "" {
+		return 20 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("MLKEEPER_IDLE: %v", err)
+	}
+	return d
+}
+
+// activity is what the operator has done up to a moment.
+type activity struct {
+	requests   map[cluster.Request]int
+	reconciles float64
+}
+
+func (w *world) activity(t *testing.T) activity {
+	t.Helper()
+	return activity{requests: w.operator.Requests.Snapshot(), reconciles: reconciles(t)}
+}
+
+// reconciles counts the reconciles of every controller: of the custom resources, of the Inventories and of the wires.
+func reconciles(t *testing.T) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total, found := 0.0, false
+	for _, f := range families {
+		if f.GetName() != "controller_runtime_reconcile_total" && f.GetName() != "mlkeeper_reconciles_total" {
+			continue
+		}
+		found = true
+		for _, m := range f.GetMetric() {
+			total += m.GetCounter().GetValue()
+		}
+	}
+	if !found {
+		t.Fatal("no metric counts the reconciles")
+	}
+	return total
+}
+
+// settle waits until the operator has had nothing to do for three seconds.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	const calm = 3 * time.Second
+	last, since := w.activity(t), time.Now()
+	cluster.Eventually(t, 2*time.Minute, func() error {
+		if err := w.idleSince(t, last); err != nil {
+			last, since = w.activity(t), time.Now()
+			return err
+		}
+		if time.Since(since) < calm {
+			return errors.New("not calm for long enough")
+		}
+		return nil
+	})
+}
+
+// idleSince says what the operator did after an earlier moment, other than keeping its lease and its watches.
+func (w *world) idleSince(t *testing.T, earlier activity) error {
+	t.Helper()
+	since := w.operator.Requests.Since(earlier.requests)
+	writes := cluster.Sum(since, cluster.Request.Write, "leases")
+	reads := cluster.Sum(since, cluster.Request.Read, "leases")
+	if n := reconciles(t) - earlier.reconciles; writes > 0 || reads > 0 || n > 0 {
+		return fmt.Errorf("%d writes, %d live reads, %.0f reconciles:\n%s", writes, reads, n, cluster.Describe(since))
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package laws
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+// growing fails unless the attempts at a path become rarer.
+func (b *bench) growing(mark int, suffix string) {
+	b.Helper()
+	var attempts []request
+	cluster.Eventually(b, patience, func() error {
+		if attempts = b.journal.writes(mark, http.MethodPost, suffix); len(attempts) < 4 {
+			return fmt.Errorf("%d attempts", len(attempts))
+		}
+		return nil
+	})
+	for i := 2; i < len(attempts); i++ {
+		last, next := attempts[i-1].at.Sub(attempts[i-2].at), attempts[i].at.Sub(attempts[i-1].at)
+		if next < last*5/4 || i == 2 && last < 800*time.Millisecond {
+			b.Errorf("the pauses do not grow: %s, then %s\n%s", last, next, lines(attempts))
+		}
+	}
+}
+
+func TestLaw15QuotaIsToldAndRetriedWithGrowingPauses(t *testing.T) {
+	b := open(t, options{})
+	b.c.Apply(t, `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"none"},"spec":{"hard":{"count/secrets":"0"}}}
+`, b.ns)
+	b.field(quotaGVK, b.ns, "none", "map[count/secrets:0]", "status", "hard")
+	mark := b.journal.mark()
+	b.apply("b", one(configMap(b.ns, "one", "v"), secret(b.ns, "two", "v")))
+	got := b.condition("b", "Ready", metav1.ConditionFalse, "QuotaExceeded")
+	if !strings.Contains(got.Message, "two") || !strings.Contains(got.Message, "ResourceQuota") {
+		t.Errorf("the message does not say what to do: %s", got.Message)
+	}
+	b.value("one", "v")
+	b.growing(mark, b.ns+"/secrets")
+	if n := b.events("b", "QuotaExceeded"); n != 1 {
+		t.Errorf("%d events, want one for the transition", n)
+	}
+	b.delete(quotaGVK, b.ns, "none")
+	b.ready("b")
+}
+
+func TestLaw15DenialByPolicyIsToldAndRetried(t *testing.T) {
+	b := open(t, options{})
+	policy := b.ns + "-policy"
+	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":
+		{"name":%q},"spec":{"failurePolicy":"Fail","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
+		"operations":["CREATE","UPDATE"],"resources":["secrets","configmaps"]}]},"validations":[{"expression":
+		"!has(object.data) || !('k' in object.data) || string(object.data.k) != 'bad'","message":"field is immutable, says the policy"}]}}
+---
+{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{
+"policyName":%q,"validationActions":["Deny"],"matchResources":{"namespaceSelector":{"matchLabels":
+{"kubernetes.io/metadata.name":%q}}}}}
+`, policy, policy, policy, b.ns))
+	removed := false
+	remove := func() {
+		if !removed {
+			removed = true
+			b.c.Kubectl(t, "delete", "validatingadmissionpolicybinding", policy)
+			b.c.Kubectl(t, "delete", "validatingadmissionpolicy", policy)
+		}
+	}
+	b.Cleanup(remove)
+	cluster.Eventually(t, patience, func() error {
+		out, err := b.c.TryKubectl("create", "configmap", "probe", "-n", b.ns, "--from-literal=k=bad", "--dry-run=server")
+		if err == nil {
+			return fmt.Errorf("the policy is not active yet: %s", out)
+		}
+		return nil
+	})
+	b.apply("b", one(configMap(b.ns, "stays", "good"), configMap(b.ns, "one", "good")))
+	b.ready("b")
+	uid := b.must(configMapGVK, b.ns, "stays").GetUID()
+	mark := b.journal.mark()
+	b.apply("b", one(configMap(b.ns, "stays", "bad"), configMap(b.ns, "one", "good"), configMap(b.ns, "two", "bad")))
+	got := b.condition("b", "Ready", metav1.ConditionFalse, "AdmissionDenied")
+	if !strings.Contains(got.Message, "says the policy") {
+		t.Errorf("the message does not name the policy: %s", got.Message)
+	}
+	b.growing(mark, b.ns+"/configmaps")
+	if b.must(configMapGVK, b.ns, "stays").GetUID() != uid {
+		t.Error("an object was recreated since a policy said immutable")
+	}
+	remove()
+	b.ready("b")
+	b.value("two", "bad")
+	b.value("stays", "bad")
+}
