@@ -56,7 +56,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		Use:   "manager",
 		Short: "Run the operator: keep every declared system as declared",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
 			cfg, err := connect.config()
 			if err != nil {

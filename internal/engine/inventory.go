@@ -266,7 +266,7 @@ func (k *inventories) create(
 		// Our own, created before a crash and not yet in the cache: its UID is part of the name.
 		out, err = k.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && out.GetDeletionTimestamp() != nil {
-			err = fmt.Errorf("Inventory %s is being deleted: waiting for it to be gone", name)
+			err = fmt.Errorf("the Inventory %s is being deleted: waiting for it to be gone", name)
 		}
 	}
 	if err != nil {
@@ -335,7 +335,7 @@ func (k *inventories) record(
 		remembered[keyOf(e)] = true
 	}
 	for i, inv := range invs {
-		var status, spec []keeper.LedgerEntry
+		var spec, status []keeper.LedgerEntry
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Objects {
 			at, wanted := stageOf[keyOf(e)]
@@ -349,25 +349,33 @@ func (k *inventories) record(
 				status = append(status, e)
 			}
 		}
-		next := inv.DeepCopy()
-		var err error
 		if i >= len(stamped) && len(spec) == 0 {
-			if err = k.remove(ctx, inv); err != nil {
+			if err := k.remove(ctx, inv); err != nil {
 				return err
 			}
 			continue
 		}
-		if len(spec) != len(inv.Spec.Objects) {
-			next.Spec.Objects = spec
-			if next, err = k.update(ctx, next, ""); err != nil {
-				return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
-			}
+		if err := k.replace(ctx, inv, spec, status); err != nil {
+			return err
 		}
-		if !reflect.DeepEqual(next.Status.Objects, status) {
-			next.Status.Objects = status
-			if _, err = k.update(ctx, next, "status"); err != nil {
-				return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
-			}
+	}
+	return nil
+}
+
+// replace writes what an Inventory lists, as far as it changed.
+func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.LedgerEntry) error {
+	next := inv.DeepCopy()
+	var err error
+	if len(spec) != len(inv.Spec.Objects) {
+		next.Spec.Objects = spec
+		if next, err = k.update(ctx, next, ""); err != nil {
+			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
+		}
+	}
+	if !reflect.DeepEqual(next.Status.Objects, status) {
+		next.Status.Objects = status
+		if _, err = k.update(ctx, next, "status"); err != nil {
+			return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
 		}
 	}
 	return nil

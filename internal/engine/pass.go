@@ -40,11 +40,11 @@ type pass[C client.Object, F any] struct {
 	actions     []decide.Action                 // Set by decide.
 	results     map[plan.Key]act.Result         // Set by act.
 	gateWakeAt  time.Time                       // Set by decide: when the next gate times out.
+	blocked     bool                            // Set by prepare and act: something other than a write is blocked.
 	problems    []plan.Problem                  // Added to by prepare and act.
 	warnings    []string                        // Added to by decide and act.
 	yielded     []contest.Field                 // Set by act.
 	transient   error                           // Set by act.
-	states      map[plan.Key]room.State         // Set by report.
 	informative map[plan.Key]bool               // Set by own.
 }
 
@@ -134,8 +134,18 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 		st.TimedOut = s.gateTimedOut(p, stage, st)
 		in.Stages = append(in.Stages, st)
 	}
+	for i := range in.Stages {
+		for j := range in.Stages[i].Items {
+			item := &in.Stages[i].Items[j]
+			waits := decide.ServerOf(in.Stages, *item)
+			if !s.timedOut(p, item.Key.String(), waits, p.plan.Stages[i].Timeout) {
+				item.Waits = waits
+			}
+		}
+	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
+	s.holdRefused(p)
 	s.holdRollout(p)
 }
 
@@ -171,21 +181,25 @@ func wantsAdoption(cr client.Object) bool {
 	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
 }
 
-// gateTimedOut keeps since when a stage holds back what comes after it; a gate that has been closed for its timeout
-// opens with a warning (law 14).
+// gateTimedOut says that the gate of a stage has been closed for its timeout.
 func (s *stacks[C, F]) gateTimedOut(p *pass[C, F], stage plan.Stage, st decide.Stage) bool {
 	waitsFor := decide.ClosedBy(decide.Input{Stack: p.stack, Owners: p.owners}, st)
+	return s.timedOut(p, "stage "+stage.Name, waitsFor, stage.Timeout)
+}
+
+// timedOut keeps since when a gate holds back what comes after it; one that has been closed for its timeout opens with
+// a warning (law 14).
+func (s *stacks[C, F]) timedOut(p *pass[C, F], gate, waitsFor string, timeout time.Duration) bool {
 	if waitsFor == "" {
-		delete(p.life.gates, stage.Name)
+		delete(p.life.gates, gate)
 		return false
 	}
 	now := s.Clock.Now()
-	since, ok := p.life.gates[stage.Name]
+	since, ok := p.life.gates[gate]
 	if !ok {
 		since = now
-		p.life.gates[stage.Name] = now
+		p.life.gates[gate] = now
 	}
-	timeout := stage.Timeout
 	if timeout == 0 {
 		timeout = plan.DefaultGateTimeout
 	}
@@ -197,7 +211,7 @@ func (s *stacks[C, F]) gateTimedOut(p *pass[C, F], stage plan.Stage, st decide.S
 		return false
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf(
-		"stage %s still waits for %s after %s; later stages go on without it", stage.Name, waitsFor, timeout))
+		"%s still waits for %s after %s; what comes after it goes on without it", gate, waitsFor, timeout))
 	return true
 }
 
@@ -235,6 +249,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
+		s.refused(p, r)
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err
@@ -264,6 +279,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	for _, a := range p.actions {
 		if a.Verb == decide.Conflict {
 			p.problems = append(p.problems, ownedByAnother(a.Key))
+			p.blocked = true
 			contends = append(contends, a.Key)
 		}
 		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)

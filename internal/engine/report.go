@@ -68,25 +68,24 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, p.transient
 	}
-	outcome, blocked := outcomeReady, false
+	outcome := outcomeReady
 	if !seen.Ready {
 		outcome = outcomeWaiting
 	}
 	for _, problem := range p.problems {
-		blocked = blocked || problem.Class == plan.Blocked
 		if problem.Class == plan.Terminal {
 			outcome = outcomeTerminal
 		}
 	}
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
-	if blocked {
+	if p.blocked {
 		p.life.blocked++
 		wait = sooner(wait, retryBlocked(p.life.blocked-1))
 	} else {
 		p.life.blocked = 0
 	}
 	now := s.Clock.Now()
-	for _, at := range []time.Time{p.plan.WakeAt, p.gateWakeAt} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.gateWakeAt, p.life.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

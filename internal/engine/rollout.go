@@ -92,7 +92,9 @@ func rollsPods(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"
 }
 
-func (s *stacks[C, F]) rolling(key client.ObjectKey) rolling { return rolling{s.def.GVK.GroupKind(), key} }
+func (s *stacks[C, F]) rolling(key client.ObjectKey) rolling {
+	return rolling{s.def.GVK.GroupKind(), key}
+}
 
 // rolled ends the rollout of a custom resource and wakes those that waited for it, of whatever kind.
 func (s *stacks[C, F]) rolled(key client.ObjectKey) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +64,8 @@ type life struct {
 	wiring map[string][]wiring.Outcome
 	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
 	deleted map[plan.Key]types.UID
+	// refused holds the writes that were refused and wait for their next attempt.
+	refused map[plan.Key]refusal
 	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
 	unsaved *[]keeper.LedgerEntry
 	// dropped holds what was left out of children so that the API server took them (law 11).
@@ -354,7 +357,7 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
 	switch {
 	case errors.As(err, &problem):
 		p.problems = append(p.problems, problem)
-		p.blind = true
+		p.blind, p.blocked = true, problem.Class == plan.Blocked
 		return nil
 	case err != nil:
 		return fmt.Errorf("gather: %w", err)
@@ -362,6 +365,7 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
 	p.facts = facts
 	p.plan = s.render(p)
 	p.problems = append(p.problems, p.plan.Problems...)
+	p.blocked = slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.Class == plan.Blocked })
 	return s.own(ctx, p)
 }
 

@@ -40,10 +40,12 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
 		StripFinalizers: []string{upstreamFinalizer},
-		FormerManagers:  []string{"manager", "trustyai-service-operator"},
+		
 		Rules: []room.Rule{
-			{Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original operator is taken off a service that is taken over."},
+			{
+				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
+				Why: "The finalizer of the original operator is taken off a service that is taken over.",
+			},
 			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},
 				Why: "spec.storage.pv is checked before the claim waits for it.",

@@ -22,6 +22,9 @@ type Settings struct {
 	// Version is the value of the app.kubernetes.io/version label in upstream's shape; the default is the version of
 	// upstream that the shape was taken from.
 	Version string
+	// ProgressDeadline is how many seconds a rollout may go without progress before it counts as failed, and a migration
+	// with it; zero leaves it to Kubernetes, which gives it ten minutes.
+	ProgressDeadline int32
 }
 
 // upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.

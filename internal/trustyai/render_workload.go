@@ -78,6 +78,10 @@ func (r *scene) workload() {
 	if replicas == nil {
 		replicas = pointer(int32(1))
 	}
+	var deadline *int32
+	if r.settings.ProgressDeadline > 0 {
+		deadline = pointer(r.settings.ProgressDeadline)
+	}
 	o := toObject(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
@@ -92,6 +96,7 @@ func (r *scene) workload() {
 					MaxSurge: pointer(intstr.FromInt32(1)), MaxUnavailable: pointer(intstr.FromInt32(0)),
 				},
 			},
+			ProgressDeadlineSeconds: deadline,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: r.podAnnotations()},
 				Spec:       r.pod(image, schedule),

@@ -137,7 +137,8 @@ func TestRecreatedServiceTakesItsKeptClaimUpAgain(t *testing.T) {
 	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
 	claim := c.Get(t, gvkOf("v1", "PersistentVolumeClaim"), ns, "trustyai-service-pvc")
 	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", example)
-	cluster.Eventually(t, 30*time.Second, func() error {
+	// The garbage collector learns of a new CustomResourceDefinition only after up to 30 s.
+	cluster.Eventually(t, 60*time.Second, func() error {
 		if c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service") != nil {
 			return fmt.Errorf("the Deployment is still there")
 		}

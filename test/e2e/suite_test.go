@@ -29,9 +29,15 @@ func TestMain(m *testing.M) {
 // start runs the operator with the TrustyAI room and waits until it is ready for work.
 func start(t *testing.T, c *cluster.Cluster, opts harness.Options) *harness.Operator {
 	t.Helper()
+	return startWith(t, c, opts, trustyai.Settings{Image: trustyai.DefaultImage, ProxyImage: trustyai.DefaultProxyImage})
+}
+
+// startWith is start with other settings of the room.
+func startWith(t *testing.T, c *cluster.Cluster, opts harness.Options, settings trustyai.Settings) *harness.Operator {
+	t.Helper()
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
-	return harness.Start(t, c, opts, trustyAI(trustyai.Settings{Image: trustyai.DefaultImage, ProxyImage: trustyai.DefaultProxyImage}))
+	return harness.Start(t, c, opts, trustyAI(settings))
 }
 
 func trustyAI(s trustyai.Settings) harness.Register {

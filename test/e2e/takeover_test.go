@@ -280,9 +280,13 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 	}
 	// The children: the same objects, owned by the Inventory alone, without what only upstream declared.
 	for _, want := range []struct{ apiVersion, kind, ns, name string }{
-		{"v1", "ServiceAccount", ns, "tas-proxy"}, {"v1", "Service", ns, "tas-tls"}, {"v1", "Service", ns, "tas"},
-		{"v1", "ConfigMap", ns, "tas-kube-rbac-proxy-config"}, {"apps/v1", "Deployment", ns, "tas"},
-		{"monitoring.coreos.com/v1", "ServiceMonitor", ns, "tas"}, {"route.openshift.io/v1", "Route", ns, "tas"},
+		{"v1", "ServiceAccount", ns, "tas-proxy"},
+		{"v1", "Service", ns, "tas-tls"},
+		{"v1", "Service", ns, "tas"},
+		{"v1", "ConfigMap", ns, "tas-kube-rbac-proxy-config"},
+		{"apps/v1", "Deployment", ns, "tas"},
+		{"monitoring.coreos.com/v1", "ServiceMonitor", ns, "tas"},
+		{"route.openshift.io/v1", "Route", ns, "tas"},
 		{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tas-" + ns + "-proxy-rolebinding"},
 	} {
 		u := c.Get(t, gvkOf(want.apiVersion, want.kind), want.ns, want.name)

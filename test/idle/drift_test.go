@@ -49,6 +49,10 @@ func TestEveryChildIsBack(t *testing.T) {
 			})
 		}
 	}
+	w.settle(t)
+	for _, s := range w.services {
+		s.AwaitReady(t, w.cluster)
+	}
 	t.Logf("%d children deleted: back after %s", len(deleted), deleted)
 	t.Logf("%d fields changed: repaired after %s", len(changed), changed)
 }
@@ -65,9 +69,14 @@ type change struct {
 
 // changesOf lists the changes of a kind: a label of ours, and a value of every part that people edit.
 func changesOf(kind string) []change {
+	annotation := keeper.OwnerAnnotation
+	if kind == "PersistentVolumeClaim" {
+		// Without an owner reference, the owner annotation says whose the claim is: a change of it is an answer.
+		annotation = keeper.DigestAnnotation
+	}
 	out := []change{
 		{what: "a label", path: []string{"metadata", "labels", keeper.StackLabel}, to: "nobody"},
-		{what: "an annotation", path: []string{"metadata", "annotations", keeper.OwnerAnnotation}, to: "nobody"},
+		{what: "an annotation", path: []string{"metadata", "annotations", annotation}, to: "nobody"},
 	}
 	switch kind {
 	case "ConfigMap":
@@ -128,7 +137,7 @@ func (h *hand) change(t *testing.T, c change) time.Duration {
 	}); err != nil {
 		t.Fatalf("change %s of %s: %v", c.what, h.child, err)
 	}
-	wrong := h.await(t, events, c.what+" to be changed", func(e watch.Event, u *unstructured.Unstructured) bool {
+	wrong := h.await(t, events, c.what+" to be changed", func(_ watch.Event, u *unstructured.Unstructured) bool {
 		return same(valueAt(u.Object, c.path), c.to)
 	})
 	right := h.await(t, events, c.what+" to be repaired", func(_ watch.Event, u *unstructured.Unstructured) bool {

@@ -18,8 +18,6 @@ import (
 // number is how many services there are, half of them of each shape.
 const number = 10
 
-func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
-
 // world is a cluster with an operator and services that are all Ready.
 type world struct {
 	cluster  *cluster.Cluster
@@ -29,7 +27,8 @@ type world struct {
 
 func newWorld(t *testing.T, services int) *world {
 	t.Helper()
-	c := cluster.Shared(t)
+	// What another test leaves behind would not be idle, so each has a cluster of its own.
+	c := cluster.Start(t, fixture.CRDs())
 	c.InstallCRDs(t)
 	lease := c.Namespace(t)
 	w := &world{cluster: c, operator: harness.Start(t, c, harness.Options{Manager: func(o *manager.Options) {
@@ -64,8 +63,9 @@ func lookOn(t *testing.T) time.Duration {
 
 // activity is what the operator has done up to a moment.
 type activity struct {
-	requests   map[cluster.Request]int
-	reconciles float64
+	requests map[cluster.Request]int
+	// reconciles counts by controller: those of the custom resources, of the Inventories and of the wires.
+	reconciles map[string]float64
 }
 
 func (w *world) activity(t *testing.T) activity {
@@ -73,27 +73,29 @@ func (w *world) activity(t *testing.T) activity {
 	return activity{requests: w.operator.Requests.Snapshot(), reconciles: reconciles(t)}
 }
 
-// reconciles counts the reconciles of every controller: of the custom resources, of the Inventories and of the wires.
-func reconciles(t *testing.T) float64 {
+func reconciles(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	total, found := 0.0, false
+	out := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != "controller_runtime_reconcile_total" && f.GetName() != "mlkeeper_reconciles_total" {
 			continue
 		}
-		found = true
 		for _, m := range f.GetMetric() {
-			total += m.GetCounter().GetValue()
+			name := f.GetName()
+			for _, label := range m.GetLabel() {
+				name += " " + label.GetName() + "=" + label.GetValue()
+			}
+			out[name] = m.GetCounter().GetValue()
 		}
 	}
-	if !found {
+	if len(out) == 0 {
 		t.Fatal("no metric counts the reconciles")
 	}
-	return total
+	return out
 }
 
 // settle waits until the operator has had nothing to do for three seconds.
@@ -119,8 +121,14 @@ func (w *world) idleSince(t *testing.T, earlier activity) error {
 	since := w.operator.Requests.Since(earlier.requests)
 	writes := cluster.Sum(since, cluster.Request.Write, "leases")
 	reads := cluster.Sum(since, cluster.Request.Read, "leases")
-	if n := reconciles(t) - earlier.reconciles; writes > 0 || reads > 0 || n > 0 {
-		return fmt.Errorf("%d writes, %d live reads, %.0f reconciles:\n%s", writes, reads, n, cluster.Describe(since))
+	var busy []string
+	for controller, n := range reconciles(t) {
+		if n > earlier.reconciles[controller] {
+			busy = append(busy, controller)
+		}
+	}
+	if writes > 0 || reads > 0 || len(busy) > 0 {
+		return fmt.Errorf("%d writes, %d live reads, reconciles by %v:\n%s", writes, reads, busy, cluster.Describe(since))
 	}
 	return nil
 }

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -91,7 +93,8 @@ func TestLaw07ConcurrentWritersLoseNothing(t *testing.T) {
 		}
 		group.Go(func() {
 			for i := range each {
-				err := retry.OnError(retry.DefaultBackoff, func(error) bool { return true }, func() error {
+				patient := wait.Backoff{Duration: time.Millisecond, Factor: 1.1, Jitter: 1, Steps: 200}
+				err := retry.OnError(patient, func(error) bool { return true }, func() error {
 					u := b.c.Get(t, configMapGVK, b.ns, "shared")
 					text, _, _ := unstructured.NestedString(u.Object, "data", "lines")
 					text = strings.TrimSpace(text + fmt.Sprintf("\ntheirs-%d-%d", w, i))

@@ -90,10 +90,10 @@ func TestLaw09RestartVerifiesWithoutReadOrWrite(t *testing.T) {
 // named says that a path is that of one object.
 func named(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case parts[0] == "api":
+	switch parts[0] {
+	case "api":
 		parts = parts[min(2, len(parts)):]
-	case parts[0] == "apis":
+	case "apis":
 		parts = parts[min(3, len(parts)):]
 	default:
 		return false

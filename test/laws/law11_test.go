@@ -142,7 +142,7 @@ func TestLaw11ReplicasAreTheAutoscalers(t *testing.T) {
 `, b.ns)
 	b.field(deploymentGVK, b.ns, "app", "2", "spec", "replicas")
 	b.ready("b")
-	b.quiet()
+	b.settle()
 	// A later change leaves the replicas alone too.
 	changed := deployment(b.ns, "app", false)
 	changed.Manifest.Raw = []byte(strings.ReplaceAll(string(changed.Manifest.Raw), "image:1", "image:2"))

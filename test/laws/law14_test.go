@@ -106,3 +106,35 @@ func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
 		}
 	}
 }
+
+func TestLaw14WebhookComesAfterItsServer(t *testing.T) {
+	b := open(t, options{})
+	hook := b.ns + "-hook"
+	spec := func(stuck bool, timeout int) bundle.Spec {
+		all := stage("all", object(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",
+			"metadata":{"name":%q},"webhooks":[{"name":"hook.laws.test","sideEffects":"None","admissionReviewVersions":["v1"],
+			"rules":[{"apiGroups":["nothing.test"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}],
+			"clientConfig":{"service":{"namespace":%q,"name":"server","port":443}}}]}`, hook, b.ns),
+			object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"server"},
+			"spec":{"selector":{"app":"server"},"ports":[{"port":443}]}}`, b.ns),
+			deployment(b.ns, "server", stuck))
+		all.TimeoutSeconds = timeout
+		return bundle.Spec{Stages: []bundle.Stage{all}}
+	}
+	b.apply("b", spec(true, 0))
+	b.field(deploymentGVK, b.ns, "server", "server", "metadata", "name")
+	cluster.Consistently(t, while, func() error {
+		if b.c.Get(t, webhookGVK, "", hook) != nil {
+			return fmt.Errorf("the webhook was made before its server")
+		}
+		return nil
+	})
+	b.apply("b", spec(false, 0))
+	b.ready("b")
+	b.must(webhookGVK, "", hook)
+	b.delete(bundleGVK, b.ns, "b")
+	b.noInventories("b")
+	b.gone(webhookGVK, "", hook)
+	b.apply("b", spec(true, 1))
+	b.field(webhookGVK, "", hook, hook, "metadata", "name")
+}

@@ -129,6 +129,9 @@ func open(t *testing.T, opts options) *bench {
 		})
 	})
 	b.ns = b.namespace()
+	// Registered before the operator starts, so that it runs after the operator stopped. What a test leaves behind would
+	// otherwise be torn down by the operators of other tests, once the namespace is gone and with it the shard.
+	b.Cleanup(b.abandon)
 	if b.opts.Engine.ShardSelector == nil {
 		b.opts.Engine.ShardSelector = labels.SelectorFromSet(labels.Set{shardLabel: b.ns})
 	}
@@ -410,6 +413,19 @@ func (b *bench) inventories(name string) []keeper.Inventory {
 	return out
 }
 
+// abandon deletes the Inventories of the bench's bundles, and with them what they own.
+func (b *bench) abandon() {
+	list := &keeper.InventoryList{}
+	if err := b.c.Client.List(context.Background(), list); err != nil {
+		return // A test deleted the definition.
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Owner.Namespace == b.ns {
+			_ = b.c.Client.Delete(context.Background(), &list.Items[i])
+		}
+	}
+}
+
 // noInventories waits until a bundle has no Inventories any more.
 func (b *bench) noInventories(name string) {
 	b.Helper()
@@ -466,6 +482,21 @@ func (b *bench) legal() {
 			b.Errorf("bundle %s: %s", list.Items[i].GetName(), problem)
 		}
 	}
+}
+
+// settle waits until the operator has written nothing for a while.
+func (b *bench) settle() {
+	b.Helper()
+	mark, since := b.journal.mark(), time.Now()
+	cluster.Eventually(b, patience, func() error {
+		if now := b.journal.mark(); len(b.journal.since(mark, request.write)) > 0 {
+			mark, since = now, time.Now()
+		}
+		if time.Since(since) < while {
+			return fmt.Errorf("the operator still writes")
+		}
+		return nil
+	})
 }
 
 // untouched fails when the operator wrote anything but the status of bundles since a snapshot.

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -45,18 +44,32 @@ func poll(t *testing.T, timeout time.Duration, check func(context.Context) error
 	return err
 }
 
-// awaitGarbageCollector waits until the garbage collector knows the kind Inventory, which it learns up to 30 s after
-// its definition was installed: from then on it removes an object whose owner never existed.
+// awaitGarbageCollector waits until the garbage collector watches Inventories, which it does up to 30 s after their
+// definition was installed. Until then it would see neither them nor their end.
 func awaitGarbageCollector(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ns := c.Namespace(t)
 	err := poll(t, 90*time.Second, func(ctx context.Context) error {
+		owner := &keeper.Inventory{
+			ObjectMeta: metav1.ObjectMeta{Name: "probe-" + rand.String(6)},
+			Spec: keeper.InventorySpec{Owner: keeper.InventoryOwner{
+				Group: "probe.test", Kind: "Probe", Namespace: ns, Name: "probe", UID: "probe",
+			}},
+		}
+		if err := c.Client.Create(ctx, owner); err != nil {
+			return err
+		}
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: ns, Name: "probe-" + rand.String(6), OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: "none", UID: types.UID("none-" + rand.String(8)),
+			Namespace: ns, Name: owner.Name, OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: owner.Name, UID: owner.UID,
 			}},
 		}}
 		if err := c.Client.Create(ctx, probe); err != nil {
+			return err
+		}
+		// A collector that has just learned the name of the kind asks for the owner once, and must find it.
+		cluster.Consistently(t, time.Second, func() error { return c.Client.Get(ctx, client.ObjectKeyFromObject(probe), probe) })
+		if err := c.Client.Delete(ctx, owner); err != nil {
 			return err
 		}
 		return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Second, true,
@@ -66,7 +79,7 @@ func awaitGarbageCollector(t *testing.T, c *cluster.Cluster) {
 			})
 	})
 	if err != nil {
-		t.Fatalf("the garbage collector does not know Inventories: %v", err)
+		t.Fatalf("the garbage collector does not watch Inventories: %v", err)
 	}
 }
 
@@ -134,8 +147,11 @@ func definitionsGone(ctx context.Context, c *cluster.Cluster) error {
 		crd := &metav1.PartialObjectMetadata{}
 		crd.SetGroupVersionKind(crdGVK)
 		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd)
+		if err == nil {
+			return fmt.Errorf("the definition %s is still there", name)
+		}
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the definition %s is still there (%v)", name, err)
+			return fmt.Errorf("read the definition %s: %w", name, err)
 		}
 	}
 	return nil

@@ -158,13 +158,16 @@ func detached(ctx context.Context, flags *upFlags, out io.Writer) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // Why it ended is in its log.
+		close(done)
+	}()
 	return follow(ctx, flags, out, log.Name(), cmd.Process, done)
 }
 
 // follow copies the supervisor's progress until the boot is over.
-func follow(ctx context.Context, flags *upFlags, out io.Writer, log string, sup *os.Process, done <-chan error) error {
+func follow(ctx context.Context, flags *upFlags, out io.Writer, log string, sup *os.Process, done <-chan struct{}) error {
 	progress, err := os.Open(log)
 	if err != nil {
 		return err
@@ -176,7 +179,7 @@ func follow(ctx context.Context, flags *upFlags, out io.Writer, log string, sup 
 			rest, _ := io.ReadAll(progress)
 			_ = os.Remove(log)
 			lines, message, found := strings.Cut(string(rest), "devcluster: ")
-			fmt.Fprint(out, lines)
+			_, _ = fmt.Fprint(out, lines)
 			if found {
 				return errors.New(strings.TrimSpace(message))
 			}

@@ -160,7 +160,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	case decide.Apply:
 		a.apply(ctx, req, client, &res)
 	case decide.Delete:
-		a.remove(ctx, req, client, &res)
+		a.remove(ctx, client, &res)
 	}
 	if res.Err != nil {
 		res.Problem, res.Err = classify(action.Key, gvk, res.Err)
@@ -331,7 +331,7 @@ func (a *Actor) applyOver(
 		a.wrote(req, res, out)
 	case isImmutable(err) && recreates(res.Action.Object):
 		res.Action.Reason = "Immutable"
-		a.remove(ctx, req, client, res)
+		a.remove(ctx, client, res)
 	default:
 		res.Err = err
 	}
@@ -435,7 +435,7 @@ func (a *Actor) migrate(
 }
 
 // remove deletes by UID in the background, so that the call never waits for dependents.
-func (a *Actor) remove(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
+func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, res *Result) {
 	background := metav1.DeletePropagationBackground
 	uid := res.Action.UID
 	err := client.Delete(ctx, res.Action.Key.Name, metav1.DeleteOptions{

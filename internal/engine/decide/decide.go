@@ -61,6 +61,8 @@ type Item struct {
 	Served, Synced bool
 	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
 	Adopt bool
+	// Waits names what the item itself waits for before it is made, whatever the stages before it.
+	Waits string
 }
 
 // Stage is one stage of the plan with its gate.
@@ -126,7 +128,11 @@ func Decide(in Input) []Action {
 	gate := ""
 	for _, stage := range in.Stages {
 		for _, item := range stage.Items {
-			out = append(out, judge(in, item, gate))
+			closed := gate
+			if closed == "" {
+				closed = item.Waits
+			}
+			out = append(out, judge(in, item, closed))
 		}
 		if gate == "" && !stage.TimedOut {
 			gate = ClosedBy(in, stage)

@@ -83,7 +83,9 @@ func TestJudge(t *testing.T) {
 		{"going", nil, func(_ *Item, th *thing) { th.terminating = true }, Wait, ReasonTerminating},
 		{
 			"adopted, changed", nil,
-			func(i *Item, th *thing) { th.controller, th.adopted, th.digest, i.Known.Digest = "", true, "old", "old" },
+			func(i *Item, th *thing) {
+				th.controller, th.adopted, th.digest, i.Known.Digest = "", true, "old", "old"
+			},
 			Apply, ReasonChanged,
 		},
 		{"the plan changed", nil, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Apply, ReasonChanged},

@@ -234,7 +234,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 			if !exists || is != was {
 				t.Fatalf("%s: %s of another was touched: %+v, before %+v", from, key, is, was)
 			}
-		case wanted && existed && !ours && !(start.adopt && was.controller == ""):
+		case wanted && existed && !ours && (!start.adopt || was.controller != ""):
 			if is != was {
 				t.Fatalf("%s: %s was taken over: %+v, before %+v", from, key, is, was)
 			}

@@ -25,17 +25,23 @@ status: {loadBalancer: {ingress: [{hostname: a.example}]}}`, Current, "Published
 
 	{"new", "autoscaling/v2 HorizontalPodAutoscaler", ``, InProgress, ReasonNotObserved, noRule},
 	{"v1", "autoscaling/v1 HorizontalPodAutoscaler", `status: {currentReplicas: 1}`, Current, ReasonExists, ""},
-	{"scaling", "autoscaling/v2 HorizontalPodAutoscaler", `
+	{
+		"scaling", "autoscaling/v2 HorizontalPodAutoscaler", `
 status: {conditions: [{type: AbleToScale, status: "True"}, {type: ScalingActive, status: "True"}, {type: ScalingLimited, status: "True", reason: TooManyReplicas}]}`,
-		Current, "ScalingActive", ""},
-	{"no metrics yet", "autoscaling/v2 HorizontalPodAutoscaler", `
+		Current, "ScalingActive", "",
+	},
+	{
+		"no metrics yet", "autoscaling/v2 HorizontalPodAutoscaler", `
 status: {conditions: [{type: AbleToScale, status: "True"}, {type: ScalingActive, status: "False", reason: FailedGetResourceMetric}]}`,
-		InProgress, "FailedGetResourceMetric", noRule},
+		InProgress, "FailedGetResourceMetric", noRule,
+	},
 	{"no target", "autoscaling/v2 HorizontalPodAutoscaler", `
 status: {conditions: [{type: AbleToScale, status: "False", reason: FailedGetScale}]}`, InProgress, "FailedGetScale", noRule},
-	{"switched off", "autoscaling/v2 HorizontalPodAutoscaler", `
+	{
+		"switched off", "autoscaling/v2 HorizontalPodAutoscaler", `
 status: {conditions: [{type: AbleToScale, status: "True"}, {type: ScalingActive, status: "False", reason: ScalingDisabled}]}`,
-		Current, "ScalingDisabled", ""},
+		Current, "ScalingDisabled", "",
+	},
 	{"two autoscalers", "autoscaling/v2 HorizontalPodAutoscaler", `
 status: {conditions: [{type: ScalingActive, status: "False", reason: AmbiguousSelector}]}`, Failed, "AmbiguousSelector", noRule},
 	{"new", "policy/v1 PodDisruptionBudget", `metadata: {generation: 1}`, InProgress, ReasonNotObserved, "kstatus takes it for observed"},
@@ -54,41 +60,55 @@ status: {phase: Terminating}`, Terminating, ReasonDeleting, ""},
 	{"new", "v1 Node", ``, InProgress, ReasonNotReady, noRule},
 	{"ready", "v1 Node", `status: {conditions: [{type: Ready, status: "True", reason: KubeletReady}]}`, Current, ReasonReady, ""},
 	{"not ready", "v1 Node", `status: {conditions: [{type: Ready, status: "False", reason: KubeletNotReady}]}`, InProgress, "KubeletNotReady", ""},
-	{"lost", "v1 Node", `status: {conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}`,
-		Unknown, "NodeStatusUnknown", "kstatus waits for it"},
+	{
+		"lost", "v1 Node", `status: {conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}`,
+		Unknown, "NodeStatusUnknown", "kstatus waits for it",
+	},
 	{"quota", "v1 ResourceQuota", `status: {hard: {pods: "1"}, used: {pods: "1"}}`, Current, ReasonExists, ""},
 	{"endpoints", "v1 Endpoints", ``, Current, ReasonExists, ""},
 
 	{"new", "apiextensions.k8s.io/v1 CustomResourceDefinition", ``, InProgress, "Installing", ""},
-	{"installing", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
+	{
+		"installing", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: NamesAccepted, status: "True"}, {type: Established, status: "False", reason: Installing}]}`,
-		InProgress, "Installing", ""},
+		InProgress, "Installing", "",
+	},
 	{"established", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: Established, status: "True"}, {type: NamesAccepted, status: "True"}]}`, Current, "Established", ""},
-	{"names taken", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
+	{
+		"names taken", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: NamesAccepted, status: "False", reason: PluralConflict, message: '"things" is already in use'}]}`,
-		Failed, "PluralConflict", ""},
+		Failed, "PluralConflict", "",
+	},
 	{"not established", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: Established, status: "False", reason: NotAccepted}]}`, Failed, "NotAccepted", ""},
 	{"new", "apiregistration.k8s.io/v1 APIService", ``, InProgress, "NotAvailable", noRule},
-	{"local", "apiregistration.k8s.io/v1 APIService", `status: {conditions: [{type: Available, status: "True", reason: Local}]}`,
-		Current, "Available", ""},
+	{
+		"local", "apiregistration.k8s.io/v1 APIService", `status: {conditions: [{type: Available, status: "True", reason: Local}]}`,
+		Current, "Available", "",
+	},
 	{"no server", "apiregistration.k8s.io/v1 APIService", `
 status: {conditions: [{type: Available, status: "False", reason: MissingEndpoints}]}`, InProgress, "MissingEndpoints", noRule},
 
 	{"new", "certificates.k8s.io/v1 CertificateSigningRequest", ``, InProgress, "PendingApproval", noRule},
-	{"approved", "certificates.k8s.io/v1 CertificateSigningRequest", `status: {conditions: [{type: Approved, status: "True"}]}`,
-		InProgress, "Approved", noRule},
+	{
+		"approved", "certificates.k8s.io/v1 CertificateSigningRequest", `status: {conditions: [{type: Approved, status: "True"}]}`,
+		InProgress, "Approved", noRule,
+	},
 	{"issued", "certificates.k8s.io/v1 CertificateSigningRequest", `
 status: {certificate: QQ==, conditions: [{type: Approved, status: "True"}]}`, Current, "Issued", ""},
 	{"denied", "certificates.k8s.io/v1 CertificateSigningRequest", `
 status: {conditions: [{type: Denied, status: "True", reason: Policy, message: No.}]}`, Failed, "Policy", noRule},
-	{"failed", "certificates.k8s.io/v1 CertificateSigningRequest", `status: {conditions: [{type: Failed, status: "True"}]}`,
-		Failed, "Failed", noRule},
+	{
+		"failed", "certificates.k8s.io/v1 CertificateSigningRequest", `status: {conditions: [{type: Failed, status: "True"}]}`,
+		Failed, "Failed", noRule,
+	},
 	{"denied", "certificates.k8s.io/v1beta1 PodCertificateRequest", `
 status: {conditions: [{type: Denied, status: "True", reason: UnsupportedKeyType}]}`, Failed, "UnsupportedKeyType", noRule},
-	{"issued", "certificates.k8s.io/v1beta1 PodCertificateRequest", `status: {conditions: [{type: Issued, status: "True"}]}`,
-		Current, "Issued", ""},
+	{
+		"issued", "certificates.k8s.io/v1beta1 PodCertificateRequest", `status: {conditions: [{type: Issued, status: "True"}]}`,
+		Current, "Issued", "",
+	},
 	{"dangling", "flowcontrol.apiserver.k8s.io/v1 FlowSchema", `
 status: {conditions: [{type: Dangling, status: "True", reason: NotFound}]}`, InProgress, "Dangling", noRule},
 	{"not dangling", "flowcontrol.apiserver.k8s.io/v1 FlowSchema", `

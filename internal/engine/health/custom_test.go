@@ -14,22 +14,32 @@ var customSamples = []sample{
 	{"no known condition", thing, `status: {conditions: [{type: Painted, status: "False"}]}`, Current, ReasonExists, ""},
 	{"ready", thing, `status: {conditions: [{type: Ready, status: "True", reason: AllWell}]}`, Current, "AllWell", ""},
 	{"ready without a word", thing, `status: {conditions: [{type: Ready, status: "True", reason: all well}]}`, Current, "Ready", ""},
-	{"not ready", thing, `
+	{
+		"not ready", thing, `
 status: {conditions: [{type: Ready, status: "False", reason: Loading, message: "since 2026-01-02T03:04:05Z, for 12s"}]}`,
-		InProgress, "Loading", ""},
+		InProgress, "Loading", "",
+	},
 	{"unknown", thing, `status: {conditions: [{type: Ready, status: Unknown}]}`, InProgress, ReasonNotReady, ""},
-	{"strange status", thing, `status: {conditions: [{type: Ready, status: Perhaps}]}`, InProgress, ReasonNotReady,
-		"kstatus passes over it"},
-	{"stalled", thing, `
+	{
+		"strange status", thing, `status: {conditions: [{type: Ready, status: Perhaps}]}`, InProgress, ReasonNotReady,
+		"kstatus passes over it",
+	},
+	{
+		"stalled", thing, `
 status: {conditions: [{type: Ready, status: "True"}, {type: Stalled, status: "True", reason: BadSpec, message: It cannot be.}]}`,
-		Failed, "BadSpec", ""},
-	{"stalled wins", thing, `
+		Failed, "BadSpec", "",
+	},
+	{
+		"stalled wins", thing, `
 status: {conditions: [{type: Reconciling, status: "True"}, {type: Stalled, status: "True", reason: BadSpec}]}`,
-		Failed, "BadSpec", "kstatus takes the first one in the list"},
+		Failed, "BadSpec", "kstatus takes the first one in the list",
+	},
 	{"not stalled", thing, `status: {conditions: [{type: Stalled, status: "False"}, {type: Ready, status: "True"}]}`, Current, "Ready", ""},
-	{"reconciling", thing, `
+	{
+		"reconciling", thing, `
 status: {conditions: [{type: Ready, status: "True"}, {type: Reconciling, status: "True", reason: Progressing}]}`,
-		InProgress, "Progressing", ""},
+		InProgress, "Progressing", "",
+	},
 	{"stale", thing, `
 metadata: {generation: 3}
 status: {conditions: [{type: Ready, status: "True", observedGeneration: 2}]}`, InProgress, ReasonNotObserved, unread},
@@ -39,10 +49,12 @@ status: {conditions: [{type: Stalled, status: "True", observedGeneration: 2}]}`,
 	{"fresh", thing, `
 metadata: {generation: 3}
 status: {observedGeneration: 3, conditions: [{type: Ready, status: "True", observedGeneration: 3}]}`, Current, "Ready", ""},
-	{"stale and unread", thing, `
+	{
+		"stale and unread", thing, `
 metadata: {generation: 3}
 status: {conditions: [{type: Ready, status: "True", observedGeneration: 3}, {type: Painted, status: "True", observedGeneration: 1}]}`,
-		Current, "Ready", ""},
+		Current, "Ready", "",
+	},
 	{"available", thing, `status: {conditions: [{type: Available, status: "True"}]}`, Current, "Available", ""},
 	{"not available", thing, `status: {conditions: [{type: Available, status: "False"}]}`, InProgress, ReasonNotReady, unread},
 	{"ready before available", thing, `
@@ -54,8 +66,10 @@ status: {conditions: [{type: Available, status: "True"}, {type: Ready, status: "
 	{"failed", "kubeflow.org/v1 TFJob", `
 status: {conditions: [{type: Running, status: "False"}, {type: Failed, status: "True", reason: TFJobFailed}]}`, Failed, "TFJobFailed", unread},
 	{"not failed", thing, `status: {conditions: [{type: Failed, status: "False"}, {type: Complete, status: "True"}]}`, Current, "Complete", ""},
-	{"waits for quota", "kueue.x-k8s.io/v1beta1 Workload", `status: {conditions: [{type: Admitted, status: "False", reason: NoReservation}]}`,
-		InProgress, "NoReservation", unread},
+	{
+		"waits for quota", "kueue.x-k8s.io/v1beta1 Workload", `status: {conditions: [{type: Admitted, status: "False", reason: NoReservation}]}`,
+		InProgress, "NoReservation", unread,
+	},
 	{"duplicate", thing, `status: {conditions: [{type: Ready, status: "True"}, {type: Ready, status: "False"}]}`, Current, "Ready", ""},
 
 	{"silent", "serving.kserve.io/v1beta1 InferenceService", ``, InProgress, ReasonNotObserved, awaits},
@@ -83,13 +97,17 @@ status:
   ingress:
   - {conditions: [{type: Admitted, status: "False", reason: RouteNotAdmitted}]}
   - {conditions: [{type: Admitted, status: "True"}]}`, Current, "Admitted", ""},
-	{"refused", "route.openshift.io/v1 Route", `
+	{
+		"refused", "route.openshift.io/v1 Route", `
 status:
   ingress:
   - {conditions: [{type: Admitted, status: "False", reason: HostAlreadyClaimed, message: route a already exposes b.example}]}`,
-		Failed, "HostAlreadyClaimed", byRouter},
-	{"refused in wrong types", "route.openshift.io/v1 Route", `status: {ingress: [{conditions: {}}, {conditions: [[], {type: 7}]}]}`,
-		InProgress, ReasonNotObserved, byRouter},
+		Failed, "HostAlreadyClaimed", byRouter,
+	},
+	{
+		"refused in wrong types", "route.openshift.io/v1 Route", `status: {ingress: [{conditions: {}}, {conditions: [[], {type: 7}]}]}`,
+		InProgress, ReasonNotObserved, byRouter,
+	},
 }
 
 func TestCustom(t *testing.T) { check(t, customSamples) }

@@ -72,8 +72,10 @@ var genericSamples = []sample{
 	{"deleted", "a.example/v1 Thing", `
 metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}
 status: {conditions: [{type: Ready, status: "True"}]}`, Terminating, ReasonDeleting, ""},
-	{"deletion of a wrong type", "v1 Secret", `metadata: {deletionTimestamp: {}}`, Terminating, ReasonDeleting,
-		"kstatus refuses the object"},
+	{
+		"deletion of a wrong type", "v1 Secret", `metadata: {deletionTimestamp: {}}`, Terminating, ReasonDeleting,
+		"kstatus refuses the object",
+	},
 	{"not observed", "a.example/v1 Thing", `
 metadata: {generation: 2}
 status: {observedGeneration: 1, conditions: [{type: Ready, status: "True"}]}`, InProgress, ReasonNotObserved, ""},
@@ -82,10 +84,14 @@ metadata: {generation: 2}
 status: {observedGeneration: 9, conditions: [{type: Ready, status: "True"}]}`, InProgress, ReasonNotObserved, ""},
 	{"status of a wrong type", "a.example/v1 Thing", `status: fine`, Unknown, ReasonMalformed, "kstatus refuses the object"},
 	{"status of a wrong type", "v1 Pod", `status: [fine]`, Unknown, ReasonMalformed, "kstatus refuses the object"},
-	{"conditions of a wrong type", "a.example/v1 Thing", `status: {conditions: {Ready: true}}`, Unknown, ReasonMalformed,
-		"kstatus refuses the object"},
-	{"condition of a wrong type", "a.example/v1 Thing", `status: {conditions: [7, {type: Ready, status: "True"}]}`,
-		Current, "Ready", "kstatus refuses the object"},
+	{
+		"conditions of a wrong type", "a.example/v1 Thing", `status: {conditions: {Ready: true}}`, Unknown, ReasonMalformed,
+		"kstatus refuses the object",
+	},
+	{
+		"condition of a wrong type", "a.example/v1 Thing", `status: {conditions: [7, {type: Ready, status: "True"}]}`,
+		Current, "Ready", "kstatus refuses the object",
+	},
 	{"null status", "a.example/v1 Thing", `status: null`, Current, ReasonExists, ""},
 	{"generation of a wrong type", "a.example/v1 Thing", `
 metadata: {generation: "2"}
@@ -140,7 +146,8 @@ func TestMetadataIsEnough(t *testing.T) {
 			continue
 		}
 		partial := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": u.Object["metadata"]}}
+			"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": u.Object["metadata"],
+		}}
 		if got, want := Of(partial), Of(u); got != want {
 			t.Errorf("%s/%s: %+v, from metadata %+v", c.kind, c.name, want, got)
 		}

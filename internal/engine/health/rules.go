@@ -26,11 +26,13 @@ var rules = builtinRules()
 func builtinRules() map[schema.GroupKind]rule {
 	replicas := []string{"spec.replicas", "status.replicas", "status.readyReplicas", "status.availableReplicas"}
 	deploy := rule{health: deployment, observes: true, fields: append([]string{
-		"spec.paused", "status.updatedReplicas"}, replicas...)}
+		"spec.paused", "status.updatedReplicas",
+	}, replicas...)}
 	replicaset := rule{health: replicaSet, observes: true, fields: replicas}
 	daemonset := rule{health: daemonSet, observes: true, fields: []string{
 		"spec.updateStrategy.type", "status.desiredNumberScheduled", "status.currentNumberScheduled",
-		"status.updatedNumberScheduled", "status.numberAvailable", "status.numberReady"}}
+		"status.updatedNumberScheduled", "status.numberAvailable", "status.numberReady",
+	}}
 	waiting := "Statuses.*.state.waiting.reason"
 	return map[schema.GroupKind]rule{
 		{Group: "apps", Kind: "Deployment"}:       deploy,
@@ -42,23 +44,29 @@ func builtinRules() map[schema.GroupKind]rule {
 		{Group: "extensions", Kind: "DaemonSet"}:  daemonset,
 		{Group: "apps", Kind: "StatefulSet"}: {health: statefulSet, observes: true, fields: append([]string{
 			"spec.updateStrategy.type", "spec.updateStrategy.rollingUpdate.partition", "status.updatedReplicas",
-			"status.currentRevision", "status.updateRevision"}, replicas...)},
+			"status.currentRevision", "status.updateRevision",
+		}, replicas...)},
 		{Group: "batch", Kind: "Job"}: {health: job, fields: []string{"spec.suspend", "status.active"}},
 		// A CronJob is current between its runs, whatever they did: a failed run is a failed Job.
 		{Group: "batch", Kind: "CronJob"}: {},
-		{Kind: "Pod"}: {health: pod, fields: []string{"status.phase", "status.reason", "status.container" + waiting,
-			"status.initContainer" + waiting}},
+		{Kind: "Pod"}: {health: pod, fields: []string{
+			"status.phase", "status.reason", "status.container" + waiting,
+			"status.initContainer" + waiting,
+		}},
 
 		{Kind: "PersistentVolumeClaim"}:                   {health: claim, fields: []string{"status.phase"}},
 		{Kind: "PersistentVolume"}:                        {health: volume, fields: []string{"status.phase", "status.reason"}},
 		{Group: "storage.k8s.io", Kind: "CSINode"}:        {},
 		{Group: "resource.k8s.io", Kind: "ResourceClaim"}: {},
 		{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: {health: attachment, fields: []string{
-			"status.attached", "status.attachError.time"}},
+			"status.attached", "status.attachError.time",
+		}},
 		{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: {health: finishes("Succeeded")},
 
-		{Kind: "Service"}: {health: service, fields: []string{"spec.type", "status.loadBalancer.ingress.*.ip",
-			"status.loadBalancer.ingress.*.hostname"}},
+		{Kind: "Service"}: {health: service, fields: []string{
+			"spec.type", "status.loadBalancer.ingress.*.ip",
+			"status.loadBalancer.ingress.*.hostname",
+		}},
 		// Many ingress controllers never publish an address, so its absence says nothing; kstatus agrees.
 		{Group: "networking.k8s.io", Kind: "Ingress"}:     {},
 		{Group: "extensions", Kind: "Ingress"}:            {},

@@ -18,15 +18,19 @@ status: {phase: Bound, conditions: [{type: FileSystemResizePending, status: "Tru
 	{"failed", "v1 PersistentVolume", `status: {phase: Failed, reason: RecyclerFailed}`, Failed, "RecyclerFailed", noRule},
 	{"new", "storage.k8s.io/v1 VolumeAttachment", ``, InProgress, "NotAttached", noRule},
 	{"attached", "storage.k8s.io/v1 VolumeAttachment", `status: {attached: true}`, Current, "Attached", ""},
-	{"error", "storage.k8s.io/v1 VolumeAttachment", `status: {attached: false, attachError: {message: no}}`,
-		InProgress, "AttachError", noRule},
+	{
+		"error", "storage.k8s.io/v1 VolumeAttachment", `status: {attached: false, attachError: {message: no}}`,
+		InProgress, "AttachError", noRule,
+	},
 	{"class", "storage.k8s.io/v1 StorageClass", ``, Current, ReasonExists, ""},
 	{"claim", "resource.k8s.io/v1 ResourceClaim", ``, Current, ReasonExists, ""},
 	{"running", "storagemigration.k8s.io/v1beta1 StorageVersionMigration", `
 status: {conditions: [{type: Running, status: "True"}]}`, InProgress, ReasonNotReady, noRule},
-	{"done", "storagemigration.k8s.io/v1beta1 StorageVersionMigration", `
+	{
+		"done", "storagemigration.k8s.io/v1beta1 StorageVersionMigration", `
 status: {conditions: [{type: Succeeded, status: "True", reason: StorageVersionMigrationSucceeded}]}`,
-		Current, "StorageVersionMigrationSucceeded", ""},
+		Current, "StorageVersionMigrationSucceeded", "",
+	},
 	{"failed", "storagemigration.k8s.io/v1beta1 StorageVersionMigration", `
 status: {conditions: [{type: Failed, status: "True"}]}`, Failed, "Failed", noRule},
 }

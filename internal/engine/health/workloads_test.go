@@ -8,11 +8,13 @@ const (
 )
 
 var workloadSamples = []sample{
-	{"current", "apps/v1 Deployment", `
+	{
+		"current", "apps/v1 Deployment", `
 metadata: {generation: 2}
 spec: {replicas: 2, progressDeadlineSeconds: 600}
 status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: [` + rolled + `]}`,
-		Current, "Available", ""},
+		Current, "Available", "",
+	},
 	{"replicas not given", "apps/v1 Deployment", `
 spec: {}
 status: {observedGeneration: 1, replicas: 0}`, InProgress, "LessUpdated", ""},
@@ -23,13 +25,17 @@ status: {observedGeneration: 1, conditions: [` + rolled + `]}`, Current, "Availa
 	{"new", "apps/v1 Deployment", `
 metadata: {generation: 1}
 spec: {replicas: 0}`, InProgress, ReasonNotObserved, ""},
-	{"edited", "apps/v1 Deployment", `
+	{
+		"edited", "apps/v1 Deployment", `
 metadata: {generation: 3}
 status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}`,
-		InProgress, ReasonNotObserved, ""},
-	{"deadline", "apps/v1 Deployment", `
+		InProgress, ReasonNotObserved, "",
+	},
+	{
+		"deadline", "apps/v1 Deployment", `
 status: {observedGeneration: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`,
-		Failed, "ProgressDeadlineExceeded", ""},
+		Failed, "ProgressDeadlineExceeded", "",
+	},
 	{"old pods", "apps/v1 Deployment", `
 spec: {replicas: 2}
 status: {observedGeneration: 1, replicas: 3, updatedReplicas: 2, availableReplicas: 3}`, InProgress, "ExtraPods", ""},
@@ -42,10 +48,12 @@ status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplic
 	{"quota", "apps/v1 Deployment", `
 spec: {replicas: 2}
 status: {observedGeneration: 1, conditions: [` + refused + `]}`, InProgress, "FailedCreate", ""},
-	{"paused and available", "apps/v1 Deployment", `
+	{
+		"paused and available", "apps/v1 Deployment", `
 spec: {replicas: 1, paused: true, progressDeadlineSeconds: 600}
 status: {observedGeneration: 1, replicas: 1, availableReplicas: 1, readyReplicas: 1, conditions: [{type: Progressing, status: Unknown, reason: DeploymentPaused}]}`,
-		Current, ReasonPaused, "a held rollout is what the owner declares"},
+		Current, ReasonPaused, "a held rollout is what the owner declares",
+	},
 	{"paused when new", "apps/v1 Deployment", `
 spec: {replicas: 1, paused: true}
 status: {observedGeneration: 1}`, InProgress, ReasonPaused, ""},
@@ -68,55 +76,71 @@ status: {observedGeneration: 1, replicas: 1}`, InProgress, "ExtraPods", ""},
 	{"zero", "v1 ReplicationController", `
 spec: {replicas: 0}
 status: {observedGeneration: 1, replicas: 0}`, Current, "Available", ""},
-	{"less ready", "v1 ReplicationController", `status: {observedGeneration: 1, replicas: 1}`, InProgress, "LessReady",
-		"kstatus has no rule"},
+	{
+		"less ready", "v1 ReplicationController", `status: {observedGeneration: 1, replicas: 1}`, InProgress, "LessReady",
+		"kstatus has no rule",
+	},
 
-	{"current", "apps/v1 StatefulSet", `
+	{
+		"current", "apps/v1 StatefulSet", `
 spec: {replicas: 2, updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}}
 status: {observedGeneration: 1, replicas: 2, readyReplicas: 2, availableReplicas: 2, currentReplicas: 2, updatedReplicas: 2, currentRevision: a, updateRevision: a}`,
-		Current, "Available", ""},
+		Current, "Available", "",
+	},
 	{"no availability reported", "apps/v1 StatefulSet", `
 spec: {replicas: 1}
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 1, currentReplicas: 1, updatedReplicas: 1}`, Current, "Available", ""},
 	{"new", "apps/v1 StatefulSet", `metadata: {generation: 1}`, InProgress, ReasonNotObserved, ""},
 	{"less", "apps/v1 StatefulSet", `status: {observedGeneration: 1}`, InProgress, "LessReplicas", ""},
 	{"less ready", "apps/v1 StatefulSet", `status: {observedGeneration: 1, replicas: 1}`, InProgress, "LessReady", ""},
-	{"less available", "apps/v1 StatefulSet", `
+	{
+		"less available", "apps/v1 StatefulSet", `
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 1, availableReplicas: 0, currentReplicas: 1, updatedReplicas: 1}`,
-		InProgress, "LessAvailable", "kstatus does not read minReadySeconds' count"},
+		InProgress, "LessAvailable", "kstatus does not read minReadySeconds' count",
+	},
 	{"extra", "apps/v1 StatefulSet", `
 spec: {replicas: 0}
 status: {observedGeneration: 1, replicas: 1}`, InProgress, "ExtraPods", ""},
-	{"rolling", "apps/v1 StatefulSet", `
+	{
+		"rolling", "apps/v1 StatefulSet", `
 spec: {replicas: 3}
 status: {observedGeneration: 1, replicas: 3, readyReplicas: 3, currentReplicas: 2, updatedReplicas: 1, currentRevision: a, updateRevision: b}`,
-		InProgress, "LessUpdated", ""},
-	{"not concluded", "apps/v1 StatefulSet", `
+		InProgress, "LessUpdated", "",
+	},
+	{
+		"not concluded", "apps/v1 StatefulSet", `
 spec: {replicas: 1}
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 1, currentReplicas: 1, updatedReplicas: 1, currentRevision: a, updateRevision: b}`,
-		InProgress, "RevisionMismatch", ""},
-	{"partition reached", "apps/v1 StatefulSet", `
+		InProgress, "RevisionMismatch", "",
+	},
+	{
+		"partition reached", "apps/v1 StatefulSet", `
 spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}
 status: {observedGeneration: 1, replicas: 3, readyReplicas: 3, currentReplicas: 2, updatedReplicas: 1, currentRevision: a, updateRevision: b}`,
-		Current, "Available", ""},
+		Current, "Available", "",
+	},
 	{"partition not reached", "apps/v1 StatefulSet", `
 spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 1}}}
 status: {observedGeneration: 1, replicas: 3, readyReplicas: 3, currentReplicas: 2, updatedReplicas: 1}`, InProgress, "LessUpdated", ""},
 	{"partition beyond", "apps/v1 StatefulSet", `
 spec: {replicas: 1, updateStrategy: {rollingUpdate: {partition: 9223372036854775807}}}
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 1}`, Current, "Available", ""},
-	{"on delete", "apps/v1 StatefulSet", `
+	{
+		"on delete", "apps/v1 StatefulSet", `
 spec: {updateStrategy: {type: OnDelete}}
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 1, updatedReplicas: 0, currentRevision: a, updateRevision: b}`,
-		Current, "Available", ""},
+		Current, "Available", "",
+	},
 	{"on delete, not ready", "apps/v1 StatefulSet", `
 spec: {updateStrategy: {type: OnDelete}}
 status: {observedGeneration: 1, replicas: 1, readyReplicas: 0}`, InProgress, "LessReady", "OnDelete is about updates only"},
 
-	{"current", "apps/v1 DaemonSet", `
+	{
+		"current", "apps/v1 DaemonSet", `
 metadata: {generation: 1}
 status: {observedGeneration: 1, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2, numberReady: 2, numberAvailable: 2}`,
-		Current, "Available", ""},
+		Current, "Available", "",
+	},
 	{"no node", "apps/v1 DaemonSet", `
 metadata: {generation: 1}
 status: {observedGeneration: 1, desiredNumberScheduled: 0}`, Current, "Available", ""},
@@ -125,17 +149,23 @@ status: {observedGeneration: 1, desiredNumberScheduled: 0}`, Current, "Available
 	{"less", "apps/v1 DaemonSet", `status: {observedGeneration: 1, desiredNumberScheduled: 1}`, InProgress, "LessReplicas", ""},
 	{"less updated", "apps/v1 DaemonSet", `
 status: {observedGeneration: 1, desiredNumberScheduled: 1, currentNumberScheduled: 1}`, InProgress, "LessUpdated", ""},
-	{"less ready", "apps/v1 DaemonSet", `
+	{
+		"less ready", "apps/v1 DaemonSet", `
 status: {observedGeneration: 1, desiredNumberScheduled: 1, currentNumberScheduled: 1, updatedNumberScheduled: 1}`,
-		InProgress, "LessReady", ""},
-	{"less available", "apps/v1 DaemonSet", `
+		InProgress, "LessReady", "",
+	},
+	{
+		"less available", "apps/v1 DaemonSet", `
 status: {observedGeneration: 1, desiredNumberScheduled: 1, currentNumberScheduled: 1, updatedNumberScheduled: 1, numberReady: 1}`,
-		InProgress, "LessAvailable", ""},
-	{"on delete", "apps/v1 DaemonSet", `
+		InProgress, "LessAvailable", "",
+	},
+	{
+		"on delete", "apps/v1 DaemonSet", `
 metadata: {generation: 1}
 spec: {updateStrategy: {type: OnDelete}}
 status: {observedGeneration: 1, desiredNumberScheduled: 1, currentNumberScheduled: 1, numberReady: 1, numberAvailable: 1}`,
-		Current, "Available", "with OnDelete, kstatus waits for an update that the owner makes"},
+		Current, "Available", "with OnDelete, kstatus waits for an update that the owner makes",
+	},
 }
 
 func TestWorkloads(t *testing.T) { check(t, workloadSamples) }

@@ -96,8 +96,11 @@ func TestHashOwnedTellsThePostFromTheApply(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    bool
 	}{
-		{nil, false}, {[]metav1.ManagedFieldsEntry{apply}, false}, {[]metav1.ManagedFieldsEntry{post}, true},
-		{[]metav1.ManagedFieldsEntry{apply, post}, true}, {[]metav1.ManagedFieldsEntry{apply, foreign}, false},
+		{nil, false},
+		{[]metav1.ManagedFieldsEntry{apply}, false},
+		{[]metav1.ManagedFieldsEntry{post}, true},
+		{[]metav1.ManagedFieldsEntry{apply, post}, true},
+		{[]metav1.ManagedFieldsEntry{apply, foreign}, false},
 	} {
 		if _, created := HashOwned(c.entries, ""); created != c.want {
 			t.Errorf("%v: created = %v", c.entries, created)

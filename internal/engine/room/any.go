@@ -37,7 +37,9 @@ type erased[C client.Object, F any] struct {
 }
 
 // Erase makes an Any of a definition and its system.
-func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any { return erased[C, F]{def, sys} }
+func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any {
+	return erased[C, F]{def, sys}
+}
 
 func (e erased[C, F]) Name() string                        { return e.def.Room }
 func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }

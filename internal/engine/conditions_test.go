@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+var (
+	noon   = time.Date(2026, 1, 2, 12, 0, 0, 5e8, time.UTC)
+	reason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
+)
+
+func drawProblem(t *rapid.T) plan.Problem {
+	text := rapid.String()
+	return plan.Problem{
+		Class:   rapid.SampledFrom([]plan.Class{plan.Terminal, plan.Waiting, plan.Blocked}).Draw(t, "class"),
+		Reason:  rapid.SampledFrom([]string{"Invalid", "NameTaken", "SecretMissing"}).Draw(t, "reason"),
+		Field:   text.Draw(t, "field"),
+		Value:   text.Draw(t, "value"),
+		Message: text.Draw(t, "message"),
+		Remedy:  text.Draw(t, "remedy"),
+	}
+}
+
+func drawJudgement(t *rapid.T) judgement {
+	j := judgement{
+		seen: room.Seen{
+			Problems: rapid.SliceOfN(rapid.Custom(drawProblem), 0, 3).Draw(t, "problems"),
+			Ready:    rapid.Bool().Draw(t, "ready"), Now: noon,
+			Waiting: rapid.StringN(0, 5000, -1).Draw(t, "waiting"),
+		},
+		verdict: room.Verdict{
+			Reason:  rapid.SampledFrom([]string{"", "ReplicasReady", "Down"}).Draw(t, "verdict"),
+			Message: rapid.SampledFrom([]string{"", "one of two", strings.Repeat("ä", 3000)}).Draw(t, "says"),
+			Hold:    rapid.Bool().Draw(t, "hold"),
+		},
+	}
+	if rapid.Bool().Draw(t, "transient") {
+		j.transient = errors.New("no answer")
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "yielded") {
+		j.yielded = append(j.yielded, contest.Field{Text: ".spec.replicas", Manager: "someone"})
+	}
+	return j
+}
+
+// checkLegal fails on conditions that kstatus does not know how to read, or that the API server would refuse.
+func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j judgement) {
+	seen := map[string]metav1.ConditionStatus{}
+	for _, c := range conditions {
+		if _, twice := seen[c.Type]; twice {
+			t.Fatalf("%s is there twice", c.Type)
+		}
+		seen[c.Type] = c.Status
+		switch {
+		case c.ObservedGeneration != generation:
+			t.Fatalf("%s is of generation %d", c.Type, c.ObservedGeneration)
+		case !reason.MatchString(c.Reason):
+			t.Fatalf("%s has the reason %q", c.Type, c.Reason)
+		case c.Message == "" || len(c.Message) > 32768 || !utf8.ValidString(c.Message):
+			t.Fatalf("%s has the message %q", c.Type, c.Message)
+		case c.Type != ConditionReady && c.Status != metav1.ConditionTrue:
+			t.Fatalf("%s is %s, and should be absent", c.Type, c.Status)
+		case c.LastTransitionTime.Nanosecond() != 0:
+			t.Fatalf("%s has a time that does not survive the API server", c.Type)
+		}
+	}
+	ready, stalled, reconciling := seen[ConditionReady], seen[ConditionStalled], seen[ConditionReconciling]
+	switch {
+	case ready == "" || ready == metav1.ConditionUnknown:
+		t.Fatal("Ready is missing")
+	case stalled != "" && reconciling != "":
+		t.Fatal("Stalled and Reconciling at once")
+	case (ready == metav1.ConditionTrue) != (stalled == "" && reconciling == ""):
+		t.Fatalf("Ready %q, Stalled %q, Reconciling %q", ready, stalled, reconciling)
+	case ready == metav1.ConditionTrue && (!j.seen.Ready || j.verdict.Hold || len(j.seen.Problems) > 0):
+		t.Fatal("Ready although something stands in the way")
+	}
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+		metav1.ObjectMeta `json:"metadata"`
+		Status            struct {
+			ObservedGeneration int64              `json:"observedGeneration"`
+			Conditions         []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Generation: generation},
+		Status: struct {
+			ObservedGeneration int64              `json:"observedGeneration"`
+			Conditions         []metav1.Condition `json:"conditions"`
+		}{generation, conditions},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u["apiVersion"], u["kind"] = "x.io/v1", "Thing"
+	got, err := status.Compute(&unstructured.Unstructured{Object: u})
+	want := status.CurrentStatus
+	switch {
+	case stalled != "":
+		want = status.FailedStatus
+	case reconciling != "":
+		want = status.InProgressStatus
+	}
+	if err != nil || got.Status != want {
+		t.Fatalf("kstatus reads %v, wanted %s, error %v", got, want, err)
+	}
+}
+
+func TestConditionsAreLegalForKstatus(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		conditions := []metav1.Condition{}
+		common := room.Common{Conditions: &conditions}
+		// Whatever stood there before, the next judgement replaces it.
+		for generation := int64(1); generation <= 3; generation++ {
+			j := drawJudgement(t)
+			if rapid.Bool().Draw(t, "suspended before") {
+				setCondition(&conditions, metav1.Condition{Type: ConditionSuspended, Status: metav1.ConditionTrue}, metav1.NewTime(noon))
+			}
+			setConditions(common, generation, j)
+			checkLegal(t, generation, conditions, j)
+			before := append([]metav1.Condition(nil), conditions...)
+			j.seen.Now = noon.Add(time.Hour)
+			setConditions(common, generation, j)
+			for i := range before {
+				if before[i] != conditions[i] {
+					t.Fatalf("the same judgement changes %+v to %+v", before[i], conditions[i])
+				}
+			}
+		}
+	})
+}
+
+func TestWordsOfReady(t *testing.T) {
+	blocked := plan.Problem{Class: plan.Blocked, Reason: "NameTaken", Message: "taken"}
+	waiting := plan.Problem{Class: plan.Waiting, Reason: "SecretMissing", Message: "no Secret"}
+	terminal := plan.Problem{Class: plan.Terminal, Reason: "Invalid", Field: "spec.a", Message: "bad"}
+	for _, c := range []struct {
+		name            string
+		j               judgement
+		status          metav1.ConditionStatus
+		reason, message string
+		besides         string
+	}{
+		{"ready", judgement{seen: room.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
+		{
+			"ready in the room's words",
+			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Reason: "Up", Message: "2 of 2"}},
+			"True", "Up", "2 of 2", "",
+		},
+		{
+			"ready with a reason alone",
+			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Reason: "Up"}},
+			"True", "Up", "Everything is as declared.", "",
+		},
+		{
+			"on its way",
+			judgement{seen: room.Seen{Waiting: "waiting for a"}},
+			"False", ReasonProgressing, "waiting for a",
+			ConditionReconciling,
+		},
+		{
+			"on its way, in the room's words",
+			judgement{seen: room.Seen{Waiting: "waiting for a"}, verdict: room.Verdict{Reason: "Starting", Message: "soon"}},
+			"False", "Starting", "waiting for a", ConditionReconciling,
+		},
+		{
+			"held",
+			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
+			"False", "NoStorage", "no PVC", ConditionReconciling,
+		},
+		{
+			"retrying",
+			judgement{seen: room.Seen{Waiting: "retrying: x"}, transient: errors.New("x")},
+			"False", ReasonRetrying,
+			"retrying: x", ConditionReconciling,
+		},
+		{"waiting", judgement{seen: room.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
+		{
+			"terminal before waiting",
+			judgement{seen: room.Seen{Problems: []plan.Problem{waiting, terminal}}},
+			"False", "Invalid",
+			"spec.a: bad", ConditionStalled,
+		},
+		{
+			"a problem before the room's words",
+			judgement{seen: room.Seen{Problems: []plan.Problem{terminal}}, verdict: room.Verdict{Reason: "Up", Message: "x"}},
+			"False", "Invalid", "spec.a: bad", ConditionStalled,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var conditions []metav1.Condition
+			c.j.seen.Now = noon
+			setConditions(room.Common{Conditions: &conditions}, 1, c.j)
+			ready := meta.FindStatusCondition(conditions, ConditionReady)
+			if ready.Status != c.status || ready.Reason != c.reason || ready.Message != c.message {
+				t.Errorf("%+v", ready)
+			}
+			for _, name := range []string{ConditionStalled, ConditionReconciling} {
+				if got := meta.IsStatusConditionTrue(conditions, name); got != (name == c.besides) {
+					t.Errorf("%s: %v", name, got)
+				}
+			}
+		})
+	}
+}
+
+func TestWorst(t *testing.T) {
+	if p, stalled := worst(nil); p != nil || stalled {
+		t.Error(p, stalled)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		problems := rapid.SliceOfN(rapid.Custom(drawProblem), 1, 5).Draw(t, "problems")
+		first := -1
+		for i := len(problems) - 1; i >= 0; i-- {
+			if problems[i].Class == plan.Terminal {
+				first = i
+			}
+		}
+		p, stalled := worst(problems)
+		if stalled != (first >= 0) || p != &problems[max(first, 0)] {
+			t.Fatal("not the first terminal one, or the first")
+		}
+	})
+}
+
+func TestBoundedStaysValid(t *testing.T) {
+	for _, s := range []string{"", "short", strings.Repeat("ä", 4000), "x" + strings.Repeat("ä", 4000), "a\xffb", strings.Repeat("x", 5000)} {
+		got := bounded(s)
+		if len(got) > 4096 || !utf8.ValidString(got) || len(s) < 4096 && utf8.ValidString(s) && got != s {
+			t.Errorf("%d bytes become %d, valid %v", len(s), len(got), utf8.ValidString(got))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package decide
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// ServerOf names what a webhook configuration that does not exist yet waits for, or returns "": the Service that it
+// calls and the workloads behind that, as far as the same plan has them. Made before its server answers, it would refuse
+// the very objects that the server consists of (law 14).
+func ServerOf(stages []Stage, item Item) string {
+	if item.Observed != nil || item.Key.Group != "admissionregistration.k8s.io" {
+		return ""
+	}
+	hooks, _, _ := unstructured.NestedSlice(item.Desired.Object, "webhooks")
+	for _, hook := range hooks {
+		content, _ := hook.(map[string]any)
+		service, _, _ := unstructured.NestedMap(content, "clientConfig", "service")
+		namespace, _ := service["namespace"].(string)
+		name, _ := service["name"].(string)
+		key := plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: namespace, Name: name}
+		if waitsFor := notServing(stages, key); waitsFor != "" {
+			return waitsFor
+		}
+	}
+	return ""
+}
+
+// notServing names what keeps a Service of the plan from answering.
+func notServing(stages []Stage, service plan.Key) string {
+	found := find(stages, func(i Item) bool { return i.Key == service })
+	if len(found) == 0 {
+		return "" // Somebody else's, of which nothing is known.
+	}
+	if found[0].Observed == nil {
+		return service.String() + " to exist"
+	}
+	selector, _, _ := unstructured.NestedStringMap(found[0].Desired.Object, "spec", "selector")
+	if len(selector) == 0 {
+		return ""
+	}
+	for _, workload := range find(stages, func(i Item) bool {
+		pod, _, _ := unstructured.NestedStringMap(i.Desired.Object, "spec", "template", "metadata", "labels")
+		return i.Key.Group == "apps" && i.Key.Namespace == service.Namespace &&
+			labels.SelectorFromSet(selector).Matches(labels.Set(pod))
+	}) {
+		if workload.Observed == nil || workload.Observed.Digest() != workload.Digest ||
+			workload.Observed.Health.Status != health.Current {
+			return workload.Key.String() + " to be ready"
+		}
+	}
+	return ""
+}
+
+func find(stages []Stage, match func(Item) bool) []Item {
+	var out []Item
+	for _, stage := range stages {
+		for _, item := range stage.Items {
+			if match(item) {
+				out = append(out, item)
+			}
+		}
+	}
+	return out
+}

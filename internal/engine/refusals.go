@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// refusal is a write that was refused. Where no watch tells the end of the cause (quota, admission, rights, a name that
+// is taken) it is tried again when its pause is over (law 15); where only a change of the input helps, an event may lead
+// to another attempt after the pause. Neither is tried whenever something happens to wake the custom resource, but at
+// once when the user changed or asked for something, or the object is another.
+type refusal struct {
+	attempts int
+	until    time.Time
+	// digest, asked and uid are what was wanted, and of which object, when it was refused.
+	digest, asked string
+	uid           types.UID
+	problem       plan.Problem
+}
+
+// asked changes whenever the user asks for something anew.
+func (p *pass[C, F]) asked() string {
+	notes := p.cr.GetAnnotations()
+	return fmt.Sprint(p.cr.GetGeneration(), notes[keeper.ReconcileAtAnnotation], notes[keeper.AdoptAnnotation])
+}
+
+// holdRefused turns writes whose pause is not over into waits, and tells their problem again.
+func (s *stacks[C, F]) holdRefused(p *pass[C, F]) {
+	now, kept := s.Clock.Now(), map[plan.Key]refusal{}
+	for i := range p.actions {
+		a := &p.actions[i]
+		r, ok := p.life.refused[a.Key]
+		if !ok || !a.Writes() || r.digest != a.Object.Digest || r.asked != p.asked() || r.uid != a.UID {
+			continue
+		}
+		kept[a.Key] = r
+		if now.Before(r.until) {
+			a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
+			p.problems = append(p.problems, r.problem)
+		}
+	}
+	p.life.refused = kept
+}
+
+// refused keeps what became of a write.
+func (s *stacks[C, F]) refused(p *pass[C, F], r act.Result) {
+	if r.Problem == nil {
+		delete(p.life.refused, r.Action.Key)
+		return
+	}
+	last := p.life.refused[r.Action.Key]
+	p.life.refused[r.Action.Key] = refusal{
+		attempts: last.attempts + 1, until: s.Clock.Now().Add(retryBlocked(last.attempts)),
+		digest: r.Action.Object.Digest, asked: p.asked(), uid: r.Action.UID, problem: *r.Problem,
+	}
+}
+
+// retryAt is when the next refused write is tried again; zero when there is none.
+func (l *life) retryAt() time.Time {
+	var next time.Time
+	for _, r := range l.refused {
+		if r.problem.Class != plan.Blocked {
+			continue
+		}
+		if next.IsZero() || r.until.Before(next) {
+			next = r.until
+		}
+	}
+	return next
+}

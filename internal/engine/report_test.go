@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+func drawInventory(t *rapid.T) *keeper.Inventory {
+	inv := &keeper.Inventory{}
+	inv.Name, inv.UID, inv.Generation = "n", "u", rapid.Int64Range(1, 9).Draw(t, "generation")
+	inv.Labels = rapid.MapOfN(rapid.StringN(1, 3, 9), rapid.String(), 0, 2).Draw(t, "labels")
+	for range rapid.IntRange(0, 3).Draw(t, "objects") {
+		e := keeper.LedgerEntry{UID: types.UID(rapid.String().Draw(t, "uid")), Digest: rapid.String().Draw(t, "digest")}
+		e.Name = rapid.String().Draw(t, "name")
+		inv.Status.Objects = append(inv.Status.Objects, e)
+	}
+	return inv
+}
+
+func TestStatusPatchWritesTheStatusAndNothingElse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		before, after := drawInventory(t), drawInventory(t)
+		patch, err := statusPatch(before, after, "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parts map[string]any
+		if err := json.Unmarshal(patch, &parts); err != nil {
+			t.Fatal(err)
+		}
+		for key := range parts {
+			if key != "status" && key != "metadata" {
+				t.Fatalf("the patch has %q: %s", key, patch)
+			}
+		}
+		if !reflect.DeepEqual(parts["metadata"], map[string]any{"uid": "u"}) {
+			t.Fatalf("the patch is not guarded by the UID alone: %s", patch)
+		}
+		raw, _ := json.Marshal(before)
+		merged, err := jsonpatch.MergePatch(raw, patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := &keeper.Inventory{}
+		if err := json.Unmarshal(merged, got); err != nil {
+			t.Fatal(err)
+		}
+		want := before.DeepCopy()
+		want.Status = after.Status
+		if !equality.Semantic.DeepEqual(got, want) {
+			t.Fatalf("%+v, wanted %+v", got, want)
+		}
+	})
+}
+
+func TestVerdictChanged(t *testing.T) {
+	type state struct {
+		conditions []metav1.Condition
+		generation int64
+		handled    string
+	}
+	ready := func(s metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: ConditionReady, Status: s, Reason: reason}
+	}
+	stalled := metav1.Condition{Type: ConditionStalled, Status: "True"}
+	base := state{conditions: []metav1.Condition{ready("False", "a")}, generation: 1}
+	for _, c := range []struct {
+		name  string
+		after state
+		want  bool
+	}{
+		{"nothing", base, false},
+		{"another reason", state{conditions: []metav1.Condition{ready("False", "b")}, generation: 1}, false},
+		{"a condition of the room", state{conditions: []metav1.Condition{ready("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
+		{"Ready", state{conditions: []metav1.Condition{ready("True", "a")}, generation: 1}, true},
+		{"no Ready any more", state{generation: 1}, true},
+		{"Stalled", state{conditions: []metav1.Condition{ready("False", "a"), stalled}, generation: 1}, true},
+		{"Suspended", state{conditions: []metav1.Condition{ready("False", "a"), {Type: ConditionSuspended, Status: "True"}}, generation: 1}, true},
+		{"a new generation", state{conditions: base.conditions, generation: 2}, true},
+		{"an answer to reconcile-at", state{conditions: base.conditions, generation: 1, handled: "now"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			common := func(s state) room.Common {
+				return room.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
+			}
+			if got := verdictChanged(common(base), common(c.after)); got != c.want {
+				t.Error(got)
+			}
+			if got := verdictChanged(common(c.after), common(base)); got != c.want {
+				t.Error("and back:", got)
+			}
+		})
+	}
+}
+
+func TestRetryBlockedIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		attempt := rapid.IntRange(0, 1<<40).Draw(t, "attempt")
+		d := retryBlocked(attempt)
+		base := lastRetry
+		if attempt < 9 {
+			base = min(lastRetry, time.Second<<attempt)
+		}
+		if d < base || d > base+base/4 {
+			t.Fatalf("attempt %d waits %s", attempt, d)
+		}
+	})
+}
+
+func TestSooner(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		wait := rapid.Map(rapid.IntRange(0, 3), func(i int) time.Duration { return time.Duration(i) * time.Second })
+		a, b := wait.Draw(t, "a"), wait.Draw(t, "b")
+		want := min(a, b)
+		if want == 0 {
+			want = max(a, b) // Zero means no wait at all.
+		}
+		if got := sooner(a, b); got != want {
+			t.Fatalf("sooner(%s, %s) = %s", a, b, got)
+		}
+	})
+}
+
+func TestParseOwner(t *testing.T) {
+	gk := schema.GroupKind{Group: "g.io", Kind: "Thing"}
+	for id, want := range map[string][2]string{
+		"Thing.g.io/ns/cr": {"ns", "cr"}, "Thing.g.io//cr": {"", "cr"}, "Thing.g.io/ns/a/b": {"ns", "a/b"},
+	} {
+		ns, name, ok := parseOwner(id, gk)
+		if !ok || ns != want[0] || name != want[1] {
+			t.Errorf("%q: %q %q %v", id, ns, name, ok)
+		}
+	}
+	for _, id := range []string{"", "Thing.g.io", "Thing.g.io/ns", "Thing.h.io/ns/cr", "Thong.g.io/ns/cr", "thing.g.io/ns/cr"} {
+		if _, _, ok := parseOwner(id, gk); ok {
+			t.Errorf("%q is taken", id)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-z0-9.-]{1,20}`)
+		s := plan.Stack{
+			GVK:       schema.GroupVersionKind{Group: name.Draw(t, "group"), Version: "v1", Kind: rapid.StringMatching(`[A-Z][a-z]{1,8}`).Draw(t, "kind")},
+			Namespace: rapid.StringMatching(`[a-z0-9-]{0,20}`).Draw(t, "namespace"), Name: name.Draw(t, "name"),
+		}
+		if ns, n, ok := parseOwner(s.ID(), s.GVK.GroupKind()); !ok || ns != s.Namespace || n != s.Name {
+			t.Fatalf("%q is read as %q %q %v", s.ID(), ns, n, ok)
+		}
+	})
+}
+
+func TestRoller(t *testing.T) {
+	at := func(ns, name string) rolling {
+		return rolling{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: name}}
+	}
+	var r roller
+	if woken := r.done(at("a", "1")); woken != nil {
+		t.Error("who never rolled wakes", woken)
+	}
+	for _, name := range []string{"1", "2", "1"} {
+		if _, ok := r.enter(at("a", name)); !ok {
+			t.Error("the namespace that rolls is held back")
+		}
+	}
+	if by, ok := r.enter(at("b", "1")); ok || by != "a" {
+		t.Errorf("two namespaces roll at once: held by %q", by)
+	}
+	_, _ = r.enter(at("c", "1"))
+	// Who is gone waits no more.
+	if woken := r.done(at("c", "1")); woken != nil {
+		t.Error(woken)
+	}
+	if woken := r.done(at("a", "1")); woken != nil {
+		t.Error("woken although one still rolls:", woken)
+	}
+	// That the last one is gone wakes as well as that it is Ready.
+	if woken := r.done(at("a", "2")); len(woken) != 1 || woken[0] != at("b", "1") {
+		t.Error(woken)
+	}
+	other := at("b", "1")
+	other.kind.Kind = "Other"
+	if _, ok := r.enter(other); !ok {
+		t.Error("the next namespace is held back")
+	}
+	if by, ok := r.enter(at("a", "1")); ok || by != "b" {
+		t.Errorf("held by %q", by)
+	}
+	if woken := r.done(at("b", "1")); woken != nil {
+		t.Error("one kind's custom resource ends the rollout of another's:", woken)
+	}
+	if woken := r.done(other); len(woken) != 1 {
+		t.Error(woken)
+	}
+}
+
+func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r roller
+		in, waits := map[rolling]bool{}, map[rolling]bool{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			key := rolling{schema.GroupKind{Kind: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "kind")}, client.ObjectKey{
+				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace"), Name: "n",
+			}}
+			if rapid.Bool().Draw(t, "enter") {
+				if _, ok := r.enter(key); ok {
+					in[key] = true
+					delete(waits, key)
+				} else {
+					waits[key] = true
+				}
+			} else {
+				delete(in, key)
+				delete(waits, key)
+				for _, k := range r.done(key) {
+					if !waits[k] {
+						t.Fatalf("%v is woken and did not wait", k)
+					}
+					delete(waits, k)
+				}
+			}
+			for a := range in {
+				for b := range in {
+					if a.Namespace != b.Namespace {
+						t.Fatalf("%v and %v roll at once", a, b)
+					}
+				}
+			}
+			if len(in) == 0 && len(waits) > 0 {
+				t.Fatalf("nobody rolls, and %v wait for ever", waits)
+			}
+		}
+	})
+}

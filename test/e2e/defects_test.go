@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/trustyai"
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
+)
+
+// The defects are those of reference/trustyai.md, section 4.4. Of the others, 1 and 10 are shown in upstream_test.go, 2,
+// 3, 4 and 6 in wiring_test.go, 5 in badinput_test.go, 7 in adr_test.go and 13 in late_test.go; internal/trustyai shows
+// each again where it can be shown without a cluster.
+
+// Defect 8: upstream repaired no drift but that of one ConfigMap.
+func Test_Defect08_DriftIsRepaired(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	c.Apply(t, databaseSecret("db"), ns)
+	c.Apply(t, withDatabase("tas"), ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	for _, drift := range []struct{ apiVersion, kind, patch, want string }{
+		{"v1", "Service", `{"spec":{"selector":{"app":"other"}}}`, `"app":"tas"`},
+		{"route.openshift.io/v1", "Route", `{"spec":{"to":{"name":"other"}}}`, `"name":"tas"`},
+		{"monitoring.coreos.com/v1", "ServiceMonitor", `{"spec":{"endpoints":[]}}`, `"path":"/q/metrics"`},
+		{"apps/v1", "Deployment", `{"spec":{"replicas":3}}`, `"replicas":1`},
+	} {
+		c.Kubectl(t, "-n", ns, "patch", strings.ToLower(drift.kind), "tas", "--type=merge", "-p", drift.patch)
+		cluster.Eventually(t, 30*time.Second, func() error {
+			raw, err := json.Marshal(c.Get(t, gvkOf(drift.apiVersion, drift.kind), ns, "tas").Object["spec"])
+			if err != nil || !strings.Contains(string(raw), drift.want) {
+				return fmt.Errorf("%s is %s, without %s (%v)", drift.kind, raw, drift.want, err)
+			}
+			return nil
+		})
+	}
+}
+
+// Defect 9: a custom resource that was being deleted, but held by somebody else, was an endless loop of refusals.
+func Test_Defect09_ADeletionThatOthersHoldIsWaitedFor(t *testing.T) {
+	c := cluster.Shared(t)
+	o := start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	c.Apply(t, databaseSecret("db"), ns)
+	c.Apply(t, withDatabase("tas"), ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/held"]}}`)
+	t.Cleanup(func() {
+		_, _ = c.TryKubectl("-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	})
+	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", "tas", "--cascade=foreground", "--wait=false")
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if c.Get(t, gvk, ns, "tas").GetDeletionTimestamp() == nil {
+			return fmt.Errorf("not being deleted")
+		}
+		return nil
+	})
+	before := o.Requests.Snapshot()
+	cluster.Consistently(t, 2*time.Second, func() error {
+		for request, n := range o.Requests.Since(before) {
+			if request.Write() && request.Resource != "events" {
+				return fmt.Errorf("%d times %s", n, request)
+			}
+		}
+		return nil
+	})
+	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=json", "-p", `[{"op":"test","path":"/metadata/finalizers/0","value":"example.com/held"},{"op":"remove","path":"/metadata/finalizers/0"}]`)
+	cluster.Eventually(t, 60*time.Second, func() error {
+		if c.Get(t, gvk, ns, "tas") != nil || c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas") != nil {
+			return fmt.Errorf("still there")
+		}
+		return nil
+	})
+}
+
+// Defect 11: the version is in the selector, which cannot be changed, so that an upgrade ended every migration. An
+// operator of another release rolls what it made and changes no selector.
+func Test_Defect11_AnUpgradeChangesNoSelector(t *testing.T) {
+	c := cluster.Shared(t)
+	o := startWith(t, c, harness.Options{}, trustyai.Settings{Image: "image:1", Version: "1"})
+	ns := c.Namespace(t)
+	c.Apply(t, databaseSecret("db"), ns)
+	c.Apply(t, withDatabase("tas"), ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	before := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
+	o.Stop()
+	startWith(t, c, harness.Options{}, trustyai.Settings{Image: "image:2", Version: "2"})
+	cluster.Eventually(t, 60*time.Second, func() error {
+		now := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
+		text := fmt.Sprint(now.Object["spec"])
+		if now.GetUID() != before.GetUID() || !strings.Contains(text, "image:2") || now.GetLabels()["app.kubernetes.io/version"] != "2" {
+			return fmt.Errorf("the Deployment is %s", text)
+		}
+		return nil
+	})
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+}
+
+// Defect 12: input became fields of the pod.
+func Test_Defect12_InputStaysData(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	boundClaim(t, c, ns, "tas-pvc")
+	const evil = "x\n        securityContext: {privileged: true}\n        $(HOSTNAME) {{ .Values }}"
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(t, strings.ReplaceAll(migratable, "data.csv", string(quoted)), ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	d := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
+	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
+	container := containers[0].(map[string]any)
+	if _, found, _ := unstructured.NestedBool(container, "securityContext", "privileged"); found {
+		t.Error("input became a field")
+	}
+	found := false
+	for _, item := range container["env"].([]any) {
+		// The kubelet takes $$ for one dollar sign, and would expand $(HOSTNAME).
+		found = found || item.(map[string]any)["value"] == strings.ReplaceAll(evil, "$", "$$")
+	}
+	if !found {
+		t.Errorf("the file name did not arrive as it is: %v", container["env"])
+	}
+}
+
+// Defect 14: services took over each other's children where names met.
+func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	secured := func(name string) string {
+		return strings.Replace(withDatabase(name), "exposure: Plain", "exposure: Secured", 1)
+	}
+	c.Apply(t, databaseSecret("db"), ns)
+	c.Apply(t, secured("a"), ns)
+	condition(t, c, ns, "a", "Ready", metav1.ConditionTrue)
+	before := c.Get(t, gvkOf("v1", "Service"), ns, "a-tls")
+	c.Apply(t, withDatabase("a-tls"), ns)
+	says(t, c, ns, "a-tls", "Ready", metav1.ConditionFalse, "NameTaken", "Service "+ns+"/a-tls")
+	now := c.Get(t, gvkOf("v1", "Service"), ns, "a-tls")
+	if now.GetResourceVersion() != before.GetResourceVersion() {
+		t.Error("the Service of the other was written")
+	}
+	condition(t, c, ns, "a", "Ready", metav1.ConditionTrue)
+
+	// The name of the ClusterRoleBinding is <name>-<namespace>-...: (a, b-NS) and (a-b, NS) meet.
+	other := "b-" + ns
+	c.Kubectl(t, "create", "namespace", other)
+	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "namespace", other, "--wait=false") })
+	c.Apply(t, databaseSecret("db"), other)
+	c.Apply(t, secured("a"), other)
+	condition(t, c, other, "a", "Ready", metav1.ConditionTrue)
+	c.Apply(t, secured("a-b"), ns)
+	says(t, c, ns, "a-b", "Ready", metav1.ConditionFalse, "NameTaken", "ClusterRoleBinding a-"+other+"-proxy-rolebinding")
+	binding := c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "a-"+other+"-proxy-rolebinding")
+	if text := fmt.Sprint(binding.Object["subjects"]); !strings.Contains(text, "namespace:"+other) {
+		t.Errorf("the binding is for %s", text)
+	}
+	c.Kubectl(t, "-n", other, "delete", "trustyaiservice", "a")
+	condition(t, c, ns, "a-b", "Ready", metav1.ConditionTrue)
+}
+
+// Defect 15: every ServiceMonitor scraped every Service of the namespace, and the central one stayed for ever.
+func Test_Defect15_EachServiceIsScrapedOnce(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	c.Apply(t, databaseSecret("db"), ns)
+	names := []string{"one", "two"}
+	for _, name := range names {
+		c.Apply(t, strings.Replace(withDatabase(name), "exposure: Plain", "exposure: Secured", 1), ns)
+	}
+	for _, name := range names {
+		condition(t, c, ns, name, "Ready", metav1.ConditionTrue)
+	}
+	for _, name := range names {
+		monitor := c.Get(t, gvkOf("monitoring.coreos.com/v1", "ServiceMonitor"), ns, name)
+		labels, _, _ := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+		selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})
+		if out := strings.TrimSpace(c.Kubectl(t, "-n", ns, "get", "services", "-l", selector, "-o", "name")); out != "service/"+name {
+			t.Errorf("ServiceMonitor %s scrapes %q", name, out)
+		}
+	}
+	if out := strings.Fields(c.Kubectl(t, "-n", ns, "get", "servicemonitors", "-o", "name")); len(out) != len(names) {
+		t.Errorf("ServiceMonitors %v", out)
+	}
+}
