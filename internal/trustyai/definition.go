@@ -40,7 +40,7 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
 		StripFinalizers: []string{upstreamFinalizer},
-		
+		FormerManagers:  []string{"manager", "trustyai-service-operator"},
 		Rules: []room.Rule{
 			{
 				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},

@@ -162,9 +162,10 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 	return d, nil
 }
 
-// belongsTo says that an object that MLKeeper has not written names the custom resource as its owner.
+// belongsTo says that an object that MLKeeper has not written names the custom resource as its owner, by a reference or,
+// where MLKeeper has taken that off and not yet gone on, by its mark.
 func belongsTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
-	return slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
+	return live.GetAnnotations()[keeper.OwnerAnnotation] == wireOwner(cr) || slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
 }
 
 func decodeTakenOver(text string) *TakenOver {
@@ -249,9 +250,7 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 		return nil, err
 	}
 	size, _, _ := unstructured.NestedString(live.Object, "spec", "resources", "requests", "storage")
-	// What MLKeeper released from the custom resource has its mark, though not yet the annotation with the size.
-	ours := belongsTo(live, cr) || live.GetAnnotations()[keeper.OwnerAnnotation] == wireOwner(cr)
-	return &Claim{UID: string(live.GetUID()), Size: size, Ours: ours}, nil
+	return &Claim{UID: string(live.GetUID()), Size: size, Ours: belongsTo(live, cr)}, nil
 }
 
 func sizeOf(child *observe.Object) string {

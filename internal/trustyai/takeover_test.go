@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -104,7 +105,7 @@ func withoutMarks(u *unstructured.Unstructured) *unstructured.Unstructured {
 	out := u.DeepCopy()
 	out.SetUID("")
 	marks := out.GetAnnotations()
-	delete(marks, "keeper.mlkeeper.dev/owner")
+	delete(marks, keeper.OwnerAnnotation)
 	out.SetAnnotations(marks)
 	return out
 }
@@ -126,6 +127,22 @@ func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
 	c.put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
 	if _, p = gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
 		t.Error("renewed certificates do not reach the pods")
+	}
+}
+
+// A write may fail after the owner was taken off and before the rest was written.
+func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
+	c, cr := takenOver(t, upstreamSpec)
+	d := c.referenced[plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}]
+	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Inventory", Name: "i", UID: "i"}})
+	d.SetAnnotations(map[string]string{keeper.OwnerAnnotation: wireOwner(cr)})
+	for _, cached := range []bool{false, true} {
+		if cached {
+			c.children[plan.KeyOf(d)] = d
+		}
+		if _, p := gatherAndRender(t, c, cr); !deploymentIn(t, p).Partial {
+			t.Errorf("cached=%t: the template is declared, which replaces the pods", cached)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,8 +44,10 @@ func Test_Defect05_12_AdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T)
 		"negative size":         {"storage: {format: PVC, folder: /inputs, size: -1Gi}\n  " + metrics, []string{"spec.storage.size", "such as 1Gi"}},
 		"no folder":             {"storage: {format: PVC, size: 1Gi}\n  " + metrics, []string{"spec.storage.folder", "required", "such as /inputs"}},
 		"relative folder":       {"storage: {format: PVC, folder: inputs, size: 1Gi}\n  " + metrics, []string{"spec.storage.folder", "absolute path", "such as /inputs"}},
-		"folder that breaks out": {"storage: {format: PVC, folder: /a/../etc, size: 1Gi}\n  " + metrics,
-			[]string{"spec.storage.folder", "such as /inputs"}},
+		"folder that breaks out": {
+			"storage: {format: PVC, folder: /a/../etc, size: 1Gi}\n  " + metrics,
+			[]string{"spec.storage.folder", "such as /inputs"},
+		},
 		"negative replicas": {"replicas: -1\n  " + storage + "\n  " + metrics, []string{"spec.replicas", "greater than or equal to 0"}},
 		"no batch":          {storage + "\n  metrics: {schedule: 5s, batchSize: 0}", []string{"spec.metrics.batchSize", "greater than or equal to 1"}},
 		"unknown exposure":  {"exposure: Open\n  " + storage + "\n  " + metrics, []string{"spec.exposure", "Open", "Plain", "Secured"}},
@@ -157,7 +160,10 @@ func TestANamespaceThatIsTerminatingIsNoHotLoopAndNoHang(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the namespace is still there: %v", err)
+		if err != nil {
+			return fmt.Errorf("read the namespace: %w", err)
+		}
+		return errors.New("the namespace is still there")
 	})
 }
 

@@ -36,8 +36,11 @@ func Test_Defect08_DriftIsRepaired(t *testing.T) {
 		c.Kubectl(t, "-n", ns, "patch", strings.ToLower(drift.kind), "tas", "--type=merge", "-p", drift.patch)
 		cluster.Eventually(t, 30*time.Second, func() error {
 			raw, err := json.Marshal(c.Get(t, gvkOf(drift.apiVersion, drift.kind), ns, "tas").Object["spec"])
-			if err != nil || !strings.Contains(string(raw), drift.want) {
-				return fmt.Errorf("%s is %s, without %s (%v)", drift.kind, raw, drift.want, err)
+			if err != nil {
+				return fmt.Errorf("encode the %s: %w", drift.kind, err)
+			}
+			if !strings.Contains(string(raw), drift.want) {
+				return fmt.Errorf("%s is %s, without %s", drift.kind, raw, drift.want)
 			}
 			return nil
 		})

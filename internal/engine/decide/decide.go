@@ -144,6 +144,13 @@ func Decide(in Input) []Action {
 	return out
 }
 
+// recorded says that nobody controls the object, but that by its UID it is the very one that we recorded: marks that
+// somebody changed do not make a retained object another's.
+func (i Item) recorded() bool {
+	return i.Known != nil && i.Known.UID != "" && i.Known.UID == i.Observed.UID &&
+		metav1.GetControllerOfNoCopy(&i.Observed.ObjectMeta) == nil
+}
+
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
 // does not exist yet (law 14).
 func judge(in Input, item Item, gate string) Action {
@@ -162,7 +169,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, gate
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
-	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.Adopt:
+	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
 		a.Verb, a.Reason = Conflict, ReasonForeignOwner
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"

@@ -103,6 +103,14 @@ func TestJudge(t *testing.T) {
 			"retained, but it would go with the custom resource", func(o *plan.Object) { o.Retain = true },
 			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
 		},
+		{
+			"retained, and its marks name another", func(o *plan.Object) { o.Retain = true },
+			func(_ *Item, th *thing) { th.id, th.fields = "Kind.group/ns/other", "g" }, Apply, ReasonDrift,
+		},
+		{
+			"retained by another of the same name", func(o *plan.Object) { o.Retain = true },
+			func(i *Item, th *thing) { th.id, i.Known.UID = "Kind.group/ns/other", "v" }, Conflict, ReasonForeignOwner,
+		},
 		{"to be created only", func(o *plan.Object) { o.CreateOnly = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonKept},
 		{
 			"to be created only, and missing", func(o *plan.Object) { o.CreateOnly = true },
