@@ -100,7 +100,10 @@ func Test_MigrationCrashes(t *testing.T) {
 	cr.Spec.Storage.Format = v1.StoragePVC
 	reconcile := func() (Facts, plan.Plan) {
 		facts, p := gatherAndRender(t, c, cr)
-		s.Project(cr, facts, room.Seen{Now: testNow})
+		// Whatever the objects say, a service whose next step is still to come is not Ready.
+		if verdict := s.Project(cr, facts, room.Seen{Now: testNow, Ready: true}); verdict.Hold == p.WakeAt.IsZero() {
+			t.Errorf("held back %v, woken at %s", verdict.Hold, p.WakeAt)
+		}
 		return facts, p
 	}
 	_, p := reconcile()

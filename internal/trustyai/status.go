@@ -59,6 +59,9 @@ type view struct {
 // Project writes what was observed onto the status. It is pure.
 func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) room.Verdict {
 	rendered := s.Render(cr, facts)
+	// The step of a migration that is stored now is acted upon in the next pass: until then nothing is settled.
+	stepping := !sameMigration(facts.Migration, facts.Next)
+	seen.Ready = seen.Ready && !stepping
 	v := &view{
 		cr: cr, facts: facts, seen: seen, names: namesOf(cr), settings: s.settings,
 		template: templateOf(cr.Spec.Storage.Format, facts), plan: rendered,
@@ -84,7 +87,9 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	if seen.Ready {
 		return room.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
 	}
-	verdict := room.Verdict{Reason: "ComponentsNotReady", Message: "Not all service components are ready"}
+	verdict := room.Verdict{
+		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping,
+	}
 	if seen.Waiting != "" {
 		verdict.Message += ": " + seen.Waiting
 	}
