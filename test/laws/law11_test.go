@@ -51,7 +51,7 @@ func TestLaw11FieldsThatOthersFillAreYielded(t *testing.T) {
 	b.patch(secretGVK, b.ns, "tls", `{"data":{"tls.crt":"dGhlaXJz","tls.key":"dGhlaXJz"}}`)
 	filled()
 	b.ready("b")
-	b.quiet()
+	b.settle()
 	b.nudge("b")
 	b.quiet()
 	filled()
