@@ -39,6 +39,8 @@ type judgement struct {
 	blind     bool
 	yielded   []contest.Field
 	transient error
+	// held says what a rollout waits for; empty when none waits.
+	held string
 }
 
 // setConditions writes Ready, Reconciling, Stalled and FieldContested, and takes Suspended away.
@@ -48,7 +50,7 @@ func setConditions(common room.Common, generation int64, j judgement) {
 	meta.RemoveStatusCondition(conditions, ConditionSuspended)
 	ready := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Status: metav1.ConditionFalse}
 	problem, stalled := worst(j.seen.Problems)
-	reconciling := ""
+	reconciling, progress := "", ""
 	switch {
 	case problem != nil:
 		ready.Reason, ready.Message = problem.Reason, problem.Error()
@@ -57,6 +59,9 @@ func setConditions(common room.Common, generation int64, j judgement) {
 		}
 	case j.seen.Ready && !j.verdict.Hold:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, ReasonReady, "Everything is as declared."
+		if j.held != "" {
+			reconciling, progress = reasonRollout, j.held
+		}
 	case j.transient != nil:
 		ready.Reason, ready.Message, reconciling = ReasonRetrying, j.seen.Waiting, ReasonRetrying
 	default:
@@ -72,9 +77,12 @@ func setConditions(common room.Common, generation int64, j judgement) {
 		ready.Message = "Not everything is as declared yet."
 	}
 	ready.Message = bounded(ready.Message)
+	if progress == "" {
+		progress = ready.Message
+	}
 	setCondition(conditions, ready, now)
 	mark(conditions, ConditionStalled, stalled, ready.Reason, ready.Message, generation, now)
-	mark(conditions, ConditionReconciling, reconciling != "", reconciling, ready.Message, generation, now)
+	mark(conditions, ConditionReconciling, reconciling != "", reconciling, progress, generation, now)
 	mark(conditions, ConditionFieldContested, len(j.yielded) > 0, "RetakenByAnotherManager",
 		contested(j.yielded), generation, now)
 }

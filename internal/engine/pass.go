@@ -44,6 +44,7 @@ type pass[C client.Object, F any] struct {
 	problems    []plan.Problem                  // Added to by prepare and act.
 	warnings    []string                        // Added to by decide and act.
 	yielded     []contest.Field                 // Set by act.
+	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                           // Set by act.
 	informative map[plan.Key]bool               // Set by own.
 }
@@ -321,7 +322,7 @@ func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
 	if seen == nil {
 		return room.State{}
 	}
-	settled := a.Verb == decide.Leave
+	settled := a.Verb == decide.Leave || a.Reason == reasonRollout
 	if r, ok := p.results[a.Key]; ok {
 		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
 	}

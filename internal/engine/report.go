@@ -37,12 +37,12 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	var verdict room.Verdict
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
-		if seen.Ready {
+		if seen.Ready && p.held == "" {
 			s.rolled(p.key)
 		}
 	}
 	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
-		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient,
+		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient, held: p.held,
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()

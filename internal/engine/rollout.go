@@ -10,6 +10,10 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 )
 
+// reasonRollout is why an update of running pods waits. What waits stays Ready, since nothing of it is worse than it
+// was, and says with Reconciling what is to come.
+const reasonRollout = "Rollout"
+
 // roller lets a change that nobody asked for in a spec, such as the image of a new operator release, restart the pods
 // of one namespace at a time.
 type roller struct {
@@ -82,8 +86,9 @@ func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
 			continue
 		}
 		if heldBy, ok := s.roller.enter(s.rolling(p.key)); !ok {
-			a.Verb, a.Reason = decide.Wait, "Rollout"
+			a.Verb, a.Reason = decide.Wait, reasonRollout
 			a.Detail = "the rollout in namespace " + heldBy + " to finish before " + a.Key.String() + " is updated"
+			p.held = "waiting for " + a.Detail
 		}
 	}
 }

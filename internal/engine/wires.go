@@ -118,8 +118,8 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 	return u
 }
 
-// aliveIn lists the custom resources of a namespace that may have entries in objects of others: not being deleted, not
-// suspended. While the cache is not complete nobody knows (law 4).
+// aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
+// being deleted. While the cache is not complete nobody knows (law 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	gk := s.def.GVK.GroupKind()
 	if !s.hub.ResourceSynced(gk) {
