@@ -4,6 +4,7 @@ package harness
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ type Options struct {
 	Verbose bool
 }
 
+// silence keeps controller-runtime from complaining that it has no logger of its own; each operator has one.
+var silence sync.Once
+
 // Start runs an operator until the test ends or Stop is called, and waits until its watches are complete.
 func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *Operator {
 	t.Helper()
@@ -48,6 +52,7 @@ func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *O
 		opts.Config(cfg)
 	}
 	log := logr.Discard()
+	silence.Do(func() { ctrl.SetLogger(logr.Discard()) })
 	if opts.Verbose {
 		log = testr.New(t.(*testing.T)) //nolint:forcetypeassert // Only tests ask for a verbose operator.
 	}
