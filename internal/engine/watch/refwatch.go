@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -36,7 +37,9 @@ type refName struct {
 	gone string
 }
 
-// refWatch keeps the metadata of the referenced names of one kind in one namespace, and nothing of any other object.
+// refWatch keeps the metadata of the referenced names of one kind in one namespace, and of any other object nothing but
+// a hash of its name: by it a name that becomes referenced later is known to be absent without a read, which spares a
+// restart one read for each optional object that does not exist.
 type refWatch struct {
 	refs  *references
 	place place
@@ -51,7 +54,15 @@ type refWatch struct {
 	// store is that of the current run, or nil. A reflector that ends late finds that it is no longer its own.
 	store  *refStore
 	synced bool
+	// present holds the hashes of the names of all objects there are.
+	present map[uint64]struct{}
 }
+
+// nameSeed makes the hashes of names unpredictable, so that nobody can choose names whose hashes meet. Two that meet all
+// the same cost a read, or hide one object from a name that becomes referenced later until that object changes.
+var nameSeed = maphash.MakeSeed()
+
+func hashOf(name string) uint64 { return maphash.String(nameSeed, name) }
 
 func newRefWatch(r *references, p place) *refWatch {
 	return &refWatch{refs: r, place: p, names: map[string]*refName{}}
@@ -113,6 +124,9 @@ func (w *refWatch) look(name string) (*metav1.PartialObjectMetadata, knowledge, 
 	n := w.names[name]
 	if !w.synced || n == nil {
 		return nil, pending, nil
+	}
+	if _, there := w.present[hashOf(name)]; !there && n.state == unread {
+		return nil, settled, nil
 	}
 	return n.meta, n.state, nil
 }
@@ -185,7 +199,7 @@ func (w *refWatch) end() {
 	w.cancel = nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.store, w.synced = nil, false
+	w.store, w.synced, w.present = nil, false, nil
 	for _, n := range w.names {
 		n.state, n.meta, n.gone = unread, nil, ""
 	}
@@ -237,14 +251,17 @@ func (s *refStore) Replace(items []any, version string) error {
 	}
 	var woken []Holder
 	listed := make(map[string]bool, len(w.names))
+	w.present = make(map[uint64]struct{}, len(items))
 	for _, item := range items {
 		switch o := item.(type) {
 		case *metav1.PartialObjectMetadata:
+			w.present[hashOf(o.Name)] = struct{}{}
 			if n := w.names[o.Name]; n != nil {
 				listed[o.Name] = true
 				woken = append(woken, n.accept(trim(o))...)
 			}
 		case bystander:
+			w.present[hashOf(o.name)] = struct{}{}
 			// The name became referenced while the list was under way.
 			if n := w.names[o.name]; n != nil {
 				listed[o.name] = true
@@ -274,35 +291,41 @@ func (s *refStore) Add(obj any) error { return s.Update(obj) }
 
 // Update takes in an object that changed.
 func (s *refStore) Update(obj any) error {
-	s.event(obj, func(n *refName, m *metav1.PartialObjectMetadata) []Holder { return n.accept(trim(m)) })
+	s.event(obj, true, func(n *refName, m *metav1.PartialObjectMetadata) []Holder { return n.accept(trim(m)) })
 	return nil
 }
 
 // Delete takes in that an object is gone.
 func (s *refStore) Delete(obj any) error {
-	s.event(obj, func(n *refName, m *metav1.PartialObjectMetadata) []Holder { return n.lose(m.ResourceVersion) })
+	s.event(obj, false, func(n *refName, m *metav1.PartialObjectMetadata) []Holder { return n.lose(m.ResourceVersion) })
 	return nil
 }
 
 // Resync is never called, as the reflector has no resync period.
 func (s *refStore) Resync() error { return nil }
 
-func (s *refStore) event(obj any, take func(*refName, *metav1.PartialObjectMetadata) []Holder) {
+func (s *refStore) event(
+	obj any, there bool, take func(*refName, *metav1.PartialObjectMetadata) []Holder,
+) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return
 	}
 	w := s.watch
-	w.mu.RLock()
-	referenced := w.store == s && w.names[m.Name] != nil
-	w.mu.RUnlock()
-	if !referenced {
-		return
-	}
 	var woken []Holder
 	w.mu.Lock()
-	if n := w.names[m.Name]; n != nil && w.store == s {
-		woken = take(n, m)
+	if w.store == s {
+		if w.present == nil {
+			w.present = map[uint64]struct{}{}
+		}
+		if there {
+			w.present[hashOf(m.Name)] = struct{}{}
+		} else {
+			delete(w.present, hashOf(m.Name))
+		}
+		if n := w.names[m.Name]; n != nil {
+			woken = take(n, m)
+		}
 	}
 	w.mu.Unlock()
 	w.refs.wakeAll(woken)

@@ -104,7 +104,7 @@ func TestRefWatchLiveReadLosesNoEvent(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, s, _ := refFixture(t)
-			_ = s.Replace(nil, "1")
+			_ = s.Replace([]any{bystander{name: "a"}}, "1")
 			w.keep("a", Holder{Name: "h"})
 			w.expect(t, "a", unread, "")
 			if tc.event != nil {
@@ -121,6 +121,31 @@ func TestRefWatchLiveReadLosesNoEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRefWatchKnowsAbsenceWithoutARead(t *testing.T) {
+	w, s, woken := refFixture(t)
+	_ = s.Replace([]any{bystander{name: "b"}, meta("c", "3", "1")}, "1")
+	h := Holder{Name: "h"}
+	w.keep("a", h)
+	w.expect(t, "a", settled, "")
+	_ = s.Add(meta("a", "1", "5"))
+	w.expect(t, "a", settled, "5")
+	if woken() != 1 {
+		t.Fatal("not woken when the object appeared")
+	}
+	for _, there := range []string{"b", "c"} {
+		w.keep(there, h)
+		w.expect(t, there, unread, "")
+	}
+	_ = s.Delete(meta("d", "4", "6"))
+	_ = s.Add(meta("e", "5", "7"))
+	w.keep("d", h)
+	w.expect(t, "d", settled, "")
+	w.keep("e", h)
+	w.expect(t, "e", unread, "")
+	_ = s.Delete(meta("e", "5", "8"))
+	w.expect(t, "e", settled, "")
 }
 
 func TestRefWatchNameDuringTheList(t *testing.T) {
