@@ -49,7 +49,7 @@ help: ## Print this list.
 		/^[a-z][a-z-]*:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: build-mlkeeper build-devcluster ## Build bin/mlkeeper and bin/devcluster (about 5 minutes the first time, then seconds).
+build: build-mlkeeper build-devcluster ## Build bin/mlkeeper and bin/devcluster (five to ten minutes the first time on two cores, then seconds).
 
 .PHONY: build-mlkeeper
 build-mlkeeper:
