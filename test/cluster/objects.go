@@ -21,9 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 )
 
 // FieldManager is the name under which the helpers of this package write.
@@ -34,7 +37,8 @@ const callTimeout = 30 * time.Second
 
 var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace creates a namespace named after the test and deletes it when the test ends, without waiting for its end.
+// Namespace creates a namespace named after the test and deletes it when the test ends, without waiting for its end: only
+// the TrustyAIServices in it are gone by then, so that the operator of the next test does not care for them.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -50,11 +54,37 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
+		if err := c.clearServices(ctx, ns.Name); err != nil {
+			t.Logf("delete the TrustyAIServices of namespace %s: %v", ns.Name, err)
+		}
 		if err := c.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 			t.Logf("delete namespace %s: %v", ns.Name, err)
 		}
 	})
 	return ns.Name
+}
+
+// clearServices deletes the TrustyAIServices of a namespace, held by finalizers or not.
+func (c *Cluster) clearServices(ctx context.Context, namespace string) error {
+	list := &trustyaiv1.TrustyAIServiceList{}
+	err := c.Client.List(ctx, list, client.InNamespace(namespace))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for i := range list.Items {
+		err := errors.Join(
+			client.IgnoreNotFound(c.Client.Delete(ctx, &list.Items[i])),
+			client.IgnoreNotFound(c.Client.Patch(ctx, &list.Items[i], free)),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Parse splits a YAML text into its objects.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -19,8 +20,10 @@ import (
 // with, and sees that the other namespace waits, stays Ready and says for whom.
 func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 	c := cluster.Shared(t)
-	first := start(t, c, harness.Options{})
 	namespaces := []string{c.Namespace(t), c.Namespace(t)}
+	// What other tests leave behind is torn down meanwhile, and would take its turn too.
+	opts := harness.Options{Engine: engine.Options{Namespaces: namespaces}}
+	first := start(t, c, opts)
 	for _, ns := range namespaces {
 		volume(t, c, pvName(ns))
 		c.Apply(t, adr(pvName(ns)), ns)
@@ -37,7 +40,8 @@ func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 	}
 	t.Cleanup(uncordon)
 
-	harness.Start(t, c, harness.Options{Verbose: testing.Verbose()},
+	opts.Verbose = testing.Verbose()
+	harness.Start(t, c, opts,
 		trustyAI(trustyai.Settings{Image: "example.com/trustyai:next", ProxyImage: trustyai.DefaultProxyImage}))
 	var rolling, waiting string
 	cluster.Eventually(t, 30*time.Second, func() error {

@@ -306,6 +306,11 @@ func (a *Actor) applyOver(
 		if res.Action.Reason == decide.ReasonDrift {
 			lost := contest.Lost(desired, live, observe.FieldManager)
 			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
+			defer func() {
+				if res.Err != nil {
+					a.Tracker.Undo(res.Action.Key, res.Action.UID, lost)
+				}
+			}()
 		}
 		managers := sets.New(observe.FieldManager)
 		if res.Action.Former {

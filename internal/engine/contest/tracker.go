@@ -79,6 +79,25 @@ func (t *Tracker) Repaired(key plan.Key, uid types.UID, fields []Field, now time
 	return out
 }
 
+// Undo takes back the latest Repaired for the fields, since the write that was to take them failed: trying it again must
+// not count as another retake.
+func (t *Tracker) Undo(key plan.Key, uid types.UID, fields []Field) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.objects[key]
+	if r == nil || r.uid != uid {
+		return
+	}
+	for _, f := range fields {
+		c := r.fields[claim{text: f.Text, manager: f.Manager}]
+		if c == nil || len(c.at) == 0 {
+			continue
+		}
+		c.at = c.at[:len(c.at)-1]
+		c.contested = c.contested && len(c.at) >= Retakes
+	}
+}
+
 // Contested returns the contested fields of an object, sorted by Text. An object under the same name with another UID
 // is another object.
 func (t *Tracker) Contested(key plan.Key, uid types.UID) []Field {

@@ -47,6 +47,26 @@ func TestLaw11ContestedAfterThreeRetakesInTenMinutes(t *testing.T) {
 	}
 }
 
+func TestLaw11ARepairThatFailedIsNoRetake(t *testing.T) {
+	var tracker Tracker
+	k, fields, now := plan.Key{Name: "d"}, []Field{path("spec", "replicas")}, time.Unix(0, 0)
+	for range 5 {
+		tracker.Repaired(k, "u", fields, now)
+		tracker.Undo(k, "u", fields)
+	}
+	tracker.Undo(k, "u", fields)
+	tracker.Undo(k, "v", fields)
+	if got := tracker.Contested(k, "u"); got != nil {
+		t.Fatalf("contested by attempts alone: %v", got)
+	}
+	for range 2 {
+		tracker.Repaired(k, "u", fields, now)
+	}
+	if got := tracker.Repaired(k, "u", fields, now); len(got) != 1 {
+		t.Fatalf("three retakes: %v", got)
+	}
+}
+
 func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
 	var tracker Tracker
 	marks := []Field{
