@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/requests"
 	"mlkeeper.dev/internal/version"
 )
 
@@ -119,6 +120,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
 	cfg.UserAgent = "mlkeeper/" + version.Version
+	requests.Count(cfg)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,
 		LeaderElection: f.leaderElect, LeaderElectionID: leaseName(f.shardSelector),

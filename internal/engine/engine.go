@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -66,6 +67,8 @@ type Engine struct {
 	kept     *inventories
 	contents contents
 	roller   roller
+	// progressing is the number of custom resources that are on their way.
+	progressing atomic.Int64
 
 	mu    sync.Mutex
 	rooms map[schema.GroupKind]wakeable

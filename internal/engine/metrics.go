@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -41,19 +42,35 @@ var (
 		Name: "mlkeeper_time_to_ready_seconds", Help: "Time from the creation of a custom resource to its first Ready.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
 	}, []string{"kind"})
+	ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_ready", Help: "Custom resources by kind, status of the condition Ready, and its reason.",
+	}, []string{"kind", "status", "reason"})
+	verified = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_verified_timestamp_seconds",
+		Help: "When the manager that leads last reconciled a custom resource for the first time, in seconds since 1970.",
+	}, []string{"kind"})
 	register sync.Once
 )
 
-// engineMetrics counts what the engine does. Objects by health are counted per custom resource, so that each pass
-// replaces the counts of the pass before.
+// engineMetrics counts what the engine does. What is counted per custom resource is kept, so that each pass replaces the
+// counts of the pass before.
 type engineMetrics struct {
 	mu    sync.Mutex
-	stack map[string]map[client.ObjectKey]map[health.Status]int
+	stack map[string]map[client.ObjectKey]stackCounts
+}
+
+// stackCounts is what one custom resource adds to the gauges.
+type stackCounts struct {
+	health map[health.Status]int
+	// status and reason are those of its condition Ready.
+	status, reason string
 }
 
 func newMetrics() *engineMetrics {
-	register.Do(func() { ctrlmetrics.Registry.MustRegister(reconciles, writes, drift, objects, timeToReady) })
-	return &engineMetrics{stack: map[string]map[client.ObjectKey]map[health.Status]int{}}
+	register.Do(func() {
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, drift, objects, timeToReady, ready, verified)
+	})
+	return &engineMetrics{stack: map[string]map[client.ObjectKey]stackCounts{}}
 }
 
 func (m *engineMetrics) reconciled(kind, outcome string) {
@@ -75,38 +92,50 @@ func (m *engineMetrics) becameReady(kind string, age time.Duration) {
 	timeToReady.WithLabelValues(kind).Observe(age.Seconds())
 }
 
-// observe replaces the counts of one custom resource's objects by health.
-func (m *engineMetrics) observe(kind string, key client.ObjectKey, seen room.Seen) {
-	now := map[health.Status]int{}
-	for _, state := range seen.Objects {
+// observe replaces the counts of one custom resource: its objects by health, and its condition Ready.
+func (m *engineMetrics) observe(
+	kind string, key client.ObjectKey, states map[plan.Key]room.State, condition *metav1.Condition, now time.Time,
+) {
+	counts := stackCounts{health: map[health.Status]int{}, status: string(metav1.ConditionUnknown)}
+	for _, state := range states {
 		if state.Observed == nil {
-			now["Missing"]++
+			counts.health["Missing"]++
 			continue
 		}
-		now[state.Observed.Health.Status]++
+		counts.health[state.Observed.Health.Status]++
 	}
-	m.replace(kind, key, now)
-}
-
-func (m *engineMetrics) forget(kind string, key client.ObjectKey) { m.replace(kind, key, nil) }
-
-func (m *engineMetrics) replace(kind string, key client.ObjectKey, now map[health.Status]int) {
+	if condition != nil {
+		counts.status, counts.reason = string(condition.Status), condition.Reason
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	byKey, ok := m.stack[kind]
-	if !ok {
-		byKey = map[client.ObjectKey]map[health.Status]int{}
-		m.stack[kind] = byKey
+	if m.stack[kind] == nil {
+		m.stack[kind] = map[client.ObjectKey]stackCounts{}
 	}
-	for status, n := range byKey[key] {
-		objects.WithLabelValues(kind, string(status)).Sub(float64(n))
+	before, known := m.stack[kind][key]
+	if known {
+		before.add(kind, -1)
+	} else {
+		verified.WithLabelValues(kind).Set(float64(now.UnixMilli()) / 1000)
 	}
-	if now == nil {
-		delete(byKey, key)
-		return
+	counts.add(kind, 1)
+	m.stack[kind][key] = counts
+}
+
+func (m *engineMetrics) forget(kind string, key client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before, known := m.stack[kind][key]; known {
+		before.add(kind, -1)
+		delete(m.stack[kind], key)
 	}
-	byKey[key] = now
-	for status, n := range now {
-		objects.WithLabelValues(kind, string(status)).Add(float64(n))
+}
+
+// add adds the counts to the gauges, or takes them off again. A status and reason that no custom resource has any more
+// leave the gauge at zero: a series that ends would keep its last value in a graph.
+func (c stackCounts) add(kind string, sign float64) {
+	for status, n := range c.health {
+		objects.WithLabelValues(kind, string(status)).Add(sign * float64(n))
 	}
+	ready.WithLabelValues(kind, c.status, c.reason).Add(sign)
 }

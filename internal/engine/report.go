@@ -25,9 +25,16 @@ import (
 	"mlkeeper.dev/internal/engine/room"
 )
 
-// coalesce is how long a status change that changes no verdict waits for more, so that a burst of events costs one
-// write.
-const coalesce = 100 * time.Millisecond
+// Status writes that wait for more, so that a burst of events costs one write.
+const (
+	// coalesce is how long a change of something that is not on its way waits if it alters no verdict, and how long a
+	// Ready waits for the outcome of the wires that it lets loose.
+	coalesce = 100 * time.Millisecond
+	// Where custom resources are on their way, the progress of each is told after at least minPatience, or coalesce for
+	// every one of them, up to maxPatience: telling how far they are must not take the API server's time from getting
+	// them there.
+	minPatience, maxPatience = 2 * time.Second, 30 * time.Second
+)
 
 // report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
 // when to come back.
@@ -52,12 +59,14 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	if err := s.remember(ctx, p); err != nil {
 		return reconcile.Result{}, err
 	}
-	wait, err := s.writeStatus(ctx, p)
+	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
+	wait, err := s.writeStatus(ctx, p, verdict.Hold)
 	if err != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, err
 	}
-	s.metrics.observe(s.def.GVK.Kind, p.key, seen)
+	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
+		meta.FindStatusCondition(*common.Conditions, ConditionReady), seen.Now)
 	return s.exit(p, seen, wait)
 }
 
@@ -182,24 +191,21 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 	return nil
 }
 
-// writeStatus patches the status if it changed. A change that alters no verdict waits up to the coalescing time; the
-// wait is returned.
-func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F]) (time.Duration, error) {
+// writeStatus patches the status if it changed, at once where the next pass acts on what is stored (urgent) or the
+// verdict is another, else when the change has waited for more; the rest of the wait is returned.
+func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bool) (time.Duration, error) {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	if equality.Semantic.DeepEqual(p.before, p.cr) {
 		p.life.minor, p.life.unsaved = time.Time{}, nil
+		s.foresee(p, false)
 		return 0, nil
 	}
 	p.life.unsaved = after.Ledger
 	now := s.Clock.Now()
-	if !verdictChanged(before, after) {
-		if p.life.minor.IsZero() {
-			p.life.minor = now
-		}
-		if rest := p.life.minor.Add(coalesce).Sub(now); rest > 0 {
-			return rest, nil
-		}
+	if rest := s.holdStatus(p, urgent, now); rest > 0 {
+		return rest, nil
 	}
+	s.foresee(p, false)
 	p.life.minor = time.Time{}
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
@@ -234,7 +240,78 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F]) (time.Dur
 	return 0, nil
 }
 
-// verdictChanged says whether a reader would act on the difference: another Ready or Stalled, or a new generation.
+// holdStatus says how long a changed status still waits for more.
+func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) time.Duration {
+	before, after := s.def.Common(p.before), s.def.Common(p.cr)
+	switch {
+	case urgent:
+		return 0
+	case becameReady(before, after):
+		// The wires act on what is about to be told, so that their outcome is part of it.
+		since := s.foresee(p, len(s.wires) > 0)
+		if since.IsZero() {
+			return 0
+		}
+		return since.Add(coalesce).Sub(now)
+	case verdictChanged(before, after):
+		return 0
+	}
+	s.foresee(p, false)
+	if p.life.minor.IsZero() {
+		p.life.minor = now
+	}
+	return p.life.minor.Add(s.patience(p.life)).Sub(now)
+}
+
+// foresee shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
+// returns since when their outcome is waited for; zero when it is not.
+func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Time {
+	s.mu.Lock()
+	_, known := s.foreseen[p.key]
+	switch {
+	case !ready:
+		delete(s.foreseen, p.key)
+		p.life.foreseen = time.Time{}
+	case !known:
+		s.foreseen[p.key] = p.cr.DeepCopyObject().(C)
+		p.life.foreseen = s.Clock.Now()
+	}
+	since := p.life.foreseen
+	s.mu.Unlock()
+	if ready && !known {
+		s.wakeWires(p.key.Namespace)
+	}
+	return since
+}
+
+// progress counts the custom resources that are on their way.
+func (e *Engine) progress(l *life, progressing bool) {
+	switch {
+	case progressing && !l.progressing:
+		e.progressing.Add(1)
+	case !progressing && l.progressing:
+		e.progressing.Add(-1)
+	}
+	l.progressing = progressing
+}
+
+// patience is how long a status change of a custom resource waits that alters no verdict.
+func (e *Engine) patience(l *life) time.Duration {
+	if !l.progressing {
+		return coalesce
+	}
+	return min(max(coalesce*time.Duration(e.progressing.Load()), minPatience), maxPatience)
+}
+
+// becameReady says that the custom resource, already accepted, is to be told Ready.
+func becameReady(before, after room.Common) bool {
+	return *before.ObservedGeneration == *after.ObservedGeneration &&
+		!meta.IsStatusConditionTrue(*before.Conditions, ConditionReady) &&
+		meta.IsStatusConditionTrue(*after.Conditions, ConditionReady)
+}
+
+// verdictChanged says whether a reader would act on the difference: another Ready or Stalled, another reason of Ready, or
+// a new generation.
 func verdictChanged(before, after room.Common) bool {
 	if *before.ObservedGeneration != *after.ObservedGeneration ||
 		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt {
@@ -243,6 +320,9 @@ func verdictChanged(before, after room.Common) bool {
 	for _, name := range []string{ConditionReady, ConditionStalled, ConditionSuspended} {
 		a, b := meta.FindStatusCondition(*before.Conditions, name), meta.FindStatusCondition(*after.Conditions, name)
 		if (a == nil) != (b == nil) || a != nil && a.Status != b.Status {
+			return true
+		}
+		if name == ConditionReady && a != nil && a.Reason != b.Reason {
 			return true
 		}
 	}
@@ -308,6 +388,7 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
+	s.progress(p.life, false)
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
@@ -316,7 +397,7 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.
 		Message:            "nothing is written until the annotation " + keeper.SuspendAnnotation + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
 	}, metav1.NewTime(s.Clock.Now()))
-	_, err := s.writeStatus(ctx, p)
+	_, err := s.writeStatus(ctx, p, true)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
 	return reconcile.Result{}, err
 }

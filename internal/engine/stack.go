@@ -39,6 +39,8 @@ type stacks[C client.Object, F any] struct {
 	mu sync.Mutex
 	// written holds the custom resources as our last status write left them (law 12).
 	written map[client.ObjectKey]C
+	// foreseen holds custom resources that are about to be told Ready, for their wires.
+	foreseen map[client.ObjectKey]C
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
@@ -53,9 +55,14 @@ type life struct {
 	blocked int
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
+	// foreseen is since when a Ready waits for the outcome of the wires; zero when none does, or there is an outcome. It
+	// is guarded by the lock of stacks.
+	foreseen time.Time
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
+	// progressing says that the custom resource is counted among those that are on their way.
+	progressing bool
 	// contends are the objects that another custom resource holds and this one would have.
 	contends []plan.Key
 	// refs are the objects of others that the custom resource referred to in the last pass.
@@ -98,7 +105,7 @@ func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
 // Register adds a room to the engine. It is called before the manager starts.
 func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
 	s := &stacks[C, F]{
-		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
+		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{},
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.synced, s.wakeAll)
@@ -298,6 +305,7 @@ func (s *stacks[C, F]) life(key client.ObjectKey) *life {
 
 func (s *stacks[C, F]) forget(key client.ObjectKey) {
 	s.contend(key, s.life(key), nil)
+	s.progress(s.life(key), false)
 	s.mu.Lock()
 	if l := s.lives[key]; l != nil {
 		for _, ref := range l.refs {
@@ -306,6 +314,7 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) {
 	}
 	delete(s.lives, key)
 	delete(s.written, key)
+	delete(s.foreseen, key)
 	s.mu.Unlock()
 	s.rolled(key)
 	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})

@@ -87,7 +87,7 @@ func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool,
 			return false, fmt.Errorf("ask whether %s %s/%s is gone: %w", owner.Kind, owner.Namespace, owner.Name, err)
 		}
 		// NotFound is the answer for a missing object and for a missing API alike: only with the CRD there it counts.
-		there, err := t.crdThere(ctx, mapping.Resource.GroupResource())
+		there, err := t.catalog.CRDThere(ctx, mapping.Resource.GroupResource())
 		if err != nil {
 			return false, err
 		}
@@ -95,23 +95,8 @@ func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool,
 			return true, nil
 		}
 	}
-	there, err := t.crdThere(ctx, r.groupResource())
+	there, err := t.catalog.CRDThere(ctx, r.groupResource())
 	return err == nil && !there, err
-}
-
-var crdResource = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
-
-func (t *teardown) crdThere(ctx context.Context, gr schema.GroupResource) (bool, error) {
-	_, err := t.client.Resource(crdResource).Get(ctx, gr.String(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("ask whether the CRD %s is there: %w", gr, err)
-	}
-	return true, nil
 }
 
 // left names an object that a deleted Inventory of the same custom resource owned and that is still going, so that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,9 +136,12 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {
-		// Our own later status write counts as read (law 12).
-		if mine, ok := s.written[client.ObjectKeyFromObject(o)]; ok && mine.GetUID() == o.GetUID() {
-			all[i] = mine
+		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
+		key := client.ObjectKeyFromObject(o)
+		for _, mine := range []map[client.ObjectKey]C{s.written, s.foreseen} {
+			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
+				all[i] = cr
+			}
 		}
 	}
 	return all, nil
@@ -163,6 +167,7 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 			next[target.String()] = outcomes
 		}
 		l.wiring = next
+		l.foreseen = time.Time{}
 	}
 	s.mu.Unlock()
 	if ok {

@@ -9,37 +9,12 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+
+	"mlkeeper.dev/internal/requests"
 )
 
 // Request is what Counter tells requests apart by.
-type Request struct {
-	// Verb is GET, LIST, WATCH, CREATE, UPDATE, PATCH, APPLY, DELETE or DELETECOLLECTION. A streamed list is a WATCH.
-	Verb string
-	// Group is the API group; empty for the core group and for requests that concern no resource.
-	Group string
-	// Resource is the plural name of the resource; for requests that concern none, such as discovery, the path.
-	Resource string
-	// Subresource is empty for the object itself.
-	Subresource string
-}
-
-// String prints the request as "APPLY deployments.apps/status".
-func (r Request) String() string {
-	s := r.Verb + " " + r.Resource
-	if r.Group != "" {
-		s += "." + r.Group
-	}
-	if r.Subresource != "" {
-		s += "/" + r.Subresource
-	}
-	return s
-}
-
-// Write says that the request changes something.
-func (r Request) Write() bool { return !r.Read() && r.Verb != "WATCH" }
-
-// Read says that the request is a live read: a GET or a LIST, discovery included, and no WATCH.
-func (r Request) Read() bool { return r.Verb == "GET" || r.Verb == "LIST" }
+type Request = requests.Request
 
 // Counter counts requests by verb, resource and subresource when they are sent. rest_client_requests_total does not
 // tell a WATCH from a GET, which is why the tests count for themselves.
@@ -80,7 +55,7 @@ func (c *Counter) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (c *Counter) count(r *http.Request) {
-	request := classify(r)
+	request := requests.Of(r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[request]++
@@ -129,65 +104,4 @@ func Describe(counts map[Request]int) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
-}
-
-// classify reads verb and resource from a request as the API server does.
-func classify(r *http.Request) Request {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	var out Request
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		out.Group = parts[1]
-		parts = parts[3:]
-	default:
-		return Request{Verb: verb(r, true), Resource: r.URL.Path}
-	}
-	watched := parts[0] == "watch" && len(parts) > 1
-	if watched {
-		parts = parts[1:]
-	}
-	// "namespaces/x" and its own subresources are about the namespace; anything longer is about what is inside.
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "finalize" && parts[2] != "status" {
-		parts = parts[2:]
-	}
-	out.Resource = parts[0]
-	if len(parts) > 2 {
-		out.Subresource = strings.Join(parts[2:], "/")
-	}
-	out.Verb = verb(r, len(parts) > 1)
-	if watched {
-		out.Verb = "WATCH"
-	}
-	return out
-}
-
-func verb(r *http.Request, named bool) string {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		if watch := r.URL.Query().Get("watch"); watch == "true" || watch == "1" {
-			return "WATCH"
-		}
-		if named {
-			return "GET"
-		}
-		return "LIST"
-	case http.MethodPost:
-		return "CREATE"
-	case http.MethodPut:
-		return "UPDATE"
-	case http.MethodPatch:
-		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch") {
-			return "APPLY"
-		}
-		return "PATCH"
-	case http.MethodDelete:
-		if named {
-			return "DELETE"
-		}
-		return "DELETECOLLECTION"
-	default:
-		return r.Method
-	}
 }

@@ -93,6 +93,18 @@ func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 	b.patch(configMapGVK, b.ns, "one", `{"data":{"calm":"changed"}}`)
 	b.field(configMapGVK, b.ns, "one", "ours", "data", "calm")
 	b.value("one", "theirs")
+	// Declared anew it is taken again, and nothing is contested any more.
+	b.apply("b", one(object(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"one"},
+		"data":{"k":"ours again","calm":"ours"}}`, b.ns)))
+	b.value("one", "ours again")
+	cluster.Eventually(t, patience, func() error {
+		for _, c := range b.bundle("b").Status.Conditions {
+			if c.Type == "FieldContested" {
+				return fmt.Errorf("still contested: %s", c.Message)
+			}
+		}
+		return nil
+	})
 }
 
 func TestLaw11UndeclaredAndDuplicateFieldsAreDroppedWithAWarning(t *testing.T) {

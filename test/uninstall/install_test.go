@@ -35,10 +35,10 @@ func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
 	manifest := installManifest(t)
 	c.Kubectl(t, "apply", "--server-side", "-f", manifest)
 	c.InstallCRDs(t) // Applied above; this waits until they are served.
+	informGarbageCollector(t, c)
 	harness.Start(t, c, harness.Options{
 		Config: asServiceAccount(t, c), Manager: withLease,
 	}, fixture.Room())
-	awaitGarbageCollector(t, c)
 	s := &scene{cluster: c}
 	for _, shape := range fixture.Shapes {
 		s.victims = append(s.victims, &victim{Service: fixture.Create(t, c, shape), order: order{theCRDs, theOperator}})

@@ -40,6 +40,7 @@ func newScene(t *testing.T, orders []order, patient bool) *scene {
 	t.Helper()
 	c := cluster.Start(t, fixture.CRDs())
 	c.InstallCRDs(t)
+	informGarbageCollector(t, c)
 	s := &scene{cluster: c, patient: patient, operator: harness.Start(t, c, harness.Options{}, fixture.Room())}
 	for _, o := range orders {
 		for _, shape := range fixture.Shapes {
@@ -49,7 +50,6 @@ func newScene(t *testing.T, orders []order, patient bool) *scene {
 	for _, v := range s.victims {
 		v.AwaitReady(t, c)
 	}
-	awaitGarbageCollector(t, c)
 	return s
 }
 

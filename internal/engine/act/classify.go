@@ -140,3 +140,8 @@ func isDenied(err error) bool {
 	}
 	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request")
 }
+
+func isImmutable(err error) bool {
+	return apierrors.IsInvalid(err) && !isDenied(err) && (strings.Contains(err.Error(), "immutable") ||
+		strings.Contains(err.Error(), "cannot change roleRef"))
+}

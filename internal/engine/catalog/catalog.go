@@ -130,17 +130,17 @@ func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
 	c.callbacks = append(c.callbacks, f)
 }
 
-// CRDGone says whether a live read shows that the CustomResourceDefinition of a resource does not exist. Any other
-// answer, an error among them, is no proof that it is gone (law 4).
-func (c *Catalog) CRDGone(ctx context.Context, resource schema.GroupResource) (bool, error) {
+// CRDThere says whether a live read shows the CustomResourceDefinition of a resource. An error is no proof that it is
+// gone (law 4).
+func (c *Catalog) CRDThere(ctx context.Context, resource schema.GroupResource) (bool, error) {
 	_, err := c.dyn.Resource(crdResource).Get(ctx, resource.String(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return true, nil
+		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read CustomResourceDefinition %s: %w", resource, err)
+		return false, fmt.Errorf("ask whether the CustomResourceDefinition %s is there: %w", resource, err)
 	}
-	return false, nil
+	return true, nil
 }
 
 // Suspect reports that the cluster answered 404 for a kind. What a watch does not cover is discovered again, at most

@@ -93,9 +93,9 @@ func TestServedFollowsDefinitions(t *testing.T) {
 	if m, ok := c.Lookup(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}); !ok || m.Namespaced {
 		t.Fatalf("Namespace = %v, %v", m, ok)
 	}
-	gone, err := c.CRDGone(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"})
-	if !gone || err != nil {
-		t.Fatalf("CRDGone = %v, %v before it exists", gone, err)
+	there, err := c.CRDThere(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"})
+	if there || err != nil {
+		t.Fatalf("CRDThere = %v, %v before it exists", there, err)
 	}
 	crd := k.Apply(t, gadgets)[0]
 	cluster.Eventually(t, 10*time.Second, func() error {
@@ -107,8 +107,8 @@ func TestServedFollowsDefinitions(t *testing.T) {
 	if _, ok := c.Lookup(gadget.WithVersion("v1alpha1")); ok {
 		t.Fatal("a version that is not served is found")
 	}
-	if gone, err := c.CRDGone(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"}); gone || err != nil {
-		t.Fatalf("CRDGone = %v, %v while it exists", gone, err)
+	if there, err := c.CRDThere(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"}); !there || err != nil {
+		t.Fatalf("CRDThere = %v, %v while it exists", there, err)
 	}
 	if err := k.Client.Delete(t.Context(), crd); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,8 @@
 package health
 
+// lessReplicas is one sentence for two steps of a rollout, so that a status that quotes it is not written for each.
+const lessReplicas = "Fewer replicas are updated and available than declared."
+
 // deployment follows `kubectl rollout status` (kubectl pkg/polymorphichelpers/rollout_status.go) and the deployment
 // controller (pkg/controller/deployment/progress.go). Its conditions Progressing and Available aren't asked for: with all
 // declared replicas updated and available they say nothing more.
@@ -25,13 +28,13 @@ func deployment(o object) Result {
 	}
 	switch {
 	case updated < want:
-		return inProgress("LessUpdated", "Fewer replicas are updated than declared.")
+		return inProgress("LessUpdated", lessReplicas)
 	case have > updated:
 		return inProgress("ExtraPods", "Replicas of an older template are still to be terminated.")
 	case have > want:
 		return inProgress("ExtraPods", "Replicas more than declared are still to be terminated.")
 	case available < updated:
-		return inProgress("LessAvailable", "Fewer replicas are available than declared.")
+		return inProgress("LessAvailable", lessReplicas)
 	}
 	return current("Available", "All declared replicas are updated and available.")
 }

@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -13,21 +12,10 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-const (
-	ownerIndex = "owner"
-	stackIndex = "stack"
-)
+const stackIndex = "stack"
 
-// childIndexers find children by the UID of their controller and by their stack.
+// childIndexers find children by their stack.
 var childIndexers = cache.Indexers{
-	ownerIndex: func(obj any) ([]string, error) {
-		if o, ok := obj.(*observe.Object); ok {
-			if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil {
-				return []string{string(ref.UID)}, nil
-			}
-		}
-		return nil, nil
-	},
 	stackIndex: func(obj any) ([]string, error) {
 		if o, ok := obj.(*observe.Object); ok {
 			if hash := o.Labels[keeper.StackLabel]; hash != "" {
@@ -135,22 +123,8 @@ func (f *feed) reached(namespace string) string {
 	return inf.GetStore().LastStoreSyncResourceVersion()
 }
 
-// ChildrenOf returns the children whose controller has a UID, in no order.
-func (h *Hub) ChildrenOf(room string, ownerUID types.UID) []*observe.Object {
-	return h.childrenBy(room, ownerIndex, string(ownerUID), func(o *observe.Object) bool {
-		ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta)
-		return ref != nil && ref.UID == ownerUID
-	})
-}
-
 // ChildrenOfStack returns the children that carry the label of a stack, in no order.
 func (h *Hub) ChildrenOfStack(room, stackHash string) []*observe.Object {
-	return h.childrenBy(room, stackIndex, stackHash, func(o *observe.Object) bool {
-		return o.Labels[keeper.StackLabel] == stackHash
-	})
-}
-
-func (h *Hub) childrenBy(room, index, value string, match func(*observe.Object) bool) []*observe.Object {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	// What was written counts in place of what is stored, whichever of the two matches.
@@ -163,12 +137,12 @@ func (h *Hub) childrenBy(room, index, value string, match func(*observe.Object) 
 			overridden = map[plan.Key]bool{}
 		}
 		overridden[key] = true
-		if o := w.view(cached, f.reached(key.Namespace)); o != nil && match(o) {
+		if o := w.view(cached, f.reached(key.Namespace)); o != nil && o.Labels[keeper.StackLabel] == stackHash {
 			out = append(out, o)
 		}
 	})
 	for _, f := range h.children[room] {
-		f.byIndex(index, value, func(obj any) {
+		f.byIndex(stackIndex, stackHash, func(obj any) {
 			if o, ok := obj.(*observe.Object); ok && !overridden[o.Key] {
 				out = append(out, o)
 			}
@@ -188,12 +162,6 @@ func (h *Hub) ChildSynced(gk schema.GroupKind, room string) bool {
 // Wrote records what a create or an apply answered, which counts until the cache has caught up.
 func (h *Hub) Wrote(room string, o *observe.Object) {
 	h.record(room, o.Key, written{object: o, uid: o.UID, rv: o.ResourceVersion})
-}
-
-// Removed records that an object is gone: the deletion was acknowledged and nothing holds it up. The version of the
-// answer may be empty. An object of the same name with another UID is not hidden.
-func (h *Hub) Removed(room string, key plan.Key, uid types.UID, rv string) {
-	h.record(room, key, written{uid: uid, rv: rv})
 }
 
 // record takes the locks in the order in which every method takes them: the hub's, then the overlay's.

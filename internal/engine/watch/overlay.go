@@ -20,7 +20,7 @@ const overlayLife = 10 * time.Minute
 
 // written is the outcome of one of the engine's own writes.
 type written struct {
-	// object is what the write answered, or nil after a deletion.
+	// object is what the write answered.
 	object *observe.Object
 	uid    types.UID
 	rv     string
@@ -54,17 +54,10 @@ func newer(a, b string) (newer, ok bool) {
 // if unknown) knows the write.
 func (w written) caughtUp(cached *observe.Object, upTo string) bool {
 	if cached == nil {
-		if w.object == nil {
-			return true
-		}
 		// The object is missing because it is not there yet, or not any more: only the version that the cache has
 		// reached tells.
 		behind, ok := newer(w.rv, upTo)
 		return ok && !behind
-	}
-	if cached.UID == w.uid && w.object == nil {
-		// An identity that is gone never comes back.
-		return false
 	}
 	if behind, ok := newer(w.rv, cached.ResourceVersion); ok {
 		return !behind
@@ -75,10 +68,6 @@ func (w written) caughtUp(cached *observe.Object, upTo string) bool {
 // view returns what a reader should see instead of cached.
 func (w written) view(cached *observe.Object, upTo string) *observe.Object {
 	if w.caughtUp(cached, upTo) {
-		return cached
-	}
-	if w.object == nil && cached != nil && cached.UID != w.uid {
-		// The deletion was of an earlier object of this name.
 		return cached
 	}
 	return w.object
@@ -130,11 +119,7 @@ func (o *overlay) put(room string, key plan.Key, w written, cached func() (*obse
 	if c != nil {
 		w.seenUID, w.seenRV = c.UID, c.ResourceVersion
 	}
-	if _, ok := newer(w.rv, w.seenRV); c != nil && w.object != nil && !ok && w.rv == w.seenRV && w.uid == w.seenUID {
-		o.deleteLocked(room, key)
-		return
-	}
-	if c != nil && w.object == nil && c.UID != w.uid {
+	if _, ok := newer(w.rv, w.seenRV); c != nil && !ok && w.rv == w.seenRV && w.uid == w.seenUID {
 		o.deleteLocked(room, key)
 		return
 	}
@@ -154,16 +139,6 @@ func (o *overlay) put(room string, key plan.Key, w written, cached func() (*obse
 
 // outlives says that a recorded write stays although next is reported after it: answers may arrive out of order.
 func (w written) outlives(next written) bool {
-	if w.uid == next.uid && w.object == nil {
-		return true
-	}
-	if next.object == nil && w.uid == next.uid {
-		return false
-	}
-	if next.rv == "" {
-		// The deletion of an earlier object of this name says nothing of the one that was written since.
-		return w.uid != next.uid
-	}
 	later, ok := newer(w.rv, next.rv)
 	return ok && later
 }
@@ -180,7 +155,7 @@ func (o *overlay) saw(room string, cached *observe.Object, gone bool) {
 		return
 	}
 	if gone {
-		// The end of this very object settles every write to it; that of an earlier one only its deletion.
+		// The end of this very object settles every write to it; that of an earlier one says nothing.
 		if cached.UID == w.uid {
 			o.deleteLocked(room, cached.Key)
 		}

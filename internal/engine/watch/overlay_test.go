@@ -30,10 +30,8 @@ func TestOverlay(t *testing.T) {
 		// at is the cache when the write is recorded, then the cache when it is looked at.
 		at, then pair
 		reached  string
-		// write has no version of an object when it is a removal.
-		removed bool
-		write   pair
-		want    pair
+		write    pair
+		want     pair
 	}{
 		{name: "created, cache empty", write: pair{"a", "10"}, reached: "9", want: pair{"a", "10"}},
 		{name: "created, cache far ahead and empty", write: pair{"a", "10"}, reached: "11"},
@@ -44,19 +42,12 @@ func TestOverlay(t *testing.T) {
 		{name: "applied, cache newer", at: pair{"a", "9"}, then: pair{"a", "12"}, write: pair{"a", "10"}, want: pair{"a", "12"}},
 		{name: "created over an older identity", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"b", "10"}, want: pair{"b", "10"}},
 		{name: "replaced by a newer identity", at: pair{"a", "9"}, then: pair{"b", "12"}, write: pair{"a", "10"}, want: pair{"b", "12"}},
-		{name: "removed, cache older", at: pair{"a", "9"}, then: pair{"a", "9"}, removed: true, write: pair{"a", "10"}},
-		{name: "removed, late update of it", at: pair{"a", "8"}, then: pair{"a", "9"}, removed: true, write: pair{"a", ""}},
-		{name: "removed, other identity", at: pair{"a", "9"}, then: pair{"b", "12"}, removed: true, write: pair{"a", ""}, want: pair{"b", "12"}},
-		{name: "removed, other identity from the start", at: pair{"b", "9"}, then: pair{"b", "9"}, removed: true, write: pair{"a", "10"}, want: pair{"b", "9"}},
 		{name: "opaque, cache unchanged", at: pair{"a", "x"}, then: pair{"a", "x"}, write: pair{"a", "y"}, want: pair{"a", "y"}},
 		{name: "opaque, cache changed", at: pair{"a", "x"}, then: pair{"a", "z"}, write: pair{"a", "y"}, want: pair{"a", "z"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
 			w := written{object: object(tc.write.uid, tc.write.rv), uid: types.UID(tc.write.uid), rv: tc.write.rv}
-			if tc.removed {
-				w.object = nil
-			}
 			o.put("r", secretKey, w, func() (*observe.Object, string) { return object(tc.at.uid, tc.at.rv), "" })
 			got := o.lookup("r", secretKey, object(tc.then.uid, tc.then.rv), func() string { return tc.reached })
 			var have pair
@@ -92,16 +83,12 @@ func TestOverlaySettles(t *testing.T) {
 	if sees(nil) == nil {
 		t.Fatal("the end of an earlier identity dropped a write")
 	}
-	// Answers out of order: an older apply does not cover a newer one, nothing covers the removal of its identity.
+	// Answers out of order: an older apply does not cover a newer one.
 	put(written{object: object("b", "19"), uid: "b", rv: "19"})
 	if got := sees(nil); got == nil || got.ResourceVersion != "20" {
 		t.Fatalf("sees %v", got)
 	}
 	put(written{object: object("b", "21"), uid: "b", rv: "21"})
-	put(written{uid: "a"})
-	if got := sees(nil); got == nil || got.ResourceVersion != "21" {
-		t.Fatalf("the removal of an earlier identity hides the object: %v", got)
-	}
 	clock.Step(overlayLife + time.Second)
 	if sees(nil) != nil {
 		t.Fatal("an old write still counts")

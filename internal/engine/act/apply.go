@@ -1,0 +1,133 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/sanitize"
+)
+
+// apply writes what MLKeeper declares. The live object is read first only when the managedFields of a POST are to be
+// migrated, drift is repaired, or an autoscaler may hold the replicas, since only then it is needed.
+func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
+	var live *unstructured.Unstructured
+	if res.Action.Migrate || res.Action.Former || res.Action.Reason == decide.ReasonDrift ||
+		contest.DeclaresReplicas(res.Action.Object.Desired) {
+		var err error
+		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
+		if err != nil {
+			res.Err = err
+			return
+		}
+		if live.GetUID() != res.Action.UID {
+			res.Err = fmt.Errorf("%s was replaced meanwhile", res.Action.Key)
+			return
+		}
+	}
+	a.applyOver(ctx, req, client, res, live)
+}
+
+func (a *Actor) applyOver(
+	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
+) {
+	desired := contest.Yield(res.Action.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
+	if res.Action.Adopted {
+		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (law 1).
+		desired.SetOwnerReferences(nil)
+		annotations := desired.GetAnnotations()
+		annotations[keeper.AdoptedAnnotation] = "true"
+		desired.SetAnnotations(annotations)
+	}
+	if live != nil {
+		if err := release(ctx, client, live, desired, req.Owners); err != nil {
+			res.Err = err
+			return
+		}
+		if res.Action.Reason == decide.ReasonDrift {
+			lost := contest.Lost(desired, live, observe.FieldManager)
+			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
+			defer func() {
+				if res.Err != nil {
+					a.Tracker.Undo(res.Action.Key, res.Action.UID, lost)
+				}
+			}()
+		}
+		managers := sets.New(observe.FieldManager)
+		if res.Action.Former {
+			managers.Insert(req.FormerManagers...)
+		}
+		if err := a.migrate(ctx, client, live, managers); err != nil {
+			res.Err = err
+			return
+		}
+	}
+	if res.Action.Reason == decide.ReasonChanged {
+		a.Tracker.Forget(res.Action.Key) // Declared anew: who has the field now may have been told to leave it.
+	}
+	if yielded := a.Tracker.Contested(res.Action.Key, res.Action.UID); len(yielded) > 0 {
+		desired = contest.Remove(desired, yielded)
+	}
+	out, err := a.patch(ctx, client, desired, res.Action.UID)
+	if sanitize.Refused(err) && a.Cleaner != nil {
+		var cleaned *unstructured.Unstructured
+		if cleaned, res.Warnings, err = a.Cleaner.Clean(ctx, desired); err == nil {
+			out, err = a.patch(ctx, client, cleaned, res.Action.UID)
+		}
+	}
+	switch {
+	case err == nil:
+		a.wrote(req, res, out)
+	case isImmutable(err) && recreates(res.Action.Object):
+		res.Action.Reason = "Immutable"
+		a.remove(ctx, client, res)
+	default:
+		res.Err = err
+	}
+}
+
+// patch applies with the UID in the body, so that it never recreates an object nor touches a replacement (law 1).
+func (a *Actor) patch(
+	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, uid types.UID,
+) (*unstructured.Unstructured, error) {
+	body := desired.DeepCopy()
+	body.SetUID(uid)
+	data, err := json.Marshal(body.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", plan.KeyOf(desired), err)
+	}
+	force := true
+	return client.Patch(ctx, desired.GetName(), types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: observe.FieldManager, Force: &force})
+}
+
+// migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
+// fields that a later plan no longer has would stay for ever (law 1).
+func (a *Actor) migrate(
+	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],
+) error {
+	if !slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return managers.Has(e.Manager) && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	}) {
+		return nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managers, observe.FieldManager)
+	if err != nil || len(patch) == 0 {
+		return err
+	}
+	_, err = client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	return err
+}

@@ -1,0 +1,103 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/sanitize"
+)
+
+// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (law 1).
+func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
+	desired := contest.ForCreate(res.Action.Object.Desired)
+	// What is declared only in part is there already, and could not be created.
+	if !res.Action.Object.Partial {
+		live, err := a.post(ctx, client, desired, res)
+		if err == nil {
+			a.wrote(req, res, live)
+			return
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			res.Err = err
+			return
+		}
+	}
+	live, err := client.Get(ctx, desired.GetName(), metav1.GetOptions{})
+	if err != nil {
+		res.Err = err
+		return
+	}
+	found := observe.From(live, true)
+	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
+	ours := found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
+		// Nothing but our record tells whose a retained object without labels is.
+		!controlled && res.Action.KnownUID != "" && res.Action.KnownUID == found.UID
+	switch {
+	case ours && res.Action.Object.CreateOnly:
+		a.Memory.Wrote(req.Stack.Room, found)
+	case ours:
+		res.Action.Adopted = found.Adopted()
+		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
+		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
+		a.takeUp(ctx, req, client, res, live)
+	case len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "" && req.Adopt:
+		res.Action.Adopted = true
+		a.takeUp(ctx, req, client, res, live)
+	default:
+		res.Problem = conflict(res.Action.Key, live)
+	}
+}
+
+// post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped
+// with a warning, as it is when the object is applied (law 11).
+func (a *Actor) post(
+	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result,
+) (*unstructured.Unstructured, error) {
+	opts := metav1.CreateOptions{FieldManager: observe.FieldManager}
+	if a.Cleaner == nil {
+		return client.Create(ctx, desired, opts)
+	}
+	if sanitize.Suspicious(desired) {
+		if cleaned, warnings, err := a.Cleaner.Clean(ctx, desired); err == nil {
+			desired, res.Warnings = cleaned, warnings
+		}
+	}
+	opts.FieldValidation = metav1.FieldValidationStrict
+	live, err := client.Create(ctx, desired, opts)
+	if !sanitize.RefusedStrictly(err) {
+		return live, err
+	}
+	opts.FieldValidation = metav1.FieldValidationIgnore
+	cleaned, warnings, err := a.Cleaner.Clean(ctx, desired)
+	if errors.Is(err, sanitize.ErrNoSchema) {
+		cleaned, err = desired, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Warnings = append(res.Warnings, warnings...)
+	return client.Create(ctx, cleaned, opts)
+}
+
+func (a *Actor) takeUp(
+	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
+) {
+	if live.GetDeletionTimestamp() != nil {
+		res.Err = fmt.Errorf("%s is being deleted: waiting for it to be gone", res.Action.Key)
+		return
+	}
+	res.Action.UID, res.Action.Verb = live.GetUID(), decide.Apply
+	res.Action.Migrate = true
+	res.Warnings = nil
+	a.applyOver(ctx, req, client, res, live)
+}

@@ -1,0 +1,82 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// Release takes an object that must outlive its custom resource from the custom resource, if it is there.
+func (a *Actor) Release(ctx context.Context, o plan.Stamped, owners []plan.Owner) error {
+	client, err := a.resource(o.Desired.GroupVersionKind(), o.Key.Namespace)
+	if err != nil {
+		return err
+	}
+	live, err := client.Get(ctx, o.Key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return release(ctx, client, live, o.Desired, owners)
+}
+
+// release takes references to our owners that are not declared off an object, such as the one by which the operator
+// before us made a retained object go with the custom resource, or the one to the custom resource where an Inventory is
+// the owner now, and of the declared one what we never set (laws 2 and 8). They belong to another field manager, so
+// that an apply would leave them. Our marks come with the same write, so that a crash leaves an object that is known
+// again. It changes live to what was written.
+func release(
+	ctx context.Context, client dynamic.ResourceInterface, live, desired *unstructured.Unstructured, owners []plan.Owner,
+) error {
+	declared := desired.GetOwnerReferences()
+	var refs []metav1.OwnerReference
+	stale := false
+	for _, ref := range live.GetOwnerReferences() {
+		ours := slices.ContainsFunc(owners, func(o plan.Owner) bool { return o.UID == ref.UID })
+		if ours && (ref.BlockOwnerDeletion != nil ||
+			!slices.ContainsFunc(declared, func(d metav1.OwnerReference) bool { return d.UID == ref.UID })) {
+			stale = true
+			continue
+		}
+		refs = append(refs, ref)
+	}
+	if !stale {
+		return nil
+	}
+	for _, d := range declared {
+		if !slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return d.UID == ref.UID }) {
+			refs = append(refs, d)
+		}
+	}
+	labels, annotations := desired.GetLabels(), desired.GetAnnotations()
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": refs,
+		"labels": map[string]any{
+			keeper.RoomLabel: labels[keeper.RoomLabel], keeper.StackLabel: labels[keeper.StackLabel],
+		},
+		"annotations": map[string]any{keeper.OwnerAnnotation: annotations[keeper.OwnerAnnotation]},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the owner references of %s: %w", live.GetName(), err)
+	}
+	out, err := client.Patch(ctx, live.GetName(), types.MergePatchType, data,
+		metav1.PatchOptions{FieldManager: observe.FieldManager})
+	if err != nil {
+		return err
+	}
+	live.Object = out.Object
+	return nil
+}
