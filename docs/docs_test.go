@@ -113,7 +113,7 @@ func TestFlagsOfTheManager(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	pattern := `(mlkeeper_[a-z_]+)`
-	same(t, "metrics", all(pattern, read(t, "operations.md")), all(`Name: "`+pattern+`"`, read(t, "../internal/engine/metrics.go")))
+	same(t, "metrics", all(pattern, read(t, "operations.md")), all(`Name: "`+pattern+`"`, read(t, "../internal/engine/metrics.go")+read(t, "../internal/requests/metric.go")))
 }
 
 func TestAnnotations(t *testing.T) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Vet and test the main module, devcluster/ and hack/image/, or only the packages given. RACE=1 adds the race detector.
+# Vet and test the main module, devcluster/, hack/image/ and hack/monitoring/, or only the packages given. RACE=1 adds the race detector.
 set -euo pipefail
 
 flags=(-shuffle=on -timeout 30m -p 2 -count=1)
@@ -7,7 +7,7 @@ if [[ ${RACE-} == 1 ]]; then
   flags+=(-race)
   export CGO_ENABLED=1
 fi
-modules=(. devcluster hack/image)
+modules=(. devcluster hack/image hack/monitoring)
 packages=("$@")
 if ((${#packages[@]} > 0)); then
   modules=(.)

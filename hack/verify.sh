@@ -10,7 +10,7 @@ failed=0
 # Everything that make generate manifests writes.
 generated() {
   find api -name 'zz_generated.*.go'
-  find config -name '*.yaml'
+  find config -name '*.yaml' -o -name '*.json'
 }
 
 before=$copy/before after=$copy/after
@@ -25,7 +25,7 @@ else
   failed=1
 fi
 
-for module in . devcluster hack/image hack/tools hack/tools/golangci; do
+for module in . devcluster hack/image hack/monitoring hack/tools hack/tools/golangci; do
   if go -C "$module" mod tidy -diff; then
     echo "verify: $module/go.mod is tidy"
   else

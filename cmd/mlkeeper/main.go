@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -30,11 +32,23 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root := newRootCommand()
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(root.ErrOrStderr(), "mlkeeper: "+cli.CleanLines(err.Error()))
-		return 1
+	return report(root.ErrOrStderr(), root.ExecuteContext(ctx))
+}
+
+// report prints what went wrong and gives the exit status: 1, unless a command chose another one.
+func report(stderr io.Writer, err error) int {
+	if err == nil {
+		return 0
 	}
-	return 0
+	status := 1
+	var exit *cli.Exit
+	if errors.As(err, &exit) {
+		status = exit.Status
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(stderr, "mlkeeper: "+cli.CleanLines(text))
+	}
+	return status
 }
 
 // connection tells which cluster is meant; all commands share its flags.
@@ -55,9 +69,14 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newManagerCommand(connect),
 		withSettings(connect, cli.NewRenderCommand, true),
+		withSettings(connect, cli.NewDiffCommand, true),
 		withSettings(connect, cli.NewStatusCommand, false),
+		withSettings(connect, cli.NewTreeCommand, false),
+		withSettings(connect, cli.NewWaitCommand, false),
+		withSettings(connect, cli.NewExplainCommand, false),
 		withSettings(connect, cli.NewUnwireCommand, false),
 		withSettings(connect, cli.NewRBACCommand, false),
+		newMonitoringCommand(),
 		cli.NewVersionCommand(),
 	)
 	return root

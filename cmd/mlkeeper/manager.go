@@ -38,6 +38,7 @@ type managerFlags struct {
 	metricsAddress        string
 	metricsSecure         bool
 	probeAddress          string
+	pprofAddress          string
 	leaderElect           bool
 	leaderNamespace       string
 	leaseDuration         time.Duration
@@ -80,6 +81,8 @@ func newManagerCommand(connect connection) *cobra.Command {
 	flags.BoolVar(&f.metricsSecure, "metrics-secure", false,
 		"serve metrics over TLS to callers that Kubernetes authenticates and authorizes")
 	flags.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches it off")
+	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
+		"address of net/http/pprof for whoever looks for a leak or a hot spot; 0 switches it off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
 	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease; the manager's own when empty")
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
@@ -123,7 +126,8 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	requests.Count(cfg)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,
-		LeaderElection: f.leaderElect, LeaderElectionID: leaseName(f.shardSelector),
+		PprofBindAddress: f.pprofAddress,
+		LeaderElection:   f.leaderElect, LeaderElectionID: leaseName(f.shardSelector),
 		LeaderElectionNamespace: f.leaderNamespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
 		GracefulShutdownTimeout: &f.gracefulShutdownAfter, Logger: ctrl.Log,

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
@@ -91,12 +92,12 @@ func (c *Connection) open() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	mapper, err := newMapper(finder)
+	mapper, kinds, err := newMapper(finder)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
 			"server runs", cfg.Host, err)
 	}
-	out := &cluster{mapper: mapper}
+	out := &cluster{mapper: mapper, kinds: kinds, openapi: finder.OpenAPIV3()}
 	if out.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -112,11 +113,12 @@ type servedMapper struct {
 	failed map[schema.GroupVersion]error
 }
 
-func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, error) {
+// newMapper learns what the cluster serves: how kinds map to resources, and the names that people call them by.
+func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, []servedKind, error) {
 	groups, lists, err := finder.ServerGroupsAndResources()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
-		return nil, err
+		return nil, nil, err
 	}
 	versions := map[string][]metav1.APIResource{}
 	for _, list := range lists {
@@ -136,7 +138,7 @@ func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, erro
 	if partial != nil {
 		out.failed = partial.Groups
 	}
-	return out, nil
+	return out, kindsOf(lists), nil
 }
 
 // RESTMapping implements meta.RESTMapper.
@@ -157,6 +159,10 @@ type cluster struct {
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
 	mapper   meta.RESTMapper
+	// kinds are what is served, with the names that people call them by.
+	kinds []servedKind
+	// openapi publishes the schemas of the kinds; nil where there are none.
+	openapi openapi.Client
 }
 
 // lookup returns the mapping of a kind, or nil while it is not served.

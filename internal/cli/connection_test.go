@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,9 +63,12 @@ func TestNewMapper(t *testing.T) {
 	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "route.openshift.io", Version: "v1"}: errors.New("down"),
 	}}
-	m, err := newMapper(discovered{err: broken})
+	m, kinds, err := newMapper(discovered{err: broken})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(kinds) != 1 || !slices.Contains(kinds[0].names, "deployments.apps") {
+		t.Errorf("kinds %v; a subresource is none", kinds)
 	}
 	mapping, err := m.RESTMapping(deployGVK.GroupKind(), "v1")
 	if err != nil || mapping.Resource.Resource != "deployments" || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
@@ -73,7 +77,7 @@ func TestNewMapper(t *testing.T) {
 	if _, err := m.RESTMapping(routeGVK.GroupKind(), "v1"); err == nil || meta.IsNoMatchError(err) {
 		t.Errorf("a broken group: %v", err)
 	}
-	if _, err := newMapper(discovered{err: errors.New("refused")}); err == nil {
+	if _, _, err := newMapper(discovered{err: errors.New("refused")}); err == nil {
 		t.Error("an API server that does not answer is no error")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -84,7 +85,7 @@ func simplePlan(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 				"data": map[string]any{"password": "aHVudGVyMg=="}, "stringData": map[string]any{"token": "hunter2"}, "type": "Opaque",
 			})}}},
 			{Name: "second", Objects: []plan.Object{
-				{Desired: object(deployGVK, cr.Namespace, cr.Name, map[string]any{"spec": map[string]any{"replicas": int64(*cr.Spec.Replicas)}})},
+				{Desired: object(deployGVK, cr.Namespace, cr.Name, map[string]any{"spec": map[string]any{"replicas": int64(ptr.Deref(cr.Spec.Replicas, 1))}})},
 				{Optional: true, Desired: object(routeGVK, cr.Namespace, cr.Name, nil)},
 			}},
 		},
@@ -136,8 +137,13 @@ func golden(t *testing.T, name, got string) {
 // fakeCluster is a cluster that serves some kinds and holds some objects.
 func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*unstructured.Unstructured) (*cluster, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
-	mapper := meta.NewDefaultRESTMapper(nil)
+	var versions []schema.GroupVersion
+	for _, gvk := range served {
+		versions = append(versions, gvk.GroupVersion())
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
 	lists := map[schema.GroupVersionResource]string{}
+	var resources []*metav1.APIResourceList
 	for _, gvk := range served {
 		scope := meta.RESTScopeNamespace
 		if gvk == inventoryKind || gvk == bindingGVK {
@@ -146,6 +152,13 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 		mapper.Add(gvk, scope)
 		gvr, _ := meta.UnsafeGuessKindToResource(gvk)
 		lists[gvr] = gvk.Kind + "List"
+		resource := metav1.APIResource{Name: gvr.Resource, Kind: gvk.Kind, SingularName: strings.ToLower(gvk.Kind)}
+		if gvk == serviceKind {
+			resource.ShortNames = []string{"tas"}
+		}
+		resources = append(resources, &metav1.APIResourceList{
+			GroupVersion: gvk.GroupVersion().String(), APIResources: []metav1.APIResource{resource},
+		})
 	}
 	scheme := runtime.NewScheme()
 	metaScheme := metadatafake.NewTestScheme()
@@ -166,5 +179,8 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 		}
 	}
 	dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, lists, whole...)
-	return &cluster{dynamic: dyn, metadata: metadatafake.NewSimpleMetadataClient(metaScheme, partial...), mapper: mapper}, dyn
+	return &cluster{
+		dynamic: dyn, metadata: metadatafake.NewSimpleMetadataClient(metaScheme, partial...), mapper: mapper,
+		kinds: kindsOf(resources),
+	}, dyn
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,11 +25,15 @@ const healthMissing = "Missing"
 
 var inventoryKind = keeper.GroupVersion.WithKind("Inventory")
 
-// collector reads the stacks of a namespace, or of all.
+// collector reads the stacks of a namespace, or of all, or one stack alone.
 type collector struct {
 	*cluster
 	namespace string
-	warnings  []string
+	// only restricts it to one custom resource; then what belongs to it is listed wherever it is.
+	only *subject
+	// whole are the objects of that one custom resource as they were read.
+	whole    map[plan.Key]*unstructured.Unstructured
+	warnings []string
 }
 
 func (c *collector) warn(format string, args ...any) {
@@ -51,7 +56,7 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 			unserved = append(unserved, r.GVK().GroupKind().String())
 			continue
 		}
-		resources, err := c.list(ctx, mapping, c.namespace, metav1.ListOptions{})
+		resources, err := c.resources(ctx, mapping)
 		if err != nil {
 			return nil, c.explain(mapping.Resource.Resource, err)
 		}
@@ -61,7 +66,7 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 		inventories := c.inventories(ctx)
 		expected := make([][]keeper.LedgerEntry, len(resources))
 		for i, u := range resources {
-			expected[i] = c.expected(u, stackOf(r, u), inventories)
+			expected[i] = c.expected(u, stackOf(r, u), inventories.listed())
 		}
 		children := c.children(ctx, r, slices.Concat(expected...))
 		for i, u := range resources {
@@ -82,6 +87,14 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return report, nil
+}
+
+// resources lists the custom resources of a kind, or gives the one that is asked for.
+func (c *collector) resources(ctx context.Context, mapping *meta.RESTMapping) ([]*unstructured.Unstructured, error) {
+	if c.only != nil {
+		return []*unstructured.Unstructured{c.only.live}, nil
+	}
+	return c.list(ctx, mapping, c.namespace, metav1.ListOptions{})
 }
 
 func (c *collector) explain(resource string, err error) error {
@@ -109,13 +122,8 @@ func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.Le
 		objects: map[string][]*unstructured.Unstructured{},
 		unread:  map[schema.GroupKind]bool{}, unserved: map[schema.GroupKind]bool{},
 	}
-	kinds := slices.Clone(r.Children())
-	for i := range ledger {
-		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
-	}
-	options := metav1.ListOptions{LabelSelector: keeper.RoomLabel + "=" + r.Name()}
 	listed := map[schema.GroupKind]bool{}
-	for _, gvk := range kinds {
+	for _, gvk := range childKinds(r, ledger) {
 		gk := gvk.GroupKind()
 		if listed[gk] {
 			continue
@@ -127,10 +135,8 @@ func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.Le
 			continue
 		}
 		var all []*unstructured.Unstructured
-		if err == nil && health.NeedsStatus(gk) {
-			all, err = c.list(ctx, mapping, c.namespace, options)
-		} else if err == nil {
-			all, err = c.listMetadata(ctx, mapping, c.namespace, options)
+		if err == nil {
+			all, err = c.childrenOf(ctx, r, mapping, ledger)
 		}
 		if err != nil {
 			out.unread[gk] = true
@@ -145,28 +151,112 @@ func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.Le
 	return out
 }
 
-// inventories lists what the Inventories say should be there.
-func (c *collector) inventories(ctx context.Context) map[keeper.InventoryOwner][]keeper.LedgerEntry {
+// childKinds are the kinds that a room names, and those that ledgers name.
+func childKinds(r room.Any, ledger []keeper.LedgerEntry) []schema.GroupVersionKind {
+	kinds := slices.Clone(r.Children())
+	for i := range ledger {
+		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
+	}
+	return kinds
+}
+
+// childrenOf lists the children of one kind: whole objects where the health needs them, and metadata for the rest.
+func (c *collector) childrenOf(
+	ctx context.Context, r room.Any, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry,
+) ([]*unstructured.Unstructured, error) {
+	list := c.listMetadata
+	if health.NeedsStatus(mapping.GroupVersionKind.GroupKind()) {
+		list = c.list
+	}
+	if c.only == nil {
+		selector := keeper.RoomLabel + "=" + r.Name()
+		if _, unknown := r.(roomless); unknown {
+			selector = keeper.StackLabel
+		}
+		return list(ctx, mapping, c.namespace, metav1.ListOptions{LabelSelector: selector})
+	}
+	var out []*unstructured.Unstructured
+	for _, namespace := range namespacesOf(c.only, mapping, ledger) {
+		all, err := list(ctx, mapping, namespace, metav1.ListOptions{
+			LabelSelector: keeper.StackLabel + "=" + c.only.stack().Hash(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, all...)
+	}
+	return out, nil
+}
+
+// namespacesOf are the namespaces in which one stack may have children of a kind: its own, and those that are recorded.
+func namespacesOf(s *subject, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry) []string {
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return []string{""}
+	}
+	out := []string{s.namespace}
+	for i := range ledger {
+		if ledger[i].Kind == mapping.GroupVersionKind.Kind && ledger[i].Group == mapping.GroupVersionKind.Group &&
+			!slices.Contains(out, ledger[i].Namespace) {
+			out = append(out, ledger[i].Namespace)
+		}
+	}
+	return out
+}
+
+// byOwner are Inventories by the custom resource that they belong to.
+type byOwner map[keeper.InventoryOwner][]keeper.Inventory
+
+// listed are the objects that the Inventories list.
+func (b byOwner) listed() map[keeper.InventoryOwner][]keeper.LedgerEntry {
+	out := map[keeper.InventoryOwner][]keeper.LedgerEntry{}
+	for owner, all := range b {
+		for i := range all {
+			out[owner] = append(out[owner], all[i].Spec.Objects...)
+		}
+	}
+	return out
+}
+
+// inventories lists what the Inventories say should be there, in the order of the stages.
+func (c *collector) inventories(ctx context.Context) byOwner {
 	mapping, err := c.lookup(inventoryKind)
 	if err != nil || mapping == nil {
 		c.warn("Inventories are left out: the cluster does not serve them; install the CustomResourceDefinitions")
 		return nil
 	}
-	all, err := c.list(ctx, mapping, "", metav1.ListOptions{})
+	options := metav1.ListOptions{}
+	if c.only != nil {
+		options.LabelSelector = keeper.StackLabel + "=" + c.only.stack().Hash()
+	}
+	all, err := c.list(ctx, mapping, "", options)
 	if err != nil {
 		c.warn("Inventories are left out: %v", err)
 		return nil
 	}
-	out := map[keeper.InventoryOwner][]keeper.LedgerEntry{}
+	return c.decodeInventories(all)
+}
+
+func (c *collector) decodeInventories(all []*unstructured.Unstructured) byOwner {
+	out := byOwner{}
 	for _, u := range all {
 		var i keeper.Inventory
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &i); err != nil {
 			c.warn("Inventory %s is left out: %v", u.GetName(), err)
 			continue
 		}
-		out[i.Spec.Owner] = append(out[i.Spec.Owner], i.Spec.Objects...)
+		out[i.Spec.Owner] = append(out[i.Spec.Owner], i)
+	}
+	for _, stages := range out {
+		slices.SortFunc(stages, func(a, b keeper.Inventory) int { return cmp.Compare(a.Spec.Stage, b.Spec.Stage) })
 	}
 	return out
+}
+
+// inventoryOwner is what the Inventories of a stack name as their owner.
+func inventoryOwner(id plan.Stack) keeper.InventoryOwner {
+	return keeper.InventoryOwner{
+		Group: id.GVK.Group, Kind: id.GVK.Kind, Namespace: id.Namespace, Name: id.Name, UID: id.UID,
+	}
 }
 
 // stackOf is the stack of a custom resource.
@@ -213,6 +303,9 @@ func (c *collector) objects(id plan.Stack, children found, expected []keeper.Led
 			continue
 		}
 		there[plan.KeyOf(o)] = true
+		if c.only != nil {
+			c.keep(o)
+		}
 		result := health.Of(o)
 		out = append(out, ObjectStatus{
 			APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
@@ -223,7 +316,7 @@ func (c *collector) objects(id plan.Stack, children found, expected []keeper.Led
 		gk := schema.GroupKind{Group: e.Group, Kind: e.Kind}
 		key := plan.Key{GroupKind: gk, Namespace: e.Namespace, Name: e.Name}
 		// What lies outside of the namespace asked for was not listed.
-		foreign := c.namespace != "" && e.Namespace != "" && e.Namespace != c.namespace
+		foreign := c.only == nil && c.namespace != "" && e.Namespace != "" && e.Namespace != c.namespace
 		if there[key] || children.unread[gk] || foreign {
 			continue
 		}
@@ -244,13 +337,19 @@ func (c *collector) objects(id plan.Stack, children found, expected []keeper.Led
 	return out
 }
 
+// keep remembers an object as it was read.
+func (c *collector) keep(o *unstructured.Unstructured) {
+	if c.whole == nil {
+		c.whole = map[plan.Key]*unstructured.Unstructured{}
+	}
+	c.whole[plan.KeyOf(o)] = o
+}
+
 // expected is what the ledger in the status and the Inventories say should be there.
 func (c *collector) expected(
 	u *unstructured.Unstructured, id plan.Stack, inventories map[keeper.InventoryOwner][]keeper.LedgerEntry,
 ) []keeper.LedgerEntry {
-	out := slices.Clone(inventories[keeper.InventoryOwner{
-		Group: id.GVK.Group, Kind: id.GVK.Kind, Namespace: id.Namespace, Name: id.Name, UID: id.UID,
-	}])
+	out := slices.Clone(inventories[inventoryOwner(id)])
 	var status struct {
 		Children []keeper.LedgerEntry `json:"children"`
 	}

@@ -15,10 +15,8 @@ const messageWidth = 80
 
 // printStatus prints the table: a line for each custom resource, and one below it for each of its objects.
 func printStatus(out, stderr io.Writer, report *StatusReport, wide bool, where string, now time.Time) error {
-	for _, warning := range report.Warnings {
-		if err := printLines(stderr, "warning: "+Clean(warning)); err != nil {
-			return err
-		}
+	if err := printWarnings(stderr, report.Warnings); err != nil {
+		return err
 	}
 	if len(report.Stacks) == 0 {
 		return printLines(stderr, Clean("there is nothing that MLKeeper keeps "+where))

@@ -50,8 +50,16 @@ func (k *inventories) register() error {
 	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
 		inv := &keeper.Inventory{}
 		return inv, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
-	}, k.changed)
+	}, k.changed, ownerUIDOf)
 	return nil
+}
+
+// ownerUIDOf is the UID of the custom resource that an Inventory is of.
+func ownerUIDOf(o metav1.Object) string {
+	if inv, ok := o.(*keeper.Inventory); ok {
+		return string(inv.Spec.Owner.UID)
+	}
+	return ""
 }
 
 // changed wakes the teardown, which is keyed by the UID of the custom resource, and the custom resource itself.
@@ -62,12 +70,12 @@ func (k *inventories) changed(old, now metav1.Object) {
 			continue
 		}
 		k.queue.add("", string(inv.Spec.Owner.UID))
+		k.mu.Lock()
+		if mine, ok := k.written[inv.Name]; ok && mine.UID == inv.UID && (now == nil || mine.ResourceVersion == inv.ResourceVersion) {
+			delete(k.written, inv.Name) // The cache knows it now.
+		}
+		k.mu.Unlock()
 		if now == nil {
-			k.mu.Lock()
-			if mine, ok := k.written[inv.Name]; ok && mine.UID == inv.UID {
-				delete(k.written, inv.Name)
-			}
-			k.mu.Unlock()
 			owner := inv.Spec.Owner
 			k.Engine.wake(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
 		}
@@ -114,10 +122,8 @@ func (k *inventories) get(name string) (*keeper.Inventory, bool) {
 // of returns the Inventories of one custom resource, by stage.
 func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 	names := map[string]bool{}
-	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
-		if inv, ok := o.(*keeper.Inventory); ok && string(inv.Spec.Owner.UID) == ownerUID {
-			names[inv.Name] = true
-		}
+	for _, o := range k.hub.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
+		names[o.GetName()] = true
 	}
 	k.mu.Lock()
 	for name, inv := range k.written {

@@ -98,6 +98,9 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 		for key, e := range ledgerOf(p.inventories) {
 			p.ledger[key] = e
 		}
+		for _, e := range p.life.unrecorded {
+			p.ledger[keyOf(e)] = e
+		}
 	}
 	for i, stage := range p.plan.Stages {
 		owner := self
@@ -160,6 +163,7 @@ func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
 	if seen := s.child(p, o.Key); seen != nil {
 		item.Observed = seen
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
+		item.Held = s.heldByAnother(p, seen)
 	}
 	return item
 }
@@ -175,6 +179,20 @@ func (s *stacks[C, F]) abandoned(seen *observe.Object) bool {
 	}
 	_, found, known := s.alive(namespace, name)
 	return known && !found
+}
+
+// heldByAnother says that the marks of an object name another custom resource that exists, or may.
+func (s *stacks[C, F]) heldByAnother(p *pass[C, F], seen *observe.Object) bool {
+	id := seen.Annotations[keeper.OwnerAnnotation]
+	if id == "" || id == p.stack.ID() {
+		return false
+	}
+	namespace, name, ok := parseOwner(id, s.def.GVK.GroupKind())
+	if !ok {
+		return true
+	}
+	_, found, known := s.alive(namespace, name)
+	return found || !known
 }
 
 // wantsAdoption says that the owner of a custom resource allows taking over objects that nobody owns.
@@ -256,6 +274,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			p.transient = r.Err
 		case r.Problem != nil:
 			p.problems = append(p.problems, *r.Problem)
+		case r.Stale:
+			// What was judged has changed: its watch wakes us.
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
 			if len(r.Warnings) > 0 {

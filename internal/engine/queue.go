@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -58,11 +59,23 @@ func newController(
 	}))
 }
 
-func (q *queue) add(namespace, name string) {
+func (q *queue) add(namespace, name string) { q.addWith(0, namespace, name) }
+
+// addFirst puts a request before all others: somebody changed a spec and watches what comes of it, while the rest may be
+// a thousand custom resources on their way.
+func (q *queue) addFirst(namespace, name string) { q.addWith(1, namespace, name) }
+
+func (q *queue) addWith(priority int, namespace, name string) {
 	q.mu.Lock()
 	work := q.work
 	q.mu.Unlock()
-	if work != nil {
-		work.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	if work == nil {
+		return
 	}
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+	if byPriority, ok := work.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		byPriority.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	work.Add(request)
 }

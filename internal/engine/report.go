@@ -27,9 +27,10 @@ import (
 
 // Status writes that wait for more, so that a burst of events costs one write.
 const (
-	// coalesce is how long a change of something that is not on its way waits if it alters no verdict, and how long a
-	// Ready waits for the outcome of the wires that it lets loose.
+	// coalesce is how long a change of something that is not on its way waits if it alters no verdict.
 	coalesce = 100 * time.Millisecond
+	// maxWiring is how long a Ready waits at most for the wires that it lets loose, so that one write tells of both.
+	maxWiring = time.Second
 	// Where custom resources are on their way, the progress of each is told after at least minPatience, or coalesce for
 	// every one of them, up to maxPatience: telling how far they are must not take the API server's time from getting
 	// them there.
@@ -182,7 +183,12 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
 	if len(p.inventories) > 0 {
 		*s.def.Common(p.cr).Ledger = nil
-		return s.kept.record(ctx, p.inventories, p.stamped, entries)
+		p.life.unrecorded = entries
+		if err := s.kept.record(ctx, p.inventories, p.stamped, entries); err != nil {
+			return err
+		}
+		p.life.unrecorded = nil
+		return nil
 	}
 	if len(entries) == 0 {
 		entries = nil
@@ -205,7 +211,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	if rest := s.holdStatus(p, urgent, now); rest > 0 {
 		return rest, nil
 	}
-	s.foresee(p, false)
+	defer s.foresee(p, false)
 	p.life.minor = time.Time{}
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
@@ -220,8 +226,8 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	}
 	out, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return 0, nil // The custom resource is gone or was replaced: its own event follows.
+	if apierrors.IsNotFound(err) {
+		return 0, nil // The custom resource is gone: its own event follows.
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
@@ -248,11 +254,7 @@ func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) tim
 		return 0
 	case becameReady(before, after):
 		// The wires act on what is about to be told, so that their outcome is part of it.
-		since := s.foresee(p, len(s.wires) > 0)
-		if since.IsZero() {
-			return 0
-		}
-		return since.Add(coalesce).Sub(now)
+		return s.foresee(p, true)
 	case verdictChanged(before, after):
 		return 0
 	}
@@ -264,24 +266,36 @@ func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) tim
 }
 
 // foresee shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
-// returns since when their outcome is waited for; zero when it is not.
-func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Time {
+// returns for how long they are still waited for.
+func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
+	if !ready {
+		s.mu.Lock()
+		delete(s.foreseen, p.key)
+		p.life.awaited = nil
+		s.mu.Unlock()
+		return 0
+	}
+	awaited := map[wireTarget]bool{}
+	for _, w := range s.wires {
+		for _, target := range w.targets(p.key.Namespace) {
+			awaited[wireTarget{w.wire.Name, target}] = true
+		}
+	}
 	s.mu.Lock()
 	_, known := s.foreseen[p.key]
-	switch {
-	case !ready:
-		delete(s.foreseen, p.key)
-		p.life.foreseen = time.Time{}
-	case !known:
+	if !known {
 		s.foreseen[p.key] = p.cr.DeepCopyObject().(C)
-		p.life.foreseen = s.Clock.Now()
+		p.life.foreseen, p.life.awaited = s.Clock.Now(), awaited
 	}
-	since := p.life.foreseen
+	since, waits := p.life.foreseen, len(p.life.awaited) > 0
 	s.mu.Unlock()
-	if ready && !known {
+	if !known {
 		s.wakeWires(p.key.Namespace)
 	}
-	return since
+	if !waits {
+		return 0
+	}
+	return since.Add(maxWiring).Sub(s.Clock.Now())
 }
 
 // progress counts the custom resources that are on their way.

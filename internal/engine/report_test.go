@@ -84,7 +84,7 @@ func TestVerdictChanged(t *testing.T) {
 		want  bool
 	}{
 		{"nothing", base, false},
-		{"another reason", state{conditions: []metav1.Condition{ready("False", "b")}, generation: 1}, false},
+		{"another reason", state{conditions: []metav1.Condition{ready("False", "b")}, generation: 1}, true},
 		{"a condition of the room", state{conditions: []metav1.Condition{ready("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
 		{"Ready", state{conditions: []metav1.Condition{ready("True", "a")}, generation: 1}, true},
 		{"no Ready any more", state{generation: 1}, true},
@@ -104,6 +104,27 @@ func TestVerdictChanged(t *testing.T) {
 				t.Error("and back:", got)
 			}
 		})
+	}
+}
+
+// TestPatience shows that one custom resource on its way is told of soon, and that a thousand leave the API server alone.
+func TestPatience(t *testing.T) {
+	for n, want := range map[int64]time.Duration{1: 2 * time.Second, 20: 2 * time.Second, 100: 10 * time.Second, 1000: 30 * time.Second} {
+		e := &Engine{}
+		e.progressing.Store(n - 1)
+		l := &life{}
+		if got := e.patience(l); got != coalesce {
+			t.Errorf("%d others on their way: %s for one that is not", n, got)
+		}
+		e.progress(l, true)
+		e.progress(l, true)
+		if got := e.patience(l); got != want {
+			t.Errorf("%d on their way: %s, want %s", n, got, want)
+		}
+		e.progress(l, false)
+		if got := e.progressing.Load(); got != n-1 {
+			t.Errorf("%d are counted as on their way, want %d", got, n-1)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func newShard(e *Engine) *shard {
 			for _, r := range e.rooms {
 				r.handOver(one.GetName())
 			}
-		})
+		}, nil)
 	}
 	return s
 }

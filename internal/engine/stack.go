@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -55,9 +57,10 @@ type life struct {
 	blocked int
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
-	// foreseen is since when a Ready waits for the outcome of the wires; zero when none does, or there is an outcome. It
-	// is guarded by the lock of stacks.
+	// foreseen is since when a Ready waits for the wires, awaited what they have not looked at yet. Both are guarded by
+	// the lock of stacks.
 	foreseen time.Time
+	awaited  map[wireTarget]bool
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
@@ -75,6 +78,8 @@ type life struct {
 	refused map[plan.Key]refusal
 	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
 	unsaved *[]keeper.LedgerEntry
+	// unrecorded is the ledger of a pass that could not be written into the Inventories; nil when it is.
+	unrecorded []keeper.LedgerEntry
 	// dropped holds what was left out of children so that the API server took them (law 11).
 	dropped map[plan.Key]dropped
 }
@@ -113,12 +118,12 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		return fmt.Errorf("register room %s: %w", def.Room, err)
 	}
 	s.queue = q
-	e.hub.Resources(def.GVK, s.decode, s.resourceChanged)
+	e.hub.Resources(def.GVK, s.decode, s.resourceChanged, nil)
 	for _, gvk := range def.Children {
 		e.hub.Children(gvk, def.Room, s.childChanged)
 	}
 	for _, wire := range def.Wires {
-		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.wakeNamespace)
+		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.wakeNamespace, s.looked)
 		if err != nil {
 			return err
 		}
@@ -147,12 +152,20 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
 	if now != nil {
 		s.mu.Lock()
 		mine, ok := s.written[key]
+		echo := ok && mine.GetResourceVersion() == now.GetResourceVersion()
+		if echo {
+			delete(s.written, key) // The cache has it now.
+		}
 		s.mu.Unlock()
-		if ok && mine.GetResourceVersion() == now.GetResourceVersion() {
+		if echo {
 			return
 		}
 	}
-	s.queue.add(key.Namespace, key.Name)
+	if old != nil && now != nil && old.GetGeneration() != now.GetGeneration() {
+		s.queue.addFirst(key.Namespace, key.Name)
+	} else {
+		s.queue.add(key.Namespace, key.Name)
+	}
 	if s.def.WakeSiblings && (old == nil || now == nil) {
 		s.wakeNamespace(key.Namespace)
 	}
@@ -355,8 +368,32 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	s.decide(p)
+	if gone, err := s.bereaved(ctx, p); err != nil || gone {
+		return reconcile.Result{}, err
+	}
 	s.act(ctx, p)
 	return s.report(ctx, p)
+}
+
+// bereaved says that the custom resource is gone, where a child that was there has gone. The watches are not in order,
+// so the end of a child may be heard of before that of its owner, with which it went: what were made anew then would have
+// no owner. Only in this case it is asked for live.
+func (s *stacks[C, F]) bereaved(ctx context.Context, p *pass[C, F]) (bool, error) {
+	if !slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID != "" }) {
+		return false, nil
+	}
+	mapping, ok := s.catalog.Lookup(s.def.GVK)
+	if !ok {
+		return true, nil
+	}
+	live, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Get(ctx, p.key.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("ask whether %s is still there: %w", p.key, err)
+	}
+	return live.GetUID() != p.stack.UID || live.GetDeletionTimestamp() != nil, nil
 }
 
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.

@@ -34,10 +34,11 @@ func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, er
 	if len(kept) == len(cr.GetFinalizers()) || isSuspended(cr) && cr.GetDeletionTimestamp() == nil {
 		return false, nil
 	}
-	if alive, ok := cr.(C); ok {
-		if waits, err := s.release(ctx, alive); err != nil || waits {
-			return true, err
-		}
+	switch outcome, err := s.release(ctx, cr); {
+	case err != nil || outcome == releaseWaits:
+		return true, err
+	case outcome == releaseFails:
+		return false, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": cr.GetUID(), "resourceVersion": cr.GetResourceVersion(), "finalizers": kept,
@@ -49,40 +50,81 @@ func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, er
 	return true, s.patch(ctx, cr, patch)
 }
 
+// outcome of a release.
+type outcome int
+
+const (
+	// released: nothing that must stay goes with the custom resource any more.
+	released outcome = iota
+	// releaseWaits for a watch that is being opened.
+	releaseWaits
+	// releaseFails since it is not known what the custom resource asks for.
+	releaseFails
+)
+
 // release frees what must outlive the custom resource from it, before the finalizer goes that keeps the garbage
-// collector from it. It says whether that waits for a watch that is being opened.
-func (s *stacks[C, F]) release(ctx context.Context, cr C) (waits bool, err error) {
+// collector from it. Where it is not known what that is, since facts are missing or the custom resource does not fit its
+// type, the finalizer stays; but a deletion must never hang, so then every object of a kind that is kept is freed.
+func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, error) {
+	out := releaseFails
+	if alive, ok := cr.(C); ok {
+		var err error
+		if out, err = s.releaseRendered(ctx, alive); err != nil {
+			return out, err
+		}
+	}
+	if out != releaseFails || cr.GetDeletionTimestamp() == nil {
+		return out, nil
+	}
+	stack := plan.Stack{
+		Room: s.def.Room, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
+	}
+	for _, gvk := range s.def.Retained {
+		if err := s.actor.ReleaseOwned(ctx, gvk, stack, s.self(cr)); err != nil {
+			return out, err
+		}
+	}
+	return released, nil
+}
+
+// releaseRendered frees what the room renders as retained.
+func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, error) {
 	p := s.newPass(cr)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	p.life.refs = p.reader.done(p.life.refs)
 	var problem plan.Problem
 	switch {
+	case errors.As(err, &problem) && problem.Reason == decide.ReasonNotSynced:
+		return releaseWaits, nil
 	case errors.As(err, &problem):
-		// Nothing but a watch is worth waiting for: a deletion must never hang.
-		return problem.Reason == decide.ReasonNotSynced, nil
+		return releaseFails, nil
 	case err != nil:
-		return false, fmt.Errorf("gather: %w", err)
+		return releaseFails, fmt.Errorf("gather: %w", err)
 	}
 	self := s.self(cr)
-	for _, stage := range s.sys.Render(p.cr, facts).Stages {
+	rendered := s.sys.Render(p.cr, facts)
+	for _, stage := range rendered.Stages {
 		for _, o := range stage.Objects {
 			if !o.Retain {
 				continue
 			}
 			stamped, err := plan.Stamp(o, p.stack, self, 0)
 			if err != nil {
-				return false, err
+				return releaseFails, err
 			}
 			if err := s.actor.Release(ctx, stamped, []plan.Owner{self}); err != nil {
-				return false, err
+				return releaseFails, err
 			}
 		}
 	}
-	return false, nil
+	if len(rendered.Problems) > 0 {
+		return releaseFails, nil // Not everything may have been rendered.
+	}
+	return released, nil
 }
 
 // self is the custom resource as an owner.
-func (s *stacks[C, F]) self(cr C) plan.Owner {
+func (s *stacks[C, F]) self(cr metav1.Object) plan.Owner {
 	return plan.Owner{
 		APIVersion: s.def.GVK.GroupVersion().String(), Kind: s.def.GVK.Kind, Name: cr.GetName(), UID: cr.GetUID(),
 	}

@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +25,8 @@ type wireRunner struct {
 	wire   wiring.Wire
 	queue  *queue
 	rec    *wiring.Reconciler
+	// looked is told of every target that was looked at, whatever came of it.
+	looked func(wire string, target client.ObjectKey)
 }
 
 // newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
@@ -32,8 +34,9 @@ type wireRunner struct {
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
+	looked func(wire string, target client.ObjectKey),
 ) (*wireRunner, error) {
-	r := &wireRunner{engine: e, wire: wire}
+	r := &wireRunner{engine: e, wire: wire, looked: looked}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.hub}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
@@ -87,6 +90,7 @@ func concerns(old, now *unstructured.Unstructured) bool {
 // Reconcile implements reconcile.Reconciler.
 func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
+	r.looked(r.wire.Name, req.NamespacedName)
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
@@ -97,14 +101,24 @@ func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionR
 
 func (r *wireRunner) wakeAll() { r.wakeNamespace("") }
 
-// wakeNamespace looks again at every target of a namespace, and at the one that would be created there.
+// wakeNamespace looks again at the targets of a namespace, or of all if it is empty.
 func (r *wireRunner) wakeNamespace(namespace string) {
+	for _, target := range r.targets(namespace) {
+		r.queue.add(target.Namespace, target.Name)
+	}
+}
+
+// targets are the targets of a namespace, and the one that would be created there.
+func (r *wireRunner) targets(namespace string) []client.ObjectKey {
+	var out []client.ObjectKey
 	for _, u := range r.engine.hub.ListTargets(r.wire.Name, namespace) {
-		r.queue.add(u.GetNamespace(), u.GetName())
+		out = append(out, client.ObjectKeyFromObject(u))
 	}
-	if r.wire.CreateName != "" && namespace != "" {
-		r.queue.add(namespace, r.wire.CreateName)
+	created := client.ObjectKey{Namespace: namespace, Name: r.wire.CreateName}
+	if created.Name != "" && namespace != "" && !slices.Contains(out, created) {
+		out = append(out, created)
 	}
+	return out
 }
 
 // targets adapts the hub to what the wiring reads.
@@ -167,12 +181,33 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 			next[target.String()] = outcomes
 		}
 		l.wiring = next
-		l.foreseen = time.Time{}
 	}
 	s.mu.Unlock()
 	if ok {
 		s.queue.add(namespace, name)
 	}
+}
+
+// looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer.
+func (s *stacks[C, F]) looked(wire string, target client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.foreseen {
+		l := s.lives[key]
+		if key.Namespace != target.Namespace || l == nil || !l.awaited[wireTarget{wire, target}] {
+			continue
+		}
+		delete(l.awaited, wireTarget{wire, target})
+		if len(l.awaited) == 0 {
+			s.queue.add(key.Namespace, key.Name)
+		}
+	}
+}
+
+// wireTarget is one target of one wire.
+type wireTarget struct {
+	wire   string
+	target client.ObjectKey
 }
 
 // wiringOf returns the outcomes of the wires for one custom resource.

@@ -35,6 +35,7 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 			gvkServiceAccount, gvkBinding, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment, gvkService,
 			gvkServiceMonitor, gvkRoute,
 		},
+		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),

@@ -110,6 +110,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.D
 	return room.Definition[*Bundle]{
 		Room: "bundle", GVK: GVK, New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
 		StripFinalizers: []string{OriginalFinalizer},
+		Retained:        []schema.GroupVersionKind{{Version: "v1", Kind: "PersistentVolumeClaim"}},
 		Common: func(b *Bundle) room.Common {
 			return room.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,

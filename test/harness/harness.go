@@ -4,6 +4,7 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -47,41 +48,19 @@ var silence sync.Once
 // Start runs an operator until the test ends or Stop is called, and waits until its watches are complete.
 func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *Operator {
 	t.Helper()
-	cfg, counter := cluster.WithCounter(c.Config)
-	if opts.Config != nil {
-		opts.Config(cfg)
-	}
-	log := logr.Discard()
-	silence.Do(func() { ctrl.SetLogger(logr.Discard()) })
 	if opts.Verbose {
-		log = testr.New(t.(*testing.T)) //nolint:forcetypeassert // Only tests ask for a verbose operator.
+		opts.Engine.Log = testr.New(t.(*testing.T)) //nolint:forcetypeassert // Only tests ask for a verbose operator.
+	} else {
+		opts.Engine.Log = logr.Discard()
 	}
-	mopts := ctrl.Options{
-		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		LeaderElection: false, Logger: log,
-	}
-	if opts.Manager != nil {
-		opts.Manager(&mopts)
-	}
-	mgr, err := ctrl.NewManager(cfg, mopts)
+	mgr, o, err := build(c, opts, rooms)
 	if err != nil {
-		t.Fatalf("make the manager: %v", err)
-	}
-	opts.Engine.Log = log
-	e, err := engine.New(mgr, opts.Engine)
-	if err != nil {
-		t.Fatalf("make the engine: %v", err)
-	}
-	for _, register := range rooms {
-		if err := register(e); err != nil {
-			t.Fatalf("register a room: %v", err)
-		}
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	stopped := false
-	o := &Operator{Requests: counter, Engine: e}
 	o.stop = func() {
 		if stopped {
 			return
@@ -98,9 +77,59 @@ func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *O
 		}
 	}
 	t.Cleanup(o.stop)
-	cluster.Eventually(t, 30*time.Second, e.Ready)
+	cluster.Eventually(t, 30*time.Second, o.Engine.Ready)
 	return o
 }
 
 // Stop ends the operator as a SIGTERM would.
 func (o *Operator) Stop() { o.stop() }
+
+// Run runs an operator until the context is done, for tests that end operators and start others while they go on. It
+// returns at once; done hears why the manager ended.
+func Run(ctx context.Context, c *cluster.Cluster, opts Options, rooms ...Register) (o *Operator, done <-chan error, err error) {
+	if opts.Engine.Log.GetSink() == nil {
+		opts.Engine.Log = logr.Discard()
+	}
+	mgr, o, err := build(c, opts, rooms)
+	if err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	o.stop = cancel
+	go func() {
+		defer cancel()
+		ended <- mgr.Start(ctx)
+	}()
+	return o, ended, nil
+}
+
+// build makes a manager with an engine and its rooms.
+func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager, *Operator, error) {
+	cfg, counter := cluster.WithCounter(c.Config)
+	if opts.Config != nil {
+		opts.Config(cfg)
+	}
+	silence.Do(func() { ctrl.SetLogger(logr.Discard()) })
+	mopts := ctrl.Options{
+		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		LeaderElection: false, Logger: opts.Engine.Log,
+	}
+	if opts.Manager != nil {
+		opts.Manager(&mopts)
+	}
+	mgr, err := ctrl.NewManager(cfg, mopts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the manager: %w", err)
+	}
+	e, err := engine.New(mgr, opts.Engine)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the engine: %w", err)
+	}
+	for _, register := range rooms {
+		if err := register(e); err != nil {
+			return nil, nil, fmt.Errorf("register a room: %w", err)
+		}
+	}
+	return mgr, &Operator{Requests: counter, Engine: e}, nil
+}

@@ -82,6 +82,53 @@ func TestLaw08ClaimOfTheOriginalNoLongerGoesWithTheCustomResource(t *testing.T) 
 	})
 }
 
+// TestLaw08WhatMustStayStaysAlthoughNothingCanBeRendered deletes custom resources of the original whose facts are
+// missing, whose input is bad, and which do not fit their type: the deletion must not hang, and no claim go with it.
+func TestLaw08WhatMustStayStaysAlthoughNothingCanBeRendered(t *testing.T) {
+	b := open(t, options{})
+	b.op.Stop()
+	specs := map[string]bundle.Spec{"missing": {Secret: "nowhere"}, "bad": {Problem: "bad"}, "unfit": {}, "alive": {Secret: "later"}}
+	for name, spec := range specs {
+		b.apply(name, spec)
+		b.patch(bundleGVK, b.ns, name, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, bundle.OriginalFinalizer))
+		b.c.Apply(t, string(claim(b.ns, name, "none").Manifest.Raw)+"\n")
+		b.patch(claimGVK, b.ns, name, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"test.mlkeeper.dev/v1",
+			"kind":"Bundle","name":%q,"uid":%q,"controller":true,"blockOwnerDeletion":true}]}}`, name, b.bundle(name).UID), "manager")
+	}
+	b.patch(bundleGVK, b.ns, "unfit", `{"spec":{"stages":"no list"}}`)
+	for name := range specs {
+		if name != "alive" {
+			b.delete(bundleGVK, b.ns, name)
+		}
+	}
+	b.restart()
+	for name := range specs {
+		if name == "alive" {
+			continue
+		}
+		b.gone(bundleGVK, b.ns, name)
+		cluster.Consistently(t, while, func() error {
+			if u := b.must(claimGVK, b.ns, name); u.GetDeletionTimestamp() != nil || len(u.GetOwnerReferences()) > 0 {
+				return fmt.Errorf("the claim of %s goes with it: %v", name, u.Object["metadata"])
+			}
+			return nil
+		})
+	}
+	// One that is alive keeps the finalizer until it is known what must stay, and says what is missing.
+	b.condition("alive", "Ready", metav1.ConditionFalse, "SecretMissing")
+	if got := b.bundle("alive").Finalizers; len(got) != 1 {
+		t.Errorf("the finalizers are %v", got)
+	}
+	b.c.Apply(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"later"}}
+`, b.ns)
+	cluster.Eventually(t, patience, func() error {
+		if got := b.bundle("alive").Finalizers; len(got) > 0 {
+			return fmt.Errorf("the finalizers are %v", got)
+		}
+		return nil
+	})
+}
+
 func TestLaw08ImmutableSelectorOfTheOriginalIsNotRecreated(t *testing.T) {
 	b := open(t, options{})
 	b.op.Stop()

@@ -65,6 +65,8 @@ type Result struct {
 	Warnings []string
 	// Wrote says that the cluster was changed.
 	Wrote bool
+	// Stale says that the object has changed since it was judged, so that nothing was done.
+	Stale bool
 }
 
 // Request is what one stack wants written.
@@ -148,13 +150,13 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	case decide.Apply:
 		a.apply(ctx, req, client, &res)
 	case decide.Delete:
-		a.remove(ctx, client, &res)
+		a.prune(ctx, req, client, &res)
 	}
 	if res.Err != nil {
 		res.Problem, res.Err = classify(action.Key, gvk, res.Err)
 	}
 	if res.Wrote && a.Count != nil {
-		a.Count(action.Key, action.Verb, action.Reason)
+		a.Count(res.Action.Key, res.Action.Verb, res.Action.Reason)
 	}
 	return res
 }

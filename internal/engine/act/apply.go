@@ -38,11 +38,14 @@ func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceI
 			return
 		}
 	}
-	a.applyOver(ctx, req, client, res, live)
+	a.applyOver(ctx, req, client, res, live, false)
 }
 
+// applyOver applies to an object that exists; live is as it was read, or nil. One that is taken up (takes) must not have
+// changed since then, as it may have become another's.
 func (a *Actor) applyOver(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
+	takes bool,
 ) {
 	desired := contest.Yield(res.Action.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
 	if res.Action.Adopted {
@@ -81,31 +84,33 @@ func (a *Actor) applyOver(
 	if yielded := a.Tracker.Contested(res.Action.Key, res.Action.UID); len(yielded) > 0 {
 		desired = contest.Remove(desired, yielded)
 	}
-	out, err := a.patch(ctx, client, desired, res.Action.UID)
+	desired.SetUID(res.Action.UID)
+	if takes {
+		desired.SetResourceVersion(live.GetResourceVersion())
+	}
+	out, err := a.patch(ctx, client, desired)
 	if sanitize.Refused(err) && a.Cleaner != nil {
 		var cleaned *unstructured.Unstructured
 		if cleaned, res.Warnings, err = a.Cleaner.Clean(ctx, desired); err == nil {
-			out, err = a.patch(ctx, client, cleaned, res.Action.UID)
+			out, err = a.patch(ctx, client, cleaned)
 		}
 	}
 	switch {
 	case err == nil:
 		a.wrote(req, res, out)
 	case isImmutable(err) && recreates(res.Action.Object):
-		res.Action.Reason = "Immutable"
-		a.remove(ctx, client, res)
+		res.Action.Verb, res.Action.Reason = decide.Delete, "Immutable"
+		a.remove(ctx, client, res, nil)
 	default:
 		res.Err = err
 	}
 }
 
-// patch applies with the UID in the body, so that it never recreates an object nor touches a replacement (law 1).
+// patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (law 1).
 func (a *Actor) patch(
-	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, uid types.UID,
+	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
-	body := desired.DeepCopy()
-	body.SetUID(uid)
-	data, err := json.Marshal(body.Object)
+	data, err := json.Marshal(desired.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", plan.KeyOf(desired), err)
 	}
@@ -115,7 +120,7 @@ func (a *Actor) patch(
 }
 
 // migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
-// fields that a later plan no longer has would stay for ever (law 1).
+// fields that a later plan no longer has would stay for ever (law 1). It gives live the resourceVersion of the answer.
 func (a *Actor) migrate(
 	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],
 ) error {
@@ -128,6 +133,10 @@ func (a *Actor) migrate(
 	if err != nil || len(patch) == 0 {
 		return err
 	}
-	_, err = client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
+	out, err := client.Patch(ctx, live.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	live.SetResourceVersion(out.GetResourceVersion())
+	return nil
 }

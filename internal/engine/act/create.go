@@ -39,9 +39,10 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 	}
 	found := observe.From(live, true)
 	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
+	maker := found.Annotations[keeper.OwnerAnnotation]
 	ours := found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
 		// Nothing but our record tells whose a retained object without labels is.
-		!controlled && res.Action.KnownUID != "" && res.Action.KnownUID == found.UID
+		!controlled && res.Action.KnownUID != "" && res.Action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
 	switch {
 	case ours && res.Action.Object.CreateOnly:
 		a.Memory.Wrote(req.Stack.Room, found)
@@ -50,7 +51,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
 		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
-	case len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "" && req.Adopt:
+	case len(live.GetOwnerReferences()) == 0 && maker == "" && req.Adopt:
 		res.Action.Adopted = true
 		a.takeUp(ctx, req, client, res, live)
 	default:
@@ -99,5 +100,5 @@ func (a *Actor) takeUp(
 	res.Action.UID, res.Action.Verb = live.GetUID(), decide.Apply
 	res.Action.Migrate = true
 	res.Warnings = nil
-	a.applyOver(ctx, req, client, res, live)
+	a.applyOver(ctx, req, client, res, live, true)
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -31,6 +32,28 @@ func (a *Actor) Release(ctx context.Context, o plan.Stamped, owners []plan.Owner
 		return fmt.Errorf("read %s: %w", o.Key, err)
 	}
 	return release(ctx, client, live, o.Desired, owners)
+}
+
+// ReleaseOwned takes every object of a kind in the namespace of a custom resource that refers to it from it. What of it
+// is to stay cannot be told, so all of it does, and is known again by the marks.
+func (a *Actor) ReleaseOwned(ctx context.Context, gvk schema.GroupVersionKind, stack plan.Stack, self plan.Owner) error {
+	client, err := a.resource(gvk, stack.Namespace)
+	if err != nil {
+		return err
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list %s in namespace %s: %w", gvk.Kind, stack.Namespace, err)
+	}
+	marks := &unstructured.Unstructured{Object: map[string]any{}}
+	marks.SetLabels(map[string]string{keeper.RoomLabel: stack.Room, keeper.StackLabel: stack.Hash()})
+	marks.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
+	for i := range list.Items {
+		if err := release(ctx, client, &list.Items[i], marks, []plan.Owner{self}); err != nil {
+			return fmt.Errorf("free %s %s: %w", gvk.Kind, list.Items[i].GetName(), err)
+		}
+	}
+	return nil
 }
 
 // release takes references to our owners that are not declared off an object, such as the one by which the operator

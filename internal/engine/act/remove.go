@@ -5,27 +5,62 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// remove deletes by UID in the background, so that the call never waits for dependents.
-func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, res *Result) {
+// prune deletes what the plan no longer has as it was judged. What no watch shows any more is read first, since nobody
+// knows whose it is by now.
+func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
+	version := res.Action.ResourceVersion
+	if version == "" {
+		live, err := client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != res.Action.UID || !prunable(req, live)) {
+			return
+		}
+		if err != nil {
+			res.Err = err
+			return
+		}
+		version = live.GetResourceVersion()
+	}
+	a.remove(ctx, client, res, &version)
+}
+
+// prunable says that an object that lost its label is still nobody else's.
+func prunable(req Request, live *unstructured.Unstructured) bool {
+	seen := observe.From(live, false)
+	if metav1.GetControllerOfNoCopy(&seen.ObjectMeta) != nil {
+		return seen.OwnedBy(req.Stack, req.Owners...)
+	}
+	id := seen.Annotations[keeper.OwnerAnnotation]
+	return id == "" || id == req.Stack.ID()
+}
+
+// remove deletes by UID, and by resourceVersion where one is given, in the background, so that the call never waits for
+// dependents.
+func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, res *Result, version *string) {
 	background := metav1.DeletePropagationBackground
 	uid := res.Action.UID
 	err := client.Delete(ctx, res.Action.Key.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}, PropagationPolicy: &background,
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		// Gone already, or replaced by an object that is not the one we judged: the watch will tell.
-		return
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		res.Wrote = true
+	case apierrors.IsNotFound(err):
+		// Gone already.
+	case apierrors.IsConflict(err) && res.Action.ResourceVersion != "":
+		res.Stale = true
+	case apierrors.IsConflict(err) && version == nil:
+		// Replaced by an object that is not the one we judged: the watch will tell.
+	default:
 		res.Err = err
-		return
 	}
-	res.Wrote = true
 }
 
 // recreates says whether an object may be deleted and made again for the sake of an immutable field. Nothing that

@@ -61,6 +61,9 @@ type Item struct {
 	Served, Synced bool
 	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
 	Adopt bool
+	// Held says that the marks of the object name another custom resource that exists, so that it is not ours again by
+	// our record alone: two that recorded the same object would take it from each other for ever.
+	Held bool
 	// Waits names what the item itself waits for before it is made, whatever the stages before it.
 	Waits string
 }
@@ -104,6 +107,9 @@ type Action struct {
 	Version string
 	// UID guards applies and deletes; empty for Create.
 	UID types.UID
+	// ResourceVersion guards the deletion of what the plan no longer has, which may have become another's since it was
+	// judged; empty where nothing was seen to judge.
+	ResourceVersion string
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
 	// Former says that the fields of the operator before us are to become ours, so that those that we do not declare go
@@ -147,7 +153,7 @@ func Decide(in Input) []Action {
 // recorded says that nobody controls the object, but that by its UID it is the very one that we recorded: marks that
 // somebody changed do not make a retained object another's.
 func (i Item) recorded() bool {
-	return i.Known != nil && i.Known.UID != "" && i.Known.UID == i.Observed.UID &&
+	return !i.Held && i.Known != nil && i.Known.UID != "" && i.Known.UID == i.Observed.UID &&
 		metav1.GetControllerOfNoCopy(&i.Observed.ObjectMeta) == nil
 }
 
@@ -239,7 +245,10 @@ func prune(in Input) []Action {
 			}
 			continue
 		}
-		a := Action{Key: e.Observed.Key, UID: e.Observed.UID, Version: version(e.Observed.APIVersion), Reason: ReasonPruned}
+		a := Action{
+			Key: e.Observed.Key, UID: e.Observed.UID, ResourceVersion: e.Observed.ResourceVersion,
+			Version: version(e.Observed.APIVersion), Reason: ReasonPruned,
+		}
 		switch {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue

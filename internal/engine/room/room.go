@@ -38,6 +38,9 @@ type Definition[C client.Object] struct {
 	Common func(C) Common
 	// Children are the kinds that the room may render, in the version it renders them.
 	Children []schema.GroupVersionKind
+	// Retained are the kinds of which the room retains objects (plan.Object.Retain) that the operator before us made
+	// owned by the custom resource; they are freed from it although nothing can be rendered (law 8).
+	Retained []schema.GroupVersionKind
 	// AlsoServed are kinds that the room asks Reader.Serves about without rendering them.
 	AlsoServed []schema.GroupVersionKind
 	// WakeSiblings wakes the other custom resources of the namespace when one is created or deleted, for rooms in

@@ -286,7 +286,8 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 				Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(),
 				ResourceVersion: u.GetResourceVersion(),
 			}, nil
-		}, func(before, after metav1.Object) { heard.add("%v>%v", before != nil, after != nil) })
+		}, func(before, after metav1.Object) { heard.add("%v>%v", before != nil, after != nil) },
+			metav1.Object.GetNamespace)
 	})
 	if !h.WaitForSync(t.Context()) || !h.ResourceSynced(gizmos.GroupKind()) {
 		t.Fatal("an API that is not served holds up the sync")
@@ -308,6 +309,9 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 			}
 			return nil
 		})
+		if n := len(h.IndexedResources(gizmos.GroupKind(), ns)); n != 2 {
+			t.Fatalf("round %d: %d resources in the index", round, n)
+		}
 		if o, _ := h.Resource(gizmos.GroupKind(), ns, "good"); o == nil || o.GetName() != "good" {
 			t.Fatalf("good = %v", o)
 		}

@@ -18,13 +18,16 @@ type Undecodable struct {
 	Err error
 }
 
+// valueIndex is the index that a declaration of Resources may add.
+const valueIndex = "value"
+
 var errOtherObject = errors.New("decoding changed the identity of the object")
 
 // Resources declares a watch on custom resources. decode turns what was read, without its managedFields, into what is
 // stored; it owns its argument. notify is called with nil where there is no old or no new state; a second declaration
-// of the kind adds its notify.
+// of the kind adds its notify. index, which may be nil, gives the value that IndexedResources finds a resource by.
 func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
-	notify func(old, new metav1.Object),
+	notify func(old, new metav1.Object), index func(metav1.Object) string,
 ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,6 +36,15 @@ func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.U
 		f = &feed{
 			gvk: gvk, whole: true, indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			reduce: func(obj any) any { return decodeResource(decode, obj) },
+		}
+		if index != nil {
+			f.indexers[valueIndex] = func(obj any) ([]string, error) {
+				o, ok := obj.(metav1.Object)
+				if !ok {
+					return nil, nil
+				}
+				return []string{index(o)}, nil
+			}
 		}
 		h.resources[gvk.GroupKind()] = f
 	}
@@ -95,6 +107,19 @@ func (h *Hub) ListResources(gk schema.GroupKind, namespace string) []metav1.Obje
 	defer h.mu.RUnlock()
 	var out []metav1.Object
 	h.resources[gk].inNamespace(namespace, func(obj any) {
+		if o, ok := obj.(metav1.Object); ok {
+			out = append(out, o)
+		}
+	})
+	return out
+}
+
+// IndexedResources returns the custom resources with a value in the index of their declaration, in no order.
+func (h *Hub) IndexedResources(gk schema.GroupKind, value string) []metav1.Object {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var out []metav1.Object
+	h.resources[gk].byIndex(valueIndex, value, func(obj any) {
 		if o, ok := obj.(metav1.Object); ok {
 			out = append(out, o)
 		}

@@ -18,6 +18,9 @@ const (
 	// MaxDelay is the longest pause before jitter between two attempts at what is refused (law 15).
 	MaxDelay = 5 * time.Minute
 	jitter   = 0.2
+	// grace is how long a watch that was allowed before may be refused before that counts. An API server that has just
+	// come up refuses everything for a moment, until it has read the roles.
+	grace = 15 * time.Second
 )
 
 // Patience spaces out the attempts at a watch that is refused. The backoff of a reflector ends at one minute, which is
@@ -33,6 +36,9 @@ type Patience struct {
 	mu      sync.Mutex
 	backoff wait.Backoff
 	until   time.Time
+	// allowed says that there was a success; since is when the refusals after it began.
+	allowed bool
+	since   time.Time
 	refused error
 }
 
@@ -45,7 +51,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: firstDelay, Factor: 2, Jitter: jitter, Steps: 64, Cap: MaxDelay}
 }
 
-// Refused returns the refusal that is waited out, or nil.
+// Refused returns the refusal that is waited out, or nil. Of a watch that was allowed before it counts after a while.
 func (p *Patience) Refused() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,12 +87,21 @@ func (p *Patience) heard(err error) {
 			p.log.Info("watch is allowed now")
 		}
 		p.backoff, p.until, p.refused = newBackoff(), time.Time{}, nil
+		p.allowed, p.since = true, time.Time{}
 	case apierrors.IsForbidden(err):
+		now := p.clock.Now()
+		p.until = now.Add(p.backoff.Step())
+		if p.since.IsZero() {
+			p.since = now
+		}
+		if p.allowed && now.Sub(p.since) < grace {
+			break
+		}
 		if p.refused == nil {
 			p.log.Info("watch is refused; it is retried at most every five minutes until the right is granted",
 				"error", err.Error())
 		}
-		p.until, p.refused = p.clock.Now().Add(p.backoff.Step()), err
+		p.refused = err
 	}
 	changed := was != (p.refused != nil)
 	p.mu.Unlock()

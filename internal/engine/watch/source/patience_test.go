@@ -54,4 +54,15 @@ func TestPatience(t *testing.T) {
 	if pause := p.until.Sub(clock.Now()); pause > 2*firstDelay {
 		t.Fatalf("the pause does not begin anew: %s", pause)
 	}
+	// It was allowed before: the API server may just have come up, and not have read the roles yet.
+	clock.Step(grace - time.Second)
+	p.heard(refusal)
+	if p.Refused() != nil || changes != 2 {
+		t.Fatalf("a refusal of %s counts: %v", grace-time.Second, p.Refused())
+	}
+	clock.Step(time.Second)
+	p.heard(refusal)
+	if p.Refused() == nil || changes != 3 {
+		t.Fatalf("a refusal of %s does not count", grace)
+	}
 }

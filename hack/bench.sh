@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The bench: measures MLKeeper against the floor that the API server sets, and prints a table of ratios; a page with
+# plots, the figures as JSON and profiles are in bin/bench. docs/performance.md says how.
+#   QUICK=1        small sizes, which show that the bench works and are no result
+#   ONLY=a,b       some scenarios: converge, edit, memory, idle, drift, restart, failover, peer
+#   ARGS=...       further flags, such as those of a peer; "bin/tools/bench --help" lists them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+hack/gobuild.sh -o bin/tools/bench ./test/bench
+args=()
+[ "${QUICK:-0}" = 1 ] && args+=(--quick)
+[ -n "${ONLY-}" ] && args+=(--only "$ONLY")
+# shellcheck disable=SC2086 # ARGS holds several flags; one with spaces in it is given to bin/tools/bench itself.
+exec bin/tools/bench "${args[@]}" ${ARGS-}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Run the fault campaigns in their long form, then the bank of seeded bugs that they must catch; or, with PLAN=file,
+# replay one plan. ARGS are further flags of the test, such as -faults.campaigns=C1. docs/faults.md tells of both.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+export CGO_ENABLED=${CGO_ENABLED-0}
+read -r -a args <<<"${ARGS-}"
+
+if [[ -n ${PLAN-} ]]; then
+  plan=$(realpath "$PLAN")
+  exec go test ./test/faults -count=1 -v -run '^TestReplay$' -faults.plan="$plan" "${args[@]}"
+fi
+mkdir -p bin/faults
+go test ./test/faults -count=1 -v -timeout 90m -run '^TestCampaigns$' -faults.long \
+  -faults.report="$root/bin/faults/report.json" "${args[@]}"
+if [[ -x hack/faultbank.sh ]]; then
+  hack/faultbank.sh
+fi

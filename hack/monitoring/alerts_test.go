@@ -1,0 +1,176 @@
+package monitoring
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// sample is one value at one time.
+type sample struct {
+	at    int64
+	value float64
+}
+
+func (s sample) T() int64                      { return s.at }
+func (s sample) ST() int64                     { return 0 }
+func (s sample) F() float64                    { return s.value }
+func (s sample) H() *histogram.Histogram       { return nil }
+func (s sample) FH() *histogram.FloatHistogram { return nil }
+func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s sample) Copy() chunks.Sample           { return s }
+
+// now is when alerts are evaluated, and the scrapes are one a minute in the two hours before it.
+var now = time.Unix(100_000, 0)
+
+const scrapes = 120
+
+// world holds time series by their selectors: a value, and by how much it grows in a minute.
+type world map[string]struct{ value, growth float64 }
+
+// every answers queries with the series of a world.
+func (w world) queryable(t *testing.T) storage.Queryable {
+	t.Helper()
+	var all []storage.Series
+	for selector, v := range w {
+		lset, err := promQL.ParseMetric(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lset = labels.NewBuilder(lset).Set("job", "mlkeeper").Set("instance", "a").Labels()
+		var samples []chunks.Sample
+		for i := range scrapes {
+			samples = append(samples, sample{
+				at:    now.Add(time.Duration(i-scrapes+1) * time.Minute).UnixMilli(),
+				value: v.value + float64(i)*v.growth,
+			})
+		}
+		all = append(all, storage.NewListSeries(lset, samples))
+	}
+	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
+		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+			var found []storage.Series
+			for _, s := range all {
+				if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Labels().Get(m.Name)) }) {
+					found = append(found, s)
+				}
+			}
+			return &seriesSet{left: found}
+		},
+	}}
+}
+
+// seriesSet hands out series one by one.
+type seriesSet struct {
+	at   storage.Series
+	left []storage.Series
+}
+
+// Next implements storage.SeriesSet.
+func (s *seriesSet) Next() bool {
+	if len(s.left) == 0 {
+		return false
+	}
+	s.at, s.left = s.left[0], s.left[1:]
+	return true
+}
+
+func (s *seriesSet) At() storage.Series              { return s.at }
+func (*seriesSet) Err() error                        { return nil }
+func (*seriesSet) Warnings() annotations.Annotations { return nil }
+
+// fires evaluates the expression of an alert.
+func fires(t *testing.T, engine *promql.Engine, r rulefmt.Rule, w world) bool {
+	t.Helper()
+	q, err := engine.NewInstantQuery(t.Context(), w.queryable(t), nil, r.Expr, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	result := q.Exec(t.Context())
+	vector, err := result.Vector()
+	if err != nil {
+		t.Fatalf("%s: %v", r.Alert, err)
+	}
+	return len(vector) > 0
+}
+
+// well is a manager with nothing to do.
+func well() world {
+	return world{
+		`mlkeeper_api_requests_total{verb="WATCH",group="apps",resource="deployments"}`:    {value: 5},
+		`mlkeeper_ready{kind="TrustyAIService",status="True",reason="AllComponentsReady"}`: {value: 3},
+		`mlkeeper_ready{kind="TrustyAIService",status="False",reason="NamesTaken"}`:        {value: 0},
+		`mlkeeper_objects{kind="TrustyAIService",health="Current"}`:                        {value: 15},
+		`mlkeeper_objects{kind="TrustyAIService",health="Failed"}`:                         {value: 0},
+		`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="ready"}`:                {value: 9},
+		`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="transient"}`:            {value: 2},
+		`mlkeeper_writes_total{kind="Deployment",verb="Create",reason="Missing"}`:          {value: 3, growth: 10},
+		`mlkeeper_writes_total{kind="Deployment",verb="Apply",reason="Drift"}`:             {value: 1},
+		`mlkeeper_drift_repaired_total{kind="Deployment"}`:                                 {value: 1},
+		`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`:               {value: 1},
+		`controller_runtime_reconcile_panics_total{controller="trustyai"}`:                 {value: 0},
+		`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`:              {value: 1},
+		`rest_client_requests_total{code="200",method="GET",host="kubernetes"}`:            {value: 9, growth: 1},
+		`leader_election_master_status{name="another-operator"}`:                           {value: 0},
+	}
+}
+
+// TestAlertsFireWhenTheyShould breaks a world that is well in one way for each alert.
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	all := rules(t)
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: promQL})
+	t.Cleanup(func() { _ = engine.Close() })
+	for _, r := range all {
+		if fires(t, engine, r, well()) {
+			t.Errorf("%s fires while all is well", r.Alert)
+		}
+	}
+	set := func(selector string, value, growth float64) func(world) {
+		return func(w world) { w[selector] = struct{ value, growth float64 }{value, growth} }
+	}
+	broken := map[string]func(world){
+		"MLKeeperNotReady":        set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
+		"MLKeeperStalled":         set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="NamesTaken"}`, 2, 0),
+		"MLKeeperObjectFailed":    set(`mlkeeper_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
+		"MLKeeperDriftFought":     set(`mlkeeper_drift_repaired_total{kind="Deployment"}`, 0, 1),
+		"MLKeeperDown":            func(w world) { clear(w) },
+		"MLKeeperNoLeader":        set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),
+		"MLKeeperReconcileErrors": set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="transient"}`, 0, 2),
+		"MLKeeperPanics":          set(`controller_runtime_reconcile_panics_total{controller="trustyai"}`, 0, 1),
+		"MLKeeperHotLoop":         set(`mlkeeper_writes_total{kind="Deployment",verb="Apply",reason="Drift"}`, 0, 6),
+		"MLKeeperQueueDepth":      set(`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`, 400, 0),
+		"MLKeeperWatchMissing":    set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 0, 1),
+	}
+	for _, r := range all {
+		spoil, known := broken[r.Alert]
+		if !known {
+			t.Errorf("no test makes %s fire: add one", r.Alert)
+			continue
+		}
+		w := well()
+		spoil(w)
+		if !fires(t, engine, r, w) {
+			t.Errorf("%s does not fire: %s", r.Alert, r.Expr)
+		}
+		// One cause, one alert.
+		for _, other := range all {
+			if other.Alert != r.Alert && fires(t, engine, other, w) {
+				t.Errorf("%s fires together with %s", other.Alert, r.Alert)
+			}
+		}
+		delete(broken, r.Alert)
+	}
+	for name := range broken {
+		t.Errorf("there is no alert %s", name)
+	}
+}

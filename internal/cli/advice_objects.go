@@ -1,0 +1,29 @@
+package cli
+
+// objectAdvice is on the reasons of objects that are not healthy: those of internal/engine/health and of the kubelet.
+// Only the remedies are used, since the health has a sentence of its own.
+var objectAdvice = map[string]string{
+	"ImagePullBackOff": "Check that the image's name and tag exist in the registry, that the nodes reach it, and that the " +
+		"pod's imagePullSecrets or service account may pull it.",
+	"ErrImageNeverPull":          "Load the image onto the node, or let its pull policy pull it.",
+	"InvalidImageName":           "Correct the name of the image.",
+	"ImageInspectError":          "Look at the node: its image store is damaged.",
+	"CrashLoopBackOff":           "Read the logs of the container with `kubectl logs --previous`.",
+	"CreateContainerConfigError": "Create the ConfigMap, Secret or key that the event names.",
+	"CreateContainerError":       "Look at the events of the pod; the node cannot create the container.",
+	"Unschedulable":              "Make room: add nodes, or lower the requests of the pod.",
+	"NotScheduled":               "Check that the cluster has a scheduler and nodes that are ready.",
+	"NodeLost":                   "Look at the node of the pod; it does not report.",
+	"Evicted":                    "Free the resource of which the node ran short.",
+	"ProgressDeadlineExceeded":   "Look at the pods of the Deployment: the new ones do not become ready.",
+	"FailedCreate":               "Clear what refuses the pods: a quota, a policy or a missing service account.",
+	"ReplicaFailure":             "Clear what refuses the pods: a quota, a policy or a missing service account.",
+	"Pending":                    "Provide a PersistentVolume that fits the claim, or a default StorageClass with a provisioner.",
+	"Lost":                       "Restore the volume from a backup, or delete the claim to start empty.",
+	"Paused":                     "Resume the rollout with `kubectl rollout resume`.",
+	"NotFound":                   "Nothing, if a manager runs: it makes the object again. If none does, start one.",
+	"NotServed":                  "Install the CustomResourceDefinition of the kind again.",
+	"Deleting":                   "Wait, or look at the finalizers of the object: whoever set one has to take it off.",
+	"NotObserved":                "Check that the controller of the kind runs; it has not looked at the object yet.",
+	"Malformed":                  "Look at the object: its status has a form that its API does not have.",
+}

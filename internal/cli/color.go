@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"mlkeeper.dev/internal/engine/health"
+)
+
+// bindColor adds --color.
+func bindColor(flags *pflag.FlagSet, mode *string) {
+	flags.StringVar(mode, "color", "auto", "auto, always or never; auto is colour on a terminal unless NO_COLOR is set")
+}
+
+// palette colours text for a terminal, or leaves it as it is.
+type palette struct{ on bool }
+
+// newPalette decides whether text for a writer is coloured. What somebody asks for on the command line comes before
+// NO_COLOR (https://no-color.org), which comes before what the terminal can do.
+func newPalette(mode string, out io.Writer) (palette, error) {
+	switch mode {
+	case "always":
+		return palette{true}, nil
+	case "never":
+		return palette{}, nil
+	case "auto":
+		file, ok := out.(*os.File)
+		return palette{
+			ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd())),
+		}, nil
+	}
+	return palette{}, fmt.Errorf("--color %q: use auto, always or never", mode)
+}
+
+// The colours that every terminal has; none says anything that the words do not say too.
+const (
+	styleBold   = "1"
+	styleDim    = "2"
+	styleRed    = "31"
+	styleGreen  = "32"
+	styleYellow = "33"
+	styleCyan   = "36"
+)
+
+func (p palette) paint(style, text string) string {
+	if !p.on || text == "" || style == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// styleOf is the colour of a health.
+func styleOf(status string) string {
+	switch status {
+	case string(health.Current):
+		return styleGreen
+	case string(health.InProgress), string(health.Terminating), healthPlanned:
+		return styleYellow
+	case string(health.Failed), healthMissing:
+		return styleRed
+	}
+	return styleDim
+}
+
+// styleOfReady is the colour of a condition Ready.
+func (s *StackStatus) styleOfReady() string {
+	switch {
+	case s.Ready == "True":
+		return styleGreen
+	case s.Stalled || s.Ready == "Unknown":
+		return styleRed
+	}
+	return styleYellow
+}

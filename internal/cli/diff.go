@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// Exit statuses of `mlkeeper diff`, which are those of `kubectl diff`.
+const (
+	exitDifferent = 1
+	exitFailed    = 2
+)
+
+// diffFlags are the flags of `mlkeeper diff`.
+type diffFlags struct {
+	file      string
+	namespace string
+	output    string
+	color     string
+}
+
+// DiffReport is what `mlkeeper diff -o json` prints. Fields are only ever added.
+type DiffReport struct {
+	Objects []Difference `json:"objects"`
+	// Warnings say what could not be read or tried.
+	Warnings []string `json:"warnings"`
+}
+
+// Difference is what would become of one object.
+type Difference struct {
+	// Stack is the custom resource that the object belongs to, as "Kind namespace/name".
+	Stack string `json:"stack"`
+	// Action is created, changed, deleted, unchanged, skipped, or conflict for an object of somebody else, which is left
+	// alone.
+	Action     string `json:"action"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Namespace is empty for a cluster-scoped object.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Reason is the engine's word for why: Missing, Changed, Drift, Unverified, Pruned and so on.
+	Reason string `json:"reason"`
+	// Note says what else is to be known.
+	Note string `json:"note"`
+	// Diff is a unified diff of the object's YAML, in which the values of Secrets are masked.
+	Diff string `json:"diff"`
+}
+
+// The actions of a Difference.
+const (
+	actionCreated   = "created"
+	actionChanged   = "changed"
+	actionDeleted   = "deleted"
+	actionUnchanged = "unchanged"
+	actionSkipped   = "skipped"
+	actionConflict  = "conflict"
+)
+
+// NewDiffCommand returns `mlkeeper diff`.
+func NewDiffCommand(env Environment) *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE | KIND/NAME",
+		Short: "Show what MLKeeper would change in the cluster for custom resources",
+		Long: `Show what MLKeeper would create, change and delete for the custom resources of a file once they are applied, or for one
+that exists, as unified diffs of the objects' YAML. They are rendered as the manager would, given the same images, and judged
+as it would: by the digests and by the fields that MLKeeper owns. What others declare stays. The custom resource itself is
+compared by kubectl diff.
+
+Nothing is written. Where you may update the objects, each change is tried on the API server as a dry run, so that its
+defaults and admission are in the result. Where you may not, the change is merged here with the published schema, and
+fields that the API server fills in or that would be removed may be missing; a warning says so.
+
+The exit status is 0 without a difference, 1 with one, and 2 when it could not be told or a problem stands in the way.`,
+		Example: `  mlkeeper diff -f service.yaml
+  mlkeeper diff trustyaiservice/my-service -n models
+  mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v2`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDiff(cmd, env, f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources that name none, or of KIND/NAME")
+	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary or json")
+	bindColor(flags, &f.color)
+	failWith(exitFailed, cmd)
+	return cmd
+}
+
+func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) error {
+	if f.output != "diff" && f.output != "summary" && f.output != "json" {
+		return fmt.Errorf("--output %q: use diff, summary or json", f.output)
+	}
+	if (f.file == "") == (len(args) == 0) {
+		return errors.New("name either a file with -f or one custom resource as KIND/NAME")
+	}
+	paint, err := newPalette(f.color, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	r, err := newResolver(env)
+	if err != nil {
+		return err
+	}
+	w := &somewhere{cluster: r.cluster, now: env.Now(), context: env.Connection.namespace()}
+	targets, err := r.diffTargets(cmd, env, w, f, args)
+	if err != nil {
+		return err
+	}
+	d := newDiffer(w)
+	report := DiffReport{Objects: []Difference{}}
+	var all []rendered
+	for _, t := range targets {
+		one, objects, err := d.diff(cmd.Context(), t, targets)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t, err)
+		}
+		all = append(all, one)
+		report.Objects = append(report.Objects, objects...)
+	}
+	report.Warnings = append([]string{}, d.warnings...)
+	if f.output == "json" {
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = printDiff(cmd.OutOrStdout(), cmd.ErrOrStderr(), &report, paint, f.output == "summary")
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(tell(cmd.ErrOrStderr(), all, true), d.refused()); err != nil {
+		return err
+	}
+	for i := range report.Objects {
+		if report.Objects[i].differs() {
+			return &Exit{Status: exitDifferent}
+		}
+	}
+	return nil
+}
+
+func (d *Difference) differs() bool {
+	return d.Action == actionCreated || d.Action == actionChanged || d.Action == actionDeleted
+}
+
+// diffTargets are the custom resources of the file, or the one that is named, as it is.
+func (r *resolver) diffTargets(
+	cmd *cobra.Command, env Environment, w *somewhere, f diffFlags, args []string,
+) ([]*target, error) {
+	if f.file != "" {
+		input, err := readInput(f.file, cmd.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		objects, err := decodeDocuments(input)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.file, err)
+		}
+		return admitAll(cmd.Context(), env, w, renderFlags{namespace: f.namespace}, objects)
+	}
+	namespace, err := namespaceOf(env, f.namespace, false)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.find(cmd.Context(), args[0], namespace)
+	if err != nil {
+		return nil, err
+	}
+	if s.live == nil {
+		return nil, absent(s)
+	}
+	if _, unknown := s.room.(roomless); unknown {
+		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoRoom)
+	}
+	return []*target{{room: s.room, given: s.live, admitted: s.live.DeepCopy()}}, tellThrough(cmd, s)
+}
+
+// differ compares what would be declared with what is there.
+type differ struct {
+	*somewhere
+	schemas  *schemas
+	warnings []string
+	// refusals are what the API server would refuse.
+	refusals []error
+}
+
+func newDiffer(w *somewhere) *differ {
+	return &differ{somewhere: w, schemas: newSchemas(w.openapi)}
+}
+
+func (d *differ) warn(text string) {
+	for _, told := range d.warnings {
+		if told == text {
+			return
+		}
+	}
+	d.warnings = append(d.warnings, text)
+}
+
+// refused is the failure for what the API server would refuse.
+func (d *differ) refused() error { return errors.Join(d.refusals...) }
+
+// diff renders one custom resource and compares all of its objects.
+func (d *differ) diff(ctx context.Context, t *target, all []*target) (rendered, []Difference, error) {
+	r, err := renderOne(ctx, d.somewhere, t, all)
+	if err != nil {
+		return rendered{}, nil, err
+	}
+	j, err := d.judge(ctx, t, r)
+	if err != nil {
+		return rendered{}, nil, err
+	}
+	who := plan.Key{GroupKind: r.stack.GVK.GroupKind(), Namespace: r.stack.Namespace, Name: r.stack.Name}.String()
+	var out []Difference
+	for _, a := range j.actions {
+		one, err := d.compare(ctx, j, a)
+		if err != nil {
+			return rendered{}, nil, err
+		}
+		if one != nil {
+			one.Stack = who
+			out = append(out, *one)
+		}
+	}
+	return r, out, nil
+}

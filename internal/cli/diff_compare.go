@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+)
+
+// compare tells what an action would do to its object; nil for one that does nothing to it and is not worth a line.
+func (d *differ) compare(ctx context.Context, j *judged, a decide.Action) (*Difference, error) {
+	out := &Difference{Kind: a.Key.Kind, Namespace: a.Key.Namespace, Name: a.Key.Name, Reason: a.Reason, Action: actionUnchanged}
+	live := j.live[a.Key]
+	switch {
+	case a.Object.Desired != nil:
+		out.APIVersion = a.Object.Desired.GetAPIVersion()
+	case live != nil:
+		out.APIVersion = live.GetAPIVersion()
+	}
+	switch a.Verb {
+	case decide.Skip:
+		out.Action, out.Note = actionSkipped, "its API is not served, and it is optional"
+	case decide.Conflict:
+		out.Action, out.Note = actionConflict, "it was made for another custom resource and is left alone"
+	case decide.Leave:
+		if a.Reason == decide.ReasonRetained {
+			out.Note = "it is not declared any more, and kept since it may hold data"
+		}
+	case decide.Delete:
+		out.Action = actionDeleted
+		return out, d.write(out, live, nil, j.owned)
+	case decide.Wait:
+		if a.Object.Desired == nil || live != nil {
+			out.Note = "it waits for " + a.Detail
+			return out, nil
+		}
+		out.Note = "after " + a.Detail
+		return d.created(out, j, a)
+	case decide.Create:
+		if live == nil {
+			return d.created(out, j, a)
+		}
+		return d.taken(ctx, out, j, a, live)
+	case decide.Apply:
+		return d.changed(ctx, out, j, a, live)
+	}
+	return out, nil
+}
+
+func (d *differ) created(out *Difference, j *judged, a decide.Action) (*Difference, error) {
+	out.Action = actionCreated
+	return out, d.write(out, nil, contest.ForCreate(a.Object.Desired), j.owned)
+}
+
+// taken is an object that stands under the name of a child without MLKeeper's label: ours after all, to be adopted, or
+// somebody else's, which is left alone (law 1).
+func (d *differ) taken(
+	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
+) (*Difference, error) {
+	found := observe.From(live, false)
+	a.Migrate = true
+	switch {
+	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || a.KnownUID != "" && a.KnownUID == found.UID:
+		a.Former = found.Digest() == ""
+	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
+		a.Adopted = true
+		out.Note = "it is taken over, as the custom resource allows"
+	default:
+		out.Action, out.Note = actionConflict, "an object of somebody else has its name and is left alone"
+		return out, nil
+	}
+	return d.changed(ctx, out, j, a, live)
+}
+
+// changed predicts what an apply would leave of a live object.
+func (d *differ) changed(
+	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
+) (*Difference, error) {
+	desired := contest.Yield(a.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
+	if a.Adopted {
+		desired.SetOwnerReferences(nil)
+		annotations := desired.GetAnnotations()
+		annotations[keeper.AdoptedAnnotation] = "true"
+		desired.SetAnnotations(annotations)
+	}
+	encode(desired)
+	after, note, err := d.predict(ctx, a, live, desired)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		out.Note = note
+	}
+	if err := d.write(out, live, after, j.owned); err != nil {
+		return nil, err
+	}
+	if out.Diff != "" {
+		out.Action = actionChanged
+	}
+	return out, nil
+}
+
+// write compares what is with what would be; either may be nil.
+func (d *differ) write(out *Difference, live, after *unstructured.Unstructured, owned bool) error {
+	before, then := declarable(live, owned), declarable(after, owned)
+	mask(before, then)
+	text, err := unifiedYAML(before, then)
+	if err != nil {
+		return fmt.Errorf("compare %s %s: %w", out.Kind, out.Name, err)
+	}
+	out.Diff = text
+	return nil
+}
+
+// declarable is an object without what nobody declares: what the API server keeps, the status, and the digest, which
+// changes with every change that is shown anyway.
+func declarable(u *unstructured.Unstructured, owned bool) *unstructured.Unstructured {
+	if u == nil {
+		return nil
+	}
+	out := u.DeepCopy()
+	delete(out.Object, "status")
+	for _, field := range []string{
+		"managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+		"deletionGracePeriodSeconds", "selfLink",
+	} {
+		unstructured.RemoveNestedField(out.Object, "metadata", field)
+	}
+	if !owned {
+		unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
+	}
+	annotations := out.GetAnnotations()
+	delete(annotations, keeper.DigestAnnotation)
+	if out.GroupVersionKind().GroupKind() == secretKind {
+		// kubectl keeps all values in it.
+		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	out.SetAnnotations(annotations)
+	encode(out)
+	return out
+}
+
+// encode puts the stringData of a Secret where the API server puts it.
+func encode(u *unstructured.Unstructured) {
+	if u.GroupVersionKind().GroupKind() != secretKind {
+		return
+	}
+	plain, _ := u.Object["stringData"].(map[string]any)
+	if len(plain) == 0 {
+		return
+	}
+	data, _ := u.Object["data"].(map[string]any)
+	data = maps.Clone(data)
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range plain {
+		text, _ := value.(string)
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	u.Object["data"] = data
+	delete(u.Object, "stringData")
+}
+
+// mask hides the values of Secrets, in place, but for whether they differ.
+func mask(before, after *unstructured.Unstructured) {
+	secret := func(u *unstructured.Unstructured) bool {
+		return u != nil && u.GroupVersionKind().GroupKind() == secretKind
+	}
+	if !secret(before) && !secret(after) {
+		return
+	}
+	values := func(u *unstructured.Unstructured) map[string]any {
+		if !secret(u) {
+			return nil
+		}
+		if data, isMap := u.Object["data"].(map[string]any); isMap || u.Object["data"] == nil {
+			return data
+		}
+		u.Object["data"] = redacted
+		return nil
+	}
+	was, is := values(before), values(after)
+	for key := range maps.Clone(was) {
+		value, both := is[key]
+		switch {
+		case !both:
+			was[key] = redacted
+		case value == was[key]:
+			was[key], is[key] = redacted, redacted
+		default:
+			was[key], is[key] = redacted+" (live)", redacted+" (declared)"
+		}
+	}
+	for key, value := range is {
+		if _, both := was[key]; !both && value != redacted {
+			is[key] = redacted
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// written is a child as the engine would have written it, by a POST, for the service.
+func written(t *testing.T, owner *unstructured.Unstructured, o plan.Object, fields string) *unstructured.Unstructured {
+	t.Helper()
+	stack := plan.Stack{Room: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID()}
+	stamped, err := plan.Stamp(o, stack, plan.Owner{
+		APIVersion: serviceKind.GroupVersion().String(), Kind: serviceKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
+	}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := stamped.Desired
+	u.SetUID("of-" + u.GetUID())
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "mlkeeper", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: u.GetAPIVersion(), FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(fields),
+	}})
+	return u
+}
+
+// declared is what the room of these tests declares: a Secret, a Deployment and a ConfigMap.
+func declared(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+	return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{
+		{Desired: object(secretGVK, cr.Namespace, "secret", map[string]any{
+			"data": map[string]any{"same": "c2FtZQ==", "other": "bmV3"}, "stringData": map[string]any{"plain": "hunter2"},
+		})},
+		{Desired: object(deployGVK, cr.Namespace, "d", map[string]any{"spec": map[string]any{"replicas": int64(2)}})},
+		{Desired: object(configGVK, cr.Namespace, "new", map[string]any{"data": map[string]any{"a": "1"}})},
+		{Desired: object(configGVK, cr.Namespace, "theirs", map[string]any{"data": map[string]any{"a": "1"}})},
+		{Optional: true, Desired: object(routeGVK, cr.Namespace, "r", nil)},
+	}}}}, nil
+}
+
+const metaFields = `"f:metadata":{"f:annotations":{"f:keeper.mlkeeper.dev/digest":{},"f:keeper.mlkeeper.dev/owner":{}},` +
+	`"f:labels":{"f:keeper.mlkeeper.dev/room":{},"f:keeper.mlkeeper.dev/stack":{}}}`
+
+// compared is a cluster that differs from what is declared.
+func compared(t *testing.T) (*cluster, *dynamicfake.FakeDynamicClient) {
+	t.Helper()
+	u := liveService("s", "1", "2026-01-01T03:04:05Z")
+	u.SetResourceVersion("7")
+	secret := written(t, u, plan.Object{Desired: object(secretGVK, "default", "secret", map[string]any{
+		"data": map[string]any{"same": "c2FtZQ==", "other": "b2xk", "gone": "Z29uZQ=="},
+	})}, `{"f:data":{"f:same":{},"f:other":{},"f:gone":{}},`+metaFields+`}`)
+	d := written(t, u, plan.Object{Desired: object(deployGVK, "default", "d", map[string]any{
+		"spec": map[string]any{"replicas": int64(1), "paused": true},
+	})}, `{"f:spec":{"f:replicas":{}},`+metaFields+`}`)
+	// Somebody else paused it.
+	d.SetManagedFields(append(d.GetManagedFields(), metav1.ManagedFieldsEntry{
+		Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "apps/v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:paused":{}}}`),
+	}))
+	old := written(t, u, plan.Object{Desired: object(configGVK, "default", "old", map[string]any{"data": map[string]any{"b": "2"}})},
+		`{"f:data":{"f:b":{}},`+metaFields+`}`)
+	theirs := object(configGVK, "default", "theirs", map[string]any{"data": map[string]any{"c": "3"}})
+	c, dyn := fakeCluster(t, statusKinds, u, secret, d, old, theirs)
+	return c, dyn
+}
+
+// tried answers dry runs as an API server does, and fails the test at any other write.
+func tried(t *testing.T, dyn *dynamicfake.FakeDynamicClient, answer func(*unstructured.Unstructured) (runtime.Object, error)) {
+	t.Helper()
+	for _, verb := range []string{"create", "patch", "delete", "delete-collection"} {
+		dyn.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			t.Errorf("%s of %s", a.GetVerb(), a.GetResource().Resource)
+			return true, nil, errors.New("nothing is written")
+		})
+	}
+	dyn.PrependReactor("update", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		update := a.(clienttesting.UpdateActionImpl)
+		if len(update.UpdateOptions.DryRun) != 1 || update.UpdateOptions.DryRun[0] != metav1.DryRunAll {
+			t.Errorf("an update that is no dry run: %+v", update.UpdateOptions)
+		}
+		out, err := answer(update.GetObject().(*unstructured.Unstructured).DeepCopy())
+		return true, out, err
+	})
+}
+
+func status(err error) int {
+	var exit *Exit
+	if errors.As(err, &exit) {
+		return exit.Status
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+func TestDiff(t *testing.T) {
+	c, dyn := compared(t)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
+		if u.GetKind() == "Deployment" {
+			// What the API server defaults is no difference.
+			u.Object["spec"].(map[string]any)["revisionHistoryLimit"] = int64(10)
+		}
+		return u, nil
+	})
+	env := environment(fakeRoom{render: declared}, c)
+	stdout, stderr, err := run(t, NewDiffCommand(env), "", "tas/s")
+	if status(err) != exitDifferent || err.Error() != "" || stderr != "skipped: TrustyAIService default/s: Route default/r, for route.openshift.io/v1 is not served\n" {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	golden(t, "diff.golden.txt", stdout)
+	for _, value := range []string{"hunter2", "aHVudGVyMg==", "bmV3", "b2xk", "Z29uZQ", "c2FtZQ"} {
+		if strings.Contains(stdout, value) {
+			t.Errorf("the value %s of a Secret is printed", value)
+		}
+	}
+	stdout, _, err = run(t, NewDiffCommand(env), "", "tas/s", "-o", "json")
+	var report DiffReport
+	if status(err) != exitDifferent || json.Unmarshal([]byte(stdout), &report) != nil || len(report.Objects) != 6 {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err = run(t, NewDiffCommand(env), "", "tas/s", "-o", "summary", "--color", "always")
+	if status(err) != exitDifferent || strings.Contains(stdout, "@@") || !strings.Contains(stdout, "\x1b[31m") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+}
+
+func TestDiffWithoutTheRightToTry(t *testing.T) {
+	c, dyn := compared(t)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(u.GetKind())}, u.GetName(), errors.New("no"))
+	})
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", "tas/s")
+	if status(err) != exitDifferent || !strings.Contains(stderr, "no dry run of Deployments is possible") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	golden(t, "diff-forbidden.golden.txt", stdout)
+}
+
+func TestDiffOfWhatTheAPIServerWouldRefuse(t *testing.T) {
+	c, dyn := compared(t)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: u.GetKind()}, u.GetName()+" hunter2", nil)
+	})
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", "tas/s")
+	if status(err) != exitFailed || !strings.Contains(err.Error(), "Deployment default/d: the API server would refuse it") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	for line := range strings.Lines(stdout + err.Error()) {
+		if strings.Contains(line, "Secret") && strings.Contains(line, "hunter2") {
+			t.Errorf("an answer about a Secret is quoted: %s", line)
+		}
+	}
+}
+
+func TestDiffOfWhatIsAsDeclared(t *testing.T) {
+	u := liveService("s", "1", "2026-01-01T03:04:05Z")
+	u.SetResourceVersion("7")
+	render := func(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+		return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{
+			{Desired: object(configGVK, cr.Namespace, "c", map[string]any{"data": map[string]any{"a": "1"}})},
+		}}}}, nil
+	}
+	p, _ := render(nil, &v1.TrustyAIService{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}})
+	child := written(t, u, p.Stages[0].Objects[0], `{"f:data":{"f:a":{}},`+metaFields+`}`)
+	c, dyn := fakeCluster(t, statusKinds, u, child)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: render}, c)), "", "tas/s")
+	if err != nil || stderr != "" || !strings.Contains(stdout, "0 created, 0 changed, 0 deleted, 1 unchanged") {
+		t.Errorf("%v\n%s%s", err, stderr, stdout)
+	}
+}
+
+func TestDiffOfAFile(t *testing.T) {
+	c, dyn := fakeCluster(t, statusKinds)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
+	stdout, _, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), adrManifest, "-f", "-", "-n", "models")
+	if status(err) != exitDifferent || !strings.Contains(stdout, "4 created, 0 changed, 0 deleted, 0 unchanged, 1 skipped") ||
+		!strings.Contains(stdout, "+  replicas: 2") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	for _, args := range [][]string{{}, {"-f", "-", "tas/s"}, {"-o", "nothing", "tas/s"}, {"--nonsense"}, {"tas/absent"}, {"a", "b"}} {
+		if _, _, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", args...); status(err) != exitFailed {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+const adrManifest = `
+apiVersion: trustyai.opendatahub.io/v1alpha1
+kind: TrustyAIService
+metadata: {name: s}
+spec:
+  storage: {format: PVC, folder: /inputs, pv: mypv, size: 1Gi}
+  data: {filename: data.csv, format: CSV}
+  trustyaiMetrics: {schedule: 15s}
+`
+
+func TestUnified(t *testing.T) {
+	lines := func(text string) []string {
+		if text == "" {
+			return nil
+		}
+		return strings.Split(text, " ")
+	}
+	for _, c := range []struct{ a, b, want string }{
+		{"", "", ""},
+		{"a b", "a b", ""},
+		{"", "a b", "@@ -0,0 +1,2 @@\n+a\n+b\n"},
+		{"a b", "", "@@ -1,2 +0,0 @@\n-a\n-b\n"},
+		{"a b c", "a x c", "@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},
+		{"1 2 3 4 5 6 7 8 9", "1 2 3 4 x 6 7 8 9", "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+x\n 6\n 7\n 8\n"},
+		{"a 1 2 3 4 5 6 7 8 b", "x 1 2 3 4 5 6 7 8 y", "@@ -1,4 +1,4 @@\n-a\n+x\n 1\n 2\n 3\n@@ -7,4 +7,4 @@\n 6\n 7\n 8\n-b\n+y\n"},
+		{"a 1 2 3 4 5 6 b", "x 1 2 3 4 5 6 y", "@@ -1,8 +1,8 @@\n-a\n+x\n 1\n 2\n 3\n 4\n 5\n 6\n-b\n+y\n"},
+	} {
+		if got := unified(lines(c.a), lines(c.b)); got != c.want {
+			t.Errorf("%q and %q:\n%s", c.a, c.b, got)
+		}
+	}
+	var a, b []string
+	for i := range 3000 {
+		a, b = append(a, fmt.Sprint("a", i)), append(b, fmt.Sprint("b", i))
+	}
+	if got := unified(a, b); !strings.HasPrefix(got, "@@ -1,3000 +1,3000 @@\n-a0\n") {
+		t.Errorf("of texts that are too long to be compared: %.60q", got)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	small := map[string]any{"a": "1", "l": []any{map[string]any{"b": int64(2)}}}
+	large := map[string]any{"a": "1", "l": []any{map[string]any{"b": int64(2), "c": "default"}}, "d": true}
+	if !within(small, large) || within(large, small) || within([]any{"a"}, []any{"a", "b"}) || within("a", map[string]any{}) {
+		t.Error("what holds what is not seen")
+	}
+}

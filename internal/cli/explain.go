@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// Explanation is what `mlkeeper explain -o json` prints. Fields are only ever added.
+type Explanation struct {
+	// Object is the custom resource, as "Kind namespace/name".
+	Object string `json:"object"`
+	// Ready and Reason are those of its condition Ready.
+	Ready  string `json:"ready"`
+	Reason string `json:"reason"`
+	// Cause is one or more sentences on why.
+	Cause string `json:"cause"`
+	// Clues are what its objects, their pods and their events tell.
+	Clues []string `json:"clues"`
+	// Remedy says what to do; empty where there is nothing to do.
+	Remedy string `json:"remedy"`
+	// Notes are what else is to be known.
+	Notes []string `json:"notes"`
+	// Warnings say what could not be read.
+	Warnings []string `json:"warnings"`
+}
+
+// NewExplainCommand returns `mlkeeper explain`.
+func NewExplainCommand(env Environment) *cobra.Command {
+	var namespace, output string
+	cmd := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Say in one paragraph why a custom resource is not Ready, and what to do",
+		Long: `Say in one paragraph why a custom resource is not Ready, and what to do: from its conditions, the health of its objects,
+and, where they tell more, their pods, volumes and events.
+
+KIND is the kind, its plural or a short name; an object that MLKeeper made stands for the custom resource that it belongs
+to. The cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the
+health.`,
+		Example: `  mlkeeper explain trustyaiservice/my-service -n models
+  mlkeeper explain pvc/my-service-pvc`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output %q: use text or json", output)
+			}
+			r, err := newResolver(env)
+			if err != nil {
+				return err
+			}
+			in, err := namespaceOf(env, namespace, false)
+			if err != nil {
+				return err
+			}
+			s, err := r.find(cmd.Context(), args[0], in)
+			if err != nil {
+				return err
+			}
+			if s.live == nil {
+				return absent(s)
+			}
+			if err := tellThrough(cmd, s); err != nil {
+				return err
+			}
+			e, err := r.explain(cmd.Context(), env, s)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return printJSON(cmd.OutOrStdout(), e)
+			}
+			if err := printWarnings(cmd.ErrOrStderr(), e.Warnings); err != nil {
+				return err
+			}
+			return printLines(cmd.OutOrStdout(), wrap(Clean(e.paragraph()), widthOf(cmd.OutOrStdout())))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// explain finds out why a custom resource is as it is.
+func (r *resolver) explain(ctx context.Context, env Environment, s *subject) (*Explanation, error) {
+	c := &collector{cluster: r.cluster, namespace: s.namespace, only: s}
+	report, err := c.collect(ctx, []room.Any{s.room})
+	if err != nil {
+		return nil, err
+	}
+	status := &report.Stacks[0]
+	out := &Explanation{
+		Object: s.key().String(), Ready: status.Ready, Reason: status.Reason, Clues: []string{}, Notes: []string{},
+	}
+	conditions := conditionsOf(s.live)
+	switch {
+	case status.Deleting:
+		explainDeletion(out, s, status)
+	case status.Ready == string(metav1.ConditionTrue) && status.Observed:
+		explainReady(out, env, status, conditions)
+	default:
+		d := &detective{cluster: r.cluster, now: env.Now()}
+		explainNotReady(out, status, d.clues(ctx, status, c.whole))
+		if status.Reason == "NotReconciled" || !status.Observed {
+			out.Clues = append(out.Clues, d.managers(ctx)...)
+		}
+	}
+	explainBesides(out, status, conditions)
+	out.Warnings = append([]string{}, c.warnings...)
+	return out, nil
+}
+
+func explainDeletion(out *Explanation, s *subject, status *StackStatus) {
+	out.Cause = "It is being deleted."
+	if held := s.live.GetFinalizers(); len(held) > 0 {
+		out.Cause += " The finalizers " + strings.Join(held, ", ") + " keep it: none of them is MLKeeper's, and whoever set " +
+			"them has to take them off."
+		out.Remedy = "Start the controller that set the finalizer, or, if there is none any more, remove the finalizer by hand."
+	}
+	if n := len(status.Objects); n > 0 {
+		out.Clues = append(out.Clues, fmt.Sprintf("Of its objects %d are still there; the garbage collector deletes those that it owns.", n))
+	}
+}
+
+func explainReady(out *Explanation, env Environment, status *StackStatus, conditions map[string]metav1.Condition) {
+	current := 0
+	for i := range status.Objects {
+		if status.Objects[i].Health == string(health.Current) {
+			current++
+		}
+	}
+	since := ""
+	if ready, found := conditions["Ready"]; found && !ready.LastTransitionTime.IsZero() {
+		since = " since " + duration.HumanDuration(env.Now().Sub(ready.LastTransitionTime.Time))
+	}
+	out.Cause = fmt.Sprintf("It is Ready%s: everything is as declared, and %d of its %d objects are healthy.", since, current,
+		len(status.Objects))
+	for i := range status.Objects {
+		if o := &status.Objects[i]; o.Health != string(health.Current) {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s %s is %s: %s", o.Kind, o.Name, o.Health, o.Message))
+		}
+	}
+}
+
+// explainNotReady words the reason of Ready and lets the objects tell the rest. A reason that only points at the objects
+// leaves the remedy to them.
+func explainNotReady(out *Explanation, status *StackStatus, clues []clue) {
+	a, known := adviceOn(status.Reason)
+	var cause []string
+	if known {
+		cause = append(cause, a.meaning)
+	}
+	if status.Stalled {
+		cause = append(cause, "It stays so until that is changed.")
+	}
+	if status.Message != "" && status.Reason != "NotReconciled" {
+		cause = append(cause, "MLKeeper reports: "+sentence(status.Message))
+	}
+	if !status.Observed && status.Reason != "NotReconciled" {
+		cause = append(cause, "That is about an older version of its spec; no manager has looked at the latest one yet.")
+	}
+	out.Cause = strings.Join(cause, " ")
+	out.Remedy = a.remedy
+	for _, c := range clues {
+		out.Clues = append(out.Clues, c.text)
+	}
+	if !known || a.vague {
+		for _, c := range clues {
+			if c.remedy != "" {
+				out.Remedy = c.remedy
+				break
+			}
+		}
+	}
+	if out.Remedy == "" {
+		out.Remedy = "Do what the message says; `mlkeeper tree` shows its objects."
+	}
+}
+
+// explainBesides adds what the other conditions tell that the verdict does not.
+func explainBesides(out *Explanation, status *StackStatus, conditions map[string]metav1.Condition) {
+	if status.Suspended {
+		a := engineAdvice["SuspendAnnotation"]
+		out.Notes = append(out.Notes, a.meaning+" "+a.remedy)
+	}
+	for _, name := range sortedKeys(conditions) {
+		c := conditions[name]
+		abnormal := slices.Contains([]string{"FieldContested", "Reconciling"}, name)
+		told := c.Reason == status.Reason || name == "Ready" || name == "Stalled" || name == "Suspended"
+		a, known := adviceOn(c.Reason)
+		switch {
+		case told || known && a.quiet:
+		case abnormal && c.Status == metav1.ConditionTrue,
+			// While it is not Ready the others follow from that.
+			!abnormal && status.Ready == "True" && c.Status == metav1.ConditionFalse && known:
+			out.Notes = append(out.Notes, fmt.Sprintf("%s is %s: %s %s", name, c.Status, sentence(c.Message), a.remedy))
+		}
+	}
+}
+
+// paragraph is the explanation as text.
+func (e *Explanation) paragraph() string {
+	verdict := "is not Ready (" + e.Reason + ")."
+	switch e.Ready {
+	case "True":
+		verdict = "is Ready."
+	case "Unknown":
+		verdict = "is not known to be Ready (" + e.Reason + ")."
+	}
+	if strings.HasPrefix(e.Cause, "It is Ready") || strings.HasPrefix(e.Cause, "It is being deleted") {
+		verdict = strings.TrimPrefix(e.Cause, "It ")
+	} else {
+		verdict += " " + e.Cause
+	}
+	parts := append([]string{e.Object + " " + verdict}, e.Clues...)
+	if e.Remedy != "" {
+		parts = append(parts, "What to do: "+e.Remedy)
+	}
+	for _, note := range e.Notes {
+		parts = append(parts, "Note: "+note)
+	}
+	return strings.Join(parts, " ")
+}
+
+// conditionsOf reads the conditions of a custom resource by their types.
+func conditionsOf(u *unstructured.Unstructured) map[string]metav1.Condition {
+	out := map[string]metav1.Condition{}
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		var c metav1.Condition
+		if ok && runtime.DefaultUnstructuredConverter.FromUnstructured(m, &c) == nil {
+			out[c.Type] = c
+		}
+	}
+	return out
+}
+
+// sentence ends a text as a sentence does.
+func sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "!") || strings.HasSuffix(s, "…") {
+		return s
+	}
+	return s + "."
+}
+
+// defaultWidth is that of a paragraph which goes to no terminal.
+const defaultWidth = 100
+
+func widthOf(out io.Writer) int {
+	if file, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 20 {
+			return min(width, 120)
+		}
+	}
+	return defaultWidth
+}
+
+// wrap breaks text between words, so that no line is longer than a width unless a word is.
+func wrap(text string, width int) string {
+	var out strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case column == 0:
+		case column+1+n > width:
+			out.WriteByte('\n')
+			column = 0
+		default:
+			out.WriteByte(' ')
+			column++
+		}
+		out.WriteString(word)
+		column += n
+	}
+	return out.String()
+}

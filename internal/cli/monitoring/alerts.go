@@ -1,0 +1,156 @@
+package monitoring
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Rule is one alert, as Prometheus reads it.
+type Rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// Group is one group of rules.
+type Group struct {
+	Name  string `json:"name"`
+	Rules []Rule `json:"rules"`
+}
+
+// RunbookPage is the page of this repository that has a section for each alert.
+const RunbookPage = "docs/operations.md"
+
+// alert is a rule before it gets its runbook.
+type alert struct {
+	name, expr, wait, severity string
+	summary, description       string
+}
+
+func (a alert) rule() Rule {
+	return Rule{
+		Alert: a.name, Expr: a.expr, For: a.wait, Labels: map[string]string{"severity": a.severity},
+		Annotations: map[string]string{
+			"summary": a.summary, "description": a.description,
+			"runbook": RunbookPage + "#" + strings.ToLower(a.name),
+		},
+	}
+}
+
+// Alerts are the rules for the metrics of a catalog. stalled are the reasons of Ready that wait for a change of the
+// user's.
+func Alerts(c Catalog, stalled []string) ([]Group, error) {
+	w := newWriter(c)
+	var out []Group
+	for _, g := range []struct {
+		name   string
+		alerts []alert
+	}{
+		{"mlkeeper-resources", w.resourceAlerts(stalled)},
+		{"mlkeeper-manager", w.managerAlerts()},
+	} {
+		group := Group{Name: g.name}
+		for _, a := range g.alerts {
+			group.Rules = append(group.Rules, a.rule())
+		}
+		out = append(out, group)
+	}
+	return out, w.err()
+}
+
+// resourceAlerts are about what users declared.
+func (w *writer) resourceAlerts(stalled []string) []alert {
+	waits := strings.Join(stalled, "|")
+	ready := w.of("mlkeeper_ready")
+	drift := w.of("mlkeeper_drift_repaired_total")
+	objects := w.of("mlkeeper_objects")
+	return []alert{
+		{
+			name: "MLKeeperNotReady", wait: "30m", severity: "warning",
+			expr:    ready.by("sum", ready.where("status", "!=", "True").where("reason", "!~", waits).now(), "kind", "reason") + " > 0",
+			summary: "{{ $value }} {{ $labels.kind }} have not been Ready for 30 minutes ({{ $labels.reason }})",
+			description: "They wait for something that does not come, or are retried in vain. `mlkeeper status -A` lists them and " +
+				"`mlkeeper explain` says what each needs.",
+		},
+		{
+			name: "MLKeeperStalled", wait: "10m", severity: "warning",
+			expr:        ready.by("sum", ready.where("status", "!=", "True").where("reason", "=~", waits).now(), "kind", "reason") + " > 0",
+			summary:     "{{ $value }} {{ $labels.kind }} are Stalled ({{ $labels.reason }})",
+			description: "Their input cannot be met as it is written, and nothing but a change of it helps. The message of Ready names field, value and remedy.",
+		},
+		{
+			name: "MLKeeperObjectFailed", wait: "15m", severity: "warning",
+			expr:        objects.by("sum", objects.where("health", "=~", "Failed|Missing").now(), "kind", "health") + " > 0",
+			summary:     "{{ $value }} objects of {{ $labels.kind }} are {{ $labels.health }}",
+			description: "They do not get well by themselves. `mlkeeper tree -A` shows which ones and why.",
+		},
+		{
+			name: "MLKeeperDriftFought", wait: "15m", severity: "warning",
+			expr:    drift.by("sum", drift.increase("10m"), "kind") + " > 3",
+			summary: "Somebody keeps changing {{ $labels.kind }}s back that MLKeeper keeps",
+			description: "{{ $value | humanize }} repairs in ten minutes: two writers fight over the same fields. A field that one other " +
+				"manager retakes three times is left to it (condition FieldContested); more writers than one go on.",
+		},
+	}
+}
+
+// managerAlerts are about the operator itself.
+func (w *writer) managerAlerts() []alert {
+	requests := w.of("mlkeeper_api_requests_total")
+	reconciles := w.of("mlkeeper_reconciles_total")
+	writes := w.of("mlkeeper_writes_total")
+	leader := w.of("leader_election_master_status")
+	panics := w.of("controller_runtime_reconcile_panics_total")
+	depth := w.of("workqueue_depth")
+	answers := w.of("rest_client_requests_total")
+	ready := w.of("mlkeeper_ready")
+	return []alert{
+		{
+			name: "MLKeeperDown", wait: "5m", severity: "critical",
+			expr:        fmt.Sprintf("absent(%s)", requests.series("")),
+			summary:     "No manager of MLKeeper is scraped",
+			description: "What is declared runs on, but nothing is repaired, made or updated.",
+		},
+		{
+			name: "MLKeeperNoLeader", wait: "2m", severity: "critical",
+			expr:        leader.by("max", leader.where("name", "=~", `mlkeeper.*`).now(), "name") + " == 0",
+			summary:     "No manager leads under the lease {{ $labels.name }}",
+			description: "The managers run and none holds the lease, so that none of them writes.",
+		},
+		{
+			name: "MLKeeperReconcileErrors", wait: "15m", severity: "warning",
+			expr:    reconciles.by("sum", reconciles.where("outcome", "=", "transient").rate("10m"), "kind") + " > 0.02",
+			summary: "Reconciles of {{ $labels.kind }} keep failing",
+			description: "{{ $value | humanize }} per second end in an error that was thought to pass. The log and the condition " +
+				"Reconciling have the error.",
+		},
+		{
+			name: "MLKeeperPanics", severity: "critical",
+			expr:        panics.by("sum", w.ours(panics.increase("15m")), "controller") + " > 0",
+			summary:     "A reconcile of {{ $labels.controller }} panicked",
+			description: "That is a bug; the log has the stack. The custom resource is tried again with growing pauses.",
+		},
+		{
+			name: "MLKeeperHotLoop", wait: "1h", severity: "warning",
+			expr:    writes.by("sum", writes.where("reason", "!=", "Missing").rate("10m"), "kind", "verb", "reason") + " > 0.05",
+			summary: "{{ $labels.kind }}s have been written without end for an hour ({{ $labels.verb }}, {{ $labels.reason }})",
+			description: "{{ $value | humanize }} writes per second. In the steady state there is none: somebody changes the objects back, " +
+				"or the API server answers with something else than was written.",
+		},
+		{
+			name: "MLKeeperQueueDepth", wait: "15m", severity: "warning",
+			expr:        depth.by("max", w.ours(depth.now()), "name") + " > 100",
+			summary:     "{{ $value }} custom resources wait in the queue {{ $labels.name }}",
+			description: "The manager does not keep up: the API server is slow, or --concurrency is too small.",
+		},
+		{
+			name: "MLKeeperWatchMissing", wait: "15m", severity: "warning",
+			expr: answers.by("sum", w.ours(answers.where("code", "=~", "401|403").where("method", "=", "GET").increase("15m")), "code") + " > 0 or " +
+				ready.by("sum", ready.where("reason", "=", "CacheNotSynced").now(), "kind") + " > 0",
+			summary:     "A watch of the manager is refused or does not come up",
+			description: "It does not see what it may not watch. The log names the right, and /readyz fails.",
+		},
+	}
+}

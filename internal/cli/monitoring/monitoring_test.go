@@ -1,0 +1,141 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// registered is a registry with metrics of every type, none of them observed.
+func registered(t *testing.T) Catalog {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	counter := func(name string, labels ...string) prometheus.Collector {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: `It "counts", {all}: of them.`}, labels)
+	}
+	gauge := func(name string, labels ...string) prometheus.Collector {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: "help"}, labels)
+	}
+	histogram := func(name string, labels ...string) prometheus.Collector {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: "help"}, labels)
+	}
+	r.MustRegister(
+		counter("mlkeeper_reconciles_total", "kind", "outcome"), counter("mlkeeper_writes_total", "kind", "verb", "reason"),
+		counter("mlkeeper_drift_repaired_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
+		gauge("mlkeeper_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
+		gauge("mlkeeper_verified_timestamp_seconds", "kind"), histogram("mlkeeper_time_to_ready_seconds", "kind"),
+		gauge("leader_election_master_status", "name"), counter("controller_runtime_reconcile_panics_total", "controller"),
+		counter("controller_runtime_reconcile_errors_total", "controller"), gauge("workqueue_depth", "name"),
+		histogram("workqueue_queue_duration_seconds", "name"), counter("rest_client_requests_total", "code", "method"),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		// Nobody made a panel for these.
+		counter("mlkeeper_new_total", "flavour"), histogram("mlkeeper_new_seconds", "flavour"), gauge("mlkeeper_new"),
+	)
+	c, err := Read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestReadKnowsWhatWasNeverObserved(t *testing.T) {
+	c := registered(t)
+	for name, want := range map[string]Type{
+		"mlkeeper_reconciles_total": Counter, "mlkeeper_ready": Gauge, "mlkeeper_time_to_ready_seconds": Histogram,
+		"process_cpu_seconds_total": Counter, "go_goroutines": Gauge,
+	} {
+		if c[name].Type != want {
+			t.Errorf("%s is a %s", name, c[name].Type)
+		}
+	}
+	m := c["mlkeeper_reconciles_total"]
+	if m.Help != `It "counts", {all}: of them.` || strings.Join(m.Labels, " ") != "kind outcome" {
+		t.Errorf("%+v", m)
+	}
+	for _, m := range c.List() {
+		if strings.HasPrefix(m.Name, "go_") && m.Name != "go_goroutines" {
+			t.Errorf("%s is others with another release of Go", m.Name)
+		}
+	}
+	if _, err := parse("Desc{something else}"); err == nil {
+		t.Error("a descriptor of another form is understood")
+	}
+	if m, err := parse(`Desc{fqName: "n", help: "", unit: "", constLabels: {a="x,y"}, variableLabels: {b,c(d)}}`); err != nil ||
+		strings.Join(m.Labels, " ") != "b d a" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(Catalog){
+		"the metric mlkeeper_ready": func(c Catalog) { delete(c, "mlkeeper_ready") },
+		"the label reason of mlkeeper_ready": func(c Catalog) {
+			m := c["mlkeeper_ready"]
+			m.Labels = []string{"kind", "status"}
+			c["mlkeeper_ready"] = m
+		},
+		"the gauge mlkeeper_writes_total is used as a counter": func(c Catalog) {
+			m := c["mlkeeper_writes_total"]
+			m.Type = Gauge
+			c["mlkeeper_writes_total"] = m
+		},
+	} {
+		c := registered(t)
+		spoil(c)
+		_, rules := Alerts(c, []string{"NamesTaken"})
+		_, dashboard := Dashboard(c)
+		for _, err := range []error{rules, dashboard} {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestDashboard(t *testing.T) {
+	raw, err := Dashboard(registered(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		t.Fatal(err)
+	}
+	ids, taken, titles := map[int]bool{}, map[[2]int]string{}, map[string]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have the id %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= fullWidth {
+					t.Fatalf("%q lies on %q, or outside", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if len(p.Targets) > 0 {
+			titles[p.Title] = p.Targets[0].Expr
+		}
+	}
+	for title, want := range map[string]string{
+		"mlkeeper_new_total":        "sum by (flavour) (rate(mlkeeper_new_total[$__rate_interval]))",
+		"mlkeeper_new":              "mlkeeper_new",
+		"mlkeeper_new_seconds, p99": "histogram_quantile(0.99, sum by (le, flavour) (rate(mlkeeper_new_seconds_bucket[$__rate_interval])))",
+	} {
+		if titles[title] != want {
+			t.Errorf("the panel %s has %q", title, titles[title])
+		}
+	}
+}

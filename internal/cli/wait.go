@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// waitFlags are the flags of `mlkeeper wait`.
+type waitFlags struct {
+	namespace string
+	goal      string
+	timeout   time.Duration
+}
+
+const (
+	goalReady   = "ready"
+	goalDeleted = "deleted"
+)
+
+// NewWaitCommand returns `mlkeeper wait`.
+func NewWaitCommand(env Environment) *cobra.Command {
+	var f waitFlags
+	cmd := &cobra.Command{
+		Use:   "wait KIND/NAME",
+		Short: "Wait until a custom resource is Ready, or gone, and say what it waits for",
+		Long: `Wait until a custom resource is Ready, or gone with everything that goes with it, and say as it changes which object is
+awaited and why. It watches and never polls.
+
+KIND is the kind, its plural or a short name; an object that MLKeeper made stands for the custom resource that it belongs
+to. A custom resource that only a change of yours can make Ready (Stalled, or suspended) ends the waiting. The exit
+status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and what to do.`,
+		Example: `  mlkeeper wait trustyaiservice/my-service -n models
+  mlkeeper wait tas/my-service --for=deleted --timeout 2m`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runWait(cmd, env, f, args[0])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVar(&f.goal, "for", goalReady, "ready or deleted")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait")
+	return cmd
+}
+
+func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) error {
+	if f.goal != goalReady && f.goal != goalDeleted {
+		return fmt.Errorf("--for %q: use ready or deleted", f.goal)
+	}
+	if f.timeout <= 0 {
+		return fmt.Errorf("--timeout %s: give a time to wait, such as 5m", f.timeout)
+	}
+	namespace, err := namespaceOf(env, f.namespace, false)
+	if err != nil {
+		return err
+	}
+	r, err := newResolver(env)
+	if err != nil {
+		return err
+	}
+	s, err := r.find(cmd.Context(), text, namespace)
+	if err != nil {
+		return err
+	}
+	if s.live == nil && f.goal == goalReady {
+		return absent(s)
+	}
+	if err := tellThrough(cmd, s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	w := newWaiter(r, env, s, f.goal, cmd.OutOrStdout())
+	err = w.run(ctx)
+	if errors.Is(err, context.DeadlineExceeded) && cmd.Context().Err() == nil {
+		return w.timedOut(cmd.Context(), f.timeout)
+	}
+	return err
+}
+
+// waiter waits for one custom resource and tells what changes meanwhile.
+type waiter struct {
+	*resolver
+	env     Environment
+	subject *subject
+	goal    string
+	out     io.Writer
+	start   time.Time
+	watches *watches
+	// told is what was printed last of each object.
+	told map[string]string
+	// seen is what was there last.
+	seen snapshot
+	// listed says that everything was listed once, so that objects are told of in their order.
+	listed bool
+	// hopelessSince is since when nothing but a change of the user's helps; zero while something else may.
+	hopelessSince time.Time
+}
+
+func newWaiter(r *resolver, env Environment, s *subject, goal string, out io.Writer) *waiter {
+	return &waiter{
+		resolver: r, env: env, subject: s, goal: goal, out: out, start: env.Now(), told: map[string]string{},
+		watches: newWatches(r.cluster, s),
+	}
+}
+
+const (
+	// settle is how long changes are gathered before they are told, since one change of a custom resource is many of
+	// its objects.
+	settle = 150 * time.Millisecond
+	// grace is how long something that only the user can mend must stay so, since its cure may be on its way.
+	grace = 3 * time.Second
+)
+
+// run waits until the goal is reached, the context ends, or nothing helps any more.
+func (w *waiter) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		w.watches.wait()
+	}()
+	if err := w.watches.start(ctx); err != nil {
+		return err
+	}
+	for {
+		var again <-chan time.Time
+		if !w.hopelessSince.IsZero() {
+			again = time.After(grace)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-w.watches.failed:
+			return err
+		case <-again:
+		case <-w.watches.changed:
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(settle):
+			}
+		}
+		if done, err := w.look(ctx); done || err != nil {
+			return err
+		}
+	}
+}
+
+// look judges what is there now, and tells what changed.
+func (w *waiter) look(ctx context.Context) (done bool, err error) {
+	now, synced := w.watches.snapshot()
+	if !synced {
+		return false, nil
+	}
+	w.seen = now
+	// A kind that is watched from now on wakes us when it is listed.
+	if more, err := w.watches.cover(ctx, now.expected); more || err != nil {
+		return false, err
+	}
+	w.listed = w.listed || now.complete
+	if err := w.tell(now); err != nil {
+		return false, err
+	}
+	if w.goal == goalDeleted {
+		return w.lookGone(now)
+	}
+	return w.lookReady(ctx, now)
+}
+
+func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
+	if now.live == nil {
+		return true, fmt.Errorf("%s was deleted while it was waited for", w.subject.key())
+	}
+	s := &now.status
+	if s.UID != string(w.subject.live.GetUID()) {
+		return true, fmt.Errorf("%s was deleted and made anew while it was waited for: wait for it again", w.subject.key())
+	}
+	if s.Ready == "True" && s.Observed && !s.Deleting {
+		return true, printLines(w.out, w.stamp(w.subject.key().String()+" is Ready"))
+	}
+	if !s.hopeless() {
+		w.hopelessSince = time.Time{}
+		return false, nil
+	}
+	if w.hopelessSince.IsZero() {
+		w.hopelessSince = time.Now()
+		return false, nil
+	}
+	if time.Since(w.hopelessSince) < grace {
+		return false, nil
+	}
+	return true, fmt.Errorf("%s does not become Ready by waiting.\n%s", w.subject.key(), w.missing(ctx))
+}
+
+// hopeless says that only a change of the user's can make it Ready.
+func (s *StackStatus) hopeless() bool {
+	return s.Deleting || s.Suspended && s.Ready != "True" || s.Stalled && s.Observed
+}
+
+// lookGone ends the waiting when the custom resource is gone, and so is what goes with it; what is kept is named.
+func (w *waiter) lookGone(now snapshot) (bool, error) {
+	if now.live != nil || !now.complete || len(now.going()) > 0 {
+		return false, nil
+	}
+	lines := []string{w.stamp(w.subject.key().String() + " is gone")}
+	for _, o := range now.kept() {
+		lines = append(lines, w.stamp("  "+o.Kind+" "+o.Name+" was kept, since it holds data or outlives its custom resource"))
+	}
+	return true, printLines(w.out, lines...)
+}

@@ -1,0 +1,176 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// counting wraps a client so that what is in flight can be counted.
+type counting struct {
+	dynamic.Interface
+	enter func() func()
+}
+
+func (c counting) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return countingResource{c.Interface.Resource(r), c.enter}
+}
+
+type countingResource struct {
+	dynamic.NamespaceableResourceInterface
+	enter func() func()
+}
+
+func (c countingResource) Namespace(ns string) dynamic.ResourceInterface {
+	return countingNamespace{c.NamespaceableResourceInterface.Namespace(ns), c.enter}
+}
+
+func (c countingResource) Create(
+	ctx context.Context, u *unstructured.Unstructured, opts metav1.CreateOptions, sub ...string,
+) (*unstructured.Unstructured, error) {
+	defer c.enter()()
+	return c.NamespaceableResourceInterface.Create(ctx, u, opts, sub...)
+}
+
+type countingNamespace struct {
+	dynamic.ResourceInterface
+	enter func() func()
+}
+
+func (c countingNamespace) Create(
+	ctx context.Context, u *unstructured.Unstructured, opts metav1.CreateOptions, sub ...string,
+) (*unstructured.Unstructured, error) {
+	defer c.enter()()
+	return c.ResourceInterface.Create(ctx, u, opts, sub...)
+}
+
+// TestSlots shows that at most two CustomResourceDefinitions of all stacks and eight objects of one are written at a
+// time (law 10).
+func TestSlots(t *testing.T) {
+	for _, tc := range []struct {
+		gvk    schema.GroupVersionKind
+		stacks int
+		limit  int64
+	}{{crdGVK, 3, crdSlots}, {configMapGVK, 1, parallelWrites}} {
+		t.Run(tc.gvk.Kind, func(t *testing.T) {
+			c := newCast(t)
+			var flying, most atomic.Int64
+			// The server serves one request at a time, so what is counted is what waits for it.
+			c.Client = counting{c.Client, func() func() {
+				now := flying.Add(1)
+				for {
+					m := most.Load()
+					if now <= m || most.CompareAndSwap(m, now) {
+						break
+					}
+				}
+				return func() { flying.Add(-1) }
+			}}
+			var group sync.WaitGroup
+			for s := range tc.stacks {
+				group.Go(func() {
+					var actions []decide.Action
+					for i := range 12 {
+						u := &unstructured.Unstructured{Object: map[string]any{}}
+						u.SetGroupVersionKind(tc.gvk)
+						u.SetName(fmt.Sprintf("x-%d-%d", s, i))
+						if tc.gvk == configMapGVK {
+							u.SetNamespace("ns")
+						}
+						st, err := plan.Stamp(plan.Object{Desired: u}, stack, self, 0)
+						if err != nil {
+							t.Error(err)
+						}
+						actions = append(actions, creates(st))
+					}
+					for _, r := range c.Do(context.Background(), Request{Stack: stack, Owners: []plan.Owner{self}, Actions: actions}) {
+						if r.Err != nil || r.Problem != nil || !r.Wrote {
+							t.Errorf("%+v", r)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if got := most.Load(); got > tc.limit || got < 2 {
+				t.Errorf("%d writes at a time", got)
+			}
+		})
+	}
+}
+
+// TestASlotIsNotWaitedForForEver shows that the end of the process ends the wait for a slot.
+func TestASlotIsNotWaitedForForEver(t *testing.T) {
+	c := newCast(t)
+	c.Do(context.Background(), Request{})
+	for range crdSlots {
+		c.crds <- struct{}{}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(crdGVK)
+	u.SetName("x")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	res := c.Do(ctx, Request{Stack: stack, Owners: []plan.Owner{self}, Actions: []decide.Action{creates(stamp(t, plan.Object{Desired: u}))}})
+	if !errors.Is(res[0].Err, context.DeadlineExceeded) || len(c.server.asked()) > 0 {
+		t.Errorf("%+v", res)
+	}
+	if res := c.Do(ctx, Request{Actions: []decide.Action{creates(declared(t, nil))}}); !errors.Is(res[0].Err, context.DeadlineExceeded) {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestStagesComeOneAfterAnother shows the order of writes, and that a failure does not stop what comes after it.
+func TestStagesComeOneAfterAnother(t *testing.T) {
+	c := newCast(t)
+	var actions []decide.Action
+	for i, name := range []string{"a", "b", "c"} {
+		st := stamp(t, plan.Object{Desired: configMap(name, nil)})
+		st.Stage = i
+		actions = append(actions, creates(st), decide.Action{Verb: decide.Leave, Object: st, Key: st.Key})
+	}
+	c.server.answer = func(verb, _ string) *apierrors.StatusError {
+		if verb == http.MethodPost && len(c.server.requests) == 1 {
+			return apierrors.NewInternalError(errors.New("etcd"))
+		}
+		return nil
+	}
+	results := c.Do(context.Background(), Request{Stack: stack, Owners: []plan.Owner{self}, Actions: actions})
+	if len(results) != 3 || results[0].Err == nil || !results[1].Wrote || !results[2].Wrote {
+		t.Fatalf("%+v", results)
+	}
+	for i, want := range []string{"a", "b", "c"} {
+		var u unstructured.Unstructured
+		if err := json.Unmarshal(c.server.bodies[i], &u.Object); err != nil || u.GetName() != want {
+			t.Errorf("%d is %s: %v", i, u.GetName(), err)
+		}
+	}
+}
+
+func TestWhatIsNotServedIsTransient(t *testing.T) {
+	c := newCast(t)
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion("x.io/v1")
+	u.SetKind("Gateway")
+	u.SetName("g")
+	st := stamp(t, plan.Object{Desired: u})
+	res := c.do(t, creates(st))
+	if res.Err == nil || !strings.Contains(res.Err.Error(), "is not served") || len(c.server.asked()) > 0 {
+		t.Errorf("%+v", res)
+	}
+}

@@ -1,0 +1,281 @@
+package act
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// TestLostAnswerOfAPost is a crash, or a cut connection, between a write and its answer: the retry finds the object and
+// knows it for ours.
+func TestLostAnswerOfAPost(t *testing.T) {
+	c := newCast(t)
+	lost := false
+	c.server.lose = func(verb, _ string) bool { lost = !lost && verb == http.MethodPost; return lost }
+	st := declared(t, nil)
+	res := c.do(t, creates(st))
+	if res.Err == nil || res.Problem != nil || res.Wrote || len(c.told) > 0 {
+		t.Fatalf("%+v", res)
+	}
+	made := c.server.get(path)
+	if made == nil {
+		t.Fatal("the post was not performed")
+	}
+	c.server.asked()
+	c.server.lose = nil
+	res = c.do(t, creates(st))
+	if res.Err != nil || !res.Wrote || res.Observed.UID != made.GetUID() || res.Observed.Created {
+		t.Fatalf("%+v", res)
+	}
+	if got := c.verbs(); got != "POST GET JSONPATCH APPLY" {
+		t.Error(got)
+	}
+	if got := entries(c.server.get(path)); !reflect.DeepEqual(got, []string{"mlkeeper Apply"}) {
+		t.Errorf("%v: what a later plan drops would stay for ever", got)
+	}
+}
+
+func TestLostAnswerOfAnApplyAndOfADelete(t *testing.T) {
+	c := newCast(t)
+	st := declared(t, nil)
+	uid := c.do(t, creates(st)).Observed.UID
+	lose := func(verb string) {
+		lost := false
+		c.server.lose = func(v, _ string) bool { lost = !lost && v == verb; return lost }
+	}
+	next := declared(t, func(o *plan.Object) { o.Desired = configMap("cm", map[string]any{"a": "2"}) })
+	lose("APPLY")
+	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err == nil || res.Wrote {
+		t.Fatalf("%+v", res)
+	}
+	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err != nil || res.Observed.Digest() != next.Digest {
+		t.Fatalf("%+v", res)
+	}
+	lose(http.MethodDelete)
+	if res := c.do(t, deletes(next, uid)); res.Err == nil || res.Wrote {
+		t.Fatalf("%+v", res)
+	}
+	if res := c.do(t, deletes(next, uid)); res.Err != nil || res.Wrote || c.server.get(path) != nil {
+		t.Fatalf("there is nothing left to delete: %+v", res)
+	}
+}
+
+// TestApplyTouchesNoReplacement is law 1: applies carry the UID, and so neither make an object again nor touch another.
+func TestApplyTouchesNoReplacement(t *testing.T) {
+	for _, reason := range []string{decide.ReasonChanged, decide.ReasonDrift} {
+		t.Run("gone, "+reason, func(t *testing.T) {
+			c := newCast(t)
+			res := c.do(t, applies(declared(t, nil), "uid-before", reason))
+			if res.Err == nil || res.Problem != nil || res.Wrote || c.server.get(path) != nil {
+				t.Errorf("%+v", res)
+			}
+		})
+		t.Run("replaced, "+reason, func(t *testing.T) {
+			c := newCast(t)
+			before := c.server.put(path, "kubectl", declared(t, nil).Desired)
+			res := c.do(t, applies(declared(t, nil), "uid-before", reason))
+			if res.Err == nil || res.Problem != nil || res.Wrote || len(c.told) > 0 || !reflect.DeepEqual(before, c.server.get(path)) {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+	t.Run("replaced between the read and the apply", func(t *testing.T) {
+		c := newCast(t)
+		uid := c.server.put(path, "kubectl", declared(t, nil).Desired).GetUID()
+		var other *unstructured.Unstructured
+		c.server.before = func(verb, _ string) {
+			if verb == "APPLY" && other == nil {
+				delete(c.server.objects, path)
+				other = c.server.putLocked(path, "kubectl", configMap("cm", map[string]any{"b": "2"}))
+			}
+		}
+		res := c.do(t, applies(declared(t, nil), uid, decide.ReasonDrift))
+		if !apierrors.IsConflict(res.Err) || res.Wrote || !reflect.DeepEqual(other, c.server.get(path)) {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestRefusedWrites shows what becomes of each answer, and that nothing counts as written.
+func TestRefusedWrites(t *testing.T) {
+	for _, a := range answers {
+		status := apierrors.APIStatus(nil)
+		if !errors.As(a.err, &status) || apierrors.IsAlreadyExists(a.err) {
+			continue
+		}
+		for _, verb := range []string{http.MethodPost, "APPLY", http.MethodDelete} {
+			t.Run(a.name+" to "+verb, func(t *testing.T) {
+				c := newCast(t)
+				st := declared(t, func(o *plan.Object) { o.OnImmutable = plan.ImmutableStall })
+				action := creates(st)
+				if verb != http.MethodPost {
+					uid := c.server.put(path, "mlkeeper", st.Desired).GetUID()
+					action = applies(st, uid, decide.ReasonChanged)
+					if verb == http.MethodDelete {
+						action = deletes(st, uid)
+						action.ResourceVersion = c.server.get(path).GetResourceVersion()
+					}
+				}
+				before := c.server.get(path)
+				c.server.answer = func(v, _ string) *apierrors.StatusError {
+					if v != verb {
+						return nil
+					}
+					return &apierrors.StatusError{ErrStatus: answerable(status.Status())}
+				}
+				res := c.do(t, action)
+				if res.Wrote || res.Observed != nil || len(c.told) > 0 || len(c.counts) > 0 || !reflect.DeepEqual(before, c.server.get(path)) {
+					t.Errorf("%+v", res)
+				}
+				if verb == http.MethodDelete && (apierrors.IsNotFound(a.err) || apierrors.IsConflict(a.err)) {
+					if res.Err != nil || res.Problem != nil || res.Stale != apierrors.IsConflict(a.err) {
+						t.Errorf("gone or another's by now: %+v", res)
+					}
+					return
+				}
+				if a.reason == "" {
+					if res.Err == nil || res.Problem != nil || apierrors.ReasonForError(res.Err) != apierrors.ReasonForError(a.err) {
+						t.Errorf("%+v", res)
+					}
+					return
+				}
+				if res.Err != nil || res.Problem == nil || res.Problem.Reason != a.reason || res.Problem.Class != a.class {
+					t.Errorf("%+v", res)
+				}
+			})
+		}
+	}
+}
+
+// answerable is a status without the pause after which a client is to try again, for which the test would wait.
+func answerable(s metav1.Status) metav1.Status {
+	if s.Details != nil {
+		details := *s.Details
+		details.RetryAfterSeconds = 0
+		s.Details = &details
+	}
+	return s
+}
+
+func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
+	for _, on := range []plan.Immutable{plan.ImmutableByKind, plan.ImmutableStall} {
+		c := newCast(t)
+		st := declared(t, func(o *plan.Object) { o.OnImmutable = on })
+		uid := c.server.put(path, "mlkeeper", st.Desired).GetUID()
+		c.server.answer = func(v, _ string) *apierrors.StatusError {
+			if v != "APPLY" {
+				return nil
+			}
+			return invalid("field is immutable when `immutable` is set")
+		}
+		res := c.do(t, applies(st, uid, decide.ReasonChanged))
+		if on == plan.ImmutableStall {
+			if res.Problem == nil || res.Problem.Reason != ReasonImmutable || c.server.get(path) == nil {
+				t.Errorf("%+v", res)
+			}
+			continue
+		}
+		if res.Err != nil || res.Problem != nil || !res.Wrote || res.Observed != nil || c.server.get(path) != nil {
+			t.Errorf("%+v", res)
+		}
+		if res.Action.Reason != "Immutable" || len(c.counts) != 1 {
+			t.Errorf("%s, %v", res.Action.Reason, c.counts)
+		}
+	}
+}
+
+// TestDelete is law 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.
+func TestDelete(t *testing.T) {
+	st := declared(t, nil)
+	for _, c := range []struct {
+		name         string
+		there        bool
+		uid, version string
+		wrote, stale bool
+	}{
+		{name: "there", there: true, wrote: true},
+		{name: "gone", uid: "uid-before", version: "1"},
+		{name: "replaced", there: true, uid: "uid-before", stale: true},
+		{name: "changed since", there: true, version: "1", stale: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cast := newCast(t)
+			action := deletes(st, types.UID(c.uid))
+			action.ResourceVersion = c.version
+			cast.server.put("/api/v1/namespaces/ns/configmaps/other", "kubectl", configMap("other", nil))
+			if c.there {
+				live := cast.server.put(path, "kubectl", configMap("cm", nil))
+				if c.uid == "" {
+					action.UID = live.GetUID()
+				}
+				if c.version == "" {
+					action.ResourceVersion = live.GetResourceVersion()
+				}
+			}
+			res := cast.do(t, action)
+			if res.Err != nil || res.Problem != nil || res.Wrote != c.wrote || res.Stale != c.stale || res.Observed != nil {
+				t.Errorf("%+v", res)
+			}
+			if got := cast.server.get(path) != nil; got != (c.there && !c.wrote) {
+				t.Errorf("there: %v", got)
+			}
+			var opts metav1.DeleteOptions
+			if err := json.Unmarshal(cast.server.bodies[0], &opts); err != nil {
+				t.Fatal(err)
+			}
+			if opts.Preconditions == nil || opts.Preconditions.UID == nil || *opts.Preconditions.UID != action.UID ||
+				opts.PropagationPolicy == nil || *opts.PropagationPolicy != metav1.DeletePropagationBackground {
+				t.Errorf("%+v", opts)
+			}
+		})
+	}
+}
+
+// TestDeleteOfWhatNoWatchShows asks first whose it is by now.
+func TestDeleteOfWhatNoWatchShows(t *testing.T) {
+	st := declared(t, nil)
+	yes := true
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		stays  bool
+	}{
+		"as we made it": {change: func(*unstructured.Unstructured) {}},
+		"without marks": {change: func(u *unstructured.Unstructured) {
+			u.SetLabels(nil)
+			u.SetAnnotations(nil)
+			u.SetOwnerReferences(nil)
+		}},
+		"with the marks of another": {stays: true, change: func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{keeper.OwnerAnnotation: "Thing.g.io/ns/another"})
+			u.SetOwnerReferences(nil)
+		}},
+		"with another owner": {stays: true, change: func(u *unstructured.Unstructured) {
+			u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p", Controller: &yes}})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cast := newCast(t)
+			u := st.Desired.DeepCopy()
+			c.change(u)
+			uid := cast.server.put(path, "mlkeeper", u).GetUID()
+			res := cast.do(t, deletes(st, uid))
+			if res.Err != nil || res.Problem != nil || res.Wrote == c.stays || res.Stale {
+				t.Errorf("%+v", res)
+			}
+			if got := cast.server.get(path) != nil; got != c.stays {
+				t.Errorf("there: %v", got)
+			}
+		})
+	}
+}

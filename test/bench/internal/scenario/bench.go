@@ -1,0 +1,144 @@
+// Package scenario holds what the bench measures, one file for each subject. A scenario measures and records; the
+// judgement is in the thresholds.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/test/bench/internal/report"
+	"mlkeeper.dev/test/bench/internal/world"
+)
+
+// roomLabel is on every child.
+const roomLabel = keeper.RoomLabel
+
+// Config is what a run is told.
+type Config struct {
+	Operator, Devcluster, Manifest, Out string
+
+	Services, Pairs, Concurrency int
+	// Objects are the managed objects of the large cluster, Foreign the Secrets and ConfigMaps of others.
+	Objects, Foreign int
+	Idle, MemoryWait time.Duration
+	Drifts, Edits    int
+	Failovers        int
+	Lease            world.Lease
+	Quick            bool
+	Peer             Peer
+}
+
+// Bench is one run.
+type Bench struct {
+	Config Config
+	Result *report.Result
+	Out    io.Writer
+
+	stacks map[string]Stack
+	large  *large
+	start  time.Time
+}
+
+// New returns a run that writes its progress to out.
+func New(config Config, result *report.Result, out io.Writer) *Bench {
+	return &Bench{Config: config, Result: result, Out: out, start: time.Now()}
+}
+
+// Scenario is one subject.
+type Scenario struct {
+	Name string
+	// Takes says about how long it takes in full, so that nobody wonders whether it hangs.
+	Takes string
+	run   func(*Bench, context.Context) error
+}
+
+// All are the scenarios in their order: those that share the large cluster leave it as they found it.
+var All = []Scenario{
+	{"converge", "20 min", (*Bench).converge},
+	{"edit", "4 min", (*Bench).edit},
+	{"memory", "15 min", (*Bench).memory},
+	{"idle", "16 min", (*Bench).idle},
+	{"drift", "2 min", (*Bench).drift},
+	{"restart", "1 min", (*Bench).restart},
+	{"failover", "5 min", (*Bench).failover},
+	{"peer", "10 min", (*Bench).peer},
+}
+
+// Run runs the scenarios that are selected, and goes on after one that fails: its measures are missing in the report,
+// and the failure is in it.
+func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
+	var failed error
+	defer b.endLarge()
+	for _, s := range selected {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if s.Name == "peer" {
+			// Nothing else runs beside the comparison.
+			b.endLarge()
+		}
+		b.say("%s (about %s in full)", s.Name, s.Takes)
+		b.Result.Load = append(b.Result.Load, report.LoadNow(s.Name))
+		began := time.Now()
+		if err := s.run(b, ctx); err != nil {
+			b.say("%s FAILED: %v", s.Name, err)
+			b.Result.Failures = append(b.Result.Failures, fmt.Sprintf("%s: %v", s.Name, err))
+			failed = fmt.Errorf("%s: %w", s.Name, err)
+		}
+		b.say("%s took %s", s.Name, time.Since(began).Round(time.Second))
+	}
+	b.Result.Load = append(b.Result.Load, report.LoadNow("end"))
+	return failed
+}
+
+// endLarge ends the large cluster if there is one.
+func (b *Bench) endLarge() {
+	if b.large != nil {
+		b.large.stop()
+		b.large = nil
+	}
+}
+
+// say prints progress with the time since the start.
+func (b *Bench) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.Out, "%6s  %s\n", time.Since(b.start).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// file is a file of the results.
+func (b *Bench) file(name string) string { return filepath.Join(b.Config.Out, name) }
+
+// boot boots a cluster with the definitions and the roles of the operator.
+func (b *Bench) boot(ctx context.Context) (*world.Cluster, *world.Identity, error) {
+	c, err := world.Boot(ctx, b.Config.Devcluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := c.Install(ctx, b.Config.Manifest)
+	if err != nil {
+		c.Stop()
+		return nil, nil, err
+	}
+	return c, id, nil
+}
+
+// captured returns what the operator writes for a service of every shape; it is recorded once in a run.
+func (b *Bench) captured(ctx context.Context) (map[string]Stack, error) {
+	if b.stacks == nil {
+		b.say("capturing what the operator writes")
+		stacks, err := b.capture(ctx, world.ADR, world.Upstream)
+		if err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		b.stacks = stacks
+		for _, name := range []string{world.ADR.Name, world.Upstream.Name} {
+			stack := stacks[name]
+			b.say("shape %s: %d children, at least %d writes: %v", name, len(stack.Resources()), stack.Minimum(), stack.Resources())
+			b.Result.Mix[name] = stack.Resources()
+		}
+	}
+	return b.stacks, nil
+}

@@ -1,0 +1,115 @@
+package faults
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
+)
+
+var flags struct {
+	long, stop                         bool
+	seed                               int64
+	campaigns, workloads, plan, report string
+	limit, parallel                    int
+	folder                             string
+	patience                           time.Duration
+}
+
+func init() {
+	flag.BoolVar(&flags.long, "faults.long", false, "run every campaign over every workload")
+	flag.Int64Var(&flags.seed, "faults.seed", 0, "what decides the samples; 0 for the time")
+	flag.StringVar(&flags.campaigns, "faults.campaigns", "", "campaigns to run, such as C1,C5; empty for all")
+	flag.StringVar(&flags.workloads, "faults.workloads", "", "regular expression of workloads, as kind/workload")
+	flag.IntVar(&flags.limit, "faults.limit", 0, "most plans per campaign; 0 leaves it to the form")
+	flag.IntVar(&flags.parallel, "faults.parallel", 6, "plans that run at once")
+	flag.DurationVar(&flags.patience, "faults.patience", time.Minute, "how long after its last fault a plan may take to its end")
+	flag.BoolVar(&flags.stop, "faults.stop", false, "stop at the first plan that fails")
+	flag.StringVar(&flags.plan, "faults.plan", "", "file of the plan that TestReplay runs")
+	flag.StringVar(&flags.report, "faults.report", "", "file that a report is written to, as JSON")
+	flag.StringVar(&flags.folder, "faults.folder", "", "folder of the files of failed plans; the default is bin/faults")
+}
+
+func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
+
+// kinds are all kinds that are tested; one joins here.
+func kinds() []*Kind { return []*Kind{trustyAI()} }
+
+func newSuite(t *testing.T) *Suite {
+	t.Helper()
+	c := cluster.Shared(t)
+	c.InstallCRDs(t)
+	cfg := Config{
+		Seed: flags.seed, Long: flags.long, Limit: flags.limit, Parallel: flags.parallel, Stop: flags.stop,
+		Folder: flags.folder, Patience: flags.patience, Log: t.Logf,
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = time.Now().UnixNano()
+	}
+	if flags.campaigns != "" {
+		cfg.Campaigns = strings.Split(flags.campaigns, ",")
+	}
+	if flags.workloads != "" {
+		cfg.Workloads = regexp.MustCompile(flags.workloads)
+	}
+	if cfg.Folder == "" {
+		root, err := cluster.Root()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Folder = filepath.Join(root, "bin", "faults")
+	}
+	s, err := NewSuite(t.Context(), c, cfg, kinds()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCampaigns runs the short form, or the long one with -faults.long.
+func TestCampaigns(t *testing.T) {
+	if flags.plan != "" {
+		return // TestReplay was asked for.
+	}
+	s := newSuite(t)
+	r := s.Run()
+	t.Log(r)
+	for _, one := range r.Missed {
+		t.Logf("missed: %s", one)
+	}
+	if flags.report != "" {
+		if err := r.Write(flags.report); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, f := range r.Failures {
+		t.Errorf("%s: %s", f.Plan, f.Findings[0])
+	}
+	for _, stack := range Leaked(10 * time.Second) {
+		t.Errorf("O6: a goroutine of a stopped operator is left:\n%s", stack)
+		break
+	}
+}
+
+// TestReplay runs the one plan of a file.
+func TestReplay(t *testing.T) {
+	if flags.plan == "" {
+		return // There is nothing to replay.
+	}
+	if _, err := os.Stat(flags.plan); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := newSuite(t).Replay(flags.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		t.Error(f)
+	}
+}

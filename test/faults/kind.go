@@ -1,0 +1,42 @@
+package faults
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/test/harness"
+)
+
+// Kind is all that a kind gives to be tested.
+type Kind struct {
+	// Name names the kind in plans.
+	Name string
+	GVK  schema.GroupVersionKind
+	// Resource is the plural name with group, as in a Point.
+	Resource string
+	// Room is the kind's room as it is released.
+	Room harness.Register
+	// Workloads are what users do with it.
+	Workloads []Workload
+}
+
+// Workload is something that users do, with the end that it must come to whatever happens meanwhile.
+type Workload struct {
+	Name string
+	// Room, when set, is the operator before an upgrade: it runs until a step upgrades it.
+	Room harness.Register
+	// Setup comes before the faults, Steps meet them. Where Setup is empty, the faults meet the creation.
+	Setup, Steps []Step
+	// Short says that the workload is part of the short form.
+	Short bool
+	// Steady says that the workload ends in a state in which every child can be changed by somebody else (C5).
+	Steady bool
+}
+
+// Step is one thing that a user does.
+type Step struct {
+	Name string
+	Do   func(*World) error
+	// Until says what is still to come; the step is over when it returns nil. Without it, every custom resource of the
+	// kind must be Ready.
+	Until func(*World) error
+}

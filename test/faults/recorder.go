@@ -1,0 +1,281 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// namespacePrefix begins the namespace of every run; what holds it in its name belongs to that run.
+const namespacePrefix = "faults-"
+
+// ofRun finds the namespace of a run in the name or the marks of a cluster-scoped object.
+var ofRun = regexp.MustCompile(namespacePrefix + `[0-9a-z]{8}`)
+
+// passing are resources that mirror others, expire, or belong to the simulated nodes: no plan is judged by them.
+var passing = []string{
+	"events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "pods",
+	"replicasets.apps", "controllerrevisions.apps", "nodes", "namespaces", "componentstatuses",
+	"csinodes.storage.k8s.io", "flowschemas.flowcontrol.apiserver.k8s.io",
+	"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "apiservices.apiregistration.k8s.io",
+}
+
+// given are the objects that every namespace has, which come a little after it.
+var given = []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"}
+
+// Event is a change of an object, as the API server told it.
+type Event struct {
+	Type     watch.EventType
+	Resource string
+	Object   *unstructured.Unstructured
+	Version  uint64
+	At       time.Time
+}
+
+// history is everything that happened to the objects of one run.
+type history struct {
+	namespace string
+	mu        sync.Mutex
+	events    []Event
+	state     map[string]*unstructured.Unstructured
+	armed     uint64
+}
+
+// recorder watches every resource of the cluster, once for all runs.
+type recorder struct {
+	client dynamic.Interface
+
+	mu   sync.Mutex
+	runs map[string]*history
+	err  error
+}
+
+// record starts to watch everything that the cluster serves.
+func record(ctx context.Context, cfg *rest.Config) (*recorder, error) {
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := disco.ServerPreferredResources()
+	if err != nil {
+		return nil, fmt.Errorf("learn which resources there are: %w", err)
+	}
+	r := &recorder{client: client, runs: map[string]*history{}}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range list.APIResources {
+			gvr := gv.WithResource(one.Name)
+			if !slices.Contains(one.Verbs, "watch") || slices.Contains(passing, gvr.GroupResource().String()) {
+				continue
+			}
+			if err := r.follow(ctx, gvr); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// follow watches one resource until the context is done.
+func (r *recorder) follow(ctx context.Context, gvr schema.GroupVersionResource) error {
+	list, err := r.client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", gvr, err)
+	}
+	version := list.GetResourceVersion()
+	go func() {
+		for ctx.Err() == nil {
+			version, err = r.hear(ctx, gvr, version)
+			if err != nil && ctx.Err() == nil {
+				r.mu.Lock()
+				r.err = fmt.Errorf("the watch of %s has a gap: %w", gvr, err)
+				r.mu.Unlock()
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// hear watches a resource from a version on until the watch ends, and returns the version that it came to.
+func (r *recorder) hear(ctx context.Context, gvr schema.GroupVersionResource, version string) (string, error) {
+	w, err := r.client.Resource(gvr).Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	if err != nil {
+		return version, err
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		u, ok := e.Object.(*unstructured.Unstructured)
+		if !ok || e.Type == watch.Error {
+			return version, errors.New("an error in the stream")
+		}
+		version = u.GetResourceVersion()
+		if e.Type != watch.Bookmark {
+			r.take(gvr.GroupResource().String(), e.Type, u)
+		}
+	}
+	return version, nil
+}
+
+// take sorts an event to the run that it belongs to.
+func (r *recorder) take(resource string, kind watch.EventType, u *unstructured.Unstructured) {
+	namespace := u.GetNamespace()
+	if namespace == "" {
+		namespace = ofRun.FindString(u.GetName())
+	}
+	if namespace == "" {
+		namespace = ofRun.FindString(u.GetAnnotations()[keeper.OwnerAnnotation])
+	}
+	r.mu.Lock()
+	h := r.runs[namespace]
+	r.mu.Unlock()
+	if h == nil || slices.Contains(given, resource+"/"+u.GetName()) {
+		return
+	}
+	version, _ := strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, Event{Type: kind, Resource: resource, Object: u, Version: version, At: time.Now()})
+	if kind == watch.Deleted {
+		delete(h.state, resource+"/"+u.GetName())
+	} else {
+		h.state[resource+"/"+u.GetName()] = u
+	}
+}
+
+// begin starts the history of a run.
+func (r *recorder) begin(namespace string) *history {
+	h := &history{namespace: namespace, state: map[string]*unstructured.Unstructured{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs[namespace] = h
+	return h
+}
+
+// forget drops the history of a run.
+func (r *recorder) forget(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.runs, namespace)
+}
+
+// failed says why the recorder cannot be relied on; nil when it can.
+func (r *recorder) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// get returns an object as it is now, or nil. It is shared and never changed.
+func (h *history) get(resource, name string) *unstructured.Unstructured {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state[resource+"/"+name]
+}
+
+// all returns the objects of a resource, or of all when it is empty.
+func (h *history) all(resource string) map[string]*unstructured.Unstructured {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]*unstructured.Unstructured{}
+	for key, u := range h.state {
+		if resource == "" || strings.HasPrefix(key, resource+"/") {
+			out[key] = u
+		}
+	}
+	return out
+}
+
+// has says that an object was told of in a version, or a later one.
+func (h *history) has(uid types.UID, version uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range slices.Backward(h.events) {
+		if e.Object.GetUID() == uid && e.Version >= version {
+			return true
+		}
+	}
+	return false
+}
+
+// length is the number of events so far.
+func (h *history) length() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.events)
+}
+
+// arm marks the beginning of what the oracles look at.
+func (h *history) arm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		h.armed = max(h.armed, e.Version)
+	}
+}
+
+// sorted returns all events in the order in which they happened: watches of different resources come in any order, but
+// the versions of all resources are those of one store.
+func (h *history) sorted() []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Clone(h.events)
+	slices.SortStableFunc(out, func(a, b Event) int {
+		switch {
+		case a.Version < b.Version:
+			return -1
+		case a.Version > b.Version:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// last is when something last happened.
+func (h *history) last() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.events) == 0 {
+		return time.Time{}
+	}
+	return h.events[len(h.events)-1].At
+}
+
+// before is the version just before the back-th last change of a resource, "*" for all; 0 where there is none.
+func (h *history) before(resource string, back int) uint64 {
+	events := h.sorted()
+	for _, e := range slices.Backward(events) {
+		if resource == "*" || e.Resource == resource {
+			back--
+		}
+		if back == 0 {
+			return e.Version - 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,99 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report sums up a suite.
+type Report struct {
+	Seed int64 `json:"seed"`
+	Long bool  `json:"long"`
+	// Seconds is how long the suite took.
+	Seconds float64 `json:"seconds"`
+	Plans   int     `json:"plans"`
+	// Campaigns are the counts of each.
+	Campaigns map[string]*Counts `json:"campaigns"`
+	Failures  []Failure          `json:"failures"`
+	// Missed are the plans whose fault did not take place.
+	Missed []string `json:"missed,omitempty"`
+}
+
+// Counts are those of one campaign.
+type Counts struct {
+	Plans  int `json:"plans"`
+	Failed int `json:"failed"`
+	Missed int `json:"missed"`
+	// Seconds is the sum over its plans, which run side by side.
+	Seconds float64 `json:"seconds"`
+}
+
+// Failure is a plan that failed, and the oracles that caught it.
+type Failure struct {
+	Plan     Plan      `json:"plan"`
+	Oracles  []string  `json:"oracles"`
+	Findings []Finding `json:"findings"`
+}
+
+func (s *Suite) report(took time.Duration) *Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &Report{Seed: s.Seed, Long: s.Long, Seconds: took.Seconds(), Campaigns: map[string]*Counts{}}
+	for _, o := range s.outcomes {
+		c := r.Campaigns[o.plan.Campaign]
+		if c == nil {
+			c = &Counts{}
+			r.Campaigns[o.plan.Campaign] = c
+		}
+		r.Plans++
+		c.Plans++
+		c.Seconds += o.took.Seconds()
+		if o.missed {
+			c.Missed++
+			r.Missed = append(r.Missed, o.plan.String())
+		}
+		if len(o.findings) == 0 {
+			continue
+		}
+		c.Failed++
+		f := Failure{Plan: o.plan, Findings: o.findings}
+		for _, one := range o.findings {
+			if !slices.Contains(f.Oracles, one.Oracle) {
+				f.Oracles = append(f.Oracles, one.Oracle)
+			}
+		}
+		r.Failures = append(r.Failures, f)
+	}
+	return r
+}
+
+// Write writes the report as JSON.
+func (r *Report) Write(path string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	return os.WriteFile(path, append(raw, '\n'), 0o644)
+}
+
+// String prints the report as a table.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %d plans in %.0f s, %d failed, %d missed their fault\n", r.Seed, r.Plans, r.Seconds,
+		len(r.Failures), len(r.Missed))
+	names := make([]string, 0, len(r.Campaigns))
+	for name := range r.Campaigns {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	fmt.Fprintf(&b, "  %-10s %6s %6s %6s %10s\n", "campaign", "plans", "failed", "missed", "s per plan")
+	for _, name := range names {
+		c := r.Campaigns[name]
+		fmt.Fprintf(&b, "  %-10s %6d %6d %6d %10.2f\n", name, c.Plans, c.Failed, c.Missed, c.Seconds/float64(max(c.Plans, 1)))
+	}
+	return b.String()
+}

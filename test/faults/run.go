@@ -1,0 +1,491 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/test/harness"
+)
+
+// runLabel carries the name of a run's namespace on it, so that its operators look after it alone.
+const runLabel = "faults.test/run"
+
+// look is how often a run looks whether what it waits for has come. It asks its own memory, never the cluster.
+const look = 5 * time.Millisecond
+
+// run is one workload with what goes wrong in it, in a namespace of its own.
+type run struct {
+	suite    *Suite
+	kind     *Kind
+	workload *Workload
+	plan     Plan
+	world    *World
+	journal  *journal
+	history  *history
+	ctx      context.Context
+	cancel   context.CancelFunc
+	start    time.Time
+
+	mu sync.Mutex
+	// trap is what the requests meet.
+	trap *trap
+	// room is the operator that runs now, or will after the next crash.
+	room      harness.Register
+	lines     []*line
+	operators int
+	// held are until when watches are held, by resource; expired are those that begin anew.
+	held    map[string]time.Time
+	expires map[string]int
+	// stale is shown to the next operator.
+	stale   *staleness
+	crashes int
+	closing bool
+	// ended are the operators that are over, to be waited for.
+	ended sync.WaitGroup
+	notes []string
+	// failures are what the run itself saw go wrong, such as a manager that ended by itself.
+	failures []Finding
+	// allowed are creations and deletions that the plan itself causes, by object.
+	allowed map[string]tally
+	// remedied is how many faults there were when a user last did what a Stalled custom resource asked for.
+	remedied int
+	// spared are the paths that the plan itself changed for good, by object.
+	spared mask
+}
+
+// newRun prepares a run.
+func (s *Suite) newRun(k *Kind, w *Workload, p Plan) *run {
+	r := &run{
+		suite: s, kind: k, workload: w, plan: p, journal: &journal{}, start: time.Now(), trap: newTrap(p.Fault),
+		room: k.Room, held: map[string]time.Time{}, expires: map[string]int{}, allowed: map[string]tally{}, spared: mask{},
+	}
+	if w.Room != nil {
+		r.room = w.Room
+	}
+	namespace := namespacePrefix + rand.String(8)
+	r.world = &World{Namespace: namespace, run: r}
+	r.history = s.recorder.begin(namespace)
+	r.ctx, r.cancel = context.WithTimeout(context.Background(), 6*s.Patience)
+	return r
+}
+
+// close ends what the run started and removes what it made.
+func (r *run) close() {
+	r.mu.Lock()
+	r.closing = true
+	r.mu.Unlock()
+	r.stopAll()
+	r.world.clear()
+	r.cancel()
+	over := make(chan struct{})
+	go func() { r.ended.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(r.suite.Patience):
+		r.fail("O6", "an operator that was stopped still runs after %s", r.suite.Patience)
+	}
+	r.suite.recorder.forget(r.world.Namespace)
+}
+
+// perform runs the workload up to its end; it returns why it cannot be judged, or did not come to its end.
+func (r *run) perform() error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace},
+	}}
+	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
+		return fmt.Errorf("create the namespace: %w", err)
+	}
+	if err := r.boot(); err != nil {
+		return err
+	}
+	if err := r.steps(r.workload.Setup); err != nil {
+		return err
+	}
+	if len(r.workload.Setup) > 0 {
+		if err := r.still(rest1); err != nil {
+			return err
+		}
+	} else if err := r.await("the operator is ready", r.operatorReady); err != nil {
+		return err
+	}
+	if err := r.arm(); err != nil {
+		return err
+	}
+	return r.steps(r.workload.Steps)
+}
+
+// rest1 is how long a run must be still before it is armed, so that it begins as every other does.
+const rest1 = 250 * time.Millisecond
+
+func (r *run) steps(steps []Step) error {
+	for _, s := range steps {
+		r.note("step: %s", s.Name)
+		if s.Do != nil {
+			if err := s.Do(r.world); err != nil {
+				return fmt.Errorf("step %s: %w", s.Name, err)
+			}
+		}
+		until := s.Until
+		if until == nil {
+			until = (*World).Ready
+		}
+		if err := r.await("step "+s.Name, func() error { return until(r.world) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errLate is the failure of a run that does not come to its end.
+var errLate = errors.New("not within the time")
+
+// await waits until a condition holds.
+func (r *run) await(what string, check func() error) error {
+	deadline := time.Now().Add(r.suite.Patience)
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		r.remedy()
+		// A fault that lasts, or comes late, begins the time anew.
+		if over := r.faultsOver(); over.Add(r.suite.Patience).After(deadline) {
+			deadline = over.Add(r.suite.Patience)
+		}
+		if r.rolling() {
+			deadline = time.Now().Add(r.suite.Patience)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s: %w", errLate, what, err)
+		}
+		select {
+		case <-r.ctx.Done():
+			return fmt.Errorf("%w: %s: %w", errLate, what, err)
+		case <-time.After(look):
+		}
+	}
+}
+
+// rolling says that a Deployment of the run is not through with what it was told, which is up to the controllers of
+// Kubernetes: on a busy machine they may take minutes, and what is told of it meanwhile is the truth. The time of the
+// operator begins when they are done; that of the run as a whole is bounded all the same.
+func (r *run) rolling() bool {
+	for _, u := range r.history.all("deployments.apps") {
+		if _, ours := replicasOf(u); ours && !current(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// remedy does what a user does about a custom resource that says that it waits for one: it asks for another attempt.
+// Only what the API server called invalid may end so, since that calls for a change (rule 5 of the house); everything
+// else must heal by itself.
+func (r *run) remedy() {
+	f := r.plan.Fault
+	over := r.faultsOver()
+	hits := r.injected()
+	if f == nil || f.Status != http.StatusUnprocessableEntity || r.remedied == hits || over.IsZero() ||
+		time.Since(over) < time.Second {
+		return
+	}
+	for key, u := range r.history.all(r.kind.Resource) {
+		if c := conditionOf(u, "Stalled"); c == nil || c["status"] != "True" {
+			continue
+		}
+		r.remedied = hits
+		object := r.kind.Resource + "/" + lasting(u.GetName(), r.world.Namespace)
+		r.spared.add(object, "metadata.annotations."+escape(keeper.ReconcileAtAnnotation))
+		r.spared.add(object, "status.lastHandledReconcileAt")
+		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keeper.ReconcileAtAnnotation, time.Now().Format(time.RFC3339Nano))
+		r.note("remedy: %s is asked for another attempt", key)
+		if err := r.world.Patch(r.kind.GVK, u.GetName(), body); err != nil {
+			r.note("remedy: %v", err)
+		}
+	}
+}
+
+// still waits until no operator wrote and nothing changed for a while.
+func (r *run) still(quiet time.Duration) error {
+	return r.await("nothing is written any more", func() error {
+		last := r.journal.lastWrite()
+		if at := r.history.last(); at.After(last) {
+			last = at
+		}
+		if over := r.faultsOver(); over.After(last) {
+			last = over
+		}
+		if since := time.Since(last); since < quiet {
+			return fmt.Errorf("something happened %s ago", since)
+		}
+		return nil
+	})
+}
+
+// operatorReady says whether the watches of the operators are complete.
+func (r *run) operatorReady() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		if l.dead.Load() {
+			continue
+		}
+		if l.ready == nil {
+			return errors.New("the operator starts")
+		}
+		if err := l.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arm has the requests from now on meet the plan's fault.
+func (r *run) arm() error {
+	r.note("armed")
+	r.history.arm()
+	r.journal.arm()
+	r.mu.Lock()
+	r.trap.armed = true
+	f := r.plan.Fault
+	if f != nil && f.Do.streams() && f.At.Verb == "" {
+		r.trap.hit(time.Now())
+		r.disturbLocked()
+	}
+	r.mu.Unlock()
+	switch {
+	case f == nil:
+		return nil
+	case f.Do == TwoLeaders:
+		r.mu.Lock()
+		r.trap.hit(time.Now())
+		r.mu.Unlock()
+		return r.boot()
+	case f.Restart:
+		r.stopAll()
+		return r.boot()
+	}
+	return nil
+}
+
+// sent notes a request and says what it meets.
+func (r *run) sent(l *line, req request) (*entry, Action) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := Point{Verb: req.Verb, Resource: req.Resource, Name: lasting(req.Name, r.world.Namespace)}
+	p = r.trap.number(p)
+	now := time.Now()
+	action := r.trap.meets(p, req.counted(), now)
+	e := r.journal.add(entry{request: req, Point: p, Operator: l.operator, At: now})
+	if action.streams() {
+		r.disturbLocked()
+		return e, ""
+	}
+	return e, action
+}
+
+// disturbLocked holds, cuts or expires the watches that the plan names.
+func (r *run) disturbLocked() {
+	f := r.plan.Fault
+	until := time.Now().Add(time.Duration(f.For))
+	lines := slices.Clone(r.lines)
+	switch f.Do {
+	case Hold:
+		r.held[f.Target] = until
+		for _, l := range lines {
+			l.watches(f.Target, func(s *stream) { s.hold(until) })
+		}
+	case Cut:
+		for _, l := range lines {
+			l.watches(f.Target, func(s *stream) { s.cut(reset()) })
+		}
+	case Expire:
+		r.held[f.Target] = until
+		r.expires[f.Target] = 1
+		for _, l := range lines {
+			l.watches(f.Target, func(s *stream) { s.hold(until) })
+		}
+		time.AfterFunc(time.Duration(f.For), func() {
+			for _, l := range lines {
+				l.watches(f.Target, func(s *stream) { s.cut(reset()) })
+			}
+		})
+	}
+}
+
+// heldUntil is until when the watches of a resource are held back.
+func (r *run) heldUntil(resource string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.plan.Fault == nil || r.plan.Fault.Do != Hold {
+		return time.Time{}
+	}
+	if by, ok := r.held["*"]; ok {
+		return by
+	}
+	return r.held[resource]
+}
+
+// expired says that a watch that goes on from a version is told that the version is too old.
+func (r *run) expired(resource string, req *http.Request) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	target := resource
+	if _, ok := r.expires["*"]; ok {
+		target = "*"
+	}
+	until, ok := r.held[target]
+	if !ok || r.expires[target] == 0 || time.Now().Before(until) || req.URL.Query().Get("sendInitialEvents") == "true" {
+		return false
+	}
+	if target != "*" {
+		r.expires[target]--
+	}
+	return time.Since(until) < time.Second
+}
+
+// kill ends an operator at a request, and starts the next one at once.
+func (r *run) kill(l *line, e *entry, note string) {
+	if note != "" {
+		r.journal.done(e, 0, note)
+	}
+	l.die()
+	r.mu.Lock()
+	r.crashes++
+	if f := r.plan.Fault; f.Back > 0 {
+		version := r.history.before(f.Target, f.Back)
+		if version > 0 {
+			r.stale = &staleness{resource: f.Target, version: version, until: time.Now().Add(time.Duration(f.For))}
+		}
+	}
+	r.mu.Unlock()
+	go func() {
+		if err := r.boot(); err != nil {
+			r.fail("O9", "the operator does not start again: %v", err)
+		}
+	}()
+}
+
+// upgrade replaces the operators by those of the kind.
+func (r *run) upgrade() error {
+	r.mu.Lock()
+	r.room = r.kind.Room
+	r.mu.Unlock()
+	r.stopAll()
+	return r.boot()
+}
+
+// stopAll ends all operators at once.
+func (r *run) stopAll() {
+	r.mu.Lock()
+	lines := slices.Clone(r.lines)
+	r.mu.Unlock()
+	for _, l := range lines {
+		l.die()
+	}
+}
+
+// boot starts an operator. It does not wait until it is ready.
+func (r *run) boot() error {
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.mu.Lock()
+	if r.closing {
+		r.mu.Unlock()
+		cancel()
+		return nil
+	}
+	r.ended.Add(1)
+	r.operators++
+	l := &line{run: r, operator: r.operators, end: cancel, stale: r.stale}
+	r.stale = nil
+	room := r.room
+	r.lines = append(r.lines, l)
+	r.mu.Unlock()
+	o, done, err := harness.Run(ctx, r.suite.cluster, harness.Options{
+		Engine: engine.Options{
+			Namespaces: []string{r.world.Namespace}, Concurrency: 4,
+			ShardSelector: labels.SelectorFromSet(labels.Set{runLabel: r.world.Namespace}),
+		},
+		Config: func(cfg *rest.Config) { cfg.Wrap(l.wrap) },
+	}, room)
+	if err != nil {
+		cancel()
+		r.ended.Done()
+		return fmt.Errorf("start the operator: %w", err)
+	}
+	r.mu.Lock()
+	l.ready = o.Engine.Ready
+	r.mu.Unlock()
+	r.note("operator %d starts", l.operator)
+	go func() {
+		defer r.ended.Done()
+		if err := <-done; !l.dead.Load() && r.ctx.Err() == nil {
+			r.fail("O9", "the manager ended by itself: %v", err)
+		}
+	}()
+	return nil
+}
+
+// faultsOver is when the last fault of the run ended or will end; the zero time where there is none.
+func (r *run) faultsOver() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trap.overAt()
+}
+
+// fail notes what the run itself saw go wrong.
+func (r *run) fail(oracle, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, Finding{Oracle: oracle, Text: fmt.Sprintf(format, args...)})
+}
+
+// note adds a line to the timeline.
+func (r *run) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, fmt.Sprintf("%8.3fs ", time.Since(r.start).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// timeline tells what happened, in its order.
+func (r *run) timeline() []string {
+	var out []string
+	r.journal.mu.Lock()
+	for _, e := range r.journal.entries {
+		if e.write() || e.Note != "" || e.Operator > 1 {
+			out = append(out, e.line(r.start))
+		}
+	}
+	r.journal.mu.Unlock()
+	for _, e := range r.history.sorted() {
+		line := fmt.Sprintf("%8.3fs %s %s %s", e.At.Sub(r.start).Seconds(), e.Type, e.Resource, e.Object.GetName())
+		if c := conditionOf(e.Object, "Ready"); c != nil && e.Resource == r.kind.Resource {
+			line += fmt.Sprintf(" Ready=%v (%v: %v) generation %d", c["status"], c["reason"], c["message"], e.Object.GetGeneration())
+		}
+		out = append(out, line)
+	}
+	r.mu.Lock()
+	out = append(out, r.notes...)
+	r.mu.Unlock()
+	slices.SortStableFunc(out, strings.Compare)
+	for key, u := range r.history.all("") {
+		if _, ours := replicasOf(u); ours || strings.HasPrefix(key, r.kind.Resource) {
+			out = append(out, fmt.Sprintf("at the end: %s generation %d %s", key, u.GetGeneration(), short(fmt.Sprint(u.Object["status"]))))
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// snapshot is the state of a run: for each object, by resource and lasting name, its fields by path. What differs from
+// run to run by its nature is taken out.
+type snapshot map[string]map[string]string
+
+// unstable matches the paths whose values depend on the way to a state and not on the state: how the fields of an object
+// came to be owned by MLKeeper, of which the ledger keeps a hash. A wrong hash shows all the same, as a write too many.
+var unstable = regexp.MustCompile(`^status\.(children|objects)\[\d+\]\.fields$|^metadata\.annotations\.deployment~kubernetes~io/revision$`)
+
+// instant matches a time, to the second or finer.
+var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// serverMetadata are the fields of metadata that the API server sets.
+var serverMetadata = []string{
+	"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "deletionGracePeriodSeconds",
+}
+
+// take makes a snapshot of the objects of a run. The status of an object is taken where told says that MLKeeper writes it.
+func take(objects map[string]*unstructured.Unstructured, namespace string, told func(resource string) bool) snapshot {
+	names := map[string]string{}
+	for key, u := range objects {
+		resource, name, _ := strings.Cut(key, "/")
+		names[string(u.GetUID())] = "uid of " + resource + "/" + lasting(name, namespace)
+	}
+	clean := func(s string) string {
+		if name, ok := names[s]; ok {
+			return name
+		}
+		s = strings.ReplaceAll(s, namespace, "NS")
+		if m := inventory.FindStringSubmatch(s); m != nil {
+			s = lasting(s, namespace)
+		}
+		return instant.ReplaceAllString(s, "TIME")
+	}
+	out := snapshot{}
+	for key, u := range objects {
+		resource, name, _ := strings.Cut(key, "/")
+		fields := map[string]string{}
+		for field, value := range u.Object {
+			if field == "status" && !told(resource) {
+				continue
+			}
+			if m, ok := value.(map[string]any); ok && field == "metadata" {
+				kept := map[string]any{}
+				for k, v := range m {
+					if !slices.Contains(serverMetadata, k) {
+						kept[k] = v
+					}
+				}
+				value = kept
+			}
+			flatten(field, value, clean, fields)
+		}
+		for path := range fields {
+			if unstable.MatchString(path) {
+				delete(fields, path)
+			}
+		}
+		out[resource+"/"+lasting(name, namespace)] = fields
+	}
+	return out
+}
+
+// flatten writes the leaves of a value by their paths. Conditions are keyed by their type, since their order depends on
+// which came first.
+func flatten(path string, value any, clean func(string) string, out map[string]string) {
+	switch v := value.(type) {
+	case map[string]any:
+		if len(v) == 0 {
+			out[path] = "{}"
+		}
+		for k, item := range v {
+			flatten(path+"."+escape(k), item, clean, out)
+		}
+	case []any:
+		if len(v) == 0 {
+			out[path] = "[]"
+		}
+		for i, item := range v {
+			index := strconv.Itoa(i)
+			if m, ok := item.(map[string]any); ok && strings.HasSuffix(path, ".conditions") {
+				index = fmt.Sprint(m["type"])
+			}
+			flatten(path+"["+index+"]", item, clean, out)
+		}
+	case string:
+		out[path] = clean(v)
+	default:
+		out[path] = fmt.Sprint(v)
+	}
+}
+
+// escape spells a key so that its dots are told from those of the path.
+func escape(key string) string { return strings.ReplaceAll(key, ".", "~") }
+
+// mask holds the paths that differ between runs without faults, by object. An object that is not always there is masked
+// as a whole, under the empty path.
+type mask map[string]map[string]bool
+
+func (m mask) add(object, path string) {
+	if m[object] == nil {
+		m[object] = map[string]bool{}
+	}
+	m[object][path] = true
+}
+
+func (m mask) has(object, path string) bool { return m[object][""] || m[object][path] }
+
+// learn finds what differs between runs without faults.
+func learn(runs []snapshot) mask {
+	m := mask{}
+	for i := 1; i < len(runs); i++ {
+		for _, d := range compare(runs[0], runs[i], mask{}) {
+			m.add(d.Object, d.Path)
+		}
+	}
+	return m
+}
+
+// Diff is a difference between the end of a run and that of the reference.
+type Diff struct {
+	Object string `json:"object"`
+	// Path is the field; empty where the object as a whole is there or not there.
+	Path string `json:"path,omitempty"`
+	Want string `json:"want"`
+	Have string `json:"have"`
+}
+
+// String prints the difference in one line.
+func (d Diff) String() string {
+	return fmt.Sprintf("%s %s is %s, not %s", d.Object, d.Path, short(d.Have), short(d.Want))
+}
+
+func short(s string) string {
+	if len(s) > 1500 {
+		return strings.ToValidUTF8(s[:1500], "") + "…"
+	}
+	return s
+}
+
+// absent stands for what is not there.
+const absent = "(absent)"
+
+// compare lists the differences between what is wanted and what there is, sorted, but for what the mask covers.
+func compare(want, have snapshot, m mask) []Diff {
+	var out []Diff
+	for object, fields := range want {
+		there, ok := have[object]
+		if !ok {
+			if !m.has(object, "") {
+				out = append(out, Diff{Object: object, Want: "there", Have: absent})
+			}
+			continue
+		}
+		for path, value := range fields {
+			got, ok := there[path]
+			if !ok {
+				got = absent
+			}
+			if got != value && !m.has(object, path) {
+				out = append(out, Diff{Object: object, Path: path, Want: value, Have: got})
+			}
+		}
+		for path, value := range there {
+			if _, ok := fields[path]; !ok && !m.has(object, path) {
+				out = append(out, Diff{Object: object, Path: path, Want: absent, Have: value})
+			}
+		}
+	}
+	for object := range have {
+		if _, ok := want[object]; !ok && !m.has(object, "") {
+			out = append(out, Diff{Object: object, Want: absent, Have: "there"})
+		}
+	}
+	slices.SortFunc(out, func(a, b Diff) int { return strings.Compare(a.Object+" "+a.Path, b.Object+" "+b.Path) })
+	return out
+}

@@ -1,0 +1,387 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+// references is how many runs without faults teach what is right.
+const references = 3
+
+// Config says what a suite runs.
+type Config struct {
+	// Seed decides what is sampled, and in which order the plans run.
+	Seed int64
+	// Long runs every campaign over every workload; otherwise the short form runs.
+	Long bool
+	// Campaigns restricts the campaigns, Workloads the workloads by "kind/workload"; empty means all.
+	Campaigns []string
+	Workloads *regexp.Regexp
+	// Limit bounds the number of plans of each campaign; 0 leaves it to the form.
+	Limit int
+	// Parallel is how many plans run at once.
+	Parallel int
+	// Patience is how long after its last fault a run may take to come to its end. It is long, since a machine may be slow;
+	// a run that is right never waits for it.
+	Patience time.Duration
+	// Stop ends the suite at the first plan that fails.
+	Stop bool
+	// Folder is where the files of failed plans go.
+	Folder string
+	// Log prints a line.
+	Log func(format string, args ...any)
+}
+
+// Suite runs the campaigns on one cluster.
+type Suite struct {
+	Config
+	cluster  *cluster.Cluster
+	kinds    []*Kind
+	recorder *recorder
+
+	mu   sync.Mutex
+	refs map[string]*learned
+	// collected is closed once the garbage collector knows the kinds.
+	collected chan struct{}
+	stopped   bool
+	outcomes  []outcome
+	files     int
+}
+
+// learned is a reference that is being learned or known.
+type learned struct {
+	once sync.Once
+	ref  *reference
+	err  error
+}
+
+// outcome is what became of a plan.
+type outcome struct {
+	plan     Plan
+	findings []Finding
+	// missed says that the fault did not take place, since the request that it is keyed by did not come.
+	missed bool
+	took   time.Duration
+}
+
+// NewSuite prepares a suite on a cluster with the kinds' definitions installed.
+func NewSuite(ctx context.Context, c *cluster.Cluster, cfg Config, kinds ...*Kind) (*Suite, error) {
+	r, err := record(ctx, c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("watch the cluster: %w", err)
+	}
+	s := &Suite{Config: cfg, cluster: c, kinds: kinds, recorder: r, refs: map[string]*learned{}, collected: make(chan struct{})}
+	go func() {
+		defer close(s.collected)
+		if err := s.awaitCollector(ctx); err != nil {
+			s.Log("the garbage collector does not know the kinds: %v", err)
+		}
+	}()
+	return s, nil
+}
+
+// Run runs the plans of all campaigns and returns a summary.
+func (s *Suite) Run() *Report {
+	began := time.Now()
+	s.learnAll()
+	var plans []Plan
+	for _, c := range campaigns {
+		if len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, c.name) {
+			continue
+		}
+		all := c.plans(s)
+		chosen := s.choose(c, all)
+		s.Log("%s: %d plans of %d", c.name, len(chosen), len(all))
+		plans = append(plans, chosen...)
+	}
+	s.shuffle(plans)
+	s.Log("seed %d: %d plans, %d at once; the references took %s", s.Seed, len(plans), s.Parallel,
+		time.Since(began).Round(time.Second))
+	jobs := s.jobs(plans)
+	s.each(len(jobs), func(i int) { jobs[i]() })
+	return s.report(time.Since(began))
+}
+
+// jobs are what is to be done for plans: one run each, but for drifts of one workload, which share runs.
+func (s *Suite) jobs(plans []Plan) []func() {
+	var out []func()
+	drifts := map[string][]Plan{}
+	for _, p := range plans {
+		if p.Drift == nil {
+			out = append(out, func() { s.tell(s.one(p)) })
+			continue
+		}
+		of := p.Kind + "/" + p.Workload
+		if drifts[of] = append(drifts[of], p); len(drifts[of]) == perSeries {
+			some := drifts[of]
+			out = append(out, func() { s.series(some) })
+			drifts[of] = nil
+		}
+	}
+	for _, some := range drifts {
+		if len(some) > 0 {
+			out = append(out, func() { s.series(some) })
+		}
+	}
+	return out
+}
+
+// each calls f for the numbers below n, some at once, until the suite is stopped.
+func (s *Suite) each(n int, f func(int)) {
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range max(s.Parallel, 1) {
+		wg.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		s.mu.Lock()
+		stopped := s.stopped
+		s.mu.Unlock()
+		if stopped {
+			break
+		}
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+}
+
+// eachWorkload calls f for every workload that the suite is to run.
+func (s *Suite) eachWorkload(f func(*Kind, *Workload)) {
+	for _, k := range s.kinds {
+		for i := range k.Workloads {
+			w := &k.Workloads[i]
+			if s.Workloads != nil {
+				if !s.Workloads.MatchString(k.Name + "/" + w.Name) {
+					continue
+				}
+			} else if !s.Long && !w.Short {
+				continue
+			}
+			f(k, w)
+		}
+	}
+}
+
+// learnAll learns the references of all workloads.
+func (s *Suite) learnAll() {
+	type pair struct {
+		k *Kind
+		w *Workload
+	}
+	var all []pair
+	s.eachWorkload(func(k *Kind, w *Workload) { all = append(all, pair{k, w}) })
+	s.each(len(all), func(i int) {
+		if _, err := s.reference(all[i].k, all[i].w); err != nil {
+			s.tell(outcome{
+				plan:     Plan{Seed: s.Seed, Kind: all[i].k.Name, Workload: all[i].w.Name, Campaign: "reference"},
+				findings: []Finding{{Oracle: "O3", Text: err.Error()}},
+			})
+		}
+	})
+}
+
+// reference returns what is right for a workload. The runs that teach it have no faults, and must be right by every
+// oracle that needs no reference.
+func (s *Suite) reference(k *Kind, w *Workload) (*reference, error) {
+	s.mu.Lock()
+	l := s.refs[k.Name+"/"+w.Name]
+	if l == nil {
+		l = &learned{}
+		s.refs[k.Name+"/"+w.Name] = l
+	}
+	s.mu.Unlock()
+	l.once.Do(func() {
+		runs := make([]observation, references)
+		errs := make([]error, references)
+		var wg sync.WaitGroup
+		for i := range references {
+			wg.Go(func() { runs[i], errs[i] = s.undisturbed(k, w) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if err != nil {
+				l.err = fmt.Errorf("the reference of %s/%s: %w", k.Name, w.Name, err)
+				return
+			}
+		}
+		l.ref = refer(runs)
+	})
+	return l.ref, l.err
+}
+
+// undisturbed runs a workload without faults.
+func (s *Suite) undisturbed(k *Kind, w *Workload) (observation, error) {
+	s.awaitCollected()
+	r := s.newRun(k, w, Plan{Seed: s.Seed, Kind: k.Name, Workload: w.Name, Campaign: "reference"})
+	defer r.close()
+	err := r.perform()
+	if err == nil {
+		err = r.still(700 * time.Millisecond)
+	}
+	if err != nil {
+		s.save(r, []Finding{{Oracle: "O3", Text: err.Error()}})
+		return observation{}, err
+	}
+	o := r.observe()
+	if wrong := r.honest(&reference{}); len(wrong) > 0 {
+		s.save(r, wrong)
+		return o, fmt.Errorf("%s", wrong[0])
+	}
+	return o, nil
+}
+
+// one runs a plan. A plan whose fault did not take place is tried again, since a request that depends on timing may come
+// the next time.
+func (s *Suite) one(p Plan) outcome {
+	k, w := s.find(p)
+	if w == nil {
+		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: "there is no such workload"}}}
+	}
+	ref, err := s.reference(k, w)
+	if err != nil {
+		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}}
+	}
+	s.awaitCollected()
+	var o outcome
+	for range 2 {
+		began := time.Now()
+		r := s.newRun(k, w, p)
+		var findings []Finding
+		if p.Drift != nil {
+			findings = r.drift(ref)
+		} else {
+			findings = r.judge(ref, r.perform(), s.quiet())
+		}
+		o = outcome{plan: p, findings: findings, missed: p.Drift == nil && !r.reached(), took: time.Since(began)}
+		if len(findings) > 0 {
+			s.save(r, findings)
+		}
+		r.close()
+		if len(findings) == 0 {
+			o.findings = r.failures
+		}
+		if !o.missed || len(o.findings) > 0 {
+			break
+		}
+	}
+	return o
+}
+
+// quiet is how long nothing may happen at the end of a run.
+func (s *Suite) quiet() time.Duration {
+	if s.Long {
+		return 1500 * time.Millisecond
+	}
+	return 800 * time.Millisecond
+}
+
+// find returns the kind and the workload of a plan.
+func (s *Suite) find(p Plan) (*Kind, *Workload) {
+	for _, k := range s.kinds {
+		for i := range k.Workloads {
+			if k.Name == p.Kind && k.Workloads[i].Name == p.Workload {
+				return k, &k.Workloads[i]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// Replay runs the plan of a file, and prints what happened.
+func (s *Suite) Replay(path string) ([]Finding, error) {
+	p, err := readPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	if p.Seed != 0 {
+		s.Seed = p.Seed
+	}
+	s.Log("replay of %s", p)
+	o := s.one(p)
+	if o.missed {
+		s.Log("the fault did not take place: the request that it is keyed by did not come")
+	}
+	return o.findings, nil
+}
+
+// save writes the file of a failed plan, with what is wrong and what happened.
+func (s *Suite) save(r *run, findings []Finding) {
+	s.mu.Lock()
+	s.files++
+	n := s.files
+	s.mu.Unlock()
+	path := filepath.Join(s.Folder, fmt.Sprintf("%s-%s-%03d.json", r.plan.Campaign, r.plan.Workload, n))
+	err := os.MkdirAll(s.Folder, 0o755)
+	if err == nil {
+		err = writePlan(path, planFile{
+			Plan: r.plan, Replay: "make faults PLAN=" + path, Findings: findings, Timeline: r.timeline(),
+		})
+	}
+	if err != nil {
+		s.Log("the plan file could not be written: %v", err)
+		return
+	}
+	s.Log("FAILED %s\n  %s\n  replay: make faults PLAN=%s", r.plan, strings.Join(texts(findings), "\n  "), path)
+}
+
+func texts(findings []Finding) []string {
+	out := make([]string, 0, len(findings))
+	for _, f := range findings {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+// tell takes in an outcome.
+func (s *Suite) tell(o outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcomes = append(s.outcomes, o)
+	if len(o.findings) > 0 && s.Stop {
+		s.stopped = true
+	}
+	if n := len(s.outcomes); n%100 == 0 {
+		go s.Log("%d plans are done", n)
+	}
+}
+
+// reached says that the fault of the plan took place.
+func (r *run) reached() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plan.Fault == nil || r.trap.reached()
+}
+
+// Leaked returns the stacks of the product's goroutines that still run although every operator was stopped.
+func Leaked(timeout time.Duration) []string {
+	deadline := time.Now().Add(timeout)
+	for {
+		buffer := make([]byte, 16<<20)
+		stacks := strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n")
+		var out []string
+		for _, one := range stacks {
+			if strings.Contains(one, "mlkeeper.dev/internal/") {
+				out = append(out, one)
+			}
+		}
+		if len(out) == 0 || time.Now().After(deadline) {
+			return out
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

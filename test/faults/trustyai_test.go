@@ -1,0 +1,342 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/trustyai"
+	"mlkeeper.dev/test/fixture"
+	"mlkeeper.dev/test/harness"
+)
+
+var (
+	secretGVK    = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	inferenceGVK = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}
+)
+
+// trustyAI is TrustyAIService with all that its users do.
+func trustyAI() *Kind {
+	return &Kind{
+		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
+		Room:      trustyAIRoom(trustyai.DefaultImage),
+		Workloads: trustyAIWorkloads(),
+	}
+}
+
+func trustyAIRoom(image string) harness.Register {
+	settings := trustyai.Settings{Image: image, ProxyImage: trustyai.DefaultProxyImage}
+	return func(e *engine.Engine) error { return engine.Register(e, trustyai.Room(), trustyai.New(settings)) }
+}
+
+// The manifests of the workloads. "NS" is the namespace of the run.
+const (
+	plainVolume = `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-NS}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: NS, name: trustyai-service-pvc}
+  hostPath: {path: /data}
+---
+`
+	meshConfig = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: model-serving-config}
+data:
+  other: stays
+  config.yaml: |
+    # Chosen by the owner.
+    podsPerRuntime:   2
+    payloadProcessors: http://other.example/consumer
+---
+`
+	model = `
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: model, annotations: {owner: stays}}
+spec: {predictor: {model: {modelFormat: {name: sklearn}, storageUri: "s3://bucket/model"}}}
+---
+`
+	plainService = `
+apiVersion: trustyai.opendatahub.io/v1alpha1
+kind: TrustyAIService
+metadata: {name: plain}
+spec:
+  storage: {format: PVC, folder: /inputs, pv: pv-NS, size: 1Gi}
+  data: {filename: data.csv, format: CSV}
+  trustyaiMetrics: {schedule: 15s}
+---
+`
+	securedVolume = `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-NS}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: NS, name: tas-pvc}
+  hostPath: {path: /data}
+---
+`
+	securedService = `
+apiVersion: trustyai.opendatahub.io/v1
+kind: TrustyAIService
+metadata: {name: tas}
+spec:
+  storage: {format: PVC, folder: /inputs, size: 1Gi}
+  data: {filename: data.csv, format: CSV}
+  metrics: {schedule: 5s, batchSize: 1000}
+---
+`
+	databaseService = `
+apiVersion: trustyai.opendatahub.io/v1
+kind: TrustyAIService
+metadata: {name: data}
+spec:
+  exposure: Plain
+  storage: {format: DATABASE, databaseConfigurations: db}
+  metrics: {schedule: 5s}
+---
+`
+	credentials = `
+apiVersion: v1
+kind: Secret
+metadata: {name: db}
+stringData:
+  databaseKind: mariadb
+  databaseUsername: u
+  databasePassword: hunter2hunter2
+  databaseService: db
+  databasePort: "3306"
+  databaseName: trustyai
+  databaseGeneration: update
+---
+`
+)
+
+// apply is a step that applies manifests.
+func apply(name, text string, until func(*World) error) Step {
+	return Step{Name: name, Do: func(w *World) error { return w.Apply(text) }, Until: until}
+}
+
+// patch is a step that changes a TrustyAIService.
+func patch(name, service, body string, until func(*World) error) Step {
+	return Step{Name: name, Do: func(w *World) error { return w.Patch(fixture.GVK, service, body) }, Until: until}
+}
+
+// remove is a step that deletes a TrustyAIService.
+func remove(service string, until func(*World) error) Step {
+	return Step{
+		Name: "delete", Do: func(w *World) error { return w.Delete(fixture.GVK, service) }, Until: until,
+	}
+}
+
+// wired says whether every service is Ready and has its entries in the objects of others.
+func wired(w *World) error {
+	if err := w.Ready(); err != nil {
+		return err
+	}
+	model := w.Get("inferenceservices.serving.kserve.io", "model")
+	if model == nil {
+		return nil
+	}
+	if _, found, _ := unstructured.NestedMap(model.Object, "spec", "predictor", "logger"); !found {
+		return errors.New("the InferenceService has no logger")
+	}
+	return nil
+}
+
+// unwired says what a deleted service left.
+func unwired(w *World) error {
+	if err := w.Gone(); err != nil {
+		return err
+	}
+	if u := w.Get("configmaps", "model-serving-config"); u != nil && strings.Contains(fmt.Sprint(u.Object["data"]), "trustyai") {
+		return errors.New("the configuration of ModelMesh still has an entry")
+	}
+	if u := w.Get("inferenceservices.serving.kserve.io", "model"); u != nil {
+		if _, found, _ := unstructured.NestedMap(u.Object, "spec", "predictor", "logger"); found {
+			return errors.New("the InferenceService still has a logger")
+		}
+	}
+	return nil
+}
+
+// runs says whether the pods of a Deployment are of an image, and its service is Ready.
+func runs(deployment, image string) func(*World) error {
+	return func(w *World) error {
+		u := w.Get("deployments.apps", deployment)
+		if u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), image) {
+			return fmt.Errorf("the Deployment is not of image %s", image)
+		}
+		return w.Ready()
+	}
+}
+
+// replicas says whether a Deployment has a number of replicas, and its service is Ready.
+func replicas(deployment string, n int64) func(*World) error {
+	return func(w *World) error {
+		u := w.Get("deployments.apps", deployment)
+		if u == nil {
+			return errors.New("there is no Deployment")
+		}
+		if have, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); have != n {
+			return fmt.Errorf("%d replicas, not %d", have, n)
+		}
+		return w.Ready()
+	}
+}
+
+// condition says whether a condition of a service is as told.
+func condition(service, kind, status string, reason ...string) func(*World) error {
+	return func(w *World) error { return w.Condition(service, kind, status, reason...) }
+}
+
+func trustyAIWorkloads() []Workload {
+	plain := []Step{apply("create", plainVolume+meshConfig+model+plainService, wired)}
+	secured := []Step{apply("create", securedVolume+model+securedService, wired)}
+	database := []Step{apply("create", credentials+databaseService, nil)}
+	const newImage, oldImage = "quay.io/trustyai/trustyai-service:new", "quay.io/trustyai/trustyai-service:old"
+	return []Workload{
+		{Name: "create-plain", Short: true, Steady: true, Steps: plain},
+		{Name: "create-secured", Short: true, Steady: true, Steps: secured},
+		{Name: "create-database", Steady: true, Steps: database},
+		{
+			Name: "update-image", Short: true, Setup: plain,
+			Steps: []Step{patch("image", "plain", `{"spec":{"image":"`+newImage+`"}}`, runs("trustyai-service", newImage))},
+		},
+		{
+			Name: "update-image-secured", Setup: secured,
+			Steps: []Step{patch("image", "tas", `{"spec":{"image":"`+newImage+`"}}`, runs("tas", newImage))},
+		},
+		{
+			Name: "scale", Setup: plain, Steps: []Step{
+				patch("to 3", "plain", `{"spec":{"replicas":3}}`, replicas("trustyai-service", 3)),
+				patch("to 0", "plain", `{"spec":{"replicas":0}}`, replicas("trustyai-service", 0)),
+				patch("to 1", "plain", `{"spec":{"replicas":1}}`, replicas("trustyai-service", 1)),
+			},
+		},
+		{
+			Name: "immutable", Setup: secured, Steps: []Step{
+				patch("grow the claim", "tas", `{"spec":{"storage":{"size":"2Gi"}}}`, condition("tas", "Ready", "False")),
+				patch("take it back", "tas", `{"spec":{"storage":{"size":"1Gi"}}}`, nil),
+			},
+		},
+		{
+			Name: "rename-reference", Setup: database, Steps: []Step{
+				apply("another Secret", strings.Replace(credentials, "name: db}", "name: db2}", 1), nil),
+				patch("name it", "data", `{"spec":{"storage":{"databaseConfigurations":"db2"}}}`, runs("data", "db2")),
+			},
+		},
+		{
+			Name: "suspend", Setup: plain, Steps: []Step{
+				patch("suspend", "plain", `{"metadata":{"annotations":{"keeper.mlkeeper.dev/suspend":"true"}}}`,
+					func(w *World) error { return suspended(w, "plain") }),
+				patch("image", "plain", `{"spec":{"image":"`+newImage+`"}}`, func(*World) error { return nil }),
+				patch("unsuspend", "plain", `{"metadata":{"annotations":{"keeper.mlkeeper.dev/suspend":null}}}`,
+					runs("trustyai-service", newImage)),
+			},
+		},
+		{Name: "delete-plain", Short: true, Setup: plain, Steps: []Step{remove("plain", unwired)}},
+		{Name: "delete-secured", Short: true, Setup: secured, Steps: []Step{remove("tas", unwired)}},
+		{
+			Name: "recreate-plain", Setup: plain, Steps: []Step{
+				remove("plain", func(*World) error { return nil }), apply("create again", plainService, wired),
+			},
+		},
+		{
+			Name: "recreate-secured", Setup: secured, Steps: []Step{
+				remove("tas", func(*World) error { return nil }), apply("create again", securedService, wired),
+			},
+		},
+		{
+			Name: "collide", Setup: plain, Steps: []Step{
+				apply("another of the same child names", strings.Replace(plainService, "name: plain", "name: second", 1),
+					condition("second", "Stalled", "True")),
+			},
+		},
+		{
+			Name: "late-volume", Steps: []Step{
+				apply("create", plainService, condition("plain", "Ready", "False")), apply("the volume", plainVolume, wired),
+			},
+		},
+		{
+			Name: "late-secret", Steps: []Step{
+				apply("create", databaseService, condition("data", "Ready", "False")), apply("the Secret", credentials, nil),
+			},
+		},
+		{
+			Name: "late-model", Setup: []Step{apply("create", plainVolume+plainService, nil)},
+			Steps: []Step{apply("the configuration and a model", model, wired)},
+		},
+		{
+			Name: "secret-removed", Setup: database, Steps: []Step{
+				{
+					Name: "delete the Secret", Do: func(w *World) error { return w.Delete(secretGVK, "db") },
+					Until: condition("data", "Ready", "False"),
+				},
+				apply("put it back", credentials, nil),
+			},
+		},
+		{
+			Name: "model-removed", Setup: plain, Steps: []Step{{
+				Name: "delete the model", Do: func(w *World) error { return w.Delete(inferenceGVK, "model") },
+				Until: condition("plain", "InferenceServicesPresent", "False"),
+			}},
+		},
+		{
+			Name: "upgrade", Room: trustyAIRoom(oldImage), Setup: plain,
+			Steps: []Step{{Name: "upgrade", Do: (*World).Upgrade, Until: runs("trustyai-service", trustyai.DefaultImage)}},
+		},
+		{
+			Name: "upgrade-midway", Room: trustyAIRoom(oldImage), Steps: []Step{
+				apply("create", securedVolume+model+securedService, func(*World) error { return nil }),
+				{Name: "upgrade", Do: (*World).Upgrade, Until: func(w *World) error {
+					return errors.Join(runs("tas", trustyai.DefaultImage)(w), wired(w))
+				}},
+			},
+		},
+		{
+			Name: "secure", Setup: plain,
+			Steps: []Step{patch("secure", "plain", `{"spec":{"exposure":"Secured"}}`, wired)},
+		},
+		{
+			Name: "unsecure", Setup: secured,
+			Steps: []Step{patch("unsecure", "tas", `{"spec":{"exposure":"Plain"}}`, wired)},
+		},
+		{
+			Name: "migrate", Setup: []Step{apply("create", strings.Replace(securedVolume, "tas-pvc", "data-pvc", 1)+credentials+
+				strings.Replace(databaseService, "format: DATABASE,", "format: PVC, folder: /inputs, size: 1Gi,", 1)+
+				"\n", nil), patch("data", "data", `{"spec":{"data":{"filename":"data.csv","format":"CSV"}}}`, nil)},
+			Steps: []Step{patch("migrate", "data", `{"spec":{"storage":{"format":"DATABASE"}}}`, migrated)},
+		},
+	}
+}
+
+// suspended says whether a service tells that it is suspended.
+func suspended(w *World, service string) error {
+	u := w.Get("trustyaiservices.trustyai.opendatahub.io", service)
+	if c := conditionOf(u, "Suspended"); c == nil || c["status"] != "True" {
+		return errors.New("it is not suspended")
+	}
+	return nil
+}
+
+// migrated says whether the data is in the database.
+func migrated(w *World) error {
+	u := w.Get("trustyaiservices.trustyai.opendatahub.io", "data")
+	if phase, _, _ := unstructured.NestedString(u.Object, "status", "migration", "phase"); phase != "Done" {
+		return fmt.Errorf("the migration is %q", phase)
+	}
+	return w.Ready()
+}
