@@ -79,6 +79,11 @@ test-race: build ## The same with the race detector (needs a C compiler).
 fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s).
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
 
+.PHONY: test-node
+test-node: build image ## Test the operator as a pod on a real node (needs root, containerd, runc, CNI plugins and iptables).
+	@go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
+	@go test -tags realnode -count=1 -timeout 20m -v ./test/node/...
+
 .PHONY: faults
 faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh

@@ -112,7 +112,7 @@ func TestClusterBoots(t *testing.T) {
 	if out := kubectl("", "version"); !strings.Contains(out, "Server Version: "+st.KubernetesVersion) {
 		t.Errorf("the server does not say its version:\n%s", out)
 	}
-	if len(st.Components) != len(component.Names) || st.Phase != cluster.PhaseHealthy {
+	if len(st.Components) != len(st.Spec.Enabled()) || st.Phase != cluster.PhaseHealthy {
 		t.Errorf("unexpected state: %+v", st)
 	}
 	must(t, "", "--dir", dir, "status")

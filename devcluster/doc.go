@@ -6,6 +6,8 @@
 //	go build -o ../bin/devcluster .
 //
 // and needs nothing else at run time: no container engine, no download, no root.
+// With --node=real a kubelet and kube-proxy, which are in the binary as well, run
+// pods with the machine's containerd; that does need root.
 // No linker flags are needed either; internal/version stamps the release.
 //
 // The binary is every one of its components: it starts itself again with a
@@ -19,9 +21,14 @@
 //	internal/cluster    boot, supervision, state file, control socket, removal
 //	internal/catalog    permissive third-party CRDs
 //	internal/standin    plays the controllers of some of them
+//	internal/enclosure  namespaces of its own for a cluster with a real node
+//	internal/clusterdns stand-in for the name server of a real node
+//	internal/image      images of one static binary
+//	internal/pause      the program that holds a pod's namespaces
 //	internal/cli        the command line, kubectl included
 //	internal/version    the Kubernetes version stamp
 //
 // It is for development and tests. Anybody with an account on the machine can
-// reach its etcd, which asks for no credentials, and pods do not really run.
+// reach its etcd, which asks for no credentials, and pods do not really run
+// unless the node is a real one.
 package main

@@ -7,6 +7,7 @@ import (
 
 	"mlkeeper.dev/devcluster/internal/cli"
 	"mlkeeper.dev/devcluster/internal/component"
+	"mlkeeper.dev/devcluster/internal/enclosure"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -16,6 +17,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	if len(args) >= 2 && args[0] == component.Marker {
 		return component.Run(args[1], args[2:])
+	}
+	if len(args) >= 1 && args[0] == enclosure.InitMarker {
+		return enclosure.Init(args[1:])
 	}
 	return cli.Main(args)
 }

@@ -20,6 +20,7 @@ import (
 	"mlkeeper.dev/devcluster/internal/catalog"
 	"mlkeeper.dev/devcluster/internal/cluster"
 	"mlkeeper.dev/devcluster/internal/component"
+	"mlkeeper.dev/devcluster/internal/enclosure"
 )
 
 // dirEnv names the state directory for callers that do not want to repeat --dir.
@@ -46,6 +47,10 @@ func Main(args []string) int {
 	cmd := newRoot()
 	cmd.SetArgs(args)
 	if err := cmd.ExecuteContext(ctx); err != nil {
+		if enclosed := new(enclosure.ExitError); errors.As(err, &enclosed) {
+			// It has said why.
+			return enclosed.Code
+		}
 		fmt.Fprintln(os.Stderr, "devcluster:", err)
 		return 1
 	}
@@ -58,7 +63,8 @@ func newRoot() *cobra.Command {
 		Use:   "devcluster",
 		Short: "A real Kubernetes control plane with simulated nodes, in one binary",
 		Long: "devcluster runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler " + component.Loopback + `-only,
-with KWOK as the kubelet and a stand-in for third-party controllers.
+with KWOK as the kubelet and a stand-in for third-party controllers. With --node=real, pods
+run: a kubelet and the machine's containerd, in namespaces of their own.
 
   devcluster up --detach          boot a cluster and return
   devcluster kubectl get nodes    use it
@@ -70,7 +76,7 @@ with KWOK as the kubelet and a stand-in for third-party controllers.
 	root.PersistentFlags().StringVar(&dir, "dir", defaultDir(), "state directory of the cluster; also "+dirEnv)
 	root.AddCommand(
 		newUp(&dir), newSupervise(), newDown(&dir), newStatus(&dir),
-		newStop(&dir), newStart(&dir), newCRDs(&dir), newKubectlHelp(),
+		newStop(&dir), newStart(&dir), newCRDs(&dir), newImage(&dir), newKubectlHelp(),
 	)
 	return root
 }

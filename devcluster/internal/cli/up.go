@@ -24,14 +24,25 @@ const superviseName = "__supervise"
 // upFlags are the flags of up, shared with the supervisor that it may start.
 type upFlags struct {
 	opts   cluster.Options
+	node   string
 	noHook bool
+	// announce lets a supervisor print what up prints at its end.
+	announce bool
 }
+
+// Kinds of nodes.
+const (
+	nodeSimulated = "simulated"
+	nodeReal      = "real"
+)
 
 func (f *upFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.noHook = true
 	flags.StringVar(&f.opts.Kubeconfig, "kubeconfig", "", "where to write the admin's kubeconfig (default <dir>/kubeconfig)")
 	flags.IntVar(&f.opts.Port, "port", 0, "port of the API server (default: a free one)")
+	flags.StringVar(&f.node, "node", nodeSimulated,
+		"simulated (KWOK; pods do not run), or real (kubelet and containerd; needs root and Debian's packages)")
 	flags.IntVar(&f.opts.Nodes, "nodes", 1, "number of simulated nodes")
 	flags.StringSliceVar(&f.opts.CRDs, "crds", nil,
 		"third-party definitions to install: "+strings.Join(catalog.Names(), ",")+", or all")
@@ -56,6 +67,16 @@ func (f *upFlags) complete(dir string) error {
 	if f.opts.Port < 0 || f.opts.Port > 65535 {
 		return fmt.Errorf("--port is %d; give a port up to 65535, or 0 for a free one", f.opts.Port)
 	}
+	switch f.node {
+	case nodeSimulated:
+	case nodeReal:
+		f.opts.Spec.RealNode = true
+		if f.opts.Nodes != 1 {
+			return fmt.Errorf("--nodes is %d; there is exactly one real node", f.opts.Nodes)
+		}
+	default:
+		return fmt.Errorf("--node is %q; give %s or %s", f.node, nodeSimulated, nodeReal)
+	}
 	for _, path := range []*string{&f.opts.Kubeconfig, &f.opts.Spec.AuditLog} {
 		if *path == "" {
 			continue
@@ -72,7 +93,7 @@ func (f *upFlags) complete(dir string) error {
 func (f *upFlags) args() []string {
 	o := f.opts
 	args := []string{
-		superviseName, "--dir=" + o.Spec.Dir, "--kubeconfig=" + o.Kubeconfig,
+		superviseName, "--node=" + f.node, "--dir=" + o.Spec.Dir, "--kubeconfig=" + o.Kubeconfig,
 		fmt.Sprintf("--port=%d", o.Port), fmt.Sprintf("--nodes=%d", o.Nodes),
 		fmt.Sprintf("--fsync=%t", o.Spec.Fsync), fmt.Sprintf("--webhook-admission=%t", f.noHook),
 		"--audit-log=" + o.Spec.AuditLog, fmt.Sprintf("--no-stand-in=%t", o.Spec.NoStandIn),
@@ -98,16 +119,32 @@ func newUp(dir *string) *cobra.Command {
 			if detach {
 				return detached(cmd.Context(), flags, cmd.OutOrStdout())
 			}
-			flags.opts.Out = cmd.OutOrStdout()
-			return cluster.Run(cmd.Context(), flags.opts, func(st cluster.State) {
-				printReady(cmd.OutOrStdout(), st)
-				fmt.Fprintln(cmd.OutOrStdout(), "Ctrl-C stops the cluster; `devcluster down` removes its data")
-			})
+			flags.announce = true
+			return flags.run(cmd)
 		},
 	}
 	flags.register(cmd)
 	cmd.Flags().BoolVar(&detach, "detach", false, "return when the cluster is healthy and leave it running")
 	return cmd
+}
+
+// run boots the cluster and supervises it, in an enclosure where its node is a
+// real one.
+func (f *upFlags) run(cmd *cobra.Command) error {
+	if f.opts.Spec.RealNode && f.opts.Outside == 0 {
+		return cluster.RunEnclosed(cmd.Context(), f.opts, func(o cluster.Options) []string {
+			inner := *f
+			inner.opts = o
+			return append(inner.args(), fmt.Sprintf("--outside=%d", o.Outside), fmt.Sprintf("--announce=%t", f.announce))
+		})
+	}
+	f.opts.Out = cmd.OutOrStdout()
+	return cluster.Run(cmd.Context(), f.opts, func(st cluster.State) {
+		if f.announce {
+			printReady(cmd.OutOrStdout(), st)
+			fmt.Fprintln(cmd.OutOrStdout(), "Ctrl-C stops the cluster; `devcluster down` removes its data")
+		}
+	})
 }
 
 func printReady(w io.Writer, st cluster.State) {
@@ -126,13 +163,14 @@ func newSupervise() *cobra.Command {
 			if err := flags.complete(dir); err != nil {
 				return err
 			}
-			flags.opts.Out = cmd.OutOrStdout()
-			return cluster.Run(cmd.Context(), flags.opts, func(cluster.State) {})
+			return flags.run(cmd)
 		},
 	}
 	flags.register(cmd)
 	// Shadows the persistent flag, so that the value is always an explicit one.
 	cmd.Flags().StringVar(&dir, "dir", "", "state directory")
+	cmd.Flags().IntVar(&flags.opts.Outside, "outside", 0, "process that made the enclosure of this one")
+	cmd.Flags().BoolVar(&flags.announce, "announce", false, "say when the cluster is healthy")
 	return cmd
 }
 

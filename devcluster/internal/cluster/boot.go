@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ func (s *Supervisor) boot(ctx context.Context) error {
 	}
 	config.QPS, config.Burst = 200, 400
 	err = together(ctx,
-		func(ctx context.Context) error { return s.startAll(ctx, s.spec.Enabled()[2:]...) },
+		func(ctx context.Context) error { return s.startRest(ctx) },
 		func(ctx context.Context) error { return s.populate(ctx, config) },
 		func(ctx context.Context) error { return s.installCRDs(ctx, config) },
 	)
@@ -63,6 +64,23 @@ func (s *Supervisor) installCRDs(ctx context.Context, config *rest.Config) error
 	}
 	s.logf("%d custom resource definitions installed", len(names))
 	return nil
+}
+
+// startRest starts everything but etcd and the API server. A kubelet ends where
+// containerd does not answer, so that comes first, with the image that every pod
+// needs.
+func (s *Supervisor) startRest(ctx context.Context) error {
+	rest := s.spec.Enabled()[2:]
+	if !s.spec.RealNode {
+		return s.startAll(ctx, rest...)
+	}
+	others := slices.DeleteFunc(slices.Clone(rest), func(name string) bool {
+		return name == component.Containerd || name == component.Kubelet
+	})
+	return together(ctx,
+		func(ctx context.Context) error { return s.startAll(ctx, others...) },
+		func(ctx context.Context) error { return s.startNode(ctx) },
+	)
 }
 
 // together runs the steps at once and returns the first error. The other steps

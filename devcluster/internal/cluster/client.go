@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"mlkeeper.dev/devcluster/internal/enclosure"
 )
 
 // downTimeout is longer than the politest shutdown of all components.
@@ -37,8 +39,12 @@ func NewClient(dir string) *Client {
 // call sends one request. A supervisor that does not answer is reported as a
 // cluster that does not run.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
+	return c.send(ctx, method, path, query, nil)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, content io.Reader) ([]byte, error) {
 	target := url.URL{Scheme: "http", Host: "devcluster", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), content)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +122,21 @@ func (c *Client) Down(ctx context.Context, keep bool) error {
 		case <-time.After(pollEvery):
 		}
 	}
+	if st.Spec.RealNode {
+		// Whoever ran outside has done this, unless it was killed.
+		if err := enclosure.RemoveGroup(enclosure.Group(c.dir)); err != nil {
+			return err
+		}
+	}
 	if keep {
 		return nil
 	}
 	return removeFiles(st)
+}
+
+// LoadImage puts the images of an archive into the containerd of a real node,
+// and returns what was loaded.
+func (c *Client) LoadImage(ctx context.Context, archive io.Reader) (string, error) {
+	body, err := c.send(ctx, http.MethodPost, "/images", nil, archive)
+	return string(body), err
 }

@@ -53,6 +53,7 @@ func (s *Supervisor) serveControl() (*http.Server, error) {
 	})
 	mux.HandleFunc("POST /stop/{name}", s.answer(s.handleStop))
 	mux.HandleFunc("POST /start/{name}", s.answer(s.handleStart))
+	mux.HandleFunc("POST /images", s.handleImage)
 	mux.HandleFunc("POST /down", func(_ http.ResponseWriter, r *http.Request) {
 		s.once.Do(func() {
 			s.fast = r.URL.Query().Get("keep") != "true"

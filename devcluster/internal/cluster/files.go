@@ -39,6 +39,9 @@ var users = map[string][]string{
 	component.ControllerManager: {"system:kube-controller-manager"},
 	component.Scheduler:         {"system:kube-scheduler"},
 	component.Kwok:              {"kwok", "system:masters"},
+	component.Kubelet:           {"system:node:" + component.RealNodeName, "system:nodes"},
+	component.KubeProxy:         {"system:kube-proxy"},
+	component.ClusterDNS:        {"cluster-dns", "system:masters"},
 	component.StandIn:           {"stand-in", "system:masters"},
 }
 
@@ -56,13 +59,22 @@ func writeFiles(s component.Spec, kubeconfig string) error {
 	if err := writePKI(s, ca); err != nil {
 		return fmt.Errorf("preparing the certificates: %w", err)
 	}
-	for name, user := range users {
+	for _, name := range s.Enabled() {
+		user, calls := users[name]
+		if !calls {
+			continue
+		}
 		if err := writeKubeconfig(s, ca, s.KubeconfigOf(name), user); err != nil {
 			return err
 		}
 	}
 	if err := writeKubeconfig(s, ca, kubeconfig, []string{"admin", "system:masters"}); err != nil {
 		return err
+	}
+	if s.RealNode {
+		if err := writeNodeFiles(s); err != nil {
+			return err
+		}
 	}
 	// The stages are KWOK's own, taken from its module.
 	stages := strings.Join([]string{

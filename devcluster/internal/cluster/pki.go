@@ -140,7 +140,7 @@ func (a *authority) client(user string, groups ...string) (keyPair, error) {
 }
 
 // serving issues the certificate that every TLS port of the cluster shows.
-func (a *authority) serving() (keyPair, error) {
+func (a *authority) serving(s component.Spec) (keyPair, error) {
 	template := certTemplate(pkix.Name{CommonName: "devcluster-serving"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{
@@ -154,17 +154,24 @@ func (a *authority) serving() (keyPair, error) {
 	first := serviceIP.To4()
 	first[3]++
 	template.IPAddresses = []net.IP{net.ParseIP(component.Loopback), first}
+	if s.RealNode {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(component.Gateway))
+	}
 	return a.issue(template)
 }
 
 // writePKI writes the serving pair and an admin token, for clients without TLS
 // certificates such as curl.
 func writePKI(s component.Spec, ca *authority) error {
-	pair, err := ca.serving()
+	pair, err := ca.serving(s)
 	if err != nil {
 		return err
 	}
 	proxy, err := ca.client("front-proxy-client")
+	if err != nil {
+		return err
+	}
+	kubelet, err := ca.client("kube-apiserver-kubelet-client", "system:masters")
 	if err != nil {
 		return err
 	}
@@ -178,6 +185,8 @@ func writePKI(s component.Spec, ca *authority) error {
 		os.WriteFile(s.PKI("serving.key"), pair.key, 0o600),
 		os.WriteFile(s.PKI("front-proxy.crt"), proxy.cert, 0o600),
 		os.WriteFile(s.PKI("front-proxy.key"), proxy.key, 0o600),
+		os.WriteFile(s.PKI("kubelet-client.crt"), kubelet.cert, 0o600),
+		os.WriteFile(s.PKI("kubelet-client.key"), kubelet.key, 0o600),
 		os.WriteFile(s.PKI("admin.token"), []byte(token), 0o600),
 		os.WriteFile(s.PKI("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600),
 	)

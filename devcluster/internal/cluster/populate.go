@@ -22,7 +22,12 @@ func (s *Supervisor) populate(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	for i := range s.opts.Nodes {
+	simulated := s.opts.Nodes
+	if s.spec.RealNode {
+		// The kubelet registers its node itself.
+		simulated = 0
+	}
+	for i := range simulated {
 		_, err := client.CoreV1().Nodes().Create(ctx, node(fmt.Sprintf("node-%d", i+1)), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating a node: %w", err)
@@ -41,7 +46,7 @@ func (s *Supervisor) populate(ctx context.Context, config *rest.Config) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the cluster did not become usable: %s; read %s and %s: %w", missing,
-				s.spec.LogOf(component.ControllerManager), s.spec.LogOf(component.Kwok), ctx.Err())
+				s.spec.LogOf(component.ControllerManager), s.spec.LogOf(s.nodeComponent()), ctx.Err())
 		case <-time.After(2 * pollEvery):
 		}
 	}
@@ -52,12 +57,15 @@ func (s *Supervisor) missing(ctx context.Context, client kubernetes.Interface) s
 	if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return "there is no default service account yet"
 	}
-	if s.spec.NoKwok {
+	if s.spec.NoKwok && !s.spec.RealNode {
 		return ""
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "the nodes cannot be listed"
+	}
+	if s.spec.RealNode && len(nodes.Items) == 0 {
+		return "the kubelet has not registered its node yet"
 	}
 	for i := range nodes.Items {
 		if n := &nodes.Items[i]; !nodeReady(n) || len(n.Spec.Taints) > 0 {
@@ -65,6 +73,14 @@ func (s *Supervisor) missing(ctx context.Context, client kubernetes.Interface) s
 		}
 	}
 	return ""
+}
+
+// nodeComponent is the component that makes nodes ready.
+func (s *Supervisor) nodeComponent() string {
+	if s.spec.RealNode {
+		return component.Kubelet
+	}
+	return component.Kwok
 }
 
 // lost names a component that ended by itself.

@@ -52,7 +52,7 @@ func (p *portPool) pick() (int, error) {
 
 // assign fills in every port: the wanted one for the API server if there is
 // one, then those of the cluster's last run while they are free, else new ones.
-func (p *portPool) assign(wanted int, last component.Ports) (component.Ports, error) {
+func (p *portPool) assign(wanted int, last component.Ports, realNode bool) (component.Ports, error) {
 	ports := last
 	if wanted != 0 {
 		if err := p.reserve(wanted); err != nil {
@@ -60,10 +60,7 @@ func (p *portPool) assign(wanted int, last component.Ports) (component.Ports, er
 		}
 		ports.APIServer = wanted
 	}
-	for _, port := range []*int{
-		&ports.Etcd, &ports.EtcdPeer, &ports.APIServer, &ports.ControllerManager,
-		&ports.Scheduler, &ports.Kwok, &ports.StandIn,
-	} {
+	for _, port := range ports.Needed(realNode) {
 		if *port == wanted && wanted != 0 {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mlkeeper.dev/devcluster/internal/component"
+	"mlkeeper.dev/devcluster/internal/enclosure"
 )
 
 // self is the running binary even after its file was replaced, so that a
@@ -62,6 +63,13 @@ func (sp spawner) spawn(name string, s component.Spec) (*process, error) {
 
 	cmd := exec.Command(self, append([]string{component.Marker, name}, args...)...)
 	cmd.Args[0] = "devcluster"
+	if program := component.Program(name); program != "" {
+		path, err := enclosure.Find(program)
+		if err != nil {
+			return nil, err
+		}
+		cmd = exec.Command(path, args...)
+	}
 	cmd.Dir = s.Dir
 	cmd.Env = childEnv(s)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -58,25 +58,25 @@ func TestPortsAreReservedAndKept(t *testing.T) {
 	var first, second portPool
 	t.Cleanup(first.release)
 	t.Cleanup(second.release)
-	ports, err := first.assign(0, component.Ports{})
+	ports, err := first.assign(0, component.Ports{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A second cluster that wants the same ports gets others, and is told so
 	// when it insists.
-	others, err := second.assign(0, ports)
+	others, err := second.assign(0, ports, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ports.Etcd == others.Etcd || ports.APIServer == others.APIServer {
 		t.Errorf("%+v and %+v overlap", ports, others)
 	}
-	if _, err := second.assign(ports.APIServer, component.Ports{}); err == nil || !strings.Contains(err.Error(), "another devcluster") {
+	if _, err := second.assign(ports.APIServer, component.Ports{}, false); err == nil || !strings.Contains(err.Error(), "another devcluster") {
 		t.Errorf("a port in use is not refused: %v", err)
 	}
 	// A cluster that is booted again finds its own.
 	first.release()
-	again, err := first.assign(0, ports)
+	again, err := first.assign(0, ports, false)
 	if err != nil || again != ports {
 		t.Errorf("got %+v, %v; want %+v", again, err, ports)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mlkeeper.dev/devcluster/internal/component"
+	"mlkeeper.dev/devcluster/internal/enclosure"
 )
 
 // Time that a component has to end after SIGTERM.
@@ -28,6 +29,9 @@ type Options struct {
 	Port int
 	// Nodes is the number of simulated nodes.
 	Nodes int
+	// Outside is the process that started this one in an enclosure; 0 where there
+	// is none. It holds the lock, and is the supervisor to everybody outside.
+	Outside int
 	// CRDs names third-party definitions to install.
 	CRDs []string
 	// Timeout limits the boot.
@@ -72,6 +76,11 @@ func Run(ctx context.Context, opts Options, ready func(State)) error {
 		return err
 	}
 	defer func() { _ = control.Close() }()
+	if opts.Outside != 0 {
+		if err := s.letIn(); err != nil {
+			return err
+		}
+	}
 
 	bootCtx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	go func() {
@@ -107,9 +116,14 @@ func prepare(opts Options) (*Supervisor, error) {
 	if err := os.MkdirAll(spec.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the state directory: %w; choose another one with --dir", err)
 	}
-	lock, err := takeLock(spec.Dir)
-	if err != nil {
-		return nil, err
+	var lock *os.File
+	pid := opts.Outside
+	if pid == 0 {
+		var err error
+		if lock, err = takeLock(spec.Dir); err != nil {
+			return nil, err
+		}
+		pid = os.Getpid()
 	}
 	s := &Supervisor{
 		opts: opts, lock: lock, began: time.Now(), spawner: newSpawner(),
@@ -123,7 +137,10 @@ func prepare(opts Options) (*Supervisor, error) {
 		s.close()
 		return nil, err
 	}
-	spec.Ports, err = s.ports.assign(opts.Port, last.Spec.Ports)
+	spec.Ports, err = s.ports.assign(opts.Port, last.Spec.Ports, spec.RealNode)
+	if err == nil && spec.RealNode {
+		spec.CNIPlugins, err = enclosure.Plugins()
+	}
 	if err == nil {
 		err = checkKubeconfig(opts.Kubeconfig)
 	}
@@ -139,7 +156,7 @@ func prepare(opts Options) (*Supervisor, error) {
 	}
 	s.spec = spec
 	s.state = State{
-		Dir: spec.Dir, Phase: PhaseStarting, PID: os.Getpid(), Server: spec.Server(),
+		Dir: spec.Dir, Phase: PhaseStarting, PID: pid, Server: spec.Server(),
 		Kubeconfig: opts.Kubeconfig, Socket: socketPath(spec.Dir), StartedAt: s.began.UTC(),
 		KubernetesVersion: kubernetesVersion, Spec: spec,
 	}
@@ -170,7 +187,9 @@ func (e *RunningError) Error() string {
 
 func (s *Supervisor) close() {
 	s.ports.release()
-	_ = s.lock.Close()
+	if s.lock != nil {
+		_ = s.lock.Close()
+	}
 }
 
 func (s *Supervisor) asked() bool {
@@ -239,8 +258,11 @@ func (s *Supervisor) shutdown(phase, reason string) {
 	if (s.asked() && s.fast) || phase == PhaseFailed {
 		grace = 0
 	}
-	clients := []string{component.ControllerManager, component.Scheduler, component.Kwok, component.StandIn}
-	for _, group := range [][]string{clients, {component.APIServer}, {component.Etcd}} {
+	clients := []string{
+		component.ControllerManager, component.Scheduler, component.Kwok, component.StandIn,
+		component.Kubelet, component.KubeProxy, component.ClusterDNS,
+	}
+	for _, group := range [][]string{clients, {component.APIServer}, {component.Etcd, component.Containerd}} {
 		var wg sync.WaitGroup
 		for _, name := range group {
 			wg.Go(func() { _ = s.stop(name, grace) })

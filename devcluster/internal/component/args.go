@@ -21,6 +21,14 @@ func Args(name string, s Spec) ([]string, error) {
 		return kwokArgs(s), nil
 	case StandIn:
 		return standInArgs(s), nil
+	case Containerd:
+		return containerdArgs(s), nil
+	case Kubelet:
+		return kubeletArgs(s), nil
+	case KubeProxy:
+		return kubeProxyArgs(s), nil
+	case ClusterDNS:
+		return clusterDNSArgs(s), nil
 	default:
 		return nil, fmt.Errorf("there is no component %q; choose one of %v", name, Names)
 	}
@@ -54,7 +62,6 @@ func etcdArgs(s Spec) []string {
 func apiServerArgs(s Spec) []string {
 	args := []string{
 		fmt.Sprintf("--etcd-servers=http://%s:%d", Loopback, s.Ports.Etcd),
-		"--bind-address=" + Loopback,
 		"--secure-port=" + strconv.Itoa(s.Ports.APIServer),
 		"--tls-cert-file=" + s.PKI("serving.crt"),
 		"--tls-private-key-file=" + s.PKI("serving.key"),
@@ -73,12 +80,18 @@ func apiServerArgs(s Spec) []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + s.PKI("front-proxy.crt"),
 		"--proxy-client-key-file=" + s.PKI("front-proxy.key"),
-		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
-		// Endpoints must not hold loopback addresses, so the reconciler of the
-		// kubernetes Service could only ever log errors.
-		"--endpoint-reconciler-type=none",
 		"--profiling=false",
+	}
+	if s.RealNode {
+		args = append(args, apiServerNodeArgs(s)...)
+	} else {
+		args = append(args,
+			"--bind-address="+Loopback,
+			"--authorization-mode=RBAC",
+			// Endpoints must not hold loopback addresses, so the reconciler of the
+			// kubernetes Service could only ever log errors.
+			"--endpoint-reconciler-type=none")
 	}
 	if s.NoWebhookAdmission {
 		args = append(args,
@@ -152,7 +165,7 @@ func kwokArgs(s Spec) []string {
 		"--kubeconfig=" + s.KubeconfigOf(Kwok),
 		"--config=" + s.StagesFile(),
 		"--manage-all-nodes=true",
-		"--cidr=" + podCIDR,
+		"--cidr=" + PodCIDR,
 		"--node-ip=10.0.0.1",
 		"--node-lease-duration-seconds=40",
 		// Without an address of its own KWOK listens on every interface.

@@ -3,5 +3,6 @@
 // how the multi-call binary becomes it.
 //
 // Rendering is pure (a Spec in, arguments out), so that it is tested without a
-// process. Everything listens on the loopback address and nothing else.
+// process. Everything listens on the loopback address and nothing else, but for
+// what pods of a real node must reach, in the network namespace of that node.
 package component

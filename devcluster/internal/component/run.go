@@ -14,11 +14,14 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the kubernetes_build_info metric
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 	kwokconfig "sigs.k8s.io/kwok/pkg/config"
 	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 
+	"mlkeeper.dev/devcluster/internal/clusterdns"
 	"mlkeeper.dev/devcluster/internal/standin"
 	"mlkeeper.dev/devcluster/internal/version"
 )
@@ -43,6 +46,15 @@ func Run(name string, args []string) int {
 		return cli.Run(scheduler.NewSchedulerCommand())
 	case Kwok:
 		return exitCode(name, runKwok())
+	case Kubelet:
+		// Its command ends the context at the first signal by itself.
+		return cli.Run(kubelet.NewKubeletCommand(context.Background()))
+	case KubeProxy:
+		return cli.Run(kubeproxy.NewProxyCommand())
+	case ClusterDNS:
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return exitCode(name, clusterdns.Main(ctx, args))
 	case StandIn:
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()

@@ -12,21 +12,28 @@ const (
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kwok              = "kwok"
+	Containerd        = "containerd"
+	Kubelet           = "kubelet"
+	KubeProxy         = "kube-proxy"
+	ClusterDNS        = "cluster-dns"
 	StandIn           = "stand-in"
 )
 
-// Names lists every component in start order; shutdown goes the other way.
-var Names = []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, StandIn}
+// Names lists every component in start order; shutdown goes the other way. No
+// cluster has all of them: a node is either simulated by KWOK or a real one.
+var Names = []string{
+	Etcd, APIServer, ControllerManager, Scheduler, Kwok, Containerd, Kubelet, KubeProxy, ClusterDNS, StandIn,
+}
 
-// Loopback is the only address on which a devcluster listens.
+// Loopback is the only address of the machine on which a devcluster listens.
 const Loopback = "127.0.0.1"
 
 // ServiceCIDR is the range of ClusterIPs; its first address is in the serving
 // certificate, because in-cluster clients reach the API server by it.
 const ServiceCIDR = "10.96.0.0/16"
 
-// podCIDR is wide enough for many thousands of simulated pods on one node.
-const podCIDR = "10.244.0.0/16"
+// PodCIDR is wide enough for many thousands of simulated pods on one node.
+const PodCIDR = "10.244.0.0/16"
 
 // Known reports whether name is a component of a devcluster.
 func Known(name string) bool {
@@ -47,6 +54,22 @@ type Ports struct {
 	Scheduler         int `json:"scheduler"`
 	Kwok              int `json:"kwok"`
 	StandIn           int `json:"standIn"`
+
+	// A cluster without a real node leaves these out.
+	Containerd    int `json:"containerd,omitempty"`
+	Kubelet       int `json:"kubelet,omitempty"`
+	KubeletHealth int `json:"kubeletHealth,omitempty"`
+	KubeProxy     int `json:"kubeProxy,omitempty"`
+	ClusterDNS    int `json:"clusterDNS,omitempty"`
+}
+
+// Needed points to every port that a cluster with this kind of node uses.
+func (p *Ports) Needed(realNode bool) []*int {
+	out := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.ControllerManager, &p.Scheduler, &p.Kwok, &p.StandIn}
+	if realNode {
+		out = append(out, &p.Containerd, &p.Kubelet, &p.KubeletHealth, &p.KubeProxy, &p.ClusterDNS)
+	}
+	return out
 }
 
 // Of returns the port on which the named component answers health questions.
@@ -64,6 +87,15 @@ func (p Ports) Of(name string) int {
 		return p.Kwok
 	case StandIn:
 		return p.StandIn
+	case Containerd:
+		return p.Containerd
+	case Kubelet:
+		// The API of the kubelet asks for credentials; its health does not.
+		return p.KubeletHealth
+	case KubeProxy:
+		return p.KubeProxy
+	case ClusterDNS:
+		return p.ClusterDNS
 	default:
 		return 0
 	}
@@ -87,6 +119,10 @@ type Spec struct {
 	NoStandIn bool `json:"noStandIn,omitempty"`
 	// NoKwok leaves the simulated kubelet out, for write-floor measurements.
 	NoKwok bool `json:"noKwok,omitempty"`
+	// RealNode runs a kubelet and containerd in place of the simulated kubelet.
+	RealNode bool `json:"realNode,omitempty"`
+	// CNIPlugins is the folder of the machine's CNI plugins, for a real node.
+	CNIPlugins string `json:"cniPlugins,omitempty"`
 }
 
 // Path returns a file inside the state directory.
@@ -118,12 +154,17 @@ func (s Spec) Server() string {
 func (s Spec) Enabled() []string {
 	var out []string
 	for _, n := range Names {
-		if (n == StandIn && s.NoStandIn) || (n == Kwok && s.NoKwok) {
+		if (n == StandIn && s.NoStandIn) || (n == Kwok && (s.NoKwok || s.RealNode)) || (isNode(n) && !s.RealNode) {
 			continue
 		}
 		out = append(out, n)
 	}
 	return out
+}
+
+// isNode says whether a component belongs to a real node.
+func isNode(name string) bool {
+	return name == Containerd || name == Kubelet || name == KubeProxy || name == ClusterDNS
 }
 
 // HealthURL returns the address that answers 200 when the component is usable.
@@ -136,6 +177,10 @@ func (s Spec) HealthURL(name string) string {
 		return fmt.Sprintf("https://%s:%d/readyz", Loopback, port)
 	case ControllerManager, Scheduler:
 		return fmt.Sprintf("https://%s:%d/healthz", Loopback, port)
+	case Containerd:
+		// It has no address for its health, and serves its metrics as soon as its
+		// plugins are loaded.
+		return fmt.Sprintf("http://%s:%d/v1/metrics", Loopback, port)
 	default:
 		return fmt.Sprintf("http://%s:%d/healthz", Loopback, port)
 	}

@@ -1,0 +1,215 @@
+// Command cmd seeds the bugs of the bank one by one into a copy of the repository, runs the campaigns that should catch
+// them, and prints which did. It fails unless every bug is caught, by a plan that is green on the code without it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/faults"
+	"mlkeeper.dev/test/faults/bank"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faultbank:", err)
+		os.Exit(1)
+	}
+}
+
+// show is one run of the bank.
+type show struct {
+	runner bank.Runner
+	bugs   []bank.Bug
+	// clean is the binary of the campaigns on the code without a bug.
+	clean string
+	// slots bound the campaigns that run at once.
+	slots chan struct{}
+
+	mu       sync.Mutex
+	rows     map[string]*bank.Row
+	troubles []string
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("faultbank", flag.ContinueOnError)
+	names := flags.String("bugs", "", "regular expression of the bugs to seed; empty for all")
+	campaigns := flags.String("campaigns", "", "regular expression of the campaigns to run; empty for all")
+	seed := flags.Int64("seed", 1, "seed of the campaigns")
+	limit := flags.Int("limit", 500, "most plans of one campaign, which ends at the first that catches the bug")
+	timeout := flags.Duration("timeout", 30*time.Minute, "limit of one campaign")
+	jobs := flags.Int("jobs", max(runtime.NumCPU()/2, 1), "campaigns that run at once, each with a control plane of its own")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := cluster.Root()
+	if err != nil {
+		return err
+	}
+	s := &show{slots: make(chan struct{}, max(*jobs, 1)), rows: map[string]*bank.Row{}}
+	if s.bugs, err = choose(root, *names, *campaigns); err != nil {
+		return err
+	}
+	// The folder is always the same, so that Go's build cache knows the copied packages from the run before.
+	dir := filepath.Join(root, "bin", "faultbank")
+	s.runner = bank.Runner{
+		Devcluster: filepath.Join(root, "bin", "devcluster"), Dir: dir, Seed: *seed, Limit: *limit, Timeout: *timeout,
+	}
+	if s.runner.Tree, err = bank.Copy(ctx, root, filepath.Join(dir, "tree")); err != nil {
+		return err
+	}
+	s.clean = filepath.Join(dir, "none.test")
+	if err := s.compile(ctx, bank.Bug{}, s.clean); err != nil {
+		return err
+	}
+	var hunts sync.WaitGroup
+	for _, b := range s.bugs {
+		if ctx.Err() == nil {
+			s.seed(ctx, b, &hunts)
+		}
+	}
+	hunts.Wait()
+	return errors.Join(s.tell(filepath.Join(dir, "matrix.md")), ctx.Err())
+}
+
+// choose loads the bugs whose names match, with the campaigns that match.
+func choose(root, names, campaigns string) ([]bank.Bug, error) {
+	want, err := regexp.Compile(names)
+	if err != nil {
+		return nil, err
+	}
+	by, err := regexp.Compile(campaigns)
+	if err != nil {
+		return nil, err
+	}
+	bugs, err := bank.Load(os.DirFS(filepath.Join(root, "test", "faults", "bank", "bugs")))
+	if err != nil {
+		return nil, err
+	}
+	for i := range bugs {
+		bugs[i].Hunts = slices.DeleteFunc(bugs[i].Hunts, func(h bank.Hunt) bool { return !by.MatchString(h.Campaign) })
+	}
+	bugs = slices.DeleteFunc(bugs, func(b bank.Bug) bool { return !want.MatchString(b.Name) || len(b.Hunts) == 0 })
+	if len(bugs) == 0 {
+		return nil, fmt.Errorf("no bug matches %q that %q is to catch", names, campaigns)
+	}
+	return bugs, nil
+}
+
+// seed compiles the campaigns with a bug and sets them off. The tree is free for the next bug when it
+// returns: what runs needs the tree no more than for what no bug changes.
+func (s *show) seed(ctx context.Context, b bank.Bug, hunts *sync.WaitGroup) {
+	s.mu.Lock()
+	s.rows[b.Name] = &bank.Row{Name: b.Name, Class: b.Class}
+	s.mu.Unlock()
+	binary := filepath.Join(s.runner.Dir, b.Name+".test")
+	if err := s.compile(ctx, b, binary); err != nil {
+		s.say(err.Error(), "%s: %v", b.Name, err)
+		return
+	}
+	var mine sync.WaitGroup
+	for _, h := range b.Hunts {
+		s.slots <- struct{}{}
+		hunt := func() {
+			defer func() { <-s.slots }()
+			s.hunt(ctx, b, binary, h)
+		}
+		mine.Go(hunt)
+	}
+	hunts.Go(func() {
+		mine.Wait()
+		_ = os.Remove(binary)
+	})
+}
+
+func (s *show) compile(ctx context.Context, b bank.Bug, binary string) error {
+	tree := s.runner.Tree
+	if b.Diff != "" {
+		if err := tree.Apply(ctx, b); err != nil {
+			return err
+		}
+	}
+	err := tree.Build(ctx, binary)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", b.Name, err)
+	}
+	return errors.Join(err, tree.Revert())
+}
+
+// hunt runs one campaign and notes what came of it.
+func (s *show) hunt(ctx context.Context, b bank.Bug, binary string, h bank.Hunt) {
+	c, err := s.runner.Hunt(ctx, binary, b.Name, h)
+	var proof faults.Failure
+	if err == nil && len(c.Failures) > 0 {
+		proof, err = s.runner.Confirm(ctx, s.clean, b.Name, h, c.Failures)
+	}
+	s.mu.Lock()
+	row := s.rows[b.Name]
+	caught := err == nil && len(c.Failures) > 0
+	if caught {
+		row.Catch(h, proof)
+	} else {
+		row.Miss(h, err)
+	}
+	s.mu.Unlock()
+	took := fmt.Sprintf("%s by %s, %d plans in %s", b.Name, h, c.Plans, c.Took.Round(time.Second))
+	switch {
+	case caught:
+		s.say("", "%s: %s in %s\n    %s", took, strings.Join(proof.Oracles, " "), proof.Plan, proof.Findings[0])
+	case err != nil:
+		s.say(fmt.Sprintf("%s by %s: %v", b.Name, h, err), "%s: %v", took, err)
+	default:
+		s.say(fmt.Sprintf("%s is missed by %s", b.Name, h), "%s: MISSED", took)
+	}
+}
+
+// say prints a line and notes what is wrong, if anything is.
+func (s *show) say(trouble, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Printf(format+"\n", args...)
+	if trouble != "" {
+		s.troubles = append(s.troubles, trouble)
+	}
+}
+
+// tell prints the matrix, writes it to a file, and says what is wrong with it.
+func (s *show) tell(file string) error {
+	var rows []bank.Row
+	for _, b := range s.bugs {
+		row := s.rows[b.Name]
+		if row == nil {
+			row = &bank.Row{Name: b.Name, Class: b.Class} // The run was ended before its turn.
+		}
+		rows = append(rows, *row)
+		if !row.Caught {
+			s.troubles = append(s.troubles, b.Name+" is not caught")
+		}
+	}
+	var text strings.Builder
+	bank.Print(&text, rows)
+	fmt.Printf("\n%s", text.String())
+	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	if len(s.troubles) > 0 {
+		return errors.New(strings.Join(s.troubles, "\n"))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// Command standin stands in for the image of the TrustyAI service in the test of
+// a real node. It was made for that test and calculates nothing: it answers the
+// probes, shows metrics of the expected names, and remembers the payloads that
+// it receives. Further commands let a pod play a client in the cluster, and
+// kube-rbac-proxy.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `usage: standin COMMAND
+  serve                          be the TrustyAI service (without a command, too)
+  proxy FLAG...                  be kube-rbac-proxy
+  wait                           be a client: wait for commands by kubectl exec
+  get URL [TOKENFILE]            print what is there, asking with the token in a file
+  post URL BODY [TOKENFILE]      post a text and print the answer`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "standin:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		args = []string{"serve"}
+	}
+	switch command, rest := args[0], args[1:]; {
+	case command == "serve":
+		return serve(ctx)
+	case command == "proxy":
+		return proxy(ctx, rest)
+	case command == "wait":
+		<-ctx.Done()
+		return nil
+	case command == "get" && (len(rest) == 1 || len(rest) == 2):
+		return call(ctx, http.MethodGet, rest[0], "", rest[1:])
+	case command == "post" && (len(rest) == 2 || len(rest) == 3):
+		return call(ctx, http.MethodPost, rest[0], rest[1], rest[2:])
+	default:
+		return errors.New(usage)
+	}
+}
+
+// call sends one request and prints the answer; one that is no success is an
+// error.
+func call(ctx context.Context, method, url, body string, tokenFiles []string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for _, path := range tokenFiles {
+		token, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	client, err := newClient()
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, answer)
+	}
+	_, err = os.Stdout.Write(answer)
+	return err
+}
