@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -67,8 +66,8 @@ type Engine struct {
 	kept     *inventories
 	contents contents
 	roller   roller
-	// progressing is the number of custom resources that are on their way.
-	progressing atomic.Int64
+	// underway counts the custom resources that are on their way.
+	underway underway
 
 	mu    sync.Mutex
 	rooms map[schema.GroupKind]wakeable

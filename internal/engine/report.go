@@ -31,10 +31,9 @@ const (
 	coalesce = 100 * time.Millisecond
 	// maxWiring is how long a Ready waits at most for the wires that it lets loose, so that one write tells of both.
 	maxWiring = time.Second
-	// Where custom resources are on their way, the progress of each is told after at least minPatience, or coalesce for
-	// every one of them, up to maxPatience: telling how far they are must not take the API server's time from getting
-	// them there.
-	minPatience, maxPatience = 2 * time.Second, 30 * time.Second
+	// Where custom resources are on their way, the progress of each is told after a second for every one that was with
+	// it, so that all together tell about once a second: that must not take the API server's time from getting them there.
+	minPatience, maxPatience = 2 * time.Second, 5 * time.Minute
 )
 
 // report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
@@ -300,11 +299,8 @@ func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 
 // progress counts the custom resources that are on their way.
 func (e *Engine) progress(l *life, progressing bool) {
-	switch {
-	case progressing && !l.progressing:
-		e.progressing.Add(1)
-	case !progressing && l.progressing:
-		e.progressing.Add(-1)
+	if progressing != l.progressing {
+		e.underway.add(progressing, e.Clock.Now())
 	}
 	l.progressing = progressing
 }
@@ -314,7 +310,7 @@ func (e *Engine) patience(l *life) time.Duration {
 	if !l.progressing {
 		return coalesce
 	}
-	return min(max(coalesce*time.Duration(e.progressing.Load()), minPatience), maxPatience)
+	return min(max(time.Second*time.Duration(e.underway.most(e.Clock.Now())), minPatience), maxPatience)
 }
 
 // becameReady says that the custom resource, already accepted, is to be told Ready.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,23 +108,32 @@ func TestVerdictChanged(t *testing.T) {
 	}
 }
 
-// TestPatience shows that one custom resource on its way is told of soon, and that a thousand leave the API server alone.
+// TestPatience shows that one custom resource on its way is told of soon, and that a thousand leave the API server alone
+// until they have arrived.
 func TestPatience(t *testing.T) {
-	for n, want := range map[int64]time.Duration{1: 2 * time.Second, 20: 2 * time.Second, 100: 10 * time.Second, 1000: 30 * time.Second} {
-		e := &Engine{}
-		e.progressing.Store(n - 1)
-		l := &life{}
-		if got := e.patience(l); got != coalesce {
-			t.Errorf("%d others on their way: %s for one that is not", n, got)
+	for n, want := range map[int]time.Duration{1: 2 * time.Second, 2: 2 * time.Second, 100: 100 * time.Second, 1000: 5 * time.Minute} {
+		clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+		e := &Engine{Options: Options{Clock: clock}}
+		all := make([]life, n)
+		for i := range all {
+			if got := e.patience(&all[i]); got != coalesce {
+				t.Errorf("%d on their way: %s for one that is not", i, got)
+			}
+			e.progress(&all[i], true)
+			e.progress(&all[i], true)
 		}
-		e.progress(l, true)
-		e.progress(l, true)
-		if got := e.patience(l); got != want {
-			t.Errorf("%d on their way: %s, want %s", n, got, want)
+		last := &all[n-1]
+		for i := range all[:n-1] {
+			if got := e.patience(last); got != want {
+				t.Fatalf("%d of %d have arrived: %s, want %s", i, n, got, want)
+			}
+			e.progress(&all[i], false)
 		}
-		e.progress(l, false)
-		if got := e.progressing.Load(); got != n-1 {
-			t.Errorf("%d are counted as on their way, want %d", got, n-1)
+		clock.Step(crowd)
+		_ = e.patience(last)
+		clock.Step(crowd)
+		if got := e.patience(last); got != minPatience {
+			t.Errorf("the last of %d is still told of after %s only", n, got)
 		}
 	}
 }

@@ -64,7 +64,7 @@ type life struct {
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
-	// progressing says that the custom resource is counted among those that are on their way.
+	// progressing says that the custom resource is counted as underway.
 	progressing bool
 	// contends are the objects that another custom resource holds and this one would have.
 	contends []plan.Key

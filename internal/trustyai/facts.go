@@ -38,8 +38,11 @@ type Facts struct {
 	First string
 	// Serves tells which optional APIs are served.
 	Serves Serves
-	// Volume is the PersistentVolume that spec.storage.pv names; nil when it names none.
+	// Volume is the PersistentVolume that spec.storage.pv names; nil when it names none, or nothing is known to be wrong
+	// with it.
 	Volume *Volume
+	// VolumeAt is when the PersistentVolume is to be looked at again; zero for no deadline.
+	VolumeAt time.Time
 	// Claim is the claim of the service; nil while there is none.
 	Claim *Claim
 	// Deployment is the Deployment as observed before this reconcile's writes; nil while there is none.

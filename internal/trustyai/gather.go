@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -59,8 +63,12 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAISe
 		return Facts{}, err
 	}
 	facts.Running = running(cr, facts)
-	if facts.Volume, err = gatherVolume(ctx, read, cr); err != nil {
-		return Facts{}, err
+	looks, again := looksAtVolume(read, cr)
+	facts.VolumeAt = again
+	if looks && cr.Spec.Storage.PV != "" {
+		if facts.Volume, err = gatherVolume(ctx, read, cr); err != nil {
+			return Facts{}, err
+		}
 	}
 	if cr.Spec.Storage.Format == v1.StorageDatabase || facts.Running == v1.StorageDatabase {
 		if facts.Database, err = gatherDatabase(ctx, read, cr); err != nil {
@@ -253,6 +261,13 @@ func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) 
 	return &Claim{UID: string(live.GetUID()), Size: size, Ours: belongsTo(live, cr)}, nil
 }
 
+// sameSize says that two quantities are the same, however they are written.
+func sameSize(a, b string) bool {
+	x, err := resource.ParseQuantity(a)
+	y, other := resource.ParseQuantity(b)
+	return err == nil && other == nil && x.Cmp(y) == 0
+}
+
 func sizeOf(child *observe.Object) string {
 	if child == nil || child.Stripped == nil {
 		return ""
@@ -260,12 +275,36 @@ func sizeOf(child *observe.Object) string {
 	return child.Stripped.GetAnnotations()[sizeAnnotation]
 }
 
+// bindingTakes is how long a claim is given to be bound before it is asked why it is not.
+const bindingTakes = time.Minute
+
+// volumeReasons are the reasons of the problems that a PersistentVolume may be.
+var volumeReasons = []string{
+	"VolumeNotFound", "VolumeBoundElsewhere", "VolumeReleased", "VolumeClassDiffers", "VolumeTooSmall",
+}
+
+// looksAtVolume says whether the PersistentVolume must be read, which costs a request each time that somebody writes to
+// it, and else when again. Once our claim asks for it and nothing was wrong with it, the claim itself tells that it is
+// bound; only if that takes long it is looked at again.
+func looksAtVolume(read room.Reader, cr *v1.TrustyAIService) (now bool, again time.Time) {
+	claim := read.Child(gvkClaim, cr.Namespace, namesOf(cr).pvc)
+	if claim == nil || !sameSize(sizeOf(claim), cr.Spec.Storage.Size) {
+		return true, time.Time{}
+	}
+	if claim.Health.Status == health.Current {
+		return false, time.Time{}
+	}
+	ready := meta.FindStatusCondition(cr.Status.Conditions, "Ready")
+	due := claim.CreationTimestamp.Add(bindingTakes)
+	if ready == nil || slices.Contains(volumeReasons, ready.Reason) || claim.Terminating() || !read.Now().Before(due) {
+		return true, time.Time{}
+	}
+	return false, due
+}
+
 // gatherVolume reads the PersistentVolume that the spec names.
 func gatherVolume(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Volume, error) {
 	name := cr.Spec.Storage.PV
-	if name == "" {
-		return nil, nil
-	}
 	live, err := read.Referenced(ctx, gvkVolume, "", name)
 	if err != nil {
 		return nil, err

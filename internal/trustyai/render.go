@@ -62,6 +62,9 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.checkMigration()
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
 	r.plan.WakeAt = facts.Certs.RenewAt
+	if at := facts.VolumeAt; !at.IsZero() && (r.plan.WakeAt.IsZero() || at.Before(r.plan.WakeAt)) {
+		r.plan.WakeAt = at
+	}
 	if !sameMigration(facts.Migration, facts.Next) {
 		r.plan.WakeAt = facts.Now.Add(stepDelay)
 	}

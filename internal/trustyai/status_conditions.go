@@ -103,7 +103,7 @@ func (v *view) claim(bool) finding {
 	if state.Observed.Health.Status == health.Current {
 		return finding{yes, "PVCFound", "PersistentVolumeClaim found"}
 	}
-	if p := v.problem("VolumeNotFound", "VolumeBoundElsewhere", "VolumeReleased", "VolumeClassDiffers", "VolumeTooSmall"); p != nil {
+	if p := v.problem(volumeReasons...); p != nil {
 		return finding{no, "PVCNotBound", "PersistentVolumeClaim is not bound: " + p.Error()}
 	}
 	if state.Observed.Health.Status == health.Failed {
