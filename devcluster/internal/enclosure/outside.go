@@ -67,7 +67,7 @@ func Run(ctx context.Context, dir string, args []string, listener *os.File) erro
 		return outcome(err)
 	case <-time.After(grace):
 		_ = cmd.Process.Kill()
-		_ = <-ended
+		<-ended
 		return errors.New("the cluster did not stop in time and was killed")
 	}
 }

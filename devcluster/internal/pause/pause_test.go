@@ -57,5 +57,5 @@ func TestProgramWaits(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-ended
+	<-ended
 }
