@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -12,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -52,62 +49,9 @@ func informGarbageCollector(t *testing.T, c *cluster.Cluster) {
 	c.StartComponent(t, "kube-controller-manager")
 }
 
-// object is one object of the cluster.
-type object struct {
-	schema.GroupVersionResource
-	namespace, name string
-	labels          map[string]string
-}
-
-// String prints "resource.group namespace/name".
-func (o object) String() string {
-	return fmt.Sprintf("%s %s/%s", o.GroupResource(), o.namespace, o.name)
-}
-
 // isOurs says that MLKeeper made the object.
-func (o object) isOurs() bool {
-	return o.labels[keeper.RoomLabel] != "" || o.Group == keeper.GroupVersion.Group
-}
-
-// transitory are resources that nobody uninstalls: they expire, or mirror others.
-var transitory = []string{"events", "endpoints", "componentstatuses"}
-
-// everything lists all objects of all kinds that the cluster serves, but for those of transitory resources.
-func everything(ctx context.Context, c *cluster.Cluster) ([]object, error) {
-	disco, err := discovery.NewDiscoveryClientForConfig(c.Config)
-	if err != nil {
-		return nil, err
-	}
-	lists, err := disco.ServerPreferredResources()
-	if err != nil {
-		return nil, err
-	}
-	api, err := metadata.NewForConfig(c.Config)
-	if err != nil {
-		return nil, err
-	}
-	var out []object
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range list.APIResources {
-			if !slices.Contains(r.Verbs, "list") || slices.Contains(transitory, r.Name) {
-				continue
-			}
-			gvr := gv.WithResource(r.Name)
-			items, err := api.Resource(gvr).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", gvr, err)
-			}
-			for i := range items.Items {
-				m := &items.Items[i]
-				out = append(out, object{gvr, m.Namespace, m.Name, m.Labels})
-			}
-		}
-	}
-	return out, nil
+func isOurs(o cluster.Object) bool {
+	return o.Labels[keeper.RoomLabel] != "" || o.Group == keeper.GroupVersion.Group
 }
 
 // definitionsGone says which of MLKeeper's CustomResourceDefinitions is still there.

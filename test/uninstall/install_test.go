@@ -1,14 +1,8 @@
 package uninstall
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +41,12 @@ func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
 		v.AwaitReady(t, c)
 	}
 	s.victims = append(s.victims, exerciseRights(t, c)...)
-	for _, refused := range refusals(t, c) {
+	requests, denied, err := c.Audited(operatorNamespace, operatorAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the audit log has %d requests of the operator", requests)
+	for _, refused := range denied {
 		t.Errorf("install.yaml grants too little: %s", refused)
 	}
 
@@ -141,64 +140,15 @@ func argsOf(child fixture.Child, more ...string) []string {
 	return append(out, more...)
 }
 
-// refusals reads from the audit log which requests of the operator were refused for lack of a right.
-func refusals(t *testing.T, c *cluster.Cluster) []string {
-	t.Helper()
-	raw, err := os.ReadFile(c.AuditLog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	seen := 0
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ResponseStatus   struct {
-				Code    int
-				Message string
-			}
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatalf("the audit log cannot be read: %v", err)
-		}
-		if event.User.Username != "system:serviceaccount:"+operatorNamespace+":"+operatorAccount {
-			continue
-		}
-		seen++
-		if event.ResponseStatus.Code == 403 {
-			path, _, _ := strings.Cut(event.RequestURI, "?")
-			line := fmt.Sprintf("%s %s: %s", event.Verb, path, event.ResponseStatus.Message)
-			if !slices.Contains(out, line) {
-				out = append(out, line)
-			}
-		}
-	}
-	if err := errors.Join(lines.Err(), noneSeen(seen)); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("the audit log has %d requests of the operator", seen)
-	return out
-}
-
-func noneSeen(n int) error {
-	if n == 0 {
-		return errors.New("the audit log has no request of the operator's ServiceAccount")
-	}
-	return nil
-}
-
 // assertNothingOfTheInstallation asserts that nothing of install.yaml is left, whatever its kind.
 func assertNothingOfTheInstallation(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	all, err := everything(t.Context(), c)
+	all, err := c.Everything(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range all {
-		if o.namespace == operatorNamespace || strings.Contains(o.name, "mlkeeper") {
+		if o.Namespace == operatorNamespace || strings.Contains(o.Name, "mlkeeper") {
 			t.Errorf("%s is left of install.yaml", o)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 )
 
@@ -80,16 +81,16 @@ func forEachScene(t *testing.T, orders []order, patient bool, entries func(*test
 func (s *scene) assertGone(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	var left []object
+	var left []cluster.Object
 	err := poll(t, allGone, func(ctx context.Context) error {
 		if err := definitionsGone(ctx, s.cluster); err != nil {
 			return err
 		}
-		all, err := everything(ctx, s.cluster)
+		all, err := s.cluster.Everything(ctx)
 		if err != nil {
 			return err
 		}
-		left = slices.DeleteFunc(all, func(o object) bool { return !s.isLeft(o) })
+		left = slices.DeleteFunc(all, func(o cluster.Object) bool { return !s.isLeft(o) })
 		if len(left) > 0 {
 			return errors.New("objects are left")
 		}
@@ -98,7 +99,7 @@ func (s *scene) assertGone(t *testing.T) {
 	for _, v := range s.victims {
 		t.Run(v.order.String()+"/"+string(v.Shape), func(t *testing.T) {
 			for _, o := range left {
-				if o.namespace == v.Namespace || strings.Contains(o.name, v.Namespace) {
+				if o.Namespace == v.Namespace || strings.Contains(o.Name, v.Namespace) {
 					t.Errorf("%s is left %s after the last delete", o, allGone)
 				}
 			}
@@ -116,34 +117,34 @@ func (s *scene) assertGone(t *testing.T) {
 
 // isLeft says that an object should not be there: it is ours, it is in a namespace of a victim and was not there
 // before, or it is the namespace of a victim. A claim is kept where its namespace is.
-func (s *scene) isLeft(o object) bool {
+func (s *scene) isLeft(o cluster.Object) bool {
 	for _, v := range s.victims {
 		switch {
-		case o.namespace == v.Namespace:
+		case o.Namespace == v.Namespace:
 			return v.order.has(theNamespace) || !v.keeps(o)
-		case o.Resource == "namespaces" && o.name == v.Namespace:
+		case o.Resource == "namespaces" && o.Name == v.Namespace:
 			return v.order.has(theNamespace)
-		case o.namespace == "" && o.Resource != "persistentvolumes" && strings.Contains(o.name, v.Namespace):
+		case o.Namespace == "" && o.Resource != "persistentvolumes" && strings.Contains(o.Name, v.Namespace):
 			return true
 		}
 	}
-	return o.isOurs()
+	return isOurs(o)
 }
 
 // keeps says that an object stays where the namespace stays: the claim, the objects of others with what controllers
 // made for them, and what every namespace has.
-func (v *victim) keeps(o object) bool {
+func (v *victim) keeps(o cluster.Object) bool {
 	switch o.Resource {
 	case "persistentvolumeclaims":
-		return o.name == v.Claim
+		return o.Name == v.Claim
 	case "serviceaccounts":
-		return o.name == "default"
+		return o.Name == "default"
 	case "configmaps":
-		return o.name == "kube-root-ca.crt" || o.name == "model-serving-config" && v.Shape == fixture.Plain
+		return o.Name == "kube-root-ca.crt" || o.Name == "model-serving-config" && v.Shape == fixture.Plain
 	case "inferenceservices":
-		return o.name == "model"
+		return o.Name == "model"
 	case "deployments", "replicasets", "pods":
-		return (o.name == "modelmesh" || strings.HasPrefix(o.name, "modelmesh-")) && v.Shape == fixture.Secured
+		return (o.Name == "modelmesh" || strings.HasPrefix(o.Name, "modelmesh-")) && v.Shape == fixture.Secured
 	}
 	return false
 }

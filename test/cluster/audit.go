@@ -1,26 +1,22 @@
-//go:build realnode
-
-package node
+package cluster
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"testing"
-
-	"mlkeeper.dev/test/cluster"
 )
 
-// audit counts the requests of the operator's ServiceAccount, and lists those that were denied.
-func audit(t *testing.T, c *cluster.Cluster) (requests int, denied []string) {
-	t.Helper()
+// Audited reads the audit log of a cluster that has one: how many requests a ServiceAccount sent, and which of them were
+// refused for lack of a right, each once.
+func (c *Cluster) Audited(namespace, serviceAccount string) (requests int, denied []string, err error) {
 	f, err := os.Open(c.AuditLog)
 	if err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	defer func() { _ = f.Close() }()
 	lines := bufio.NewScanner(f)
@@ -35,9 +31,9 @@ func audit(t *testing.T, c *cluster.Cluster) (requests int, denied []string) {
 			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatalf("the audit log cannot be read: %v", err)
+			return 0, nil, fmt.Errorf("read the audit log: %w", err)
 		}
-		if event.User.Username != "system:serviceaccount:"+operatorNamespace+":"+operatorDeployment {
+		if event.User.Username != "system:serviceaccount:"+namespace+":"+serviceAccount {
 			continue
 		}
 		requests++
@@ -49,8 +45,8 @@ func audit(t *testing.T, c *cluster.Cluster) (requests int, denied []string) {
 			}
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
+	if lines.Err() == nil && requests == 0 {
+		return 0, nil, errors.New("the audit log has no request of the ServiceAccount " + namespace + "/" + serviceAccount)
 	}
-	return requests, denied
+	return requests, denied, lines.Err()
 }
