@@ -79,8 +79,10 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	status.Selector = v.selector()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
 	status.Warnings = limit(union(rendered.Warnings, seen.Warnings), maxWarnings, maxWarningText)
-	status.InferenceServices = v.wirings()
 	v.conditions()
+	// Whether it is wired follows from whether it is reachable now, and the condition of ModelMesh from both.
+	status.InferenceServices = v.wirings()
+	v.modelMesh()
 	// Last, since everything above is judged by what was stored before.
 	status.Migration = facts.Next.DeepCopy()
 	status.StorageFormat = v.format()

@@ -24,7 +24,7 @@ type finding struct {
 	reason, message string
 }
 
-// conditions sets all conditions of the room. Reasons and messages are upstream's word for word where upstream has
+// conditions sets the conditions of the room, but for that of ModelMesh. Reasons and messages are upstream's word for word where upstream has
 // them for that case (section 3 of the reference: trustyai-service-operator HEAD 11c335b).
 func (v *view) conditions() {
 	workload := v.workload()
@@ -55,7 +55,6 @@ func (v *view) conditions() {
 	complete, some = complete && !blocks, some || route.status == yes
 	v.overall(complete, some)
 	v.inference()
-	v.modelMesh()
 }
 
 // overall sets the conditions that sum up. A service that is provisioned stays so while it is disturbed later.

@@ -47,9 +47,11 @@ type Wired struct {
 // WiringOf is the wiring status of a service, sorted by kind and name. Of more than a hundred targets those that are
 // not wired are kept, since they are the ones to act on. It is pure.
 func WiringOf(cr *v1.TrustyAIService, in Wired) []v1.WiringStatus {
-	if !slices.ContainsFunc(in.Services, func(o client.Object) bool { return o.GetUID() == cr.UID && o.GetName() == cr.Name }) {
-		in.Services = append([]client.Object{cr}, in.Services...)
-	}
+	// The service counts as it is about to be told, not as it was gathered.
+	others := slices.DeleteFunc(slices.Clone(in.Services), func(o client.Object) bool {
+		return o.GetUID() == cr.UID && o.GetName() == cr.Name
+	})
+	in.Services = append([]client.Object{cr}, others...)
 	var out []v1.WiringStatus
 	meshed := false
 	for _, wire := range WiresIn(in.ClusterDomain) {
