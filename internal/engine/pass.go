@@ -39,7 +39,7 @@ type pass[C client.Object, F any] struct {
 	ledger      map[plan.Key]keeper.LedgerEntry // Set by own from status or Inventories; updated by act.
 	actions     []decide.Action                 // Set by decide.
 	results     map[plan.Key]act.Result         // Set by act.
-	gateWakeAt  time.Time                       // Set by decide: when the next gate times out.
+	wakeAt      time.Time                       // Set by decide and act: when to look again, if nothing wakes us before.
 	blocked     bool                            // Set by prepare and act: something other than a write is blocked.
 	problems    []plan.Problem                  // Added to by prepare and act.
 	warnings    []string                        // Added to by decide and act.
@@ -47,6 +47,16 @@ type pass[C client.Object, F any] struct {
 	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                           // Set by act.
 	informative map[plan.Key]bool               // Set by own.
+}
+
+// staleRetry is when an object is judged again that had changed by the time of its deletion.
+const staleRetry = time.Second
+
+// wake asks for another pass at a time, or before.
+func (p *pass[C, F]) wake(at time.Time) {
+	if p.wakeAt.IsZero() || at.Before(p.wakeAt) {
+		p.wakeAt = at
+	}
 }
 
 // opening says that gather waits for a watch that is being opened for the first time.
@@ -224,9 +234,7 @@ func (s *stacks[C, F]) timedOut(p *pass[C, F], gate, waitsFor string, timeout ti
 	}
 	until := since.Add(timeout)
 	if now.Before(until) {
-		if p.gateWakeAt.IsZero() || until.Before(p.gateWakeAt) {
-			p.gateWakeAt = until
-		}
+		p.wake(until)
 		return false
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf(
@@ -275,7 +283,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 		case r.Problem != nil:
 			p.problems = append(p.problems, *r.Problem)
 		case r.Stale:
-			// What was judged has changed: its watch wakes us.
+			// What was judged has changed meanwhile. Its event may have come before this pass was over.
+			p.wake(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
 			if len(r.Warnings) > 0 {

@@ -94,7 +94,7 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (
 		p.life.blocked = 0
 	}
 	now := s.Clock.Now()
-	for _, at := range []time.Time{p.plan.WakeAt, p.gateWakeAt, p.life.retryAt()} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.wakeAt, p.life.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

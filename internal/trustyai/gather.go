@@ -141,9 +141,14 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
 	if child := read.Child(gvkDeployment, cr.Namespace, name); child != nil && child.Stripped != nil {
-		if marks := child.Stripped.GetAnnotations(); marks[templateAnnotation] != "" {
+		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
+		// for upstream's, it would be declared without a template, and lose the one it has.
+		if marks := child.Stripped.GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
 			d := deploymentOf(child.Stripped)
 			d.Template = Template(marks[templateAnnotation])
+			if d.Template == "" {
+				d.Template = rendered(cr)
+			}
 			d.Selector = decodeLabels(marks[selectorAnnotation])
 			d.TakenOver = decodeTakenOver(marks[takenOverAnnotation])
 			return d, nil
@@ -168,6 +173,15 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 		d.TakenOver = &TakenOver{}
 	}
 	return d, nil
+}
+
+// rendered is the template that the status asks for.
+func rendered(cr *v1.TrustyAIService) Template {
+	facts := Facts{Running: cr.Status.StorageFormat, Migration: cr.Status.Migration}
+	if facts.Running == "" {
+		facts.Running = cr.Spec.Storage.Format
+	}
+	return templateOf(cr.Spec.Storage.Format, facts)
 }
 
 // belongsTo says that an object that MLKeeper has not written names the custom resource as its owner, by a reference or,

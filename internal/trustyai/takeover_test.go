@@ -221,3 +221,22 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
 }
+
+// Test_DeploymentWithoutItsMarkIsStillOurs takes the mark of the template off a Deployment that MLKeeper wrote. Taken for
+// upstream's, it would be declared without a template, which the API server refuses, and never be repaired again.
+func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
+	c, cr := newCluster(), custom(t, adrSpec)
+	c.put(parse(t, pvYAML))
+	_, p := gatherAndRender(t, c, cr)
+	c.written(p)
+	want := mustFind(t, p, "Deployment", ServiceName(cr))
+	live := c.children[plan.KeyOf(want)]
+	marks := live.GetAnnotations()
+	delete(marks, templateAnnotation)
+	marks[keeper.DigestAnnotation] = "of what was rendered"
+	live.SetAnnotations(marks)
+	_, p = gatherAndRender(t, c, cr)
+	if got := mustFind(t, p, "Deployment", ServiceName(cr)); compactJSON(t, got.Object) != compactJSON(t, want.Object) {
+		t.Errorf("it is rendered as %v", got.Object)
+	}
+}

@@ -54,10 +54,8 @@ func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, re
 		res.Wrote = true
 	case apierrors.IsNotFound(err):
 		// Gone already.
-	case apierrors.IsConflict(err) && res.Action.ResourceVersion != "":
+	case apierrors.IsConflict(err):
 		res.Stale = true
-	case apierrors.IsConflict(err) && version == nil:
-		// Replaced by an object that is not the one we judged: the watch will tell.
 	default:
 		res.Err = err
 	}
