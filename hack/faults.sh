@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Run the fault campaigns in their long form, then the bank of seeded bugs that they must catch; or, with PLAN=file,
-# replay one plan. ARGS are further flags of the test, such as -faults.campaigns=C1. docs/faults.md tells of both.
+# replay one plan, or several whose files are separated by commas. ARGS are further flags of the test, such as
+# -faults.campaigns=C1. docs/faults.md tells of both.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,7 +10,9 @@ export CGO_ENABLED=${CGO_ENABLED-0}
 read -r -a args <<<"${ARGS-}"
 
 if [[ -n ${PLAN-} ]]; then
-  plan=$(realpath "$PLAN")
+  # The test runs in another folder.
+  IFS=, read -r -a files <<<"$PLAN"
+  plan=$(realpath "${files[@]}" | paste -sd,)
   exec go test ./test/faults -count=1 -v -run '^TestReplay$' -faults.plan="$plan" "${args[@]}"
 fi
 mkdir -p bin/faults

@@ -21,6 +21,7 @@ var campaigns = []campaign{
 	{"C2", 6, 260, (*Suite).stales},
 	{"C3", 6, 260, (*Suite).unobserved},
 	{"C4", 10, 700, (*Suite).refusals},
+	{"C4", 6, 260, (*Suite).races},
 	{"C5", 24, 0, (*Suite).drifts},
 	{"C7", 2, 60, (*Suite).leaders},
 }
@@ -69,11 +70,7 @@ func (s *Suite) crashes() []Plan {
 	}
 	var out []Plan
 	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
-		for _, p := range ref.points {
-			// What came in one run and not in another depends on timing alone.
-			if !ref.steady[p] && !s.Long {
-				continue
-			}
+		for _, p := range s.points(ref) {
 			for _, do := range actions {
 				out = append(out, s.plan("C1", k, w, Fault{At: p, Do: do}))
 			}
@@ -82,12 +79,27 @@ func (s *Suite) crashes() []Plan {
 	return out
 }
 
+// points are the writes that a fault can be keyed by. What came in one run and not in another depends on timing alone; the
+// long form tries it all the same.
+func (s *Suite) points(ref *reference) []Point {
+	if s.Long {
+		return ref.points
+	}
+	var out []Point
+	for _, p := range ref.points {
+		if ref.steady[p] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // stales are C2: a crash at a write that follows from what was seen, after which the next operator is shown an older
 // state of one resource, or of all, for a while.
 func (s *Suite) stales() []Plan {
 	var out []Plan
 	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
-		for _, p := range ref.points {
+		for _, p := range s.points(ref) {
 			for _, target := range s.watched(ref) {
 				for back := 1; back <= 2; back++ {
 					out = append(out, s.plan("C2", k, w, Fault{
@@ -121,7 +133,7 @@ func (s *Suite) watched(ref *reference) []string {
 func (s *Suite) unobserved() []Plan {
 	var out []Plan
 	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
-		points := append([]Point{{}}, ref.points...)
+		points := append([]Point{{}}, s.points(ref)...)
 		for _, p := range points {
 			for _, target := range s.watched(ref) {
 				for _, f := range []Fault{

@@ -31,7 +31,7 @@ func init() {
 	flag.IntVar(&flags.parallel, "faults.parallel", 6, "plans that run at once")
 	flag.DurationVar(&flags.patience, "faults.patience", time.Minute, "how long after its last fault a plan may take to its end")
 	flag.BoolVar(&flags.stop, "faults.stop", false, "stop at the first plan that fails")
-	flag.StringVar(&flags.plan, "faults.plan", "", "file of the plan that TestReplay runs")
+	flag.StringVar(&flags.plan, "faults.plan", "", "files of the plans that TestReplay runs, separated by commas")
 	flag.StringVar(&flags.report, "faults.report", "", "file that a report is written to, as JSON")
 	flag.StringVar(&flags.folder, "faults.folder", "", "folder of the files of failed plans; the default is bin/faults")
 }
@@ -97,19 +97,27 @@ func TestCampaigns(t *testing.T) {
 	}
 }
 
-// TestReplay runs the one plan of a file.
+// TestReplay runs the plans of files, separated by commas, and tells of each whether it is right.
 func TestReplay(t *testing.T) {
 	if flags.plan == "" {
 		return // There is nothing to replay.
 	}
-	if _, err := os.Stat(flags.plan); err != nil {
-		t.Fatal(err)
+	files := strings.Split(flags.plan, ",")
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			t.Fatal(err)
+		}
 	}
-	findings, err := newSuite(t).Replay(flags.plan)
+	all, err := newSuite(t).Replay(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range findings {
-		t.Error(f)
+	for i, findings := range all {
+		for _, f := range findings {
+			t.Errorf("%s: %s", files[i], f)
+		}
+		if len(findings) == 0 {
+			t.Logf("%s is right", files[i])
+		}
 	}
 }

@@ -65,6 +65,7 @@ func TestTrapMeetsTheRequestThatItIsKeyedBy(t *testing.T) {
 		{"any of the resource", Fault{At: Point{Verb: verbCreate, Resource: "services"}, Do: Reset}, []Point{read, other, create}, []Action{"", Reset, ""}},
 		{"some in a row", Fault{At: create, Do: Answer, Times: 2}, []Point{create, other, create, create}, []Action{Answer, "", Answer, ""}},
 		{"lost, and dead at the next write", Fault{At: create, Do: LoseDie}, []Point{create, read, other, other}, []Action{Lose, "", DieBefore, ""}},
+		{"a race", Fault{At: create, Do: Race}, []Point{other, create, create}, []Action{"", Race, ""}},
 		{"a death comes once", Fault{At: create, Do: DieAfter, For: Duration(time.Hour)}, []Point{create, create}, []Action{DieAfter, ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,8 +125,11 @@ func TestRequestsAreToldApart(t *testing.T) {
 func TestNamesLast(t *testing.T) {
 	for name, want := range map[string]string{
 		"trustyaiservice-0123456789abcdef-89abcdef-2": "trustyaiservice-2",
-		"pv-faults-abcdefgh":                          "pv-NS",
-		"plain":                                       "plain",
+		// An end that the API server chose must not make another object of it.
+		"trustyaiservice-0123456789abcdef-89abcdef-2-x7k2p": "trustyaiservice-2",
+		"trustyaiservice-0123456789abcdef-89abcdef-2-":      "trustyaiservice-2",
+		"pv-faults-abcdefgh":                                "pv-NS",
+		"plain":                                             "plain",
 	} {
 		if got := lasting(name, "faults-abcdefgh"); got != want {
 			t.Errorf("%s lasts as %s, want %s", name, got, want)

@@ -28,6 +28,11 @@ type Workload struct {
 	Setup, Steps []Step
 	// Short says that the workload is part of the short form.
 	Short bool
+	// Same names the workload whose end must be that of this one, though it came there by another way (O4): what a user
+	// changes must leave what he would have got at once.
+	Same string
+	// LosesClaims says that claims are deleted, as the users asked. Otherwise none ever may be.
+	LosesClaims bool
 	// Steady says that the workload ends in a state in which every child can be changed by somebody else (C5).
 	Steady bool
 }

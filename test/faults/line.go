@@ -83,6 +83,9 @@ func (l *line) send(r *http.Request, next http.RoundTripper) (*http.Response, er
 	case Timeout:
 		l.run.journal.done(e, 0, "timeout, unsent")
 		return nil, l.hang(r.Context())
+	case Race, Usurp:
+		l.run.compete(action, r, req)
+		l.run.journal.done(e, 0, "somebody else was faster")
 	}
 	resp, err := l.forward(r, req, next)
 	switch {

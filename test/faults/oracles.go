@@ -3,7 +3,9 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -55,13 +57,12 @@ func (r *run) judge(ref *reference, performed error, quiet time.Duration) []Find
 
 // converged waits until the run is still, and for the state of the reference (O1, O3).
 func (r *run) converged(ref *reference, quiet time.Duration) []Finding {
-	m := r.masked(ref)
 	var diffs []Diff
 	events := -1
 	err := r.await("the state of the reference", func() error {
 		// Comparing is dear, and its answer is the same until something happens.
 		if n := r.history.length(); n != events {
-			events, diffs = n, compare(ref.end, r.snapshot(), m)
+			events, diffs = n, compare(ref.end, r.snapshot(), r.masked(ref))
 		}
 		if len(diffs) > 0 {
 			return fmt.Errorf("%d fields differ", len(diffs))
@@ -74,20 +75,14 @@ func (r *run) converged(ref *reference, quiet time.Duration) []Finding {
 	if err := r.still(quiet); err != nil {
 		return []Finding{{Oracle: "O3", Text: err.Error()}}
 	}
-	return r.diverging(compare(ref.end, r.snapshot(), m))
+	return r.diverging(compare(ref.end, r.snapshot(), r.masked(ref)))
 }
 
 // masked is the mask of the reference with what the plan itself changed for good.
 func (r *run) masked(ref *reference) mask {
-	m := mask{}
-	for _, from := range []mask{ref.mask, r.spared} {
-		for object, paths := range from {
-			for path := range paths {
-				m.add(object, path)
-			}
-		}
-	}
-	return m
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return ref.mask.with(r.spared)
 }
 
 func (r *run) diverging(diffs []Diff) []Finding {
@@ -128,7 +123,13 @@ func (r *run) counted(ref *reference, o observation) []Finding {
 	for key := range ref.least {
 		objects[key] = true
 	}
+	r.mu.Lock()
+	exempt := maps.Clone(r.exempt)
+	r.mu.Unlock()
 	for key := range objects {
+		if exempt[key] {
+			continue
+		}
 		have, least, most, more := o.tallies[key], ref.least[key], ref.most[key], r.allowed[key]
 		if have.Created < least.Created || have.Created > most.Created+more.Created {
 			out = append(out, Finding{Oracle: "O2", Text: fmt.Sprintf(
@@ -140,7 +141,11 @@ func (r *run) counted(ref *reference, o observation) []Finding {
 		}
 	}
 	for key, n := range o.updates {
-		if limit := ref.updates[key]*r.leaders() + perFault*max(r.injected(), 1)*r.leaders(); n > limit {
+		limit := ref.updates[key]*r.leaders() + perFault*max(r.injected(), 1)*r.leaders()
+		if strings.HasPrefix(key, inventories) {
+			limit += ref.forgotten() * r.leaders()
+		}
+		if n > limit {
 			out = append(out, Finding{Oracle: "O2", Text: fmt.Sprintf(
 				"%s was updated %d times; the reference has %d, and with %d faults at most %d are due",
 				key, n, ref.updates[key], r.injected(), limit)})

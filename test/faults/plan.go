@@ -72,6 +72,10 @@ const (
 	Expire Action = "expire"
 	// TwoLeaders runs a second operator through the whole workload.
 	TwoLeaders Action = "two-leaders"
+	// Race has somebody else change another field of the object just before the request reaches the API server.
+	Race Action = "race"
+	// Usurp has somebody else put an object of his own in the place of the one that the request is to delete.
+	Usurp Action = "usurp"
 )
 
 // dies says that the operator ends by the action.

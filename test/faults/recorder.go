@@ -156,15 +156,23 @@ func (r *recorder) take(resource string, kind watch.EventType, u *unstructured.U
 	if h == nil || slices.Contains(given, resource+"/"+u.GetName()) {
 		return
 	}
-	version, _ := strconv.ParseUint(u.GetResourceVersion(), 10, 64)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events = append(h.events, Event{Type: kind, Resource: resource, Object: u, Version: version, At: time.Now()})
+	h.events = append(h.events, Event{Type: kind, Resource: resource, Object: u, Version: versionOf(u), At: time.Now()})
 	if kind == watch.Deleted {
 		delete(h.state, resource+"/"+u.GetName())
 	} else {
 		h.state[resource+"/"+u.GetName()] = u
 	}
+}
+
+// versionOf is the version of an object, by which all changes of the cluster are in order; 0 where it has none.
+func versionOf(u *unstructured.Unstructured) uint64 {
+	version, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
 }
 
 // begin starts the history of a run.

@@ -16,16 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/harness"
 )
 
 // runLabel carries the name of a run's namespace on it, so that its operators look after it alone.
 const runLabel = "faults.test/run"
-
-// look is how often a run looks whether what it waits for has come. It asks its own memory, never the cluster.
-const look = 5 * time.Millisecond
 
 // run is one workload with what goes wrong in it, in a namespace of its own.
 type run struct {
@@ -65,13 +61,20 @@ type run struct {
 	remedied int
 	// spared are the paths that the plan itself changed for good, by object.
 	spared mask
+	// exempt are the objects to which the plan gave another fate than they have in the reference.
+	exempt map[string]bool
+	// races are what somebody else wrote just before a write of an operator.
+	races []race
+	// acted is when the last step of the workload began.
+	acted time.Time
 }
 
 // newRun prepares a run.
 func (s *Suite) newRun(k *Kind, w *Workload, p Plan) *run {
 	r := &run{
 		suite: s, kind: k, workload: w, plan: p, journal: &journal{}, start: time.Now(), trap: newTrap(p.Fault),
-		room: k.Room, held: map[string]time.Time{}, expires: map[string]int{}, allowed: map[string]tally{}, spared: mask{},
+		room: k.Room, held: map[string]time.Time{}, expires: map[string]int{}, allowed: map[string]tally{},
+		spared: mask{}, exempt: map[string]bool{},
 	}
 	if w.Room != nil {
 		r.room = w.Room
@@ -134,6 +137,7 @@ const rest1 = 250 * time.Millisecond
 func (r *run) steps(steps []Step) error {
 	for _, s := range steps {
 		r.note("step: %s", s.Name)
+		r.acted = time.Now()
 		if s.Do != nil {
 			if err := s.Do(r.world); err != nil {
 				return fmt.Errorf("step %s: %w", s.Name, err)
@@ -148,92 +152,6 @@ func (r *run) steps(steps []Step) error {
 		}
 	}
 	return nil
-}
-
-// errLate is the failure of a run that does not come to its end.
-var errLate = errors.New("not within the time")
-
-// await waits until a condition holds.
-func (r *run) await(what string, check func() error) error {
-	deadline := time.Now().Add(r.suite.Patience)
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		r.remedy()
-		// A fault that lasts, or comes late, begins the time anew.
-		if over := r.faultsOver(); over.Add(r.suite.Patience).After(deadline) {
-			deadline = over.Add(r.suite.Patience)
-		}
-		if r.rolling() {
-			deadline = time.Now().Add(r.suite.Patience)
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: %s: %w", errLate, what, err)
-		}
-		select {
-		case <-r.ctx.Done():
-			return fmt.Errorf("%w: %s: %w", errLate, what, err)
-		case <-time.After(look):
-		}
-	}
-}
-
-// rolling says that a Deployment of the run is not through with what it was told, which is up to the controllers of
-// Kubernetes: on a busy machine they may take minutes, and what is told of it meanwhile is the truth. The time of the
-// operator begins when they are done; that of the run as a whole is bounded all the same.
-func (r *run) rolling() bool {
-	for _, u := range r.history.all("deployments.apps") {
-		if _, ours := replicasOf(u); ours && !current(u) {
-			return true
-		}
-	}
-	return false
-}
-
-// remedy does what a user does about a custom resource that says that it waits for one: it asks for another attempt.
-// Only what the API server called invalid may end so, since that calls for a change (rule 5 of the house); everything
-// else must heal by itself.
-func (r *run) remedy() {
-	f := r.plan.Fault
-	over := r.faultsOver()
-	hits := r.injected()
-	if f == nil || f.Status != http.StatusUnprocessableEntity || r.remedied == hits || over.IsZero() ||
-		time.Since(over) < time.Second {
-		return
-	}
-	for key, u := range r.history.all(r.kind.Resource) {
-		if c := conditionOf(u, "Stalled"); c == nil || c["status"] != "True" {
-			continue
-		}
-		r.remedied = hits
-		object := r.kind.Resource + "/" + lasting(u.GetName(), r.world.Namespace)
-		r.spared.add(object, "metadata.annotations."+escape(keeper.ReconcileAtAnnotation))
-		r.spared.add(object, "status.lastHandledReconcileAt")
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keeper.ReconcileAtAnnotation, time.Now().Format(time.RFC3339Nano))
-		r.note("remedy: %s is asked for another attempt", key)
-		if err := r.world.Patch(r.kind.GVK, u.GetName(), body); err != nil {
-			r.note("remedy: %v", err)
-		}
-	}
-}
-
-// still waits until no operator wrote and nothing changed for a while.
-func (r *run) still(quiet time.Duration) error {
-	return r.await("nothing is written any more", func() error {
-		last := r.journal.lastWrite()
-		if at := r.history.last(); at.After(last) {
-			last = at
-		}
-		if over := r.faultsOver(); over.After(last) {
-			last = over
-		}
-		if since := time.Since(last); since < quiet {
-			return fmt.Errorf("something happened %s ago", since)
-		}
-		return nil
-	})
 }
 
 // operatorReady says whether the watches of the operators are complete.

@@ -18,13 +18,10 @@ import (
 // lag is by how much an honest status may be behind the children: what an operator sees is always a little old.
 const lag = 2 * time.Second
 
-// ownManagers begins the names of MLKeeper's field managers.
-const ownManagers = "mlkeeper"
-
-// safe looks at every instant of a run (O7): what belongs to others is left alone, no claim is deleted, nothing is made
-// that the reference does not have, and replicas go down only where they go down in the reference.
+// safe looks at every instant of a run (O7): beside what is wrong in every run, nothing is made that the reference does
+// not have, and replicas go down only where they go down in the reference.
 func (r *run) safe(ref *reference, o observation) []Finding {
-	var out []Finding
+	out := r.absolute()
 	complain := func(format string, args ...any) {
 		out = append(out, Finding{Oracle: "O7", Text: fmt.Sprintf(format, args...)})
 	}
@@ -34,31 +31,15 @@ func (r *run) safe(ref *reference, o observation) []Finding {
 		}
 	}
 	for drop := range o.drops {
-		if !ref.drops[drop] {
+		// What somebody else scaled up goes down to what is declared.
+		d := r.plan.Drift
+		scaled := d != nil && d.Change == ChangeField && d.Path == ".spec.replicas" &&
+			strings.HasPrefix(drop, d.Resource+"/"+d.Name+" ")
+		if !ref.drops[drop] && !scaled {
 			complain("the replicas of %s, which nobody asked for", drop)
 		}
 	}
-	for _, e := range r.history.sorted() {
-		if e.Version <= r.history.armed {
-			continue
-		}
-		key := r.key(e)
-		if e.Type == watch.Deleted && e.Resource == "persistentvolumeclaims" && ref.most[key].Deleted+r.allowed[key].Deleted == 0 {
-			complain("%s was deleted", key)
-		}
-		if e.Object.GetLabels()[foreignLabel] == "" {
-			continue
-		}
-		for _, m := range e.Object.GetManagedFields() {
-			if strings.HasPrefix(m.Manager, ownManagers) {
-				complain("%s belongs to others, and %s wrote to it", key, m.Manager)
-			}
-		}
-		if e.Type == watch.Deleted && r.allowed[key].Deleted == 0 {
-			complain("%s belongs to others and was deleted", key)
-		}
-	}
-	return slices.Compact(out)
+	return out
 }
 
 // honest looks at everything that was told (O5): a custom resource becomes Ready only with children that are, and no
@@ -106,25 +87,13 @@ func (r *run) honest(ref *reference) []Finding {
 
 // premature says which child was not ready, nor had been a moment before, when a custom resource became Ready.
 func (r *run) premature(ref *reference, ready Event, past map[string][]Event) string {
-	since := ready.At.Add(-r.lag())
 	seen := map[string]bool{}
 	for key, events := range past {
 		resource, name, _ := strings.Cut(key, "/")
 		good, ours := false, false
-		for i, e := range events {
-			if e.Version > ready.Version {
-				break
-			}
-			until := ready.At
-			if i+1 < len(events) && events[i+1].Version <= ready.Version {
-				until = events[i+1].At
-			}
-			if until.Before(since) || e.Type == watch.Deleted {
-				ours = false
-				continue
-			}
-			ours = r.belongs(e.Object, ready.Object)
-			good = good || ours && current(e.Object)
+		for _, u := range r.lately(events, ready) {
+			ours = u != nil && r.belongs(u, ready.Object)
+			good = good || ours && current(u)
 		}
 		if good {
 			seen[resource+"/"+lasting(name, r.world.Namespace)] = true
@@ -140,6 +109,74 @@ func (r *run) premature(ref *reference, ready Event, past map[string][]Event) st
 	for _, child := range ref.children[ready.Object.GetName()] {
 		if !seen[child] && r.allowed[child] == (tally{}) {
 			return child + " did not exist"
+		}
+	}
+	// What was told before the last thing that the users did was told of another state than the end.
+	if ready.At.Before(r.acted) {
+		return ""
+	}
+	return r.outdated(ref, ready, past)
+}
+
+// lately are the states of an object, by its events, that an honest status may tell of: those that were not over for
+// longer than the lag when the custom resource became Ready. Nil stands for a time in which there was no such object.
+func (r *run) lately(events []Event, ready Event) []*unstructured.Unstructured {
+	since := ready.At.Add(-r.lag())
+	var out []*unstructured.Unstructured
+	for i, e := range events {
+		if e.Version > ready.Version {
+			break
+		}
+		until := ready.At
+		if i+1 < len(events) && events[i+1].Version <= ready.Version {
+			until = events[i+1].At
+		}
+		if until.Before(since) {
+			continue
+		}
+		if e.Type == watch.Deleted {
+			out = append(out, nil)
+		} else {
+			out = append(out, e.Object)
+		}
+	}
+	return out
+}
+
+// outdated says which child did not have the content of the end, when the custom resource became Ready for its last
+// generation, nor a moment before: an old Deployment that was never updated is as healthy as a new one.
+func (r *run) outdated(ref *reference, ready Event, past map[string][]Event) string {
+	m := r.masked(ref)
+	for key, events := range past {
+		resource, name, _ := strings.Cut(key, "/")
+		child := resource + "/" + lasting(name, r.world.Namespace)
+		if !slices.Contains(ref.children[ready.Object.GetName()], child) || r.allowed[child] != (tally{}) || m.has(child, "") ||
+			resource == "secrets" {
+			continue // The content of a Secret may be made anew.
+		}
+		text := ""
+		for _, u := range r.lately(events, ready) {
+			if u == nil {
+				continue
+			}
+			have := take(map[string]*unstructured.Unstructured{key: u}, r.world.Namespace, func(string) bool { return false })
+			if text = missing(child, ref.end[child], have[child], m); text == "" {
+				break
+			}
+		}
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// missing names a field of the content of a child that is not as it is wanted. What others added is not looked at.
+func missing(child string, want, have map[string]string, m mask) string {
+	for path, value := range want {
+		content := !strings.HasPrefix(path, "metadata.") && !strings.HasPrefix(path, "status.")
+		if got, there := have[path]; content && (!there || got != value) && !m.has(child, path) {
+			return fmt.Sprintf("%s of %s was %s, not %s", path, child, short(got), short(value))
 		}
 	}
 	return ""

@@ -115,6 +115,19 @@ func (m mask) add(object, path string) {
 	m[object][path] = true
 }
 
+// with is a mask that covers what either covers.
+func (m mask) with(other mask) mask {
+	out := mask{}
+	for _, from := range []mask{m, other} {
+		for object, paths := range from {
+			for path := range paths {
+				out.add(object, path)
+			}
+		}
+	}
+	return out
+}
+
 func (m mask) has(object, path string) bool { return m[object][""] || m[object][path] }
 
 // learn finds what differs between runs without faults.

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,6 +64,17 @@ type learned struct {
 	once sync.Once
 	ref  *reference
 	err  error
+}
+
+// wrong is the error of a run without faults in which an oracle found something.
+type wrong struct {
+	workload string
+	findings []Finding
+}
+
+// Error names the workload and the first finding.
+func (w wrong) Error() string {
+	return "the reference of " + w.workload + ": " + w.findings[0].String()
 }
 
 // outcome is what became of a plan.
@@ -186,13 +198,48 @@ func (s *Suite) learnAll() {
 	var all []pair
 	s.eachWorkload(func(k *Kind, w *Workload) { all = append(all, pair{k, w}) })
 	s.each(len(all), func(i int) {
-		if _, err := s.reference(all[i].k, all[i].w); err != nil {
-			s.tell(outcome{
-				plan:     Plan{Seed: s.Seed, Kind: all[i].k.Name, Workload: all[i].w.Name, Campaign: "reference"},
-				findings: []Finding{{Oracle: "O3", Text: err.Error()}},
-			})
+		k, w := all[i].k, all[i].w
+		ref, err := s.reference(k, w)
+		var findings []Finding
+		var bad wrong
+		switch {
+		case errors.As(err, &bad):
+			findings = bad.findings
+		case err != nil:
+			findings = []Finding{{Oracle: "H", Text: err.Error()}}
+		default:
+			findings = s.alike(k, w, ref)
+		}
+		if len(findings) > 0 {
+			p := Plan{Seed: s.Seed, Kind: k.Name, Workload: w.Name, Campaign: "reference"}
+			s.Log("FAILED %s\n  %s", p, strings.Join(texts(findings), "\n  "))
+			s.tell(outcome{plan: p, findings: findings})
 		}
 	})
+}
+
+// alike compares the end of a workload with that of another that is to end in the same state (O4).
+func (s *Suite) alike(k *Kind, w *Workload, ref *reference) []Finding {
+	if w.Same == "" {
+		return nil
+	}
+	_, other := s.find(Plan{Kind: k.Name, Workload: w.Same})
+	if other == nil {
+		return []Finding{{Oracle: "H", Text: "there is no workload " + w.Same}}
+	}
+	same, err := s.reference(k, other)
+	if err != nil {
+		return nil // That is told of the other one.
+	}
+	diffs := slices.DeleteFunc(compare(same.end, ref.end, same.mask.with(ref.mask)), func(d Diff) bool {
+		// The number of a generation tells of the way and not of the state.
+		return strings.HasSuffix(d.Path, "bservedGeneration")
+	})
+	if len(diffs) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d fields differ from the end of %s; the first: %s", len(diffs), w.Same, diffs[0])
+	return []Finding{{Oracle: "O4", Text: text, First: &diffs[0]}}
 }
 
 // reference returns what is right for a workload. The runs that teach it have no faults, and must be right by every
@@ -215,7 +262,7 @@ func (s *Suite) reference(k *Kind, w *Workload) (*reference, error) {
 		wg.Wait()
 		for _, err := range errs {
 			if err != nil {
-				l.err = fmt.Errorf("the reference of %s/%s: %w", k.Name, w.Name, err)
+				l.err = err
 				return
 			}
 		}
@@ -233,16 +280,19 @@ func (s *Suite) undisturbed(k *Kind, w *Workload) (observation, error) {
 	if err == nil {
 		err = r.still(700 * time.Millisecond)
 	}
-	if err != nil {
-		s.save(r, []Finding{{Oracle: "O3", Text: err.Error()}})
-		return observation{}, err
+	// What is wrong in every run is told also where the run did not come to its end, since it is why.
+	findings := append(r.absolute(), r.honest(&reference{})...)
+	switch {
+	case errors.Is(err, errLate):
+		findings = append(findings, Finding{Oracle: "O3", Text: err.Error()})
+	case err != nil && len(findings) == 0:
+		return observation{}, fmt.Errorf("the reference of %s/%s: %w", k.Name, w.Name, err)
 	}
-	o := r.observe()
-	if wrong := r.honest(&reference{}); len(wrong) > 0 {
-		s.save(r, wrong)
-		return o, fmt.Errorf("%s", wrong[0])
+	if len(findings) > 0 {
+		s.save(r, findings)
+		return observation{}, wrong{k.Name + "/" + w.Name, findings}
 	}
-	return o, nil
+	return r.observe(), nil
 }
 
 // one runs a plan. A plan whose fault did not take place is tried again, since a request that depends on timing may come
@@ -257,6 +307,10 @@ func (s *Suite) one(p Plan) outcome {
 		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}}
 	}
 	s.awaitCollected()
+	if p.Fault == nil && p.Drift == nil {
+		// A plan without a fault is the reference itself, which is right as far as it could be learned.
+		return outcome{plan: p, findings: s.alike(k, w, ref)}
+	}
 	var o outcome
 	for range 2 {
 		began := time.Now()
@@ -302,21 +356,25 @@ func (s *Suite) find(p Plan) (*Kind, *Workload) {
 	return nil, nil
 }
 
-// Replay runs the plan of a file, and prints what happened.
-func (s *Suite) Replay(path string) ([]Finding, error) {
-	p, err := readPlan(path)
-	if err != nil {
-		return nil, err
+// Replay runs the plans of files and returns what was found in each.
+func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
+	plans := make([]Plan, len(paths))
+	for i, path := range paths {
+		var err error
+		if plans[i], err = readPlan(path); err != nil {
+			return nil, err
+		}
 	}
-	if p.Seed != 0 {
-		s.Seed = p.Seed
-	}
-	s.Log("replay of %s", p)
-	o := s.one(p)
-	if o.missed {
-		s.Log("the fault did not take place: the request that it is keyed by did not come")
-	}
-	return o.findings, nil
+	out := make([][]Finding, len(plans))
+	s.each(len(plans), func(i int) {
+		s.Log("replay of %s", plans[i])
+		o := s.one(plans[i])
+		if o.missed {
+			s.Log("%s: the fault did not take place, since the request that it is keyed by did not come", plans[i])
+		}
+		out[i] = o.findings
+	})
+	return out, nil
 }
 
 // save writes the file of a failed plan, with what is wrong and what happened.

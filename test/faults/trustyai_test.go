@@ -202,127 +202,6 @@ func condition(service, kind, status string, reason ...string) func(*World) erro
 	return func(w *World) error { return w.Condition(service, kind, status, reason...) }
 }
 
-func trustyAIWorkloads() []Workload {
-	plain := []Step{apply("create", plainVolume+meshConfig+model+plainService, wired)}
-	secured := []Step{apply("create", securedVolume+model+securedService, wired)}
-	database := []Step{apply("create", credentials+databaseService, nil)}
-	const newImage, oldImage = "quay.io/trustyai/trustyai-service:new", "quay.io/trustyai/trustyai-service:old"
-	return []Workload{
-		{Name: "create-plain", Short: true, Steady: true, Steps: plain},
-		{Name: "create-secured", Short: true, Steady: true, Steps: secured},
-		{Name: "create-database", Steady: true, Steps: database},
-		{
-			Name: "update-image", Short: true, Setup: plain,
-			Steps: []Step{patch("image", "plain", `{"spec":{"image":"`+newImage+`"}}`, runs("trustyai-service", newImage))},
-		},
-		{
-			Name: "update-image-secured", Setup: secured,
-			Steps: []Step{patch("image", "tas", `{"spec":{"image":"`+newImage+`"}}`, runs("tas", newImage))},
-		},
-		{
-			Name: "scale", Setup: plain, Steps: []Step{
-				patch("to 3", "plain", `{"spec":{"replicas":3}}`, replicas("trustyai-service", 3)),
-				patch("to 0", "plain", `{"spec":{"replicas":0}}`, replicas("trustyai-service", 0)),
-				patch("to 1", "plain", `{"spec":{"replicas":1}}`, replicas("trustyai-service", 1)),
-			},
-		},
-		{
-			Name: "immutable", Setup: secured, Steps: []Step{
-				patch("grow the claim", "tas", `{"spec":{"storage":{"size":"2Gi"}}}`, condition("tas", "Ready", "False")),
-				patch("take it back", "tas", `{"spec":{"storage":{"size":"1Gi"}}}`, nil),
-			},
-		},
-		{
-			Name: "rename-reference", Setup: database, Steps: []Step{
-				apply("another Secret", strings.Replace(credentials, "name: db}", "name: db2}", 1), nil),
-				patch("name it", "data", `{"spec":{"storage":{"databaseConfigurations":"db2"}}}`, runs("data", "db2")),
-			},
-		},
-		{
-			Name: "suspend", Setup: plain, Steps: []Step{
-				patch("suspend", "plain", `{"metadata":{"annotations":{"keeper.mlkeeper.dev/suspend":"true"}}}`,
-					func(w *World) error { return suspended(w, "plain") }),
-				patch("image", "plain", `{"spec":{"image":"`+newImage+`"}}`, func(*World) error { return nil }),
-				patch("unsuspend", "plain", `{"metadata":{"annotations":{"keeper.mlkeeper.dev/suspend":null}}}`,
-					runs("trustyai-service", newImage)),
-			},
-		},
-		{Name: "delete-plain", Short: true, Setup: plain, Steps: []Step{remove("plain", unwired)}},
-		{Name: "delete-secured", Short: true, Setup: secured, Steps: []Step{remove("tas", unwired)}},
-		{
-			Name: "recreate-plain", Setup: plain, Steps: []Step{
-				remove("plain", func(*World) error { return nil }), apply("create again", plainService, wired),
-			},
-		},
-		{
-			Name: "recreate-secured", Setup: secured, Steps: []Step{
-				remove("tas", func(*World) error { return nil }), apply("create again", securedService, wired),
-			},
-		},
-		{
-			Name: "collide", Setup: plain, Steps: []Step{
-				apply("another of the same child names", strings.Replace(plainService, "name: plain", "name: second", 1),
-					condition("second", "Stalled", "True")),
-			},
-		},
-		{
-			Name: "late-volume", Steps: []Step{
-				apply("create", plainService, condition("plain", "Ready", "False")), apply("the volume", plainVolume, wired),
-			},
-		},
-		{
-			Name: "late-secret", Steps: []Step{
-				apply("create", databaseService, condition("data", "Ready", "False")), apply("the Secret", credentials, nil),
-			},
-		},
-		{
-			Name: "late-model", Setup: []Step{apply("create", plainVolume+plainService, nil)},
-			Steps: []Step{apply("the configuration and a model", model, wired)},
-		},
-		{
-			Name: "secret-removed", Setup: database, Steps: []Step{
-				{
-					Name: "delete the Secret", Do: func(w *World) error { return w.Delete(secretGVK, "db") },
-					Until: condition("data", "Ready", "False"),
-				},
-				apply("put it back", credentials, nil),
-			},
-		},
-		{
-			Name: "model-removed", Setup: plain, Steps: []Step{{
-				Name: "delete the model", Do: func(w *World) error { return w.Delete(inferenceGVK, "model") },
-				Until: condition("plain", "InferenceServicesPresent", "False"),
-			}},
-		},
-		{
-			Name: "upgrade", Room: trustyAIRoom(oldImage), Setup: plain,
-			Steps: []Step{{Name: "upgrade", Do: (*World).Upgrade, Until: runs("trustyai-service", trustyai.DefaultImage)}},
-		},
-		{
-			Name: "upgrade-midway", Room: trustyAIRoom(oldImage), Steps: []Step{
-				apply("create", securedVolume+model+securedService, func(*World) error { return nil }),
-				{Name: "upgrade", Do: (*World).Upgrade, Until: func(w *World) error {
-					return errors.Join(runs("tas", trustyai.DefaultImage)(w), wired(w))
-				}},
-			},
-		},
-		{
-			Name: "secure", Setup: plain,
-			Steps: []Step{patch("secure", "plain", `{"spec":{"exposure":"Secured"}}`, wired)},
-		},
-		{
-			Name: "unsecure", Setup: secured,
-			Steps: []Step{patch("unsecure", "tas", `{"spec":{"exposure":"Plain"}}`, wired)},
-		},
-		{
-			Name: "migrate", Setup: []Step{apply("create", strings.Replace(securedVolume, "tas-pvc", "data-pvc", 1)+credentials+
-				strings.Replace(databaseService, "format: DATABASE,", "format: PVC, folder: /inputs, size: 1Gi,", 1)+
-				"\n", nil), patch("data", "data", `{"spec":{"data":{"filename":"data.csv","format":"CSV"}}}`, nil)},
-			Steps: []Step{patch("migrate", "data", `{"spec":{"storage":{"format":"DATABASE"}}}`, migrated)},
-		},
-	}
-}
-
 // suspended says whether a service tells that it is suspended.
 func suspended(w *World, service string) error {
 	u := w.Get("trustyaiservices.trustyai.opendatahub.io", service)
@@ -339,4 +218,23 @@ func migrated(w *World) error {
 		return fmt.Errorf("the migration is %q", phase)
 	}
 	return w.Ready()
+}
+
+// kept says whether the claim of a deleted service is there, for the next service and for nobody else's collector.
+func kept(w *World, claim string) error {
+	u := w.Get("persistentvolumeclaims", claim)
+	switch {
+	case u == nil:
+		return errors.New("the claim went with the service")
+	case u.GetDeletionTimestamp() != nil:
+		return errors.New("the claim is being deleted")
+	case len(u.GetOwnerReferences()) > 0:
+		return fmt.Errorf("the claim has an owner: %v", u.GetOwnerReferences())
+	}
+	return nil
+}
+
+// leaves says whether a deleted service left its claim and nothing else.
+func leaves(claim string) func(*World) error {
+	return func(w *World) error { return errors.Join(unwired(w), kept(w, claim)) }
 }

@@ -51,7 +51,7 @@ func (r *Runner) Hunt(ctx context.Context, binary, name string, h Hunt) (Catch, 
 	start := time.Now()
 	failed := r.start(ctx, binary, log, "-test.run=^TestCampaigns$", "-faults.campaigns="+h.Campaign,
 		"-faults.workloads="+h.Workloads, fmt.Sprintf("-faults.seed=%d", r.Seed), fmt.Sprintf("-faults.limit=%d", r.Limit),
-		"-faults.stop", "-faults.report="+out, "-faults.folder="+base)
+		"-faults.stop", "-faults.patience="+patience.String(), "-faults.report="+out, "-faults.folder="+base)
 	catch, err := verdict(out)
 	catch.Took = time.Since(start)
 	switch {
@@ -84,6 +84,9 @@ func verdict(file string) (Catch, error) {
 	}
 	return out, nil
 }
+
+// patience is how long a plan may take to its end: a bug that stops it from coming there costs all of it.
+const patience = 40 * time.Second
 
 // confirmations is how many plans that failed with a bug are tried on the code without it, at most.
 const confirmations = 3
