@@ -67,8 +67,7 @@ func Run(ctx context.Context, dir string, args []string, listener *os.File) erro
 		return outcome(err)
 	case <-time.After(grace):
 		_ = cmd.Process.Kill()
-		<-ended
-		return errors.New("the cluster did not stop in time and was killed")
+		return errors.Join(errors.New("the cluster did not stop in time and was killed"), <-ended)
 	}
 }
 

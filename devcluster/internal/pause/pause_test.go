@@ -57,5 +57,7 @@ func TestProgramWaits(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("it ended as if nobody had killed it")
+	}
 }
