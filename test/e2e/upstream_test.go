@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -27,17 +28,7 @@ spec:
 // boundClaim makes a PersistentVolume that the claim of upstream's shape, which names no volume and no class, binds.
 func boundClaim(t *testing.T, c *cluster.Cluster, ns, claim string) {
 	t.Helper()
-	c.Apply(t, fmt.Sprintf(`
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: %s}
-spec:
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  claimRef: {namespace: %s, name: %s}
-  hostPath: {path: /data}
-`, pvName(ns), ns, claim))
+	c.Apply(t, fixture.VolumeFor(pvName(ns), ns, claim))
 	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "pv", pvName(ns), "--wait=false", "--ignore-not-found") })
 }
 

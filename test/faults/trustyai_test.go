@@ -34,32 +34,14 @@ func trustyAIRoom(image string) harness.Register {
 }
 
 // The manifests of the workloads. "NS" is the namespace of the run.
+var (
+	plainVolume   = fixture.VolumeFor("pv-NS", "NS", "trustyai-service-pvc") + "---\n"
+	securedVolume = fixture.VolumeFor("pv-NS", "NS", "tas-pvc") + "---\n"
+)
+
 const (
-	plainVolume = `
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: pv-NS}
-spec:
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  claimRef: {namespace: NS, name: trustyai-service-pvc}
-  hostPath: {path: /data}
----
-`
-	meshConfig = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: model-serving-config}
-data:
-  other: stays
-  config.yaml: |
-    # Chosen by the owner.
-    podsPerRuntime:   2
-    payloadProcessors: http://other.example/consumer
----
-`
-	model = `
+	meshConfig = fixture.MeshConfig + "---\n"
+	model      = `
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata: {name: model, annotations: {owner: stays}}
@@ -74,18 +56,6 @@ spec:
   storage: {format: PVC, folder: /inputs, pv: pv-NS, size: 1Gi}
   data: {filename: data.csv, format: CSV}
   trustyaiMetrics: {schedule: 15s}
----
-`
-	securedVolume = `
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: pv-NS}
-spec:
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  claimRef: {namespace: NS, name: tas-pvc}
-  hostPath: {path: /data}
 ---
 `
 	securedService = `
