@@ -156,6 +156,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 	}
 	return mgr, errors.Join(
+		mgr.Add(collector{ready: e.Ready}),
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),
 	)

@@ -91,6 +91,9 @@ func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.s
 // Targets implements room.Reader.
 func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
 
+// Probe implements room.Reader; nothing runs here that could be asked.
+func (nowhereReader) Probe(string, time.Duration, room.Question) any { return nil }
+
 // Now implements room.Reader.
 func (r nowhereReader) Now() time.Time { return r.now }
 
@@ -280,6 +283,9 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 	r.reads.fail(errors.New("bug: there is no wire " + wire))
 	return nil
 }
+
+// Probe implements room.Reader. What is rendered depends on no answer, so that nobody is asked.
+func (r *somewhereReader) Probe(string, time.Duration, room.Question) any { return nil }
 
 // Now implements room.Reader.
 func (r *somewhereReader) Now() time.Time { return r.now }

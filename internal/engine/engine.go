@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/rendered"
 	"mlkeeper.dev/internal/engine/sanitize"
 	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/engine/watch/source"
 )
 
 // Options configure an engine.
@@ -65,6 +66,7 @@ type Engine struct {
 	shard    *shard
 	kept     *inventories
 	contents contents
+	probes   *probes
 	roller   roller
 	// underway counts the custom resources that are on their way.
 	underway underway
@@ -110,13 +112,17 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the discovery client: %w", err)
 	}
+	builtin, err := source.NewBuiltin(cfg)
+	if err != nil {
+		return nil, err
+	}
 	e := &Engine{
 		Options: opts, mgr: mgr, client: dyn, rooms: map[schema.GroupKind]wakeable{},
 		catalog:  catalog.New(disco, dyn, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
 	e.hub = watch.New(watch.Options{
-		Metadata: meta, Dynamic: dyn, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
+		Metadata: meta, Dynamic: dyn, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
 		Clock: opts.Clock, OnSynced: e.wakeServes,
 	})
 	if opts.RenderedDir != "" {
@@ -128,6 +134,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Client: dyn, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
+	e.probes = newProbes(opts.Clock, e, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })

@@ -49,7 +49,9 @@ func (k *inventories) register() error {
 	k.queue = q
 	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
 		inv := &keeper.Inventory{}
-		return inv, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
+		internInventory(inv)
+		return inv, err
 	}, k.changed, ownerUIDOf)
 	return nil
 }

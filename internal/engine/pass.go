@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,7 @@ type pass[C client.Object, F any] struct {
 	yielded     []contest.Field                 // Set by act.
 	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                           // Set by act.
+	awaits      bool                            // Set by see: the outcomes of the wires were not complete.
 	informative map[plan.Key]bool               // Set by own.
 }
 
@@ -68,9 +70,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &pass[C, F]{
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), life: s.life(key),
-		stack: plan.Stack{
-			Room: s.def.Room, GVK: s.def.GVK, Namespace: key.Namespace, Name: key.Name, UID: cr.GetUID(),
-		},
+		stack:  s.stackOf(cr),
 		ledger: map[plan.Key]keeper.LedgerEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
@@ -80,8 +80,28 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	p.reader = &reader{
 		engine: s.Engine, room: s.def.Room, gk: s.def.GVK.GroupKind(), cr: cr,
 		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
+		stack:  p.stack, made: s.madeBy(cr),
 	}
 	return p
+}
+
+// stackOf identifies the children of a custom resource.
+func (s *stacks[C, F]) stackOf(cr C) plan.Stack {
+	return plan.Stack{
+		Room: s.def.Room, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
+	}
+}
+
+// madeBy says of an object whether it was recorded as a child of the custom resource.
+func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
+	return func(key plan.Key) bool {
+		is := func(e keeper.LedgerEntry) bool { return keyOf(e) == key && e.UID != "" }
+		if slices.ContainsFunc(*s.def.Common(cr).Ledger, is) {
+			return true
+		}
+		entry, found := ledgerOf(s.kept.of(string(cr.GetUID())))[key]
+		return found && is(entry)
+	}
 }
 
 // own settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
@@ -139,6 +159,9 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	p.pruned = len(p.problems) == 0
 	in := decide.Input{Stack: p.stack, Owners: p.owners, Prune: p.pruned}
 	desired := map[plan.Key]bool{}
+	for _, key := range p.plan.Keep {
+		desired[key] = true
+	}
 	for i, stage := range p.plan.Stages {
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range p.stamped[i] {

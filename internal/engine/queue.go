@@ -65,7 +65,16 @@ func (q *queue) add(namespace, name string) { q.addWith(0, namespace, name) }
 // a thousand custom resources on their way.
 func (q *queue) addFirst(namespace, name string) { q.addWith(1, namespace, name) }
 
+// addLast puts a request behind all others, and not before a while has passed.
+func (q *queue) addLast(after time.Duration, namespace, name string) {
+	q.addOpts(priorityqueue.AddOpts{Priority: ptr.To(-1), After: after}, namespace, name)
+}
+
 func (q *queue) addWith(priority int, namespace, name string) {
+	q.addOpts(priorityqueue.AddOpts{Priority: &priority}, namespace, name)
+}
+
+func (q *queue) addOpts(opts priorityqueue.AddOpts, namespace, name string) {
 	q.mu.Lock()
 	work := q.work
 	q.mu.Unlock()
@@ -74,7 +83,7 @@ func (q *queue) addWith(priority int, namespace, name string) {
 	}
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	if byPriority, ok := work.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		byPriority.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		byPriority.AddWithOpts(opts, request)
 		return
 	}
 	work.Add(request)

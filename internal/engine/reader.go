@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sort"
 	"sync"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -26,13 +29,37 @@ type reader struct {
 	gk     schema.GroupKind
 	cr     client.Object
 	holder watch.Holder
-	used   []watch.Ref
+	stack  plan.Stack
+	// made says of an object whether it was recorded as a child of the custom resource.
+	made func(plan.Key) bool
+	used []watch.Ref
+	// read are the objects whose content this pass had.
+	read []watch.Ref
+	// asked are the probes of this pass, due when the first of them is asked again.
+	asked []string
+	due   time.Time
 }
+
+// Bounds of the bytes of what is kept of objects that were read; what had to go is read again.
+const (
+	// maxSpare is how much is kept although those who asked for it are Ready: enough that a small cluster never reads
+	// again, and nothing to speak of in a large one.
+	maxSpare = 2 << 20
+	// maxContents is how much is kept at all.
+	maxContents = 32 << 20
+)
 
 // contents keeps the live reads of referenced objects until their metadata changes (law 13).
 type contents struct {
-	mu sync.Mutex
-	by map[watch.Ref]*unstructured.Unstructured
+	mu    sync.Mutex
+	by    map[watch.Ref]content
+	bytes int
+}
+
+// content is one object and about how many bytes it takes.
+type content struct {
+	object *unstructured.Unstructured
+	bytes  int
 }
 
 // Referenced implements room.Reader.
@@ -40,6 +67,13 @@ func (r *reader) Referenced(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
 	ref := watch.Ref{GVK: gvk, Namespace: namespace, Name: name}
+	// What the custom resource made itself is watched already, as a child.
+	if own := r.Child(gvk, namespace, name); own != nil && own.Annotations[keeper.OwnerAnnotation] == r.stack.ID() {
+		return r.content(ctx, ref, &own.ObjectMeta)
+	} else if r.made(plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}) {
+		// It has gone, or has lost the label that children are watched by.
+		return r.live(ctx, ref)
+	}
 	r.used = append(r.used, ref)
 	meta, known, err := r.engine.hub.Reference(ctx, r.holder, gvk, namespace, name)
 	if apierrors.IsForbidden(err) {
@@ -62,14 +96,30 @@ func (r *reader) Referenced(
 		r.engine.contents.drop(ref)
 		return nil, nil
 	}
+	return r.content(ctx, ref, &meta.ObjectMeta)
+}
+
+// content returns an object that exists, read live only when its metadata changed.
+func (r *reader) content(ctx context.Context, ref watch.Ref, meta *metav1.ObjectMeta) (*unstructured.Unstructured, error) {
+	r.read = append(r.read, ref)
 	if kept := r.engine.contents.get(ref, meta.UID, meta.ResourceVersion); kept != nil {
 		return kept, nil
 	}
-	mapping, ok := r.engine.catalog.Lookup(gvk)
+	live, err := r.live(ctx, ref)
+	if err != nil || live == nil {
+		return nil, err
+	}
+	r.engine.contents.put(ref, live)
+	return live, nil
+}
+
+// live reads an object; nil where it is absent.
+func (r *reader) live(ctx context.Context, ref watch.Ref) (*unstructured.Unstructured, error) {
+	mapping, ok := r.engine.catalog.Lookup(ref.GVK)
 	if !ok {
 		return nil, nil
 	}
-	live, err := r.engine.client.Resource(mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	live, err := r.engine.client.Resource(mapping.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -77,7 +127,6 @@ func (r *reader) Referenced(
 		return nil, err
 	}
 	live.SetManagedFields(nil)
-	r.engine.contents.put(ref, live)
 	return live, nil
 }
 
@@ -131,13 +180,41 @@ func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 	return r.engine.hub.ListTargets(wire, namespace)
 }
 
+// Probe implements room.Reader.
+func (r *reader) Probe(name string, every time.Duration, question room.Question) any {
+	answer, due := r.engine.probes.ask(r.holder, name, every, question)
+	r.asked = append(r.asked, name)
+	if !due.IsZero() && (r.due.IsZero() || due.Before(r.due)) {
+		r.due = due
+	}
+	return answer
+}
+
+// List implements room.Live.
+func (e *Engine) List(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64,
+) ([]unstructured.Unstructured, error) {
+	mapping, ok := e.catalog.Lookup(gvk)
+	if !ok {
+		return nil, fmt.Errorf("the cluster does not serve %s", gvk)
+	}
+	list, err := e.client.Resource(mapping.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: selector, Limit: limit, ResourceVersion: "0",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", gvk.Kind, namespace, err)
+	}
+	return list.Items, nil
+}
+
 // Now implements room.Reader.
 func (r *reader) Now() time.Time { return r.engine.Clock.Now() }
 
-// done releases the references that this pass no longer used, compared with those of the pass before.
+// done releases the references that this pass no longer used, and the contents that it no longer read, compared with
+// those of the pass before. It returns what it read.
 func (r *reader) done(before []watch.Ref) []watch.Ref {
 	kept := map[watch.Ref]bool{}
-	for _, ref := range r.used {
+	for _, ref := range r.read {
 		kept[ref] = true
 	}
 	for _, ref := range before {
@@ -146,13 +223,14 @@ func (r *reader) done(before []watch.Ref) []watch.Ref {
 		}
 	}
 	r.engine.hub.Release(r.holder, r.used...)
-	return r.used
+	r.engine.probes.keep(r.holder, r.asked...)
+	return r.read
 }
 
 func (c *contents) get(ref watch.Ref, uid types.UID, version string) *unstructured.Unstructured {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.by[ref]
+	u := c.by[ref].object
 	if u == nil || u.GetUID() != uid || u.GetResourceVersion() != version &&
 		!observe.NewerVersion(u.GetResourceVersion(), version) {
 		return nil
@@ -164,13 +242,61 @@ func (c *contents) put(ref watch.Ref, u *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
-		c.by = map[watch.Ref]*unstructured.Unstructured{}
+		c.by = map[watch.Ref]content{}
 	}
-	c.by[ref] = u
+	c.dropLocked(ref)
+	one := content{object: u, bytes: sizeOf(u.Object)}
+	for other := range c.by {
+		if c.bytes+one.bytes <= maxContents {
+			break
+		}
+		c.dropLocked(other)
+	}
+	c.by[ref] = one
+	c.bytes += one.bytes
+}
+
+// shed drops what a custom resource that is Ready will hardly ask for again, where there is much.
+func (c *contents) shed(refs []watch.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ref := range refs {
+		if c.bytes <= maxSpare {
+			return
+		}
+		c.dropLocked(ref)
+	}
 }
 
 func (c *contents) drop(ref watch.Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropLocked(ref)
+}
+
+func (c *contents) dropLocked(ref watch.Ref) {
+	c.bytes -= c.by[ref].bytes
 	delete(c.by, ref)
+}
+
+// sizeOf estimates how many bytes a decoded value takes.
+func sizeOf(value any) int {
+	const word = 16 // A string, a slice or an interface is at least two words.
+	switch v := value.(type) {
+	case map[string]any:
+		n := 3 * word
+		for key, item := range v {
+			n += 2*word + len(key) + sizeOf(item)
+		}
+		return n
+	case []any:
+		n := 2 * word
+		for _, item := range v {
+			n += word + sizeOf(item)
+		}
+		return n
+	case string:
+		return word + len(v)
+	}
+	return word
 }

@@ -23,6 +23,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/wiring"
 )
 
 // Status writes that wait for more, so that a burst of events costs one write.
@@ -78,7 +79,9 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (
 		return reconcile.Result{}, p.transient
 	}
 	outcome := outcomeReady
-	if !seen.Ready {
+	if seen.Ready {
+		s.contents.shed(p.life.refs)
+	} else {
 		outcome = outcomeWaiting
 	}
 	for _, problem := range p.problems {
@@ -94,7 +97,7 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (
 		p.life.blocked = 0
 	}
 	now := s.Clock.Now()
-	for _, at := range []time.Time{p.plan.WakeAt, p.wakeAt, p.life.retryAt()} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.wakeAt, p.reader.due, p.life.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}
@@ -112,9 +115,11 @@ func sooner(a, b time.Duration) time.Duration {
 
 // see sums up what is known of every object after this pass.
 func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
+	var wired map[string][]wiring.Outcome
+	wired, p.awaits = s.wiringOf(p.life)
 	seen := room.Seen{
 		Objects: map[plan.Key]room.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
-		Wiring: s.wiringOf(p.life), Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
+		Wiring: wired, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
 	}
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
 	for _, a := range p.actions {
@@ -163,6 +168,9 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 		return nil
 	}
 	keep := map[plan.Key]bool{}
+	for _, key := range p.plan.Keep {
+		keep[key] = true
+	}
 	for _, a := range p.actions {
 		// A deleted object stays in the ledger until the watch says that it is gone.
 		keep[a.Key] = true
@@ -286,7 +294,8 @@ func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 		s.foreseen[p.key] = p.cr.DeepCopyObject().(C)
 		p.life.foreseen, p.life.awaited = s.Clock.Now(), awaited
 	}
-	since, waits := p.life.foreseen, len(p.life.awaited) > 0
+	// What came in since this pass looked at the outcomes is not in the status that it is about to write.
+	since, waits := p.life.foreseen, p.awaits || len(p.life.awaited) > 0
 	s.mu.Unlock()
 	if !known {
 		s.wakeWires(p.key.Namespace)

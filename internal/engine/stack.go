@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,8 @@ type life struct {
 	// the lock of stacks.
 	foreseen time.Time
 	awaited  map[wireTarget]bool
+	// met says that this process has seen the custom resource before.
+	met bool
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
@@ -119,6 +122,9 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 	}
 	s.queue = q
 	e.hub.Resources(def.GVK, s.decode, s.resourceChanged, nil)
+	for _, shared := range def.Shared {
+		e.hub.Share(shared.GVK, shared.Name)
+	}
 	for _, gvk := range def.Children {
 		e.hub.Children(gvk, def.Room, s.childChanged)
 	}
@@ -138,11 +144,16 @@ func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, erro
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
 		return nil, fmt.Errorf("decode %s %s/%s: %w", s.def.GVK.Kind, u.GetNamespace(), u.GetName(), err)
 	}
+	// Nobody reads a second copy of the spec.
+	delete(cr.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	if ledger := s.def.Common(cr).Ledger; ledger != nil {
+		intern(*ledger)
+	}
 	return cr, nil
 }
 
 // resourceChanged wakes a custom resource, its siblings and the wires of its namespace; the echo of our own status
-// write wakes nobody.
+// write wakes nobody, but for siblings that may have told of what it changed.
 func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
 	one := now
 	if one == nil {
@@ -157,6 +168,9 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
 			delete(s.written, key) // The cache has it now.
 		}
 		s.mu.Unlock()
+		if s.def.WakeSiblings && old != nil && s.ready(old) != s.ready(now) {
+			s.wakeSiblings(key)
+		}
 		if echo {
 			return
 		}
@@ -246,6 +260,21 @@ func (s *stacks[C, F]) wakeNamespace(namespace string) {
 	}
 }
 
+// wakeSiblings wakes the other custom resources of a namespace, which may have told of this one.
+func (s *stacks[C, F]) wakeSiblings(key client.ObjectKey) {
+	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
+		if o.GetName() != key.Name {
+			s.queue.add(o.GetNamespace(), o.GetName())
+		}
+	}
+}
+
+// ready says that a custom resource is told Ready.
+func (s *stacks[C, F]) ready(o metav1.Object) bool {
+	cr, ok := o.(C)
+	return ok && meta.IsStatusConditionTrue(*s.def.Common(cr).Conditions, ConditionReady)
+}
+
 func (s *stacks[C, F]) wakeWires(namespace string) {
 	for _, w := range s.wires {
 		w.wakeNamespace(namespace)
@@ -325,6 +354,7 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) {
 			s.contents.drop(ref)
 		}
 	}
+	s.probes.keep(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
 	delete(s.lives, key)
 	delete(s.written, key)
 	delete(s.foreseen, key)
@@ -351,7 +381,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
 		return reconcile.Result{}, err
 	}
-	if cr.GetDeletionTimestamp() != nil {
+	if cr.GetDeletionTimestamp() != nil || s.untouched(cr) {
 		return reconcile.Result{}, nil
 	}
 	p := s.newPass(cr)

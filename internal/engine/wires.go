@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +27,10 @@ type wireRunner struct {
 	wire   wiring.Wire
 	queue  *queue
 	rec    *wiring.Reconciler
-	// looked is told of every target that was looked at, whatever came of it.
-	looked func(wire string, target client.ObjectKey)
+	// looked is told of every target that was looked at and left as it is, and since when.
+	looked func(wire string, target client.ObjectKey, since time.Time)
+	// wrote holds the targets that the reconcile under way has written.
+	wrote sync.Map
 }
 
 // newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
@@ -34,7 +38,7 @@ type wireRunner struct {
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
-	looked func(wire string, target client.ObjectKey),
+	looked func(wire string, target client.ObjectKey, since time.Time),
 ) (*wireRunner, error) {
 	r := &wireRunner{engine: e, wire: wire, looked: looked}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
@@ -47,6 +51,7 @@ func newWireRunner(
 		},
 		Report: wired,
 		Wrote: func(target plan.Key, verb string) {
+			r.wrote.Store(client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, true)
 			writes.WithLabelValues(target.Kind, strings.ToUpper(verb[:1])+verb[1:], "Wiring").Inc()
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
@@ -89,8 +94,12 @@ func concerns(old, now *unstructured.Unstructured) bool {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	began := r.engine.Clock.Now()
 	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
-	r.looked(r.wire.Name, req.NamespacedName)
+	if _, wrote := r.wrote.LoadAndDelete(req.NamespacedName); !wrote {
+		// After a write the event of it brings us back, and only then does the cache show what the status tells of.
+		r.looked(r.wire.Name, req.NamespacedName, began)
+	}
 	return reconcile.Result{RequeueAfter: after}, err
 }
 
@@ -188,13 +197,14 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	}
 }
 
-// looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer.
-func (s *stacks[C, F]) looked(wire string, target client.ObjectKey) {
+// looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer. What began before the
+// Ready was foreseen did not know of it.
+func (s *stacks[C, F]) looked(wire string, target client.ObjectKey, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.foreseen {
 		l := s.lives[key]
-		if key.Namespace != target.Namespace || l == nil || !l.awaited[wireTarget{wire, target}] {
+		if key.Namespace != target.Namespace || l == nil || !l.awaited[wireTarget{wire, target}] || since.Before(l.foreseen) {
 			continue
 		}
 		delete(l.awaited, wireTarget{wire, target})
@@ -210,11 +220,11 @@ type wireTarget struct {
 	target client.ObjectKey
 }
 
-// wiringOf returns the outcomes of the wires for one custom resource.
-func (s *stacks[C, F]) wiringOf(l *life) map[string][]wiring.Outcome {
+// wiringOf returns the outcomes of the wires for one custom resource, and whether a Ready still waits for more.
+func (s *stacks[C, F]) wiringOf(l *life) (outcomes map[string][]wiring.Outcome, awaits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.wiring
+	return l.wiring, len(l.awaited) > 0
 }
 
 // isSuspended says that nothing may be written for a custom resource.

@@ -37,6 +37,7 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
+		Shared:       []room.Named{{GVK: gvkConfigMap, Name: trustedCA}},
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.

@@ -140,11 +140,11 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 // it has not written yet, whose selector must be kept (law 8).
 func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
-	if child := read.Child(gvkDeployment, cr.Namespace, name); child != nil && child.Stripped != nil {
+	if child := read.Child(gvkDeployment, cr.Namespace, name); child != nil && child.Stripped() != nil {
 		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
 		// for upstream's, it would be declared without a template, and lose the one it has.
-		if marks := child.Stripped.GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
-			d := deploymentOf(child.Stripped)
+		if marks := child.Stripped().GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
+			d := deploymentOf(child.Stripped())
 			d.Template = Template(marks[templateAnnotation])
 			if d.Template == "" {
 				d.Template = rendered(cr)
@@ -283,14 +283,15 @@ func sameSize(a, b string) bool {
 }
 
 func sizeOf(child *observe.Object) string {
-	if child == nil || child.Stripped == nil {
+	if child == nil || child.Stripped() == nil {
 		return ""
 	}
-	return child.Stripped.GetAnnotations()[sizeAnnotation]
+	return child.Stripped().GetAnnotations()[sizeAnnotation]
 }
 
-// bindingTakes is how long a claim is given to be bound before it is asked why it is not.
-const bindingTakes = time.Minute
+// bindingTakes is how long a claim is given to be bound before it is asked why it is not: the volume was looked at before
+// the claim was made, and of a thousand claims that are made at once the last is bound after minutes.
+const bindingTakes = 5 * time.Minute
 
 // volumeReasons are the reasons of the problems that a PersistentVolume may be.
 var volumeReasons = []string{
@@ -351,14 +352,14 @@ func gatherDatabase(ctx context.Context, read room.Reader, cr *v1.TrustyAIServic
 	if secret == nil {
 		return out, nil
 	}
-	data := secretData(secret)
+	data := room.SecretData(secret)
 	for _, key := range mandatoryKeys {
 		if len(data[key]) == 0 {
 			out.Missing = append(out.Missing, key)
 		}
 	}
 	out.Generation = len(data["databaseGeneration"]) > 0
-	out.Digest = digest(cr, data, secretData(authority))
+	out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(authority))
 	return out, nil
 }
 

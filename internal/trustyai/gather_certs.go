@@ -3,11 +3,6 @@ package trustyai
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,35 +15,6 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 )
-
-// secretData decodes the data of a Secret; nil for a Secret that is absent.
-func secretData(u *unstructured.Unstructured) map[string][]byte {
-	if u == nil {
-		return nil
-	}
-	raw, _, _ := unstructured.NestedMap(u.Object, "data")
-	out := make(map[string][]byte, len(raw))
-	for key, item := range raw {
-		text, _ := item.(string)
-		if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
-			out[key] = decoded
-		}
-	}
-	return out
-}
-
-// digest is a keyed digest of Secrets (law 16): the key is the UID of the custom resource.
-func digest(cr *v1.TrustyAIService, secrets ...map[string][]byte) string {
-	mac := hmac.New(sha256.New, []byte(cr.UID))
-	for _, data := range secrets {
-		fmt.Fprintf(mac, "%d;", len(data))
-		for _, key := range sortedKeys(data) {
-			fmt.Fprintf(mac, "%d:%s%d:", len(key), key, len(data[key]))
-			mac.Write(data[key])
-		}
-	}
-	return hex.EncodeToString(mac.Sum(nil)[:16])
-}
 
 // gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
 func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
@@ -64,7 +30,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 	if out.Source == CertsOwn {
 		return s.ownCerts(ctx, read, cr, proxy)
 	}
-	data := secretData(proxy)
+	data := room.SecretData(proxy)
 	if out.Source != CertsServiceCA {
 		// A Route trusts service-ca by itself.
 		out.CA = string(data[corev1.ServiceAccountRootCAKey])
@@ -77,7 +43,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 			}
 		}
 		if proxy != nil {
-			out.Digest = digest(cr, data)
+			out.Digest = room.SecretDigest(cr.UID, data)
 		}
 		return out, nil
 	}
@@ -86,7 +52,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 		return Certs{}, err
 	}
 	if proxy != nil && internal != nil {
-		out.Digest = digest(cr, data, secretData(internal))
+		out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(internal))
 	}
 	return out, nil
 }
@@ -151,7 +117,7 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 		}
 	}
 	now := read.Now()
-	authority, trusted, err := s.authority(secretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
+	authority, trusted, err := s.authority(room.SecretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
 	}
@@ -166,7 +132,7 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 	}
 	add(n.caSecret, authority)
 	for _, leaf := range []struct{ secret, service string }{{n.tlsSecret, n.tlsService}, {n.internalSecret, n.base}} {
-		p, err := s.leaf(secretData(secrets[leaf.secret]), now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
+		p, err := s.leaf(room.SecretData(secrets[leaf.secret]), now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
 		if err != nil {
 			return Certs{}, err
 		}
@@ -182,7 +148,7 @@ func ownDigest(cr *v1.TrustyAIService, own []OwnSecret) string {
 	for _, secret := range own[1:] {
 		mounted = append(mounted, map[string][]byte{"crt": secret.Cert, "key": secret.Key, "ca": secret.CA})
 	}
-	return digest(cr, mounted...)
+	return room.SecretDigest(cr.UID, mounted...)
 }
 
 // authority takes the CA from its Secret, or makes one, and returns what is to be trusted with it: a renewed CA comes

@@ -74,6 +74,10 @@ func (c *cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *ob
 func (c *cluster) Serves(gvk schema.GroupVersionKind) bool { return c.serves[gvk] }
 func (c *cluster) Siblings() []client.Object               { return c.siblings }
 func (c *cluster) Now() time.Time                          { return c.now }
+func (c *cluster) Probe(string, time.Duration, room.Question) any {
+	return nil
+}
+
 func (c *cluster) Targets(wire, _ string) []*unstructured.Unstructured {
 	return c.targets[wire]
 }

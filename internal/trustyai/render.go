@@ -137,15 +137,15 @@ func (r *scene) identity() {
 	}
 	account := r.labels()
 	account["app"], account["app.kubernetes.io/name"] = "trustyai", labelValue(r.names.proxyAccount)
-	r.add(toObject(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}))
-	r.add(toObject(gvkBinding, &rbacv1.ClusterRoleBinding{
+	r.add(plan.Typed(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}))
+	r.add(plan.Typed(gvkBinding, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: r.names.proxyBinding, Labels: account},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.names.proxyAccount, Namespace: r.cr.Namespace}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
 	}))
 	config := r.labels()
 	config["app.kubernetes.io/component"] = "kube-rbac-proxy"
-	r.add(toObject(gvkConfigMap, &corev1.ConfigMap{
+	r.add(plan.Typed(gvkConfigMap, &corev1.ConfigMap{
 		ObjectMeta: r.meta(r.names.proxyConfig, config),
 		Data:       map[string]string{"config.yaml": r.proxyConfiguration()},
 	}))

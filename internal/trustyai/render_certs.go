@@ -37,12 +37,12 @@ func (r *scene) certManager() {
 		}
 	} else {
 		selfSigned := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.selfSignedIssuer}
-		r.add(foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
+		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
 		authority := r.certificate(r.names.caSecret, selfSigned, "87600h")
 		authority["isCA"] = true
 		authority["commonName"] = commonName(r.cr.Namespace, r.names.base)
-		r.add(foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
-		r.add(foreign(gvkIssuer, r.cr.Namespace, r.names.caSecret, r.labels(),
+		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
+		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.caSecret, r.labels(),
 			map[string]any{"ca": map[string]any{"secretName": r.names.caSecret}}))
 	}
 	for _, leaf := range []struct{ secret, service string }{
@@ -55,7 +55,7 @@ func (r *scene) certManager() {
 		}
 		spec["dnsNames"] = dns
 		spec["usages"] = []any{"digital signature", "server auth"}
-		r.add(foreign(gvkCertificate, r.cr.Namespace, leaf.secret, r.labels(), spec))
+		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, leaf.secret, r.labels(), spec))
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration strin
 
 // ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.
 func (r *scene) ownSecret(own OwnSecret) plan.Object {
-	o := toObject(gvkSecret, &corev1.Secret{
+	o := plan.Typed(gvkSecret, &corev1.Secret{
 		ObjectMeta: r.meta(own.Name, r.labels()),
 		Type:       corev1.SecretTypeTLS,
 		Data:       map[string][]byte{corev1.TLSCertKey: own.Cert, corev1.TLSPrivateKeyKey: own.Key, corev1.ServiceAccountRootCAKey: own.CA},

@@ -32,7 +32,7 @@ func (r *scene) monitor() {
 		}}
 		spec["namespaceSelector"] = map[string]any{"matchNames": []any{r.cr.Namespace}}
 	}
-	o := foreign(gvkServiceMonitor, r.cr.Namespace, r.names.serviceMonitor, labels, spec)
+	o := plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.names.serviceMonitor, labels, spec)
 	if monitoring := r.cr.Spec.ServiceMonitoring; monitoring != nil && monitoring.Ref != nil && len(monitoring.Ref.Raw) > 0 {
 		partial, problem := decodeRef(monitoring.Ref.Raw)
 		if problem != nil {
@@ -40,7 +40,7 @@ func (r *scene) monitor() {
 		} else if problem := r.mergeMonitor(o.Desired, partial); problem != nil {
 			// The default stands in for what cannot be merged, so that metrics are scraped meanwhile.
 			r.plan.Problems = append(r.plan.Problems, *problem)
-			o = foreign(gvkServiceMonitor, r.cr.Namespace, r.names.serviceMonitor, labels, spec)
+			o = plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.names.serviceMonitor, labels, spec)
 		}
 	}
 	r.add(o)

@@ -41,7 +41,7 @@ func (r *scene) services() {
 			internal.Annotations[servingCertAnnotation] = r.names.internalSecret
 		}
 	}
-	r.add(toObject(gvkService, &corev1.Service{
+	r.add(plan.Typed(gvkService, &corev1.Service{
 		ObjectMeta: internal,
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(), Ports: ports},
 	}))
@@ -58,7 +58,7 @@ func (r *scene) services() {
 	if r.facts.Certs.Source == CertsServiceCA {
 		meta.Annotations = map[string]string{servingCertAnnotation: r.names.tlsSecret}
 	}
-	r.add(toObject(gvkService, &corev1.Service{
+	r.add(plan.Typed(gvkService, &corev1.Service{
 		ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(),
@@ -87,7 +87,7 @@ func (r *scene) route() {
 	}
 	spec["to"] = map[string]any{"kind": "Service", "name": to, "weight": int64(100)}
 	spec["port"] = map[string]any{"targetPort": port}
-	r.add(foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec))
+	r.add(plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec))
 }
 
 // certificates renders where the certificates of a Secured service come from.

@@ -36,7 +36,7 @@ func (r *scene) claim() {
 	}
 	meta := r.meta(r.names.pvc, nil)
 	meta.Annotations = map[string]string{sizeAnnotation: size.String()}
-	o := toObject(gvkClaim, &corev1.PersistentVolumeClaim{
+	o := plan.Typed(gvkClaim, &corev1.PersistentVolumeClaim{
 		ObjectMeta: meta,
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

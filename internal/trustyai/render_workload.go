@@ -82,7 +82,7 @@ func (r *scene) workload() {
 	if r.settings.ProgressDeadline > 0 {
 		deadline = pointer(r.settings.ProgressDeadline)
 	}
-	o := toObject(gvkDeployment, &appsv1.Deployment{
+	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: replicas,

@@ -149,7 +149,7 @@ func (v *view) deployment() *unstructured.Unstructured {
 	if !found || state.Observed == nil {
 		return nil
 	}
-	return state.Observed.Stripped
+	return state.Observed.Stripped()
 }
 
 func (v *view) state(key plan.Key) (room.State, bool) {

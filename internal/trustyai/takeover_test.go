@@ -12,6 +12,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 )
 
 // takenOver is a service of the original operator, as it is found.
@@ -192,7 +193,7 @@ func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != renewed.Certs.Digest || again.Certs.CA != renewed.Certs.CA {
 		t.Error("the next reconcile trusts something else, which rolls the pods again")
 	}
-	data := secretData(c.referenced[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
+	data := room.SecretData(c.referenced[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
 	data["ca.crt"] = append(data["ca.crt"], "garbage"...)
 	if _, trusted, err := testSystem().authority(data, c.now, "x"); err != nil || string(trusted) != string(own.Cert) {
 		t.Error("garbage is trusted")

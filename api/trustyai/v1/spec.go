@@ -83,7 +83,7 @@ type TrustyAIServiceSpec struct {
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// scheduling says on which nodes the pods may run.
 	// +optional
-	Scheduling *SchedulingSpec `json:"scheduling,omitempty"`
+	Scheduling *keeper.SchedulingSpec `json:"scheduling,omitempty"`
 	// inferenceServices says which InferenceServices of the namespace are wired; the default is all of them.
 	// +optional
 	InferenceServices *InferenceServicesSpec `json:"inferenceServices,omitempty"`
@@ -209,26 +209,6 @@ type IssuerReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-}
-
-// SchedulingSpec says on which nodes the pods may run. Its fields are those of a PodSpec.
-type SchedulingSpec struct {
-	// nodeSelector selects nodes by label.
-	// +optional
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// tolerations allow the pods on tainted nodes.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// affinity is the affinity of the pods.
-	// +optional
-	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// topologySpreadConstraints spread the pods over the topology.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 }
 
 // InferenceServicesSpec says which InferenceServices are wired.

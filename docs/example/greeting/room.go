@@ -85,7 +85,7 @@ func object(gvk schema.GroupVersionKind, g *Greeting, content map[string]any) pl
 func (s System) Project(g *Greeting, _ Facts, seen room.Seen) room.Verdict {
 	g.Status.Replicas = 0
 	if state, found := seen.Find("Deployment", g.Name); found && state.Observed != nil {
-		g.Status.Replicas, _, _ = unstructured.NestedInt64(state.Observed.Stripped.Object, "status", "readyReplicas")
+		g.Status.Replicas, _, _ = unstructured.NestedInt64(state.Observed.Stripped().Object, "status", "readyReplicas")
 	}
 	return room.Verdict{}
 }

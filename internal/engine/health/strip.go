@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Strip returns a copy reduced to what Of reads, for caches: apiVersion, kind, the whole metadata, and the few fields that
@@ -25,6 +26,14 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	}
 	for _, path := range append(genericFields, rules[gk].fields...) {
 		project(out, obj.Object, strings.Split(path, "."))
+	}
+	if gk == (schema.GroupKind{Kind: "Service"}) && obj.Object["spec"] != nil {
+		// For rooms that keep a nodePort where the port that it belongs to changes.
+		if kind, _, _ := unstructured.NestedString(obj.Object, "spec", "type"); kind != "ClusterIP" {
+			for _, field := range []string{"name", "port", "nodePort"} {
+				project(out, obj.Object, []string{"spec", "ports", "*", field})
+			}
+		}
 	}
 	if gk == route {
 		for _, path := range conditionFields("status.ingress.*.") {

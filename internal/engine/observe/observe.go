@@ -6,9 +6,13 @@ import (
 	"sort"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -34,12 +38,43 @@ type Object struct {
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
 	Health health.Result
-	// Stripped is the object reduced to what health and status need; nil for kinds watched by metadata alone.
-	Stripped *unstructured.Unstructured
+	// digest is the digest annotation, kept apart from the annotations, which all children of a stack share.
+	digest string
+	// stripped is what Stripped returns, as JSON: maps would take ten times as much of every object's memory.
+	stripped []byte
+}
+
+// Stripped returns a new copy of the object reduced to what health and status need, with MLKeeper's own annotations; nil
+// for kinds watched by metadata alone.
+func (o *Object) Stripped() *unstructured.Unstructured {
+	if o.stripped == nil {
+		return nil
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(o.stripped, &u.Object); err != nil {
+		panic("bug: what was stripped does not decode: " + err.Error())
+	}
+	return u
+}
+
+// strip keeps of an object what Stripped returns.
+func (o *Object) strip(u *unstructured.Unstructured) {
+	kept := health.Strip(u)
+	kept.Object["metadata"] = strippedMetadata(u)
+	raw, err := json.Marshal(kept.Object)
+	if err != nil {
+		panic("bug: what was stripped does not encode: " + err.Error())
+	}
+	o.stripped = raw
 }
 
 // Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.
-func (o *Object) Digest() string { return o.Annotations[keeper.DigestAnnotation] }
+func (o *Object) Digest() string {
+	if o.digest != "" {
+		return o.digest
+	}
+	return o.Annotations[keeper.DigestAnnotation]
+}
 
 // Terminating says that the object is being deleted.
 func (o *Object) Terminating() bool { return o.DeletionTimestamp != nil }
@@ -80,10 +115,34 @@ func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation]
 func From(u *unstructured.Unstructured, full bool) *Object {
 	out := reduce(plan.KeyOf(u), u.GetAPIVersion(), u)
 	if full {
-		out.Stripped = health.Strip(u)
-		out.Stripped.Object["metadata"] = strippedMetadata(u)
+		out.strip(u)
 		out.Health = health.Of(u)
 	}
+	return out
+}
+
+// FromTyped reduces a full object of a built-in type, which it owns and takes apart.
+func FromTyped(gvk schema.GroupVersionKind, o metav1.Object) any {
+	key := plan.Key{GroupKind: gvk.GroupKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	out := reduce(key, gvk.GroupVersion().String(), o)
+	o.SetManagedFields(nil)
+	// No rule of health reads a template, which is most of such an object.
+	switch workload := o.(type) {
+	case *appsv1.Deployment:
+		workload.Spec.Template = corev1.PodTemplateSpec{}
+	case *appsv1.StatefulSet:
+		workload.Spec.Template, workload.Spec.VolumeClaimTemplates = corev1.PodTemplateSpec{}, nil
+	case *appsv1.DaemonSet:
+		workload.Spec.Template = corev1.PodTemplateSpec{}
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return o // Built-in types always convert.
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	out.strip(u)
+	out.Health = health.Of(u)
 	return out
 }
 
@@ -95,13 +154,11 @@ func FromMetadata(gvk schema.GroupVersionKind, m *metav1.PartialObjectMetadata) 
 
 func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	out := &Object{Key: key, APIVersion: apiVersion}
-	out.Namespace, out.Name, out.UID = m.GetNamespace(), m.GetName(), m.GetUID()
+	out.Namespace, out.Name, out.UID = key.Namespace, key.Name, m.GetUID()
 	out.ResourceVersion, out.Generation = m.GetResourceVersion(), m.GetGeneration()
 	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
-	out.OwnerReferences = m.GetOwnerReferences()
-	out.Labels = pick(m.GetLabels(), keeper.RoomLabel, keeper.StackLabel)
-	out.Annotations = pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.DigestAnnotation,
-		keeper.AdoptedAnnotation, keeper.PartialAnnotation)
+	out.digest = m.GetAnnotations()[keeper.DigestAnnotation]
+	shareMarks(out, m)
 	out.Fields, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
 	out.Health = health.Result{Status: health.Current}
 	if out.Terminating() {
@@ -162,16 +219,6 @@ func strippedMetadata(u *unstructured.Unstructured) map[string]any {
 	}
 	if len(marks) > 0 {
 		out["annotations"] = marks
-	}
-	return out
-}
-
-func pick(all map[string]string, keys ...string) map[string]string {
-	out := make(map[string]string, len(keys))
-	for _, k := range keys {
-		if v, ok := all[k]; ok {
-			out[k] = v
-		}
 	}
 	return out
 }

@@ -315,7 +315,7 @@ func TestFromKeepsLittle(t *testing.T) {
 	u := large()
 	before := u.DeepCopy()
 	o := From(u, true)
-	if !slices.Equal(slices.Sorted(maps.Keys(o.Annotations)), []string{keeper.DigestAnnotation, keeper.OwnerAnnotation}) ||
+	if !slices.Equal(slices.Sorted(maps.Keys(o.Annotations)), []string{keeper.OwnerAnnotation}) ||
 		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.RoomLabel, keeper.StackLabel}) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
@@ -330,11 +330,11 @@ func TestFromKeepsLittle(t *testing.T) {
 	if err != nil || len(raw) > 2500 {
 		t.Errorf("%d bytes are kept, %v:\n%s", len(raw), err, raw)
 	}
-	if got, _, _ := unstructured.NestedString(o.Stripped.Object, "metadata", "annotations", keeper.AnnotationPrefix+"port"); got != "8080" {
+	if got, _, _ := unstructured.NestedString(o.Stripped().Object, "metadata", "annotations", keeper.AnnotationPrefix+"port"); got != "8080" {
 		t.Error("a room's own annotation is lost")
 	}
-	if len(o.Stripped.GetManagedFields()) != 0 || o.Stripped.GetAnnotations()[keeper.OwnerAnnotation] != "" {
-		t.Errorf("stripped metadata %v", o.Stripped.Object["metadata"])
+	if len(o.Stripped().GetManagedFields()) != 0 || o.Stripped().GetAnnotations()[keeper.OwnerAnnotation] != "" {
+		t.Errorf("stripped metadata %v", o.Stripped().Object["metadata"])
 	}
 	if a, b := fmt.Sprint(before.Object), fmt.Sprint(u.Object); a != b {
 		t.Error("the object that was read was changed")
@@ -361,7 +361,7 @@ func TestFromMetadataIsFromWithoutTheRest(t *testing.T) {
 		if terminating {
 			want = health.Terminating
 		}
-		if got := From(u, false); got.Health.Status != want || got.Stripped != nil || got.Terminating() != terminating {
+		if got := From(u, false); got.Health.Status != want || got.Stripped() != nil || got.Terminating() != terminating {
 			t.Fatalf("%+v", got)
 		}
 	}

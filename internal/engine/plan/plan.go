@@ -83,6 +83,8 @@ const DefaultGateTimeout = 5 * time.Minute
 type Plan struct {
 	// Stages are applied in order and torn down in reverse.
 	Stages []Stage
+	// Keep names objects of earlier plans that are not pruned yet, such as a configuration that pods still use.
+	Keep []Key
 	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
 	// what should keep running nevertheless.
 	Problems []Problem

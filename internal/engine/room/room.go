@@ -43,8 +43,10 @@ type Definition[C client.Object] struct {
 	Retained []schema.GroupVersionKind
 	// AlsoServed are kinds that the room asks Reader.Serves about without rendering them.
 	AlsoServed []schema.GroupVersionKind
-	// WakeSiblings wakes the other custom resources of the namespace when one is created or deleted, for rooms in
-	// which one of several comes first.
+	// Shared are objects that custom resources of every namespace refer to under the same name; one watch serves them all.
+	Shared []Named
+	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
+	// deleted, for rooms in which one of several comes first.
 	WakeSiblings bool
 	// Wires are the objects of others that the room edits (law 7).
 	Wires []wiring.Wire
@@ -55,6 +57,12 @@ type Definition[C client.Object] struct {
 	FormerManagers []string
 	// Rules are the RBAC rules that the room needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
+}
+
+// Named is an object of a kind, in whatever namespace.
+type Named struct {
+	GVK  schema.GroupVersionKind
+	Name string
 }
 
 // Rule is one RBAC rule, from which the ClusterRole of the room is generated.
@@ -110,8 +118,25 @@ type Reader interface {
 	Siblings() []client.Object
 	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
 	Targets(wire, namespace string) []*unstructured.Unstructured
+	// Probe asks what cannot be watched, such as a server in a pod, in the background (law 15), and again when the last
+	// answer is older than every (never with Once), for as long as each pass asks for it. It returns the last answer, nil while there is
+	// none; the custom resource is woken when the answer is another. A steady state must not ask but Once.
+	Probe(name string, every time.Duration, question Question) any
 	// Now is the engine's clock.
 	Now() time.Time
+}
+
+// Once is how often a probe asks whose answer stands.
+const Once time.Duration = 0
+
+// Question is what a probe asks. It may block until its context is done, runs beside others of its custom resource, and
+// returns a value that reflect.DeepEqual can compare.
+type Question func(ctx context.Context, live Live) any
+
+// Live is what a question may read of the cluster.
+type Live interface {
+	// List returns at most limit objects of a namespace whose labels match.
+	List(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64) ([]unstructured.Unstructured, error)
 }
 
 // Seen is what the engine observed and did in this reconcile, for the projection onto status.

@@ -40,7 +40,7 @@ func (h *Hub) Children(gvk schema.GroupVersionKind, room string, notify func(old
 	f := h.children[room][gk]
 	if f == nil {
 		f = &feed{
-			gvk: gvk, labelSelector: keeper.RoomLabel + "=" + room, whole: health.NeedsStatus(gk),
+			gvk: gvk, labelSelector: keeper.RoomLabel + "=" + room, whole: health.NeedsStatus(gk), typed: true,
 			reduce: func(obj any) any { return reduceChild(gvk, obj) }, indexers: childIndexers,
 			stopped: func() { h.overlay.dropKind(room, gk) },
 		}
@@ -89,10 +89,14 @@ func asChild(obj any) (*observe.Object, metav1.Object) {
 // reduceChild is the transform of the children's caches.
 func reduceChild(gvk schema.GroupVersionKind, obj any) any {
 	switch o := obj.(type) {
+	case *observe.Object:
+		return o
 	case *unstructured.Unstructured:
 		return observe.From(o, true)
 	case *metav1.PartialObjectMetadata:
 		return observe.FromMetadata(gvk, o)
+	case metav1.Object:
+		return observe.FromTyped(gvk, o)
 	}
 	return obj
 }

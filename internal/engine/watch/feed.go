@@ -21,6 +21,8 @@ type feed struct {
 	labelSelector, fieldSelector string
 	// whole watches whole objects; otherwise metadata alone is transferred.
 	whole bool
+	// typed says that reduce takes the types of built-in kinds too.
+	typed bool
 	// reduce turns what was read into what is stored. It must not fail, and must let pass what is already reduced.
 	reduce   func(obj any) any
 	indexers cache.Indexers
@@ -180,17 +182,14 @@ func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (c
 		Resource: mapping.Resource, Namespace: namespace,
 		LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector,
 	}
-	var lw cache.ListerWatcher
-	var example runtime.Object
-	if f.whole {
-		lw, example = source.Dynamic(h.opts.Dynamic, scope, patience), &unstructured.Unstructured{}
-	} else {
-		lw, example = source.Metadata(h.opts.Metadata, scope, patience), &metav1.PartialObjectMetadata{}
+	lw, example, err := h.source(f, scope, patience)
+	if err != nil {
+		return nil, err
 	}
 	inf := cache.NewSharedIndexInformerWithOptions(lw, example, cache.SharedIndexInformerOptions{
 		Indexers: f.indexers, ObjectDescription: mapping.Resource.String(),
 	})
-	err := inf.SetTransform(func(obj any) (any, error) { return f.reduce(obj), nil })
+	err = inf.SetTransform(func(obj any) (any, error) { return f.reduce(obj), nil })
 	if err != nil {
 		return nil, fmt.Errorf("set transform: %w", err)
 	}
@@ -206,6 +205,22 @@ func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (c
 		}
 	}
 	return inf, nil
+}
+
+// source chooses how a feed is read: metadata alone, else as protobuf where the kind is built in and the feed takes types.
+func (h *Hub) source(f *feed, scope source.Scope, patience *source.Patience) (cache.ListerWatcher, runtime.Object, error) {
+	switch {
+	case !f.whole:
+		return source.Metadata(h.opts.Metadata, scope, patience), &metav1.PartialObjectMetadata{}, nil
+	case f.typed && h.opts.Builtin.Knows(f.gvk):
+		example, err := h.opts.Builtin.New(f.gvk)
+		if err != nil {
+			return nil, nil, err
+		}
+		lw, err := source.Typed(h.opts.Builtin, f.gvk, scope, patience)
+		return lw, example, err
+	}
+	return source.Dynamic(h.opts.Dynamic, scope, patience), &unstructured.Unstructured{}, nil
 }
 
 // watchFailed counts and reports the end of a watch.

@@ -19,7 +19,9 @@ import (
 type Options struct {
 	Metadata metadata.Interface
 	Dynamic  dynamic.Interface
-	Catalog  *catalog.Catalog
+	// Builtin, when set, reads built-in kinds as protobuf.
+	Builtin *source.Builtin
+	Catalog *catalog.Catalog
 	// Namespaces restricts the watches of namespaced kinds; empty means all namespaces.
 	Namespaces []string
 	Log        logr.Logger

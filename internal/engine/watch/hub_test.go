@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,12 @@ func (l *log) add(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *log) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
 }
 
 func (l *log) String() string {
@@ -201,7 +208,7 @@ func TestChildren(t *testing.T) {
 		return nil
 	})
 	got, _ = h.Child("children", plan.Key{GroupKind: deployments.GroupKind(), Namespace: ns, Name: "d2"})
-	if got == nil || got.Stripped == nil {
+	if got == nil || got.Stripped() == nil {
 		t.Fatalf("deployment = %+v", got)
 	}
 	if !h.ChildSynced(configMaps.GroupKind(), "children") || h.ChildSynced(configMaps.GroupKind(), "nobody") {
@@ -424,6 +431,51 @@ func TestReferences(t *testing.T) {
 	}
 	if m, known, err := h.Reference(t.Context(), one, gizmos, ns, "x"); m != nil || !known || err != nil {
 		t.Fatalf("of an API that is not served: %v, %v, %v", m, known, err)
+	}
+}
+
+func TestOneWatchServesANameOfAllNamespaces(t *testing.T) {
+	k := cluster.Shared(t)
+	first, second := k.Namespace(t), k.Namespace(t)
+	h := startHub(t, testConfig(t), nil)
+	h.Share(secrets, "bundle")
+	var woken log
+	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
+	one, two := Holder{Namespace: first, Name: "one"}, Holder{Namespace: second, Name: "two"}
+	known := func(holder Holder, there bool) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			m, known, err := h.Reference(t.Context(), holder, secrets, holder.Namespace, "bundle")
+			if err != nil || !known || (m != nil) != there {
+				return fmt.Errorf("%s: %v, %v, %w", holder.Name, m, known, err)
+			}
+			return nil
+		})
+	}
+	known(one, false)
+	known(two, false)
+	h.refs.mu.RLock()
+	watches := len(h.refs.watches)
+	h.refs.mu.RUnlock()
+	if watches != 1 {
+		t.Fatalf("%d watches", watches)
+	}
+	before := len(woken.all())
+	for _, name := range []string{"bundle", "other"} {
+		if err := k.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: second}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known(two, true)
+	known(one, false)
+	if got := woken.all()[before:]; !slices.Equal(got, []string{"two"}) {
+		t.Errorf("woken %v", got)
+	}
+	h.Release(one)
+	known(two, true)
+	h.Release(two)
+	if len(h.refs.watches) != 0 {
+		t.Error("the last release does not end the watch")
 	}
 }
 

@@ -23,13 +23,46 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// place is what one reflector watches: all objects of a kind in a namespace.
+// place is what one reflector watches: all objects of a kind in a namespace, or those of one name in all namespaces.
 type place struct {
 	gvk       schema.GroupVersionKind
 	namespace string
+	// name is set for a name that is the same in every namespace; the namespace is empty then.
+	name string
 }
 
-func (r Ref) place() place { return place{gvk: r.GVK, namespace: r.Namespace} }
+// key tells the objects of a place apart.
+func (p place) key(namespace, name string) string {
+	if p.name != "" {
+		return namespace
+	}
+	return name
+}
+
+// sharedName is a name of a kind.
+type sharedName struct {
+	gvk  schema.GroupVersionKind
+	name string
+}
+
+// Share says that custom resources of many namespaces refer to objects of the same kind and name: one watch serves them
+// all, unless the hub is restricted to some namespaces.
+func (h *Hub) Share(gvk schema.GroupVersionKind, name string) {
+	if len(h.opts.Namespaces) > 0 {
+		return
+	}
+	h.refs.mu.Lock()
+	defer h.refs.mu.Unlock()
+	h.refs.shared[sharedName{gvk, name}] = true
+}
+
+// placeLocked is what is watched for a reference.
+func (r *references) placeLocked(ref Ref) place {
+	if r.shared[sharedName{ref.GVK, ref.Name}] {
+		return place{gvk: ref.GVK, name: ref.Name}
+	}
+	return place{gvk: ref.GVK, namespace: ref.Namespace}
+}
 
 // references owns the watches on objects that custom resources refer to by name (law 13).
 type references struct {
@@ -40,10 +73,13 @@ type references struct {
 	wake    []func(Holder)
 	watches map[place]*refWatch
 	held    map[Holder]map[Ref]struct{}
+	shared  map[sharedName]bool
 }
 
 func newReferences(h *Hub) *references {
-	return &references{hub: h, watches: map[place]*refWatch{}, held: map[Holder]map[Ref]struct{}{}}
+	return &references{
+		hub: h, watches: map[place]*refWatch{}, held: map[Holder]map[Ref]struct{}{}, shared: map[sharedName]bool{},
+	}
 }
 
 // Reference declares that holder refers to an object by name and returns the object's metadata, nil if it is absent,
@@ -55,22 +91,23 @@ func (h *Hub) Reference(ctx context.Context, holder Holder, gvk schema.GroupVers
 	ref := Ref{GVK: gvk, Namespace: namespace, Name: name}
 	h.refs.mu.RLock()
 	_, held := h.refs.held[holder][ref]
-	w := h.refs.watches[ref.place()]
+	w := h.refs.watches[h.refs.placeLocked(ref)]
 	h.refs.mu.RUnlock()
 	if !held || w == nil {
 		w = h.refs.hold(holder, ref)
 	}
-	meta, state, err := w.look(name)
+	key := w.place.key(namespace, name)
+	meta, state, err := w.look(key)
 	if err != nil || state != unread {
 		return meta, state == settled, err
 	}
 	// The name became referenced after the watch had passed it by. It has been kept since hold, so an event that
 	// comes during the read is not lost.
-	got, err := w.read(ctx, name)
+	got, err := w.read(ctx, namespace, name)
 	if err != nil {
 		return nil, false, err
 	}
-	return w.fill(name, got), true, nil
+	return w.fill(key, got), true, nil
 }
 
 // Release drops what a holder refers to, except keep. A watch without references ends.
@@ -83,9 +120,9 @@ func (h *Hub) Release(holder Holder, keep ...Ref) {
 			continue
 		}
 		delete(r.held[holder], ref)
-		if w := r.watches[ref.place()]; w != nil && w.drop(ref.Name, holder) {
+		if w := r.watches[r.placeLocked(ref)]; w != nil && w.drop(w.place.key(ref.Namespace, ref.Name), holder) {
 			w.end()
-			delete(r.watches, ref.place())
+			delete(r.watches, w.place)
 		}
 	}
 	if len(r.held[holder]) == 0 {
@@ -108,13 +145,14 @@ func (r *references) hold(holder Holder, ref Ref) *refWatch {
 		r.held[holder] = map[Ref]struct{}{}
 	}
 	r.held[holder][ref] = struct{}{}
-	w := r.watches[ref.place()]
+	at := r.placeLocked(ref)
+	w := r.watches[at]
 	if w == nil {
-		w = newRefWatch(r, ref.place())
-		r.watches[ref.place()] = w
+		w = newRefWatch(r, at)
+		r.watches[at] = w
 	}
 	// The name is kept before the watch starts, so that the first list has it.
-	w.keep(ref.Name, holder)
+	w.keep(at.key(ref.Namespace, ref.Name), holder)
 	r.adjustLocked(w)
 	return w
 }
@@ -179,18 +217,20 @@ func (r *references) wakeAll(holders []Holder) {
 }
 
 // read reads the metadata of one object live; nil if it is absent.
-func (w *refWatch) read(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+func (w *refWatch) read(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	mapping, served := w.refs.hub.opts.Catalog.Lookup(w.place.gvk)
 	if !served {
 		return nil, nil
 	}
-	m, err := w.refs.hub.opts.Metadata.Resource(mapping.Resource).Namespace(w.namespace(mapping.Namespaced)).
-		Get(ctx, name, metav1.GetOptions{})
+	if !mapping.Namespaced {
+		namespace = ""
+	}
+	m, err := w.refs.hub.opts.Metadata.Resource(mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the metadata of %s %s/%s: %w", w.place.gvk.Kind, w.place.namespace, name, err)
+		return nil, fmt.Errorf("read the metadata of %s %s/%s: %w", w.place.gvk.Kind, namespace, name, err)
 	}
 	return trim(m), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
@@ -37,7 +38,7 @@ type refName struct {
 	gone string
 }
 
-// refWatch keeps the metadata of the referenced names of one kind in one namespace, and of any other object nothing but
+// refWatch keeps the metadata of the referenced objects of one place, and of any other object nothing but
 // a hash of its name: by it a name that becomes referenced later is known to be absent without a read, which spares a
 // restart one read for each optional object that does not exist.
 type refWatch struct {
@@ -49,7 +50,8 @@ type refWatch struct {
 	cancel  context.CancelFunc
 
 	// mu is taken after the lock of references, never before it.
-	mu    sync.RWMutex
+	mu sync.RWMutex
+	// names are the referenced objects by their key in the place.
 	names map[string]*refName
 	// store is that of the current run, or nil. A reflector that ends late finds that it is no longer its own.
 	store  *refStore
@@ -172,6 +174,9 @@ func (w *refWatch) begin(parent context.Context, mapping catalog.Mapping) {
 	w.store, w.synced = s, false
 	w.mu.Unlock()
 	scope := source.Scope{Resource: mapping.Resource, Namespace: w.namespace(mapping.Namespaced)}
+	if w.place.name != "" {
+		scope.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.place.name).String()
+	}
 	debug := log.V(1)
 	reflector := cache.NewReflectorWithOptions(source.Metadata(hub.opts.Metadata, scope, patience),
 		&metav1.PartialObjectMetadata{}, s, cache.ReflectorOptions{
@@ -213,7 +218,7 @@ func trim(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 }
 
 // bystander stands for an object that nobody refers to, while a list is under way.
-type bystander struct{ name string }
+type bystander struct{ key string }
 
 // refStore is what the reflector of one run writes to.
 type refStore struct {
@@ -232,10 +237,11 @@ func (s *refStore) Transformer() cache.TransformFunc {
 			return obj, nil
 		}
 		s.watch.mu.RLock()
-		_, referenced := s.watch.names[m.Name]
+		key := s.watch.place.key(m.Namespace, m.Name)
+		_, referenced := s.watch.names[key]
 		s.watch.mu.RUnlock()
 		if !referenced {
-			return bystander{name: m.Name}, nil
+			return bystander{key: key}, nil
 		}
 		return trim(m), nil
 	}
@@ -255,16 +261,17 @@ func (s *refStore) Replace(items []any, version string) error {
 	for _, item := range items {
 		switch o := item.(type) {
 		case *metav1.PartialObjectMetadata:
-			w.present[hashOf(o.Name)] = struct{}{}
-			if n := w.names[o.Name]; n != nil {
-				listed[o.Name] = true
+			key := w.place.key(o.Namespace, o.Name)
+			w.present[hashOf(key)] = struct{}{}
+			if n := w.names[key]; n != nil {
+				listed[key] = true
 				woken = append(woken, n.accept(trim(o))...)
 			}
 		case bystander:
-			w.present[hashOf(o.name)] = struct{}{}
+			w.present[hashOf(o.key)] = struct{}{}
 			// The name became referenced while the list was under way.
-			if n := w.names[o.name]; n != nil {
-				listed[o.name] = true
+			if n := w.names[o.key]; n != nil {
+				listed[o.key] = true
 				if n.meta == nil {
 					n.state = unread
 					woken = append(woken, n.all()...)
@@ -312,6 +319,7 @@ func (s *refStore) event(
 		return
 	}
 	w := s.watch
+	key := w.place.key(m.Namespace, m.Name)
 	var woken []Holder
 	w.mu.Lock()
 	if w.store == s {
@@ -319,11 +327,11 @@ func (s *refStore) event(
 			w.present = map[uint64]struct{}{}
 		}
 		if there {
-			w.present[hashOf(m.Name)] = struct{}{}
+			w.present[hashOf(key)] = struct{}{}
 		} else {
-			delete(w.present, hashOf(m.Name))
+			delete(w.present, hashOf(key))
 		}
-		if n := w.names[m.Name]; n != nil {
+		if n := w.names[key]; n != nil {
 			woken = take(n, m)
 		}
 	}

@@ -104,7 +104,7 @@ func TestRefWatchLiveReadLosesNoEvent(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, s, _ := refFixture(t)
-			_ = s.Replace([]any{bystander{name: "a"}}, "1")
+			_ = s.Replace([]any{bystander{key: "a"}}, "1")
 			w.keep("a", Holder{Name: "h"})
 			w.expect(t, "a", unread, "")
 			if tc.event != nil {
@@ -125,7 +125,7 @@ func TestRefWatchLiveReadLosesNoEvent(t *testing.T) {
 
 func TestRefWatchKnowsAbsenceWithoutARead(t *testing.T) {
 	w, s, woken := refFixture(t)
-	_ = s.Replace([]any{bystander{name: "b"}, meta("c", "3", "1")}, "1")
+	_ = s.Replace([]any{bystander{key: "b"}, meta("c", "3", "1")}, "1")
 	h := Holder{Name: "h"}
 	w.keep("a", h)
 	w.expect(t, "a", settled, "")

@@ -1,0 +1,23 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// SchedulingSpec says on which nodes the pods may run. Its fields are those of a PodSpec.
+type SchedulingSpec struct {
+	// nodeSelector selects nodes by label.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// tolerations allow the pods on tainted nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// affinity is the affinity of the pods.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// topologySpreadConstraints spread the pods over the topology.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+}

@@ -1,0 +1,44 @@
+package observe
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+func child(owner string, uid types.UID) *Object {
+	return FromMetadata(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Labels:          map[string]string{keeper.RoomLabel: "r", keeper.StackLabel: "s"},
+		Annotations:     map[string]string{keeper.OwnerAnnotation: owner, keeper.DigestAnnotation: string(uid)},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "K", Name: "n", UID: "owner"}},
+	}})
+}
+
+func TestChildrenOfOneStackShareTheirMarks(t *testing.T) {
+	a, b := child("K.g/ns/n", "1"), child("K.g/ns/n", "2")
+	a.Labels["probe"] = "x"
+	defer delete(a.Labels, "probe")
+	if b.Labels["probe"] != "x" || &a.OwnerReferences[0] != &b.OwnerReferences[0] {
+		t.Error("they hold what they have in common twice")
+	}
+	if a.Digest() != "1" || b.Digest() != "2" {
+		t.Errorf("digests %q and %q", a.Digest(), b.Digest())
+	}
+}
+
+func TestMarksThatDifferAreNotShared(t *testing.T) {
+	// An annotation may hold anything, also what the marks of another object look like when they are printed.
+	for _, owner := range []string{"K.g/ns/other", `K.g/ns/n"] ["x`, `K.g/ns/n"} map[]`} {
+		if got := child(owner, "1").Annotations[keeper.OwnerAnnotation]; got != owner {
+			t.Errorf("%q became %q", owner, got)
+		}
+	}
+	a, b := marks{annotations: map[string]string{"a": `b" "c":"d`}}, marks{annotations: map[string]string{"a": "b", "c": "d"}}
+	if a.key() == b.key() {
+		t.Error("two marks have one key")
+	}
+}

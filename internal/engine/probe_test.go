@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	woken := make(chan watch.Holder, 10)
+	p := newProbes(now, nil, func(h watch.Holder) { woken <- h })
+	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
+	var answer, asked atomic.Int32
+	question := func(context.Context, room.Live) any {
+		asked.Add(1)
+		return answer.Load()
+	}
+	ask := func() any {
+		got, due := p.ask(holder, "models", time.Second, question)
+		if want := now.Now().Add(time.Second); due.After(want) {
+			t.Fatalf("due at %s, after %s", due, want)
+		}
+		return got
+	}
+	answered := func() {
+		t.Helper()
+		for {
+			p.mu.Lock()
+			one := p.by[holder]["models"]
+			busy := one != nil && one.asking
+			p.mu.Unlock()
+			if !busy {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+
+	answer.Store(1)
+	if got := ask(); got != nil {
+		t.Fatalf("an answer before the question: %v", got)
+	}
+	if got := <-woken; got != holder {
+		t.Fatalf("woke %v", got)
+	}
+	answered()
+	if got := ask(); got != int32(1) || asked.Load() != 1 {
+		t.Fatalf("answer %v after %d questions", got, asked.Load())
+	}
+	now.SetTime(now.Now().Add(time.Second))
+	ask()
+	answered()
+	if len(woken) != 0 || asked.Load() != 2 {
+		t.Fatalf("the same answer woke somebody (%d), or was not asked for (%d)", len(woken), asked.Load())
+	}
+
+	p.keep(holder)
+	if len(p.by) != 0 {
+		t.Fatal("a question that nobody asks any more is kept")
+	}
+}
+
+func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	p := newProbes(now, nil, func(watch.Holder) { t.Error("woken by an answer to a dropped question") })
+	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
+	begun, end, done := make(chan bool), make(chan bool), make(chan bool)
+	p.ask(holder, "models", time.Second, func(ctx context.Context, _ room.Live) any {
+		if _, limited := ctx.Deadline(); !limited {
+			t.Error("a probe without a deadline")
+		}
+		close(begun)
+		<-end
+		defer close(done)
+		return 1
+	})
+	<-begun
+	p.keep(holder)
+	close(end)
+	<-done
+	p.slots <- struct{}{} // Waits until the probe has returned its slot, if all are taken.
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+func secretRef(i int) watch.Ref {
+	return watch.Ref{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Namespace: "ns", Name: fmt.Sprint(i)}
+}
+
+func ofSize(bytes int) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"k": strings.Repeat("x", bytes)}}}
+	u.SetUID("u")
+	u.SetResourceVersion("1")
+	return u
+}
+
+func TestContentsAreBounded(t *testing.T) {
+	var c contents
+	for i := range 100 {
+		c.put(secretRef(i), ofSize(1<<20))
+		if c.bytes > maxContents {
+			t.Fatalf("%d bytes are kept", c.bytes)
+		}
+	}
+	if c.get(secretRef(99), "u", "1") == nil {
+		t.Error("the last one was not kept")
+	}
+	for i := range 100 {
+		c.drop(secretRef(i))
+	}
+	if c.bytes != 0 || len(c.by) != 0 {
+		t.Errorf("%d bytes of %d objects are left", c.bytes, len(c.by))
+	}
+}
+
+func TestContentsOfWhoIsReadyAreShedOnlyWhereThereIsMuch(t *testing.T) {
+	var c contents
+	refs := []watch.Ref{secretRef(0), secretRef(1)}
+	for _, ref := range refs {
+		c.put(ref, ofSize(100))
+	}
+	c.shed(refs)
+	if len(c.by) != 2 {
+		t.Fatal("a small cluster would have to read again")
+	}
+	for i := 2; i < 20; i++ {
+		c.put(secretRef(i), ofSize(1<<18))
+	}
+	c.shed(refs)
+	if c.get(refs[0], "u", "1") != nil || c.get(secretRef(5), "u", "1") == nil {
+		t.Error("not those of who is Ready went")
+	}
+}

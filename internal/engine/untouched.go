@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// untouched looks at a custom resource that this process meets for the first time: after a restart or a fail-over nearly
+// all are as they were left, and the ledger says so without a read (law 9). Such a one is counted as verified, and its
+// whole pass, which reads what it refers to and renders with this release, waits until those that need it now had theirs.
+func (s *stacks[C, F]) untouched(cr C) bool {
+	key := client.ObjectKeyFromObject(cr)
+	life := s.life(key)
+	if life.met {
+		return false
+	}
+	life.met = true
+	common := s.def.Common(cr)
+	if cr.GetDeletionTimestamp() != nil || isSuspended(cr) || *common.ObservedGeneration != cr.GetGeneration() ||
+		*common.LastHandledReconcileAt != cr.GetAnnotations()[keeper.ReconcileAtAnnotation] ||
+		!meta.IsStatusConditionTrue(*common.Conditions, ConditionReady) ||
+		meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling) {
+		return false
+	}
+	states, intact := s.intact(cr)
+	if !intact {
+		return false
+	}
+	now := s.Clock.Now()
+	s.metrics.observe(s.def.GVK.Kind, key, states, meta.FindStatusCondition(*common.Conditions, ConditionReady), now)
+	s.metrics.reconciled(s.def.GVK.Kind, outcomeReady)
+	s.queue.addLast(s.later(), key.Namespace, key.Name)
+	return true
+}
+
+// later is when the whole pass of a custom resource follows that was found untouched: the more there are, the longer
+// they are spread over, so that those that need something now, and the API server, are not crowded out.
+func (s *stacks[C, F]) later() time.Duration {
+	const each = 10 * time.Millisecond
+	s.mu.Lock()
+	crowd := each * time.Duration(len(s.lives))
+	s.mu.Unlock()
+	return crowd/4 + time.Duration(rand.Int64N(int64(crowd)+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
+}
+
+// intact says that every child in the ledger is there as it was written, healthy, and that there is none beside.
+func (s *stacks[C, F]) intact(cr C) (map[plan.Key]room.State, bool) {
+	stack := s.stackOf(cr)
+	owners := []plan.Owner{s.self(cr)}
+	ledger := map[plan.Key]keeper.LedgerEntry{}
+	for _, e := range *s.def.Common(cr).Ledger {
+		ledger[keyOf(e)] = e
+	}
+	inventories := s.kept.of(string(cr.GetUID()))
+	for _, inv := range inventories {
+		owners = append(owners, ownerOf(inv))
+	}
+	for key, e := range ledgerOf(inventories) {
+		ledger[key] = e
+	}
+	states := make(map[plan.Key]room.State, len(ledger))
+	for key, e := range ledger {
+		seen, found := s.hub.Child(s.def.Room, key)
+		if !found || !s.hub.ChildSynced(key.GroupKind, s.def.Room) || !asWritten(seen, e) || !seen.OwnedBy(stack, owners...) ||
+			seen.Health.Status != health.Current {
+			return nil, false
+		}
+		states[key] = room.State{Observed: seen, Current: true}
+	}
+	for _, seen := range s.hub.ChildrenOfStack(s.def.Room, stack.Hash()) {
+		if _, known := states[seen.Key]; !known {
+			return nil, false
+		}
+	}
+	return states, len(states) > 0
+}
+
+// asWritten says that a child is what the ledger says that it was when it was written last.
+func asWritten(seen *observe.Object, e keeper.LedgerEntry) bool {
+	return !seen.Terminating() && seen.UID == e.UID && seen.Fields != "" && seen.Fields == e.Fields && seen.Digest() == e.Digest
+}
