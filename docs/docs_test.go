@@ -20,6 +20,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 )
@@ -145,10 +146,13 @@ func same(t *testing.T, what string, documented, implemented []string) {
 
 // fields are the paths of the fields of a type of ours, with those of the types of ours below.
 func fields(prefix string, typ reflect.Type) []string {
-	for typ.Kind() == reflect.Pointer {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		if typ.Kind() == reflect.Slice {
+			prefix += "[]"
+		}
 		typ = typ.Elem()
 	}
-	if typ.Kind() != reflect.Struct || typ.PkgPath() != reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec]().PkgPath() {
+	if typ.Kind() != reflect.Struct || !strings.HasPrefix(typ.PkgPath(), "mlkeeper.dev/api/") {
 		return nil
 	}
 	var out []string
@@ -160,17 +164,22 @@ func fields(prefix string, typ reflect.Type) []string {
 	return out
 }
 
-func TestEveryFieldOfATrustyAIServiceIsDocumented(t *testing.T) {
-	want := fields("spec", reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec]())
-	got := all("(?m)^\\| `(spec\\.[A-Za-z.]+)` \\|", read(t, "trustyai.md"))
-	for _, field := range want {
-		if !slices.Contains(got, field) {
-			t.Errorf("trustyai.md does not explain %s", field)
+func TestEveryFieldIsDocumented(t *testing.T) {
+	for page, spec := range map[string]reflect.Type{
+		"trustyai.md": reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec](),
+		"tfserv.md":   reflect.TypeFor[tfservingv1alpha1.TfservSpec](),
+	} {
+		want := fields("spec", spec)
+		got := all("(?m)^\\| `(spec\\.[A-Za-z0-9.\\[\\]]+)` \\|", read(t, page))
+		for _, field := range want {
+			if !slices.Contains(got, field) {
+				t.Errorf("%s does not explain %s", page, field)
+			}
 		}
-	}
-	for _, field := range got {
-		if !slices.Contains(want, field) {
-			t.Errorf("trustyai.md explains %s, which the type does not have", field)
+		for _, field := range got {
+			if !slices.Contains(want, field) {
+				t.Errorf("%s explains %s, which the type does not have", page, field)
+			}
 		}
 	}
 }
@@ -224,6 +233,7 @@ func TestNamedTestsExist(t *testing.T) {
 var kinds = map[string]func() any{
 	"trustyai.opendatahub.io/v1 TrustyAIService":       func() any { return &trustyaiv1.TrustyAIService{} },
 	"trustyai.opendatahub.io/v1alpha1 TrustyAIService": func() any { return &trustyaiv1alpha1.TrustyAIService{} },
+	"servapi.dev-state.com/v1alpha1 Tfserv":            func() any { return &tfservingv1alpha1.Tfserv{} },
 	"keeper.mlkeeper.dev/v1alpha1 Inventory":           func() any { return &keeper.Inventory{} },
 }
 

@@ -7,10 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/internal/trustyai"
 )
 
@@ -18,6 +20,7 @@ import (
 type settings struct {
 	clusterDomain string
 	trustyAI      trustyai.Settings
+	tfserving     tfserving.Settings
 }
 
 // bind adds the flags.
@@ -27,6 +30,9 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"image of a TrustyAIService that names none")
 	flags.StringVar(&s.trustyAI.ProxyImage, "trustyai-proxy-image", trustyai.DefaultProxyImage,
 		"image of the kube-rbac-proxy of a Secured TrustyAIService")
+	flags.StringVar(&s.tfserving.Image, "tfserving-image", tfserving.DefaultImage, "image of a Tfserv that names none")
+	flags.StringVar(&s.tfserving.GPUImage, "tfserving-gpu-image", tfserving.DefaultGPUImage,
+		"image of a Tfserv that names none and asks for GPUs")
 }
 
 // registration is one room of this binary.
@@ -45,6 +51,11 @@ func registrations() []registration {
 		}, register: func(e *engine.Engine, s settings) error {
 			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
 		}},
+		{name: tfserving.RoomName, any: func(s settings) room.Any {
+			return room.Erase(tfserving.Room(), tfserving.New(s.forTfserving()))
+		}, register: func(e *engine.Engine, s settings) error {
+			return engine.Register(e, tfserving.Room(), tfserving.New(s.forTfserving()))
+		}},
 	}
 }
 
@@ -54,6 +65,12 @@ func (s settings) forTrustyAI() trustyai.Settings {
 	out.ClusterDomain = s.clusterDomain
 	// config/manager sets POD_NAMESPACE from the downward API.
 	out.OperatorNamespace = os.Getenv("POD_NAMESPACE")
+	return out
+}
+
+func (s settings) forTfserving() tfserving.Settings {
+	out := s.tfserving
+	out.ClusterDomain = s.clusterDomain
 	return out
 }
 
@@ -75,5 +92,8 @@ func roomNames() []string {
 
 // schemes are the API packages whose types the manager decodes.
 func schemes() []func(*runtime.Scheme) error {
-	return []func(*runtime.Scheme) error{keeper.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme}
+	return []func(*runtime.Scheme) error{
+		keeper.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme,
+		tfservingv1alpha1.AddToScheme,
+	}
 }

@@ -17,6 +17,8 @@ const (
 	maxProbes = 32
 	// probeTimeout bounds one probe.
 	probeTimeout = 10 * time.Second
+	// unanswered is how long after a question without an answer it is asked again.
+	unanswered = 5 * time.Second
 )
 
 // probes asks what cannot be watched, such as a server in a pod (law 15), away from the workers, and wakes the custom
@@ -59,13 +61,15 @@ func (p *probes) ask(h watch.Holder, name string, every time.Duration, question 
 		p.by[h][name] = one
 	}
 	now := p.clock.Now()
-	again := every != room.Once && !now.Before(one.asked.Add(every))
-	if !one.asking && (one.asked.IsZero() || again) {
-		one.asked, one.asking = now, true
-		go p.run(h, one, question)
+	if every == room.Once && one.answer != nil {
+		return one.answer, time.Time{}
 	}
 	if every == room.Once {
-		return one.answer, time.Time{}
+		every = unanswered
+	}
+	if !one.asking && (one.asked.IsZero() || !now.Before(one.asked.Add(every))) {
+		one.asked, one.asking = now, true
+		go p.run(h, one, question)
 	}
 	return one.answer, one.asked.Add(every)
 }

@@ -88,3 +88,51 @@ func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
 	<-done
 	p.slots <- struct{}{} // Waits until the probe has returned its slot, if all are taken.
 }
+
+func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	p := newProbes(now, nil, func(watch.Holder) {})
+	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
+	done := make(chan bool, 10)
+	var answer atomic.Value
+	ask := func() (any, time.Time) {
+		return p.ask(holder, "models", room.Once, func(context.Context, room.Live) any {
+			defer func() { done <- true }()
+			return answer.Load()
+		})
+	}
+	settled := func() {
+		<-done
+		p.slots <- struct{}{}
+		<-p.slots
+		for {
+			p.mu.Lock()
+			asking := p.by[holder]["models"].asking
+			p.mu.Unlock()
+			if !asking {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if _, due := ask(); due.IsZero() {
+		t.Fatal("a question that may stay without an answer is not due again")
+	}
+	settled()
+	if ask(); len(done) > 0 {
+		t.Fatal("asked again at once")
+	}
+	answer.Store("yes")
+	now.SetTime(now.Now().Add(unanswered))
+	ask()
+	settled()
+	for range 3 {
+		now.SetTime(now.Now().Add(time.Hour))
+		if got, due := ask(); got != "yes" || !due.IsZero() {
+			t.Fatalf("%v, due %s", got, due)
+		}
+	}
+	if len(done) > 0 {
+		t.Fatal("asked although it was answered")
+	}
+}

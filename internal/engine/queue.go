@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -24,6 +25,8 @@ const (
 // queue connects the engine's wake-ups with a controller's work queue. Before the manager leads, wake-ups are dropped:
 // the start enqueues everything.
 type queue struct {
+	backoff *backoff
+
 	mu   sync.Mutex
 	work workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -31,14 +34,14 @@ type queue struct {
 // newController makes a controller whose only source is the engine: everything calls seed once the queue is open, when
 // all watches are complete.
 func newController(
-	mgr manager.Manager, name string, workers int, r reconcile.Reconciler,
+	mgr manager.Manager, name string, clock clock.PassiveClock, workers int, r reconcile.Reconciler,
 	synced func(context.Context) bool, seed func(),
 ) (*queue, error) {
-	q := &queue{}
+	q := &queue{backoff: newBackoff(clock)}
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
 		RecoverPanic: ptr.To(true), SkipNameValidation: ptr.To(true),
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		RateLimiter: q.backoff,
 	})
 	if err != nil {
 		return nil, err

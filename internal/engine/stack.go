@@ -64,6 +64,8 @@ type life struct {
 	awaited  map[wireTarget]bool
 	// met says that this process has seen the custom resource before.
 	met bool
+	// tried is the generation of the last pass.
+	tried int64
 	// fresh says that this process has known the custom resource since before its first status, so that the time to
 	// ready can be told.
 	fresh bool
@@ -116,7 +118,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{},
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Concurrency, s, e.synced, s.wakeAll)
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.synced, s.wakeAll)
 	if err != nil {
 		return fmt.Errorf("register room %s: %w", def.Room, err)
 	}
@@ -384,7 +386,12 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if cr.GetDeletionTimestamp() != nil || s.untouched(cr) {
 		return reconcile.Result{}, nil
 	}
+	if rest := s.queue.backoff.rest(req); rest > 0 && s.life(key).tried == cr.GetGeneration() {
+		// What failed is not tried again by every event that comes meanwhile; another spec is tried at once.
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	p := s.newPass(cr)
+	p.life.tried = cr.GetGeneration()
 	if isSuspended(cr) {
 		return s.suspended(ctx, p)
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 )
 
@@ -38,7 +39,7 @@ const callTimeout = 30 * time.Second
 var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // Namespace creates a namespace named after the test and deletes it when the test ends, without waiting for its end: only
-// the TrustyAIServices in it are gone by then, so that the operator of the next test does not care for them.
+// the custom resources in it are gone by then, so that the operator of the next test does not care for them.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -55,7 +56,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
 		if err := c.clearServices(ctx, ns.Name); err != nil {
-			t.Logf("delete the TrustyAIServices of namespace %s: %v", ns.Name, err)
+			t.Logf("delete the custom resources of namespace %s: %v", ns.Name, err)
 		}
 		if err := c.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 			t.Logf("delete namespace %s: %v", ns.Name, err)
@@ -64,27 +65,31 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// clearServices deletes the TrustyAIServices of a namespace, held by finalizers or not.
+// clearServices deletes the custom resources of a namespace, held by finalizers or not.
 func (c *Cluster) clearServices(ctx context.Context, namespace string) error {
-	list := &trustyaiv1.TrustyAIServiceList{}
-	err := c.Client.List(ctx, list, client.InNamespace(namespace))
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	for i := range list.Items {
-		err := errors.Join(
-			client.IgnoreNotFound(c.Client.Delete(ctx, &list.Items[i])),
-			client.IgnoreNotFound(c.Client.Patch(ctx, &list.Items[i], free)),
-		)
+	for _, list := range []client.ObjectList{&trustyaiv1.TrustyAIServiceList{}, &tfservingv1alpha1.TfservList{}} {
+		err := c.Client.List(ctx, list, client.InNamespace(namespace))
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil {
+			return err
+		}
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			return c.clear(ctx, item.(client.Object)) //nolint:forcetypeassert // The items of a client's list are objects.
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *Cluster) clear(ctx context.Context, o client.Object) error {
+	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	return errors.Join(
+		client.IgnoreNotFound(c.Client.Delete(ctx, o)),
+		client.IgnoreNotFound(c.Client.Patch(ctx, o, free)),
+	)
 }
 
 // Parse splits a YAML text into its objects.

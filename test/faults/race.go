@@ -92,7 +92,8 @@ func (r *run) api(httpRequest *http.Request) (dynamic.ResourceInterface, bool) {
 func (r *run) change(ctx context.Context, api dynamic.ResourceInterface, req request) error {
 	resource, _, _ := strings.Cut(req.Resource, "/")
 	key := raced[strings.Index(raced, "/")+1:]
-	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"kept"}}}`, raced)
+	annotation := fmt.Sprintf(`{"metadata":{"annotations":{%q:"kept"}}}`, raced)
+	body := annotation
 	if resource == "configmaps" {
 		body = fmt.Sprintf(`{"metadata":{"annotations":{%q:"kept"}},"data":{%q:"kept"}}`, raced, key)
 	}
@@ -103,6 +104,10 @@ func (r *run) change(ctx context.Context, api dynamic.ResourceInterface, req req
 	r.spared.add(object, "data."+key)
 	r.mu.Unlock()
 	u, err := api.Patch(ctx, req.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: user})
+	if apierrors.IsInvalid(err) {
+		// Nobody writes into an immutable ConfigMap.
+		u, err = api.Patch(ctx, req.Name, types.MergePatchType, []byte(annotation), metav1.PatchOptions{FieldManager: user})
+	}
 	if err != nil {
 		return err
 	}
@@ -173,7 +178,7 @@ func lacks(u *unstructured.Unstructured) bool {
 	if u.GetAnnotations()[raced] == "" {
 		return true
 	}
-	if u.GetKind() != "ConfigMap" {
+	if immutable, _, _ := unstructured.NestedBool(u.Object, "immutable"); immutable || u.GetKind() != "ConfigMap" {
 		return false
 	}
 	_, found, _ := unstructured.NestedString(u.Object, "data", raced[strings.Index(raced, "/")+1:])

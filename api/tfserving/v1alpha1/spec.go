@@ -1,0 +1,222 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// TfservSpec is what the owner of a Tfserv declares. The first eight fields are those of the tutorial operator.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.grpcPort) || !has(self.restPort) || self.grpcPort != self.restPort",message="spec.grpcPort and spec.restPort must differ: TensorFlow Serving listens on them apart, by default on 8500 and 8501"
+// +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && size(self.configMap) > 0 && has(self.models) && size(self.models) > 0)",message="spec.configMap and spec.models exclude each other: declare the models in one of the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.configFileLocation) || !has(self.secretFileLocation) || size(self.configFileLocation) == 0 || self.configFileLocation != self.secretFileLocation",message="spec.configFileLocation and spec.secretFileLocation must differ: two volumes cannot be mounted at one path"
+type TfservSpec struct {
+	// grpcPort is the port of the gRPC API, 1 to 65535; the default is TensorFlow Serving's own, 8500.
+	// +optional
+	// +kubebuilder:default=8500
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="spec.grpcPort must be a port from 1 to 65535, such as 8500"
+	GrpcPort *int32 `json:"grpcPort,omitempty"`
+	// restPort is the port of the REST API, 1 to 65535; the default is TensorFlow Serving's own, 8501.
+	// +optional
+	// +kubebuilder:default=8501
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="spec.restPort must be a port from 1 to 65535, such as 8501"
+	RestPort *int32 `json:"restPort,omitempty"`
+	// replicas is the number of model servers, 0 to 1000; the default is 1. With autoscaling it is left to the
+	// HorizontalPodAutoscaler.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="spec.replicas must not be negative: use 0 to stop serving"
+	Replicas *int32 `json:"replicas,omitempty"`
+	// configMap is the ConfigMap of the namespace with the model config of TensorFlow Serving; it and models exclude each
+	// other.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap,omitempty"`
+	// configFileName is the key of the ConfigMap and the name of the file; the default is models.conf.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[-._a-zA-Z0-9]+$') && !self.startsWith('..') && self != '.'",message="spec.configFileName must be a key of a ConfigMap, such as models.conf: a file name without '/'"
+	ConfigFileName string `json:"configFileName,omitempty"`
+	// configFileLocation is the absolute path where the model config is mounted; the default is /var/config.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.startsWith('/') && self != '/' && !self.contains(':') && !self.contains('..')",message="spec.configFileLocation must be an absolute path below / without ':' or '..', such as /var/config"
+	ConfigFileLocation string `json:"configFileLocation,omitempty"`
+	// secretFileName is the key of the Secret with the credentials for Google Cloud Storage, and the name of the file; it
+	// may be a pattern that one key matches, such as *.json.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[-._a-zA-Z0-9*?]+$') && !self.startsWith('..') && self != '.'",message="spec.secretFileName must be a key of a Secret, such as key.json, or a pattern that one key matches, such as *.json: a file name without '/'"
+	SecretFileName string `json:"secretFileName,omitempty"`
+	// secretFileLocation is the absolute path where the Secret is mounted; the default is /secret/gcp-credentials.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.startsWith('/') && self != '/' && !self.contains(':') && !self.contains('..')",message="spec.secretFileLocation must be an absolute path below / without ':' or '..', such as /secret/gcp-credentials"
+	SecretFileLocation string `json:"secretFileLocation,omitempty"`
+
+	// secretName is the Secret that secretFileName is a key of; the default is tfs-secret. The Secret is mounted if and
+	// only if one of the two is set.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+	// models are the models to serve, instead of a configMap; at most 100.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	Models []Model `json:"models,omitempty"`
+	// modelVolume is a PersistentVolumeClaim with models.
+	// +optional
+	ModelVolume *ModelVolumeSpec `json:"modelVolume,omitempty"`
+	// s3 says how models below s3:// are read.
+	// +optional
+	S3 *S3Spec `json:"s3,omitempty"`
+	// serviceType is the type of the Service; the default is NodePort, as the tutorial operator has it. Choose ClusterIP
+	// where only the cluster shall reach the models.
+	// +optional
+	// +kubebuilder:default=NodePort
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	ServiceType corev1.ServiceType `json:"serviceType,omitempty"`
+	// image is the image of TensorFlow Serving; the default is the operator's --tfserving-image, and with GPUs
+	// --tfserving-gpu-image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+	// imagePullPolicy is Always, IfNotPresent or Never; the default is IfNotPresent.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// imagePullSecrets are Secrets of the namespace for pulling images.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// resources are the compute resources of the tfs-main container, GPUs included (nvidia.com/gpu).
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// scheduling says on which nodes the pods may run.
+	// +optional
+	Scheduling *keeper.SchedulingSpec `json:"scheduling,omitempty"`
+	// serviceAccountName is the ServiceAccount of the pods, such as one with a cloud identity; without it they run as the
+	// namespace's default one and get no token.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// podSecurityContext replaces the security context of the pods; the default runs as user 1000, never as root.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
+	// securityContext replaces the security context of the tfs-main container; the default drops all capabilities and
+	// forbids privilege escalation.
+	// +optional
+	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
+	// startupTimeoutSeconds is how long a pod may take to load its initial models before it is restarted, 10 seconds to a
+	// day; the default is 600.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	StartupTimeoutSeconds *int32 `json:"startupTimeoutSeconds,omitempty"`
+	// batching lets TensorFlow Serving join requests to batches.
+	// +optional
+	Batching *BatchingSpec `json:"batching,omitempty"`
+	// monitoring serves metrics for Prometheus on the REST port, with a ServiceMonitor where that API is served.
+	// +optional
+	Monitoring *MonitoringSpec `json:"monitoring,omitempty"`
+	// podDisruptionBudget limits how many pods a drain may take away at once.
+	// +optional
+	PodDisruptionBudget *DisruptionSpec `json:"podDisruptionBudget,omitempty"`
+	// autoscaling makes a HorizontalPodAutoscaler, to which replicas are then left.
+	// +optional
+	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
+}
+
+// BatchingSpec holds the batching parameters of TensorFlow Serving (session_bundle_config.proto).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.allowedBatchSizes) || size(self.allowedBatchSizes) == 0 || has(self.maxBatchSize) && self.allowedBatchSizes[size(self.allowedBatchSizes) - 1] == self.maxBatchSize",message="the last of spec.batching.allowedBatchSizes must be spec.batching.maxBatchSize, else TensorFlow Serving refuses to start"
+// +kubebuilder:validation:XValidation:rule="!has(self.allowedBatchSizes) || self.allowedBatchSizes.isSorted() && self.allowedBatchSizes.all(x, self.allowedBatchSizes.exists_one(y, x == y))",message="spec.batching.allowedBatchSizes must increase from each to the next, such as [8, 32, 128]"
+type BatchingSpec struct {
+	// maxBatchSize is the largest number of requests in a batch; TensorFlow Serving's default is 1000.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxBatchSize *int64 `json:"maxBatchSize,omitempty"`
+	// batchTimeoutMicros is how many microseconds a batch waits for more requests; TensorFlow Serving's default is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BatchTimeoutMicros *int64 `json:"batchTimeoutMicros,omitempty"`
+	// maxEnqueuedBatches is how many batches may wait; TensorFlow Serving's default is 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxEnqueuedBatches *int64 `json:"maxEnqueuedBatches,omitempty"`
+	// numBatchThreads is how many batches are processed at once; TensorFlow Serving's default is the number of CPUs.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	NumBatchThreads *int64 `json:"numBatchThreads,omitempty"`
+	// allowedBatchSizes are the sizes that batches are padded to, increasing; the last must be maxBatchSize.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=1
+	AllowedBatchSizes []int64 `json:"allowedBatchSizes,omitempty"`
+	// padVariableLengthInputs pads inputs of different lengths, so that they can share a batch.
+	// +optional
+	PadVariableLengthInputs bool `json:"padVariableLengthInputs,omitempty"`
+}
+
+// MonitoringSpec says how metrics are served and scraped.
+type MonitoringSpec struct {
+	// path is where the metrics are served; the default is /monitoring/prometheus/metrics.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^/[-._~/a-zA-Z0-9]*$')",message="spec.monitoring.path must begin with '/', such as /monitoring/prometheus/metrics"
+	Path string `json:"path,omitempty"`
+	// interval is the scrape interval of the ServiceMonitor, a Prometheus duration; the default is 30s.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	Interval string `json:"interval,omitempty"`
+	// labels are added to the ServiceMonitor, such as those that a Prometheus selects it by.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// DisruptionSpec is a PodDisruptionBudget. Its fields are those of policy/v1.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="set exactly one of spec.podDisruptionBudget.minAvailable and maxUnavailable"
+type DisruptionSpec struct {
+	// minAvailable is the number of pods that must stay.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinAvailable *int32 `json:"minAvailable,omitempty"`
+	// maxUnavailable is the number of pods that may be away.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MaxUnavailable *int32 `json:"maxUnavailable,omitempty"`
+}
+
+// AutoscalingSpec is a HorizontalPodAutoscaler.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="spec.autoscaling.minReplicas must not be larger than maxReplicas"
+type AutoscalingSpec struct {
+	// minReplicas is the least number of pods; the default is 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
+	// maxReplicas is the largest number of pods.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxReplicas int32 `json:"maxReplicas"`
+	// targetCPUUtilizationPercentage is the average share of the requested CPU that is aimed at; the default is 80. It
+	// needs a request for CPU in resources.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	TargetCPUUtilizationPercentage *int32 `json:"targetCPUUtilizationPercentage,omitempty"`
+}

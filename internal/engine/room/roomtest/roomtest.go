@@ -1,0 +1,120 @@
+// Package roomtest is a room.Reader over objects in memory, for the unit tests of rooms.
+package roomtest
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// Cluster is what a room can read.
+type Cluster struct {
+	// Time is what Now returns.
+	Time time.Time
+	// APIs are the kinds that are served.
+	APIs map[schema.GroupVersionKind]bool
+	// Others are the other custom resources of the namespace, Edited the targets by wire.
+	Others []client.Object
+	Edited map[string][]*unstructured.Unstructured
+	// Answers are the answers of probes by name, Asked the names that were asked for, in order, and how often.
+	Answers map[string]any
+	Asked   []Asked
+
+	objects, children map[plan.Key]*unstructured.Unstructured
+}
+
+// Asked is one question.
+type Asked struct {
+	Name     string
+	Every    time.Duration
+	Question room.Question
+}
+
+var _ room.Reader = (*Cluster)(nil)
+
+// New makes a cluster at a time that serves the kinds.
+func New(now time.Time, served ...schema.GroupVersionKind) *Cluster {
+	c := &Cluster{
+		Time: now, APIs: map[schema.GroupVersionKind]bool{}, Edited: map[string][]*unstructured.Unstructured{},
+		Answers: map[string]any{}, objects: map[plan.Key]*unstructured.Unstructured{}, children: map[plan.Key]*unstructured.Unstructured{},
+	}
+	for _, gvk := range served {
+		c.APIs[gvk] = true
+	}
+	return c
+}
+
+// Put makes an object of somebody else.
+func (c *Cluster) Put(u *unstructured.Unstructured) { c.objects[plan.KeyOf(u)] = u }
+
+// Remove takes an object away.
+func (c *Cluster) Remove(key plan.Key) {
+	delete(c.objects, key)
+	delete(c.children, key)
+}
+
+// Own makes an object that MLKeeper wrote for the owner ("Kind.group/namespace/name"), which is seen both ways.
+func (c *Cluster) Own(u *unstructured.Unstructured, owner string) {
+	marks := u.GetAnnotations()
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[keeper.OwnerAnnotation] = owner
+	u.SetAnnotations(marks)
+	if u.GetUID() == "" {
+		u.SetUID(types.UID("uid-" + u.GetName()))
+	}
+	c.objects[plan.KeyOf(u)], c.children[plan.KeyOf(u)] = u, u
+}
+
+// Written takes the objects of a plan as written for the owner.
+func (c *Cluster) Written(p plan.Plan, owner string) {
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			c.Own(o.Desired.DeepCopy(), owner)
+		}
+	}
+}
+
+// Get returns an object, or nil.
+func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.objects[key] }
+
+// Referenced implements room.Reader.
+func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	return c.objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
+}
+
+// Child implements room.Reader.
+func (c *Cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
+	if u := c.children[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}]; u != nil {
+		return observe.From(u, true)
+	}
+	return nil
+}
+
+// Serves implements room.Reader.
+func (c *Cluster) Serves(gvk schema.GroupVersionKind) bool { return c.APIs[gvk] }
+
+// Siblings implements room.Reader.
+func (c *Cluster) Siblings() []client.Object { return c.Others }
+
+// Targets implements room.Reader.
+func (c *Cluster) Targets(wire, _ string) []*unstructured.Unstructured { return c.Edited[wire] }
+
+// Probe implements room.Reader: it answers what Answers holds.
+func (c *Cluster) Probe(name string, every time.Duration, question room.Question) any {
+	c.Asked = append(c.Asked, Asked{name, every, question})
+	return c.Answers[name]
+}
+
+// Now implements room.Reader.
+func (c *Cluster) Now() time.Time { return c.Time }

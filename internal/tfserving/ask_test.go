@@ -1,0 +1,233 @@
+package tfserving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+// pods is a room.Live with pods.
+type pods []unstructured.Unstructured
+
+func (p pods) List(_ context.Context, gvk schema.GroupVersionKind, _, selector string, _ int64) ([]unstructured.Unstructured, error) {
+	if gvk != gvkPod || selector != "tfsName=tfs" {
+		return nil, fmt.Errorf("asked for %s %s", gvk, selector)
+	}
+	return p, nil
+}
+
+func pod(ip string, ready, host bool) unstructured.Unstructured {
+	status := "False"
+	if ready {
+		status = "True"
+	}
+	return unstructured.Unstructured{Object: map[string]any{
+		"spec":   map[string]any{"hostNetwork": host},
+		"status": map[string]any{"podIP": ip, "conditions": []any{map[string]any{"type": "Ready", "status": status}}},
+	}}
+}
+
+// fleet is a client for which the host tells the server.
+func fleet(servers map[string]http.HandlerFunc) *http.Client {
+	client := newClient()
+	client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
+		host, _, _ := net.SplitHostPort(r.URL.Host)
+		serve := servers[host]
+		if serve == nil {
+			return nil, errors.New("refused")
+		}
+		w := httptest.NewRecorder()
+		serve(w, r)
+		return w.Result(), nil
+	})
+	return client
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// says answers with versions as "number state message".
+func says(versions ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		var list []any
+		for _, v := range versions {
+			f := strings.SplitN(v, " ", 3)
+			code, message := "OK", ""
+			if len(f) == 3 {
+				code, message = "UNKNOWN", f[2]
+			}
+			list = append(list, map[string]any{"version": f[0], "state": f[1], "status": map[string]any{"error_code": code, "error_message": message}})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"model_version_status": list})
+	}
+}
+
+func answerOf(t *testing.T, client *http.Client, live room.Live, models ...string) *Answer {
+	t.Helper()
+	g := &gathering{settings: Settings{HTTP: client}, cr: custom(t, inline)}
+	return g.question(models)(t.Context(), live).(*Answer)
+}
+
+func TestTheServerThatIsBehindCounts(t *testing.T) {
+	got := answerOf(t, fleet(map[string]http.HandlerFunc{
+		"10.0.0.1": says("1 END", "2 AVAILABLE"), "10.0.0.2": says("1 AVAILABLE", "2 LOADING"),
+	}), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}, "m")
+	want := &Answer{Servers: 2, Answered: 2, Available: 1, Changing: true, Models: []v1alpha1.ModelStatus{
+		{Name: "m", Version: "1", State: "END"}, {Name: "m", Version: "2", State: "LOADING"},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAModelIsAvailableWhenEveryServerHasIt(t *testing.T) {
+	got := answerOf(t, fleet(map[string]http.HandlerFunc{
+		"10.0.0.1": says("1 AVAILABLE"), "10.0.0.2": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+	}), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}, "m")
+	if got.Available != 0 || got.Answered != 2 || !slices.ContainsFunc(got.Models, func(m v1alpha1.ModelStatus) bool {
+		return m.State == stateUnknown && strings.Contains(m.Error, "does not know")
+	}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOnlyReadyPodsWithANetworkOfTheirOwnAreAsked(t *testing.T) {
+	got := answerOf(t, fleet(map[string]http.HandlerFunc{
+		"10.0.0.1": says("1 AVAILABLE"), "10.0.0.2": says("1 AVAILABLE"), "10.0.0.3": says("1 AVAILABLE"),
+	}), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", false, false), pod("10.0.0.3", true, true), pod("", true, false)}, "m")
+	if got.Servers != 1 || got.Available != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	got := answerOf(t, fleet(nil), pods{pod("10.0.0.1", true, false)}, "m")
+	if want := (&Answer{Servers: 1}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestHostileAnswersAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 2*maxAnswer)
+	for name, serve := range map[string]http.HandlerFunc{
+		"endless": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, long) },
+		"no json": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"version": says("../../x AVAILABLE"),
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := answerOf(t, fleet(map[string]http.HandlerFunc{"10.0.0.1": serve}), pods{pod("10.0.0.1", true, false)}, "m")
+			if got.Answered != 1 || got.Available != 0 || len(got.Models) != 1 || got.Models[0].State != stateUnknown || got.Models[0].Error == "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	got := answerOf(t, fleet(map[string]http.HandlerFunc{"10.0.0.1": says("1 DANCING " + strings.Repeat("e\x00", 4000))}), pods{pod("10.0.0.1", true, false)}, "m")
+	if m := got.Models[0]; m.State != stateUnknown || len(m.Error) > maxError || strings.ContainsRune(m.Error, 0) {
+		t.Errorf("%+v", m)
+	}
+	many := make([]string, 500)
+	for i := range many {
+		many[i] = strconv.Itoa(i) + " AVAILABLE"
+	}
+	got = answerOf(t, fleet(map[string]http.HandlerFunc{"10.0.0.1": says(many...)}), pods{pod("10.0.0.1", true, false)}, "m")
+	if len(got.Models) != maxSaid {
+		t.Errorf("%d versions", len(got.Models))
+	}
+}
+
+// TestARealServer asks over a real connection, by the client that the operator has.
+func TestARealServer(t *testing.T) {
+	var path string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path = r.URL.EscapedPath()
+		says("7 AVAILABLE")(w, r)
+	}))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(at.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := askModel(t.Context(), newClient(), at.Hostname(), int32(port), "a/b c")
+	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c" {
+		t.Errorf("%+v by %s", got, path)
+	}
+}
+
+func TestWhenTheServersAreAsked(t *testing.T) {
+	c, cr := roomtest.New(testNow), custom(t, inline)
+	asked := func() string {
+		c.Asked = nil
+		gatherAndRender(t, c, cr)
+		var out []string
+		for _, a := range c.Asked {
+			out = append(out, a.Name+" "+a.Every.String())
+		}
+		return strings.Join(out, ",")
+	}
+	if got := asked(); got != "" {
+		t.Errorf("nobody is there, and asked is %q", got)
+	}
+	_, p := gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, false)
+	if got := asked(); got != "" {
+		t.Errorf("nobody is ready, and asked is %q", got)
+	}
+	two := int32(2)
+	cr.Spec.Replicas = &two
+	_, p = gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, false)
+	if got := asked(); got != "models "+askEvery.String() {
+		t.Errorf("one of two is ready, and asked is %q", got)
+	}
+	rolledOut(t, c, cr, p, true)
+	if got := asked(); got != "models of generation 1 0s" {
+		t.Errorf("all are ready, and asked is %q", got)
+	}
+	cr.Status.Models = []v1alpha1.ModelStatus{{Name: "resnet", State: stateLoading}}
+	if got := asked(); got != "models of generation 1 "+askEvery.String() {
+		t.Errorf("a version is being loaded, and asked is %q", got)
+	}
+}
+
+func FuzzDecodeStatus(f *testing.F) {
+	f.Add([]byte(`{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		versions, err := decodeStatus(body)
+		if err != nil {
+			return
+		}
+		if len(versions) > maxSaid {
+			t.Fatalf("%d versions", len(versions))
+		}
+		for _, v := range versions {
+			if rank(v.state) == 0 && v.state != stateUnknown || len(v.message) > maxError || len(v.number) > 32 {
+				t.Fatalf("%+v", v)
+			}
+		}
+	})
+}

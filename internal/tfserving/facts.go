@@ -1,0 +1,66 @@
+package tfserving
+
+import (
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
+)
+
+// Facts are everything that rendering needs beyond the custom resource.
+type Facts struct {
+	// Problems stand in the way of starting pods; the Service is made nevertheless.
+	Problems []plan.Problem
+	// Constraints says that OpenShift's security context constraints choose users and groups.
+	Constraints bool
+	// Config is the model config; its zero value stands for none that could be read.
+	Config modelconfig.Config
+	// ConfigText is the file as it is mounted, and ConfigOwn that MLKeeper writes it, not the owner's ConfigMap.
+	ConfigText string
+	ConfigOwn  bool
+	// CredentialsFile is the key of the Secret with credentials for Google Cloud Storage.
+	CredentialsFile string
+	// CredentialsDigest is a keyed digest of every credential that the pods read once at their start; empty without any.
+	CredentialsDigest string
+	// Downloads are the models that an init container downloads.
+	Downloads []Download
+	// Running is what runs; nil while there is no Deployment.
+	Running *Running
+	// Ports are the ports of the Service as they are, by name.
+	Ports map[string]Port
+	// Answer is what the model servers said last; nil while nobody was asked or nobody has answered yet.
+	Answer *Answer
+}
+
+// Download is a model that is fetched before the server starts.
+type Download struct {
+	Model string
+	// From is the URI, To the folder.
+	From, To string
+}
+
+// Running is a Deployment as observed.
+type Running struct {
+	// Config is the name of the ConfigMap of ours that its template uses, and Hash the hash of its configuration.
+	Config, Hash string
+	// Current says that the rollout is complete.
+	Current bool
+	// Generation is that of the Deployment.
+	Generation int64
+	// Replicas counts its pods, Ready those that are ready.
+	Replicas, Ready int64
+}
+
+// Port is one port of the Service.
+type Port struct{ Port, NodePort int64 }
+
+// Answer is what the model servers said.
+type Answer struct {
+	// Servers is how many were asked, Answered how many of them answered.
+	Servers, Answered int
+	// Models holds the models in the order of the config, the versions of each in order.
+	Models []v1alpha1.ModelStatus
+	// Available counts the models of which every server that answered has a version available.
+	Available int
+	// Changing says that a version is being loaded or unloaded.
+	Changing bool
+}

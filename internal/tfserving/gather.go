@@ -1,0 +1,236 @@
+package tfserving
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
+)
+
+const (
+	// configAnnotation and hashAnnotation record on the Deployment which configuration its template uses. The cache keeps
+	// annotations of this prefix only.
+	configAnnotation = keeper.AnnotationPrefix + "config"
+	hashAnnotation   = keeper.AnnotationPrefix + "config-hash"
+)
+
+// gathering is one gathering of facts.
+type gathering struct {
+	settings Settings
+	read     room.Reader
+	cr       *v1alpha1.Tfserv
+	facts    Facts
+	// secrets are the credentials that the pods read once at their start.
+	secrets []map[string][]byte
+}
+
+// Gather does every read that rendering needs.
+func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
+	g := &gathering{settings: s.settings, read: read, cr: cr}
+	g.facts.Constraints = read.Serves(gvkConstraints)
+	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim} {
+		if err := step(ctx); err != nil {
+			return Facts{}, err
+		}
+	}
+	if len(g.secrets) > 0 {
+		g.facts.CredentialsDigest = room.SecretDigest(cr.UID, g.secrets...)
+	}
+	g.running()
+	g.ports()
+	g.ask()
+	return g.facts, nil
+}
+
+func (g *gathering) problem(class plan.Class, reason, field, value, message, remedy string) {
+	g.facts.Problems = append(g.facts.Problems, plan.Problem{
+		Class: class, Reason: reason, Field: field, Value: value, Message: message, Remedy: remedy,
+	})
+}
+
+// config reads the model config of the owner's ConfigMap, or makes that of spec.models.
+func (g *gathering) config(ctx context.Context) error {
+	if len(g.cr.Spec.Models) > 0 {
+		config, err := modelconfig.New(declared(g.cr.Spec.Models))
+		if err != nil {
+			g.problem(plan.Terminal, reasonConfigInvalid, "spec.models", "", err.Error(), "correct the model; "+keepsRunning)
+			return nil
+		}
+		g.facts.Config, g.facts.ConfigText, g.facts.ConfigOwn = config, config.String(), true
+		return nil
+	}
+	name, file := g.cr.Spec.ConfigMap, configFile(g.cr)
+	if name == "" {
+		g.problem(plan.Terminal, reasonModelsNotDeclared, "spec.configMap", "", "neither a ConfigMap nor models are declared",
+			"name a ConfigMap with a model config in spec.configMap, or declare spec.models")
+		return nil
+	}
+	source, err := g.read.Referenced(ctx, gvkConfigMap, g.cr.Namespace, name)
+	if err != nil {
+		return err
+	}
+	if source == nil {
+		g.problem(plan.Waiting, reasonConfigMapNotFound, "spec.configMap", name, "there is no ConfigMap of this name in the namespace",
+			"create it with the model config under the key "+file)
+		return nil
+	}
+	text, found, err := unstructured.NestedString(source.Object, "data", file)
+	if err != nil || !found {
+		g.problem(plan.Waiting, reasonConfigKeyNotFound, "spec.configFileName", file, "the ConfigMap "+name+" has no such key",
+			"add the model config to the ConfigMap under this key, or name the key that it has")
+		return nil
+	}
+	config, err := modelconfig.Parse(text)
+	if err != nil {
+		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+cut(err.Error(), 512),
+			"correct the ConfigMap; "+keepsRunning)
+		return nil
+	}
+	g.facts.Config, g.facts.ConfigText = config, text
+	return nil
+}
+
+const keepsRunning = "servers that run keep the config that they were started with"
+
+// declared turns spec.models into what a config is made of.
+func declared(models []v1alpha1.Model) []modelconfig.Declared {
+	var out []modelconfig.Declared
+	for _, m := range models {
+		d := modelconfig.Declared{Model: modelconfig.Model{Name: m.Name, BasePath: m.BasePath}, Labels: m.VersionLabels}
+		if p := m.VersionPolicy; p != nil {
+			switch {
+			case p.All != nil:
+				d.Policy.All = true
+			case p.Specific != nil:
+				d.Policy.Specific = p.Specific.Versions
+			case p.Latest != nil:
+				d.Policy.Latest = uint32(min(max(p.Latest.NumVersions, 1), 1000)) //nolint:gosec // Bounded here.
+			}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// credentials reads the Secret for Google Cloud Storage.
+func (g *gathering) credentials(ctx context.Context) error {
+	if !usesSecret(g.cr) {
+		return nil
+	}
+	name, file := secretName(g.cr), g.cr.Spec.SecretFileName
+	secret, err := g.read.Referenced(ctx, gvkSecret, g.cr.Namespace, name)
+	if err != nil {
+		return err
+	}
+	if secret == nil {
+		remedy := "create it with the credentials, or take secretFileName and secretName out for models that need none"
+		g.problem(plan.Waiting, reasonSecretNotFound, "spec.secretName", name, "there is no Secret of this name in the namespace", remedy)
+		return nil
+	}
+	data := room.SecretData(secret)
+	g.secrets = append(g.secrets, data)
+	matching := matches(data, file)
+	switch {
+	case file == "" && len(data) == 1, file != "" && len(matching) == 1:
+		g.facts.CredentialsFile = matching[0]
+	case file == "":
+		// Several keys and none named: they are mounted, and the owner's image knows what to do with them.
+	case len(matching) == 0:
+		g.problem(plan.Waiting, reasonSecretKeyNotFound, "spec.secretFileName", file, "the Secret "+name+" has no such key",
+			"add the credentials to the Secret under this key, or name the key that it has")
+	default:
+		g.problem(plan.Waiting, reasonSecretKeyNotFound, "spec.secretFileName", file,
+			"the Secret "+name+" has "+strconv.Itoa(len(matching))+" keys of this form", "name one of them")
+	}
+	return nil
+}
+
+// matches returns the keys that a name or a pattern means, all of them without either.
+func matches(data map[string][]byte, pattern string) []string {
+	var out []string
+	for key := range data {
+		if ok, err := path.Match(pattern, key); pattern == "" || key == pattern || err == nil && ok {
+			out = append(out, key)
+		}
+	}
+	if slices.Contains(out, pattern) {
+		return []string{pattern}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// claim looks whether the claim with the models is there.
+func (g *gathering) claim(ctx context.Context) error {
+	if g.cr.Spec.ModelVolume == nil {
+		return nil
+	}
+	name := g.cr.Spec.ModelVolume.ClaimName
+	claim, err := g.read.Referenced(ctx, gvkClaim, g.cr.Namespace, name)
+	if err != nil {
+		return err
+	}
+	if claim == nil {
+		g.problem(plan.Waiting, reasonClaimNotFound, "spec.modelVolume.claimName", name,
+			"there is no PersistentVolumeClaim of this name in the namespace", "create it and put the models onto it")
+	}
+	return nil
+}
+
+// running reads what is observed of the Deployment.
+func (g *gathering) running() {
+	child := g.read.Child(gvkDeployment, g.cr.Namespace, g.cr.Name)
+	if child == nil || child.Stripped() == nil {
+		return
+	}
+	count := func(path ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(child.Stripped().Object, path...)
+		return max(n, 0)
+	}
+	marks := child.Stripped().GetAnnotations()
+	g.facts.Running = &Running{
+		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Generation: child.Generation,
+		Current:  child.Health.Status == health.Current,
+		Replicas: count("status", "replicas"), Ready: count("status", "readyReplicas"),
+	}
+}
+
+// ports reads the ports of the Service: a nodePort is to survive a change of the port that it belongs to.
+func (g *gathering) ports() {
+	child := g.read.Child(gvkService, g.cr.Namespace, serviceName(g.cr))
+	if child == nil || child.Stripped() == nil {
+		return
+	}
+	list, _, _ := unstructured.NestedSlice(child.Stripped().Object, "spec", "ports")
+	for _, item := range list {
+		m, _ := item.(map[string]any)
+		name, _ := m["name"].(string)
+		port, _ := m["port"].(int64)
+		nodePort, _ := m["nodePort"].(int64)
+		if name == "" || nodePort == 0 {
+			continue
+		}
+		if g.facts.Ports == nil {
+			g.facts.Ports = map[string]Port{}
+		}
+		g.facts.Ports[name] = Port{Port: port, NodePort: nodePort}
+	}
+}
+
+// cut shortens a text to a number of bytes and keeps it valid UTF-8.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
+}

@@ -1,0 +1,144 @@
+package tfserving
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// seedFile holds the ConfigMap, the Secret and the Tfserv of the tutorial.
+const seedFile = "../../test/testdata/seeds/tfserv.yaml"
+
+// seed returns the documents of the tutorial in a cluster, and its custom resource.
+func seed(t testing.TB) (*roomtest.Cluster, *v1alpha1.Tfserv) {
+	t.Helper()
+	raw, err := os.ReadFile(seedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := roomtest.New(testNow, gvkServiceMonitor)
+	var cr *v1alpha1.Tfserv
+	for _, text := range strings.Split(string(raw), "\n---\n") {
+		u := roomtest.Parse(t, text)
+		switch u.GetKind() {
+		case "Tfserv":
+			cr = custom(t, text)
+			continue
+		case "Secret":
+			data := map[string]any{}
+			plain, _, _ := unstructured.NestedStringMap(u.Object, "stringData")
+			for k, v := range plain {
+				data[k] = base64.StdEncoding.EncodeToString([]byte(v))
+			}
+			u.Object["data"] = data
+		}
+		u.SetNamespace("ns")
+		c.Put(u)
+	}
+	return c, cr
+}
+
+// custom reads a custom resource with the defaults of the schema.
+func custom(t testing.TB, text string) *v1alpha1.Tfserv {
+	t.Helper()
+	cr := &v1alpha1.Tfserv{}
+	if err := yaml.UnmarshalStrict([]byte(text), cr); err != nil {
+		t.Fatal(err)
+	}
+	cr.Namespace = "ns"
+	cr.UID, cr.Generation = types.UID("uid-of-"+cr.Name), max(cr.Generation, 1)
+	cr.CreationTimestamp = metav1.NewTime(testNow)
+	return cr
+}
+
+const inline = `
+metadata: {name: tfs}
+spec:
+  models:
+    - {name: resnet, basePath: "gs://bucket/resnet"}
+`
+
+func testSystem() *system { return &system{settings: Settings{}.complete()} }
+
+func gatherAndRender(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv) (Facts, plan.Plan) {
+	t.Helper()
+	s := testSystem()
+	facts, err := s.Gather(context.Background(), c, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts, s.Render(cr, facts)
+}
+
+func ownerOf(cr *v1alpha1.Tfserv) string {
+	return "Tfserv.servapi.dev-state.com/" + cr.Namespace + "/" + cr.Name
+}
+
+// deployed returns the Deployment of a plan as its type.
+func deployed(t testing.TB, p plan.Plan, name string) *appsv1.Deployment {
+	t.Helper()
+	out := &appsv1.Deployment{}
+	convert(t, roomtest.MustFind(t, p, "Deployment", name), out)
+	return out
+}
+
+func served(t testing.TB, p plan.Plan, name string) *corev1.Service {
+	t.Helper()
+	out := &corev1.Service{}
+	convert(t, roomtest.MustFind(t, p, "Service", name), out)
+	return out
+}
+
+func convert(t testing.TB, u *unstructured.Unstructured, to any) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(kind, name string) plan.Key {
+	gvk := gvkConfigMap
+	switch kind {
+	case "Secret":
+		gvk = gvkSecret
+	case "Deployment":
+		gvk = gvkDeployment
+	case "PersistentVolumeClaim":
+		gvk = gvkClaim
+	}
+	return plan.Key{GroupKind: gvk.GroupKind(), Namespace: "ns", Name: name}
+}
+
+// rolledOut makes the Deployment of a plan the one that runs, complete or not.
+func rolledOut(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv, p plan.Plan, complete bool) {
+	t.Helper()
+	u := roomtest.MustFind(t, p, "Deployment", cr.Name).DeepCopy()
+	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	ready := n
+	if !complete {
+		ready = n - 1
+	}
+	u.SetGeneration(1)
+	u.Object["status"] = map[string]any{
+		"observedGeneration": int64(1), "replicas": n, "updatedReplicas": n, "readyReplicas": ready, "availableReplicas": ready,
+	}
+	c.Own(u, ownerOf(cr))
+}

@@ -1,0 +1,17 @@
+package tfserving
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// The kinds that the room renders or reads, in the versions it does so.
+var (
+	gvkSecret         = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	gvkConfigMap      = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	gvkService        = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+	gvkPod            = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	gvkClaim          = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	gvkDeployment     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	gvkAutoscaler     = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
+	gvkBudget         = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
+	gvkServiceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
+	gvkConstraints    = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
+)

@@ -1,0 +1,23 @@
+package tfserving
+
+// Reasons of problems and conditions; they are stable across releases.
+const (
+	reasonModelsNotDeclared   = "ModelsNotDeclared"
+	reasonConfigMapNotFound   = "ConfigMapNotFound"
+	reasonConfigKeyNotFound   = "ConfigMapKeyNotFound"
+	reasonConfigInvalid       = "ConfigInvalid"
+	reasonSecretNotFound      = "SecretNotFound"
+	reasonSecretKeyNotFound   = "SecretKeyNotFound"
+	reasonClaimNotFound       = "ClaimNotFound"
+	reasonS3NotReadable       = "S3NotReadable"
+	reasonPathTaken           = "PathTaken"
+	reasonBatchingInvalid     = "BatchingInvalid"
+	reasonConfigAccepted      = "ConfigAccepted"
+	reasonRollingOut          = "RollingOut"
+	reasonRolledOut           = "RolledOut"
+	reasonDeadlineExceeded    = "ProgressDeadlineExceeded"
+	reasonWaiting             = "Waiting"
+	reasonEndpointUnreachable = "EndpointUnreachable"
+	reasonModelsAvailable     = "ModelsAvailable"
+	reasonModelsUnavailable   = "ModelsUnavailable"
+)

@@ -1,0 +1,338 @@
+package tfserving
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const (
+	// configHashAnnotation and credentialsAnnotation roll the pods when what they read once at their start changes.
+	configHashAnnotation  = "servapi.dev-state.com/config-hash"
+	credentialsAnnotation = "servapi.dev-state.com/credentials-digest" //nolint:gosec // The name of an annotation.
+
+	// user runs the server where no constraints of OpenShift choose one; the image has none, and would run as root.
+	user = 1000
+	// drain is how many seconds a pod that is being deleted still serves, until no proxy sends to it any more.
+	drain = 10
+	// grace is how many seconds it then has for the requests under way.
+	grace = 60
+	// probePeriod is how many seconds are between two probes.
+	probePeriod = 5
+	// privileged is the first port that needs no privilege.
+	privileged = 1024
+)
+
+// deployment renders the Deployment of the tutorial under its names.
+func (r *scene) deployment() {
+	meta := r.meta(r.cr.Name)
+	meta.Annotations = map[string]string{hashAnnotation: r.hash}
+	if r.ownName != "" {
+		meta.Annotations[configAnnotation] = r.ownName
+	}
+	startup := value(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
+	r.add(plan.Typed(gvkDeployment, &appsv1.Deployment{
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: r.replicas(),
+			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
+			// Never fewer servers than declared: the old ones serve until the new ones have loaded their models.
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+				},
+			},
+			// A server that may take long to load must not be called stuck before.
+			ProgressDeadlineSeconds: ptr.To(max(startup+120, 600)),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels(r.cr), Annotations: r.podAnnotations()},
+				Spec:       r.pod(),
+			},
+		},
+	}))
+}
+
+// replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum.
+func (r *scene) replicas() *int32 {
+	if a := r.cr.Spec.Autoscaling; a != nil {
+		return ptr.To(min(max(value(r.cr.Spec.Replicas, 1), value(a.MinReplicas, 1)), a.MaxReplicas))
+	}
+	return ptr.To(value(r.cr.Spec.Replicas, 1))
+}
+
+func (r *scene) podAnnotations() map[string]string {
+	out := map[string]string{configHashAnnotation: r.hash}
+	if r.facts.CredentialsDigest != "" {
+		out[credentialsAnnotation] = r.facts.CredentialsDigest
+	}
+	return out
+}
+
+// pod renders the pod, within the restricted Pod Security Standard unless the owner chose otherwise (defect 12).
+func (r *scene) pod() corev1.PodSpec {
+	spec := r.cr.Spec
+	pod := corev1.PodSpec{
+		InitContainers:                r.downloads(),
+		Containers:                    []corev1.Container{r.server()},
+		Volumes:                       r.volumes(),
+		ImagePullSecrets:              spec.ImagePullSecrets,
+		ServiceAccountName:            spec.ServiceAccountName,
+		SecurityContext:               r.podSecurity(),
+		TerminationGracePeriodSeconds: ptr.To(int64(drain + grace)),
+	}
+	if spec.ServiceAccountName == "" {
+		pod.AutomountServiceAccountToken = ptr.To(false)
+	}
+	if s := spec.Scheduling; s != nil {
+		pod.NodeSelector, pod.Tolerations = s.NodeSelector, s.Tolerations
+		pod.Affinity, pod.TopologySpreadConstraints = s.Affinity, s.TopologySpreadConstraints
+	}
+	return pod
+}
+
+func (r *scene) podSecurity() *corev1.PodSecurityContext {
+	if own := r.cr.Spec.PodSecurityContext; own != nil {
+		return own
+	}
+	out := &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if !r.facts.Constraints {
+		out.RunAsUser, out.RunAsGroup, out.FSGroup = ptr.To(int64(user)), ptr.To(int64(user)), ptr.To(int64(user))
+		out.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+	}
+	if grpcPort(r.cr) < privileged || restPort(r.cr) < privileged {
+		out.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}
+	}
+	return out
+}
+
+// containerSecurity is what the restricted Pod Security Standard asks of a container.
+func containerSecurity() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// image is the one of the spec, or the operator's for CPUs or GPUs.
+func (r *scene) image() string {
+	if r.cr.Spec.Image != "" {
+		return r.cr.Spec.Image
+	}
+	if res := r.cr.Spec.Resources; res != nil {
+		if gpus, ok := res.Limits["nvidia.com/gpu"]; ok && !gpus.IsZero() {
+			return r.settings.GPUImage
+		}
+	}
+	return r.settings.Image
+}
+
+// server renders the container of the tutorial, with its command and arguments first.
+func (r *scene) server() corev1.Container {
+	spec := r.cr.Spec
+	port := func(n int32) corev1.ContainerPort {
+		return corev1.ContainerPort{ContainerPort: n, Protocol: corev1.ProtocolTCP}
+	}
+	c := corev1.Container{
+		Name:            mainContainer,
+		Image:           r.image(),
+		ImagePullPolicy: or(spec.ImagePullPolicy, corev1.PullIfNotPresent),
+		Command:         []string{serverCommand},
+		Args:            r.args(),
+		Env:             r.environment(),
+		Ports:           []corev1.ContainerPort{port(grpcPort(r.cr)), port(restPort(r.cr))},
+		VolumeMounts:    r.mounts(),
+		StartupProbe:    r.startupProbe(),
+		ReadinessProbe:  r.readinessProbe(),
+		LivenessProbe:   r.livenessProbe(),
+		// The endpoints learn of a deletion later than the server.
+		Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: drain}}},
+		SecurityContext: spec.SecurityContext,
+	}
+	if c.SecurityContext == nil {
+		c.SecurityContext = containerSecurity()
+	}
+	if spec.Resources != nil {
+		c.Resources = *spec.Resources.DeepCopy()
+	}
+	return c
+}
+
+func (r *scene) args() []string {
+	out := []string{
+		fmt.Sprintf("--port=%d", grpcPort(r.cr)),
+		fmt.Sprintf("--rest_api_port=%d", restPort(r.cr)),
+		"--model_config_file=" + join(configPath(r.cr), configFile(r.cr)),
+	}
+	if r.facts.Config.Labelled() {
+		// A label may name a version that is loaded together with it.
+		out = append(out, "--allow_version_labels_for_unavailable_models=true")
+	}
+	if r.byHealthService() {
+		out = append(out, "--enable_grpc_healthcheck_service=true")
+	}
+	if r.cr.Spec.Batching != nil {
+		out = append(out, "--enable_batching=true", "--batching_parameters_file="+join(r.parametersPath(), batchingFile))
+	}
+	if r.cr.Spec.Monitoring != nil {
+		out = append(out, "--monitoring_config_file="+join(r.parametersPath(), monitoringFile))
+	}
+	return out
+}
+
+// parametersPath is where the files are that MLKeeper writes.
+func (r *scene) parametersPath() string {
+	if r.facts.ConfigOwn {
+		return configPath(r.cr)
+	}
+	return parametersPath
+}
+
+// byHealthService says that readiness is asked by gRPC, since no model is known that could be asked for.
+func (r *scene) byHealthService() bool { return len(r.facts.Config.Models()) == 0 }
+
+// startupProbe waits until the initial models are loaded: only then the server opens its ports.
+func (r *scene) startupProbe() *corev1.Probe {
+	startup := value(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
+		PeriodSeconds: probePeriod, FailureThreshold: max(1, (startup+probePeriod-1)/probePeriod),
+	}
+}
+
+// readinessProbe asks for the metadata of the first model, which needs a version that is loaded; the status of a model is
+// answered with 200 before (kubeflow #2987).
+func (r *scene) readinessProbe() *corev1.Probe {
+	p := &corev1.Probe{PeriodSeconds: probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 3}
+	if r.byHealthService() {
+		p.GRPC = &corev1.GRPCAction{Port: grpcPort(r.cr)}
+		return p
+	}
+	first := r.facts.Config.Models()[0].Name
+	p.HTTPGet = &corev1.HTTPGetAction{
+		Path: "/v1/models/" + url.PathEscape(first) + "/metadata", Port: intstr.FromInt32(restPort(r.cr)), Scheme: corev1.URISchemeHTTP,
+	}
+	return p
+}
+
+func (r *scene) livenessProbe() *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
+		PeriodSeconds: 2 * probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 6,
+	}
+}
+
+// environment holds the credentials of the tutorial, and those of S3 where the server reads it itself.
+func (r *scene) environment() []corev1.EnvVar {
+	var out []corev1.EnvVar
+	if usesSecret(r.cr) && r.facts.CredentialsFile != "" {
+		out = append(out, corev1.EnvVar{Name: credentialsEnv, Value: join(secretPath(r.cr), r.facts.CredentialsFile)})
+	}
+	if s := r.cr.Spec.S3; s != nil && s.ImageReadsS3 {
+		out = append(out, r.s3Environment()...)
+	}
+	return out
+}
+
+// s3Environment is how TensorFlow Serving and KServe's storage initializer are told of a store.
+func (r *scene) s3Environment() []corev1.EnvVar {
+	s := r.cr.Spec.S3
+	var out []corev1.EnvVar
+	if s.SecretName != "" {
+		for _, key := range []string{accessKey, secretKey, sessionToken} {
+			out = append(out, corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: s.SecretName}, Key: key, Optional: ptr.To(key == sessionToken),
+			}}})
+		}
+	}
+	if s.Region != "" {
+		out = append(out, corev1.EnvVar{Name: "AWS_REGION", Value: s.Region}, corev1.EnvVar{Name: "AWS_DEFAULT_REGION", Value: s.Region})
+	}
+	if s.Endpoint != "" {
+		scheme, https := "https://", "1"
+		if s.Insecure {
+			scheme, https = "http://", "0"
+		}
+		out = append(out, corev1.EnvVar{Name: "S3_ENDPOINT", Value: s.Endpoint}, corev1.EnvVar{Name: "AWS_ENDPOINT_URL", Value: scheme + s.Endpoint},
+			corev1.EnvVar{Name: "S3_USE_HTTPS", Value: https})
+	}
+	return out
+}
+
+// downloads renders one init container for each model below s3://.
+func (r *scene) downloads() []corev1.Container {
+	var out []corev1.Container
+	for i, d := range r.facts.Downloads {
+		c := corev1.Container{
+			Name:            "tfs-download-" + strconv.Itoa(i),
+			Image:           r.cr.Spec.S3.Downloader.Image,
+			ImagePullPolicy: or(r.cr.Spec.ImagePullPolicy, corev1.PullIfNotPresent),
+			Args:            []string{d.From, d.To},
+			Env:             r.s3Environment(),
+			VolumeMounts:    []corev1.VolumeMount{{Name: downloadsVolume, MountPath: downloadsPath}},
+			SecurityContext: containerSecurity(),
+		}
+		if res := r.cr.Spec.S3.Downloader.Resources; res != nil {
+			c.Resources = *res.DeepCopy()
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (r *scene) mounts() []corev1.VolumeMount {
+	out := []corev1.VolumeMount{{Name: configVolume, MountPath: configPath(r.cr)}}
+	if usesSecret(r.cr) {
+		out = append(out, corev1.VolumeMount{Name: secretVolume, MountPath: secretPath(r.cr)})
+	}
+	if r.ownName != "" && !r.facts.ConfigOwn {
+		out = append(out, corev1.VolumeMount{Name: parametersVolume, MountPath: parametersPath})
+	}
+	if v := r.cr.Spec.ModelVolume; v != nil {
+		out = append(out, corev1.VolumeMount{Name: modelVolume, MountPath: or(v.MountPath, defaultModelPath), SubPath: v.SubPath, ReadOnly: true})
+	}
+	if len(r.facts.Downloads) > 0 {
+		out = append(out, corev1.VolumeMount{Name: downloadsVolume, MountPath: downloadsPath, ReadOnly: true})
+	}
+	return out
+}
+
+func (r *scene) volumes() []corev1.Volume {
+	configMap := func(volume, name string) corev1.Volume {
+		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+		}}}
+	}
+	config := r.cr.Spec.ConfigMap
+	if r.facts.ConfigOwn {
+		config = r.ownName
+	}
+	out := []corev1.Volume{configMap(configVolume, config)}
+	if usesSecret(r.cr) {
+		out = append(out, corev1.Volume{Name: secretVolume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: secretName(r.cr)},
+		}})
+	}
+	if r.ownName != "" && !r.facts.ConfigOwn {
+		out = append(out, configMap(parametersVolume, r.ownName))
+	}
+	if v := r.cr.Spec.ModelVolume; v != nil {
+		out = append(out, corev1.Volume{Name: modelVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.ClaimName, ReadOnly: true},
+		}})
+	}
+	if len(r.facts.Downloads) > 0 {
+		out = append(out, corev1.Volume{Name: downloadsVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package tfserving
+
+import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// disruption renders the PodDisruptionBudget.
+func (r *scene) disruption() {
+	spec := r.cr.Spec.PodDisruptionBudget
+	if spec == nil {
+		return
+	}
+	pods := func(n *int32) *intstr.IntOrString {
+		if n == nil {
+			return nil
+		}
+		return ptr.To(intstr.FromInt32(*n))
+	}
+	o := plan.Typed(gvkBudget, &policyv1.PodDisruptionBudget{
+		ObjectMeta: r.meta(r.cr.Name),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: pods(spec.MinAvailable), MaxUnavailable: pods(spec.MaxUnavailable),
+			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
+		},
+	})
+	o.Informational = true
+	r.add(o)
+	if n := spec.MinAvailable; n != nil && r.cr.Spec.Autoscaling == nil && *n >= value(r.cr.Spec.Replicas, 1) {
+		r.warn("spec.podDisruptionBudget.minAvailable (%d) lets no pod be drained: raise spec.replicas above it", *n)
+	}
+}
+
+// autoscaler renders the HorizontalPodAutoscaler, to which the replicas of the Deployment are left.
+func (r *scene) autoscaler() {
+	spec := r.cr.Spec.Autoscaling
+	if spec == nil {
+		return
+	}
+	o := plan.Typed(gvkAutoscaler, &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: r.meta(r.cr.Name),
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: gvkDeployment.GroupVersion().String(), Kind: gvkDeployment.Kind, Name: r.cr.Name,
+			},
+			MinReplicas: ptr.To(value(spec.MinReplicas, 1)), MaxReplicas: spec.MaxReplicas,
+			Metrics: []autoscalingv2.MetricSpec{{
+				Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{
+					Name: corev1.ResourceCPU,
+					Target: autoscalingv2.MetricTarget{
+						Type:               autoscalingv2.UtilizationMetricType,
+						AverageUtilization: ptr.To(value(spec.TargetCPUUtilizationPercentage, defaultCPUPercent)),
+					},
+				},
+			}},
+		},
+	})
+	o.Informational = true
+	r.add(o)
+	if r.cr.Spec.Resources == nil || r.cr.Spec.Resources.Requests.Cpu().IsZero() {
+		r.warn("spec.autoscaling needs spec.resources.requests.cpu: without it the HorizontalPodAutoscaler cannot tell the utilization")
+	}
+}
+
+// monitor renders the ServiceMonitor.
+func (r *scene) monitor() {
+	spec := r.cr.Spec.Monitoring
+	if spec == nil {
+		return
+	}
+	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
+		"endpoints": []any{map[string]any{
+			"port": "rest", "path": or(spec.Path, defaultMetrics), "interval": or(spec.Interval, defaultInterval),
+		}},
+	}))
+}

@@ -1,0 +1,56 @@
+package tfserving
+
+import (
+	"net"
+	"net/http"
+	"time"
+)
+
+// The default images: a release of TensorFlow Serving, since "latest" would let replicas differ (defect 8).
+const (
+	DefaultImage    = "tensorflow/serving:2.20.0"
+	DefaultGPUImage = "tensorflow/serving:2.20.0-gpu"
+)
+
+// DefaultClusterDomain is the DNS domain of most clusters.
+const DefaultClusterDomain = "cluster.local"
+
+// Settings are what an administrator decides for all Tfservs.
+type Settings struct {
+	// Image and GPUImage are used where a Tfserv names none; empty means the defaults.
+	Image, GPUImage string
+	// ClusterDomain is the DNS domain of the cluster; empty means cluster.local.
+	ClusterDomain string
+	// HTTP asks the model servers; nil means a client with short timeouts that follows no redirect.
+	HTTP *http.Client
+}
+
+// complete fills in the defaults.
+func (s Settings) complete() Settings {
+	if s.Image == "" {
+		s.Image = DefaultImage
+	}
+	if s.GPUImage == "" {
+		s.GPUImage = DefaultGPUImage
+	}
+	if s.ClusterDomain == "" {
+		s.ClusterDomain = DefaultClusterDomain
+	}
+	if s.HTTP == nil {
+		s.HTTP = newClient()
+	}
+	return s
+}
+
+// newClient makes a client for servers that anybody may have put into a pod: no proxy, no redirect, no patience, and no
+// connection that is kept.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout:       2 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:       (&net.Dialer{Timeout: time.Second}).DialContext,
+			DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10,
+		},
+	}
+}

@@ -1,0 +1,148 @@
+package tfserving
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+// project gathers, renders and writes the status, with the Deployment in the cluster as what is seen.
+func project(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv) {
+	t.Helper()
+	facts, p := gatherAndRender(t, c, cr)
+	seen := room.Seen{Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: testNow, Warnings: p.Warnings}
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			var state room.State
+			if child := c.Child(o.Desired.GroupVersionKind(), o.Desired.GetNamespace(), o.Desired.GetName()); child != nil {
+				state = room.State{Observed: child, Current: child.Health.Status == "Current"}
+			}
+			seen.Objects[o.Key()] = state
+		}
+	}
+	testSystem().Project(cr, facts, seen)
+}
+
+func condition(t testing.TB, cr *v1alpha1.Tfserv, kind, status, reason string) {
+	t.Helper()
+	c := meta.FindStatusCondition(cr.Status.Conditions, kind)
+	if c == nil || string(c.Status) != status || c.Reason != reason || c.ObservedGeneration != cr.Generation {
+		t.Errorf("%s is %+v, not %s/%s", kind, c, status, reason)
+	}
+}
+
+func checkStatus(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	project(t, c, cr)
+	s := cr.Status
+	if len(s.Active) != 2 || s.Active[0].Kind != "Deployment" || s.Active[1].Name != "tfserv-sample-service" || s.Active[0].UID == "" {
+		t.Errorf("active %+v", s.Active)
+	}
+	if s.Replicas != 3 || s.ReadyReplicas != 3 || s.Selector != "tfsName=tfserv-sample" {
+		t.Errorf("%d of %d pods, selector %q", s.ReadyReplicas, s.Replicas, s.Selector)
+	}
+	if s.URL != "http://tfserv-sample-service.ns.svc.cluster.local:8500" {
+		t.Errorf("url %s", s.URL)
+	}
+	condition(t, cr, ConditionProgressing, "False", reasonRolledOut)
+	condition(t, cr, ConditionConfigValid, "True", reasonConfigAccepted)
+	condition(t, cr, ConditionModelsAvailable, "Unknown", reasonEndpointUnreachable)
+}
+
+func TestABrokenConfigIsToldAndLeavesWhatRuns(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	project(t, c, cr)
+	hash := cr.Status.ConfigHash
+	c.Get(key("ConfigMap", cr.Spec.ConfigMap)).Object["data"] = map[string]any{"models.conf": "model_config_list {"}
+	_, p = gatherAndRender(t, c, cr)
+	if got := roomtest.Reasons(p); got != "Terminal ConfigInvalid" || roomtest.Find(p, "Deployment", cr.Name) != nil {
+		t.Fatalf("problems %q", got)
+	}
+	for _, want := range []string{"spec.configMap", "tf-serving-models-config/models.conf", "TensorFlow Serving would refuse it", "correct the ConfigMap"} {
+		if !strings.Contains(p.Problems[0].Error(), want) {
+			t.Errorf("%q lacks %q", p.Problems[0].Error(), want)
+		}
+	}
+	project(t, c, cr)
+	condition(t, cr, ConditionConfigValid, "False", reasonConfigInvalid)
+	condition(t, cr, ConditionProgressing, "False", reasonWaiting)
+	if cr.Status.ReadyReplicas != 3 || len(cr.Status.Active) != 2 || cr.Status.ConfigHash != hash || hash == "" {
+		t.Errorf("what runs is forgotten: %+v", cr.Status)
+	}
+}
+
+func TestWhatTheServersSaidIsTold(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	c.Answers["models of generation 1"] = &Answer{
+		Servers: 3, Answered: 3, Available: 1,
+		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "1538687457", State: stateAvailable}},
+	}
+	project(t, c, cr)
+	condition(t, cr, ConditionModelsAvailable, "True", reasonModelsAvailable)
+	if cr.Status.ModelsAvailable != "1/1" || len(cr.Status.Models) != 1 {
+		t.Errorf("models %+v", cr.Status.Models)
+	}
+	// Without another answer it stands, as long as somebody is ready.
+	delete(c.Answers, "models of generation 1")
+	cr.Generation++
+	project(t, c, cr)
+	condition(t, cr, ConditionModelsAvailable, "True", reasonModelsAvailable)
+	u := c.Get(key("Deployment", cr.Name)).DeepCopy()
+	_ = unstructured.SetNestedField(u.Object, int64(0), "status", "readyReplicas")
+	c.Own(u, ownerOf(cr))
+	project(t, c, cr)
+	condition(t, cr, ConditionModelsAvailable, "Unknown", reasonEndpointUnreachable)
+	if len(cr.Status.Models) > 0 || cr.Status.ModelsAvailable != "" {
+		t.Error("models of servers that are gone are told")
+	}
+}
+
+func TestAModelThatIsNotServedIsNamed(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	c.Answers["models of generation 1"] = &Answer{
+		Servers: 3, Answered: 3,
+		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd, Error: "NOT_FOUND: no such file"}},
+	}
+	project(t, c, cr)
+	condition(t, cr, ConditionModelsAvailable, "False", reasonModelsUnavailable)
+	got := meta.FindStatusCondition(cr.Status.Conditions, ConditionModelsAvailable).Message
+	if !strings.Contains(got, "resnet version 7 is END (NOT_FOUND: no such file)") {
+		t.Errorf("message %q", got)
+	}
+}
+
+func TestTheStatusFitsItsSchema(t *testing.T) {
+	c, cr := seed(t)
+	project(t, c, cr)
+	v := &view{cr: cr, seen: room.Seen{Now: testNow}}
+	v.set(ConditionReadyForTest, metav1.ConditionFalse, "X", strings.Repeat("ü", 5000))
+	if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionReadyForTest).Message; len(got) > maxConditionMessage {
+		t.Errorf("%d bytes", len(got))
+	}
+	if got := limit([]string{strings.Repeat("x", 100)}, 1, 10); len(got[0]) != 10 {
+		t.Errorf("%q", got)
+	}
+}
+
+// ConditionReadyForTest is a condition of no meaning.
+const ConditionReadyForTest = "Test"

@@ -1,0 +1,165 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/tfserving"
+	"mlkeeper.dev/test/harness"
+)
+
+const tfservResource = "tfservs.servapi.dev-state.com"
+
+var (
+	tfservGVK    = v1alpha1.GroupVersion.WithKind("Tfserv")
+	configMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+)
+
+// tfserv is Tfserv with all that its users do.
+func tfserv() *Kind {
+	return &Kind{
+		Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Room: tfservRoom(tfserving.DefaultImage),
+		Workloads: tfservWorkloads(),
+	}
+}
+
+func tfservRoom(image string) harness.Register {
+	settings := tfserving.Settings{Image: image, HTTP: &http.Client{Transport: nobody{}}}
+	return func(e *engine.Engine) error { return engine.Register(e, tfserving.Room(), tfserving.New(settings)) }
+}
+
+// nobody stands for the model servers: the pods of a simulated node have addresses that belong to nobody.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
+
+const (
+	modelsConfig = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: tf-serving-models-config}
+data:
+  models.conf: 'model_config_list { config { name: "resnet" base_path: "gs://b/resnet" model_platform: "tensorflow" } }'
+---
+`
+	otherConfig = `{"data":{"models.conf":"model_config_list { config { name: \"other\" base_path: \"gs://b/other\" model_platform: \"tensorflow\" } }"}}`
+	gcsSecret   = `
+apiVersion: v1
+kind: Secret
+metadata: {name: tfs-secret}
+stringData: {key.json: "{}"}
+---
+`
+	seedTfserv = `
+apiVersion: servapi.dev-state.com/v1alpha1
+kind: Tfserv
+metadata: {name: tfs}
+spec:
+  grpcPort: 9000
+  restPort: 8500
+  replicas: 3
+  configMap: tf-serving-models-config
+  configFileName: models.conf
+  configFileLocation: /var/config/
+  secretFileName: key.json
+  secretFileLocation: /secret/gcp-credentials/
+---
+`
+	inlineTfserv = `
+apiVersion: servapi.dev-state.com/v1alpha1
+kind: Tfserv
+metadata: {name: tfs}
+spec:
+  replicas: 2
+  models: [{name: resnet, basePath: "gs://b/resnet"}]
+  monitoring: {}
+  podDisruptionBudget: {maxUnavailable: 1}
+---
+`
+)
+
+// tfservWorkloads are what users do with a Tfserv.
+func tfservWorkloads() []Workload {
+	seed := []Step{apply("create", modelsConfig+gcsSecret+seedTfserv, nil)}
+	inline := []Step{apply("create", inlineTfserv, nil)}
+	change := func(name, body string, until func(*World) error) Step {
+		return Step{Name: name, Do: func(w *World) error { return w.Patch(tfservGVK, "tfs", body) }, Until: until}
+	}
+	away := Step{Name: "delete", Do: func(w *World) error { return w.Delete(tfservGVK, "tfs") }, Until: (*World).Gone}
+	return []Workload{
+		{Name: "create-seed", Short: true, Steady: true, Steps: seed},
+		{Name: "create-inline", Short: true, Steady: true, Steps: inline},
+		{
+			Name: "late-config", Same: "create-seed", Steps: []Step{
+				apply("the custom resource alone", seedTfserv, condition("tfs", "Ready", "False", "ConfigMapNotFound")),
+				apply("the rest", modelsConfig+gcsSecret, nil),
+			},
+		},
+		{
+			Name: "update-image", Short: true, Setup: seed,
+			Steps: []Step{change("image", `{"spec":{"image":"tensorflow/serving:new"}}`, runs("tfs", "tensorflow/serving:new"))},
+		},
+		{
+			Name: "change-ports", Setup: seed, Steps: []Step{change("ports", `{"spec":{"restPort":8600,"serviceType":"ClusterIP"}}`, func(w *World) error {
+				if u := w.Get("services", "tfs-service"); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "8600") {
+					return errors.New("the Service has the old port")
+				}
+				return w.Ready()
+			})},
+		},
+		{
+			Name: "change-models", Setup: inline, Steps: []Step{
+				change("other models", `{"spec":{"models":[{"name":"other","basePath":"gs://b/other"}]}}`, func(w *World) error {
+					if u := w.Get("deployments.apps", "tfs"); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "/v1/models/other/") {
+						return errors.New("the Deployment serves the old model")
+					}
+					return w.Ready()
+				}),
+			},
+		},
+		{
+			Name: "change-config", Setup: seed, Steps: []Step{{
+				Name: "another config",
+				Do:   func(w *World) error { return w.Patch(configMapGVK, "tf-serving-models-config", otherConfig) },
+				Until: func(w *World) error {
+					if u := w.Get("deployments.apps", "tfs"); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "/v1/models/other/") {
+						return errors.New("the Deployment serves the old model")
+					}
+					return w.Ready()
+				},
+			}},
+		},
+		{
+			Name: "mend", Same: "create-seed", Setup: seed, Steps: []Step{
+				{
+					Name: "a config that the server refuses",
+					Do: func(w *World) error {
+						return w.Patch(configMapGVK, "tf-serving-models-config", `{"data":{"models.conf":"{"}}`)
+					},
+					Until: condition("tfs", "Stalled", "True", "ConfigInvalid"),
+				},
+				apply("the config that it was", modelsConfig, nil),
+			},
+		},
+		{
+			Name: "scale", Setup: seed, Steps: []Step{
+				change("to 1", `{"spec":{"replicas":1}}`, replicas("tfs", 1)),
+				change("to 0", `{"spec":{"replicas":0}}`, replicas("tfs", 0)),
+			},
+		},
+		{Name: "delete", Short: true, Setup: seed, Steps: []Step{away}},
+		{Name: "delete-inline", Setup: inline, Steps: []Step{away}},
+		{Name: "replace", Setup: seed, Steps: slices.Concat([]Step{away}, inline)},
+		{
+			Name: "upgrade", Same: "create-seed", Room: tfservRoom("tensorflow/serving:old"), Setup: seed,
+			Steps: []Step{{Name: "upgrade", Do: (*World).Upgrade, Until: runs("tfs", tfserving.DefaultImage)}},
+		},
+	}
+}

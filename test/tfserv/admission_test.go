@@ -1,0 +1,62 @@
+package tfserv
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
+	c := cluster.Shared(t)
+	c.InstallCRDs(t)
+	ns := c.Namespace(t)
+	model := func(fields string) string { return "models: [{name: m, basePath: /m" + fields + "}]" }
+	for name, bad := range map[string]struct {
+		spec  string
+		words []string
+	}{
+		"equal ports":            {"{configMap: c, grpcPort: 9000, restPort: 9000}", []string{"spec.grpcPort and spec.restPort must differ"}},
+		"equal to a default":     {"{configMap: c, grpcPort: 8501}", []string{"must differ"}},
+		"port zero":              {"{configMap: c, grpcPort: 0}", []string{"spec.grpcPort", "from 1 to 65535"}},
+		"port too large":         {"{configMap: c, restPort: 70000}", []string{"spec.restPort", "from 1 to 65535"}},
+		"negative replicas":      {"{configMap: c, replicas: -1}", []string{"spec.replicas", "must not be negative"}},
+		"relative path":          {"{configMap: c, configFileLocation: var/config}", []string{"spec.configFileLocation", "absolute path", "such as /var/config"}},
+		"path that breaks out":   {"{configMap: c, secretFileLocation: /a/../etc}", []string{"spec.secretFileLocation", "without ':' or '..'"}},
+		"file with a folder":     {"{configMap: c, configFileName: a/b}", []string{"spec.configFileName", "without '/'"}},
+		"one path twice":         {"{configMap: c, configFileLocation: /x, secretFileLocation: /x}", []string{"must differ", "one path"}},
+		"configMap and models":   {"{configMap: c, " + model("") + "}", []string{"spec.configMap and spec.models exclude each other"}},
+		"unknown version policy": {"{" + model(", versionPolicy: {newest: {}}") + "}", []string{"exactly one of latest, all and specific"}},
+		"two version policies":   {"{" + model(", versionPolicy: {all: {}, latest: {}}") + "}", []string{"exactly one of latest, all and specific"}},
+		"no versions":            {"{" + model(", versionPolicy: {specific: {versions: []}}") + "}", []string{"versions"}},
+		"label of no version":    {"{" + model(", versionPolicy: {specific: {versions: [1]}}, versionLabels: {stable: 2}") + "}", []string{"versionLabels", "is served"}},
+		"relative base path":     {"{models: [{name: m, basePath: models/m}]}", []string{"basePath", "gs://bucket/resnet"}},
+		"model of no name":       {"{models: [{basePath: /m}]}", []string{"name", "Required"}},
+		"model twice":            {"{models: [{name: m, basePath: /m}, {name: m, basePath: /n}]}", []string{"Duplicate", "m"}},
+		"unknown type":           {"{configMap: c, serviceType: Open}", []string{"spec.serviceType", "ClusterIP", "NodePort"}},
+		"batch sizes":            {"{configMap: c, batching: {maxBatchSize: 64, allowedBatchSizes: [8, 32]}}", []string{"allowedBatchSizes", "maxBatchSize"}},
+		"batch sizes that fall":  {"{configMap: c, batching: {maxBatchSize: 8, allowedBatchSizes: [32, 8]}}", []string{"increase"}},
+		"an empty budget":        {"{configMap: c, podDisruptionBudget: {}}", []string{"exactly one of"}},
+		"autoscaling the wrong":  {"{configMap: c, autoscaling: {minReplicas: 5, maxReplicas: 2}}", []string{"minReplicas must not be larger"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := cluster.Parse(fmt.Sprintf("apiVersion: servapi.dev-state.com/v1alpha1\nkind: Tfserv\nmetadata: {name: bad, namespace: %s}\nspec: %s\n", ns, bad.spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Client.Create(t.Context(), objects[0])
+			if !apierrors.IsInvalid(err) {
+				_ = c.Client.Delete(t.Context(), objects[0])
+				t.Fatalf("accepted, or refused otherwise: %v", err)
+			}
+			for _, word := range bad.words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("the refusal does not say %q: %v", word, err)
+				}
+			}
+		})
+	}
+}

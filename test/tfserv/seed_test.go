@@ -1,0 +1,220 @@
+package tfserv
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
+)
+
+// TestTheSeedInAnyOrder applies the documents of the tutorial in every order, and walks through it.
+func TestTheSeedInAnyOrder(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{}, nobody{})
+	docs := documents(t)
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			ns := c.Namespace(t)
+			for i, n := range order {
+				c.Apply(t, docs[n], ns)
+				if n == 2 && i < 2 {
+					// The custom resource is there, something else is not: it says what.
+					condition(t, c, ns, sample, "Ready", metav1.ConditionFalse)
+				}
+			}
+			condition(t, c, ns, sample, "Ready", metav1.ConditionTrue, "Ready")
+			walk(t, c, ns)
+		})
+	}
+}
+
+// walk is the walk-through of the tutorial: get deployments, get services, describe of both.
+func walk(t *testing.T, c *cluster.Cluster, ns string) {
+	t.Helper()
+	if got := c.Kubectl(t, "-n", ns, "get", "deployments", "--no-headers"); !strings.HasPrefix(got, sample+" ") || !strings.Contains(got, "3/3") {
+		t.Errorf("deployments: %s", got)
+	}
+	if got := c.Kubectl(t, "-n", ns, "get", "pods", "--no-headers"); strings.Count(got, sample+"-") != 3 {
+		t.Errorf("pods: %s", got)
+	}
+	describe := c.Kubectl(t, "-n", ns, "describe", "services", sample+"-service")
+	for _, want := range []string{
+		" tfsName=" + sample + " ", "Selector: tfsName=" + sample, "Type: NodePort", "Port: rest 8500/TCP", "TargetPort: 8500/TCP",
+		"Port: grpc 9000/TCP", "TargetPort: 9000/TCP", "NodePort: rest", "NodePort: grpc",
+	} {
+		if !strings.Contains(plain(describe), want) {
+			t.Errorf("the Service lacks %q:\n%s", want, describe)
+		}
+	}
+	describe = c.Kubectl(t, "-n", ns, "describe", "deployments", sample)
+	for _, want := range []string{
+		" tfsName=" + sample + " ", "Selector: tfsName=" + sample, "3 desired | 3 updated | 3 total | 3 available | 0 unavailable",
+		"tfs-main: Image: tensorflow/serving:", "Ports: 9000/TCP, 8500/TCP", "Command: /usr/bin/tensorflow_model_server",
+		"Args: --port=9000 --rest_api_port=8500 --model_config_file=/var/config/models.conf",
+		"GOOGLE_APPLICATION_CREDENTIALS: /secret/gcp-credentials/test-apps-model-viewer.json",
+		"/secret/gcp-credentials/ from tfs-secret-volume (rw)", "/var/config/ from tfs-config-volume (rw)",
+		"tfs-config-volume: Type: ConfigMap (a volume populated by a ConfigMap) Name: tf-serving-models-config",
+		"tfs-secret-volume: Type: Secret (a volume populated by a Secret) SecretName: tfs-secret",
+	} {
+		if !strings.Contains(plain(describe), want) {
+			t.Errorf("the Deployment lacks %q:\n%s", want, describe)
+		}
+	}
+	line := c.Kubectl(t, "-n", ns, "get", "tfs", sample, "--no-headers")
+	if want := "True Ready http://" + sample + "-service." + ns + ".svc.cluster.local:8500"; !strings.Contains(plain(line), want) {
+		t.Errorf("kubectl get tfs shows %q", line)
+	}
+	cr := get(t, c, ns, sample)
+	if len(cr.Status.Active) != 2 || cr.Status.Active[0].Kind != "Deployment" || cr.Status.Active[1].Kind != "Service" {
+		t.Errorf("active %+v", cr.Status.Active)
+	}
+}
+
+// plain joins the words of a listing with single spaces.
+func plain(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Defect 4: a missing ConfigMap was found late, or never. Here it is named, and its creation is seen at once.
+func TestAMissingConfigMapIsNamedAndSeenWhenItComes(t *testing.T) {
+	c := cluster.Shared(t)
+	o := start(t, c, harness.Options{}, nobody{})
+	ns, docs := c.Namespace(t), documents(t)
+	c.Apply(t, docs[1], ns)
+	c.Apply(t, docs[2], ns)
+	got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "ConfigMapNotFound")
+	if !strings.Contains(got.Message, "tf-serving-models-config") || !strings.Contains(got.Message, "models.conf") {
+		t.Errorf("message %q", got.Message)
+	}
+	time.Sleep(time.Second) // The event of the transition follows its status.
+	before := o.Requests.Snapshot()
+	cluster.Consistently(t, 2*time.Second, func() error {
+		if since := o.Requests.Since(before); len(since) > 0 {
+			return fmt.Errorf("it polls: %s", cluster.Describe(since))
+		}
+		return nil
+	})
+	c.Apply(t, docs[0], ns)
+	cluster.Eventually(t, 10*time.Second, func() error {
+		if c.Get(t, deployment, ns, sample) == nil {
+			return fmt.Errorf("no Deployment yet")
+		}
+		return nil
+	})
+}
+
+// Defect 6: the Service was never updated, and a naive update loses what the API server allocated.
+func TestAllocationsSurviveEveryUpdate(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{}, nobody{})
+	ns := c.Namespace(t)
+	c.Apply(t, seedFile, ns)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	type allocation struct {
+		ip         any
+		rest, grpc int64
+		restPort   int64
+	}
+	read := func() allocation {
+		u := c.Get(t, service, ns, sample+"-service")
+		out := allocation{ip: field(t, u, "spec", "clusterIP")}
+		ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")
+		for _, item := range ports {
+			p := item.(map[string]any)
+			if p["name"] == "rest" {
+				out.rest, out.restPort = p["nodePort"].(int64), p["port"].(int64)
+			} else {
+				out.grpc = p["nodePort"].(int64)
+			}
+		}
+		return out
+	}
+	before := read()
+	patch(t, c, tfserv, ns, sample, `{"spec":{"restPort":8600}}`)
+	cluster.Eventually(t, 30*time.Second, func() error {
+		got, want := read(), before
+		want.restPort = 8600
+		if got != want {
+			return fmt.Errorf("%+v, not %+v", got, want)
+		}
+		return nil
+	})
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	want := read()
+	patch(t, c, tfserv, ns, sample, `{"spec":{"replicas":2}}`)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	if got := read(); got != want {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}
+
+// A config that TensorFlow Serving would refuse never replaces one that works.
+func TestABrokenConfigRollsNothing(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{}, nobody{})
+	ns := c.Namespace(t)
+	c.Apply(t, seedFile, ns)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	template := field(t, c.Get(t, deployment, ns, sample), "spec", "template")
+	patch(t, c, configMap, ns, "tf-serving-models-config", `{"data":{"models.conf":"model_config_list { config { name: 'x' } }"}}`)
+	got := condition(t, c, ns, sample, "Stalled", metav1.ConditionTrue, "ConfigInvalid")
+	for _, word := range []string{"spec.configMap", "has no base_path", "correct the ConfigMap"} {
+		if !strings.Contains(got.Message, word) {
+			t.Errorf("the message lacks %q: %s", word, got.Message)
+		}
+	}
+	condition(t, c, ns, sample, "ConfigValid", metav1.ConditionFalse, "ConfigInvalid")
+	if !reflect.DeepEqual(field(t, c.Get(t, deployment, ns, sample), "spec", "template"), template) {
+		t.Error("the pods were rolled")
+	}
+	c.Apply(t, strings.ReplaceAll(documents(t)[0], "1538687457", "1538687458"), ns)
+	condition(t, c, ns, sample, "ConfigValid", metav1.ConditionTrue)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	if reflect.DeepEqual(field(t, c.Get(t, deployment, ns, sample), "spec", "template"), template) {
+		t.Error("the corrected config did not roll the pods")
+	}
+}
+
+// servers answers as TensorFlow Serving does.
+type servers struct{ state string }
+
+func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if r.URL.Path != "/v1/models/resnet" {
+		w.WriteHeader(http.StatusNotFound)
+		return w.Result(), nil
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"model_version_status": []any{map[string]any{
+		"version": "1538687457", "state": s.state, "status": map[string]any{"error_code": "OK", "error_message": ""},
+	}}})
+	return w.Result(), nil
+}
+
+func TestTheServersAreAskedAndThenLeftAlone(t *testing.T) {
+	c := cluster.Shared(t)
+	o := start(t, c, harness.Options{}, servers{"AVAILABLE"})
+	ns := c.Namespace(t)
+	c.Apply(t, seedFile, ns)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
+	cr := get(t, c, ns, sample)
+	if cr.Status.ModelsAvailable != "1/1" || len(cr.Status.Models) != 1 || cr.Status.Models[0].Version != "1538687457" {
+		t.Errorf("models %+v", cr.Status.Models)
+	}
+	time.Sleep(time.Second)
+	before := o.Requests.Snapshot()
+	cluster.Consistently(t, 8*time.Second, func() error {
+		if since := o.Requests.Since(before); len(since) > 0 {
+			return fmt.Errorf("it asks on: %s", cluster.Describe(since))
+		}
+		return nil
+	})
+}
