@@ -70,6 +70,7 @@ func configFile(cr *v1alpha1.Tfserv) string { return or(cr.Spec.ConfigFileName, 
 
 // configPath and secretPath are spelled as the custom resource does, since the mounts of the tutorial are.
 func configPath(cr *v1alpha1.Tfserv) string { return or(cr.Spec.ConfigFileLocation, defaultConfigPath) }
+
 func secretPath(cr *v1alpha1.Tfserv) string { return or(cr.Spec.SecretFileLocation, defaultSecretPath) }
 
 // usesSecret says that credentials for Google Cloud Storage are mounted.
