@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The demo: boots a real control plane, starts the operator, applies the manifest of TrustyAI ADR 3 unchanged, shows it
-# become Ready, breaks it, and shows it repaired. It stays up until Ctrl-C on a terminal; otherwise, or with
+# The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the
+# tutorial on TensorFlow Serving unchanged, shows them become Ready, breaks one, and shows it repaired. It stays up until Ctrl-C on a terminal; otherwise, or with
 # DEMO_EXIT=1, it ends after the show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,23 +32,23 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# ready waits until the TrustyAIService is Ready and prints its line whenever it changes.
+# ready KIND NAME waits until a custom resource is Ready and prints its line whenever it changes.
 ready() {
 	local line last=
 	for _ in $(seq 1 600); do
-		line=$(kubectl -n "$ns" get trustyaiservice trustyai-service-example --no-headers 2>/dev/null || true)
+		line=$(kubectl -n "$ns" get "$1" "$2" --no-headers 2>/dev/null || true)
 		if [ "$line" != "$last" ]; then
 			echo "    $line"
 			last=$line
 		fi
-		if [ "$(kubectl -n "$ns" get trustyaiservice trustyai-service-example \
+		if [ "$(kubectl -n "$ns" get "$1" "$2" \
 			-o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]; then
 			return 0
 		fi
 		sleep 0.2
 	done
 	echo "It did not become Ready within two minutes." >&2
-	kubectl -n "$ns" get trustyaiservice trustyai-service-example -o yaml >&2 || true
+	kubectl -n "$ns" get "$1" "$2" -o yaml >&2 || true
 	return 1
 }
 
@@ -68,7 +68,11 @@ kubectl -n "$ns" apply -f hack/demo/prerequisites.yaml
 
 say "The manifest of TrustyAI ADR 3, unchanged"
 kubectl -n "$ns" apply -f config/samples/trustyai-service.yaml
-ready
+ready trustyaiservice trustyai-service-example
+
+say "The manifests of the tutorial on TensorFlow Serving, unchanged"
+kubectl -n "$ns" apply -f config/samples/tfserv.yaml
+ready tfserv tfserv-sample
 
 say "What it made"
 bin/mlkeeper status --kubeconfig "$KUBECONFIG" -n "$ns"
@@ -88,7 +92,7 @@ if [ -z "$after" ] || [ "$after" = "$before" ]; then
 	exit 1
 fi
 echo "    it is back: $(kubectl -n "$ns" get service trustyai-service --no-headers)"
-ready
+ready trustyaiservice trustyai-service-example
 
 if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_EXIT:-0}" != 1 ]; then
 	say "The cluster stays up until Ctrl-C. In another terminal:"
