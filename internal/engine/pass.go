@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,7 +85,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 }
 
 // stackOf identifies the children of a custom resource.
-func (s *stacks[C, F]) stackOf(cr C) plan.Stack {
+func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 	return plan.Stack{
 		Room: s.def.Room, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
 	}
@@ -95,26 +94,36 @@ func (s *stacks[C, F]) stackOf(cr C) plan.Stack {
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
 	return func(key plan.Key) bool {
-		is := func(e keeper.LedgerEntry) bool { return keyOf(e) == key && e.UID != "" }
-		if slices.ContainsFunc(*s.def.Common(cr).Ledger, is) {
-			return true
-		}
-		entry, found := ledgerOf(s.kept.of(string(cr.GetUID())))[key]
-		return found && is(entry)
+		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))[key].UID != ""
 	}
+}
+
+// recorded is the ledger of a custom resource: what its status holds, and what its Inventories do.
+func recorded(ledger []keeper.LedgerEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.LedgerEntry {
+	out := ledgerOf(inventories)
+	for _, e := range ledger {
+		if _, listed := out[keyOf(e)]; !listed {
+			out[keyOf(e)] = e
+		}
+	}
+	return out
+}
+
+// ownersOf are whom the children of a custom resource may belong to: itself, and its Inventories.
+func (s *stacks[C, F]) ownersOf(cr C, inventories []*keeper.Inventory) []plan.Owner {
+	out := []plan.Owner{s.self(cr)}
+	for _, inv := range inventories {
+		out = append(out, ownerOf(inv))
+	}
+	return out
 }
 
 // own settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
 func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
-	self := s.self(p.cr)
-	p.owners = []plan.Owner{self}
 	ledger := s.def.Common(p.cr).Ledger
 	if p.life.unsaved != nil {
 		ledger = p.life.unsaved
-	}
-	for _, e := range *ledger {
-		p.ledger[keyOf(e)] = e
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) {
@@ -122,20 +131,17 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
-		for _, inv := range p.inventories {
-			p.owners = append(p.owners, ownerOf(inv))
-		}
-		for key, e := range ledgerOf(p.inventories) {
-			p.ledger[key] = e
-		}
+	}
+	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), recorded(*ledger, p.inventories)
+	if len(p.inventories) > 0 {
 		for _, e := range p.life.unrecorded {
 			p.ledger[keyOf(e)] = e
 		}
 	}
 	for i, stage := range p.plan.Stages {
-		owner := self
+		owner := p.owners[0]
 		if len(p.inventories) > 0 {
-			owner = ownerOf(p.inventories[i])
+			owner = p.owners[i+1]
 		}
 		stamped := make([]plan.Stamped, 0, len(stage.Objects))
 		for _, o := range stage.Objects {

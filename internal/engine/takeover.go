@@ -76,9 +76,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 	if out != releaseFails || cr.GetDeletionTimestamp() == nil {
 		return out, nil
 	}
-	stack := plan.Stack{
-		Room: s.def.Room, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
-	}
+	stack := s.stackOf(cr)
 	for _, gvk := range s.def.Retained {
 		if err := s.actor.ReleaseOwned(ctx, gvk, stack, s.self(cr)); err != nil {
 			return out, err

@@ -55,18 +55,8 @@ func (s *stacks[C, F]) later() time.Duration {
 // intact says that every child in the ledger is there as it was written, healthy, and that there is none beside.
 func (s *stacks[C, F]) intact(cr C) (map[plan.Key]room.State, bool) {
 	stack := s.stackOf(cr)
-	owners := []plan.Owner{s.self(cr)}
-	ledger := map[plan.Key]keeper.LedgerEntry{}
-	for _, e := range *s.def.Common(cr).Ledger {
-		ledger[keyOf(e)] = e
-	}
 	inventories := s.kept.of(string(cr.GetUID()))
-	for _, inv := range inventories {
-		owners = append(owners, ownerOf(inv))
-	}
-	for key, e := range ledgerOf(inventories) {
-		ledger[key] = e
-	}
+	owners, ledger := s.ownersOf(cr, inventories), recorded(*s.def.Common(cr).Ledger, inventories)
 	states := make(map[plan.Key]room.State, len(ledger))
 	for key, e := range ledger {
 		seen, found := s.hub.Child(s.def.Room, key)

@@ -128,7 +128,6 @@ func sum(models []string, said [][]saying) *Answer {
 	if len(out.Models) > maxVersions {
 		out.Models = out.Models[:maxVersions]
 	}
-	out.Changing = changing(out.Models)
 	return out
 }
 

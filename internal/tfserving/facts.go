@@ -33,7 +33,6 @@ type Facts struct {
 
 // Download is a model that is fetched before the server starts.
 type Download struct {
-	Model string
 	// From is the URI, To the folder.
 	From, To string
 }
@@ -61,6 +60,4 @@ type Answer struct {
 	Models []v1alpha1.ModelStatus
 	// Available counts the models of which every server that answered has a version available.
 	Available int
-	// Changing says that a version is being loaded or unloaded.
-	Changing bool
 }

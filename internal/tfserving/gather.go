@@ -190,14 +190,15 @@ func (g *gathering) claim(ctx context.Context) error {
 // running reads what is observed of the Deployment.
 func (g *gathering) running() {
 	child := g.read.Child(gvkDeployment, g.cr.Namespace, g.cr.Name)
-	if child == nil || child.Stripped() == nil {
+	seen := child.Stripped()
+	if seen == nil {
 		return
 	}
 	count := func(path ...string) int64 {
-		n, _, _ := unstructured.NestedInt64(child.Stripped().Object, path...)
+		n, _, _ := unstructured.NestedInt64(seen.Object, path...)
 		return max(n, 0)
 	}
-	marks := child.Stripped().GetAnnotations()
+	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Generation: child.Generation,
 		Current:  child.Health.Status == health.Current,
@@ -208,10 +209,11 @@ func (g *gathering) running() {
 // ports reads the ports of the Service: a nodePort is to survive a change of the port that it belongs to.
 func (g *gathering) ports() {
 	child := g.read.Child(gvkService, g.cr.Namespace, serviceName(g.cr))
-	if child == nil || child.Stripped() == nil {
+	seen := child.Stripped()
+	if seen == nil {
 		return
 	}
-	list, _, _ := unstructured.NestedSlice(child.Stripped().Object, "spec", "ports")
+	list, _, _ := unstructured.NestedSlice(seen.Object, "spec", "ports")
 	for _, item := range list {
 		m, _ := item.(map[string]any)
 		name, _ := m["name"].(string)

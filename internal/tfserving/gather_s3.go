@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -48,9 +49,9 @@ func (g *gathering) s3(ctx context.Context) error {
 		// The name of a model may be anything, a path that leads elsewhere too.
 		to := join(downloadsPath, strconv.Itoa(i))
 		moved[m.Name] = to
-		g.facts.Downloads = append(g.facts.Downloads, Download{Model: m.Name, From: m.BasePath, To: to})
+		g.facts.Downloads = append(g.facts.Downloads, Download{From: m.BasePath, To: to})
 	}
-	local := g.facts.Config.Moved(func(m modelconfig.Model) string { return or(moved[m.Name], m.BasePath) })
+	local := g.facts.Config.Moved(func(m modelconfig.Model) string { return cmp.Or(moved[m.Name], m.BasePath) })
 	g.facts.Config, g.facts.ConfigText, g.facts.ConfigOwn = local, local.String(), true
 	return nil
 }

@@ -1,7 +1,10 @@
 package tfserving
 
 import (
+	"cmp"
 	"path"
+
+	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 )
@@ -48,37 +51,26 @@ func serviceName(cr *v1alpha1.Tfserv) string { return cr.Name + "-service" }
 // configPrefix begins the names of the ConfigMaps that MLKeeper makes; the hash of their content follows.
 func configPrefix(cr *v1alpha1.Tfserv) string { return cr.Name + "-config-" }
 
-func or[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
-}
+func grpcPort(cr *v1alpha1.Tfserv) int32 { return ptr.Deref(cr.Spec.GrpcPort, defaultGRPCPort) }
+func restPort(cr *v1alpha1.Tfserv) int32 { return ptr.Deref(cr.Spec.RestPort, defaultRESTPort) }
 
-func value[T any](p *T, otherwise T) T {
-	if p == nil {
-		return otherwise
-	}
-	return *p
-}
-
-func grpcPort(cr *v1alpha1.Tfserv) int32 { return value(cr.Spec.GrpcPort, defaultGRPCPort) }
-func restPort(cr *v1alpha1.Tfserv) int32 { return value(cr.Spec.RestPort, defaultRESTPort) }
-
-func configFile(cr *v1alpha1.Tfserv) string { return or(cr.Spec.ConfigFileName, defaultConfigFile) }
+func configFile(cr *v1alpha1.Tfserv) string { return cmp.Or(cr.Spec.ConfigFileName, defaultConfigFile) }
 
 // configPath and secretPath are spelled as the custom resource does, since the mounts of the tutorial are.
-func configPath(cr *v1alpha1.Tfserv) string { return or(cr.Spec.ConfigFileLocation, defaultConfigPath) }
+func configPath(cr *v1alpha1.Tfserv) string {
+	return cmp.Or(cr.Spec.ConfigFileLocation, defaultConfigPath)
+}
 
-func secretPath(cr *v1alpha1.Tfserv) string { return or(cr.Spec.SecretFileLocation, defaultSecretPath) }
+func secretPath(cr *v1alpha1.Tfserv) string {
+	return cmp.Or(cr.Spec.SecretFileLocation, defaultSecretPath)
+}
 
 // usesSecret says that credentials for Google Cloud Storage are mounted.
 func usesSecret(cr *v1alpha1.Tfserv) bool {
 	return cr.Spec.SecretFileName != "" || cr.Spec.SecretName != ""
 }
 
-func secretName(cr *v1alpha1.Tfserv) string { return or(cr.Spec.SecretName, defaultSecret) }
+func secretName(cr *v1alpha1.Tfserv) string { return cmp.Or(cr.Spec.SecretName, defaultSecret) }
 
 // join joins folder and file, whether or not the folder ends in a slash (defect 11).
 func join(folder, file string) string { return path.Join(folder, file) }

@@ -11,7 +11,6 @@ const (
 	reasonClaimNotFound       = "ClaimNotFound"
 	reasonS3NotReadable       = "S3NotReadable"
 	reasonPathTaken           = "PathTaken"
-	reasonBatchingInvalid     = "BatchingInvalid"
 	reasonConfigAccepted      = "ConfigAccepted"
 	reasonRollingOut          = "RollingOut"
 	reasonRolledOut           = "RolledOut"

@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -91,7 +92,7 @@ func (r *scene) mountPaths() []mountPath {
 		out = append(out, mountPath{"spec.secretFileLocation", secretPath(r.cr)})
 	}
 	if v := r.cr.Spec.ModelVolume; v != nil {
-		out = append(out, mountPath{"spec.modelVolume.mountPath", or(v.MountPath, defaultModelPath)})
+		out = append(out, mountPath{"spec.modelVolume.mountPath", cmp.Or(v.MountPath, defaultModelPath)})
 	}
 	return out
 }
@@ -107,7 +108,7 @@ func (r *scene) configuration() {
 		r.own[batchingFile] = batching(b)
 	}
 	if m := r.cr.Spec.Monitoring; m != nil {
-		r.own[monitoringFile] = fmt.Sprintf("prometheus_config {\n  enable: true\n  path: %q\n}\n", or(m.Path, defaultMetrics))
+		r.own[monitoringFile] = fmt.Sprintf("prometheus_config {\n  enable: true\n  path: %q\n}\n", cmp.Or(m.Path, defaultMetrics))
 	}
 	all := maps.Clone(r.own)
 	all[configFile(r.cr)] = r.facts.ConfigText
@@ -188,5 +189,5 @@ func (r *scene) service() {
 }
 
 func (r *scene) serviceType() corev1.ServiceType {
-	return or(r.cr.Spec.ServiceType, corev1.ServiceTypeNodePort)
+	return cmp.Or(r.cr.Spec.ServiceType, corev1.ServiceTypeNodePort)
 }

@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -38,7 +39,7 @@ func (r *scene) deployment() {
 	if r.ownName != "" {
 		meta.Annotations[configAnnotation] = r.ownName
 	}
-	startup := value(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
+	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	r.add(plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
@@ -64,9 +65,9 @@ func (r *scene) deployment() {
 // replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum.
 func (r *scene) replicas() *int32 {
 	if a := r.cr.Spec.Autoscaling; a != nil {
-		return ptr.To(min(max(value(r.cr.Spec.Replicas, 1), value(a.MinReplicas, 1)), a.MaxReplicas))
+		return ptr.To(min(max(ptr.Deref(r.cr.Spec.Replicas, 1), ptr.Deref(a.MinReplicas, 1)), a.MaxReplicas))
 	}
-	return ptr.To(value(r.cr.Spec.Replicas, 1))
+	return ptr.To(ptr.Deref(r.cr.Spec.Replicas, 1))
 }
 
 func (r *scene) podAnnotations() map[string]string {
@@ -146,7 +147,7 @@ func (r *scene) server() corev1.Container {
 	c := corev1.Container{
 		Name:            mainContainer,
 		Image:           r.image(),
-		ImagePullPolicy: or(spec.ImagePullPolicy, corev1.PullIfNotPresent),
+		ImagePullPolicy: cmp.Or(spec.ImagePullPolicy, corev1.PullIfNotPresent),
 		Command:         []string{serverCommand},
 		Args:            r.args(),
 		Env:             r.environment(),
@@ -203,7 +204,7 @@ func (r *scene) byHealthService() bool { return len(r.facts.Config.Models()) == 
 
 // startupProbe waits until the initial models are loaded: only then the server opens its ports.
 func (r *scene) startupProbe() *corev1.Probe {
-	startup := value(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
+	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
 		PeriodSeconds: probePeriod, FailureThreshold: max(1, (startup+probePeriod-1)/probePeriod),
@@ -276,7 +277,7 @@ func (r *scene) downloads() []corev1.Container {
 		c := corev1.Container{
 			Name:            "tfs-download-" + strconv.Itoa(i),
 			Image:           r.cr.Spec.S3.Downloader.Image,
-			ImagePullPolicy: or(r.cr.Spec.ImagePullPolicy, corev1.PullIfNotPresent),
+			ImagePullPolicy: cmp.Or(r.cr.Spec.ImagePullPolicy, corev1.PullIfNotPresent),
 			Args:            []string{d.From, d.To},
 			Env:             r.s3Environment(),
 			VolumeMounts:    []corev1.VolumeMount{{Name: downloadsVolume, MountPath: downloadsPath}},
@@ -299,7 +300,7 @@ func (r *scene) mounts() []corev1.VolumeMount {
 		out = append(out, corev1.VolumeMount{Name: parametersVolume, MountPath: parametersPath})
 	}
 	if v := r.cr.Spec.ModelVolume; v != nil {
-		out = append(out, corev1.VolumeMount{Name: modelVolume, MountPath: or(v.MountPath, defaultModelPath), SubPath: v.SubPath, ReadOnly: true})
+		out = append(out, corev1.VolumeMount{Name: modelVolume, MountPath: cmp.Or(v.MountPath, defaultModelPath), SubPath: v.SubPath, ReadOnly: true})
 	}
 	if len(r.facts.Downloads) > 0 {
 		out = append(out, corev1.VolumeMount{Name: downloadsVolume, MountPath: downloadsPath, ReadOnly: true})

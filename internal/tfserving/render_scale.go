@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -32,7 +33,7 @@ func (r *scene) disruption() {
 	})
 	o.Informational = true
 	r.add(o)
-	if n := spec.MinAvailable; n != nil && r.cr.Spec.Autoscaling == nil && *n >= value(r.cr.Spec.Replicas, 1) {
+	if n := spec.MinAvailable; n != nil && r.cr.Spec.Autoscaling == nil && *n >= ptr.Deref(r.cr.Spec.Replicas, 1) {
 		r.warn("spec.podDisruptionBudget.minAvailable (%d) lets no pod be drained: raise spec.replicas above it", *n)
 	}
 }
@@ -49,14 +50,14 @@ func (r *scene) autoscaler() {
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
 				APIVersion: gvkDeployment.GroupVersion().String(), Kind: gvkDeployment.Kind, Name: r.cr.Name,
 			},
-			MinReplicas: ptr.To(value(spec.MinReplicas, 1)), MaxReplicas: spec.MaxReplicas,
+			MinReplicas: ptr.To(ptr.Deref(spec.MinReplicas, 1)), MaxReplicas: spec.MaxReplicas,
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
 					Name: corev1.ResourceCPU,
 					Target: autoscalingv2.MetricTarget{
 						Type:               autoscalingv2.UtilizationMetricType,
-						AverageUtilization: ptr.To(value(spec.TargetCPUUtilizationPercentage, defaultCPUPercent)),
+						AverageUtilization: ptr.To(ptr.Deref(spec.TargetCPUUtilizationPercentage, defaultCPUPercent)),
 					},
 				},
 			}},
@@ -78,7 +79,7 @@ func (r *scene) monitor() {
 	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
 		"endpoints": []any{map[string]any{
-			"port": "rest", "path": or(spec.Path, defaultMetrics), "interval": or(spec.Interval, defaultInterval),
+			"port": "rest", "path": cmp.Or(spec.Path, defaultMetrics), "interval": cmp.Or(spec.Interval, defaultInterval),
 		}},
 	}))
 }

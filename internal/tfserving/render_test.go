@@ -123,7 +123,7 @@ func TestAConfigMapWithModelsBelowS3IsServedFromACopy(t *testing.T) {
 	if _, p := gatherAndRender(t, c, cr); len(p.Problems) > 0 || len(deployed(t, p, "tfs").Spec.Template.Spec.InitContainers) > 0 {
 		t.Error("an image that reads s3:// needs no download")
 	}
-	c, cr = seed(t)
+	c, _ = seed(t)
 	c.Put(u)
 	withDownloader := custom(t, "metadata: {name: d}\nspec: {configMap: tf-serving-models-config, s3: {downloader: {image: dl}}}\n")
 	_, p = gatherAndRender(t, c, withDownloader)
@@ -134,7 +134,6 @@ func TestAConfigMapWithModelsBelowS3IsServedFromACopy(t *testing.T) {
 	if pod.Volumes[0].ConfigMap.Name == "tf-serving-models-config" {
 		t.Error("the config still leads to s3://")
 	}
-	_ = cr
 }
 
 func TestABudgetThatForbidsEveryDrainIsWarnedOf(t *testing.T) {

@@ -140,11 +140,12 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 // it has not written yet, whose selector must be kept (law 8).
 func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
-	if child := read.Child(gvkDeployment, cr.Namespace, name); child != nil && child.Stripped() != nil {
+	child := read.Child(gvkDeployment, cr.Namespace, name)
+	if seen := child.Stripped(); seen != nil {
 		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
 		// for upstream's, it would be declared without a template, and lose the one it has.
-		if marks := child.Stripped().GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
-			d := deploymentOf(child.Stripped())
+		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
+			d := deploymentOf(seen)
 			d.Template = Template(marks[templateAnnotation])
 			if d.Template == "" {
 				d.Template = rendered(cr)
@@ -154,7 +155,7 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 			return d, nil
 		}
 	}
-	if read.Child(gvkDeployment, cr.Namespace, name) == nil && !fromUpstream(cr) {
+	if child == nil && !fromUpstream(cr) {
 		return nil, nil
 	}
 	live, err := read.Referenced(ctx, gvkDeployment, cr.Namespace, name)
@@ -283,10 +284,10 @@ func sameSize(a, b string) bool {
 }
 
 func sizeOf(child *observe.Object) string {
-	if child == nil || child.Stripped() == nil {
-		return ""
+	if seen := child.Stripped(); seen != nil {
+		return seen.GetAnnotations()[sizeAnnotation]
 	}
-	return child.Stripped().GetAnnotations()[sizeAnnotation]
+	return ""
 }
 
 // bindingTakes is how long a claim is given to be bound before it is asked why it is not: the volume was looked at before

@@ -1,14 +1,10 @@
 package trustyai
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +21,18 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+// What every room is tested with, under the names that these tests use.
+var (
+	parse    = roomtest.Parse
+	find     = roomtest.Find
+	mustFind = roomtest.MustFind
+	reasons  = roomtest.Reasons
+	print    = roomtest.Print
+	golden   = roomtest.Golden
+)
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -107,15 +112,6 @@ func (c *cluster) written(p plan.Plan) {
 	}
 }
 
-func parse(t testing.TB, text string) *unstructured.Unstructured {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
-	return u
-}
-
 func custom(t testing.TB, text string) *v1.TrustyAIService {
 	t.Helper()
 	cr := &v1.TrustyAIService{}
@@ -190,34 +186,6 @@ func gatherAndRender(t testing.TB, c *cluster, cr *v1.TrustyAIService) (Facts, p
 	return facts, s.Render(cr, facts)
 }
 
-func find(p plan.Plan, kind, name string) *unstructured.Unstructured {
-	for _, stage := range p.Stages {
-		for _, o := range stage.Objects {
-			if o.Desired.GetKind() == kind && o.Desired.GetName() == name {
-				return o.Desired
-			}
-		}
-	}
-	return nil
-}
-
-func mustFind(t testing.TB, p plan.Plan, kind, name string) *unstructured.Unstructured {
-	t.Helper()
-	u := find(p, kind, name)
-	if u == nil {
-		t.Fatalf("the plan has no %s %s; problems: %v", kind, name, p.Problems)
-	}
-	return u
-}
-
-func reasons(p plan.Plan) string {
-	var out []string
-	for _, problem := range p.Problems {
-		out = append(out, string(problem.Class)+" "+problem.Reason)
-	}
-	return strings.Join(out, ",")
-}
-
 // env is the environment of the service as one line per variable.
 func env(t testing.TB, p plan.Plan, name string) string {
 	t.Helper()
@@ -228,46 +196,4 @@ func env(t testing.TB, p plan.Plan, name string) string {
 		out = append(out, fmt.Sprintf("%v=%v", e["name"], e["value"]))
 	}
 	return strings.Join(out, "\n")
-}
-
-func print(t testing.TB, p plan.Plan) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	for _, stage := range p.Stages {
-		for _, o := range stage.Objects {
-			raw, err := yaml.Marshal(o.Desired.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintf(&out, "---\n# retain=%t optional=%t informational=%t\n%s", o.Retain, o.Optional, o.Informational, raw)
-		}
-	}
-	for _, problem := range p.Problems {
-		fmt.Fprintf(&out, "# problem %s %s %s\n", problem.Class, problem.Reason, problem.Error())
-	}
-	for _, w := range p.Warnings {
-		fmt.Fprintf(&out, "# warning %s\n", w)
-	}
-	return out.Bytes()
-}
-
-func golden(t *testing.T, name string, p plan.Plan) {
-	t.Helper()
-	got := print(t, p)
-	path := filepath.Join("testdata", "golden", name+".yaml")
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; see with git diff after go test -update:\n%s", path, got)
-	}
 }

@@ -1,7 +1,6 @@
 package tfserv
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -112,5 +111,3 @@ func field(t *testing.T, u *unstructured.Unstructured, path ...string) any {
 	}
 	return v
 }
-
-var _ = context.Background

@@ -3,6 +3,7 @@ package observe
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -45,9 +46,9 @@ type Object struct {
 }
 
 // Stripped returns a new copy of the object reduced to what health and status need, with MLKeeper's own annotations; nil
-// for kinds watched by metadata alone.
+// for kinds watched by metadata alone, and for no object.
 func (o *Object) Stripped() *unstructured.Unstructured {
-	if o.stripped == nil {
+	if o == nil || o.stripped == nil {
 		return nil
 	}
 	u := &unstructured.Unstructured{}
@@ -57,15 +58,15 @@ func (o *Object) Stripped() *unstructured.Unstructured {
 	return u
 }
 
-// strip keeps of an object what Stripped returns.
-func (o *Object) strip(u *unstructured.Unstructured) {
+// fill takes in what is kept of a full object: what Stripped returns, and its health.
+func (o *Object) fill(u *unstructured.Unstructured) {
 	kept := health.Strip(u)
 	kept.Object["metadata"] = strippedMetadata(u)
 	raw, err := json.Marshal(kept.Object)
 	if err != nil {
 		panic("bug: what was stripped does not encode: " + err.Error())
 	}
-	o.stripped = raw
+	o.stripped, o.Health = raw, health.Of(u)
 }
 
 // Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.
@@ -115,14 +116,13 @@ func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation]
 func From(u *unstructured.Unstructured, full bool) *Object {
 	out := reduce(plan.KeyOf(u), u.GetAPIVersion(), u)
 	if full {
-		out.strip(u)
-		out.Health = health.Of(u)
+		out.fill(u)
 	}
 	return out
 }
 
 // FromTyped reduces a full object of a built-in type, which it owns and takes apart.
-func FromTyped(gvk schema.GroupVersionKind, o metav1.Object) any {
+func FromTyped(gvk schema.GroupVersionKind, o metav1.Object) *Object {
 	key := plan.Key{GroupKind: gvk.GroupKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
 	out := reduce(key, gvk.GroupVersion().String(), o)
 	o.SetManagedFields(nil)
@@ -137,12 +137,11 @@ func FromTyped(gvk schema.GroupVersionKind, o metav1.Object) any {
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return o // Built-in types always convert.
+		panic(fmt.Sprintf("bug: %s does not convert: %v", gvk.Kind, err)) // Built-in types always do.
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(gvk)
-	out.strip(u)
-	out.Health = health.Of(u)
+	out.fill(u)
 	return out
 }
 

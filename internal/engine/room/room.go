@@ -119,8 +119,8 @@ type Reader interface {
 	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
 	Targets(wire, namespace string) []*unstructured.Unstructured
 	// Probe asks what cannot be watched, such as a server in a pod, in the background (law 15), and again when the last
-	// answer is older than every (never with Once), for as long as each pass asks for it. It returns the last answer, nil while there is
-	// none; the custom resource is woken when the answer is another. A steady state must not ask but Once.
+	// answer is older than every (never with Once), for as long as each pass asks for it. It returns the last answer, nil
+	// while there is none; the custom resource is woken when the answer is another. A steady state must not ask but Once.
 	Probe(name string, every time.Duration, question Question) any
 	// Now is the engine's clock.
 	Now() time.Time
