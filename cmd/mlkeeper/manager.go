@@ -124,11 +124,11 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
 	cfg.UserAgent = "mlkeeper/" + version.Version
 	requests.Count(cfg)
+	lease := &warmLease{}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,
 		PprofBindAddress: f.pprofAddress,
-		LeaderElection:   f.leaderElect, LeaderElectionID: leaseName(f.shardSelector),
-		LeaderElectionNamespace: f.leaderNamespace, LeaderElectionReleaseOnCancel: true,
+		LeaderElection:   f.leaderElect, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
 		GracefulShutdownTimeout: &f.gracefulShutdownAfter, Logger: ctrl.Log,
 	})
@@ -156,6 +156,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 	}
 	return mgr, errors.Join(
+		lease.open(cfg, mgr, f, e.Warm),
 		mgr.Add(collector{ready: e.Ready}),
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),

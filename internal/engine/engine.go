@@ -173,12 +173,12 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// syncTimeout is how long the start waits for all watches. One that is refused must not stop what it does not concern:
-// what needs it waits by itself.
+// syncTimeout is how long the start waits for all watches; what needs one that is late waits by itself.
 const syncTimeout = 30 * time.Second
 
-// synced waits until the watches are complete, or long enough. It is false when the context is done.
-func (e *Engine) synced(ctx context.Context) bool {
+// Warm waits until every watch is complete, or for half a minute: one that is refused must not stop what it does not
+// concern. It is false when the context is done.
+func (e *Engine) Warm(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !e.hub.WaitForSync(limited) && ctx.Err() == nil {

@@ -42,7 +42,7 @@ func newInventories(e *Engine) *inventories {
 }
 
 func (k *inventories) register() error {
-	q, err := newController(k.mgr, "inventory", k.Clock, 4, &teardown{k}, k.synced, k.wakeAll)
+	q, err := newController(k.mgr, "inventory", k.Clock, 4, &teardown{k}, k.Warm, k.wakeAll)
 	if err != nil {
 		return fmt.Errorf("register the Inventory controller: %w", err)
 	}

@@ -118,7 +118,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{},
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.synced, s.wakeAll)
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
 		return fmt.Errorf("register room %s: %w", def.Room, err)
 	}

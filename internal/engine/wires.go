@@ -56,7 +56,7 @@ func newWireRunner(
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
 	})
-	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.synced, r.wakeAll)
+	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.wakeAll)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ const (
 	// The stand-ins' images are of no registry, so that nothing can pull them.
 	serviceImage = "mlkeeper-test.local/trustyai-service-standin:test"
 	proxyImage   = "mlkeeper-test.local/kube-rbac-proxy-standin:test"
+	servingImage = "mlkeeper-test.local/tensorflow-serving-standin:test"
 )
 
 // loadImages puts the operator's image and those of the stand-ins into the node, and returns the name of the first.
@@ -46,11 +47,12 @@ func loadImages(t *testing.T, c *cluster.Cluster) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the stand-in: %v\n%s", err, out)
 	}
-	service, proxy := filepath.Join(folder, "service.tar"), filepath.Join(folder, "proxy.tar")
+	service, proxy, serving := filepath.Join(folder, "service.tar"), filepath.Join(folder, "proxy.tar"), filepath.Join(folder, "serving.tar")
 	for _, args := range [][]string{
 		{"image", "make", "--name", serviceImage, "--output", service, binary},
 		{"image", "make", "--name", proxyImage, "--output", proxy, binary, "proxy"},
-		{"image", "load", "--dir", c.Dir, operator, service, proxy},
+		{"image", "make", "--name", servingImage, "--output", serving, "--path", "/usr/bin/tensorflow_model_server", binary},
+		{"image", "load", "--dir", c.Dir, operator, service, proxy, serving},
 	} {
 		if out := strings.TrimSpace(devcluster(t, args...)); out != "" {
 			t.Log(out)
@@ -137,7 +139,8 @@ func setImages(t *testing.T, deployment *unstructured.Unstructured, image string
 	container := containers[0].(map[string]any)
 	container["image"] = image
 	args, _ := container["args"].([]any)
-	container["args"] = append(args, "--trustyai-image="+serviceImage, "--trustyai-proxy-image="+proxyImage)
+	container["args"] = append(args, "--trustyai-image="+serviceImage, "--trustyai-proxy-image="+proxyImage,
+		"--tfserving-image="+servingImage)
 	if err := unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ func TestOperatorOnARealNode(t *testing.T) {
 	t.Logf("%s: the seed's manifest is done", since())
 	t.Run("Secured", func(t *testing.T) { secured(t, c) })
 	t.Logf("%s: the Secured service is done", since())
+	t.Run("TfservRollout", func(t *testing.T) { tfservRollout(t, c) })
+	t.Logf("%s: the rollout of a Tfserv is done", since())
 
 	restarts := c.Kubectl(t, "get", "pods", "-n", operatorNamespace, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
 	if restarts != "0" {
@@ -54,7 +56,7 @@ func explainFailures(t *testing.T, c *cluster.Cluster) {
 		}
 		for _, args := range [][]string{
 			{"get", "pods", "-A", "-o", "wide"},
-			{"get", "trustyaiservices", "-A", "-o", "yaml"},
+			{"get", "trustyaiservices,tfservs", "-A", "-o", "yaml"},
 			{"get", "events", "-A", "--sort-by=.lastTimestamp"},
 			{"logs", "-n", operatorNamespace, "deployment/" + operatorDeployment, "--tail=50"},
 		} {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ func newImageMake() *cobra.Command {
 			if spec.Content, err = os.ReadFile(args[0]); err != nil {
 				return err
 			}
-			spec.Binary, spec.Args = filepath.Base(args[0]), args[1:]
+			spec.Binary, spec.Args = cmp.Or(spec.Binary, filepath.Base(args[0])), args[1:]
 			archive, err := image.Archive(spec)
 			if err != nil {
 				return err
@@ -43,6 +44,7 @@ func newImageMake() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&spec.Name, "name", "", "name and tag of the image")
+	cmd.Flags().StringVar(&spec.Binary, "path", "", "path of the binary in the image; its name at the root when empty")
 	cmd.Flags().StringVar(&spec.User, "user", "65532:65532", "numeric user and group that the binary runs as")
 	cmd.Flags().StringVar(&output, "output", "", "archive to write")
 	for _, name := range []string{"name", "output"} {

@@ -1,7 +1,8 @@
-// Command standin stands in for the image of the TrustyAI service in the test of
-// a real node. It was made for that test and calculates nothing: it answers the
-// probes, shows metrics of the expected names, and remembers the payloads that
-// it receives. Further commands let a pod play a client in the cluster, and
+// Command standin stands in for the images that a real node would run in the
+// test of one. It was made for that test and calculates nothing: as the TrustyAI
+// service it answers the probes, shows metrics of the expected names, and
+// remembers the payloads that it receives; as TensorFlow Serving it has one toy
+// model. Further commands let a pod play a client in the cluster, and
 // kube-rbac-proxy.
 package main
 
@@ -13,6 +14,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,11 +26,13 @@ const usage = `usage: standin COMMAND
   proxy FLAG...                  be kube-rbac-proxy
   wait                           be a client: wait for commands by kubectl exec
   get URL [TOKENFILE]            print what is there, asking with the token in a file
-  post URL BODY [TOKENFILE]      post a text and print the answer`
+  post URL BODY [TOKENFILE]      post a text and print the answer
+  load URL BODY COUNT INTERVAL   post it so often, and fail if one is not answered
+Named tensorflow_model_server it is TensorFlow Serving, with that program's flags.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, filepath.Base(os.Args[0]), os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "standin:", err)
@@ -35,7 +40,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, name string, args []string) error {
+	if name == serverName {
+		return serveModels(ctx, args)
+	}
 	if len(args) == 0 {
 		args = []string{"serve"}
 	}
@@ -51,6 +59,16 @@ func run(ctx context.Context, args []string) error {
 		return call(ctx, http.MethodGet, rest[0], "", rest[1:])
 	case command == "post" && (len(rest) == 2 || len(rest) == 3):
 		return call(ctx, http.MethodPost, rest[0], rest[1], rest[2:])
+	case command == "load" && len(rest) == 4:
+		count, err := strconv.Atoi(rest[2])
+		if err != nil {
+			return err
+		}
+		interval, err := time.ParseDuration(rest[3])
+		if err != nil {
+			return err
+		}
+		return load(ctx, rest[0], rest[1], count, interval)
 	default:
 		return errors.New(usage)
 	}

@@ -59,6 +59,7 @@ type Scenario struct {
 // All are the scenarios in their order: those that share the large cluster leave it as they found it.
 var All = []Scenario{
 	{"converge", "20 min", (*Bench).converge},
+	{"tfserv", "20 min", (*Bench).tfserv},
 	{"edit", "4 min", (*Bench).edit},
 	{"memory", "15 min", (*Bench).memory},
 	{"idle", "16 min", (*Bench).idle},
@@ -125,19 +126,22 @@ func (b *Bench) boot(ctx context.Context) (*world.Cluster, *world.Identity, erro
 	return c, id, nil
 }
 
+// captured are the shapes that are measured.
+var captured = []world.Shape{world.ADR, world.Upstream, world.Tutorial}
+
 // captured returns what the operator writes for a service of every shape; it is recorded once in a run.
 func (b *Bench) captured(ctx context.Context) (map[string]Stack, error) {
 	if b.stacks == nil {
 		b.say("capturing what the operator writes")
-		stacks, err := b.capture(ctx, world.ADR, world.Upstream)
+		stacks, err := b.capture(ctx, captured...)
 		if err != nil {
 			return nil, fmt.Errorf("capture: %w", err)
 		}
 		b.stacks = stacks
-		for _, name := range []string{world.ADR.Name, world.Upstream.Name} {
-			stack := stacks[name]
-			b.say("shape %s: %d children, at least %d writes: %v", name, len(stack.Resources()), stack.Minimum(), stack.Resources())
-			b.Result.Mix[name] = stack.Resources()
+		for _, shape := range captured {
+			stack := stacks[shape.Name]
+			b.say("shape %s: %d children, at least %d writes: %v", shape.Name, len(stack.Resources()), stack.Minimum(), stack.Resources())
+			b.Result.Mix[shape.Name] = stack.Resources()
 		}
 	}
 	return b.stacks, nil

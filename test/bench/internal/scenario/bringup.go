@@ -23,7 +23,7 @@ type birth struct {
 	at  time.Time
 }
 
-// isReady says that a TrustyAIService is Ready for its present spec.
+// isReady says that a custom resource is Ready for its present spec.
 func isReady(f world.Followed) bool {
 	return f.True("Ready") && f.Status.ObservedGeneration == f.Metadata.Generation
 }
@@ -39,7 +39,7 @@ func (b *Bench) create(
 		if err != nil {
 			return nil, err
 		}
-		paths[i] = "/apis/" + u.GetAPIVersion() + "/namespaces/" + s.Namespace + "/trustyaiservices"
+		paths[i] = "/apis/" + u.GetAPIVersion() + "/namespaces/" + s.Namespace + "/" + s.Shape.Plural()
 		if bodies[i], err = u.MarshalJSON(); err != nil {
 			return nil, err
 		}
@@ -71,12 +71,12 @@ func (b *Bench) create(
 	return out, group.Wait()
 }
 
-// bringUp creates services and waits until all are Ready. It returns when each was made and when each was first seen
+// bringUp creates services of one kind and waits until all are Ready. It returns when each was made and when each was first seen
 // Ready.
 func (b *Bench) bringUp(
 	ctx context.Context, c *world.Cluster, op *world.Process, services []world.Service,
 ) (map[string]birth, map[string]time.Time, error) {
-	follower, err := c.Follow(ctx, serviceResource, isReady, nil)
+	follower, err := c.Follow(ctx, services[0].Shape.Resource, isReady, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +86,7 @@ func (b *Bench) bringUp(
 		return nil, nil, err
 	}
 	if err := follower.Await(ctx, len(services), readyTimeout, op.Running); err != nil {
-		return nil, nil, errors.Join(err, c.Explain(ctx))
+		return nil, nil, errors.Join(err, c.Explain(ctx, services[0]))
 	}
 	return created, follower.Ready(), nil
 }

@@ -14,10 +14,7 @@ import (
 	"mlkeeper.dev/test/bench/internal/world"
 )
 
-const (
-	serviceResource    = "/apis/trustyai.opendatahub.io/v1/trustyaiservices"
-	deploymentResource = "/apis/apps/v1/deployments"
-)
+const deploymentResource = "/apis/apps/v1/deployments"
 
 // Stack is what the operator writes for one custom resource of a shape, as it was sent. A floor sends it again for
 // another namespace.
@@ -100,12 +97,15 @@ func (b *Bench) capture(ctx context.Context, shapes ...world.Shape) (map[string]
 	if err := op.AwaitReady(ctx, time.Minute); err != nil {
 		return nil, err
 	}
-	created, _, err := b.bringUp(ctx, c, op.Process, services)
-	if err != nil {
-		return nil, err
-	}
 	out := map[string]Stack{}
 	for _, s := range services {
+		created, _, err := b.bringUp(ctx, c, op.Process, []world.Service{s})
+		if err != nil {
+			return nil, err
+		}
+		if err := c.Quiet(ctx, settled, readyTimeout); err != nil {
+			return nil, err
+		}
 		stack, err := stackOf(s, created[s.Namespace].uid, recorder.Writes())
 		if err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (b *Bench) burst(ctx context.Context, c *world.Cluster, op *world.Process, 
 	for _, s := range services {
 		n := 0
 		for _, r := range recorder.Writes() {
-			if strings.HasSuffix(r.Path(), s.Namespace+"/trustyaiservices/"+s.Name+"/status") {
+			if strings.HasSuffix(r.Path(), s.StatusPath()) {
 				n++
 			}
 		}
@@ -151,7 +151,7 @@ func stackOf(s world.Service, uid string, writes []world.Request) (Stack, error)
 	for _, r := range writes {
 		path := r.Path()
 		switch {
-		case strings.HasSuffix(path, s.Namespace+"/trustyaiservices/"+s.Name+"/status"):
+		case strings.HasSuffix(path, s.StatusPath()):
 			if stack.Accepted.Method == "" {
 				stack.Accepted = r
 			}

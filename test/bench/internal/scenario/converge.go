@@ -32,13 +32,18 @@ type times struct {
 	events          int
 }
 
-// converge brings up services in pairs of floor and operator.
-func (b *Bench) converge(ctx context.Context) error {
+// converge brings up TrustyAIServices of the ADR, tfserv the Tfserv of the tutorial.
+func (b *Bench) converge(ctx context.Context) error { return b.pairs(ctx, "converge", world.ADR) }
+
+func (b *Bench) tfserv(ctx context.Context) error { return b.pairs(ctx, "tfserv", world.Tutorial) }
+
+// pairs brings up services of a shape in pairs of floor and operator.
+func (b *Bench) pairs(ctx context.Context, scenario string, shape world.Shape) error {
 	stacks, err := b.captured(ctx)
 	if err != nil {
 		return err
 	}
-	stack := stacks[world.ADR.Name]
+	stack := stacks[shape.Name]
 	var floors, operators []half
 	for i := range b.Config.Pairs {
 		// The order alternates, so that a machine that becomes faster or slower favours none.
@@ -55,7 +60,7 @@ func (b *Bench) converge(ctx context.Context) error {
 				floors = append(floors, h)
 				continue
 			}
-			h, err := b.operatorHalf(ctx, stack, i == 0)
+			h, err := b.operatorHalf(ctx, scenario, stack, i == 0)
 			if err != nil {
 				return fmt.Errorf("operator of pair %d: %w", i+1, err)
 			}
@@ -65,17 +70,17 @@ func (b *Bench) converge(ctx context.Context) error {
 		b.say("pair %d of %d: writes %.2f s over %.2f s = %.3f, last write %.2f over %.2f = %.3f, all Ready %.2f over %.2f",
 			i+1, b.Config.Pairs, o.writes, f.writes, o.writes/f.writes, o.last, f.last, o.last/f.last, o.allReady, f.allReady)
 	}
-	b.reportConverge(stack, floors, operators)
+	b.reportConverge(scenario, stack, floors, operators)
 	return nil
 }
 
-// half boots a cluster with the namespaces and volumes of the services.
-func (b *Bench) half(ctx context.Context, prefix string) (*world.Cluster, *world.Identity, []world.Service, error) {
+// half boots a cluster with what must be there before the services.
+func (b *Bench) half(ctx context.Context, shape world.Shape) (*world.Cluster, *world.Identity, []world.Service, error) {
 	c, id, err := b.boot(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	services := world.Services(world.ADR, prefix, 0, b.Config.Services)
+	services := world.Services(shape, "bench", 0, b.Config.Services)
 	if err := c.Prepare(ctx, services); err != nil {
 		c.Stop()
 		return nil, nil, nil, err
@@ -87,7 +92,7 @@ func (b *Bench) half(ctx context.Context, prefix string) (*world.Cluster, *world
 const settled = 3 * time.Second
 
 func (b *Bench) floorHalf(ctx context.Context, stack Stack) (half, error) {
-	c, id, services, err := b.half(ctx, "bench")
+	c, id, services, err := b.half(ctx, stack.source.Shape)
 	if err != nil {
 		return half{}, err
 	}
@@ -118,8 +123,8 @@ func (b *Bench) floorHalf(ctx context.Context, stack Stack) (half, error) {
 	return b.measureHalf(ctx, c, stack, id.User, mark, services, created, follower.Ready())
 }
 
-func (b *Bench) operatorHalf(ctx context.Context, stack Stack, profile bool) (half, error) {
-	c, id, services, err := b.half(ctx, "bench")
+func (b *Bench) operatorHalf(ctx context.Context, scenario string, stack Stack, profile bool) (half, error) {
+	c, id, services, err := b.half(ctx, stack.source.Shape)
 	if err != nil {
 		return half{}, err
 	}
@@ -139,7 +144,7 @@ func (b *Bench) operatorHalf(ctx context.Context, stack Stack, profile bool) (ha
 	profiled := make(chan error, 1)
 	go func() {
 		if profile {
-			profiled <- b.profile(ctx, op, fmt.Sprintf("profile?seconds=%d", max(5, min(30, b.Config.Services/50))), "converge-cpu.pprof")
+			profiled <- b.profile(ctx, op, fmt.Sprintf("profile?seconds=%d", max(5, min(30, b.Config.Services/50))), scenario+"-cpu.pprof")
 			return
 		}
 		profiled <- nil
@@ -152,7 +157,7 @@ func (b *Bench) operatorHalf(ctx context.Context, stack Stack, profile bool) (ha
 		return half{}, err
 	}
 	if profile {
-		if err := b.profile(ctx, op, "heap?gc=1", "converge-heap.pprof"); err != nil {
+		if err := b.profile(ctx, op, "heap?gc=1", scenario+"-heap.pprof"); err != nil {
 			return half{}, err
 		}
 	}
@@ -189,7 +194,7 @@ func (b *Bench) measureHalf(
 	}
 	var begin time.Time
 	if _, err := c.Audit.Since(mark, "", func(e audit.Entry) {
-		if e.Verb == "create" && e.Resource == "trustyaiservices" && (begin.IsZero() || e.Received.Before(begin)) {
+		if e.Verb == "create" && e.Resource == stack.source.Shape.Plural() && (begin.IsZero() || e.Received.Before(begin)) {
 			begin = e.Received
 		}
 	}); err != nil {
@@ -255,45 +260,45 @@ func ratios(over, under []float64) []float64 {
 	return out
 }
 
-func (b *Bench) reportConverge(stack Stack, floors, operators []half) {
-	n := float64(b.Config.Services)
+func (b *Bench) reportConverge(scenario string, stack Stack, floors, operators []half) {
+	n, plural := float64(b.Config.Services), stack.source.Shape.Plural()
 	pairs := fmt.Sprintf("median of %d interleaved pairs", len(floors))
 	ratio := func(id, what string, of func(half) float64) {
 		over, under := column(operators, of), column(floors, of)
 		r := ratios(over, under)
 		b.Result.Add(report.Measure{
-			ID: id, What: what, Value: stat.Median(r), Samples: r, Statistic: pairs,
+			ID: scenario + "." + id, What: what, Value: stat.Median(r), Samples: r, Statistic: pairs,
 			Detail: fmt.Sprintf("operator %s, floor %s (medians)", report.Number(stat.Median(over), "s"), report.Number(stat.Median(under), "s")),
 		})
 	}
-	ratio("converge.writes", fmt.Sprintf("converge %d, children and accepted status, over the floor", b.Config.Services), func(h half) float64 { return h.writes })
-	ratio("converge.last", fmt.Sprintf("converge %d, very last write, over the floor", b.Config.Services), func(h half) float64 { return h.last })
-	ratio("converge.ready", "time until all are Ready, over bare writes followed to Available", func(h half) float64 { return h.allReady })
-	ratio("converge.readyMedian", "median time to Ready, over bare writes followed to Available", func(h half) float64 { return stat.Median(h.toReady) })
+	ratio("writes", fmt.Sprintf("converge %d %s, children and accepted status, over the floor", b.Config.Services, plural), func(h half) float64 { return h.writes })
+	ratio("last", fmt.Sprintf("converge %d %s, very last write, over the floor", b.Config.Services, plural), func(h half) float64 { return h.last })
+	ratio("ready", "time until all "+plural+" are Ready, over bare writes followed to Available", func(h half) float64 { return h.allReady })
+	ratio("readyMedian", "median time to Ready of "+plural+", over bare writes followed to Available", func(h half) float64 { return stat.Median(h.toReady) })
 	rate := column(floors, func(h half) float64 { return float64(h.accepted) / h.writes })
-	b.Result.Add(report.Measure{ID: "converge.rate", What: "raw write rate of the floor, all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
+	b.Result.Add(report.Measure{ID: scenario + ".rate", What: "raw write rate of the floor of "+plural+", all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
 	efficiency := column(operators, func(h half) float64 { return n * float64(stack.Minimum()) / float64(h.total) })
 	b.Result.Add(report.Measure{
-		ID: "converge.efficiency", What: "least number of writes over those sent", Value: stat.Quantile(efficiency, 0), Samples: efficiency,
+		ID: scenario + ".efficiency", What: "least number of writes over those sent, "+plural, Value: stat.Quantile(efficiency, 0), Samples: efficiency,
 		Statistic: "worst run", Detail: fmt.Sprintf("least: %d per custom resource; sent in the last run: %s", stack.Minimum(), operators[len(operators)-1].tally),
 	})
 	events := column(operators, func(h half) float64 { return float64(h.events) / n })
-	b.Result.Add(report.Measure{ID: "converge.events", What: "events per custom resource", Value: stat.Quantile(events, 1), Samples: events, Statistic: "worst run"})
+	b.Result.Add(report.Measure{ID: scenario + ".events", What: "events per custom resource, "+plural, Value: stat.Quantile(events, 1), Samples: events, Statistic: "worst run"})
 	f, o := floors[len(floors)-1], operators[len(operators)-1]
 	b.Result.Charts = append(
 		b.Result.Charts,
 		chart.Chart{
-			Title: "Time to Ready (last pair)", Kind: chart.Line, XLabel: "seconds since the custom resource was made", YLabel: "percent",
+			Title: "Time to Ready of "+plural+" (last pair)", Kind: chart.Line, XLabel: "seconds since the custom resource was made", YLabel: "percent",
 			Series: []chart.Series{chart.CDF("floor", f.toReady), chart.CDF("mlkeeper", o.toReady)},
 		},
 		chart.Chart{
-			Title: "Until the last child and accepted status", Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(floors)),
+			Title: "Until the last child and accepted status, "+plural, Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(floors)),
 			Series: []chart.Series{
 				{Name: "floor", Y: column(floors, func(h half) float64 { return h.writes })},
 				{Name: "mlkeeper", Y: column(operators, func(h half) float64 { return h.writes })},
 			},
 		},
-		requestChart(fmt.Sprintf("Requests per custom resource (%d converging)", b.Config.Services), n, map[string]audit.Tally{"floor": f.tally, "mlkeeper": o.tally}),
+		requestChart(fmt.Sprintf("Requests per custom resource (%d %s converging)", b.Config.Services, plural), n, map[string]audit.Tally{"floor": f.tally, "mlkeeper": o.tally}),
 	)
 }
 

@@ -20,7 +20,7 @@ const editPause = 100 * time.Millisecond
 // edit edits custom resources that are Ready while many others converge. An edit changes the interval of the
 // ServiceMonitor, which is one child and restarts no pod.
 func (b *Bench) edit(ctx context.Context) error {
-	c, id, others, err := b.half(ctx, "load")
+	c, id, others, err := b.half(ctx, world.ADR)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func (b *Bench) edit(ctx context.Context) error {
 	b.say("editing them while %d others converge", len(others))
 	failed := make(chan error, 1)
 	// The status of the edited ones changes too.
-	follower, err := c.Follow(ctx, serviceResource, func(f world.Followed) bool {
-		return isReady(f) && strings.HasPrefix(f.Metadata.Namespace, "load-")
+	follower, err := c.Follow(ctx, world.TrustyAIServices, func(f world.Followed) bool {
+		return isReady(f) && strings.HasPrefix(f.Metadata.Namespace, "bench-")
 	}, nil)
 	if err != nil {
 		return err

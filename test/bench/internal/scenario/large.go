@@ -126,8 +126,8 @@ func (b *Bench) grow(ctx context.Context, l *large, objects int) error {
 // resources are the resources of all children, without doubles.
 func (b *Bench) resources() []string {
 	var out []string
-	for _, s := range b.stacks {
-		out = append(out, s.Resources()...)
+	for _, shape := range shapes {
+		out = append(out, b.stacks[shape.Name].Resources()...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

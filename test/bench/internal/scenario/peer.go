@@ -217,7 +217,7 @@ func (b *Bench) follow(
 	if err != nil {
 		return err
 	}
-	resource, ready, err := readyBy(who.criteria, "/apis/"+first.GetAPIVersion()+"/trustyaiservices")
+	resource, ready, err := readyBy(who.criteria, "/apis/"+first.GetAPIVersion()+"/"+services[0].Shape.Plural())
 	if err != nil {
 		return err
 	}

@@ -207,11 +207,16 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Explain returns, as an error, the conditions of the first service that is not Ready, for the message of a failure.
-func (c *Cluster) Explain(ctx context.Context) error {
+// Explain returns, as an error, the conditions of the first custom resource like this one that is not Ready, for the
+// message of a failure.
+func (c *Cluster) Explain(ctx context.Context, like Service) error {
+	object, err := like.Object()
+	if err != nil {
+		return err
+	}
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("trustyai.opendatahub.io/v1")
-	list.SetKind("TrustyAIServiceList")
+	list.SetAPIVersion(object.GetAPIVersion())
+	list.SetKind(object.GetKind() + "List")
 	if err := c.Client.List(ctx, list); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,18 +11,31 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-// Shape is a TrustyAIService to measure with: a template of the custom resource and what must be there before it. In
-// both, NAMESPACE, NAME and VOLUME stand for the namespace, the name and the PersistentVolume of one service.
+// Shape is a custom resource to measure with: a template of it and of what must be there before it. In both, NAMESPACE,
+// NAME and VOLUME stand for the namespace, the name and the PersistentVolume of one.
 type Shape struct {
 	Name     string
 	Template string
+	// Resource is the path of the custom resources, without a namespace.
+	Resource string
+	// Before is what must be there before it, but for the namespace.
+	Before string
 	// Claim is the name of the claim that the volume is reserved for.
 	Claim string
 }
 
+// Plural is the last part of the path of the custom resources.
+func (s Shape) Plural() string { return path.Base(s.Resource) }
+
+// Paths of the kinds that are measured, without a namespace.
+const (
+	TrustyAIServices = "/apis/trustyai.opendatahub.io/v1/trustyaiservices"
+	Tfservs          = "/apis/servapi.dev-state.com/v1alpha1/tfservs"
+)
+
 // ADR is the manifest of TrustyAI ADR 3, the one that the project ships as a sample: the custom resource owns its
 // children, and a namespace has one.
-var ADR = Shape{Name: "adr", Claim: "trustyai-service-pvc", Template: `
+var ADR = Shape{Name: "adr", Resource: TrustyAIServices, Before: volume, Claim: "trustyai-service-pvc", Template: `
 apiVersion: trustyai.opendatahub.io/v1
 kind: TrustyAIService
 metadata: {name: NAME, namespace: NAMESPACE}
@@ -38,7 +52,7 @@ spec:
 
 // Upstream is the shape of the upstream operator: a service behind kube-rbac-proxy, with certificates. A
 // ClusterRoleBinding is among its children, so that an Inventory owns them all.
-var Upstream = Shape{Name: "upstream", Claim: "NAME-pvc", Template: `
+var Upstream = Shape{Name: "upstream", Resource: TrustyAIServices, Before: volume, Claim: "NAME-pvc", Template: `
 apiVersion: trustyai.opendatahub.io/v1
 kind: TrustyAIService
 metadata: {name: NAME, namespace: NAMESPACE}
@@ -48,12 +62,38 @@ spec:
   metrics: {schedule: 5s, batchSize: 1000}
 `}
 
-// volumeTemplate reserves a volume for the claim, so that binding does not depend on which claim comes first.
-const volumeTemplate = `
+// Tutorial is the Tfserv of the tutorial, with its ConfigMap and its Secret.
+var Tutorial = Shape{Name: "tutorial", Resource: Tfservs, Template: `
+apiVersion: servapi.dev-state.com/v1alpha1
+kind: Tfserv
+metadata: {name: NAME, namespace: NAMESPACE}
+spec:
+  grpcPort: 9000
+  restPort: 8500
+  replicas: 3
+  configMap: tf-serving-models-config
+  configFileName: models.conf
+  configFileLocation: /var/config/
+  secretFileName: test-apps-model-viewer.json
+  secretFileLocation: /secret/gcp-credentials/
+`, Before: `
 apiVersion: v1
-kind: Namespace
-metadata: {name: NAMESPACE}
+kind: ConfigMap
+metadata: {name: tf-serving-models-config, namespace: NAMESPACE}
+data:
+  models.conf: |
+    model_config_list: {
+      config: { name: "resnet", base_path: "gs://tfmodel-store/resnet", model_platform: "tensorflow" }
+    }
 ---
+apiVersion: v1
+kind: Secret
+metadata: {name: tfs-secret, namespace: NAMESPACE}
+stringData: {test-apps-model-viewer.json: "{}"}
+`}
+
+// volume is reserved for the claim, so that binding does not depend on which claim comes first.
+const volume = `
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: VOLUME}
@@ -90,6 +130,11 @@ func Mixed(shapes []Shape, prefix string, first, n int) []Service {
 	return out
 }
 
+// StatusPath is how the path of its status ends.
+func (s Service) StatusPath() string {
+	return s.Namespace + "/" + s.Shape.Plural() + "/" + s.Name + "/status"
+}
+
 // Volume is the name of the PersistentVolume of the service.
 func (s Service) Volume() string { return "pv-" + s.Namespace }
 
@@ -110,18 +155,18 @@ func (s Service) fill(template string) string {
 	return strings.NewReplacer("NAMESPACE", s.Namespace, "NAME", s.Name, "VOLUME", s.Volume()).Replace(template)
 }
 
-// Prepare makes the namespaces and volumes of services, outside every measurement.
+// Prepare makes the namespaces of services and what must be there before them, outside every measurement.
 func (c *Cluster) Prepare(ctx context.Context, services []Service) error {
-	var spaces, volumes []*unstructured.Unstructured
+	var spaces, before []*unstructured.Unstructured
 	for _, s := range services {
-		objects, err := cluster.Parse(s.fill(volumeTemplate))
+		objects, err := cluster.Parse(s.fill("apiVersion: v1\nkind: Namespace\nmetadata: {name: NAMESPACE}\n---\n" + s.Shape.Before))
 		if err != nil {
 			return err
 		}
-		spaces, volumes = append(spaces, objects[0]), append(volumes, objects[1])
+		spaces, before = append(spaces, objects[0]), append(before, objects[1:]...)
 	}
 	if err := c.CreateAll(ctx, spaces); err != nil {
 		return err
 	}
-	return c.CreateAll(ctx, volumes)
+	return c.CreateAll(ctx, before)
 }

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// serverName is the file name under which the binary stands in for TensorFlow
+// Serving: the operator gives the command, and the image has it at that path.
+const serverName = "tensorflow_model_server"
+
+// loading is how long the stand-in loads its models. Like TensorFlow Serving it
+// opens its ports only when they are available.
+const loading = 2 * time.Second
+
+// Where the stand-in finds the first model in a model config. It reads no more
+// of it; the operator's own parser is not used, so as not to share its faults.
+var (
+	nameInConfig    = regexp.MustCompile(`\bname\s*:\s*"([^"]+)"`)
+	versionInConfig = regexp.MustCompile(`\bversions\s*:\s*(\d+)`)
+)
+
+// modelServer has one toy model, y = 2x + 1.
+type modelServer struct{ model, version string }
+
+func newModelServer(config string) (*modelServer, error) {
+	s := &modelServer{version: "1"}
+	name := nameInConfig.FindStringSubmatch(config)
+	if name == nil {
+		return nil, fmt.Errorf("the model config names no model: %s", config)
+	}
+	s.model = name[1]
+	if version := versionInConfig.FindStringSubmatch(config); version != nil {
+		s.version = version[1]
+	}
+	return s, nil
+}
+
+// handler serves TensorFlow Serving's REST paths of the model's state, metadata
+// and predictions.
+func (s *modelServer) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models/{model}", s.known(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]any{"model_version_status": []any{map[string]any{
+			"version": s.version, "state": "AVAILABLE", "status": map[string]any{"error_code": "OK", "error_message": ""},
+		}}})
+	}))
+	mux.HandleFunc("GET /v1/models/{model}/metadata", s.known(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]any{
+			"model_spec": map[string]any{"name": s.model, "signature_name": "", "version": s.version}, "metadata": map[string]any{},
+		})
+	}))
+	mux.HandleFunc("POST /v1/models/{model}", s.predict)
+	return mux
+}
+
+// known answers 404 for another model, as TensorFlow Serving does.
+func (s *modelServer) known(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if name := r.PathValue("model"); name != s.model {
+			answer(w, http.StatusNotFound, map[string]any{"error": fmt.Sprintf("Could not find any versions of model %s", name)})
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (s *modelServer) predict(w http.ResponseWriter, r *http.Request) {
+	model, method, _ := strings.Cut(r.PathValue("model"), ":")
+	if model != s.model || method != "predict" {
+		answer(w, http.StatusNotFound, map[string]any{"error": "Servable not found for request: Latest(" + model + ")"})
+		return
+	}
+	var request struct {
+		Instances []float64 `json:"instances"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPayload)).Decode(&request); err != nil {
+		answer(w, http.StatusBadRequest, map[string]any{"error": err.Error()})
+		return
+	}
+	predictions := make([]float64, len(request.Instances))
+	for i, x := range request.Instances {
+		predictions[i] = 2*x + 1
+	}
+	answer(w, http.StatusOK, map[string]any{"predictions": predictions})
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// serveModels is TensorFlow Serving until ctx ends. What it is asked then gets no
+// answer: the real server does not wait for requests either.
+func serveModels(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(serverName, flag.ContinueOnError)
+	grpc := flags.Int("port", 8500, "port of gRPC")
+	rest := flags.Int("rest_api_port", 0, "port of REST")
+	file := flags.String("model_config_file", "", "the model config")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	config, err := os.ReadFile(*file)
+	if err != nil {
+		return err
+	}
+	server, err := newModelServer(string(config))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(loading):
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- openOnly(ctx, *grpc) }()
+	go func() {
+		s := &http.Server{Addr: fmt.Sprintf(":%d", *rest), Handler: server.handler(), ReadHeaderTimeout: 5 * time.Second}
+		failed <- s.ListenAndServe()
+	}()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// openOnly is a port that accepts connections and says nothing, which is all that
+// a probe by TCP asks of gRPC.
+func openOnly(ctx context.Context, port int) error {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return err
+	}
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		_ = conn.Close()
+	}
+}
+
+// load posts the same body count times, one every interval, each on a connection
+// of its own so that the Service chooses anew, and prints how many failed.
+func load(ctx context.Context, url, body string, count int, interval time.Duration) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	failures := 0
+	var first error
+	for range count {
+		if err := loadOnce(ctx, client, url, body); err != nil {
+			failures++
+			first = errors.Join(first, err)
+			if failures > 3 {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	if failures > 0 {
+		return fmt.Errorf("%d requests failed: %w", failures, first)
+	}
+	fmt.Printf("%d requests, none failed\n", count)
+	return nil
+}
+
+func loadOnce(ctx context.Context, client *http.Client, url, body string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return nil
+}
