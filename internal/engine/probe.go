@@ -47,9 +47,11 @@ func newProbes(c clock.PassiveClock, live room.Live, wake func(watch.Holder)) *p
 	}
 }
 
-// ask returns the last answer, nil while there is none, and when the question is due again, zero for never. It asks in the
-// background if it is due now.
-func (p *probes) ask(h watch.Holder, name string, every time.Duration, question room.Question) (answer any, due time.Time) {
+// ask returns the last answer, nil while there is none, when the question is due again, zero for never, and whether it is
+// being asked. It asks in the background if it is due now.
+func (p *probes) ask(
+	h watch.Holder, name string, every time.Duration, question room.Question,
+) (answer any, due time.Time, asking bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.by[h] == nil {
@@ -62,7 +64,7 @@ func (p *probes) ask(h watch.Holder, name string, every time.Duration, question 
 	}
 	now := p.clock.Now()
 	if every == room.Once && one.answer != nil {
-		return one.answer, time.Time{}
+		return one.answer, time.Time{}, false
 	}
 	if every == room.Once {
 		every = unanswered
@@ -71,7 +73,7 @@ func (p *probes) ask(h watch.Holder, name string, every time.Duration, question 
 		one.asked, one.asking = now, true
 		go p.run(h, one, question)
 	}
-	return one.answer, one.asked.Add(every)
+	return one.answer, one.asked.Add(every), one.asking
 }
 
 func (p *probes) run(h watch.Holder, one *probe, question room.Question) {

@@ -24,7 +24,7 @@ func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 		return answer.Load()
 	}
 	ask := func() any {
-		got, due := p.ask(holder, "models", time.Second, question)
+		got, due, _ := p.ask(holder, "models", time.Second, question)
 		if want := now.Now().Add(time.Second); due.After(want) {
 			t.Fatalf("due at %s, after %s", due, want)
 		}
@@ -96,10 +96,11 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 	done := make(chan bool, 10)
 	var answer atomic.Value
 	ask := func() (any, time.Time) {
-		return p.ask(holder, "models", room.Once, func(context.Context, room.Live) any {
+		answer, due, _ := p.ask(holder, "models", room.Once, func(context.Context, room.Live) any {
 			defer func() { done <- true }()
 			return answer.Load()
 		})
+		return answer, due
 	}
 	settled := func() {
 		<-done

@@ -38,6 +38,8 @@ type reader struct {
 	// asked are the probes of this pass, due when the first of them is asked again.
 	asked []string
 	due   time.Time
+	// unanswered says that one of them is being asked and has no answer yet.
+	unanswered bool
 }
 
 // Bounds of the bytes of what is kept of objects that were read; what had to go is read again.
@@ -182,8 +184,9 @@ func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 
 // Probe implements room.Reader.
 func (r *reader) Probe(name string, every time.Duration, question room.Question) any {
-	answer, due := r.engine.probes.ask(r.holder, name, every, question)
+	answer, due, asking := r.engine.probes.ask(r.holder, name, every, question)
 	r.asked = append(r.asked, name)
+	r.unanswered = r.unanswered || asking && answer == nil
 	if !due.IsZero() && (r.due.IsZero() || due.Before(r.due)) {
 		r.due = due
 	}

@@ -32,6 +32,8 @@ const (
 	coalesce = 100 * time.Millisecond
 	// maxWiring is how long a Ready waits at most for the wires that it lets loose, so that one write tells of both.
 	maxWiring = time.Second
+	// maxAnswer is how long it waits at most for the answer to a probe, for the same reason.
+	maxAnswer = 500 * time.Millisecond
 	// Where custom resources are on their way, the progress of each is told after a second for every one that was with
 	// it, so that all together tell about once a second: that must not take the API server's time from getting them there.
 	minPatience, maxPatience = 2 * time.Second, 5 * time.Minute
@@ -273,7 +275,7 @@ func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) tim
 }
 
 // foresee shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
-// returns for how long they are still waited for.
+// returns for how long they, and the first answers to what the room asks, are still waited for.
 func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 	if !ready {
 		s.mu.Lock()
@@ -300,10 +302,13 @@ func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 	if !known {
 		s.wakeWires(p.key.Namespace)
 	}
-	if !waits {
-		return 0
+	switch {
+	case waits:
+		return since.Add(maxWiring).Sub(s.Clock.Now())
+	case p.reader.unanswered:
+		return since.Add(maxAnswer).Sub(s.Clock.Now())
 	}
-	return since.Add(maxWiring).Sub(s.Clock.Now())
+	return 0
 }
 
 // progress counts the custom resources that are on their way.

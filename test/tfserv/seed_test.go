@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
@@ -196,6 +198,29 @@ func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
 		"version": "1538687457", "state": s.state, "status": map[string]any{"error_code": "OK", "error_message": ""},
 	}}})
 	return w.Result(), nil
+}
+
+// The answer to the first question is waited for, a moment, so that one status tells Ready and the models.
+func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{}, servers{"AVAILABLE"})
+	const tries = 3 // A machine under load may take longer than the moment.
+	for range tries {
+		ns := c.Namespace(t)
+		// With one pod nobody can be asked before the Deployment is complete.
+		c.Apply(t, strings.ReplaceAll(strings.Join(documents(t), "\n---\n"), "replicas: 3", "replicas: 1"), ns)
+		var first *v1alpha1.Tfserv
+		cluster.Eventually(t, time.Minute, func() error {
+			if first = get(t, c, ns, sample); !meta.IsStatusConditionTrue(first.Status.Conditions, "Ready") {
+				return fmt.Errorf("not Ready: %+v", first.Status.Conditions)
+			}
+			return nil
+		})
+		if first.Status.ModelsAvailable == "1/1" {
+			return
+		}
+	}
+	t.Errorf("of %d Tfservs none was told Ready together with its models", tries)
 }
 
 func TestTheServersAreAskedAndThenLeftAlone(t *testing.T) {

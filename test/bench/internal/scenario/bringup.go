@@ -29,7 +29,7 @@ func isReady(f world.Followed) bool {
 }
 
 // create creates custom resources with as many writers as the operator has workers, and calls back after each. It
-// returns when each was acknowledged, by namespace.
+// returns when each was acknowledged, by its key.
 func (b *Bench) create(
 	ctx context.Context, c *world.Cluster, services []world.Service, call func(world.Service, string),
 ) (map[string]birth, error) {
@@ -60,7 +60,7 @@ func (b *Bench) create(
 				return err
 			}
 			mu.Lock()
-			out[s.Namespace] = birth{uid: made.Metadata.UID, at: at}
+			out[s.Key()] = birth{uid: made.Metadata.UID, at: at}
 			mu.Unlock()
 			if call != nil {
 				call(s, made.Metadata.UID)
@@ -96,16 +96,16 @@ func secondsToReady(services []world.Service, created map[string]birth, ready ma
 	var out []float64
 	for _, s := range services {
 		if at, ok := readyOf(ready, s); ok {
-			out = append(out, at.Sub(created[s.Namespace].at).Seconds())
+			out = append(out, at.Sub(created[s.Key()].at).Seconds())
 		}
 	}
 	return out
 }
 
-// readyOf finds when a service was ready. What is followed may be its Deployment, which the ADR names.
+// readyOf finds when a service was ready. What is followed may be its Deployment.
 func readyOf(ready map[string]time.Time, s world.Service) (time.Time, bool) {
-	for _, name := range []string{s.Name, "trustyai-service"} {
-		if at, ok := ready[s.Namespace+"/"+name]; ok {
+	for _, key := range []string{s.Key(), s.DeploymentKey()} {
+		if at, ok := ready[key]; ok {
 			return at, true
 		}
 	}

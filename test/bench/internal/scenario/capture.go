@@ -106,7 +106,7 @@ func (b *Bench) capture(ctx context.Context, shapes ...world.Shape) (map[string]
 		if err := c.Quiet(ctx, settled, readyTimeout); err != nil {
 			return nil, err
 		}
-		stack, err := stackOf(s, created[s.Namespace].uid, recorder.Writes())
+		stack, err := stackOf(s, created[s.Key()].uid, recorder.Writes())
 		if err != nil {
 			return nil, err
 		}

@@ -276,23 +276,23 @@ func (b *Bench) reportConverge(scenario string, stack Stack, floors, operators [
 	ratio("ready", "time until all "+plural+" are Ready, over bare writes followed to Available", func(h half) float64 { return h.allReady })
 	ratio("readyMedian", "median time to Ready of "+plural+", over bare writes followed to Available", func(h half) float64 { return stat.Median(h.toReady) })
 	rate := column(floors, func(h half) float64 { return float64(h.accepted) / h.writes })
-	b.Result.Add(report.Measure{ID: scenario + ".rate", What: "raw write rate of the floor of "+plural+", all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
+	b.Result.Add(report.Measure{ID: scenario + ".rate", What: "raw write rate of the floor of " + plural + ", all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
 	efficiency := column(operators, func(h half) float64 { return n * float64(stack.Minimum()) / float64(h.total) })
 	b.Result.Add(report.Measure{
-		ID: scenario + ".efficiency", What: "least number of writes over those sent, "+plural, Value: stat.Quantile(efficiency, 0), Samples: efficiency,
+		ID: scenario + ".efficiency", What: "least number of writes over those sent, " + plural, Value: stat.Quantile(efficiency, 0), Samples: efficiency,
 		Statistic: "worst run", Detail: fmt.Sprintf("least: %d per custom resource; sent in the last run: %s", stack.Minimum(), operators[len(operators)-1].tally),
 	})
 	events := column(operators, func(h half) float64 { return float64(h.events) / n })
-	b.Result.Add(report.Measure{ID: scenario + ".events", What: "events per custom resource, "+plural, Value: stat.Quantile(events, 1), Samples: events, Statistic: "worst run"})
+	b.Result.Add(report.Measure{ID: scenario + ".events", What: "events per custom resource, " + plural, Value: stat.Quantile(events, 1), Samples: events, Statistic: "worst run"})
 	f, o := floors[len(floors)-1], operators[len(operators)-1]
 	b.Result.Charts = append(
 		b.Result.Charts,
 		chart.Chart{
-			Title: "Time to Ready of "+plural+" (last pair)", Kind: chart.Line, XLabel: "seconds since the custom resource was made", YLabel: "percent",
+			Title: "Time to Ready of " + plural + " (last pair)", Kind: chart.Line, XLabel: "seconds since the custom resource was made", YLabel: "percent",
 			Series: []chart.Series{chart.CDF("floor", f.toReady), chart.CDF("mlkeeper", o.toReady)},
 		},
 		chart.Chart{
-			Title: "Until the last child and accepted status, "+plural, Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(floors)),
+			Title: "Until the last child and accepted status, " + plural, Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(floors)),
 			Series: []chart.Series{
 				{Name: "floor", Y: column(floors, func(h half) float64 { return h.writes })},
 				{Name: "mlkeeper", Y: column(operators, func(h half) float64 { return h.writes })},

@@ -82,7 +82,8 @@ type floor struct {
 	queue *queue
 	stack Stack
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// uids and of are by the Deployment that serves.
 	uids map[string]string
 	of   map[string]world.Service
 	left int
@@ -95,7 +96,7 @@ func newFloor(wire *world.Wire, stack Stack, services []world.Service) *floor {
 		left: len(services), done: make(chan struct{}),
 	}
 	for _, s := range services {
-		f.of[s.Namespace] = s
+		f.of[s.DeploymentKey()] = s
 	}
 	return f
 }
@@ -103,7 +104,7 @@ func newFloor(wire *world.Wire, stack Stack, services []world.Service) *floor {
 // made queues the stack of a custom resource.
 func (f *floor) made(s world.Service, uid string) {
 	f.mu.Lock()
-	f.uids[s.Namespace] = uid
+	f.uids[s.DeploymentKey()] = uid
 	f.mu.Unlock()
 	f.queue.add(func(ctx context.Context) error {
 		for _, r := range append(f.stack.Creates[:len(f.stack.Creates):len(f.stack.Creates)], f.stack.Accepted) {
@@ -118,8 +119,8 @@ func (f *floor) made(s world.Service, uid string) {
 // available queues what follows when the Deployment of a service became Available, the Ready status at last.
 func (f *floor) available(d world.Followed) {
 	f.mu.Lock()
-	s, ok := f.of[d.Metadata.Namespace]
-	uid := f.uids[d.Metadata.Namespace]
+	s, ok := f.of[d.Key()]
+	uid := f.uids[d.Key()]
 	f.mu.Unlock()
 	if !ok {
 		return

@@ -27,6 +27,9 @@ type Followed struct {
 	} `json:"status"`
 }
 
+// Key names the object.
+func (f Followed) Key() string { return f.Metadata.Namespace + "/" + f.Metadata.Name }
+
 // True says that a condition is true.
 func (f Followed) True(condition string) bool {
 	for _, c := range f.Status.Conditions {
@@ -95,7 +98,7 @@ func (c *Cluster) Follow(
 func (f *Follower) note(o Followed) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := o.Metadata.Namespace + "/" + o.Metadata.Name
+	key := o.Key()
 	if _, seen := f.ready[key]; seen {
 		return false
 	}

@@ -22,6 +22,10 @@ type Shape struct {
 	Before string
 	// Claim is the name of the claim that the volume is reserved for.
 	Claim string
+	// Deployment is the name of the Deployment that serves.
+	Deployment string
+	// Together is how many share a namespace and what is there before them; 1 when it is 0.
+	Together int
 }
 
 // Plural is the last part of the path of the custom resources.
@@ -35,7 +39,7 @@ const (
 
 // ADR is the manifest of TrustyAI ADR 3, the one that the project ships as a sample: the custom resource owns its
 // children, and a namespace has one.
-var ADR = Shape{Name: "adr", Resource: TrustyAIServices, Before: volume, Claim: "trustyai-service-pvc", Template: `
+var ADR = Shape{Name: "adr", Resource: TrustyAIServices, Before: volume, Claim: "trustyai-service-pvc", Deployment: "trustyai-service", Template: `
 apiVersion: trustyai.opendatahub.io/v1
 kind: TrustyAIService
 metadata: {name: NAME, namespace: NAMESPACE}
@@ -52,7 +56,7 @@ spec:
 
 // Upstream is the shape of the upstream operator: a service behind kube-rbac-proxy, with certificates. A
 // ClusterRoleBinding is among its children, so that an Inventory owns them all.
-var Upstream = Shape{Name: "upstream", Resource: TrustyAIServices, Before: volume, Claim: "NAME-pvc", Template: `
+var Upstream = Shape{Name: "upstream", Resource: TrustyAIServices, Before: volume, Claim: "NAME-pvc", Deployment: "NAME", Template: `
 apiVersion: trustyai.opendatahub.io/v1
 kind: TrustyAIService
 metadata: {name: NAME, namespace: NAMESPACE}
@@ -62,8 +66,9 @@ spec:
   metrics: {schedule: 5s, batchSize: 1000}
 `}
 
-// Tutorial is the Tfserv of the tutorial, with its ConfigMap and its Secret.
-var Tutorial = Shape{Name: "tutorial", Resource: Tfservs, Template: `
+// Tutorial is the Tfserv of the tutorial, with its ConfigMap and its Secret. Its names for these are the same for all, so
+// that the servers of a team share them.
+var Tutorial = Shape{Name: "tutorial", Resource: Tfservs, Deployment: "NAME", Together: 20, Template: `
 apiVersion: servapi.dev-state.com/v1alpha1
 kind: Tfserv
 metadata: {name: NAME, namespace: NAMESPACE}
@@ -105,7 +110,7 @@ spec:
   hostPath: {path: /data}
 `
 
-// Service is one custom resource of a shape, in a namespace of its own.
+// Service is one custom resource of a shape.
 type Service struct {
 	Shape           Shape
 	Namespace, Name string
@@ -114,8 +119,13 @@ type Service struct {
 // Services names n services of a shape, numbered from a first one.
 func Services(shape Shape, prefix string, first, n int) []Service {
 	out := make([]Service, n)
+	together := max(shape.Together, 1)
 	for i := range out {
-		out[i] = Service{Shape: shape, Namespace: fmt.Sprintf("%s-%05d", prefix, first+i), Name: "svc"}
+		at := first + i
+		out[i] = Service{Shape: shape, Namespace: fmt.Sprintf("%s-%05d", prefix, at/together), Name: "svc"}
+		if together > 1 {
+			out[i].Name = fmt.Sprintf("svc-%02d", at%together)
+		}
 	}
 	return out
 }
@@ -129,6 +139,12 @@ func Mixed(shapes []Shape, prefix string, first, n int) []Service {
 	}
 	return out
 }
+
+// Key names the custom resource, DeploymentKey the Deployment that serves.
+func (s Service) Key() string { return s.Namespace + "/" + s.Name }
+
+// DeploymentKey is as Key says.
+func (s Service) DeploymentKey() string { return s.Namespace + "/" + s.fill(s.Shape.Deployment) }
 
 // StatusPath is how the path of its status ends.
 func (s Service) StatusPath() string {
@@ -158,7 +174,12 @@ func (s Service) fill(template string) string {
 // Prepare makes the namespaces of services and what must be there before them, outside every measurement.
 func (c *Cluster) Prepare(ctx context.Context, services []Service) error {
 	var spaces, before []*unstructured.Unstructured
+	seen := map[string]bool{}
 	for _, s := range services {
+		if seen[s.Namespace] {
+			continue
+		}
+		seen[s.Namespace] = true
 		objects, err := cluster.Parse(s.fill("apiVersion: v1\nkind: Namespace\nmetadata: {name: NAMESPACE}\n---\n" + s.Shape.Before))
 		if err != nil {
 			return err
