@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,5 +132,38 @@ func TestVersion(t *testing.T) {
 	stdout, _, err := execute(t, "version")
 	if err != nil || strings.TrimSpace(stdout) == "" {
 		t.Errorf("%q, %v", stdout, err)
+	}
+}
+
+// TestTheInstalledManagerElectsALeader shows that two managers never keep the same custom resources (defect 19 of the
+// Tfserv tutorial): the manifest elects, and grants what that needs.
+func TestTheInstalledManagerElectsALeader(t *testing.T) {
+	raw, err := os.ReadFile("../../config/install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elects, leases bool
+	for _, text := range strings.Split(string(raw), "\n---\n") {
+		var object struct {
+			Kind string
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+			Rules []rbacv1.PolicyRule
+		}
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			continue // Not every document has these types in these places.
+		}
+		for _, c := range object.Spec.Template.Spec.Containers {
+			elects = elects || object.Kind == "Deployment" && slices.Contains(c.Args, "--leader-elect")
+		}
+		for _, rule := range object.Rules {
+			leases = leases || object.Kind == "Role" && slices.Contains(rule.Resources, "leases")
+		}
+	}
+	if !elects || !leases {
+		t.Errorf("the manager elects: %v; it may use leases: %v", elects, leases)
 	}
 }

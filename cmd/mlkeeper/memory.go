@@ -4,18 +4,27 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
 // collector chooses how early garbage is collected. At its start a manager makes much garbage while it fills its caches,
-// and must not spend its time on collecting it. From then on its memory is to be that of the caches, little more.
+// and must not spend its time on collecting it; nor when many custom resources change at once. At rest its memory is to be
+// that of the caches, little more.
 type collector struct {
 	// ready returns nil when the caches are filled.
 	ready func() error
 }
 
-// Values of GOGC at the start and from then on.
-const startPercent, keepPercent = 200, 25
+// Values of GOGC while the caches are filled, while there is much to do, and at rest.
+const startPercent, busyPercent, restPercent = 200, 100, 25
+
+const (
+	// busyBytes is how much is allocated in a second by a manager that has much to do.
+	busyBytes = 4 << 20
+	// calm is how long it must have had little to do to be at rest.
+	calm = 15 * time.Second
+)
 
 // NeedLeaderElection says that a standby saves memory too.
 func (collector) NeedLeaderElection() bool { return false }
@@ -26,15 +35,53 @@ func (c collector) Start(ctx context.Context) error {
 		return nil
 	}
 	debug.SetGCPercent(startPercent)
+	percent, busy, before := startPercent, 0, allocated()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for c.ready() != nil {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
+		now := allocated()
+		busy = decay(busy, now-before)
+		before = now
+		wanted := choose(c.ready() == nil, busy, percent)
+		if wanted == percent {
+			continue
+		}
+		percent = wanted
+		debug.SetGCPercent(percent)
+		if percent == restPercent {
+			// Nothing else would collect what the work has left behind, since a manager at rest allocates nothing.
+			debug.FreeOSMemory()
+		}
 	}
-	debug.SetGCPercent(keepPercent)
-	return nil
+}
+
+// decay returns for how many seconds more a manager counts as busy that allocated so much in the last one.
+func decay(busy int, bytes uint64) int {
+	if bytes >= busyBytes {
+		return int(calm / time.Second)
+	}
+	return max(0, busy-1)
+}
+
+// choose returns the percentage; at the start it stays until the caches are filled.
+func choose(ready bool, busy, percent int) int {
+	switch {
+	case !ready && percent == startPercent:
+		return startPercent
+	case busy > 0:
+		return busyPercent
+	}
+	return restPercent
+}
+
+// allocated is how many bytes were allocated since the start of the process.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }

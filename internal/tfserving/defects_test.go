@@ -13,7 +13,8 @@ import (
 )
 
 // TestDefects shows, one by one, that the defects of section 2 of reference/tfserv.md have no place in the room. Those that
-// need a cluster (5, 6, 7, 13, 16, 17, 18, 19) are shown there too, in test/e2e.
+// need a cluster (5, 6, 7, 13, 16, 17, 18) are shown there too, in test/tfserv; 19 is TestTheInstalledManagerElectsALeader
+// of cmd/mlkeeper.
 func TestDefects(t *testing.T) {
 	for _, defect := range []struct {
 		name  string

@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"cmp"
+
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"

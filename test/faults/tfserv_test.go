@@ -3,15 +3,14 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/tfserving"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -30,15 +29,7 @@ func tfserv() *Kind {
 	}
 }
 
-func tfservRoom(image string) harness.Register {
-	settings := tfserving.Settings{Image: image, HTTP: &http.Client{Transport: nobody{}}}
-	return func(e *engine.Engine) error { return engine.Register(e, tfserving.Room(), tfserving.New(settings)) }
-}
-
-// nobody stands for the model servers: the pods of a simulated node have addresses that belong to nobody.
-type nobody struct{}
-
-func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }
+func tfservRoom(image string) harness.Register { return fixture.TfservRoom(image, fixture.Nobody{}) }
 
 const (
 	modelsConfig = `

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -18,7 +20,7 @@ import (
 // number is how many services there are, half of them of each shape.
 const number = 10
 
-// world is a cluster with an operator and services that are all Ready.
+// world is a cluster with an operator, services and a Tfserv that are all Ready.
 type world struct {
 	cluster  *cluster.Cluster
 	operator *harness.Operator
@@ -37,14 +39,29 @@ func newWorld(t *testing.T, services int) *world {
 		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
 		duration, deadline := 2*time.Minute, 90*time.Second
 		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
-	}}, fixture.Room())}
+	}}, fixture.Room(), fixture.TfservRoom("", fixture.Nobody{}))}
+	tfserv := c.Apply(t, "../testdata/seeds/tfserv.yaml", c.Namespace(t))[2]
 	for i := range services {
 		w.services = append(w.services, fixture.Create(t, c, fixture.Shapes[i%len(fixture.Shapes)]))
 	}
 	for _, s := range w.services {
 		s.AwaitReady(t, c)
 	}
+	cluster.Eventually(t, time.Minute, func() error {
+		live := c.Get(t, tfserv.GroupVersionKind(), tfserv.GetNamespace(), tfserv.GetName())
+		if conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions"); !isReady(conditions) {
+			return fmt.Errorf("the Tfserv is not Ready: %v", conditions)
+		}
+		return nil
+	})
 	return w
+}
+
+func isReady(conditions []any) bool {
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == "Ready" && m["status"] == "True"
+	})
 }
 
 // lookOn is for how long the operator is looked at.

@@ -16,13 +16,14 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
 // TestTheSeedInAnyOrder applies the documents of the tutorial in every order, and walks through it.
 func TestTheSeedInAnyOrder(t *testing.T) {
 	c := cluster.Shared(t)
-	start(t, c, harness.Options{}, nobody{})
+	start(t, c, harness.Options{}, fixture.Nobody{})
 	docs := documents(t)
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -88,7 +89,7 @@ func plain(s string) string { return strings.Join(strings.Fields(s), " ") }
 // Defect 4: a missing ConfigMap was found late, or never. Here it is named, and its creation is seen at once.
 func TestAMissingConfigMapIsNamedAndSeenWhenItComes(t *testing.T) {
 	c := cluster.Shared(t)
-	o := start(t, c, harness.Options{}, nobody{})
+	o := start(t, c, harness.Options{}, fixture.Nobody{})
 	ns, docs := c.Namespace(t), documents(t)
 	c.Apply(t, docs[1], ns)
 	c.Apply(t, docs[2], ns)
@@ -116,7 +117,7 @@ func TestAMissingConfigMapIsNamedAndSeenWhenItComes(t *testing.T) {
 // Defect 6: the Service was never updated, and a naive update loses what the API server allocated.
 func TestAllocationsSurviveEveryUpdate(t *testing.T) {
 	c := cluster.Shared(t)
-	start(t, c, harness.Options{}, nobody{})
+	start(t, c, harness.Options{}, fixture.Nobody{})
 	ns := c.Namespace(t)
 	c.Apply(t, seedFile, ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
@@ -161,7 +162,7 @@ func TestAllocationsSurviveEveryUpdate(t *testing.T) {
 // A config that TensorFlow Serving would refuse never replaces one that works.
 func TestABrokenConfigRollsNothing(t *testing.T) {
 	c := cluster.Shared(t)
-	start(t, c, harness.Options{}, nobody{})
+	start(t, c, harness.Options{}, fixture.Nobody{})
 	ns := c.Namespace(t)
 	c.Apply(t, seedFile, ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)

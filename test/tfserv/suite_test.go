@@ -1,9 +1,7 @@
 package tfserv
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -17,9 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine"
-	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -37,23 +34,12 @@ var (
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("servicemonitor")) }
 
-// start runs the operator with the room, which asks the model servers by a client of the test's own, since no pod of a
-// simulated node answers.
+// start runs the operator with the room.
 func start(t *testing.T, c *cluster.Cluster, opts harness.Options, servers http.RoundTripper) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
-	settings := tfserving.Settings{HTTP: &http.Client{Transport: servers, Timeout: time.Second}}
-	return harness.Start(t, c, opts, func(e *engine.Engine) error {
-		return engine.Register(e, tfserving.Room(), tfserving.New(settings))
-	})
-}
-
-// nobody refuses every connection.
-type nobody struct{}
-
-func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+	return harness.Start(t, c, opts, fixture.TfservRoom("", servers))
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *v1alpha1.Tfserv {

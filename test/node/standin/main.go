@@ -28,7 +28,7 @@ const usage = `usage: standin COMMAND
   get URL [TOKENFILE]            print what is there, asking with the token in a file
   post URL BODY [TOKENFILE]      post a text and print the answer
   load URL BODY COUNT INTERVAL   post it so often, and fail if one is not answered
-Named tensorflow_model_server it is TensorFlow Serving, with that program's flags.`
+named tensorflow_model_server: TensorFlow Serving, with that program's flags`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
