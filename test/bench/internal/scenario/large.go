@@ -30,6 +30,9 @@ type large struct {
 // shapes are those of the mix.
 var shapes = []world.Shape{world.ADR, world.Upstream}
 
+// oneRoom switches on the room of the large cluster alone.
+const oneRoom = "--rooms=trustyai"
+
 func (l *large) stop() {
 	if l.sampler != nil {
 		l.sampler.stop()
@@ -70,7 +73,7 @@ func (b *Bench) leading(ctx context.Context, l *large) error {
 	if l.op != nil && l.op.Running() == nil {
 		return nil
 	}
-	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease)
+	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneRoom)
 	if err != nil {
 		return err
 	}

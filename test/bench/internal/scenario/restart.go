@@ -153,7 +153,7 @@ func (b *Bench) restartOnce(ctx context.Context, l *large, targets []child) (res
 		return restarted{}, err
 	}
 	mark, began := l.c.Audit.Mark(), time.Now()
-	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease)
+	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneRoom)
 	if err != nil {
 		return restarted{}, err
 	}
