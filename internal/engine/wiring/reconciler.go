@@ -27,8 +27,9 @@ const (
 	// so that the entries never look like a child of ours (law 9).
 	FieldManager = "mlkeeper-wiring"
 	// conflictRetry is how soon a write that lost a race is tried again: at once, but through the queue, so that the
-	// event of the winner is coalesced with it.
-	conflictRetry = 10 * time.Millisecond
+	// event of the winner is coalesced with it. One that loses every race, which is no race any more, doubles the wait up
+	// to lastConflictRetry.
+	conflictRetry, lastConflictRetry = 10 * time.Millisecond, 10 * time.Second
 	// syncRetry is how soon an absent object is looked for again in a cache that is not complete yet. It asks the cache
 	// only, never the cluster.
 	syncRetry = time.Second
@@ -257,9 +258,11 @@ func (r *Reconciler) blank(key types.NamespacedName) *unstructured.Unstructured 
 func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcome, verb string, err error) (time.Duration, error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return conflictRetry, nil
+		m.lost++
+		return min(conflictRetry<<min(m.lost-1, 20), lastConflictRetry), nil
 	case apierrors.IsNotFound(err):
 		m.forget()
+		m.lost = 0
 		return 0, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		r.report(key, m, nil)
@@ -275,6 +278,7 @@ func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, writt
 	target := r.keyOf(key)
 	r.deps.Log.Info("wiring changed", "wire", r.wire.Name, "target", target.String(), "verb", verb)
 	m.forget()
+	m.lost = 0
 	if written != nil {
 		m.remember(r.strip(written), d.entries)
 	}
