@@ -20,6 +20,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
@@ -106,7 +107,7 @@ func TestLinksResolve(t *testing.T) {
 
 func TestFlagsOfTheManager(t *testing.T) {
 	code := ""
-	for _, file := range []string{"cmd/mlkeeper/manager.go", "cmd/mlkeeper/rooms.go", "internal/cli/connection.go"} {
+	for _, file := range []string{"cmd/mlkeeper/manager.go", "cmd/mlkeeper/rooms.go", "cmd/mlkeeper/sources.go", "internal/cli/connection.go"} {
 		code += read(t, filepath.Join(root, file))
 	}
 	same(t, "flags", all("--([a-z][a-z-]*)", prose(read(t, "operations.md"))), all(`flags\.\w+Var\(&[\w.]+, "([a-z-]+)"`, code))
@@ -168,6 +169,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	for page, spec := range map[string]reflect.Type{
 		"trustyai.md": reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec](),
 		"tfserv.md":   reflect.TypeFor[tfservingv1alpha1.TfservSpec](),
+		"kfdef.md":    reflect.TypeFor[kubeflowv1.KfDefSpec](),
 	} {
 		want := fields("spec", spec)
 		got := all("(?m)^\\| `(spec\\.[A-Za-z0-9.\\[\\]]+)` \\|", read(t, page))
@@ -234,6 +236,7 @@ var kinds = map[string]func() any{
 	"trustyai.opendatahub.io/v1 TrustyAIService":       func() any { return &trustyaiv1.TrustyAIService{} },
 	"trustyai.opendatahub.io/v1alpha1 TrustyAIService": func() any { return &trustyaiv1alpha1.TrustyAIService{} },
 	"servapi.dev-state.com/v1alpha1 Tfserv":            func() any { return &tfservingv1alpha1.Tfserv{} },
+	"kfdef.apps.kubeflow.org/v1 KfDef":                 func() any { return &kubeflowv1.KfDef{} },
 	"keeper.mlkeeper.dev/v1alpha1 Inventory":           func() any { return &keeper.Inventory{} },
 }
 

@@ -7,11 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	kubeflowv1beta1 "mlkeeper.dev/api/kubeflow/v1beta1"
 	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/internal/trustyai"
 )
@@ -21,6 +24,8 @@ type settings struct {
 	clusterDomain string
 	trustyAI      trustyai.Settings
 	tfserving     tfserving.Settings
+	kubeflow      kubeflow.Settings
+	sources       sources
 }
 
 // bind adds the flags.
@@ -33,6 +38,9 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tfserving.Image, "tfserving-image", tfserving.DefaultImage, "image of a Tfserv that names none")
 	flags.StringVar(&s.tfserving.GPUImage, "tfserving-gpu-image", tfserving.DefaultGPUImage,
 		"image of a Tfserv that names none and asks for GPUs")
+	flags.BoolVar(&s.kubeflow.Trusted, "kubeflow-trusted", false,
+		"apply the applications of every KfDef with the operator's own rights")
+	s.sources.bind(flags)
 }
 
 // registration is one room of this binary.
@@ -55,6 +63,17 @@ func registrations() []registration {
 			return room.Erase(tfserving.Room(), tfserving.New(s.forTfserving()))
 		}, register: func(e *engine.Engine, s settings) error {
 			return engine.Register(e, tfserving.Room(), tfserving.New(s.forTfserving()))
+		}},
+		{name: kubeflow.RoomName, any: func(s settings) room.Any {
+			return room.Erase(kubeflow.Room(), kubeflow.New(s.kubeflow))
+		}, register: func(e *engine.Engine, s settings) error {
+			options, err := s.sources.options(e.Log)
+			if err != nil {
+				return err
+			}
+			settings := s.kubeflow
+			settings.Sources = &lazyStore{options: options}
+			return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
 		}},
 	}
 }
@@ -94,6 +113,6 @@ func roomNames() []string {
 func schemes() []func(*runtime.Scheme) error {
 	return []func(*runtime.Scheme) error{
 		keeper.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme,
-		tfservingv1alpha1.AddToScheme,
+		tfservingv1alpha1.AddToScheme, kubeflowv1.AddToScheme, kubeflowv1beta1.AddToScheme,
 	}
 }

@@ -15,9 +15,12 @@ type advice struct {
 	vague bool
 }
 
+// adviceTables are those of the engine and of every room.
+var adviceTables = []map[string]advice{engineAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice}
+
 // adviceOn finds the advice on the reason of a condition of a custom resource.
 func adviceOn(reason string) (advice, bool) {
-	for _, table := range []map[string]advice{engineAdvice, trustyAIAdvice} {
+	for _, table := range adviceTables {
 		if a, found := table[reason]; found {
 			return a, true
 		}
@@ -28,7 +31,7 @@ func adviceOn(reason string) (advice, bool) {
 // StalledReasons are the reasons of Ready that wait for a change of the input, sorted.
 func StalledReasons() []string {
 	var out []string
-	for _, table := range []map[string]advice{engineAdvice, trustyAIAdvice} {
+	for _, table := range adviceTables {
 		for reason, a := range table {
 			if a.stalled {
 				out = append(out, reason)
@@ -77,6 +80,11 @@ var engineAdvice = map[string]advice{
 		meaning: "MLKeeper is opening a watch that it needs before it can judge.",
 		remedy: "Wait a moment. If it stays, the manager's log and /readyz name the kind that it may not list or watch: " +
 			"grant that right.",
+	},
+	"DeletedByOthers": {
+		meaning: "Somebody deletes one of its objects whenever it was made, so that it is made anew less and less often.",
+		remedy: "Find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount that a token " +
+			"is of.",
 	},
 	"NameTaken": {
 		meaning: "An object of somebody else stands under the name of one of its objects, and MLKeeper never touches what it did not make.",

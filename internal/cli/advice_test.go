@@ -38,7 +38,7 @@ func readReasons(t *testing.T) *reasons {
 	var files []*ast.File
 	var folders []string
 	set := token.NewFileSet()
-	for _, root := range []string{"../engine", "../trustyai"} {
+	for _, root := range []string{"../engine", "../trustyai", "../tfserving", "../kubeflow"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -87,7 +87,7 @@ func (r *reasons) readConstants(file *ast.File, folder string) {
 }
 
 // word is what a reason looks like.
-var word = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+var word = regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`)
 
 func (r *reasons) add(text, class, where string) {
 	if !word.MatchString(text) {
@@ -188,7 +188,7 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 			t.Errorf("the reason %s is of class %q in the code, and stalled is %v in the advice", reason, r.class[reason], a.stalled)
 		}
 	}
-	for _, table := range []map[string]advice{engineAdvice, trustyAIAdvice} {
+	for _, table := range adviceTables {
 		for _, reason := range sortedKeys(table) {
 			a := table[reason]
 			if _, used := r.class[reason]; !used && reason != "NotReconciled" {

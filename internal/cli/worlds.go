@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +84,11 @@ func (nowhereReader) Child(schema.GroupVersionKind, string, string) *observe.Obj
 func (r nowhereReader) Serves(gvk schema.GroupVersionKind) bool {
 	served, _ := r.serves(gvk)
 	return served
+}
+
+// Namespaced implements room.Reader; without a cluster nobody knows.
+func (nowhereReader) Namespaced(schema.GroupVersionKind) (namespaced, served bool) {
+	return false, false
 }
 
 // Siblings implements room.Reader.
@@ -229,6 +235,16 @@ func (r *somewhereReader) Serves(gvk schema.GroupVersionKind) bool {
 		r.reads.fail(err)
 	}
 	return served
+}
+
+// Namespaced implements room.Reader.
+func (r *somewhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	mapping, err := r.lookup(gvk)
+	if err != nil || mapping == nil {
+		r.reads.fail(err)
+		return false, false
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
 }
 
 // Siblings implements room.Reader: those of the cluster, and those of the file that are not there yet.

@@ -73,6 +73,9 @@ func setConditions(common room.Common, generation int64, j judgement) {
 			ready.Message = j.verdict.Message
 		}
 	}
+	if problem == nil && ready.Status != metav1.ConditionTrue && j.verdict.Progress != "" {
+		ready.Message = strings.TrimSuffix(j.verdict.Progress+", "+ready.Message, ", ")
+	}
 	if ready.Message == "" {
 		ready.Message = "Not everything is as declared yet."
 	}

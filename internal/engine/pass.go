@@ -138,6 +138,7 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 			p.ledger[keyOf(e)] = e
 		}
 	}
+	s.bringRecorded(p.ledger)
 	for i, stage := range p.plan.Stages {
 		owner := p.owners[0]
 		if len(p.inventories) > 0 {
@@ -151,6 +152,7 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 			}
 			stamped = append(stamped, st)
 			p.informative[st.Key] = o.Informational
+			s.bring(o.Desired.GroupVersionKind())
 		}
 		p.stamped = append(p.stamped, stamped)
 	}
@@ -189,6 +191,7 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
 	s.holdRefused(p)
+	s.holdVanished(p)
 	s.holdRollout(p)
 }
 
@@ -306,6 +309,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	for _, r := range results {
 		p.results[r.Action.Key] = r
 		s.refused(p, r)
+		s.madeAnew(p, r)
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err

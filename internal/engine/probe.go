@@ -15,8 +15,8 @@ import (
 const (
 	// maxProbes is how many probes run at once, whatever the number of custom resources.
 	maxProbes = 32
-	// probeTimeout bounds one probe.
-	probeTimeout = 10 * time.Second
+	// probeTimeout bounds one probe; one may be a download.
+	probeTimeout = 3 * time.Minute
 	// unanswered is how long after a question without an answer it is asked again.
 	unanswered = 5 * time.Second
 )

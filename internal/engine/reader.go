@@ -144,6 +144,12 @@ func (r *reader) Serves(gvk schema.GroupVersionKind) bool {
 	return ok
 }
 
+// Namespaced implements room.Reader.
+func (r *reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	mapping, ok := r.engine.catalog.Lookup(gvk)
+	return mapping.Namespaced, ok
+}
+
 // Siblings implements room.Reader.
 func (r *reader) Siblings() []client.Object {
 	all := aliveObjects(r.engine.hub.ListResources(r.gk, r.cr.GetNamespace()))

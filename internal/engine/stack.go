@@ -44,6 +44,8 @@ type stacks[C client.Object, F any] struct {
 	written map[client.ObjectKey]C
 	// foreseen holds custom resources that are about to be told Ready, for their wires.
 	foreseen map[client.ObjectKey]C
+	// brought are the kinds that users brought (room.Definition.AnyChildren).
+	brought map[schema.GroupKind]bool
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
@@ -81,6 +83,8 @@ type life struct {
 	deleted map[plan.Key]types.UID
 	// refused holds the writes that were refused and wait for their next attempt.
 	refused map[plan.Key]refusal
+	// vanished holds what was made anew lately.
+	vanished map[plan.Key]vanished
 	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
 	unsaved *[]keeper.LedgerEntry
 	// unrecorded is the ledger of a pass that could not be written into the Inventories; nil when it is.
@@ -116,7 +120,7 @@ func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
 func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
-		contenders: map[plan.Key]map[client.ObjectKey]bool{},
+		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]bool{},
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
@@ -292,7 +296,30 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 			return true
 		}
 	}
-	return false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.brought[gk]
+}
+
+// bring watches a kind that users brought, and those that a ledger tells of after a restart.
+func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
+	if !s.def.AnyChildren {
+		return
+	}
+	s.mu.Lock()
+	known := s.brought[gvk.GroupKind()]
+	s.brought[gvk.GroupKind()] = true
+	s.mu.Unlock()
+	if !known {
+		s.hub.Children(gvk, s.def.Room, s.childChanged)
+	}
+}
+
+// bringRecorded watches the kinds of a ledger.
+func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.LedgerEntry) {
+	for key, e := range ledger {
+		s.bring(key.WithVersion(e.Version))
+	}
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {

@@ -57,6 +57,7 @@ func (s *stacks[C, F]) intact(cr C) (map[plan.Key]room.State, bool) {
 	stack := s.stackOf(cr)
 	inventories := s.kept.of(string(cr.GetUID()))
 	owners, ledger := s.ownersOf(cr, inventories), recorded(*s.def.Common(cr).Ledger, inventories)
+	s.bringRecorded(ledger)
 	states := make(map[plan.Key]room.State, len(ledger))
 	for key, e := range ledger {
 		seen, found := s.hub.Child(s.def.Room, key)

@@ -77,8 +77,12 @@ func (c *cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *ob
 	return nil
 }
 func (c *cluster) Serves(gvk schema.GroupVersionKind) bool { return c.serves[gvk] }
-func (c *cluster) Siblings() []client.Object               { return c.siblings }
-func (c *cluster) Now() time.Time                          { return c.now }
+
+func (c *cluster) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	return true, c.serves[gvk]
+}
+func (c *cluster) Siblings() []client.Object { return c.siblings }
+func (c *cluster) Now() time.Time            { return c.now }
 func (c *cluster) Probe(string, time.Duration, room.Question) any {
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeperv1alpha1 "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
@@ -123,7 +124,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
-		keeperv1alpha1.AddToScheme, tfservingv1alpha1.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme,
+		keeperv1alpha1.AddToScheme, kubeflowv1.AddToScheme, tfservingv1alpha1.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			// Registration fails only where two Go types claim one kind, a mistake in the source.

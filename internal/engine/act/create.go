@@ -51,7 +51,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
 		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
-	case len(live.GetOwnerReferences()) == 0 && maker == "" && req.Adopt:
+	case len(live.GetOwnerReferences()) == 0 && maker == "" && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true
 		a.takeUp(ctx, req, client, res, live)
 	default:

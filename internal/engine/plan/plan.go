@@ -47,6 +47,9 @@ type Object struct {
 	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
 	// was made anew since none was known, and must not replace one that was made meanwhile.
 	CreateOnly bool
+	// Adopt says that the object is taken over where it is there already and nobody owns it, such as the Namespace that a
+	// custom resource is in and renders too.
+	Adopt bool
 	// Partial says that the object exists and is declared only in part: what the operator before us declared stays as it
 	// is, until the object is declared as a whole (law 8). Such an object is never created.
 	Partial bool

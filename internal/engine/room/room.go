@@ -38,6 +38,9 @@ type Definition[C client.Object] struct {
 	Common func(C) Common
 	// Children are the kinds that the room may render, in the version it renders them.
 	Children []schema.GroupVersionKind
+	// AnyChildren says that the room renders what users bring: other kinds are watched as soon as one is rendered or
+	// recorded.
+	AnyChildren bool
 	// Retained are the kinds of which the room retains objects (plan.Object.Retain) that the operator before us made
 	// owned by the custom resource; they are freed from it although nothing can be rendered (law 8).
 	Retained []schema.GroupVersionKind
@@ -113,6 +116,8 @@ type Reader interface {
 	Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object
 	// Serves says whether the cluster serves a kind; the custom resource is woken when that changes.
 	Serves(gvk schema.GroupVersionKind) bool
+	// Namespaced says whether the objects of a kind are in namespaces; it is only known while the kind is served.
+	Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool)
 	// Siblings returns the other custom resources of the same kind in the namespace, oldest first (creationTimestamp,
 	// then UID), without those that are being deleted.
 	Siblings() []client.Object
@@ -182,6 +187,9 @@ func (s Seen) Find(kind, name string) (State, bool) {
 type Verdict struct {
 	// Reason and Message of the Ready condition; empty leaves the engine's.
 	Reason, Message string
+	// Progress tells how far the custom resource is while it is not ready, before what it waits for; such as "12/44
+	// applications ready".
+	Progress string
 	// Hold keeps Ready False although every object is healthy.
 	Hold bool
 }

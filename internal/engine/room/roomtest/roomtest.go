@@ -22,6 +22,8 @@ type Cluster struct {
 	Time time.Time
 	// APIs are the kinds that are served.
 	APIs map[schema.GroupVersionKind]bool
+	// ClusterScoped are the kinds that are in no namespace.
+	ClusterScoped map[schema.GroupVersionKind]bool
 	// Others are the other custom resources of the namespace, Edited the targets by wire.
 	Others []client.Object
 	Edited map[string][]*unstructured.Unstructured
@@ -103,6 +105,11 @@ func (c *Cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *ob
 
 // Serves implements room.Reader.
 func (c *Cluster) Serves(gvk schema.GroupVersionKind) bool { return c.APIs[gvk] }
+
+// Namespaced implements room.Reader; every kind but those of ClusterScoped is in namespaces.
+func (c *Cluster) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	return !c.ClusterScoped[gvk], c.APIs[gvk]
+}
 
 // Siblings implements room.Reader.
 func (c *Cluster) Siblings() []client.Object { return c.Others }

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"time"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// An object that somebody deletes whenever it is there, such as the token of a ServiceAccount that does not exist, is not
+// made anew at the speed of the two. What is deleted now and then is back at once.
+const (
+	// freely is how often an object is made anew within a while before there is a pause.
+	freely = 4
+	// aWhile is how long a deletion counts.
+	aWhile = 10 * time.Minute
+)
+
+// ReasonDeletedByOthers is the reason of the problem.
+const ReasonDeletedByOthers = "DeletedByOthers"
+
+// vanished is how often an object was made anew lately, and until when it is not.
+type vanished struct {
+	times       int
+	last, until time.Time
+}
+
+// holdVanished turns creations whose pause is not over into waits, and tells why.
+func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
+	now := s.Clock.Now()
+	for key, v := range p.life.vanished {
+		if now.Sub(v.last) > aWhile {
+			delete(p.life.vanished, key)
+		}
+	}
+	for i := range p.actions {
+		a := &p.actions[i]
+		v, again := p.life.vanished[a.Key]
+		if !again || a.Verb != decide.Create || !now.Before(v.until) {
+			continue
+		}
+		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonDeletedByOthers, a.Key.String()+" to be left alone"
+		p.problems = append(p.problems, plan.Problem{
+			Class: plan.Blocked, Reason: ReasonDeletedByOthers, Field: a.Key.Kind, Value: a.Key.Name,
+			Message: a.Key.String() + " is deleted by somebody whenever it was made",
+			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
+		})
+		p.wake(v.until)
+	}
+}
+
+// madeAnew counts what was there before.
+func (s *stacks[C, F]) madeAnew(p *pass[C, F], r act.Result) {
+	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || !r.Wrote {
+		return
+	}
+	if p.life.vanished == nil {
+		p.life.vanished = map[plan.Key]vanished{}
+	}
+	v := p.life.vanished[r.Action.Key]
+	v.times, v.last = v.times+1, s.Clock.Now()
+	if v.times > freely {
+		v.until = v.last.Add(retryBlocked(v.times - freely - 1))
+	}
+	p.life.vanished[r.Action.Key] = v
+}

@@ -1,0 +1,240 @@
+package kubeflow
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+	"mlkeeper.dev/internal/source"
+)
+
+var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func custom(applications ...string) *kubeflowv1.KfDef {
+	cr := &kubeflowv1.KfDef{}
+	cr.Name, cr.Namespace, cr.UID, cr.Generation = "kf", "kubeflow", "uid", 1
+	for _, name := range applications {
+		cr.Spec.Applications = append(cr.Spec.Applications, kubeflowv1.Application{
+			Name:            name,
+			KustomizeConfig: &kubeflowv1.KustomizeConfig{RepoRef: &kubeflowv1.RepoRef{Name: "manifests", Path: name}},
+		})
+	}
+	cr.Spec.Repos = []kubeflowv1.Repo{{Name: "manifests", URI: "https://example.test/manifests.tar.gz"}}
+	return cr
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+func definition(group, kind, scope string) *unstructured.Unstructured {
+	u := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", strings.ToLower(kind)+"s."+group)
+	u.Object["spec"] = map[string]any{"group": group, "scope": scope, "names": map[string]any{"kind": kind}}
+	return u
+}
+
+// two are two applications that share a ConfigMap.
+func two() Facts {
+	facts := Facts{
+		Answer: &Answer{
+			Repos: []Repo{{Name: "manifests", Digest: "sha256:1"}},
+			Applications: []Application{
+				{Name: "first", Objects: []*unstructured.Unstructured{
+					object("v1", "Namespace", "", "kubeflow"), definition("x.io", "Wide", "Cluster"), definition("x.io", "Narrow", "Namespaced"),
+					object("v1", "ConfigMap", "", "shared"), object("v1", "PersistentVolumeClaim", "other", "data"),
+				}},
+				{Name: "Second App!", Objects: []*unstructured.Unstructured{
+					object("v1", "ConfigMap", "kubeflow", "shared"), object("x.io/v1", "Wide", "kubeflow", "w"), object("x.io/v1", "Narrow", "", "n"),
+					object("autoscaling/v2", "HorizontalPodAutoscaler", "", "hpa"), object("unknown.io/v1", "Thing", "", "t"),
+				}, Warnings: []string{"something was ignored"}},
+			},
+		},
+		Namespaced: map[schema.GroupKind]bool{
+			{Kind: "Namespace"}: false, {Kind: "ConfigMap"}: true, {Kind: "PersistentVolumeClaim"}: true,
+			{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: false,
+			{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           true,
+		},
+	}
+	scopes(facts.Answer, facts.Namespaced)
+	return facts
+}
+
+func TestRenderPutsObjectsIntoStages(t *testing.T) {
+	facts := two()
+	p := New(Settings{}).Render(custom("first", "second"), facts)
+	var got []string
+	for _, stage := range p.Stages {
+		got = append(got, stage.Name+":")
+		for _, o := range stage.Objects {
+			text := o.Key().String()
+			for word, set := range map[string]bool{"adopt": o.Adopt, "retain": o.Retain, "informational": o.Informational} {
+				if set {
+					text += " " + word
+				}
+			}
+			got = append(got, text)
+		}
+	}
+	want := []string{
+		"definitions:", "Namespace kubeflow adopt", "CustomResourceDefinition wides.x.io", "CustomResourceDefinition narrows.x.io",
+		"1-first:", "ConfigMap kubeflow/shared", "PersistentVolumeClaim other/data retain",
+		"2-second-app:", "Wide w", "Narrow kubeflow/n", "HorizontalPodAutoscaler kubeflow/hpa informational", "Thing kubeflow/t",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if len(p.Warnings) != 1 || !strings.HasPrefix(p.Warnings[0], "Second App!: ") {
+		t.Errorf("warnings %v", p.Warnings)
+	}
+	if o := facts.Answer.Applications[1].Objects[1]; o.GetNamespace() != "kubeflow" {
+		t.Error("the facts were changed")
+	}
+}
+
+func TestRenderReportsWhatFailed(t *testing.T) {
+	facts := two()
+	facts.Answer.Applications[0].Error = "no such folder"
+	p := New(Settings{}).Render(custom("first", "second"), facts)
+	if got := roomtest.Reasons(p); got != "Terminal ApplicationFailed" || p.Problems[0].Field != "spec.applications[0]" {
+		t.Errorf("problems %+v", p.Problems)
+	}
+	if len(p.Stages) != 3 || len(p.Stages[2].Objects) == 0 {
+		t.Error("the other application is not rendered")
+	}
+	for transient, want := range map[bool]string{true: "Waiting Unreachable", false: "Terminal Unreachable"} {
+		f := Facts{Answer: &Answer{Failure: &Failure{Transient: transient, Reason: source.ReasonUnreachable}}}
+		if got := roomtest.Reasons(New(Settings{}).Render(custom(), f)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	cr := custom()
+	cr.Spec.Plugins = []kubeflowv1.Plugin{{Kind: "KfGcpPlugin"}}
+	if p := New(Settings{}).Render(cr, two()); !strings.Contains(strings.Join(p.Warnings, "\n"), "KfGcpPlugin is not run") {
+		t.Errorf("warnings %v", p.Warnings)
+	}
+}
+
+func TestWithoutTrustNothingIsFetched(t *testing.T) {
+	c := roomtest.New(testNow)
+	_, err := New(Settings{}).Gather(t.Context(), c, custom("first"))
+	var problem plan.Problem
+	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != reasonNotTrusted || len(c.Asked) > 0 {
+		t.Errorf("error %v, asked %v", err, c.Asked)
+	}
+}
+
+func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
+	base := custom("first")
+	for name, change := range map[string]func(*kubeflowv1.KfDef){
+		"repository":    func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].URI += "2" },
+		"application":   func(cr *kubeflowv1.KfDef) { cr.Spec.Applications[0].Name = "other" },
+		"reconcile now": func(cr *kubeflowv1.KfDef) { cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: "now"} },
+		"uid":           func(cr *kubeflowv1.KfDef) { cr.UID = "another" },
+	} {
+		cr := base.DeepCopy()
+		change(cr)
+		if questionOf(cr) == questionOf(base) {
+			t.Errorf("another %s is the same question", name)
+		}
+	}
+	labelled := base.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	if questionOf(labelled) != questionOf(base) {
+		t.Error("a label is another question")
+	}
+}
+
+// refusing is a Fetcher that fails.
+type refusing struct{ err error }
+
+func (r refusing) Fetch(context.Context, source.Request) (*source.Artifact, error) { return nil, r.err }
+
+func TestGatherAsksAndWaits(t *testing.T) {
+	failing := &source.Error{Class: source.Transient, Reason: source.ReasonServerError, Message: "500"}
+	s := New(Settings{Trusted: true, Sources: refusing{failing}})
+	c := roomtest.New(testNow)
+	_, err := s.Gather(t.Context(), c, custom("first"))
+	var problem plan.Problem
+	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != reasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != room.Once {
+		t.Fatalf("error %v, asked %+v", err, c.Asked)
+	}
+	answer, _ := c.Asked[0].Question(t.Context(), nil).(*Answer)
+	if answer == nil || answer.Failure == nil || !answer.Failure.Transient || answer.Failure.Reason != source.ReasonServerError || answer.Failure.Field != "spec.repos[0].uri" {
+		t.Fatalf("answer %+v", answer)
+	}
+	c.Answers = map[string]any{c.Asked[0].Name: answer}
+	if _, err := s.Gather(t.Context(), c, custom("first")); err != nil {
+		t.Fatal(err)
+	}
+	if last := c.Asked[len(c.Asked)-1]; last.Every != retry {
+		t.Errorf("a failure that may pass is asked for again after %s", last.Every)
+	}
+	if f := failureOf("f", "n", fs.ErrNotExist); !f.Transient {
+		t.Error("an error that nobody knows is final")
+	}
+}
+
+func TestProject(t *testing.T) {
+	facts := two()
+	key := func(group, kind, namespace, name string) plan.Key {
+		return plan.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Namespace: namespace, Name: name}
+	}
+	current := room.State{Observed: &observe.Object{Health: health.Result{Status: health.Current}}, Current: true}
+	there := room.State{Observed: &observe.Object{Health: health.Result{Status: health.InProgress, Message: "soon"}}}
+	objects := map[plan.Key]room.State{}
+	for k := range sortOut("kubeflow", facts).of {
+		objects[k] = current
+	}
+	objects[key("autoscaling", "HorizontalPodAutoscaler", "kubeflow", "hpa")] = there
+	objects[key("x.io", "Narrow", "kubeflow", "n")] = there
+	delete(objects, key("unknown.io", "Thing", "kubeflow", "t"))
+	cr := custom("first", "Second App!")
+	verdict := New(Settings{}).Project(cr, facts, room.Seen{Objects: objects, Now: testNow, Waiting: "waiting for something"})
+	first, second := cr.Status.Applications[0], cr.Status.Applications[1]
+	if first.Phase != phaseReady || first.Objects != 5 || first.Ready != 5 || first.Message != "" {
+		t.Errorf("%+v", first)
+	}
+	if second.Phase != phaseProgressing || second.Objects != 5 || second.Ready != 3 || second.Message != "waiting for Narrow kubeflow/n: soon" {
+		t.Errorf("%+v", second)
+	}
+	if cr.Status.ApplicationsReady != "1/2" || verdict.Progress != "1/2 applications ready" || cr.Status.ReposCache[0].Revision != "sha256:1" {
+		t.Errorf("%+v %+v", cr.Status, verdict)
+	}
+	for name, c := range map[string]struct {
+		seen room.Seen
+		want string
+	}{
+		"waiting": {room.Seen{Now: testNow, Waiting: "w"}, ConditionPending},
+		"ready":   {room.Seen{Now: testNow, Ready: true}, ConditionAvailable},
+		"problem": {room.Seen{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
+	} {
+		New(Settings{}).Project(cr, Facts{Answer: &Answer{Failure: &Failure{}}}, c.seen)
+		for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {
+			if got := meta.IsStatusConditionTrue(cr.Status.Conditions, kind); got != (kind == c.want) {
+				t.Errorf("%s: %s is %v", name, kind, got)
+			}
+		}
+		if len(cr.Status.Applications) != 2 {
+			t.Errorf("%s: what was known of the applications is lost", name)
+		}
+	}
+}

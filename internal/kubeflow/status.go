@@ -1,0 +1,133 @@
+package kubeflow
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// The conditions of the original, of which one at most is True.
+const (
+	ConditionAvailable = "Available"
+	ConditionDegraded  = "Degraded"
+	ConditionPending   = "Pending"
+)
+
+// The phases of an application.
+const (
+	phasePending     = "Pending"
+	phaseProgressing = "Progressing"
+	phaseReady       = "Ready"
+	phaseFailed      = "Failed"
+)
+
+// maxMessage and maxWarningText are what the schema allows.
+const maxMessage, maxWarningText = 1024, 1024
+
+// Project writes what was observed onto the status. It is pure.
+func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room.Verdict {
+	status := &cr.Status
+	status.Warnings = nil
+	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
+		status.Warnings = append(status.Warnings, cut(w, maxWarningText))
+	}
+	if facts.Answer == nil || facts.Answer.Failure != nil {
+		// What runs is as it was; nothing new is known of it.
+		conditions(cr, seen)
+		return room.Verdict{}
+	}
+	status.ReposCache = nil
+	for _, r := range facts.Answer.Repos {
+		status.ReposCache = append(status.ReposCache, kubeflowv1.RepoCache{Name: r.Name, Revision: r.Digest})
+	}
+	applications(cr, facts, seen)
+	conditions(cr, seen)
+	return room.Verdict{Progress: status.ApplicationsReady + " applications ready"}
+}
+
+// applications counts the objects of each application.
+func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
+	status := &cr.Status
+	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Answer.Applications))
+	for i, a := range facts.Answer.Applications {
+		status.Applications[i] = kubeflowv1.ApplicationStatus{Name: a.Name, Phase: phasePending, Message: cut(a.Error, maxMessage)}
+	}
+	made := make([]int32, len(facts.Answer.Applications))
+	for key, of := range sortOut(cr.Namespace, facts).of {
+		state := seen.Objects[key]
+		for _, i := range of {
+			one := &status.Applications[i]
+			one.Objects++
+			ready := state.Current || state.Observed != nil && informational(key.GroupKind)
+			if ready {
+				one.Ready++
+			}
+			if state.Observed != nil {
+				made[i]++
+			}
+			if waits := waitingFor(key, state); !ready && waits != "" && (one.Message == "" || waits < one.Message) {
+				one.Message = cut(waits, maxMessage)
+			}
+		}
+	}
+	ready := 0
+	for i := range status.Applications {
+		one := &status.Applications[i]
+		switch {
+		case facts.Answer.Applications[i].Error != "":
+			one.Phase, one.Message = phaseFailed, cut(facts.Answer.Applications[i].Error, maxMessage)
+		case one.Ready == one.Objects:
+			one.Phase, one.Message = phaseReady, ""
+			ready++
+		case made[i] > 0:
+			one.Phase = phaseProgressing
+		}
+	}
+	status.ApplicationsReady = fmt.Sprintf("%d/%d", ready, len(status.Applications))
+}
+
+// waitingFor says what an object still lacks. Of several the first in the alphabet is told, so that the message is stable.
+func waitingFor(key plan.Key, state room.State) string {
+	switch {
+	case state.Observed == nil:
+		return "waiting for " + key.String() + " to exist"
+	case state.Observed.Health.Message != "":
+		return "waiting for " + key.String() + ": " + state.Observed.Health.Message
+	}
+	return "waiting for " + key.String()
+}
+
+// conditions writes the original's conditions, which are never True together.
+func conditions(cr *kubeflowv1.KfDef, seen room.Seen) {
+	which, message := ConditionPending, seen.Waiting
+	switch {
+	case seen.Ready:
+		which, message = ConditionAvailable, "every application is ready"
+	case len(seen.Problems) > 0:
+		which, message = ConditionDegraded, seen.Problems[0].Error()
+	}
+	for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {
+		c := metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: which, ObservedGeneration: cr.Generation,
+			LastTransitionTime: metav1.NewTime(seen.Now),
+		}
+		if kind == which {
+			c.Status, c.Message = metav1.ConditionTrue, cut(message, maxMessage)
+		}
+		meta.SetStatusCondition(&cr.Status.Conditions, c)
+	}
+}
+
+// cut shortens a text to a number of bytes and keeps it valid UTF-8.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
+}

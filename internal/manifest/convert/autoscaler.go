@@ -1,0 +1,105 @@
+package convert
+
+import "fmt"
+
+// autoscaler puts the metrics of v2beta1 into the shape of v2, in which every metric has an identifier and a target.
+func autoscaler(o *object, _ string) error {
+	for _, metric := range mapsAt(mapAt(o.content, "spec"), "metrics") {
+		kind, _ := metric["type"].(string)
+		var err error
+		switch kind {
+		case "Resource":
+			err = resourceMetric(metric, "resource")
+		case "ContainerResource":
+			err = resourceMetric(metric, "containerResource")
+		case "Pods":
+			err = podsMetric(metric)
+		case "Object":
+			err = objectMetric(metric)
+		case "External":
+			err = externalMetric(metric)
+		default:
+			err = fmt.Errorf("metric of type %q is not known: correct spec.metrics", kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source is the part of a metric that its type names.
+func source(metric map[string]any, name string) (map[string]any, error) {
+	m := mapAt(metric, name)
+	if m == nil {
+		return nil, fmt.Errorf("a metric of spec.metrics has no field %s, which its type asks for: correct it", name)
+	}
+	return m, nil
+}
+
+// targets puts the targets of v2beta1 into one, by the first of these fields that is there. Each is the name of an old
+// field, of the type of target that it means, and of the new field.
+func targets(m map[string]any, fields ...[3]string) map[string]any {
+	target := map[string]any{}
+	for _, f := range fields {
+		if len(target) == 0 && !absent(m, f[0]) {
+			target["type"] = f[1]
+			target[f[2]] = m[f[0]]
+		}
+		delete(m, f[0])
+	}
+	return target
+}
+
+var (
+	utilization  = [3]string{"targetAverageUtilization", "Utilization", "averageUtilization"}
+	averageValue = [3]string{"targetAverageValue", "AverageValue", "averageValue"}
+	value        = [3]string{"targetValue", "Value", "value"}
+	// average is how the metric of an object called its average.
+	average = [3]string{"averageValue", "AverageValue", "averageValue"}
+)
+
+func resourceMetric(metric map[string]any, name string) error {
+	m, err := source(metric, name)
+	if err == nil {
+		m["target"] = targets(m, utilization, averageValue)
+	}
+	return err
+}
+
+// identify moves the name and the selector of a metric into its identifier.
+func identify(m map[string]any, selector string) {
+	identifier := map[string]any{}
+	move(m, "metricName", identifier, "name")
+	move(m, selector, identifier, "selector")
+	m["metric"] = identifier
+}
+
+func podsMetric(metric map[string]any) error {
+	m, err := source(metric, "pods")
+	if err == nil {
+		identify(m, "selector")
+		m["target"] = targets(m, averageValue)
+	}
+	return err
+}
+
+func objectMetric(metric map[string]any) error {
+	m, err := source(metric, "object")
+	if err == nil {
+		identify(m, "selector")
+		move(m, "target", m, "describedObject")
+		// An average counts where both are there: targetValue could not be left out in v2beta1.
+		m["target"] = targets(m, average, value)
+	}
+	return err
+}
+
+func externalMetric(metric map[string]any) error {
+	m, err := source(metric, "external")
+	if err == nil {
+		identify(m, "metricSelector")
+		m["target"] = targets(m, value, averageValue)
+	}
+	return err
+}

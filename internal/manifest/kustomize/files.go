@@ -1,0 +1,245 @@
+package kustomize
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// document takes in a file of objects.
+func (w *walk) document(v *visit, file string) error {
+	content, err := w.tree.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	changed, objects, err := w.content(v, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+	}
+	v.add(cost{objects: objects})
+	if changed != nil {
+		w.tree.written[file] = changed
+	}
+	return nil
+}
+
+// patchFile takes in a file of patches.
+func (w *walk) patchFile(v *visit, file string) error {
+	content, err := w.tree.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	v.own = min(v.own+int64(len(content)), ceiling)
+	changed, _, err := w.content(v, content)
+	if err != nil {
+		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+	}
+	if changed != nil {
+		w.tree.written[file] = changed
+	}
+	return nil
+}
+
+// file takes in a file that only has to exist.
+func (w *walk) file(v *visit, dir, what, p string) (string, error) {
+	target, isDir, err := w.find(dir, p)
+	if err == nil && isDir {
+		err = fmt.Errorf("%q is a folder: name a file", p)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %w", what, err)
+	}
+	size, _, _ := w.tree.stat(target)
+	v.add(cost{bytes: size})
+	return target, nil
+}
+
+// content measures a text of objects or patches and counts its documents, the items of lists one by one. It returns the
+// text as it has to be changed; nil when it can stay.
+func (w *walk) content(v *visit, content []byte) ([]byte, int64, error) {
+	docs, err := documents(content)
+	if err != nil {
+		return nil, 0, err
+	}
+	v.add(cost{bytes: int64(len(content)), references: int64(bytes.Count(content, []byte("$(")))})
+	v.namespaces = v.namespaces || namespaceKind.Match(content)
+	objects := int64(0)
+	for _, doc := range docs {
+		if !small(doc) {
+			return nil, 0, fmt.Errorf("its aliases stand for more than %d values: write them out", maxValues)
+		}
+		w.longest = max(w.longest, longest(doc))
+		if len(doc.Content) != 1 {
+			continue
+		}
+		objects++
+		if _, items := field(doc.Content[0], "items"); items != nil {
+			objects += int64(len(items.Content))
+		}
+	}
+	changed, err := shield(docs)
+	return changed, objects, err
+}
+
+// configure takes in the configurations of transformers, cleaned, and the OpenAPI definitions of crds.
+func (w *walk) configure(dir string, v *visit) error {
+	for _, p := range v.k.Configurations {
+		target, err := w.file(v, dir, "configuration", p)
+		if err != nil {
+			return err
+		}
+		content, err := w.tree.ReadFile(target)
+		if err != nil {
+			return err
+		}
+		cleaned, specs, dropped, err := cleanConfiguration(content)
+		if err != nil {
+			return fmt.Errorf("configuration %q: %w: correct the file", p, err)
+		}
+		v.specs = append(v.specs, specs...)
+		if len(dropped) > 0 {
+			w.tree.written[target] = cleaned
+			w.warnings = append(w.warnings, fmt.Sprintf("%s: without effect, as with kfctl: %s", shown(target), list(dropped)))
+		}
+	}
+	for _, p := range v.k.Crds {
+		if _, err := w.file(v, dir, "crd", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sources goes through the files of generated ConfigMaps and Secrets.
+func (w *walk) sources(dir string, v *visit) error {
+	var all []types.KvPairSources
+	for _, g := range v.k.ConfigMapGenerator {
+		all = append(all, g.KvPairSources)
+	}
+	for _, g := range v.k.SecretGenerator {
+		all = append(all, g.KvPairSources)
+	}
+	v.add(cost{objects: int64(len(all))})
+	for _, s := range all {
+		for _, p := range s.EnvSources {
+			target, err := w.file(v, dir, "env file", p)
+			if err != nil {
+				return err
+			}
+			w.text(v, target)
+		}
+		for _, p := range s.FileSources {
+			if _, after, ok := strings.Cut(p, "="); ok {
+				p = after
+			}
+			target, err := w.file(v, dir, "file", p)
+			if err != nil {
+				return err
+			}
+			w.text(v, target)
+		}
+	}
+	return nil
+}
+
+// text counts a file that becomes the content of a ConfigMap or Secret, which a var can stand for and stand in.
+func (w *walk) text(v *visit, file string) {
+	if content, err := w.tree.ReadFile(file); err == nil {
+		v.add(cost{references: int64(bytes.Count(content, []byte("$(")))})
+		w.longest = max(w.longest, int64(len(content)))
+	}
+}
+
+// patch goes through all forms of patches, which are files or text in place.
+func (w *walk) patch(dir string, v *visit) error {
+	for i, p := range v.k.PatchesStrategicMerge {
+		text := string(p)
+		if err := w.inline(dir, v, "patch", &text, w.patchFile); err != nil {
+			return err
+		}
+		v.k.PatchesStrategicMerge[i] = types.PatchStrategicMerge(text)
+	}
+	for _, patches := range [][]types.Patch{v.k.Patches, v.k.PatchesJson6902} {
+		for i := range patches {
+			if p := patches[i].Path; p != "" {
+				target, err := w.file(v, dir, "patch", p)
+				if err == nil {
+					err = w.patchFile(v, target)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			changed, _, err := w.content(v, []byte(patches[i].Patch))
+			if err != nil {
+				return fmt.Errorf("patch %d: %w: correct it", i+1, err)
+			}
+			if changed != nil {
+				patches[i].Patch, v.changed = string(changed), true
+			}
+		}
+	}
+	for _, r := range v.k.Replacements {
+		if r.Path == "" {
+			continue
+		}
+		if _, err := w.file(v, dir, "replacement", r.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inline handles an entry that is the path of a file or the content of one. take is given the file.
+func (w *walk) inline(dir string, v *visit, what string, entry *string, take func(*visit, string) error) error {
+	target, isDir, err := w.find(dir, *entry)
+	switch {
+	case errors.Is(err, errRemote):
+		return fmt.Errorf("%s %w", what, err)
+	case err == nil && isDir:
+		return fmt.Errorf("%s %q is a folder: name a file", what, *entry)
+	case err == nil:
+		return take(v, target)
+	case !strings.Contains(*entry, ":"):
+		return fmt.Errorf("%s %w", what, err)
+	}
+	changed, _, err := w.content(v, []byte(*entry))
+	if err != nil {
+		return fmt.Errorf("%s in place: %w: correct it", what, err)
+	}
+	if changed != nil {
+		*entry, v.changed = string(changed), true
+	}
+	return nil
+}
+
+// plugins goes through the configurations of generators, transformers and validators, which may name files themselves.
+// A folder of them is refused: its own patches could put an address where this does not look.
+func (w *walk) plugins(dir string, v *visit) error {
+	for _, entries := range [][]string{v.k.Generators, v.k.Transformers, v.k.Validators} {
+		for _, entry := range entries {
+			content := []byte(entry)
+			take := func(v *visit, file string) error {
+				var err error
+				content, err = w.tree.ReadFile(file)
+				v.add(cost{bytes: int64(len(content))})
+				v.own = min(v.own+int64(len(content)), ceiling)
+				return err
+			}
+			if err := w.inline(dir, v, "plugin", &entry, take); err != nil {
+				return err
+			}
+			// A generator may make Namespaces of whatever its configuration holds, which this finds too.
+			if _, _, err := w.content(v, content); err != nil {
+				return fmt.Errorf("plugin %w", err)
+			}
+			if err := scanPlugin(content); err != nil {
+				return fmt.Errorf("plugin %w", err)
+			}
+		}
+	}
+	return nil
+}

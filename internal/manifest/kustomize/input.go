@@ -1,0 +1,76 @@
+package kustomize
+
+import (
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Input is what the rendering of a KfDef depends on.
+type Input struct {
+	// Name and Namespace are those of the KfDef; params.env may ask for both, and a legacy application is put into the
+	// namespace unless a parameter of that name says otherwise.
+	Name, Namespace string
+	// UID tells KfDefs of one name apart, over time too, where a name has to be unique. Without it the name counts.
+	UID string
+	// Project is what the parameter project becomes, the Google Cloud project of a KfDef with that plugin. Elsewhere it
+	// is empty, as it was for kfctl.
+	Project string
+	// Repos are the unpacked repositories by name, rooted at their top folder. Links in them are not followed.
+	Repos map[string]fs.FS
+	// Applications are in the order of the KfDef.
+	Applications []Application
+}
+
+// Application is one entry of spec.applications.
+type Application struct {
+	Name string
+	// Repo and Path are those of repoRef; an empty path is the top of the repository.
+	Repo, Path string
+	// HasConfig and HasRepoRef say that kustomizeConfig and its repoRef are there.
+	HasConfig, HasRepoRef bool
+	Overlays              []string
+	Parameters            []Parameter
+	// Images replace images after everything else; kfctl had no such field.
+	Images []Image
+}
+
+// Parameter is a line for params.env.
+type Parameter struct{ Name, Value string }
+
+// Image replaces the image called Name; an empty field keeps that part of it.
+type Image struct{ Name, NewName, NewTag, Digest string }
+
+// Rendered is what became of one application.
+type Rendered struct {
+	Name string
+	// Objects are in the order in which kfctl applied them: by kind, unknown kinds last.
+	Objects []*unstructured.Unstructured
+	// Warnings name what was ignored, left out or done differently from kfctl. They quote paths, fields and names only.
+	Warnings []string
+	// Err says why there are no objects, and what to change. It is the application's own: the others are rendered.
+	Err error
+}
+
+// The bounds of one application. They are far above what real repositories need (the largest application of Kubeflow 1.2
+// has 266 objects in 1 MB, all of Kubeflow in 2026 503 objects in 9 MB) and keep a hostile one from filling the memory.
+const (
+	// maxObjects is how many objects an application may have. kustomize compares each with each, so that the time grows
+	// with the square: 2000 take about ten seconds.
+	maxObjects = 2000
+	// maxOutput is how many bytes of JSON these may have together.
+	maxOutput = 64 << 20
+	// maxInput is how many bytes kustomize may read, every file counted as often as it is reached.
+	maxInput = 64 << 20
+	// maxValues is how many values a YAML document may hold with its aliases written out.
+	maxValues = 1 << 20
+	// maxGrowth is how many bytes labels, patches and vars may add, if every one were added to every object below it, or
+	// the longest of all texts put in place of every var.
+	maxGrowth = 512 << 20
+	// maxVisits is how many kustomizations it may enter, counted in the same way.
+	maxVisits = 4000
+	// maxDepth is how deep these may be nested.
+	maxDepth = 40
+	// maxReported is how many names a message lists.
+	maxReported = 10
+)

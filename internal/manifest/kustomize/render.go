@@ -1,0 +1,213 @@
+package kustomize
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+)
+
+// stacksMark is the application whose name switches a KfDef to kfctl's second mode.
+const stacksMark = "kubeflow-apps"
+
+// generated is the folder of what is generated for an application in stacks mode.
+const generated = "/application"
+
+// one lets a single rendering into kustomize at a time: what it knows of the kinds of Kubernetes is global to the
+// process, and two large renderings at once would need twice the memory.
+var one sync.Mutex
+
+// Stacks says in which mode kfctl rendered a KfDef. In stacks mode each application is the kustomization at its path and
+// nothing else; in legacy mode it is merged from a base, overlays and parameters.
+func (in Input) Stacks() bool {
+	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksMark })
+}
+
+// Render renders every application, in the order of the KfDef. A second application of one name is skipped with a
+// warning, as kfctl did.
+func Render(in Input) []Rendered {
+	var out []Rendered
+	for i, a := range in.Applications {
+		earlier := func(b Application) bool { return b.Name == a.Name }
+		if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
+			out = append(out, Rendered{Name: a.Name, Warnings: []string{
+				"skipped, as kfctl did: an application of this name comes before it. Rename it",
+			}})
+			continue
+		}
+		out = append(out, RenderOne(in, a))
+	}
+	return out
+}
+
+// RenderOne renders one application of the KfDef.
+func RenderOne(in Input, a Application) (out Rendered) {
+	out.Name = a.Name
+	// kustomize has panicked on odd YAML before. One author's file must not end the operator of all.
+	defer func() {
+		if cause := recover(); cause != nil {
+			out = Rendered{Name: a.Name, Err: fmt.Errorf("application %q: kustomize gave up on its files (%v): "+
+				"try kustomize build on them and correct what it names", a.Name, cause)}
+		}
+	}()
+	objects, warnings, err := render(in, a)
+	out.Warnings = warnings
+	if err != nil {
+		out.Err = fmt.Errorf("application %q: %w", a.Name, err)
+		return out
+	}
+	out.Objects = objects
+	return out
+}
+
+func render(in Input, a Application) ([]*unstructured.Unstructured, []string, error) {
+	dir, err := locate(in, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	var t *tree
+	var entry string
+	var warnings []string
+	if in.Stacks() {
+		t, entry, warnings, err = prepareStacks(in, a, dir)
+	} else {
+		t, entry, warnings, err = prepareLegacy(in, a, dir)
+	}
+	if err != nil || entry == "" {
+		return nil, warnings, err
+	}
+	w := &walk{tree: t, legacy: !in.Stacks(), done: map[string]*visit{}}
+	if err := w.prepare(entry); err != nil {
+		return nil, warnings, err
+	}
+	objects, err := run(t, entry)
+	return objects, append(warnings, w.warnings...), err
+}
+
+// locate finds the application's folder in its repository.
+func locate(in Input, a Application) (string, error) {
+	if err := folderName("the application", a.Name); err != nil {
+		return "", err
+	}
+	switch {
+	case !a.HasConfig:
+		return "", errors.New("has no kustomizeConfig: add one with the repoRef of its manifests")
+	case !a.HasRepoRef:
+		return "", errors.New("kustomizeConfig has no repoRef: add one with the name of a repository in spec.repos and a path")
+	}
+	repo, ok := in.Repos[a.Repo]
+	if !ok || repo == nil {
+		return "", fmt.Errorf("repository %q is not in spec.repos: add it, or correct repoRef.name", a.Repo)
+	}
+	dir, err := inside("repoRef.path", strings.TrimSuffix(a.Path, "/"))
+	if err != nil {
+		return "", err
+	}
+	if !newTree(repo, ".").IsDir(path.Join(mount, dir)) {
+		return "", fmt.Errorf("repository %q has no folder %q: correct repoRef.path or the revision of the repository", a.Repo, dir)
+	}
+	return dir, nil
+}
+
+// prepareLegacy generates a kustomization in the application's folder. Nothing outside of that folder exists for it,
+// since kfctl copied only the folder.
+func prepareLegacy(in Input, a Application, dir string) (*tree, string, []string, error) {
+	t := newTree(in.Repos[a.Repo], dir)
+	entry := path.Join(mount, dir)
+	l := &legacy{tree: t, app: a, in: in, dir: entry, params: newParams(in, a)}
+	some, err := l.generate()
+	if err != nil || !some {
+		entry = ""
+	}
+	return t, entry, l.warnings, err
+}
+
+// prepareStacks generates a kustomization whose only resource is the application's folder. It sets no namespace, as
+// kfctl did on purpose: the folders name their own.
+func prepareStacks(in Input, a Application, dir string) (*tree, string, []string, error) {
+	t := newTree(in.Repos[a.Repo], ".")
+	var ignored, warnings []string
+	if len(a.Overlays) > 0 {
+		ignored = append(ignored, "overlays")
+	}
+	if len(a.Parameters) > 0 {
+		ignored = append(ignored, "parameters")
+	}
+	if len(ignored) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s ignored, as kfctl did: a KfDef with an application %q takes every path "+
+			"as it is. Point repoRef.path at the overlay", strings.Join(ignored, " and "), stacksMark))
+	}
+	k := types.Kustomization{
+		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Resources: []string{path.Join("..", mount, dir)},
+		Images:    imagesOf(a),
+	}
+	content, err := yaml.Marshal(k)
+	if err != nil {
+		return nil, "", warnings, err
+	}
+	t.written[path.Join(generated, kustomizationFile)] = content
+	return t, generated, warnings, nil
+}
+
+// run has kustomize render a prepared tree.
+func run(t *tree, entry string) ([]*unstructured.Unstructured, error) {
+	one.Lock()
+	defer one.Unlock()
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy
+	// Trees of 2020 load files beside their own folder, and the tree itself keeps them in the repository.
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	result, err := krusty.MakeKustomizer(options).Run(t, entry)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", plain(err))
+	}
+	return collect(result)
+}
+
+// plain shows the paths of an error of kustomize as the author of the repository knows them.
+func plain(err error) string {
+	text := strings.ReplaceAll(err.Error(), mount+"/", "")
+	text = strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " ")
+	const most = 1500
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// collect turns kustomize's result into objects, within the bounds.
+func collect(result resmap.ResMap) ([]*unstructured.Unstructured, error) {
+	resources := result.Resources()
+	if len(resources) > maxObjects {
+		return nil, fmt.Errorf("renders %d objects, more than the %d that an application may have: split it",
+			len(resources), maxObjects)
+	}
+	var objects []*unstructured.Unstructured
+	size := 0
+	for _, r := range resources {
+		raw, err := r.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("%s %s cannot be written as JSON (%w): correct its file", r.GetKind(), r.GetName(), err)
+		}
+		if size += len(raw); size > maxOutput {
+			return nil, fmt.Errorf("renders more than %d bytes: split it", maxOutput)
+		}
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(raw); err != nil {
+			return nil, fmt.Errorf("%s %s is no object (%w): correct its file", r.GetKind(), r.GetName(), err)
+		}
+		unshield(u)
+		objects = append(objects, u)
+	}
+	sortByKind(objects)
+	return objects, nil
+}

@@ -1,0 +1,207 @@
+package kustomize
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/types"
+	kyaml "sigs.k8s.io/yaml"
+)
+
+// walk goes through every kustomization that kustomize is going to enter, before it does. It refuses what would be
+// fetched, adds up what the rendering is going to cost, and changes what today's kustomize does not take.
+type walk struct {
+	tree     *tree
+	legacy   bool
+	done     map[string]*visit
+	trail    []string
+	warnings []string
+	// longest is the longest text that a var can stand for; vars says that there are any.
+	longest int64
+	vars    bool
+}
+
+// visit is what is known of a kustomization and everything below it.
+type visit struct {
+	cost
+	// namespaces says that something below looks like a Namespace object.
+	namespaces bool
+	// specs are the field specifications for namespaces that configurations below add.
+	specs []types.FieldSpec
+	// own is how many bytes of this kustomization may be added to each object: its file and its patches.
+	own int64
+	// file and k are the kustomization itself; changed says that k is no longer what the file holds.
+	file    string
+	k       types.Kustomization
+	changed bool
+}
+
+// prepare goes through the tree from its entry.
+func (w *walk) prepare(entry string) error {
+	v, err := w.enter(entry)
+	if err != nil {
+		return err
+	}
+	if w.vars {
+		v.growth += min(v.references, ceiling) * min(w.longest, maxInput)
+	}
+	switch {
+	case v.entered > maxVisits:
+		return fmt.Errorf("enters more than %d kustomizations, each counted as often as it is reached: split it", maxVisits)
+	case v.objects > maxObjects:
+		return fmt.Errorf("reads more than %d objects, the most that an application may have: split it", maxObjects)
+	case v.bytes > maxInput:
+		return fmt.Errorf("reads more than %d bytes, each file counted as often as it is reached: split it", maxInput)
+	case v.growth > maxGrowth:
+		return fmt.Errorf("may grow by more than %d bytes through labels, patches and vars: split it", maxGrowth)
+	}
+	return nil
+}
+
+// located is an error that already names its file.
+type located struct{ error }
+
+func (w *walk) enter(dir string) (*visit, error) {
+	if v := w.done[dir]; v != nil {
+		return v, nil
+	}
+	switch {
+	case slices.Contains(w.trail, dir):
+		return nil, located{fmt.Errorf("the kustomization in %q comes back to itself: remove it from the resources of its bases",
+			shown(dir))}
+	case len(w.trail) >= maxDepth:
+		return nil, located{fmt.Errorf("kustomizations are nested more than %d deep at %q: flatten them", maxDepth, shown(dir))}
+	}
+	w.trail = append(w.trail, dir)
+	defer func() { w.trail = w.trail[:len(w.trail)-1] }()
+	v, err := w.load(dir)
+	if err != nil {
+		return nil, located{err}
+	}
+	for _, step := range []func(string, *visit) error{w.refuse, w.bases, w.configure, w.sources, w.patch, w.plugins} {
+		if err := step(dir, v); errors.As(err, &located{}) {
+			return nil, err
+		} else if err != nil {
+			return nil, located{fmt.Errorf("%s: %w", shown(v.file), err)}
+		}
+	}
+	w.vars = w.vars || len(v.k.Vars) > 0
+	v.growth = min(v.growth+v.own*min(v.objects, maxObjects), ceiling)
+	keepNamespaces(v)
+	if v.changed {
+		content, err := kyaml.Marshal(v.k)
+		if err != nil {
+			return nil, err
+		}
+		w.tree.written[v.file] = content
+	}
+	w.done[dir] = v
+	return v, nil
+}
+
+// load reads the kustomization of a folder exactly as kustomize does, so that both see the same fields.
+func (w *walk) load(dir string) (*visit, error) {
+	v := &visit{cost: cost{entered: 1}}
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		file := path.Join(dir, name)
+		if w.tree.IsDir(file) || !w.tree.Exists(file) {
+			continue
+		}
+		if v.file != "" {
+			return nil, fmt.Errorf("%q has both %s and %s: remove one", shown(dir), path.Base(v.file), name)
+		}
+		v.file = file
+	}
+	if v.file == "" {
+		return nil, fmt.Errorf("%q has no %s: add one, or correct the path that leads there", shown(dir), kustomizationFile)
+	}
+	content, err := w.tree.ReadFile(v.file)
+	if err != nil {
+		return nil, err
+	}
+	v.own = int64(len(content))
+	v.bytes = v.own
+	if err := v.k.Unmarshal(content); err != nil {
+		return nil, fmt.Errorf("%s: %s: correct the file", shown(v.file), plain(err))
+	}
+	v.k.FixKustomization()
+	return v, nil
+}
+
+// refuse stops at fields that reach beyond the tree. An OpenAPI schema is kept by kustomize for the whole process, so
+// that one KfDef's would change how another's patches are merged.
+func (w *walk) refuse(_ string, v *visit) error {
+	switch {
+	case len(v.k.HelmCharts) > 0, len(v.k.HelmChartInflationGenerator) > 0, v.k.HelmGlobals != nil:
+		return errors.New("helmCharts are not rendered: render the chart and list its objects as resources")
+	case len(v.k.OpenAPI) > 0:
+		return errors.New("openapi is not supported: remove it, and patch lists with JSON patches")
+	}
+	return nil
+}
+
+// bases goes through the resources and components.
+func (w *walk) bases(dir string, v *visit) error {
+	for _, p := range v.k.Resources {
+		target, isDir, err := w.find(dir, p)
+		if err != nil {
+			return fmt.Errorf("resource %w", err)
+		}
+		if isDir {
+			err = w.descend(v, target)
+		} else {
+			err = w.document(v, target)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range v.k.Components {
+		target, isDir, err := w.find(dir, p)
+		if err == nil && !isDir {
+			err = fmt.Errorf("%q is a file: name the folder of the component", p)
+		}
+		if err != nil {
+			return fmt.Errorf("component %w", err)
+		}
+		if err := w.descend(v, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) descend(v *visit, dir string) error {
+	below, err := w.enter(dir)
+	if err != nil {
+		return err
+	}
+	v.add(below.cost)
+	v.namespaces = v.namespaces || below.namespaces
+	v.specs = append(v.specs, below.specs...)
+	return nil
+}
+
+// find resolves a path that a kustomization names.
+func (w *walk) find(dir, p string) (string, bool, error) {
+	if remote(p) {
+		return "", false, fmt.Errorf("%q %w", p, errRemote)
+	}
+	target := path.Join(dir, p)
+	if path.IsAbs(p) {
+		target = path.Clean(p)
+	}
+	switch {
+	case w.tree.IsDir(target):
+		return target, true, nil
+	case w.tree.Exists(target):
+		return target, false, nil
+	case w.legacy:
+		return "", false, fmt.Errorf("%q is not in the application's folder, the only one that an application sees: "+
+			"correct the path, or point repoRef.path at a folder that holds both", p)
+	}
+	return "", false, fmt.Errorf("%q is not in the repository: correct the path", p)
+}

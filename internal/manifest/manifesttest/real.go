@@ -1,0 +1,107 @@
+// Package manifesttest reads the real KfDefs and repository archives of test/testdata/kubeflow for tests. It touches
+// nothing else.
+package manifesttest
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"sigs.k8s.io/yaml"
+)
+
+// KfDef is what a rendering needs of a KfDef.
+type KfDef struct {
+	Metadata struct{ Name, Namespace string }
+	Spec     struct {
+		Applications []Application
+		Repos        []struct{ Name string }
+	}
+}
+
+// Application is one entry of spec.applications.
+type Application struct {
+	Name            string
+	KustomizeConfig struct {
+		RepoRef    struct{ Name, Path string }
+		Overlays   []string
+		Parameters []struct{ Name, Value string }
+	}
+}
+
+// Kubeflow is the KfDef of Kubeflow 1.2.0 and its repository.
+func Kubeflow(t testing.TB) (KfDef, fstest.MapFS) {
+	k := read(t, "kfctl_istio_dex.v1.2.0.yaml")
+	// The file has no name: its users insert one.
+	k.Metadata.Name = "kubeflow"
+	return k, archive(t, "manifests-1.2.0.tar.gz")
+}
+
+// OpenDataHub is the KfDef of Open Data Hub 1.1.0 and its repository.
+func OpenDataHub(t testing.TB) (KfDef, fstest.MapFS) {
+	return read(t, "odh_kfctl_openshift.v1.1.0.yaml"), archive(t, "odh-manifests-1.1.0.tar.gz")
+}
+
+// file is the path of a file of the test data, wherever the test runs.
+func file(t testing.TB, name string) string {
+	t.Helper()
+	_, here, _, ok := runtime.Caller(0)
+	if !ok {
+		t.Fatal("the source of this package is not known")
+	}
+	return filepath.Join(filepath.Dir(here), "../../../test/testdata/kubeflow", name)
+}
+
+func read(t testing.TB, name string) KfDef {
+	t.Helper()
+	content, err := os.ReadFile(file(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k KfDef
+	if err := yaml.Unmarshal(content, &k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// archive unpacks an archive without its top folder.
+func archive(t testing.TB, name string) fstest.MapFS {
+	t.Helper()
+	opened, err := os.Open(file(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	unzipped, err := gzip.NewReader(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := fstest.MapFS{}
+	for reader := tar.NewReader(unzipped); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, inner, _ := strings.Cut(path.Clean(header.Name), "/")
+		if header.Typeflag != tar.TypeReg || inner == "" {
+			continue
+		}
+		content, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[inner] = &fstest.MapFile{Data: content, Mode: 0o644}
+	}
+}

@@ -1,0 +1,136 @@
+package source
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// guard decides which addresses may be reached.
+type guard struct{ allow, deny []netip.Prefix }
+
+// never are addresses that no archive is served from, but much that trusts whoever reaches it.
+var never = prefixes(
+	"0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128", // this machine
+	"169.254.0.0/16", "fe80::/10", "fec0::/10", // link-local, where clouds keep their metadata
+	"224.0.0.0/4", "240.0.0.0/4", "ff00::/8", // multicast, reserved and broadcast
+	"192.0.0.0/24",                // IETF's own, and Oracle's metadata
+	"100.100.100.200/32",          // Alibaba's metadata
+	"168.63.129.16/32",            // Azure's platform
+	"fd00:ec2::/32",               // AWS's metadata
+	"fd20:ce::/32",                // Google's metadata
+	"64:ff9b:1::/48", "2001::/32", // IPv4 behind a translator whose layout is not known, and Teredo
+)
+
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	compatible = netip.MustParsePrefix("::/96")
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+// newGuard adds the machine's own addresses to those that are denied: what listens in this pod is behind them too.
+func newGuard(allow, deny []netip.Prefix) guard {
+	g := guard{}
+	for _, p := range allow {
+		g.allow = append(g.allow, plain(p))
+	}
+	for _, p := range deny {
+		g.deny = append(g.deny, plain(p))
+	}
+	// Without the list of interfaces there is nothing to add; the addresses above are refused all the same.
+	own, _ := net.InterfaceAddrs()
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			g.deny = append(g.deny, netip.PrefixFrom(p.Addr().Unmap(), p.Addr().Unmap().BitLen()))
+		}
+	}
+	return g
+}
+
+// plain turns a prefix of mapped IPv4 addresses into one of IPv4 addresses, the form that addresses are compared in.
+func plain(p netip.Prefix) netip.Prefix {
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96).Masked()
+	}
+	return p.Masked()
+}
+
+// check refuses an address, with the IPv4 address that it stands for, unless it is allowed.
+func (g guard) check(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
+	if contains(g.allow, ip) {
+		return nil
+	}
+	inner, wraps := embedded(ip)
+	if contains(never, ip) || contains(g.deny, ip) || (wraps && g.check(inner) != nil) {
+		return terminal(ReasonAddressRefused, "use a public server, or ask an administrator for --source-allow-cidr",
+			"the address %s is not to be reached by fetches", ip)
+	}
+	return nil
+}
+
+func contains(list []netip.Prefix, ip netip.Addr) bool {
+	for _, p := range list {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// embedded is the IPv4 address that an IPv6 address is translated to on its way.
+func embedded(ip netip.Addr) (netip.Addr, bool) {
+	if !ip.Is6() {
+		return netip.Addr{}, false
+	}
+	b := ip.As16()
+	switch {
+	case nat64.Contains(ip), compatible.Contains(ip):
+		return netip.AddrFrom4([4]byte(b[12:16])), true
+	case sixToFour.Contains(ip):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	}
+	return netip.Addr{}, false
+}
+
+// checkHost refuses a host that is an address, or this machine by name. Other names are checked when they have been
+// resolved; behind a proxy this is the only check.
+func (g guard) checkHost(host string) error {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return g.check(ip)
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	switch {
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+		return g.check(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	case lastLabel.MatchString(name):
+		return terminal(ReasonAddressRefused, "write the address with four decimal numbers", "the host %q is a number", host)
+	}
+	return nil
+}
+
+// dialer checks the address of every connection after the name was resolved and right before it is connected to, so a
+// name that resolves to something else the second time gains nothing.
+func (g guard) dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout: timeout,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return terminal(ReasonAddressRefused, "check the URI", "the connection goes to no address")
+			}
+			return g.check(to.Addr())
+		},
+	}
+}

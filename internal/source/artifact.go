@@ -1,0 +1,51 @@
+package source
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// Artifact is an unpacked tree. It stays on disk until it is closed, whatever else is fetched.
+type Artifact struct {
+	// ID names the tree in the store; give it to Open. For archives it is the sha256 of their bytes.
+	ID string
+	// Digest is `sha256:<hex>` of the archive's bytes, the hash of the commit of a git repository, or the digest of the
+	// manifest of an artifact in a registry.
+	Digest string
+	// Revision names the content for people, such as `main@<commit>`.
+	Revision string
+	// ETag is what the server calls the content; empty if it gave none.
+	ETag string
+	// Files counts the files, Skipped the links, devices and submodules that were left out.
+	Files, Skipped int
+	// Size is what the tree takes on disk, in bytes.
+	Size int64
+
+	root  *os.Root
+	close func()
+}
+
+// FS is the tree, read only. No path of it, and no link that may ever get into it, leads out of it.
+func (a *Artifact) FS() fs.FS { return a.root.FS() }
+
+// Close gives the tree back to the store, which may then remove it. It may be called more than once.
+func (a *Artifact) Close() { a.close() }
+
+// artifact opens the tree of an entry that the caller has pinned, and unpins it with Close.
+func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
+	root, err := os.OpenRoot(s.treePath(e.ID))
+	if err != nil {
+		s.unpin(e)
+		return nil, diskError(err)
+	}
+	return &Artifact{
+		ID: e.ID, Digest: m.Digest, Revision: m.Revision, ETag: m.ETag,
+		Files: e.Files, Skipped: e.Skipped, Size: e.Size,
+		root: root,
+		close: sync.OnceFunc(func() {
+			_ = root.Close()
+			s.unpin(e)
+		}),
+	}, nil
+}

@@ -1,0 +1,253 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// flight is one fetch under way, which any number of callers may wait for.
+type flight struct {
+	uri  URI
+	key  string
+	auth Auth
+	// work is a folder for this fetch alone, removed at its end.
+	work string
+}
+
+// Fetch brings what a URI names and unpacks it, or finds that it is there already. Content that is pinned, by a digest
+// or as a commit, is asked for once; what may move is asked for every time, but is not sent or unpacked again while it
+// stays the same. Callers that ask for the same at the same time share one fetch. The caller closes the artifact. Errors
+// are *Error.
+func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
+	u, err := s.locate(r)
+	if err != nil {
+		return nil, describe(err)
+	}
+	key := s.sourceKey(u, r.Auth)
+	if m, e := s.known(key); e != nil {
+		if pinned(u, m) {
+			return s.artifact(e, m)
+		}
+		s.unpin(e)
+	}
+	// Two requests for one archive with two digests are not the same: one of them fails.
+	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
+		return s.fly(u, key, r.Auth)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, describe(ctx.Err()).at(u.String())
+	case got := <-result:
+		if got.Err != nil {
+			return nil, describe(got.Err).at(u.String())
+		}
+		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
+		e := s.pin(m.ID)
+		if e == nil {
+			return nil, transient(ReasonStoreFull, "give the operator's store of sources more room",
+				"%s: the tree was dropped before it was used", u)
+		}
+		return s.artifact(e, m)
+	}
+}
+
+// locate turns a request into the URI to ask for.
+func (s *Store) locate(r Request) (URI, error) {
+	u, err := ParseURI(r.URI)
+	if err != nil {
+		return URI{}, err
+	}
+	if r.Digest != "" {
+		digest := strings.ToLower(strings.TrimPrefix(r.Digest, "sha256:"))
+		switch {
+		case !sha256Hex.MatchString(digest) || u.Kind == KindGit:
+			return URI{}, uriError("give the sha256 of an archive, in 64 hexadecimal digits", "the digest is not valid")
+		case u.Digest != "" && u.Digest != digest:
+			return URI{}, uriError("leave one of them out", "the URI and the digest beside it pin different content")
+		}
+		u.Digest = digest
+	}
+	u, err = rewrite(s.options.Map, u)
+	if err != nil {
+		return URI{}, err
+	}
+	if u.Kind == KindGit && u.Digest != "" {
+		return URI{}, uriError("map it to an archive", "the URI is pinned as an archive, but mapped to a git repository")
+	}
+	// Behind a proxy nothing else sees the address of the host.
+	return u, s.guard.checkHost(u.address.Hostname())
+}
+
+// pinned says that what a source gave the last time is what it must give again.
+func pinned(u URI, m meta) bool {
+	switch {
+	case u.Kind == KindGit:
+		return commitHash.MatchString(u.Ref) && u.Ref == m.Digest
+	case u.Digest != "":
+		return u.Digest == m.ID
+	}
+	return u.Kind == KindOCI && u.Ref == m.Digest
+}
+
+// fly does one fetch. It runs on the store's context: the caller that began it may go while others wait.
+func (s *Store) fly(u URI, key string, auth Auth) (m meta, err error) {
+	if err := s.begin(); err != nil {
+		return meta{}, err
+	}
+	defer s.running.Done()
+	// Libraries parse here what anybody may have sent; their panic must not end the operator.
+	defer func() {
+		if p := recover(); p != nil {
+			s.options.Log.Error(nil, "A fetch panicked", "uri", u.String(), "stack", string(debug.Stack()))
+			err = invalid("what the server sent cannot be read")
+		}
+	}()
+	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.Total)
+	defer cancel()
+	f := &flight{uri: u, key: key, auth: auth}
+	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
+		return meta{}, diskError(err)
+	}
+	defer s.remove([]string{f.work})
+	switch u.Kind {
+	case KindGit:
+		m, err = s.fetchGit(ctx, f)
+	case KindOCI:
+		m, err = s.fetchOCI(ctx, f)
+	default:
+		m, err = s.fetchArchive(ctx, f)
+	}
+	if err == nil {
+		s.remember(key, m)
+	}
+	return m, err
+}
+
+// fetchArchive asks for an archive over HTTP, unless the server says that it is the one there is.
+func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
+	client, err := s.newSession(&f.uri.address, f.auth)
+	if err != nil {
+		return meta{}, err
+	}
+	defer client.close()
+	client.gate.authorization = authorization(f.auth)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.uri.address.String(), http.NoBody)
+	if err != nil {
+		return meta{}, uriError("check the URI", "the URI cannot be asked for")
+	}
+	last, e := s.known(f.key)
+	if e != nil {
+		defer s.unpin(e)
+		if last.ETag != "" && (f.uri.Digest == "" || f.uri.Digest == last.ID) {
+			r.Header.Set("If-None-Match", last.ETag)
+		}
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return meta{}, client.failure(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	switch {
+	case res.StatusCode == http.StatusNotModified && r.Header.Get("If-None-Match") != "":
+		return last, nil
+	case res.StatusCode != http.StatusOK:
+		return meta{}, status(res.StatusCode)
+	case res.ContentLength > s.options.Limits.Archive:
+		return meta{}, tooLarge("the archive has %d bytes, more than %d", res.ContentLength, s.options.Limits.Archive)
+	}
+	kept, err := s.keepArchive(ctx, f.work, res.Body, f.uri.Digest)
+	if err != nil {
+		return meta{}, err
+	}
+	defer s.unpin(kept)
+	return meta{ID: kept.ID, Digest: kept.Digest, Revision: kept.Revision, ETag: res.Header.Get("ETag")}, nil
+}
+
+// keepArchive saves an archive, compares it with the pinned digest before anything of it is read, and unpacks it unless
+// that was done before. The caller unpins the entry.
+func (s *Store) keepArchive(ctx context.Context, work string, content io.Reader, want string) (*entryState, error) {
+	file, err := os.OpenFile(filepath.Join(work, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, diskError(err)
+	}
+	defer func() { _ = file.Close() }()
+	hash := sha256.New()
+	limit := s.options.Limits.Archive
+	in := &bounded{ctx: ctx, r: content, left: limit, err: tooLarge("the archive has more than %d bytes", limit)}
+	size, err := io.Copy(io.MultiWriter(file, hash), in)
+	if err != nil {
+		return nil, describe(err)
+	}
+	id := hex.EncodeToString(hash.Sum(nil))
+	if want != "" && id != want {
+		return nil, terminal(ReasonDigestMismatch, "correct the digest, or find out who changed the archive",
+			"the archive has the sha256 %s, not %s", id, want)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, diskError(err)
+	}
+	r := record{ID: id, Digest: "sha256:" + id, Revision: "sha256:" + id}
+	return s.keep(work, r, true, func(to *tree) error { return unpack(ctx, file, size, to) })
+}
+
+// keep fills a tree and makes it an entry, or finds the entry that is there. The caller unpins it.
+func (s *Store) keep(work string, r record, stripTop bool, fill func(*tree) error) (*entryState, error) {
+	if e := s.pin(r.ID); e != nil {
+		return e, nil
+	}
+	folder, filled := filepath.Join(work, "entry"), filepath.Join(work, "filled")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return nil, diskError(err)
+	}
+	to, err := newTree(filled, s.options.Limits)
+	if err != nil {
+		return nil, err
+	}
+	defer to.close()
+	if err := fill(to); err != nil {
+		return nil, err
+	}
+	if stripTop {
+		if filled, err = strip(filled); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Rename(filled, filepath.Join(folder, treeName)); err != nil {
+		return nil, diskError(err)
+	}
+	r.Skipped, r.Size = to.skipped, to.disk+2*block
+	if r.Files, r.Bytes, err = measure(filepath.Join(folder, treeName)); err != nil {
+		return nil, diskError(err)
+	}
+	return s.publish(folder, r)
+}
+
+// Unpack unpacks an archive that came inline, such as the binaryData of a ConfigMap, within the same limits. The name
+// says in errors what it is; it must hold no secret. The caller closes the artifact. Errors are *Error.
+func (s *Store) Unpack(ctx context.Context, name string, data []byte) (*Artifact, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.running.Done()
+	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	work, err := os.MkdirTemp(s.options.Dir, temporary)
+	if err != nil {
+		return nil, diskError(err)
+	}
+	defer s.remove([]string{work})
+	e, err := s.keepArchive(ctx, work, bytes.NewReader(data), "")
+	if err != nil {
+		return nil, describe(err).at(name)
+	}
+	return s.artifact(e, meta{Digest: e.Digest, Revision: e.Revision})
+}

@@ -1,0 +1,331 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+)
+
+// maxPeel bounds the tags of tags that are followed to a commit.
+const maxPeel = 5
+
+// pack holds the objects of a pack, inflated into one file. go-git's own parser would resolve the same deltas over and
+// over, and hold a whole chain of them in memory: a small pack can cost it hours and gigabytes. Here every object is
+// resolved once, when it is read, from a base that was read before it, which is the order that git writes packs in.
+type pack struct {
+	file   *os.File
+	limits Limits
+	end    int64
+
+	byOffset map[int64]packed
+	byHash   map[plumbing.Hash]packed
+}
+
+// packed is where an object lies in the file.
+type packed struct {
+	kind      plumbing.ObjectType
+	pos, size int64
+}
+
+func newPack(name string, limits Limits) (*pack, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, diskError(err)
+	}
+	return &pack{file: file, limits: limits, byOffset: map[int64]packed{}, byHash: map[plumbing.Hash]packed{}}, nil
+}
+
+func (p *pack) close() { _ = p.file.Close() }
+
+// read reads a whole pack. Every object is named by the hash of what came, so none can pass for another.
+func (p *pack) read(ctx context.Context, in io.Reader) error {
+	scanner := packfile.NewScanner(in)
+	_, count, err := scanner.Header()
+	if err != nil {
+		return packError(err)
+	}
+	// Each file may come with its folder.
+	if int64(count) > 2*int64(p.limits.Entries) {
+		return tooLarge("the pack has %d objects, more than %d", count, 2*p.limits.Entries)
+	}
+	for range count {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		header, err := scanner.NextObjectHeader()
+		if err != nil {
+			return packError(err)
+		}
+		if err := p.fits(header.Length); err != nil {
+			return err
+		}
+		if err := p.object(scanner, header); err != nil {
+			return packError(err)
+		}
+	}
+	if _, err := scanner.Checksum(); err != nil {
+		return packError(err)
+	}
+	return nil
+}
+
+// fits refuses an object before it is read.
+func (p *pack) fits(size int64) error {
+	switch {
+	case size < 0:
+		return invalid("the pack has an object without a size")
+	case size > p.limits.File:
+		return tooLarge("the pack has an object of %d bytes, more than %d", size, p.limits.File)
+	case p.end+size > p.limits.Unpacked:
+		return tooLarge("the pack unpacks to more than %d bytes", p.limits.Unpacked)
+	}
+	return nil
+}
+
+func (p *pack) object(scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
+	switch header.Type {
+	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject:
+		hash := plumbing.NewHasher(header.Type, header.Length)
+		out := io.NewOffsetWriter(p.file, p.end)
+		n, _, err := scanner.NextObject(io.MultiWriter(hash, out))
+		if err == nil && n != header.Length {
+			err = invalid("the pack has an object of another size than it says")
+		}
+		if err != nil {
+			return err
+		}
+		p.add(header.Offset, header.Type, header.Length, hash.Sum())
+		return nil
+	case plumbing.OFSDeltaObject, plumbing.REFDeltaObject:
+		return p.delta(scanner, header)
+	default:
+		return invalid("the pack has an object of an unknown kind")
+	}
+}
+
+// delta reads a delta and finds its base.
+func (p *pack) delta(scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
+	var delta bytes.Buffer
+	n, _, err := scanner.NextObject(&delta)
+	if err == nil && n != header.Length {
+		err = invalid("the pack has a delta of another size than it says")
+	}
+	if err != nil {
+		return err
+	}
+	base, ok := p.byOffset[header.OffsetReference]
+	if header.Type == plumbing.REFDeltaObject {
+		base, ok = p.byHash[header.Reference]
+	}
+	if !ok {
+		return invalid("the pack has a delta before what it changes")
+	}
+	return p.resolve(header.Offset, base, delta.Bytes())
+}
+
+// resolve applies a delta to its base.
+func (p *pack) resolve(offset int64, base packed, delta []byte) error {
+	size, ok := targetSize(delta)
+	if !ok {
+		return invalid("the pack has a damaged delta")
+	}
+	if err := p.fits(size); err != nil {
+		return err
+	}
+	from, err := p.content(base)
+	if err != nil {
+		return err
+	}
+	content, err := packfile.PatchDelta(from, delta)
+	if err != nil || int64(len(content)) != size {
+		return invalid("the pack has a damaged delta")
+	}
+	if _, err := p.file.WriteAt(content, p.end); err != nil {
+		return err
+	}
+	p.add(offset, base.kind, size, plumbing.ComputeHash(base.kind, content))
+	return nil
+}
+
+func (p *pack) add(offset int64, kind plumbing.ObjectType, size int64, hash plumbing.Hash) {
+	o := packed{kind: kind, pos: p.end, size: size}
+	p.byOffset[offset], p.byHash[hash] = o, o
+	p.end += size
+}
+
+func (p *pack) content(o packed) ([]byte, error) {
+	out := make([]byte, o.size)
+	_, err := p.file.ReadAt(out, o.pos)
+	return out, err
+}
+
+// targetSize is the second number of a delta, the size of what it makes. Both are little-endian groups of seven bits.
+func targetSize(delta []byte) (int64, bool) {
+	var size int64
+	for range 2 {
+		size = 0
+		for shift := 0; ; shift += 7 {
+			if len(delta) == 0 || shift > 35 {
+				return 0, false
+			}
+			b := delta[0]
+			delta = delta[1:]
+			size |= int64(b&0x7f) << shift
+			if b&0x80 == 0 {
+				break
+			}
+		}
+	}
+	return size, true
+}
+
+// decoded reads an object of git that is not a file.
+func (p *pack) decoded(hash plumbing.Hash, kind plumbing.ObjectType) (plumbing.EncodedObject, error) {
+	o, ok := p.byHash[hash]
+	if !ok || o.kind != kind {
+		return nil, invalid("the pack lacks the %s %s", kind, hash)
+	}
+	content, err := p.content(o)
+	if err != nil {
+		return nil, diskError(err)
+	}
+	out := &plumbing.MemoryObject{}
+	out.SetType(kind)
+	_, err = out.Write(content)
+	return out, err
+}
+
+// commit follows tags to a commit, and returns it with the tree at its top.
+func (p *pack) commit(want plumbing.Hash) (commit, top plumbing.Hash, err error) {
+	for range maxPeel {
+		if p.byHash[want].kind != plumbing.TagObject {
+			break
+		}
+		raw, err := p.decoded(want, plumbing.TagObject)
+		if err != nil {
+			return commit, top, err
+		}
+		var tag object.Tag
+		if err := tag.Decode(raw); err != nil {
+			return commit, top, packError(err)
+		}
+		want = tag.Target
+	}
+	raw, err := p.decoded(want, plumbing.CommitObject)
+	if err != nil {
+		return commit, top, err
+	}
+	var c object.Commit
+	if err := c.Decode(raw); err != nil {
+		return commit, top, packError(err)
+	}
+	return want, c.TreeHash, nil
+}
+
+// checkout writes a folder of a tree.
+func (p *pack) checkout(ctx context.Context, top plumbing.Hash, dir string, to *tree) error {
+	at := top
+	for part := range strings.SplitSeq(dir, "/") {
+		if part == "" {
+			continue
+		}
+		entries, err := p.list(at)
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, e := range entries {
+			if e.Name == part && e.Mode == filemode.Dir {
+				at, found = e.Hash, true
+			}
+		}
+		if !found {
+			return terminal(ReasonNotFound, "check the folder after //", "the repository has no folder %q", dir)
+		}
+	}
+	if err := p.write(ctx, at, "", to); err != nil {
+		return err
+	}
+	if to.files == 0 {
+		return invalid("the repository holds no file there")
+	}
+	return nil
+}
+
+func (p *pack) list(hash plumbing.Hash) ([]object.TreeEntry, error) {
+	raw, err := p.decoded(hash, plumbing.TreeObject)
+	if err != nil {
+		return nil, err
+	}
+	var t object.Tree
+	if err := t.Decode(raw); err != nil {
+		return nil, packError(err)
+	}
+	return t.Entries, nil
+}
+
+// write writes a folder with all below it. A tree may hold itself a thousand times over in few bytes: the entries that
+// are written are bounded, and so is the depth.
+func (p *pack) write(ctx context.Context, hash plumbing.Hash, dir string, to *tree) error {
+	entries, err := p.list(hash)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if strings.Contains(e.Name, "/") || e.Name == "" || e.Name == "." || e.Name == ".." {
+			return invalid("the repository has the name %q, which is none", e.Name)
+		}
+		name := path.Join(dir, e.Name)
+		switch e.Mode {
+		case filemode.Dir:
+			if err = to.folder(name); err == nil {
+				err = p.write(ctx, e.Hash, name, to)
+			}
+		case filemode.Regular, filemode.Executable, filemode.Deprecated:
+			err = p.blob(e.Hash, name, to)
+		default:
+			// Links lead anywhere, and submodules are other repositories.
+			err = to.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pack) blob(hash plumbing.Hash, name string, to *tree) error {
+	o, ok := p.byHash[hash]
+	if !ok || o.kind != plumbing.BlobObject {
+		return invalid("the pack lacks the file %q", name)
+	}
+	return to.file(name, io.NewSectionReader(p.file, o.pos, o.size))
+}
+
+// packError is the error of a pack that cannot be read, unless a limit, the network or the disk is at fault.
+func packError(err error) error {
+	var known *Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return describe(err)
+	case errors.As(err, new(*os.PathError)):
+		return diskError(err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return describe(io.ErrUnexpectedEOF)
+	}
+	return terminal(ReasonArchiveInvalid, "check the repository with git fsck", "the pack that the server sent is not valid")
+}

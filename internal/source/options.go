@@ -1,0 +1,134 @@
+package source
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+// Options say where a Store keeps what it fetches, and what it may fetch. Only Dir is required.
+type Options struct {
+	// Dir is the folder of the store, used by one process at a time. Private archives lie in it: keep it to the operator.
+	Dir string
+	// Bytes bounds what the unpacked trees take on disk; 4 GiB by default. What was used longest ago is dropped first,
+	// but nothing that is open. Fetches under way need up to Limits.Archive and twice Limits.Unpacked more, each.
+	Bytes int64
+	// Limits bound every single fetch.
+	Limits Limits
+	// Map sends fetches elsewhere, such as to a mirror.
+	Map []Mapping
+	// Allow are the addresses that may be reached although they would be refused.
+	Allow []netip.Prefix
+	// Deny are addresses that are refused besides the usual ones: the ranges of the cluster's Services and pods.
+	Deny []netip.Prefix
+	// Key keys the digests of credentials and URIs by which the store remembers sources (law 16). Without it a key is
+	// made for the life of the process, and after a restart every moving source is downloaded once more.
+	Key []byte
+	// Clock tells when a tree was used last; the real one by default.
+	Clock clock.PassiveClock
+	// Log tells of trees that are dropped.
+	Log logr.Logger
+}
+
+// Limits bound one fetch. Zero means the default.
+type Limits struct {
+	// Archive bounds the compressed bytes, as they are sent; 200 MiB by default.
+	Archive int64
+	// Unpacked bounds the bytes that an archive unpacks to, padding included; 1 GiB by default.
+	Unpacked int64
+	// File bounds the bytes of one file, and of one object of git, which is held in memory; 64 MiB by default.
+	File int64
+	// Entries bounds the files, folders and what is skipped, counted together; 100 000 by default.
+	Entries int
+	// Path bounds the length of the path of an entry, in bytes; 1 024 by default.
+	Path int
+	// Ratio bounds how many times larger than its archive a tree may be; 100 by default. Whole Kubeflows are at about
+	// 10. It does not count below 16 MiB, where a bomb does no harm.
+	Ratio int64
+	// Redirects bounds the redirects that are followed; 5 by default, none if negative.
+	Redirects int
+	// Total is how long one fetch may take, unpacking included; two minutes by default.
+	Total time.Duration
+	// Dial is how long connecting may take, and the TLS handshake again; ten seconds by default.
+	Dial time.Duration
+	// Header is how long a server may take to begin its answer; 30 seconds by default, since forges pack archives when
+	// they are asked for.
+	Header time.Duration
+}
+
+const (
+	// ratioGrace is the size below which the ratio does not count.
+	ratioGrace = 16 << 20
+	// maxDepth bounds the folders within folders, so that no entry makes the store walk far.
+	maxDepth = 64
+	// maxName is the longest name of a file that Linux has.
+	maxName = 255
+	// maxRefs bounds a git server's list of refs, in bytes. It is read into memory.
+	maxRefs = 8 << 20
+)
+
+func orDefault[T int | int64 | time.Duration](value *T, otherwise T) {
+	if *value == 0 {
+		*value = otherwise
+	}
+}
+
+func (o *Options) setDefaults() {
+	orDefault(&o.Bytes, 4<<30)
+	l := &o.Limits
+	orDefault(&l.Archive, 200<<20)
+	orDefault(&l.Unpacked, 1<<30)
+	orDefault(&l.File, 64<<20)
+	orDefault(&l.Entries, 100_000)
+	orDefault(&l.Path, 1024)
+	orDefault(&l.Ratio, 100)
+	orDefault(&l.Redirects, 5)
+	orDefault(&l.Total, 2*time.Minute)
+	orDefault(&l.Dial, 10*time.Second)
+	orDefault(&l.Header, 30*time.Second)
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+}
+
+// unpacked is how many bytes an archive of a size may unpack to.
+func (l Limits) unpacked(archive int64) int64 {
+	if archive > l.Unpacked/l.Ratio {
+		return l.Unpacked
+	}
+	return min(l.Unpacked, max(ratioGrace, archive*l.Ratio))
+}
+
+// Request is what to fetch.
+type Request struct {
+	// URI is written by a user; ParseURI says what it may be.
+	URI string
+	// Digest is the sha256 of the archive in hexadecimal. It must agree with one in the URI; empty where only the URI
+	// pins the content, or nothing does.
+	Digest string
+	Auth   Auth
+}
+
+// Auth is what a Secret holds for a source. Credentials are sent only to the origin of the (mapped) URI, only over TLS or
+// SSH, and not after a redirect has left that origin; a registry's own token service also gets them, as the protocol
+// of registries has it.
+type Auth struct {
+	// Username and Password are for HTTP's basic authentication, and for registries.
+	Username, Password string
+	// Token is a bearer token, used in place of the password.
+	Token string
+	// CA holds further certificate authorities as PEM.
+	CA []byte
+	// Proxy is the URL of an HTTP proxy, http or https, that may hold a user and a password. It is a destination like any
+	// other and must have an allowed address. It resolves the names of hosts itself, so what they resolve to cannot be
+	// checked here.
+	Proxy string
+	// SSHKey is a private key as PEM without a passphrase, and KnownHosts the keys of servers as in ~/.ssh/known_hosts.
+	// Both are required for git over SSH.
+	SSHKey, KnownHosts []byte
+}
+
+// credentials says that there is something to keep secret from other hosts.
+func (a Auth) credentials() bool { return a.Username != "" || a.Password != "" || a.Token != "" }
