@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,9 +94,10 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
-	return func(key plan.Key) bool {
-		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))[key].UID != ""
-	}
+	ledger := sync.OnceValue(func() map[plan.Key]keeper.LedgerEntry {
+		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))
+	})
+	return func(key plan.Key) bool { return ledger()[key].UID != "" }
 }
 
 // recorded is the ledger of a custom resource: what its status holds, and what its Inventories do.

@@ -17,18 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
-	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
-	"mlkeeper.dev/internal/engine/wiring"
 )
 
 // stacks reconciles the custom resources of one kind.
@@ -50,70 +47,6 @@ type stacks[C client.Object, F any] struct {
 	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
 	lives map[client.ObjectKey]*life
-}
-
-// life is what the engine remembers of one custom resource in memory; losing it costs nothing but time.
-type life struct {
-	// gates holds since when the gate of a stage is closed.
-	gates map[string]time.Time
-	// blocked counts retries of what cannot be watched.
-	blocked int
-	// minor is when a status change that can wait was first seen.
-	minor time.Time
-	// foreseen is since when a Ready waits for the wires, awaited what they have not looked at yet. Both are guarded by
-	// the lock of stacks.
-	foreseen time.Time
-	awaited  map[wireTarget]bool
-	// met says that this process has seen the custom resource before.
-	met bool
-	// tried is the generation of the last pass.
-	tried int64
-	// fresh says that this process has known the custom resource since before its first status, so that the time to
-	// ready can be told.
-	fresh bool
-	// progressing says that the custom resource is counted as underway.
-	progressing bool
-	// contends are the objects that another custom resource holds and this one would have.
-	contends []plan.Key
-	// refs are the objects of others that the custom resource referred to in the last pass.
-	refs []watch.Ref
-	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
-	wiring map[string][]wiring.Outcome
-	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
-	deleted map[plan.Key]types.UID
-	// refused holds the writes that were refused and wait for their next attempt.
-	refused map[plan.Key]refusal
-	// vanished holds what was made anew lately.
-	vanished map[plan.Key]vanished
-	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
-	unsaved *[]keeper.LedgerEntry
-	// unrecorded is the ledger of a pass that could not be written into the Inventories; nil when it is.
-	unrecorded []keeper.LedgerEntry
-	// dropped holds what was left out of children so that the API server took them (law 11).
-	dropped map[plan.Key]dropped
-}
-
-// dropped is what was left out of the child that was rendered with a digest.
-type dropped struct {
-	digest   string
-	warnings []string
-}
-
-// going returns a child as our own deletion left it, where the caches do not know of that yet.
-func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
-	uid, ok := l.deleted[seen.Key]
-	switch {
-	case !ok || seen.Terminating():
-		return seen
-	case uid != seen.UID:
-		delete(l.deleted, seen.Key)
-		return seen
-	}
-	out := *seen
-	at := metav1.NewTime(now)
-	out.DeletionTimestamp = &at
-	out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
-	return &out
 }
 
 // Register adds a room to the engine. It is called before the manager starts.
@@ -301,27 +234,6 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 	return s.brought[gk]
 }
 
-// bring watches a kind that users brought, and those that a ledger tells of after a restart.
-func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
-	if !s.def.AnyChildren {
-		return
-	}
-	s.mu.Lock()
-	known := s.brought[gvk.GroupKind()]
-	s.brought[gvk.GroupKind()] = true
-	s.mu.Unlock()
-	if !known {
-		s.hub.Children(gvk, s.def.Room, s.childChanged)
-	}
-}
-
-// bringRecorded watches the kinds of a ledger.
-func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.LedgerEntry) {
-	for key, e := range ledger {
-		s.bring(key.WithVersion(e.Version))
-	}
-}
-
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {
 	gk := s.def.GVK.GroupKind()
 	o, ok := s.hub.Resource(gk, namespace, name)
@@ -359,38 +271,6 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 	}
 	delete(s.written, key)
 	return cr.DeepCopyObject().(C), nil, true
-}
-
-func (s *stacks[C, F]) life(key client.ObjectKey) *life {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, ok := s.lives[key]
-	if !ok {
-		l = &life{
-			gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}, dropped: map[plan.Key]dropped{},
-		}
-		s.lives[key] = l
-	}
-	return l
-}
-
-func (s *stacks[C, F]) forget(key client.ObjectKey) {
-	s.contend(key, s.life(key), nil)
-	s.progress(s.life(key), false)
-	s.mu.Lock()
-	if l := s.lives[key]; l != nil {
-		for _, ref := range l.refs {
-			s.contents.drop(ref)
-		}
-	}
-	s.probes.keep(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
-	delete(s.lives, key)
-	delete(s.written, key)
-	delete(s.foreseen, key)
-	s.mu.Unlock()
-	s.rolled(key)
-	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
-	s.metrics.forget(s.def.GVK.Kind, key)
 }
 
 // Reconcile runs the loop once for one custom resource: gather, render, decide, act, report.

@@ -90,11 +90,14 @@ func applicationOf(converter convert.Converter, rendered kustomize.Rendered) App
 	return out
 }
 
+// definitions is the kind of a CustomResourceDefinition.
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
 // scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.
 func scopes(answer *Answer, namespaced map[schema.GroupKind]bool) {
 	for _, a := range answer.Applications {
 		for _, o := range a.Objects {
-			if !isDefinition(o) {
+			if o.GroupVersionKind().GroupKind() != definitions {
 				continue
 			}
 			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")

@@ -31,10 +31,10 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		})
 		return out
 	}
-	sorted := sortOut(cr.Namespace, facts)
-	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: sorted.definitions})
+	definitions, applications := sortOut(cr.Namespace, facts)
+	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
 	for i, a := range facts.Answer.Applications {
-		out.Stages = append(out.Stages, plan.Stage{Name: stageName(i, a.Name), Objects: sorted.applications[i]})
+		out.Stages = append(out.Stages, plan.Stage{Name: stageName(i, a.Name), Objects: applications[i]})
 		if a.Error != "" {
 			out.Problems = append(out.Problems, plan.Problem{
 				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]", i), Value: a.Name,
@@ -55,72 +55,56 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	return out
 }
 
-// sorted are the objects by where they go.
-type sorted struct {
-	definitions  []plan.Object
-	applications [][]plan.Object
-	// of says which applications an object belongs to, by their place.
-	of map[plan.Key][]int
-}
-
 // sortOut gives every object its namespace and its stage. What two applications render is made once, as the first of them
-// has it, and belongs to both.
-func sortOut(namespace string, facts Facts) sorted {
-	out := sorted{applications: make([][]plan.Object, len(facts.Answer.Applications)), of: map[plan.Key][]int{}}
+// has it.
+func sortOut(namespace string, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
+	applications = make([][]plan.Object, len(facts.Answer.Applications))
+	seen := map[plan.Key]bool{}
 	for i, a := range facts.Answer.Applications {
 		for _, o := range a.Objects {
-			placed := place(o, namespace, facts)
-			object := plan.Object{Desired: placed}
-			key := object.Key()
-			first := len(out.of[key]) == 0
-			out.of[key] = append(out.of[key], i)
-			switch {
-			case !first:
-			case isNamespace(placed):
-				// The namespace that the KfDef is in, and those of applications of others, may be there before.
-				object.Adopt = true
-				out.definitions = append(out.definitions, object)
-			case isDefinition(placed):
-				out.definitions = append(out.definitions, object)
-			default:
-				object.Retain, object.Informational = isClaim(placed), informational(key.GroupKind)
-				out.applications[i] = append(out.applications[i], object)
+			key := keyOf(o, namespace, facts)
+			if seen[key] {
+				continue
 			}
+			seen[key] = true
+			object := plan.Object{Desired: o}
+			if o.GetNamespace() != key.Namespace {
+				object.Desired = o.DeepCopy()
+				object.Desired.SetNamespace(key.Namespace)
+			}
+			if plan.OutlivesAlways(key) {
+				// The namespace that the KfDef is in, and those of applications of others, may be there before.
+				object.Adopt = key.Kind == "Namespace"
+				definitions = append(definitions, object)
+				continue
+			}
+			object.Retain, object.Informational = key.GroupKind == claims, informational(key.GroupKind)
+			applications[i] = append(applications[i], object)
 		}
 	}
-	return out
+	return definitions, applications
 }
 
-// place returns the object in its namespace: that of the KfDef where it names none, and none where its kind has none.
-func place(o *unstructured.Unstructured, namespace string, facts Facts) *unstructured.Unstructured {
-	namespaced, known := facts.Namespaced[o.GroupVersionKind().GroupKind()]
+// claims is the kind of a claim.
+var claims = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+
+// keyOf names an object with its namespace: that of the KfDef where it names none, and none where its kind has none.
+func keyOf(o *unstructured.Unstructured, namespace string, facts Facts) plan.Key {
+	key := plan.KeyOf(o)
+	namespaced, known := facts.Namespaced[key.GroupKind]
 	switch {
-	case known && !namespaced && o.GetNamespace() != "":
-		o = o.DeepCopy()
-		o.SetNamespace("")
-	case (namespaced || !known) && o.GetNamespace() == "":
-		o = o.DeepCopy()
-		o.SetNamespace(namespace)
+	case known && !namespaced:
+		key.Namespace = ""
+	case key.Namespace == "":
+		key.Namespace = namespace
 	}
-	return o
-}
-
-func isNamespace(o *unstructured.Unstructured) bool {
-	return o.GroupVersionKind().GroupKind().String() == "Namespace"
-}
-
-func isClaim(o *unstructured.Unstructured) bool {
-	return o.GroupVersionKind().GroupKind().String() == "PersistentVolumeClaim"
+	return key
 }
 
 // informational says that the health of a kind does not count. That of a HorizontalPodAutoscaler is that of the cluster's
 // metrics: what it scales serves without.
 func informational(gk schema.GroupKind) bool {
 	return gk == schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-}
-
-func isDefinition(o *unstructured.Unstructured) bool {
-	return o.GroupVersionKind().GroupKind().String() == "CustomResourceDefinition.apiextensions.k8s.io"
 }
 
 var notLabel = regexp.MustCompile(`[^a-z0-9-]+`)

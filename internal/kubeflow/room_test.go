@@ -201,8 +201,10 @@ func TestProject(t *testing.T) {
 	current := room.State{Observed: &observe.Object{Health: health.Result{Status: health.Current}}, Current: true}
 	there := room.State{Observed: &observe.Object{Health: health.Result{Status: health.InProgress, Message: "soon"}}}
 	objects := map[plan.Key]room.State{}
-	for k := range sortOut("kubeflow", facts).of {
-		objects[k] = current
+	for _, a := range facts.Answer.Applications {
+		for _, o := range a.Objects {
+			objects[keyOf(o, "kubeflow", facts)] = current
+		}
 	}
 	objects[key("autoscaling", "HorizontalPodAutoscaler", "kubeflow", "hpa")] = there
 	objects[key("x.io", "Narrow", "kubeflow", "n")] = there

@@ -2,7 +2,6 @@ package kubeflow
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +34,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
-		status.Warnings = append(status.Warnings, cut(w, maxWarningText))
+		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
 	}
 	if facts.Answer == nil || facts.Answer.Failure != nil {
 		// What runs is as it was; nothing new is known of it.
@@ -55,14 +54,14 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	status := &cr.Status
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Answer.Applications))
-	for i, a := range facts.Answer.Applications {
-		status.Applications[i] = kubeflowv1.ApplicationStatus{Name: a.Name, Phase: phasePending, Message: cut(a.Error, maxMessage)}
-	}
 	made := make([]int32, len(facts.Answer.Applications))
-	for key, of := range sortOut(cr.Namespace, facts).of {
-		state := seen.Objects[key]
-		for _, i := range of {
-			one := &status.Applications[i]
+	for i, a := range facts.Answer.Applications {
+		one := &status.Applications[i]
+		one.Name, one.Phase, one.Message = a.Name, phasePending, room.Cut(a.Error, maxMessage)
+		for _, o := range a.Objects {
+			// An object of two applications belongs to both.
+			key := keyOf(o, cr.Namespace, facts)
+			state := seen.Objects[key]
 			one.Objects++
 			ready := state.Current || state.Observed != nil && informational(key.GroupKind)
 			if ready {
@@ -72,7 +71,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 				made[i]++
 			}
 			if waits := waitingFor(key, state); !ready && waits != "" && (one.Message == "" || waits < one.Message) {
-				one.Message = cut(waits, maxMessage)
+				one.Message = room.Cut(waits, maxMessage)
 			}
 		}
 	}
@@ -81,7 +80,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		one := &status.Applications[i]
 		switch {
 		case facts.Answer.Applications[i].Error != "":
-			one.Phase, one.Message = phaseFailed, cut(facts.Answer.Applications[i].Error, maxMessage)
+			one.Phase, one.Message = phaseFailed, room.Cut(facts.Answer.Applications[i].Error, maxMessage)
 		case one.Ready == one.Objects:
 			one.Phase, one.Message = phaseReady, ""
 			ready++
@@ -118,16 +117,8 @@ func conditions(cr *kubeflowv1.KfDef, seen room.Seen) {
 			LastTransitionTime: metav1.NewTime(seen.Now),
 		}
 		if kind == which {
-			c.Status, c.Message = metav1.ConditionTrue, cut(message, maxMessage)
+			c.Status, c.Message = metav1.ConditionTrue, room.Cut(message, maxMessage)
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, c)
 	}
-}
-
-// cut shortens a text to a number of bytes and keeps it valid UTF-8.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }

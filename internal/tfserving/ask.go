@@ -149,7 +149,7 @@ func sumModel(model string, j int, said [][]saying) (versions []v1alpha1.ModelSt
 		available = available && some
 	}
 	for _, v := range behind {
-		versions = append(versions, v1alpha1.ModelStatus{Name: cut(model, 253), Version: v.number, State: v.state, Error: v.message})
+		versions = append(versions, v1alpha1.ModelStatus{Name: room.Cut(model, 253), Version: v.number, State: v.state, Error: v.message})
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.ModelStatus) int {
 		if c := len(a.Version) - len(b.Version); c != 0 {

@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -92,7 +91,7 @@ func (g *gathering) config(ctx context.Context) error {
 	}
 	config, err := modelconfig.Parse(text)
 	if err != nil {
-		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+cut(err.Error(), 512),
+		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+room.Cut(err.Error(), 512),
 			"correct the ConfigMap; "+keepsRunning)
 		return nil
 	}
@@ -227,12 +226,4 @@ func (g *gathering) ports() {
 		}
 		g.facts.Ports[name] = Port{Port: port, NodePort: nodePort}
 	}
-}
-
-// cut shortens a text to a number of bytes and keeps it valid UTF-8.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }

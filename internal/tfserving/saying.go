@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
+	"mlkeeper.dev/internal/engine/room"
 )
 
 // The states of a version (tensorflow_serving/apis/get_model_status.proto). stateUnknown is also ours for a model that a
@@ -114,7 +116,7 @@ func decodeStatus(body []byte) ([]version, error) {
 			one.state = stateUnknown
 		}
 		if v.Status.Code != "" && v.Status.Code != "OK" || v.Status.Message != "" {
-			one.message = cut(clean(v.Status.Code+": "+v.Status.Message), maxError)
+			one.message = room.Cut(clean(v.Status.Code+": "+v.Status.Message), maxError)
 		}
 		out = append(out, one)
 	}

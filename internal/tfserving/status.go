@@ -200,7 +200,7 @@ func counted(n int, what string) string {
 // set sets one condition; the time changes only with the status.
 func (v *view) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&v.cr.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: cut(message, maxConditionMessage), ObservedGeneration: v.cr.Generation,
+		Type: kind, Status: status, Reason: reason, Message: room.Cut(message, maxConditionMessage), ObservedGeneration: v.cr.Generation,
 		LastTransitionTime: metav1.NewTime(v.seen.Now),
 	})
 }
@@ -209,7 +209,7 @@ func (v *view) set(kind string, status metav1.ConditionStatus, reason, message s
 func limit(list []string, items, text int) []string {
 	var out []string
 	for _, s := range list[:min(len(list), items)] {
-		out = append(out, cut(s, text))
+		out = append(out, room.Cut(s, text))
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 	if at := first.Certs.RenewAt.Sub(testNow); at < leafLife/2 || at > leafLife {
 		t.Errorf("renewed after %s", at)
 	}
-	c.written(p)
+	c.Written(p, testOwner)
 	again, q := gatherAndRender(t, c, cr)
 	if again.Certs.Digest != first.Certs.Digest || !bytes.Equal(print(t, p), print(t, q)) {
 		t.Fatal("the certificates are made anew though they are there")
@@ -45,13 +45,13 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 		}
 	}
 	// One second before the time nothing changes; at the time both leaves are renewed by the same authority.
-	c.now = first.Certs.RenewAt.Add(-time.Second)
+	c.Time = first.Certs.RenewAt.Add(-time.Second)
 	if early, _ := gatherAndRender(t, c, cr); early.Certs.Digest != first.Certs.Digest {
 		t.Error("renewed too early")
 	}
-	c.now = first.Certs.RenewAt.Add(time.Second)
+	c.Time = first.Certs.RenewAt.Add(time.Second)
 	renewed, _ := gatherAndRender(t, c, cr)
-	if renewed.Certs.Digest == first.Certs.Digest || renewed.Certs.CA != first.Certs.CA || !renewed.Certs.RenewAt.After(c.now) {
+	if renewed.Certs.Digest == first.Certs.Digest || renewed.Certs.CA != first.Certs.CA || !renewed.Certs.RenewAt.After(c.Time) {
 		t.Error("not renewed by the same authority")
 	}
 }
@@ -59,7 +59,7 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 func Test_OwnCertificatesFollowTheirNames(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	first, p := gatherAndRender(t, c, cr)
-	c.written(p)
+	c.Written(p, testOwner)
 	s := testSystem()
 	s.settings.ClusterDomain = "example.org"
 	facts, err := s.Gather(context.Background(), c, cr)
@@ -71,9 +71,9 @@ func Test_OwnCertificatesFollowTheirNames(t *testing.T) {
 func Test_OwnCertificatesAreNotMadeTwice(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
+	c.Written(p, testOwner)
 	// The Secret was written a moment ago: the cache of children knows it, the other does not yet.
-	delete(c.referenced, plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-internal"})
+	delete(c.Objects, plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-internal"})
 	if _, err := testSystem().Gather(context.Background(), c, cr); err == nil {
 		t.Error("new certificates are made")
 	}
@@ -82,8 +82,8 @@ func Test_OwnCertificatesAreNotMadeTwice(t *testing.T) {
 func Test_ASourceNeverFlipsByItself(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
-	c.serves[gvkServiceCA], c.serves[gvkCertificate] = true, true
+	c.Written(p, testOwner)
+	c.APIs[gvkServiceCA], c.APIs[gvkCertificate] = true, true
 	if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != CertsOwn {
 		t.Errorf("own flips to %s", facts.Certs.Source)
 	}
@@ -94,7 +94,7 @@ func Test_ASourceNeverFlipsByItself(t *testing.T) {
 	} {
 		c = newCluster(gvkServiceCA)
 		made.SetAnnotations(map[string]string{annotation: "tas-tls"})
-		c.put(made)
+		c.Put(made)
 		if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != want {
 			t.Errorf("%s flips to %s", want, facts.Certs.Source)
 		}
@@ -108,8 +108,8 @@ func Test_ASourceNeverFlipsByItself(t *testing.T) {
 func Test_GarbageInASecretIsReplaced(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
-	c.own(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}))
+	c.Written(p, testOwner)
+	c.Own(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}), testOwner)
 	facts, _ := gatherAndRender(t, c, cr)
 	if _, err := decodePair(facts.Certs.Own[1].Cert, facts.Certs.Own[1].Key); err != nil {
 		t.Error(err)

@@ -43,12 +43,12 @@ func Test_Defect06_TheSecondOfTheADRsShapeIsStalled(t *testing.T) {
 	c := newCluster()
 	older, younger := custom(t, adrSpec), custom(t, strings.Replace(adrSpec, "trustyai-service-example", "second", 1))
 	younger.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(1))
-	c.siblings = []client.Object{older}
+	c.Others = []client.Object{older}
 	facts, p := gatherAndRender(t, c, younger)
 	if facts.First != older.Name || reasons(p) != "Terminal NamesTaken" || len(p.Stages) > 0 || !strings.Contains(p.Problems[0].Error(), older.Name) {
 		t.Errorf("%v", p.Problems)
 	}
-	c.siblings = []client.Object{younger}
+	c.Others = []client.Object{younger}
 	if facts, _ := gatherAndRender(t, c, older); facts.First != "" {
 		t.Error("the older one is stalled too")
 	}
@@ -67,7 +67,7 @@ func Test_Defect06_TheSecondOfTheADRsShapeIsStalled(t *testing.T) {
 func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
+	c.Written(p, testOwner)
 	replicas, batch := int32(3), int32(7)
 	cr.Spec.Replicas, cr.Spec.Metrics.BatchSize, cr.Spec.Metrics.Schedule = &replicas, &batch, "9s"
 	cr.Spec.Image, cr.Spec.Storage.Folder = "other", "/elsewhere"
@@ -86,7 +86,7 @@ func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 		t.Error("the image is not applied")
 	}
 	cr.Spec.Storage.Format = v1.StorageDatabase
-	c.put(credentials("p"))
+	c.Put(credentials("p"))
 	cr.Spec.Storage.DatabaseConfigurations = "db"
 	if facts, _ := gatherAndRender(t, c, cr); facts.Next == nil || facts.Running != v1.StoragePVC {
 		t.Error("a change of the format is not noticed without the annotation")
@@ -123,7 +123,7 @@ func Test_Defect10_TheDefaultSecretOfTheDatabaseWorks(t *testing.T) {
 	cr.Spec.Storage.DatabaseConfigurations, cr.Spec.Storage.Folder, cr.Spec.Storage.Size = "", "", ""
 	secret := credentials("p")
 	secret.SetName("tas-db-credentials")
-	c.put(secret)
+	c.Put(secret)
 	_, p := gatherAndRender(t, c, cr)
 	if len(p.Problems) > 0 || find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
 		t.Fatal(p.Problems)
@@ -160,7 +160,7 @@ func Test_Defect11_TheVersionIsInNoNewSelectorAndALiveOneStays(t *testing.T) {
 			t.Errorf("%s selects by version", u.GetKind())
 		}
 	}
-	c.put(parse(t, upstreamDeployment))
+	c.Put(parse(t, upstreamDeployment))
 	cr.Status.Phase = "Ready"
 	for range 2 {
 		_, p = gatherAndRender(t, c, cr)
@@ -171,8 +171,8 @@ func Test_Defect11_TheVersionIsInNoNewSelectorAndALiveOneStays(t *testing.T) {
 			t.Fatalf("the live selector is lost: %v, %v", selector, pods)
 		}
 		// From now on the Deployment is ours, and is read from the cache alone.
-		c.written(p)
-		delete(c.referenced, plan.KeyOf(d))
+		c.Written(p, testOwner)
+		delete(c.Objects, plan.KeyOf(d))
 	}
 }
 
@@ -202,7 +202,7 @@ func Test_Defect13_AbsentAPIsAreOptional(t *testing.T) {
 			}
 		}
 	}
-	clear(c.serves)
+	clear(c.APIs)
 	if _, p = gatherAndRender(t, c, cr); len(p.Problems) > 0 {
 		t.Error(p.Problems)
 	}

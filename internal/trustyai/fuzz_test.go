@@ -34,7 +34,7 @@ func FuzzRender(f *testing.F) {
 		if database {
 			secret := credentials("p")
 			secret.SetName(namesOf(cr).databaseSecret)
-			c.put(secret)
+			c.Put(secret)
 		}
 		facts, p := gatherAndRender(t, c, cr)
 		for _, stage := range p.Stages {

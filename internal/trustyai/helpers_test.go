@@ -13,14 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
-	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
@@ -44,76 +40,14 @@ func testSystem() *system {
 }
 
 // cluster is a Reader over objects in memory.
-type cluster struct {
-	now        time.Time
-	referenced map[plan.Key]*unstructured.Unstructured
-	children   map[plan.Key]*unstructured.Unstructured
-	serves     map[schema.GroupVersionKind]bool
-	siblings   []client.Object
-	targets    map[string][]*unstructured.Unstructured
-}
+type cluster = roomtest.Cluster
 
-var _ room.Reader = (*cluster)(nil)
+// testOwner is whom own and written make objects for.
+const testOwner = "TrustyAIService.trustyai.opendatahub.io/ns/x"
 
+// newCluster serves what most clusters of users do, and more.
 func newCluster(served ...schema.GroupVersionKind) *cluster {
-	c := &cluster{
-		now: testNow, referenced: map[plan.Key]*unstructured.Unstructured{}, children: map[plan.Key]*unstructured.Unstructured{},
-		serves: map[schema.GroupVersionKind]bool{gvkRoute: true, gvkServiceMonitor: true}, targets: map[string][]*unstructured.Unstructured{},
-	}
-	for _, gvk := range served {
-		c.serves[gvk] = true
-	}
-	return c
-}
-
-func (c *cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	return c.referenced[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
-}
-
-func (c *cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
-	if u := c.children[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}]; u != nil {
-		return observe.From(u, true)
-	}
-	return nil
-}
-func (c *cluster) Serves(gvk schema.GroupVersionKind) bool { return c.serves[gvk] }
-
-func (c *cluster) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
-	return true, c.serves[gvk]
-}
-func (c *cluster) Siblings() []client.Object { return c.siblings }
-func (c *cluster) Now() time.Time            { return c.now }
-func (c *cluster) Probe(string, time.Duration, room.Question) any {
-	return nil
-}
-
-func (c *cluster) Targets(wire, _ string) []*unstructured.Unstructured {
-	return c.targets[wire]
-}
-
-// put makes an object of somebody else; own makes one that MLKeeper wrote, which is seen both ways.
-func (c *cluster) put(u *unstructured.Unstructured) { c.referenced[plan.KeyOf(u)] = u }
-
-func (c *cluster) own(u *unstructured.Unstructured) {
-	marks := u.GetAnnotations()
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	marks[keeper.OwnerAnnotation] = "TrustyAIService.trustyai.opendatahub.io/ns/x"
-	u.SetAnnotations(marks)
-	if u.GetUID() == "" {
-		u.SetUID(types.UID("uid-" + u.GetName()))
-	}
-	c.referenced[plan.KeyOf(u)], c.children[plan.KeyOf(u)] = u, u
-}
-
-// written takes the objects of a plan as written.
-func (c *cluster) written(p plan.Plan) {
-	for _, stage := range p.Stages {
-		for _, o := range stage.Objects {
-			c.own(o.Desired.DeepCopy())
-		}
-	}
+	return roomtest.New(testNow, append(served, gvkRoute, gvkServiceMonitor)...)
 }
 
 func custom(t testing.TB, text string) *v1.TrustyAIService {

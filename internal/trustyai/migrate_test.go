@@ -82,8 +82,8 @@ func Test_MigrationSteps(t *testing.T) {
 // settle makes the Deployment of the plan one whose pods are as a rollout leaves them.
 func settle(t *testing.T, c *cluster, p plan.Plan, status map[string]any) {
 	t.Helper()
-	c.written(p)
-	u := c.children[plan.KeyOf(mustFind(t, p, "Deployment", "tas"))]
+	c.Written(p, testOwner)
+	u := c.Children[plan.KeyOf(mustFind(t, p, "Deployment", "tas"))]
 	u.SetGeneration(1)
 	status["observedGeneration"] = int64(1)
 	u.Object["status"] = status
@@ -109,7 +109,7 @@ func Test_MigrationCrashes(t *testing.T) {
 	_, p := reconcile()
 	settle(t, c, p, done())
 	cr.Spec.Storage.Format, cr.Generation = v1.StorageDatabase, 2
-	c.put(credentials("p"))
+	c.Put(credentials("p"))
 	for _, want := range []struct {
 		stored   v1.MigrationPhase
 		rendered Template
@@ -160,7 +160,7 @@ func Test_MigrationCrashes(t *testing.T) {
 func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 	s := testSystem()
 	c, cr := newCluster(), custom(t, databaseSpec+"  exposure: Plain\n")
-	c.put(credentials("p"))
+	c.Put(credentials("p"))
 	cr.Spec.Storage.Format = v1.StoragePVC
 	_, old := gatherAndRender(t, c, cr)
 	oldTemplate, _, _ := unstructured.NestedMap(mustFind(t, old, "Deployment", "tas").Object, "spec", "template")
@@ -194,7 +194,7 @@ func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 
 func Test_DatabaseNeverBecomesFiles(t *testing.T) {
 	c, cr := newCluster(), custom(t, databaseSpec)
-	c.put(credentials("p"))
+	c.Put(credentials("p"))
 	cr.Status.StorageFormat, cr.Spec.Storage.Format = v1.StorageDatabase, v1.StoragePVC
 	facts, p := gatherAndRender(t, c, cr)
 	if facts.Next.Phase != v1.MigrationFailed || reasons(p) != "Terminal MigrationFailed" {
@@ -218,12 +218,12 @@ func Test_FirstCreation(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, cr := newCluster(), custom(t, databaseSpec)
-			c.put(credentials("p"))
+			c.Put(credentials("p"))
 			if tc.annotation {
 				cr.Annotations = map[string]string{MigrationAnnotation: "true"}
 			}
 			if tc.hasClaim {
-				c.put(parse(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: tas-pvc, namespace: ns}, spec: {resources: {requests: {storage: 1Gi}}}}"))
+				c.Put(parse(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: tas-pvc, namespace: ns}, spec: {resources: {requests: {storage: 1Gi}}}}"))
 			}
 			facts, _ := gatherAndRender(t, c, cr)
 			if facts.Running != tc.want || (facts.Next != nil) != (tc.want == v1.StoragePVC) {

@@ -63,7 +63,7 @@ func Test_ADR_ExpectedChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCluster()
-	c.put(parse(t, pvYAML))
+	c.Put(parse(t, pvYAML))
 	_, p := gatherAndRender(t, c, custom(t, string(seed)))
 	if len(p.Problems) > 0 {
 		t.Fatal(p.Problems)
@@ -107,18 +107,18 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 	}
 	user := func(c *cluster, cr *v1.TrustyAIService) {
 		cr.Spec.TLS = &v1.TLSSpec{SecretName: "mine.example"}
-		c.put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": "CA\n"}))
+		c.Put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": "CA\n"}))
 	}
 	migrating := func(phase v1.MigrationPhase) func(c *cluster, cr *v1.TrustyAIService) {
 		return func(c *cluster, cr *v1.TrustyAIService) {
 			cr.Spec.Exposure = v1.ExposurePlain
 			cr.Status.StorageFormat = v1.StoragePVC
 			cr.Status.Migration = &v1.MigrationStatus{Phase: phase, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
-			c.put(credentials("p"))
-			c.own(parse(t, heldClaim))
+			c.Put(credentials("p"))
+			c.Own(parse(t, heldClaim), testOwner)
 		}
 	}
-	pv := func(c *cluster, _ *v1.TrustyAIService) { c.put(parse(t, pvYAML)) }
+	pv := func(c *cluster, _ *v1.TrustyAIService) { c.Put(parse(t, pvYAML)) }
 	return map[string]func() (*cluster, *v1.TrustyAIService){
 		"adr-pvc":                       with(adrSpec, pv),
 		"adr-service-monitoring":        with(adrSpec+"  serviceMonitoring: {ref: {apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, spec: {endpoints: [{interval: 15s}]}}}\n", pv),
@@ -128,7 +128,7 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 		"upstream-secured-issuer":       with(upstreamSpec+"  tls: {issuerRef: {kind: ClusterIssuer, name: corp}}\n", nil, gvkCertificate),
 		"upstream-secured-user":         with(upstreamSpec, user),
 		"upstream-plain":                with(upstreamSpec+"  exposure: Plain\n", nil),
-		"upstream-database":             with(databaseSpec+"  exposure: Plain\n", func(c *cluster, _ *v1.TrustyAIService) { c.put(credentials("p")) }),
+		"upstream-database":             with(databaseSpec+"  exposure: Plain\n", func(c *cluster, _ *v1.TrustyAIService) { c.Put(credentials("p")) }),
 		"migration-pending":             with(databaseSpec, migrating(v1.MigrationPending)),
 		"migration-copying":             with(databaseSpec, migrating(v1.MigrationCopying)),
 		"migration-verifying":           with(databaseSpec, migrating(v1.MigrationVerifying)),
@@ -178,11 +178,11 @@ func Test_RenderIsPure(t *testing.T) {
 func Test_Problems(t *testing.T) {
 	edit := func(f func(*cluster, *v1.TrustyAIService)) func(*cluster, *v1.TrustyAIService) { return f }
 	volume := func(text string) func(*cluster, *v1.TrustyAIService) {
-		return func(c *cluster, _ *v1.TrustyAIService) { c.put(parse(t, text)) }
+		return func(c *cluster, _ *v1.TrustyAIService) { c.Put(parse(t, text)) }
 	}
 	ref := func(raw string) func(*cluster, *v1.TrustyAIService) {
 		return func(c *cluster, cr *v1.TrustyAIService) {
-			c.put(parse(t, pvYAML))
+			c.Put(parse(t, pvYAML))
 			cr.Spec.ServiceMonitoring = custom(t, "spec: {serviceMonitoring: {ref: "+raw+"}}").Spec.ServiceMonitoring
 		}
 	}
@@ -199,7 +199,7 @@ func Test_Problems(t *testing.T) {
 		{"volume too small", adrSpec, volume(pv + "spec: {capacity: {storage: 1Mi}}"), "Terminal VolumeTooSmall"},
 		{"volume of a class", adrSpec, volume(pv + "spec: {storageClassName: fast, capacity: {storage: 1Gi}}"), "Waiting VolumeClassDiffers"},
 		{"no credentials", databaseSpec, nil, "Waiting DBCredentialsNotFound"},
-		{"empty password", databaseSpec, edit(func(c *cluster, _ *v1.TrustyAIService) { c.put(credentials("")) }), "Waiting DBCredentialsError"},
+		{"empty password", databaseSpec, edit(func(c *cluster, _ *v1.TrustyAIService) { c.Put(credentials("")) }), "Waiting DBCredentialsError"},
 		{"size", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Size = "1Gi\nx" }), "Terminal InvalidSize"},
 		{"schedule", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Metrics.Schedule = "5s\nx: y" }), "Terminal InvalidSchedule"},
 		{"two schedules", adrSpec + "  metrics: {schedule: 1s}\n", volume(pvYAML), "Terminal ScheduleAmbiguous"},
@@ -208,7 +208,7 @@ func Test_Problems(t *testing.T) {
 		{"issuer without cert-manager", upstreamSpec + "  tls: {issuerRef: {name: x}}\n", nil, "Waiting CertManagerNotServed"},
 		{"user's certificate absent", upstreamSpec + "  tls: {secretName: x}\n", nil, "Waiting TLSSecretNotFound"},
 		{"user's key absent", upstreamSpec + "  tls: {secretName: x}\n", edit(func(c *cluster, _ *v1.TrustyAIService) {
-			c.put(secretOf2("ns", "x", map[string]string{"tls.crt": "y"}))
+			c.Put(secretOf2("ns", "x", map[string]string{"tls.crt": "y"}))
 		}), "Waiting TLSSecretIncomplete"},
 		{"ref of another kind", adrSpec, ref("{kind: PodMonitor}"), "Terminal InvalidServiceMonitoring"},
 		{"ref of another version", adrSpec, ref("{apiVersion: v1}"), "Terminal InvalidServiceMonitoring"},
@@ -241,7 +241,7 @@ func Test_Problems(t *testing.T) {
 func Test_SizeIsNeverDecreased(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
+	c.Written(p, testOwner)
 	cr.Spec.Storage.Size = "500Mi"
 	_, p = gatherAndRender(t, c, cr)
 	if reasons(p) != "Terminal SizeDecreased" || !strings.Contains(p.Problems[0].Error(), "1Gi") || !strings.Contains(p.Problems[0].Error(), "500Mi") {
@@ -275,7 +275,7 @@ func Test_CredentialRotationRollsThePods(t *testing.T) {
 	seen := map[string]bool{}
 	for _, password := range []string{"hunter2", "hunter3"} {
 		c, cr := newCluster(), custom(t, databaseSpec)
-		c.put(credentials(password))
+		c.Put(credentials(password))
 		facts, p := gatherAndRender(t, c, cr)
 		seen[facts.Database.Digest] = true
 		annotations, _, _ := unstructured.NestedStringMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "template", "metadata", "annotations")

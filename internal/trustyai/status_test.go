@@ -91,7 +91,7 @@ func Test_Conditions(t *testing.T) {
 			ConditionAvailable:      "False/NotAllComponentsReady/Not all components available",
 			ConditionDegraded:       "True/PartialFunctionality/Some components are available but service is not fully functional",
 		}, phaseNotReady},
-		{"route not served", upstreamSpec, func(c *cluster) { c.serves[gvkRoute] = false }, nil, map[string]string{
+		{"route not served", upstreamSpec, func(c *cluster) { c.APIs[gvkRoute] = false }, nil, map[string]string{
 			ConditionRouteAvailable: "False/RouteAPINotServed/The cluster does not serve route.openshift.io/v1, so that there is no Route",
 			ConditionAvailable:      "True/AllComponentsReady/AllComponentsReady",
 		}, phaseReady},
@@ -108,14 +108,14 @@ func Test_Conditions(t *testing.T) {
 			ConditionDBAvailable: "False/DBCredentialsNotFound/Database credentials not found", ConditionPVCAvailable: "",
 			ConditionStorageReady: "False/DBCredentialsNotFound/Database credentials not found",
 		}, phaseNotReady},
-		{"incomplete credentials", databaseSpec, func(c *cluster) { c.put(credentials("")) }, nil, map[string]string{
+		{"incomplete credentials", databaseSpec, func(c *cluster) { c.Put(credentials("")) }, nil, map[string]string{
 			ConditionDBAvailable: "False/DBCredentialsError/Error with database credentials",
 		}, phaseNotReady},
-		{"database", databaseSpec, func(c *cluster) { c.put(credentials("p")) }, nil, map[string]string{
+		{"database", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, nil, map[string]string{
 			ConditionDBAvailable:  "True/DBAvailable/Database available",
 			ConditionStorageReady: "True/StorageHealthy/Storage system is functioning correctly.",
 		}, phaseReady},
-		{"database while the route is missing", databaseSpec, func(c *cluster) { c.put(credentials("p")) }, without("Route"), map[string]string{
+		{"database while the route is missing", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, without("Route"), map[string]string{
 			ConditionDBAvailable: "True/DBAvailable/Database available",
 		}, phaseNotReady},
 	} {
@@ -160,7 +160,7 @@ func Test_Conditions(t *testing.T) {
 
 func Test_StatusFields(t *testing.T) {
 	c, cr := newCluster(), custom(t, adrSpec)
-	c.put(parse(t, pvYAML))
+	c.Put(parse(t, pvYAML))
 	facts, p := gatherAndRender(t, c, cr)
 	testSystem().Project(cr, facts, seen(p, nil))
 	s := cr.Status
@@ -176,8 +176,8 @@ func Test_StatusFields(t *testing.T) {
 func Test_ModelMeshReady(t *testing.T) {
 	config := parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: model-serving-config, namespace: ns}, data: {config.yaml: 'a: b'}}")
 	c, cr := newCluster(), custom(t, adrSpec)
-	c.put(parse(t, pvYAML))
-	c.targets[WireMeshConfig] = []*unstructured.Unstructured{config}
+	c.Put(parse(t, pvYAML))
+	c.Edited[WireMeshConfig] = []*unstructured.Unstructured{config}
 	project := func() string {
 		facts, p := gatherAndRender(t, c, cr)
 		testSystem().Project(cr, facts, seen(p, nil))
@@ -194,7 +194,7 @@ func Test_ModelMeshReady(t *testing.T) {
 		t.Fatal(err, wanted)
 	}
 	edited.SetAnnotations(map[string]string{"keeper.mlkeeper.dev/wiring": compactJSON(t, map[string]any{"entries": wanted})})
-	c.targets[WireMeshConfig] = []*unstructured.Unstructured{edited}
+	c.Edited[WireMeshConfig] = []*unstructured.Unstructured{edited}
 	if got := project(); got != "True/ModelMeshHealthy/ModelMesh is running and healthy." {
 		t.Error(got, cr.Status.InferenceServices)
 	}

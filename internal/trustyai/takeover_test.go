@@ -25,9 +25,9 @@ func takenOver(t *testing.T, spec string) (*cluster, *v1.TrustyAIService) {
 	if strings.Contains(spec, "DATABASE") {
 		content := strings.Replace(compactJSON(t, d.Object), `"value":"PVC"`, `"value":"DATABASE"`, 1)
 		d = parse(t, content)
-		c.put(credentials("p"))
+		c.Put(credentials("p"))
 	}
-	c.put(d)
+	c.Put(d)
 	return c, cr
 }
 
@@ -55,7 +55,7 @@ func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 		"the image": func(s *system, _ *cluster, _ *v1.TrustyAIService) { s.settings.Image = "new" },
 		"the proxy": func(s *system, _ *cluster, _ *v1.TrustyAIService) { s.settings.ProxyImage = "new" },
 		"the credentials": func(_ *system, c *cluster, _ *v1.TrustyAIService) {
-			c.put(credentials("rotated"))
+			c.Put(credentials("rotated"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,9 +80,9 @@ func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 			if !first.Partial || hasTemplate(first) {
 				t.Fatal("the template is declared, which replaces the pods")
 			}
-			c.own(first.Desired.DeepCopy())
-			delete(c.referenced, first.Key())
-			if again := render(); !again.Partial || compactJSON(t, again.Desired.Object) != compactJSON(t, withoutMarks(c.children[first.Key()]).Object) {
+			c.Own(first.Desired.DeepCopy(), testOwner)
+			delete(c.Objects, first.Key())
+			if again := render(); !again.Partial || compactJSON(t, again.Desired.Object) != compactJSON(t, withoutMarks(c.Children[first.Key()]).Object) {
 				t.Fatal("the next reconcile renders something else")
 			}
 			change(s, c, cr)
@@ -95,7 +95,7 @@ func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 				if selector["app.kubernetes.io/version"] != "1.38.0" {
 					t.Fatalf("the live selector is lost: %v", selector)
 				}
-				c.own(o.Desired.DeepCopy())
+				c.Own(o.Desired.DeepCopy(), testOwner)
 			}
 		})
 	}
@@ -114,18 +114,18 @@ func withoutMarks(u *unstructured.Unstructured) *unstructured.Unstructured {
 func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
 	c, cr := takenOver(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
-	c.own(deploymentIn(t, p).Desired.DeepCopy())
+	c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
 	cert := map[string]string{"tls.crt": "a", "tls.key": "b"}
 	for _, name := range []string{"tas-tls", "tas-internal"} {
-		c.put(secretOf2("ns", name, cert))
+		c.Put(secretOf2("ns", name, cert))
 	}
 	_, p = gatherAndRender(t, c, cr)
 	o := deploymentIn(t, p)
 	if !o.Partial || !strings.Contains(o.Desired.GetAnnotations()[takenOverAnnotation], `"certs":"`) {
 		t.Fatal("the first certificates replace the pods, or are not recorded")
 	}
-	c.own(o.Desired.DeepCopy())
-	c.put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
+	c.Own(o.Desired.DeepCopy(), testOwner)
+	c.Put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
 	if _, p = gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
 		t.Error("renewed certificates do not reach the pods")
 	}
@@ -134,12 +134,12 @@ func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
 // A write may fail after the owner was taken off and before the rest was written.
 func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
 	c, cr := takenOver(t, upstreamSpec)
-	d := c.referenced[plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}]
+	d := c.Objects[plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}]
 	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Inventory", Name: "i", UID: "i"}})
 	d.SetAnnotations(map[string]string{keeper.OwnerAnnotation: wireOwner(cr)})
 	for _, cached := range []bool{false, true} {
 		if cached {
-			c.children[plan.KeyOf(d)] = d
+			c.Children[plan.KeyOf(d)] = d
 		}
 		if _, p := gatherAndRender(t, c, cr); !deploymentIn(t, p).Partial {
 			t.Errorf("cached=%t: the template is declared, which replaces the pods", cached)
@@ -150,7 +150,7 @@ func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
 func Test_ADeploymentOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	cr.Status.Phase = "Ready"
-	c.put(parse(t, upstreamDeployment))
+	c.Put(parse(t, upstreamDeployment))
 	if _, p := gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
 		t.Error("it names no owner, and yet it counts as the original operator's")
 	}
@@ -167,7 +167,7 @@ kind: PersistentVolumeClaim
 metadata: {name: tas-pvc, namespace: ns}
 spec: {resources: {requests: {storage: 5Gi}}}
 `)
-	c.put(claim)
+	c.Put(claim)
 	if _, p := gatherAndRender(t, c, cr); find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
 		t.Fatal("a claim of somebody else is taken")
 	}
@@ -182,23 +182,23 @@ spec: {resources: {requests: {storage: 5Gi}}}
 func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	first, p := gatherAndRender(t, c, cr)
-	c.written(p)
-	c.now = testNow.Add(authorityLife * 3 / 4)
+	c.Written(p, testOwner)
+	c.Time = testNow.Add(authorityLife * 3 / 4)
 	renewed, p := gatherAndRender(t, c, cr)
 	own := renewed.Certs.Own[0]
 	if bytes.Equal(own.Cert, first.Certs.Own[0].Cert) || string(own.CA) != string(own.Cert)+first.Certs.CA {
 		t.Fatalf("%d bytes of trust, of which the new authority has %d", len(own.CA), len(own.Cert))
 	}
-	c.written(p)
+	c.Written(p, testOwner)
 	if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != renewed.Certs.Digest || again.Certs.CA != renewed.Certs.CA {
 		t.Error("the next reconcile trusts something else, which rolls the pods again")
 	}
-	data := room.SecretData(c.referenced[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
+	data := room.SecretData(c.Objects[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
 	data["ca.crt"] = append(data["ca.crt"], "garbage"...)
-	if _, trusted, err := testSystem().authority(data, c.now, "x"); err != nil || string(trusted) != string(own.Cert) {
+	if _, trusted, err := testSystem().authority(data, c.Time, "x"); err != nil || string(trusted) != string(own.Cert) {
 		t.Error("garbage is trusted")
 	}
-	c.now = c.now.Add(authorityLife)
+	c.Time = c.Time.Add(authorityLife)
 	if last, _ := gatherAndRender(t, c, cr); string(last.Certs.Own[0].CA) != string(last.Certs.Own[0].Cert) {
 		t.Error("an expired authority is trusted")
 	}
@@ -215,10 +215,10 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 	}
 	_, p := gatherAndRender(t, c, cr)
 	check(p, true)
-	c.written(p)
+	c.Written(p, testOwner)
 	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
-	c.now = c.now.Add(leafLife - time.Hour)
+	c.Time = c.Time.Add(leafLife - time.Hour)
 	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
 }
@@ -227,11 +227,11 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 // upstream's, it would be declared without a template, which the API server refuses, and never be repaired again.
 func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
 	c, cr := newCluster(), custom(t, adrSpec)
-	c.put(parse(t, pvYAML))
+	c.Put(parse(t, pvYAML))
 	_, p := gatherAndRender(t, c, cr)
-	c.written(p)
+	c.Written(p, testOwner)
 	want := mustFind(t, p, "Deployment", ServiceName(cr))
-	live := c.children[plan.KeyOf(want)]
+	live := c.Children[plan.KeyOf(want)]
 	marks := live.GetAnnotations()
 	delete(marks, templateAnnotation)
 	marks[keeper.DigestAnnotation] = "of what was rendered"

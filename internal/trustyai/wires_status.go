@@ -11,6 +11,7 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -63,7 +64,7 @@ func WiringOf(cr *v1.TrustyAIService, in Wired) []v1.WiringStatus {
 				continue
 			}
 			s := wiringOfTarget(cr, &wire, target, &in)
-			s.Name, s.Kind, s.Message = target.GetName(), wire.GVK.Kind, shortened(s.Message)
+			s.Name, s.Kind, s.Message = target.GetName(), wire.GVK.Kind, room.Cut(s.Message, maxWiringMessage)
 			meshed = meshed || s.Wired == metav1.ConditionTrue && wire.Name != WireKServe
 			out = append(out, s)
 		}
@@ -161,12 +162,4 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 
 func unwired(reason, message string) v1.WiringStatus {
 	return v1.WiringStatus{Wired: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-// shortened keeps a message within the schema; it counts bytes, which are at least as many as characters.
-func shortened(message string) string {
-	if len(message) <= maxWiringMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxWiringMessage-3], "") + "..."
 }

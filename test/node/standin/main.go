@@ -77,36 +77,44 @@ func run(ctx context.Context, name string, args []string) error {
 // call sends one request and prints the answer; one that is no success is an
 // error.
 func call(ctx context.Context, method, url, body string, tokenFiles []string) error {
+	client, err := newClient()
+	if err != nil {
+		return err
+	}
+	code, answer, err := send(ctx, client, method, url, body, tokenFiles...)
+	if err != nil {
+		return err
+	}
+	if code/100 != 2 {
+		return fmt.Errorf("%s %s: %d: %s", method, url, code, answer)
+	}
+	_, err = os.Stdout.Write(answer)
+	return err
+}
+
+// send sends one request and returns the answer to it, whatever its code.
+func send(
+	ctx context.Context, client *http.Client, method, url, body string, tokenFiles ...string,
+) (code int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	for _, path := range tokenFiles {
 		token, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return 0, nil, err
 		}
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
-	client, err := newClient()
-	if err != nil {
-		return err
-	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, answer)
-	}
-	_, err = os.Stdout.Write(answer)
-	return err
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -158,13 +157,17 @@ func openOnly(ctx context.Context, port int) error {
 // load posts the same body count times, one every interval, each on a connection
 // of its own so that the Service chooses anew, and prints how many failed.
 func load(ctx context.Context, url, body string, count int, interval time.Duration) error {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	failures := 0
 	var first error
 	for range count {
-		if err := loadOnce(ctx, client, url, body); err != nil {
+		code, answer, err := send(ctx, client, http.MethodPost, url, body)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d: %s", code, answer)
+		}
+		if err != nil {
 			failures++
 			first = errors.Join(first, err)
 			if failures > 3 {
@@ -181,26 +184,5 @@ func load(ctx context.Context, url, body string, count int, interval time.Durati
 		return fmt.Errorf("%d requests failed: %w", failures, first)
 	}
 	fmt.Printf("%d requests, none failed\n", count)
-	return nil
-}
-
-func loadOnce(ctx context.Context, client *http.Client, url, body string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, text)
-	}
 	return nil
 }

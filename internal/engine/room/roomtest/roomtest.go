@@ -31,7 +31,8 @@ type Cluster struct {
 	Answers map[string]any
 	Asked   []Asked
 
-	objects, children map[plan.Key]*unstructured.Unstructured
+	// Objects are all objects there are, Children those of them that carry MLKeeper's marks.
+	Objects, Children map[plan.Key]*unstructured.Unstructured
 }
 
 // Asked is one question.
@@ -47,7 +48,7 @@ var _ room.Reader = (*Cluster)(nil)
 func New(now time.Time, served ...schema.GroupVersionKind) *Cluster {
 	c := &Cluster{
 		Time: now, APIs: map[schema.GroupVersionKind]bool{}, Edited: map[string][]*unstructured.Unstructured{},
-		Answers: map[string]any{}, objects: map[plan.Key]*unstructured.Unstructured{}, children: map[plan.Key]*unstructured.Unstructured{},
+		Answers: map[string]any{}, Objects: map[plan.Key]*unstructured.Unstructured{}, Children: map[plan.Key]*unstructured.Unstructured{},
 	}
 	for _, gvk := range served {
 		c.APIs[gvk] = true
@@ -56,12 +57,12 @@ func New(now time.Time, served ...schema.GroupVersionKind) *Cluster {
 }
 
 // Put makes an object of somebody else.
-func (c *Cluster) Put(u *unstructured.Unstructured) { c.objects[plan.KeyOf(u)] = u }
+func (c *Cluster) Put(u *unstructured.Unstructured) { c.Objects[plan.KeyOf(u)] = u }
 
 // Remove takes an object away.
 func (c *Cluster) Remove(key plan.Key) {
-	delete(c.objects, key)
-	delete(c.children, key)
+	delete(c.Objects, key)
+	delete(c.Children, key)
 }
 
 // Own makes an object that MLKeeper wrote for the owner ("Kind.group/namespace/name"), which is seen both ways.
@@ -75,7 +76,7 @@ func (c *Cluster) Own(u *unstructured.Unstructured, owner string) {
 	if u.GetUID() == "" {
 		u.SetUID(types.UID("uid-" + u.GetName()))
 	}
-	c.objects[plan.KeyOf(u)], c.children[plan.KeyOf(u)] = u, u
+	c.Objects[plan.KeyOf(u)], c.Children[plan.KeyOf(u)] = u, u
 }
 
 // Written takes the objects of a plan as written for the owner.
@@ -88,16 +89,16 @@ func (c *Cluster) Written(p plan.Plan, owner string) {
 }
 
 // Get returns an object, or nil.
-func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.objects[key] }
+func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.Objects[key] }
 
 // Referenced implements room.Reader.
 func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	return c.objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
+	return c.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
 }
 
 // Child implements room.Reader.
 func (c *Cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
-	if u := c.children[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}]; u != nil {
+	if u := c.Children[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}]; u != nil {
 		return observe.From(u, true)
 	}
 	return nil
