@@ -3,7 +3,9 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -67,32 +69,56 @@ func (c *Cluster) Follow(
 	}
 	f := &Follower{ready: map[string]time.Time{}}
 	ctx, f.cancel = context.WithCancel(ctx)
-	// Forty minutes are longer than any measurement that follows something.
-	stream, err := c.Wire.Open(ctx, fmt.Sprintf("%s?watch=1&timeoutSeconds=2400&resourceVersion=%s", resource, list.Metadata.ResourceVersion))
+	stream, err := c.open(ctx, resource, list.Metadata.ResourceVersion)
 	if err != nil {
 		f.cancel()
 		return nil, err
 	}
 	go func() {
-		defer func() { _ = stream.Close() }()
-		decoder := json.NewDecoder(stream)
-		for {
-			var event struct {
-				Type   string   `json:"type"`
-				Object Followed `json:"object"`
-			}
-			if err := decoder.Decode(&event); err != nil {
-				f.mu.Lock()
-				f.err = fmt.Errorf("the watch on %s ended: %w", resource, err)
-				f.mu.Unlock()
-				return
-			}
-			if (event.Type == "ADDED" || event.Type == "MODIFIED") && ready(event.Object) && f.note(event.Object) && call != nil {
-				call(event.Object)
+		last := list.Metadata.ResourceVersion
+		for err == nil {
+			last, err = f.read(stream, last, ready, call)
+			if err == nil {
+				// The API server ends a watch whose reader falls behind; it goes on where it ended.
+				stream, err = c.open(ctx, resource, last)
 			}
 		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.err = fmt.Errorf("the watch on %s ended: %w", resource, err)
 	}()
 	return f, nil
+}
+
+// open opens a watch. Forty minutes are longer than any measurement that follows something.
+func (c *Cluster) open(ctx context.Context, resource, from string) (io.ReadCloser, error) {
+	return c.Wire.Open(ctx, fmt.Sprintf("%s?watch=1&timeoutSeconds=2400&resourceVersion=%s", resource, from))
+}
+
+// read notes what is ready until the stream ends. It returns the version of the last event, and an error where it cannot
+// go on from there.
+func (f *Follower) read(stream io.ReadCloser, last string, ready func(Followed) bool, call func(Followed)) (string, error) {
+	defer func() { _ = stream.Close() }()
+	decoder := json.NewDecoder(stream)
+	for {
+		var event struct {
+			Type   string   `json:"type"`
+			Object Followed `json:"object"`
+		}
+		err := decoder.Decode(&event)
+		switch {
+		case errors.Is(err, io.EOF):
+			return last, nil
+		case err != nil:
+			return last, err
+		case event.Type == "ERROR":
+			return last, errors.New("the API server no longer knows version " + last)
+		}
+		last = event.Object.Metadata.ResourceVersion
+		if (event.Type == "ADDED" || event.Type == "MODIFIED") && ready(event.Object) && f.note(event.Object) && call != nil {
+			call(event.Object)
+		}
+	}
 }
 
 func (f *Follower) note(o Followed) bool {
