@@ -17,6 +17,8 @@ type Artifact struct {
 	Revision string
 	// ETag is what the server calls the content; empty if it gave none.
 	ETag string
+	// Stale says why the source could not be asked, where this is what it gave the last time (Request.Before).
+	Stale error
 	// Files counts the files, Skipped the links, devices and submodules that were left out.
 	Files, Skipped int
 	// Size is what the tree takes on disk, in bytes.

@@ -47,7 +47,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		return nil, describe(ctx.Err()).at(u.String())
 	case got := <-result:
 		if got.Err != nil {
-			return nil, describe(got.Err).at(u.String())
+			return s.before(r, key, describe(got.Err).at(u.String()))
 		}
 		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
 		e := s.pin(m.ID)
@@ -57,6 +57,23 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		}
 		return s.artifact(e, m)
 	}
+}
+
+// before returns what a source gave the last time, where the request allows it and the failure may pass.
+func (s *Store) before(r Request, key string, failure *Error) (*Artifact, error) {
+	if !r.Before || failure.Class != Transient {
+		return nil, failure
+	}
+	m, e := s.known(key)
+	if e == nil {
+		return nil, failure
+	}
+	artifact, err := s.artifact(e, m)
+	if err != nil {
+		return nil, failure
+	}
+	artifact.Stale = failure
+	return artifact, nil
 }
 
 // locate turns a request into the URI to ask for.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,6 +201,52 @@ func TestMovingSourcesAreRevalidated(t *testing.T) {
 	again := open(t, func(o *Options) { o.Dir, o.Bytes = dir, 1 })
 	again.options.Bytes = 1 << 30
 	step(again, Auth{}, first, 6, 3)
+}
+
+func TestWhatCameBeforeIsGivenWhileTheSourceIsDown(t *testing.T) {
+	var down atomic.Int32
+	data := forge(t)
+	server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		if code := down.Load(); code != 0 {
+			w.WriteHeader(int(code))
+			return
+		}
+		_, _ = w.Write(data)
+	})
+	dir := filepath.Join(t.TempDir(), "store")
+	// No key is given, so that the store has to keep its own over the restart.
+	again := func(o *Options) { o.Dir, o.Key = dir, nil }
+	s := open(t, again)
+	request := Request{URI: server.URL + "/x.tar.gz"}
+	if a, err := fetch(t, s, request); err != nil || a.Stale != nil {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	down.Store(http.StatusServiceUnavailable)
+	s = open(t, again)
+	if _, err := fetch(t, s, request); err == nil {
+		t.Error("it is given without being asked for")
+	}
+	request.Before = true
+	a, err := fetch(t, s, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantContents(t, a, forged)
+	if a.Stale == nil || !strings.Contains(a.Stale.Error(), "503") {
+		t.Errorf("stale: %v", a.Stale)
+	}
+	request.URI += "?another"
+	if _, err := fetch(t, s, request); err == nil {
+		t.Error("another source gave the same")
+	}
+	request.URI = server.URL + "/x.tar.gz"
+	down.Store(http.StatusNotFound)
+	if _, err := fetch(t, s, request); err == nil {
+		t.Error("a source that has gone is not reported")
+	}
 }
 
 func TestServersWithoutETagsSendButAreNotUnpackedAgain(t *testing.T) {

@@ -23,8 +23,8 @@ type Options struct {
 	Allow []netip.Prefix
 	// Deny are addresses that are refused besides the usual ones: the ranges of the cluster's Services and pods.
 	Deny []netip.Prefix
-	// Key keys the digests of credentials and URIs by which the store remembers sources (law 16). Without it a key is
-	// made for the life of the process, and after a restart every moving source is downloaded once more.
+	// Key keys the digests of credentials and URIs by which the store remembers sources (law 16). Without it the store makes
+	// one and keeps it in its folder.
 	Key []byte
 	// Clock tells when a tree was used last; the real one by default.
 	Clock clock.PassiveClock
@@ -109,6 +109,8 @@ type Request struct {
 	// pins the content, or nothing does.
 	Digest string
 	Auth   Auth
+	// Before allows what the source gave the last time, if it cannot be asked now: Artifact.Stale then says why.
+	Before bool
 }
 
 // Auth is what a Secret holds for a source. Credentials are sent only to the origin of the (mapped) URI, only over TLS or

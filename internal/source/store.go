@@ -26,6 +26,8 @@ const (
 	temporary = ".new-"
 	// entryName and treeName are what the folder of an entry holds.
 	entryName, treeName = "entry.json", "tree"
+	// keyName is the file of the key that the store made for itself, keyLength its length in bytes.
+	keyName, keyLength = "key", 32
 )
 
 // Store fetches archives and keeps them unpacked in one folder. It may be used from several goroutines, but by one
@@ -90,14 +92,28 @@ func New(o Options) (*Store, error) {
 		entries: map[string]*entryState{}, sources: map[string]meta{},
 	}
 	if len(s.key) == 0 {
-		s.key = make([]byte, 32)
-		_, _ = rand.Read(s.key) // never fails
+		s.ownKey()
 	}
 	if err := s.scan(); err != nil {
 		return nil, fmt.Errorf("open the store of sources: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// ownKey reads the key that the store made for itself, or makes one. Where it cannot be kept, every moving source is
+// downloaded once more after a restart.
+func (s *Store) ownKey() {
+	name := s.path(keyName)
+	if content, err := os.ReadFile(name); err == nil && len(content) == keyLength {
+		s.key = content
+		return
+	}
+	s.key = make([]byte, keyLength)
+	_, _ = rand.Read(s.key) // never fails
+	if err := os.WriteFile(name, s.key, 0o600); err != nil {
+		s.options.Log.Info("The key of the store cannot be kept", "reason", err.Error())
+	}
 }
 
 // Close ends the fetches under way and waits for them. Artifacts that are open stay readable.
