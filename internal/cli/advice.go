@@ -70,7 +70,11 @@ var engineAdvice = map[string]advice{
 	},
 	"SuspendAnnotation": {
 		meaning: "It is suspended: MLKeeper neither writes nor deletes anything of it.",
-		remedy:  "Remove the annotation keeper.mlkeeper.dev/suspend to let it go on.",
+		remedy:  "Remove the annotation keeper.mlkeeper.dev/suspend, or spec.suspend where that is set, to let it go on.",
+	},
+	"SuspendField": {
+		meaning: "It is suspended by its spec: MLKeeper neither writes nor deletes anything of it.",
+		remedy:  "Set spec.suspend to false to let it go on.",
 	},
 	"RetakenByAnotherManager": {
 		meaning: "Another writer took a field back three times in ten minutes, so MLKeeper left that field to it.",

@@ -53,6 +53,8 @@ func (fakeRoom) GVK() schema.GroupVersionKind { return serviceKind }
 func (fakeRoom) Children() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
 }
+func (fakeRoom) RendersAnswers() bool   { return false }
+func (fakeRoom) Nameless() string       { return "" }
 func (r fakeRoom) Wires() []wiring.Wire { return r.wires }
 func (r fakeRoom) Rules() []room.Rule   { return r.rules }
 

@@ -185,6 +185,9 @@ func admitOne(
 	if err != nil {
 		return nil, err
 	}
+	if u.GetName() == "" && u.GetGenerateName() == "" && r.Nameless() != "" {
+		u.SetName(r.Nameless())
+	}
 	if err := setNamespace(u, f.namespace, w.namespace(), known.clusterScoped(r.GVK().GroupKind())); err != nil {
 		return nil, err
 	}

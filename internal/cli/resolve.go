@@ -281,6 +281,8 @@ func (r roomless) GVK() schema.GroupVersionKind      { return r.gvk }
 func (roomless) Children() []schema.GroupVersionKind { return nil }
 func (roomless) Wires() []wiring.Wire                { return nil }
 func (roomless) Rules() []room.Rule                  { return nil }
+func (roomless) RendersAnswers() bool                { return false }
+func (roomless) Nameless() string                    { return "" }
 
 // Render implements room.Any.
 func (roomless) Render(

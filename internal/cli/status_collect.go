@@ -264,13 +264,19 @@ func stackOf(r room.Any, u *unstructured.Unstructured) plan.Stack {
 	return plan.Stack{Room: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
 }
 
+// isSuspended says that the annotation suspends a custom resource, or the field of kinds that have one.
+func isSuspended(u *unstructured.Unstructured) bool {
+	field, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+	return field || u.GetAnnotations()[keeper.SuspendAnnotation] == "true"
+}
+
 // stack describes one custom resource.
 func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children found, expected []keeper.LedgerEntry) StackStatus {
 	out := StackStatus{
 		Room: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().UTC(),
 		Ready: "Unknown", Reason: "NotReconciled", Message: "no manager has reported on it yet; check that one runs",
-		Suspended: u.GetAnnotations()[keeper.SuspendAnnotation] == "true",
+		Suspended: isSuspended(u),
 		Deleting:  u.GetDeletionTimestamp() != nil,
 		Objects:   c.objects(stackOf(r, u), children, expected),
 	}

@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/kustomize"
 )
 
 // nowhere is the world without a cluster: nothing exists but the custom resources of the file.
@@ -56,16 +57,18 @@ func (n *nowhere) serves(gvk schema.GroupVersionKind) (bool, error) {
 func (n *nowhere) exists() bool      { return false }
 func (n *nowhere) namespace() string { return metav1.NamespaceDefault }
 
-func (n *nowhere) reader(_ context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
+func (n *nowhere) reader(ctx context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
 	reads := &fileReads{room: r, all: all}
 	return func(cr client.Object) room.Reader {
-		return nowhereReader{nowhere: n, reads: reads, cr: cr}
+		return nowhereReader{nowhere: n, ctx: ctx, reads: reads, cr: cr}
 	}, func() error { return reads.failure }
 }
 
-// nowhereReader is the reader of one custom resource in the world without a cluster.
+// nowhereReader is the reader of one custom resource in the world without a cluster. It keeps the context of its one
+// rendering.
 type nowhereReader struct {
 	*nowhere
+	ctx   context.Context
 	reads *fileReads
 	cr    client.Object
 }
@@ -86,9 +89,9 @@ func (r nowhereReader) Serves(gvk schema.GroupVersionKind) bool {
 	return served
 }
 
-// Namespaced implements room.Reader; without a cluster nobody knows.
-func (nowhereReader) Namespaced(schema.GroupVersionKind) (namespaced, served bool) {
-	return false, false
+// Namespaced implements room.Reader; without a cluster the kinds of Kubernetes are known.
+func (nowhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	return kustomize.Namespaced(gvk)
 }
 
 // Siblings implements room.Reader.
@@ -97,8 +100,10 @@ func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.s
 // Targets implements room.Reader.
 func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
 
-// Probe implements room.Reader; nothing runs here that could be asked.
-func (nowhereReader) Probe(string, time.Duration, room.Question) any { return nil }
+// Probe implements room.Reader; nothing runs here that could be asked, but archives can be fetched.
+func (r nowhereReader) Probe(_ string, _ time.Duration, question room.Question) any {
+	return r.reads.ask(r.ctx, question)
+}
 
 // Now implements room.Reader.
 func (r nowhereReader) Now() time.Time { return r.now }
@@ -114,6 +119,14 @@ func (f *fileReads) fail(err error) {
 	if f.failure == nil {
 		f.failure = err
 	}
+}
+
+// ask asks a question at once where the answer is rendered; elsewhere it would only tell of what runs.
+func (f *fileReads) ask(ctx context.Context, question room.Question) any {
+	if !f.room.RendersAnswers() {
+		return nil
+	}
+	return question(ctx, nil)
 }
 
 // siblings are the other custom resources of the file of the same kind in the namespace.
@@ -300,8 +313,10 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 	return nil
 }
 
-// Probe implements room.Reader. What is rendered depends on no answer, so that nobody is asked.
-func (r *somewhereReader) Probe(string, time.Duration, room.Question) any { return nil }
+// Probe implements room.Reader.
+func (r *somewhereReader) Probe(_ string, _ time.Duration, question room.Question) any {
+	return r.reads.ask(r.ctx, question)
+}
 
 // Now implements room.Reader.
 func (r *somewhereReader) Now() time.Time { return r.now }

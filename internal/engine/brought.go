@@ -7,6 +7,9 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
+// anyChildren says that users bring the kinds of the children.
+func (s *stacks[C, F]) anyChildren() bool { return s.def.AnyChildren }
+
 // bring watches a kind that users brought, and those that a ledger tells of after a restart.
 func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
 	if !s.def.AnyChildren {

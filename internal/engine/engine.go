@@ -57,6 +57,8 @@ type Engine struct {
 	Options
 	mgr      manager.Manager
 	client   dynamic.Interface
+	metadata metadata.Interface
+	disco    discovery.DiscoveryInterface
 	catalog  *catalog.Catalog
 	hub      *watch.Hub
 	actor    *act.Actor
@@ -81,6 +83,7 @@ type wakeable interface {
 	wakeAll()
 	handOver(namespace string)
 	serves(gk schema.GroupKind) bool
+	anyChildren() bool
 	groupResource() schema.GroupResource
 	alive(namespace, name string) (uid string, found, known bool)
 }
@@ -117,7 +120,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		Options: opts, mgr: mgr, client: dyn, rooms: map[schema.GroupKind]wakeable{},
+		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, rooms: map[schema.GroupKind]wakeable{},
 		catalog:  catalog.New(disco, dyn, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
@@ -131,7 +134,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		}
 	}
 	e.actor = &act.Actor{
-		Client: dyn, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
+		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
 	e.probes = newProbes(opts.Clock, e, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })

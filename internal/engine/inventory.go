@@ -35,10 +35,12 @@ type inventories struct {
 	written map[string]*keeper.Inventory
 	// heldSince is since when an object of a deleted Inventory holds back the next stage, by owner UID.
 	heldSince map[string]time.Time
+	// swept are the UIDs of owners whose webhooks and APIServices were deleted.
+	swept map[string]bool
 }
 
 func newInventories(e *Engine) *inventories {
-	return &inventories{Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}}
+	return &inventories{Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}, swept: map[string]bool{}}
 }
 
 func (k *inventories) register() error {
@@ -185,14 +187,14 @@ func (k *inventories) ensure(
 		want := union(have, stage)
 		switch {
 		case have == nil:
-			made, err := k.create(ctx, stack, name, i, want)
+			made, err := k.create(ctx, stack, name, i, p.ActAs, want)
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, made)
-		case len(want) != len(have.Spec.Objects):
+		case len(want) != len(have.Spec.Objects), have.Spec.ActAs != p.ActAs:
 			next := have.DeepCopy()
-			next.Spec.Objects = want
+			next.Spec.Objects, next.Spec.ActAs = want, p.ActAs
 			made, err := k.update(ctx, next, "")
 			if err != nil {
 				return nil, err
@@ -245,7 +247,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.LedgerEntry {
 }
 
 func (k *inventories) create(
-	ctx context.Context, stack plan.Stack, name string, stage int, objects []keeper.LedgerEntry,
+	ctx context.Context, stack plan.Stack, name string, stage int, actAs string, objects []keeper.LedgerEntry,
 ) (*keeper.Inventory, error) {
 	inv := &keeper.Inventory{
 		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory"},
@@ -258,6 +260,7 @@ func (k *inventories) create(
 				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
 			},
 			Stage:   int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			ActAs:   actAs,
 			Objects: objects,
 		},
 	}

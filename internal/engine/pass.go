@@ -182,19 +182,35 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 		in.Stages = append(in.Stages, st)
 	}
 	for i := range in.Stages {
-		for j := range in.Stages[i].Items {
-			item := &in.Stages[i].Items[j]
-			waits := decide.ServerOf(in.Stages, *item)
-			if !s.timedOut(p, item.Key.String(), waits, p.plan.Stages[i].Timeout) {
-				item.Waits = waits
-			}
-		}
+		s.hold(p, in, i)
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
 	s.holdRefused(p)
 	s.holdVanished(p)
 	s.holdRollout(p)
+}
+
+// hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, and the
+// server behind a webhook.
+func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
+	stage := p.plan.Stages[i]
+	held := stage.Hold
+	if held == "" {
+		if waits := decide.Awaits(in, stage.After); !s.timedOut(p, "the start of stage "+stage.Name, waits, stage.Timeout) {
+			held = waits
+		}
+	}
+	for j := range in.Stages[i].Items {
+		item := &in.Stages[i].Items[j]
+		waits := decide.ServerOf(in.Stages, *item)
+		if !s.timedOut(p, item.Key.String(), waits, stage.Timeout) {
+			item.Waits = waits
+		}
+		if held != "" {
+			item.Waits = held
+		}
+	}
 }
 
 func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
@@ -305,7 +321,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 		return
 	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: p.actions,
+		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, Former: p.plan.Former,
 		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
 	})
 	for _, r := range results {

@@ -410,15 +410,34 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 	s.recorder.Eventf(p.before, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
 }
 
+// isSuspended says that nothing may be written for a custom resource.
+func (s *stacks[C, F]) isSuspended(o metav1.Object) bool {
+	if o.GetAnnotations()[keeper.SuspendAnnotation] == "true" {
+		return true
+	}
+	cr, ok := o.(C)
+	return ok && s.def.Suspended != nil && s.def.Suspended(cr)
+}
+
+// The reasons of the condition Suspended.
+const (
+	reasonSuspendAnnotation = "SuspendAnnotation"
+	reasonSuspendField      = "SuspendField"
+)
+
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
 	s.progress(p.life, false)
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
+	reason, by := reasonSuspendAnnotation, "the annotation "+keeper.SuspendAnnotation
+	if p.cr.GetAnnotations()[keeper.SuspendAnnotation] != "true" {
+		reason, by = reasonSuspendField, "spec.suspend"
+	}
 	setCondition(s.def.Common(p.cr).Conditions, metav1.Condition{
-		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: "SuspendAnnotation",
-		Message:            "nothing is written until the annotation " + keeper.SuspendAnnotation + " is removed",
+		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: reason,
+		Message:            "nothing is written until " + by + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
 	}, metav1.NewTime(s.Clock.Now()))
 	_, err := s.writeStatus(ctx, p, true)

@@ -299,7 +299,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	p := s.newPass(cr)
 	p.life.tried = cr.GetGeneration()
-	if isSuspended(cr) {
+	if s.isSuspended(cr) {
 		return s.suspended(ctx, p)
 	}
 	if err := s.prepare(ctx, p); err != nil {

@@ -31,7 +31,7 @@ func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, er
 	kept := slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), func(f string) bool {
 		return slices.Contains(s.def.StripFinalizers, f)
 	})
-	if len(kept) == len(cr.GetFinalizers()) || isSuspended(cr) && cr.GetDeletionTimestamp() == nil {
+	if len(kept) == len(cr.GetFinalizers()) || s.isSuspended(cr) && cr.GetDeletionTimestamp() == nil {
 		return false, nil
 	}
 	switch outcome, err := s.release(ctx, cr); {

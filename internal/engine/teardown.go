@@ -31,6 +31,15 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	last := invs[len(invs)-1]
+	brought := t.brought(owner)
+	if brought && !t.unhooked(req.Name) {
+		if err := t.unhook(ctx, invs); err != nil {
+			return reconcile.Result{}, err
+		}
+		t.mu.Lock()
+		t.swept[req.Name] = true
+		t.mu.Unlock()
+	}
 	if waitingFor, held := t.left(invs); held {
 		if rest := t.holdsBack(req.Name); rest > 0 {
 			log.FromContext(ctx).Info("teardown waits for the later stage to be gone", "waitingFor", waitingFor)
@@ -38,14 +47,35 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		}
 		log.FromContext(ctx).Info("teardown goes on although an object is held", "held", waitingFor)
 	}
+	if brought && len(invs) == 1 {
+		if err := t.outlivers(ctx, last); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	t.mu.Lock()
 	delete(t.heldSince, req.Name)
+	if len(invs) == 1 {
+		delete(t.swept, req.Name)
+	}
 	t.mu.Unlock()
 	if err := t.remove(ctx, last); err != nil {
 		return reconcile.Result{}, err
 	}
 	log.FromContext(ctx).Info("the custom resource is gone: its Inventory is deleted", "inventory", last.Name)
 	return reconcile.Result{}, nil
+}
+
+// brought says that the kinds of a custom resource's children are its users', among them definitions and Namespaces.
+func (t *teardown) brought(owner keeper.InventoryOwner) bool {
+	r, ok := t.room(schema.GroupKind{Group: owner.Group, Kind: owner.Kind})
+	return ok && r.anyChildren()
+}
+
+// unhooked says that what calls the servers of a stack was deleted by this process.
+func (t *teardown) unhooked(ownerUID string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.swept[ownerUID]
 }
 
 // holdsBack returns for how much longer an object of a later stage holds back the next; zero when long enough.

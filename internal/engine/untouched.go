@@ -25,7 +25,7 @@ func (s *stacks[C, F]) untouched(cr C) bool {
 	}
 	life.met = true
 	common := s.def.Common(cr)
-	if isSuspended(cr) || *common.ObservedGeneration != cr.GetGeneration() ||
+	if s.isSuspended(cr) || *common.ObservedGeneration != cr.GetGeneration() ||
 		*common.LastHandledReconcileAt != cr.GetAnnotations()[keeper.ReconcileAtAnnotation] ||
 		!meta.IsStatusConditionTrue(*common.Conditions, ConditionReady) ||
 		meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling) {

@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -226,6 +224,3 @@ func (s *stacks[C, F]) wiringOf(l *life) (outcomes map[string][]wiring.Outcome, 
 	defer s.mu.Unlock()
 	return l.wiring, len(l.awaited) > 0
 }
-
-// isSuspended says that nothing may be written for a custom resource.
-func isSuspended(o metav1.Object) bool { return o.GetAnnotations()[keeper.SuspendAnnotation] == "true" }

@@ -45,6 +45,10 @@ type InventorySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Stage int32 `json:"stage"`
+	// actAs is the user whose rights the objects are written with; empty for the operator's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	ActAs string `json:"actAs,omitempty"`
 	// objects are the objects of the stage, each with its digest and policy.
 	// +optional
 	// +listType=atomic

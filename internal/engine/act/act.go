@@ -39,7 +39,9 @@ type Cleaner interface {
 
 // Actor writes children.
 type Actor struct {
-	Client  dynamic.Interface
+	Client dynamic.Interface
+	// As gives the client of a user whose rights are used in place of the operator's.
+	As      func(user string) (dynamic.Interface, error)
 	Catalog *catalog.Catalog
 	Memory  Memory
 	Tracker *contest.Tracker
@@ -73,8 +75,12 @@ type Result struct {
 type Request struct {
 	Stack  plan.Stack
 	Owners []plan.Owner
+	// ActAs is the user whose rights are used; empty for the operator's own.
+	ActAs string
 	// Adopt allows taking over objects that nobody owns.
 	Adopt bool
+	// Former is how the operator before us marked what is to be taken over.
+	Former plan.Mark
 	// FormerManagers are the field managers of the operator before us.
 	FormerManagers []string
 	Actions        []decide.Action
@@ -139,7 +145,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	if action.Object.Desired != nil {
 		gvk = action.Object.Desired.GroupVersionKind()
 	}
-	client, err := a.resource(gvk, action.Key.Namespace)
+	client, err := a.resourceAs(req.ActAs, gvk, action.Key.Namespace)
 	if err != nil {
 		res.Err = err
 		return res
@@ -153,7 +159,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 		a.prune(ctx, req, client, &res)
 	}
 	if res.Err != nil {
-		res.Problem, res.Err = classify(action.Key, gvk, res.Err)
+		res.Problem, res.Err = classify(action.Key, gvk, req.ActAs, res.Err)
 	}
 	if res.Wrote && a.Count != nil {
 		a.Count(res.Action.Key, res.Action.Verb, res.Action.Reason)
@@ -162,14 +168,26 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 }
 
 func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	return a.resourceAs("", gvk, namespace)
+}
+
+// resourceAs is the client of a resource with the rights of a user.
+func (a *Actor) resourceAs(user string, gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+	client := a.Client
+	if user != "" {
+		var err error
+		if client, err = a.As(user); err != nil {
+			return nil, fmt.Errorf("act as %s: %w", user, err)
+		}
+	}
 	mapping, ok := a.Catalog.Lookup(gvk)
 	if !ok {
 		return nil, fmt.Errorf("the API of %s is not served", gvk)
 	}
 	if mapping.Namespaced {
-		return a.Client.Resource(mapping.Resource).Namespace(namespace), nil
+		return client.Resource(mapping.Resource).Namespace(namespace), nil
 	}
-	return a.Client.Resource(mapping.Resource), nil
+	return client.Resource(mapping.Resource), nil
 }
 
 func (a *Actor) wrote(req Request, res *Result, live *unstructured.Unstructured) {

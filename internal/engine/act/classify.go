@@ -26,8 +26,9 @@ const (
 	ReasonInvalid              = "Invalid"
 )
 
-// classify turns an answer of the API server into a problem, or leaves it as a transient error.
-func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Problem, error) {
+// classify turns an answer of the API server into a problem, or leaves it as a transient error. user is whose rights were
+// used; empty for the operator's own.
+func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error) (*plan.Problem, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &plan.Problem{
@@ -51,7 +52,7 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Probl
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonForbidden,
 			Message: key.String() + " was refused: " + answer(key, err),
-			Remedy:  "grant the right that the message names, or change the policy that denies it",
+			Remedy:  forbiddenRemedy(user),
 		}, nil
 	case isImmutable(err):
 		return &plan.Problem{
@@ -70,6 +71,19 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, err error) (*plan.Probl
 		err = withheld{err, answer(key, err)}
 	}
 	return nil, fmt.Errorf("write %s (%s): %w", key, gvk.GroupVersion(), err)
+}
+
+// forbiddenRemedy says whom to grant what the message of the API server names.
+func forbiddenRemedy(user string) string {
+	if user == "" {
+		return "grant the right that the message names, or change the policy that denies it"
+	}
+	account, ok := strings.CutPrefix(user, "system:serviceaccount:")
+	if !ok {
+		return "grant the right that the message names to " + user
+	}
+	return "grant it, or with a narrower role: kubectl create clusterrolebinding mlkeeper-" + strings.ReplaceAll(account, ":", "-") +
+		" --clusterrole=cluster-admin --serviceaccount=" + account
 }
 
 // conflict describes an object under a child's name that is not ours.

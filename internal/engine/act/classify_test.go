@@ -95,7 +95,7 @@ func TestClassify(t *testing.T) {
 	for _, c := range answers {
 		for name, err := range map[string]error{c.name: c.err, c.name + ", wrapped": fmt.Errorf("apply: %w", c.err)} {
 			t.Run(name, func(t *testing.T) {
-				problem, rest := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, err)
+				problem, rest := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "", err)
 				if c.reason == "" {
 					if problem != nil || !errors.Is(rest, c.err) || !strings.Contains(rest.Error(), "ConfigMap ns/n") {
 						t.Fatalf("problem %+v, error %v", problem, rest)
@@ -116,7 +116,7 @@ func TestClassify(t *testing.T) {
 func TestNoAnswerAboutASecretIsQuoted(t *testing.T) {
 	for _, c := range answers {
 		t.Run(c.name, func(t *testing.T) {
-			problem, rest := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, c.err)
+			problem, rest := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "", c.err)
 			var text string
 			if problem != nil {
 				text = problem.Error()
@@ -135,12 +135,12 @@ func TestNoAnswerAboutASecretIsQuoted(t *testing.T) {
 			}
 		})
 	}
-	problem, _ := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, invalid("x"))
+	problem, _ := classify(key("", "Secret"), schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "", invalid("x"))
 	if !strings.Contains(problem.Message, "Invalid at data[password]") {
 		t.Error(problem.Message)
 	}
 	// A kind of that name in another group is no Secret.
-	problem, _ = classify(key("x.io", "Secret"), schema.GroupVersionKind{Group: "x.io", Kind: "Secret"}, invalid("x"))
+	problem, _ = classify(key("x.io", "Secret"), schema.GroupVersionKind{Group: "x.io", Kind: "Secret"}, "", invalid("x"))
 	if !strings.Contains(problem.Message, value) {
 		t.Error(problem.Message)
 	}
@@ -193,5 +193,19 @@ func TestConflictNamesTheOwner(t *testing.T) {
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: &yes}})
 	if p := conflict(key("", "ConfigMap"), u); !strings.Contains(p.Message, "belongs to Pod p") {
 		t.Error(p)
+	}
+}
+
+func TestARefusedUserIsNamed(t *testing.T) {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	for user, want := range map[string]string{
+		"":                                 "grant the right that the message names, or change the policy that denies it",
+		"system:serviceaccount:ns:account": "--clusterrole=cluster-admin --serviceaccount=ns:account",
+		"somebody":                         "grant the right that the message names to somebody",
+	} {
+		problem, _ := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, user, err)
+		if problem == nil || problem.Class != plan.Blocked || problem.Reason != ReasonForbidden || !strings.HasSuffix(problem.Remedy, want) {
+			t.Errorf("%q: %+v", user, problem)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -38,11 +39,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		return
 	}
 	found := observe.From(live, true)
-	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
-	maker := found.Annotations[keeper.OwnerAnnotation]
-	ours := found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
-		// Nothing but our record tells whose a retained object without labels is.
-		!controlled && res.Action.KnownUID != "" && res.Action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
+	ours, free := whose(req, res.Action.KnownUID, live, found)
 	switch {
 	case ours && res.Action.Object.CreateOnly:
 		a.Memory.Wrote(req.Stack.Room, found)
@@ -51,12 +48,24 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
 		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
-	case len(live.GetOwnerReferences()) == 0 && maker == "" && (req.Adopt || res.Action.Object.Adopt):
+	case free && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true
 		a.takeUp(ctx, req, client, res, live)
 	default:
 		res.Problem = conflict(res.Action.Key, live)
 	}
+}
+
+// whose says of an object under the name of a child whether it is ours, and whether it is nobody's.
+func whose(req Request, known types.UID, live *unstructured.Unstructured, found *observe.Object) (ours, free bool) {
+	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
+	maker := found.Annotations[keeper.OwnerAnnotation]
+	free = len(live.GetOwnerReferences()) == 0 && maker == ""
+	ours = found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
+		free && req.Former.Of(live.GetAnnotations()) ||
+		// Nothing but our record tells whose a retained object without labels is.
+		!controlled && known != "" && known == found.UID && (maker == "" || maker == req.Stack.ID())
+	return ours, free
 }
 
 // post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped

@@ -225,8 +225,24 @@ func ClosedBy(in Input, stage Stage) string {
 			// Its health is that of what it was, not of what it is to become.
 			return item.Key.String() + " to be updated"
 		}
-		if item.Observed.Health.Status != health.Current {
+		if item.Observed.Health.Status != health.Current && !item.Informational {
 			return item.Key.String() + " to be ready"
+		}
+	}
+	return ""
+}
+
+// Awaits names what keeps the stages of the given names from being healthy as a whole, or returns "".
+func Awaits(in Input, names []string) string {
+	for _, name := range names {
+		for _, stage := range in.Stages {
+			if stage.Name != name {
+				continue
+			}
+			stage.WaitHealthy = true
+			if waits := ClosedBy(in, stage); waits != "" {
+				return waits
+			}
 		}
 	}
 	return ""

@@ -226,6 +226,31 @@ func TestGates(t *testing.T) {
 	}
 }
 
+func TestAwaits(t *testing.T) {
+	healthy, _ := scene(t, deployments, nil)
+	ill := healthy
+	o := *healthy.Observed
+	o.Health.Status = health.InProgress
+	ill.Observed = &o
+	harmless := ill
+	harmless.Informational = true
+	in := Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{
+		{Name: "healthy", Items: []Item{healthy}}, {Name: "ill", Items: []Item{ill}}, {Name: "harmless", Items: []Item{harmless}}, {Name: "empty"},
+	}}
+	for _, c := range []struct {
+		names []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{"healthy", "empty", "harmless", "unknown"}, ""},
+		{[]string{"healthy", "ill"}, "Deployment ns/a to be ready"},
+	} {
+		if got := Awaits(in, c.names); got != c.want {
+			t.Errorf("%v: waits for %q", c.names, got)
+		}
+	}
+}
+
 func TestAGateHoldsBackLaterStagesOnly(t *testing.T) {
 	crd, _ := scene(t, crds, nil)
 	crd.Observed = nil

@@ -75,7 +75,13 @@ type Stage struct {
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
 	// (law 14: only where dependsOn or wait asks). Namespaces and CRDs gate without it.
 	WaitHealthy bool
-	// Timeout opens the gate with a warning after this long; zero means DefaultGateTimeout.
+	// After names stages every object of which must be healthy before those of this one are created.
+	After []string
+	// Hold says why nothing of this stage is created, such as that a stage of After could not be rendered; empty mostly. What
+	// is there is updated nevertheless.
+	Hold string
+	// Timeout opens the gate of this stage, and that of After, with a warning after this long; zero means
+	// DefaultGateTimeout.
 	Timeout time.Duration
 }
 
@@ -88,6 +94,12 @@ type Plan struct {
 	Stages []Stage
 	// Keep names objects of earlier plans that are not pruned yet, such as a configuration that pods still use.
 	Keep []Key
+	// ActAs is the user whose rights the objects are written with, such as system:serviceaccount:NAMESPACE:NAME; empty for
+	// the operator's own.
+	ActAs string
+	// Former is how the operator before us marked the objects of the custom resource. What nobody owns and is marked so is
+	// taken over as if MLKeeper had made it (law 8).
+	Former Mark
 	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
 	// what should keep running nevertheless.
 	Problems []Problem
@@ -96,6 +108,14 @@ type Plan struct {
 	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
 	// zero means never.
 	WakeAt time.Time
+}
+
+// Mark is an annotation with a value; empty for none.
+type Mark struct{ Annotation, Value string }
+
+// Of says that an object carries the mark.
+func (m Mark) Of(annotations map[string]string) bool {
+	return m.Annotation != "" && annotations[m.Annotation] == m.Value
 }
 
 // Class is how the engine treats a problem.

@@ -27,6 +27,9 @@ type Any interface {
 	Wires() []wiring.Wire
 	// Rules are the rights it needs beyond its children and wires.
 	Rules() []Rule
+	// RendersAnswers and Nameless are those of the definition.
+	RendersAnswers() bool
+	Nameless() string
 	// Render gathers with the given reader and renders one custom resource of any served version.
 	Render(ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured) (plan.Plan, error)
 }
@@ -46,6 +49,8 @@ func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }
 func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Children }
 func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
 func (e erased[C, F]) Rules() []Rule                       { return e.def.Rules }
+func (e erased[C, F]) RendersAnswers() bool                { return e.def.RendersAnswers }
+func (e erased[C, F]) Nameless() string                    { return e.def.Nameless }
 
 // Render implements Any. A problem that gather finds becomes a problem of the plan.
 func (e erased[C, F]) Render(

@@ -41,6 +41,11 @@ type Definition[C client.Object] struct {
 	// AnyChildren says that the room renders what users bring: other kinds are watched as soon as one is rendered or
 	// recorded.
 	AnyChildren bool
+	// RendersAnswers says that rendering needs the answers of probes, so that a command that renders has to ask.
+	RendersAnswers bool
+	// Nameless is the name that a command gives a custom resource whose file has none, as those of some originals; empty
+	// where a name is required.
+	Nameless string
 	// Retained are the kinds of which the room retains objects (plan.Object.Retain) that the operator before us made
 	// owned by the custom resource; they are freed from it although nothing can be rendered (law 8).
 	Retained []schema.GroupVersionKind
@@ -51,6 +56,9 @@ type Definition[C client.Object] struct {
 	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
 	// deleted, for rooms in which one of several comes first.
 	WakeSiblings bool
+	// Suspended says that the spec itself suspends the custom resource, as the annotation keeper.mlkeeper.dev/suspend does;
+	// nil for kinds without such a field.
+	Suspended func(C) bool
 	// Wires are the objects of others that the room edits (law 7).
 	Wires []wiring.Wire
 	// StripFinalizers are the finalizers of the operator before us: they are taken off at once (law 8).

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// hooks are the kinds by which the API server calls servers that run in the cluster.
+var hooks = []schema.GroupVersionKind{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
+	{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
+}
+
+// unhook deletes, before anything else of a stack goes, what the API server calls the stack's servers by, whether the plan
+// had it or a controller of the stack registered it at run time (law 3). Left behind, a webhook without its server refuses
+// what others write, and an APIService without one breaks the discovery of all APIs.
+func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
+	services := map[types.NamespacedName]bool{}
+	for key, e := range ledgerOf(invs) {
+		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" {
+			services[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}] = true
+		}
+	}
+	if len(services) == 0 {
+		return nil
+	}
+	for _, gvk := range hooks {
+		mapping, served := t.catalog.Lookup(gvk)
+		if !served {
+			continue
+		}
+		list, err := t.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			log.FromContext(ctx).Info("what calls the servers of a stack cannot be listed; what its Inventories own goes with them", "kind", gvk.Kind)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", gvk.Kind, err)
+		}
+		for i := range list.Items {
+			if u := &list.Items[i]; callsOnly(u, services) && !madeForAnother(u, invs[0]) {
+				if err := t.deleteObject(ctx, invs[0], mapping.Resource, u); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// callsOnly says that an object has the API server call some of the services, and no other.
+func callsOnly(u *unstructured.Unstructured, services map[types.NamespacedName]bool) bool {
+	var called []any
+	if hooks, found, _ := unstructured.NestedSlice(u.Object, "webhooks"); found {
+		for _, hook := range hooks {
+			content, _ := hook.(map[string]any)
+			service, _, _ := unstructured.NestedFieldNoCopy(content, "clientConfig", "service")
+			called = append(called, service)
+		}
+	} else {
+		service, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "service")
+		called = append(called, service)
+	}
+	for _, one := range called {
+		service, _ := one.(map[string]any)
+		namespace, _ := service["namespace"].(string)
+		name, _ := service["name"].(string)
+		if !services[types.NamespacedName{Namespace: namespace, Name: name}] {
+			return false
+		}
+	}
+	return len(called) > 0
+}
+
+// madeForAnother says that the marks of an object name another custom resource than an Inventory does.
+func madeForAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
+	id := u.GetAnnotations()[keeper.OwnerAnnotation]
+	return id != "" && id != inv.Annotations[keeper.OwnerAnnotation]
+}
+
+// deleteObject deletes a cluster-scoped object by UID, with the rights that the stack was written with. One that may not be
+// deleted stays, and the log says so: the teardown never waits for rights that went with the custom resource.
+func (t *teardown) deleteObject(
+	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured,
+) error {
+	client := t.client
+	if user := inv.Spec.ActAs; user != "" {
+		var err error
+		if client, err = t.actor.As(user); err != nil {
+			return fmt.Errorf("act as %s: %w", user, err)
+		}
+	}
+	uid, background := u.GetUID(), metav1.DeletePropagationBackground
+	err := client.Resource(resource).Delete(ctx, u.GetName(), metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+	key := plan.KeyOf(u)
+	switch {
+	case err == nil:
+		t.metrics.write(key, "Delete", "Teardown")
+		log.FromContext(ctx).Info("deleted with its custom resource", "object", key.String())
+	case apierrors.IsForbidden(err):
+		log.FromContext(ctx).Info("left behind, since it may not be deleted", "object", key.String(), "reason", err.Error())
+	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return nil
+}
