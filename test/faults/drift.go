@@ -243,7 +243,16 @@ func (r *run) inflict(d *Drift, u *unstructured.Unstructured) error {
 		return r.jsonPatch(u, jsonOp{"replace", "/metadata/labels/" + pointer(keeper.RoomLabel), "another"})
 	case DeleteChild:
 		r.allowed[lasts] = tally{1, 1}
-		return r.suite.cluster.Client.Delete(r.ctx, u)
+		if err := r.suite.cluster.Client.Delete(r.ctx, u.DeepCopy()); err != nil {
+			return err
+		}
+		// Until the deletion is seen, everything looks as if it had been repaired.
+		return r.await("the deletion to be seen", func() error {
+			if now := r.child(d); now != nil && now.GetUID() == u.GetUID() && now.GetDeletionTimestamp() == nil {
+				return errors.New("it was not told yet")
+			}
+			return nil
+		})
 	case ReplaceChild:
 		r.allowed[lasts] = tally{2, 2}
 		return r.replaceChild(u)

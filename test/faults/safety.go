@@ -106,14 +106,14 @@ func (r *run) premature(ref *reference, ready Event, past map[string][]Event) st
 	if now == nil || now.GetGeneration() != ready.Object.GetGeneration() || now.GetUID() != ready.Object.GetUID() {
 		return ""
 	}
+	// What was told before the last thing that the users did was told of another state than the end.
+	if ready.At.Before(r.acted) {
+		return ""
+	}
 	for _, child := range ref.children[ready.Object.GetName()] {
 		if !seen[child] && r.allowed[child] == (tally{}) {
 			return child + " did not exist"
 		}
-	}
-	// What was told before the last thing that the users did was told of another state than the end.
-	if ready.At.Before(r.acted) {
-		return ""
 	}
 	return r.outdated(ref, ready, past)
 }

@@ -38,19 +38,24 @@ func (w *World) Apply(text string) error {
 		return err
 	}
 	for _, u := range objects {
-		if err := w.run.suite.cluster.SetNamespace(u, w.Namespace); err != nil {
-			return err
-		}
-		err := w.run.suite.cluster.Client.Apply(w.run.ctx, client.ApplyConfigurationFromUnstructured(u),
-			client.FieldOwner(user), client.ForceOwnership)
-		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
-		if err := w.seen(u); err != nil {
+		if err := w.Put(u); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Put applies one object as a user, in the run's namespace where it names none.
+func (w *World) Put(u *unstructured.Unstructured) error {
+	if err := w.run.suite.cluster.SetNamespace(u, w.Namespace); err != nil {
+		return err
+	}
+	err := w.run.suite.cluster.Client.Apply(w.run.ctx, client.ApplyConfigurationFromUnstructured(u),
+		client.FieldOwner(user), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return w.seen(u)
 }
 
 // Patch merge-patches an object as a user.
