@@ -20,6 +20,8 @@ const roomLabel = keeper.RoomLabel
 // Config is what a run is told.
 type Config struct {
 	Operator, Devcluster, Manifest, Out string
+	// Kustomize is the tool, and Kubeflow the folder with the KfDef and the archive of Kubeflow 1.2.
+	Kustomize, Kubeflow string
 
 	Services, Pairs, Concurrency int
 	// Objects are the managed objects of the large cluster, Foreign the Secrets and ConfigMaps of others.
@@ -66,6 +68,7 @@ var All = []Scenario{
 	{"drift", "2 min", (*Bench).drift},
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
+	{"kfdef", "8 min", (*Bench).kfdef},
 	{"peer", "10 min", (*Bench).peer},
 }
 
@@ -78,8 +81,8 @@ func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if s.Name == "peer" {
-			// Nothing else runs beside the comparison.
+		if s.Name == "peer" || s.Name == "kfdef" {
+			// Nothing else runs beside a comparison.
 			b.endLarge()
 		}
 		b.say("%s (about %s in full)", s.Name, s.Takes)

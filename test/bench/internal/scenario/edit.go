@@ -149,6 +149,17 @@ func editsOf(entries []audit.Entry, user string, edited []world.Service) edits {
 	return out
 }
 
+// writeTimes are how many seconds the API server took to answer each creation of a user.
+func writeTimes(entries []audit.Entry, user string) []float64 {
+	var out []float64
+	for _, e := range entries {
+		if e.User == user && e.Class() == audit.Write && e.Verb == "create" && e.OK() {
+			out = append(out, e.Done.Sub(e.Received).Seconds())
+		}
+	}
+	return out
+}
+
 func (b *Bench) reportEdit(entries []audit.Entry, user string, edited []world.Service, under int) {
 	e := editsOf(entries, user, edited)
 	b.Result.Add(report.Measure{
@@ -159,6 +170,12 @@ func (b *Bench) reportEdit(entries []audit.Entry, user string, edited []world.Se
 	b.Result.Add(report.Measure{
 		ID: "edit.p99", What: fmt.Sprintf("edit until the child is written, while %d converge", b.Config.Services), Value: s.P99, Unit: "s", Samples: e.child,
 		Statistic: fmt.Sprintf("p99 of %d edits", s.N), Detail: fmt.Sprintf("median %s; %d of the edits while others were not Ready yet", report.Number(s.P50, "s"), under),
+	})
+	single := stat.Summarize(writeTimes(entries, user))
+	b.Result.Add(report.Measure{
+		ID: "edit.ratio", What: "edit until the child is written, over a single write at the same time", Value: s.P99 / single.P99, Unit: "×",
+		Statistic: "p99 over p99", Detail: fmt.Sprintf("the API server answered %d creations meanwhile, the median after %s, the p99 after %s",
+			single.N, report.Number(single.P50, "s"), report.Number(single.P99, "s")),
 	})
 	t := stat.Summarize(e.status)
 	b.Result.Add(report.Measure{

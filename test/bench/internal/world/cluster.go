@@ -46,15 +46,18 @@ type Cluster struct {
 
 // Boot boots a devcluster whose API server logs every request. The definitions of Route and ServiceMonitor are in it,
 // so that a TrustyAIService has all its children.
-func Boot(ctx context.Context, binary string) (*Cluster, error) {
+func Boot(ctx context.Context, binary string, flags ...string) (*Cluster, error) {
 	// The path of the control socket must be short, which the system's folder for temporary files is.
 	dir, err := os.MkdirTemp("", "mlkeeper-bench-")
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{Dir: dir, binary: binary, Audit: audit.Open(filepath.Join(dir, "audit.log"))}
-	c.boot, err = Start("devcluster", filepath.Join(dir, "devcluster.log"), nil, binary, "up", "--dir", dir,
-		"--audit-log", filepath.Join(dir, "audit.log"), "--crds", "route,servicemonitor", "--timeout", bootTimeout.String())
+	up := append([]string{
+		binary, "up", "--dir", dir, "--audit-log", filepath.Join(dir, "audit.log"),
+		"--crds", "route,servicemonitor", "--timeout", bootTimeout.String(),
+	}, flags...)
+	c.boot, err = Start("devcluster", filepath.Join(dir, "devcluster.log"), nil, up...)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -232,4 +235,14 @@ func (c *Cluster) Explain(ctx context.Context, like Service) error {
 		}
 	}
 	return nil
+}
+
+// Read returns the object at a path.
+func (c *Cluster) Read(ctx context.Context, path string) (*unstructured.Unstructured, error) {
+	data, err := c.Wire.Do(ctx, "GET", path, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(data)
 }
