@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the
-# tutorial on TensorFlow Serving unchanged, shows them become Ready, breaks one, and shows it repaired. It stays up until Ctrl-C on a terminal; otherwise, or with
-# DEMO_EXIT=1, it ends after the show.
+# The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the tutorial
+# on TensorFlow Serving unchanged, and a small Kubeflow, shows them become Ready, breaks one, and shows it repaired. It
+# stays up until Ctrl-C on a terminal; otherwise, or with DEMO_EXIT=1, it ends after the show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,7 +58,8 @@ bin/devcluster up --detach --crds route,servicemonitor,inferenceservice
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
 kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
-bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --metrics-bind-address 0 --health-probe-bind-address 0 \
+# Like config/trusted: the author of the KfDef below is trusted.
+bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --metrics-bind-address 0 --health-probe-bind-address 0 \
 	2>"$dir/manager.log" &
 manager_pid=$!
 
@@ -73,6 +74,14 @@ ready trustyaiservice trustyai-service-example
 say "The manifests of the tutorial on TensorFlow Serving, unchanged"
 kubectl -n "$ns" apply -f config/samples/tfserv.yaml
 ready tfserv tfserv-sample
+
+say "A small Kubeflow: a KfDef of four applications, with APIs that Kubernetes has removed since"
+tar -C hack/demo/kubeflow/manifests -czf "$dir/manifests.tar.gz" .
+kubectl -n "$ns" create configmap small-kubeflow --from-file=manifests.tar.gz="$dir/manifests.tar.gz"
+kubectl -n "$ns" apply -f hack/demo/kubeflow/kfdef.yaml
+ready kfdef small-kubeflow
+kubectl -n "$ns" get kfdef small-kubeflow \
+	-o 'jsonpath={range .status.applications[*]}    {.name}: {.phase}, {.ready} of {.objects} objects{"\n"}{end}'
 
 say "What it made"
 bin/mlkeeper status --kubeconfig "$KUBECONFIG" -n "$ns"

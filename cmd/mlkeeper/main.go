@@ -97,5 +97,10 @@ func withSettings(connect connection, create func(cli.Environment) *cobra.Comman
 	} else {
 		s.bind(pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError))
 	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		defer s.sources.close()
+		return run(cmd, args)
+	}
 	return cmd
 }

@@ -60,6 +60,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
+			defer s.sources.close()
 			cfg, err := connect.config()
 			if err != nil {
 				return err

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -39,7 +40,9 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tfserving.GPUImage, "tfserving-gpu-image", tfserving.DefaultGPUImage,
 		"image of a Tfserv that names none and asks for GPUs")
 	flags.BoolVar(&s.kubeflow.Trusted, "kubeflow-trusted", false,
-		"apply the applications of every KfDef with the operator's own rights")
+		"apply the applications of every KfDef that names no ServiceAccount with the operator's own rights")
+	flags.StringVar(&s.kubeflow.DefaultServiceAccount, "default-service-account", "",
+		"ServiceAccount, of its own namespace, that a custom resource acts as whose applications or charts users bring and that names none")
 	s.sources.bind(flags)
 }
 
@@ -65,14 +68,16 @@ func registrations() []registration {
 			return engine.Register(e, tfserving.Room(), tfserving.New(s.forTfserving()))
 		}},
 		{name: kubeflow.RoomName, any: func(s settings) room.Any {
-			return room.Erase(kubeflow.Room(), kubeflow.New(s.kubeflow))
-		}, register: func(e *engine.Engine, s settings) error {
-			options, err := s.sources.options(e.Log)
-			if err != nil {
-				return err
-			}
 			settings := s.kubeflow
-			settings.Sources = &lazyStore{options: options}
+			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
+			return room.Erase(kubeflow.Room(), kubeflow.New(settings))
+		}, register: func(e *engine.Engine, s settings) error {
+			settings := s.kubeflow
+			store := s.sources.store(e.Log)
+			if store.err != nil {
+				return store.err
+			}
+			settings.Sources = store
 			return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
 		}},
 	}

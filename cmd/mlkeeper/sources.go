@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -17,14 +18,25 @@ import (
 // sources are the flags of what is fetched.
 type sources struct {
 	dir               string
-	bytes, maxArchive int64
+	bytes             int64
+	limits            source.Limits
 	maps, allow, deny []string
+	// made are the stores that were made with these flags, shared by all copies of them.
+	made *[]*lazyStore
 }
 
 func (s *sources) bind(flags *pflag.FlagSet) {
+	s.made = &[]*lazyStore{}
 	flags.StringVar(&s.dir, "source-dir", "", "folder that keeps fetched archives; a temporary one when empty")
 	flags.Int64Var(&s.bytes, "source-bytes", 4<<30, "how many bytes it keeps; what was used longest ago goes first")
-	flags.Int64Var(&s.maxArchive, "source-max-archive", 200<<20, "how many bytes an archive may have, compressed")
+	l := &s.limits
+	flags.Int64Var(&l.Archive, "source-max-archive", 200<<20, "how many bytes an archive may have, compressed")
+	flags.Int64Var(&l.Unpacked, "source-max-unpacked", 1<<30, "how many bytes an archive may unpack to")
+	flags.Int64Var(&l.File, "source-max-file", 64<<20, "how many bytes one file of an archive may have")
+	flags.IntVar(&l.Entries, "source-max-entries", 100_000, "how many files and folders an archive may have")
+	flags.Int64Var(&l.Ratio, "source-max-ratio", 100, "how many times larger than an archive what it unpacks to may be; below 16 MiB it does not count")
+	flags.IntVar(&l.Redirects, "source-max-redirects", 5, "how many redirects are followed; none if negative")
+	flags.DurationVar(&l.Total, "source-timeout", 2*time.Minute, "how long one fetch may take, unpacking included")
 	flags.StringArrayVar(&s.maps, "source-map", nil,
 		"FROM=TO: fetch what begins with FROM from TO instead, such as a mirror; repeatable")
 	flags.StringSliceVar(&s.allow, "source-allow-cidr", nil,
@@ -35,7 +47,7 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 
 // options reads the flags.
 func (s *sources) options(log logr.Logger) (source.Options, error) {
-	out := source.Options{Dir: s.dir, Bytes: s.bytes, Limits: source.Limits{Archive: s.maxArchive}, Log: log.WithName("source")}
+	out := source.Options{Dir: s.dir, Bytes: s.bytes, Limits: s.limits, Log: log.WithName("source")}
 	var failed error
 	for _, text := range s.maps {
 		m, err := source.ParseMapping(text)
@@ -58,28 +70,78 @@ func (s *sources) options(log logr.Logger) (source.Options, error) {
 	return out, failed
 }
 
+// store makes the store that the flags describe. One that is wrong is an error of everything that is fetched.
+func (s *sources) store(log logr.Logger) *lazyStore {
+	options, err := s.options(log)
+	l := &lazyStore{options: options, err: err}
+	if s.made != nil {
+		*s.made = append(*s.made, l)
+	}
+	return l
+}
+
+// close ends the stores, and removes the folders that were temporary.
+func (s *sources) close() {
+	if s.made == nil {
+		return
+	}
+	for _, l := range *s.made {
+		l.close()
+	}
+}
+
 // lazyStore opens its folder when something is fetched for the first time, so that a manager without any source needs
 // none.
 type lazyStore struct {
 	options source.Options
 
-	once  sync.Once
-	store *source.Store
-	err   error
+	once      sync.Once
+	store     *source.Store
+	err       error
+	temporary bool
 }
 
 // Fetch implements kubeflow.Fetcher.
 func (l *lazyStore) Fetch(ctx context.Context, r source.Request) (*source.Artifact, error) {
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l.store.Fetch(ctx, r)
+}
+
+// Unpack implements kubeflow.Fetcher.
+func (l *lazyStore) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l.store.Unpack(ctx, name, data)
+}
+
+func (l *lazyStore) open() error {
 	l.once.Do(func() {
+		if l.err != nil {
+			return
+		}
 		if l.options.Dir == "" {
 			if l.options.Dir, l.err = os.MkdirTemp("", "mlkeeper-sources-"); l.err != nil {
 				return
 			}
+			l.temporary = true
 		}
-		l.store, l.err = source.New(l.options)
+		if l.store, l.err = source.New(l.options); l.err != nil {
+			l.err = fmt.Errorf("open the folder of --source-dir: %w", l.err)
+		}
 	})
-	if l.err != nil {
-		return nil, fmt.Errorf("open the folder of --source-dir: %w", l.err)
+	return l.err
+}
+
+// close ends the store, if it was opened.
+func (l *lazyStore) close() {
+	l.once.Do(func() { l.err = errors.New("the store of sources is closed") })
+	if l.store != nil {
+		_ = l.store.Close()
 	}
-	return l.store.Fetch(ctx, r)
+	if l.temporary {
+		_ = os.RemoveAll(l.options.Dir)
+	}
 }

@@ -25,13 +25,30 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 				Ledger:                 &cr.Status.Children,
 			}
 		},
-		AnyChildren:     true,
+		AnyChildren:    true,
+		RendersAnswers: true,
+		Nameless:       "kubeflow",
+		Suspended:      func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
+		Rules: []room.Rule{
+			{
+				Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"},
+				Why: "The applications are written as a ServiceAccount of the KfDef's namespace.",
+			},
+			{
+				Group: "*", Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
+				Why: "Drift is seen by watching, whatever kinds the applications hold; who may act as every ServiceAccount may read all of it anyway.",
+			},
+		},
 		StripFinalizers: []string{finalizer},
+		FormerManagers:  []string{"kfctl"},
 	}
 }
 
 // system is the room.
-type system struct{ settings Settings }
+type system struct {
+	settings Settings
+	kept     kept
+}
 
 // New makes the room.
 func New(settings Settings) room.System[*kubeflowv1.KfDef, Facts] { return &system{settings: settings} }

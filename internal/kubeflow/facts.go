@@ -9,6 +9,8 @@ import (
 type Facts struct {
 	// Answer is what the repositories gave.
 	Answer *Answer
+	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
+	ActAs string
 	// Namespaced says of the kinds that are rendered whether their objects are in namespaces, as far as that is known.
 	Namespaced map[schema.GroupKind]bool
 }
@@ -21,7 +23,12 @@ type Answer struct {
 	Applications []Application
 	// Failure says why nothing was rendered; nil where it was.
 	Failure *Failure
+	// Stale says why what was rendered is of what the repositories gave before; empty where it is of what they have.
+	Stale string
 }
+
+// unsettled says that asking again is of use.
+func (a *Answer) unsettled() bool { return a.Failure != nil && a.Failure.Transient || a.Stale != "" }
 
 // Repo is a repository as it was used.
 type Repo struct{ Name, Digest string }

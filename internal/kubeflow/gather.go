@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,27 +23,30 @@ const retry = 30 * time.Second
 // The reasons of problems, stable across releases.
 const (
 	reasonNotTrusted        = "NotTrusted"
+	reasonNoAccount         = "ServiceAccountNotFound"
+	reasonKeyMissing        = "KeyMissing"
 	reasonFetching          = "Fetching"
 	reasonApplicationFailed = "ApplicationFailed"
 )
 
 // Gather has the repositories fetched and rendered in the background, and looks up which kinds are in namespaces.
-func (s *system) Gather(_ context.Context, read room.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
-	if !s.settings.Trusted {
-		return Facts{}, plan.Problem{
-			Class: plan.Terminal, Reason: reasonNotTrusted,
-			Message: "the applications of a KfDef are applied with the operator's own rights, which its administrator has not allowed",
-			Remedy:  "start the manager with --kubeflow-trusted and grant it the rights, as config/trusted does",
-		}
+func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
+	user, err := s.actAs(ctx, read, cr)
+	if err != nil {
+		return Facts{}, err
 	}
-	answer := s.answer(read, cr)
+	from, err := origins(ctx, read, cr)
+	if err != nil {
+		return Facts{}, err
+	}
+	answer := s.answer(read, cr, from)
 	if answer == nil {
 		return Facts{}, plan.Problem{
 			Class: plan.Waiting, Reason: reasonFetching, Message: "the repositories are being fetched and rendered",
 			Remedy: "nothing to do",
 		}
 	}
-	facts := Facts{Answer: answer, Namespaced: map[schema.GroupKind]bool{}}
+	facts := Facts{Answer: answer, ActAs: user, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range answer.Applications {
 		for _, o := range a.Objects {
 			gvk := o.GroupVersionKind()
@@ -55,22 +59,42 @@ func (s *system) Gather(_ context.Context, read room.Reader, cr *kubeflowv1.KfDe
 	return facts, nil
 }
 
-// answer asks once for each spec, and each wish to reconcile now; after a failure that may pass it asks again.
-func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef) *Answer {
-	name := "rendered " + questionOf(cr)
-	question := s.question(cr.DeepCopy(), read.Serves)
-	answer, _ := read.Probe(name, room.Once, question).(*Answer)
-	if answer != nil && answer.Failure != nil && answer.Failure.Transient {
+// answer asks once for each spec, each content of what it refers to, and each wish to reconcile now, and at the interval of
+// the spec; after a failure that may pass it asks again. Until there is an answer, the one before to the same spec stands.
+func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []origin) *Answer {
+	inputs := inputsOf(cr)
+	before := s.kept.get(cr.UID, inputs)
+	question := s.question(cr.DeepCopy(), from, inputs, before, read.Serves)
+	name, every := strings.Join([]string{"rendered", inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " "), room.Once
+	if i := cr.Spec.Interval; i != nil {
+		every = i.Duration
+	}
+	answer, _ := read.Probe(name, every, question).(*Answer)
+	if answer != nil && answer.unsettled() && (every == room.Once || every > retry) {
 		answer, _ = read.Probe(name, retry, question).(*Answer)
+	}
+	if answer == nil {
+		answer = before
 	}
 	return answer
 }
 
-// questionOf tells apart what is asked: another spec is another question.
-func questionOf(cr *kubeflowv1.KfDef) string {
-	raw, err := json.Marshal([]any{
-		cr.Spec.Repos, cr.Spec.Applications, cr.Name, cr.Namespace, cr.UID, cr.Annotations[keeper.ReconcileAtAnnotation],
-	})
+// inputsOf tells apart what is rendered: another spec is another input.
+func inputsOf(cr *kubeflowv1.KfDef) string {
+	return digest(cr.Spec.Repos, cr.Spec.Applications, cr.Name, cr.Namespace, cr.UID)
+}
+
+// versionsOf tells apart the contents of the objects that a spec refers to.
+func versionsOf(from []origin) string {
+	var versions []any
+	for _, o := range from {
+		versions = append(versions, o.versions)
+	}
+	return digest(versions...)
+}
+
+func digest(parts ...any) string {
+	raw, err := json.Marshal(parts)
 	if err != nil {
 		panic(fmt.Sprintf("bug: the spec of a KfDef does not encode: %v", err))
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/room"
@@ -16,31 +18,69 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// question fetches the repositories, renders the applications, and converts what the cluster does not serve.
-func (s *system) question(cr *kubeflowv1.KfDef, serves func(schema.GroupVersionKind) bool) room.Question {
+// question fetches the repositories, renders the applications, and converts what the cluster does not serve. before is the
+// last answer to the same inputs: while the repositories give the same, nothing is rendered again.
+func (s *system) question(
+	cr *kubeflowv1.KfDef, from []origin, inputs string, before *Answer, serves func(schema.GroupVersionKind) bool,
+) room.Question {
 	return func(ctx context.Context, _ room.Live) any {
 		out := &Answer{}
 		trees := map[string]fs.FS{}
-		for i, r := range cr.Spec.Repos {
-			artifact, err := s.settings.Sources.Fetch(ctx, source.Request{URI: r.URI})
+		for _, o := range from {
+			artifact, err := s.fetch(ctx, o)
 			if err != nil {
-				return &Answer{Failure: failureOf(fmt.Sprintf("spec.repos[%d].uri", i), r.Name, err)}
+				return s.failed(cr.UID, inputs, o, err, before)
 			}
 			defer artifact.Close()
-			trees[r.Name] = artifact.FS()
-			out.Repos = append(out.Repos, Repo{Name: r.Name, Digest: artifact.Digest})
+			trees[o.name] = artifact.FS()
+			out.Repos = append(out.Repos, Repo{Name: o.name, Digest: artifact.Digest})
+			if artifact.Stale != nil {
+				out.Stale = artifact.Stale.Error()
+			}
+		}
+		if before != nil && slices.Equal(before.Repos, out.Repos) {
+			return s.again(cr.UID, inputs, before, out.Stale)
 		}
 		converter := convert.Converter{Served: serves}
 		for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
 			out.Applications = append(out.Applications, applicationOf(converter, rendered))
 		}
+		s.kept.put(cr.UID, inputs, out)
 		return out
 	}
 }
 
+// again is an answer as it was before, but for whether the repositories could be asked.
+func (s *system) again(uid types.UID, inputs string, before *Answer, stale string) *Answer {
+	if before.Stale == stale {
+		return before
+	}
+	out := *before
+	out.Stale = stale
+	s.kept.put(uid, inputs, &out)
+	return &out
+}
+
+// failed is the answer where a repository could not be fetched: what was rendered before stands while that may pass.
+func (s *system) failed(uid types.UID, inputs string, o origin, err error, before *Answer) *Answer {
+	f := failureOf(o, err)
+	if before == nil || !f.Transient {
+		return &Answer{Failure: f}
+	}
+	return s.again(uid, inputs, before, f.Message)
+}
+
+// fetch brings one repository.
+func (s *system) fetch(ctx context.Context, o origin) (*source.Artifact, error) {
+	if o.inline != nil {
+		return s.settings.Sources.Unpack(ctx, o.request.URI, o.inline)
+	}
+	return s.settings.Sources.Fetch(ctx, o.request)
+}
+
 // failureOf tells why a repository could not be fetched.
-func failureOf(field, name string, err error) *Failure {
-	f := &Failure{Transient: true, Reason: source.ReasonUnreachable, Field: field, Value: name, Message: err.Error()}
+func failureOf(o origin, err error) *Failure {
+	f := &Failure{Transient: true, Reason: source.ReasonUnreachable, Field: o.field + ".uri", Value: o.name, Message: err.Error()}
 	var fetch *source.Error
 	if errors.As(err, &fetch) {
 		f.Transient = fetch.Class == source.Transient
@@ -54,6 +94,9 @@ func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
 	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees}
 	for _, a := range cr.Spec.Applications {
 		one := kustomize.Application{Name: a.Name}
+		for _, i := range a.Images {
+			one.Images = append(one.Images, kustomize.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
+		}
 		if c := a.KustomizeConfig; c != nil {
 			one.HasConfig, one.Overlays = true, c.Overlays
 			for _, p := range c.Parameters {

@@ -3,6 +3,7 @@ package kubeflow
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +15,13 @@ import (
 
 // stageDefinitions is the first stage: what the objects of every application are in, and are defined by.
 const stageDefinitions = "definitions"
+
+// kfctlMark is the annotation by which kfctl v1.2 knew the objects of a KfDef, "NAME.NAMESPACE"; unmarked is the definition
+// that it never put it on.
+const (
+	kfctlMark = "kfctl.kubeflow.io/kfdef-instance"
+	unmarked  = "profiles.kubeflow.org"
+)
 
 // maxWarnings bounds the warnings of a plan.
 const maxWarnings = 64
@@ -31,14 +39,22 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		})
 		return out
 	}
-	definitions, applications := sortOut(cr.Namespace, facts)
+	out.ActAs = facts.ActAs
+	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
+	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
+	order, wrong := arrange(cr.Spec.Applications)
+	for _, i := range order {
+		out.Stages = append(out.Stages, stage(cr, facts, i, wrong, applications[i]))
+	}
+	if facts.Answer.Stale != "" {
+		out.Warnings = append(out.Warnings, "what the repositories gave before is used, since they cannot be asked now: "+facts.Answer.Stale)
+	}
 	for i, a := range facts.Answer.Applications {
-		out.Stages = append(out.Stages, plan.Stage{Name: stageName(i, a.Name), Objects: applications[i]})
-		if a.Error != "" {
+		if message, field := failureOfApplication(a, wrong[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
-				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]", i), Value: a.Name,
-				Message: a.Error,
+				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
+				Message: message,
 			})
 		}
 		for _, w := range a.Warnings {
@@ -55,14 +71,43 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	return out
 }
 
+// failureOfApplication says why an application is not made, and which of its fields is at fault.
+func failureOfApplication(a Application, wrong string) (message, field string) {
+	if a.Error != "" || wrong == "" {
+		return a.Error, ""
+	}
+	return wrong, ".dependsOn"
+}
+
+// stage is that of one application.
+func stage(cr *kubeflowv1.KfDef, facts Facts, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
+	spec := cr.Spec.Applications[i]
+	out := plan.Stage{Name: stageName(i, spec.Name), Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
+	if spec.Timeout != nil {
+		out.Timeout = spec.Timeout.Duration
+	}
+	for _, name := range spec.DependsOn {
+		j := slices.IndexFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.Name == name })
+		if j < 0 {
+			continue // Told by arrange.
+		}
+		out.After = append(out.After, stageName(j, name))
+		if facts.Answer.Applications[j].Error != "" && out.Hold == "" {
+			out.Hold = "application " + name + ", which failed"
+		}
+	}
+	return out
+}
+
 // sortOut gives every object its namespace and its stage. What two applications render is made once, as the first of them
 // has it.
-func sortOut(namespace string, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
+func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
 	applications = make([][]plan.Object, len(facts.Answer.Applications))
 	seen := map[plan.Key]bool{}
 	for i, a := range facts.Answer.Applications {
+		kept := retains(cr, i)
 		for _, o := range a.Objects {
-			key := keyOf(o, namespace, facts)
+			key := keyOf(o, cr.Namespace, facts)
 			if seen[key] {
 				continue
 			}
@@ -74,15 +119,21 @@ func sortOut(namespace string, facts Facts) (definitions []plan.Object, applicat
 			}
 			if plan.OutlivesAlways(key) {
 				// The namespace that the KfDef is in, and those of applications of others, may be there before.
-				object.Adopt = key.Kind == "Namespace"
+				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept
 				definitions = append(definitions, object)
 				continue
 			}
-			object.Retain, object.Informational = key.GroupKind == claims, informational(key.GroupKind)
+			object.Retain, object.Informational = kept || key.GroupKind == claims, informational(key.GroupKind)
 			applications[i] = append(applications[i], object)
 		}
 	}
 	return definitions, applications
+}
+
+// retains says that the objects of an application stay when they leave it, and when the KfDef is deleted.
+func retains(cr *kubeflowv1.KfDef, i int) bool {
+	prune := cr.Spec.Applications[i].Prune
+	return cr.Spec.DeletionPolicy == kubeflowv1.DeletionOrphan || prune != nil && !*prune
 }
 
 // claims is the kind of a claim.

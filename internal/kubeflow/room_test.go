@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
@@ -80,7 +79,7 @@ func two() Facts {
 
 func TestRenderPutsObjectsIntoStages(t *testing.T) {
 	facts := two()
-	p := New(Settings{}).Render(custom("first", "second"), facts)
+	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
 	var got []string
 	for _, stage := range p.Stages {
 		got = append(got, stage.Name+":")
@@ -113,7 +112,7 @@ func TestRenderPutsObjectsIntoStages(t *testing.T) {
 func TestRenderReportsWhatFailed(t *testing.T) {
 	facts := two()
 	facts.Answer.Applications[0].Error = "no such folder"
-	p := New(Settings{}).Render(custom("first", "second"), facts)
+	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
 	if got := roomtest.Reasons(p); got != "Terminal ApplicationFailed" || p.Problems[0].Field != "spec.applications[0]" {
 		t.Errorf("problems %+v", p.Problems)
 	}
@@ -126,7 +125,7 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	cr := custom()
+	cr := custom("first", "Second App!")
 	cr.Spec.Plugins = []kubeflowv1.Plugin{{Kind: "KfGcpPlugin"}}
 	if p := New(Settings{}).Render(cr, two()); !strings.Contains(strings.Join(p.Warnings, "\n"), "KfGcpPlugin is not run") {
 		t.Errorf("warnings %v", p.Warnings)
@@ -145,21 +144,26 @@ func TestWithoutTrustNothingIsFetched(t *testing.T) {
 func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
 	base := custom("first")
 	for name, change := range map[string]func(*kubeflowv1.KfDef){
-		"repository":    func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].URI += "2" },
-		"application":   func(cr *kubeflowv1.KfDef) { cr.Spec.Applications[0].Name = "other" },
-		"reconcile now": func(cr *kubeflowv1.KfDef) { cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: "now"} },
-		"uid":           func(cr *kubeflowv1.KfDef) { cr.UID = "another" },
+		"repository":  func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].URI += "2" },
+		"application": func(cr *kubeflowv1.KfDef) { cr.Spec.Applications[0].Name = "other" },
+		"image": func(cr *kubeflowv1.KfDef) {
+			cr.Spec.Applications[0].Images = []kubeflowv1.Image{{Name: "a", NewTag: "b"}}
+		},
+		"uid": func(cr *kubeflowv1.KfDef) { cr.UID = "another" },
 	} {
 		cr := base.DeepCopy()
 		change(cr)
-		if questionOf(cr) == questionOf(base) {
+		if inputsOf(cr) == inputsOf(base) {
 			t.Errorf("another %s is the same question", name)
 		}
 	}
 	labelled := base.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
-	if questionOf(labelled) != questionOf(base) {
+	if inputsOf(labelled) != inputsOf(base) {
 		t.Error("a label is another question")
+	}
+	if versionsOf([]origin{{versions: []string{"uid/2"}}}) == versionsOf([]origin{{versions: []string{"uid/1"}}}) {
+		t.Error("another content of a Secret is the same question")
 	}
 }
 
@@ -167,6 +171,10 @@ func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
 type refusing struct{ err error }
 
 func (r refusing) Fetch(context.Context, source.Request) (*source.Artifact, error) { return nil, r.err }
+
+func (r refusing) Unpack(context.Context, string, []byte) (*source.Artifact, error) {
+	return nil, r.err
+}
 
 func TestGatherAsksAndWaits(t *testing.T) {
 	failing := &source.Error{Class: source.Transient, Reason: source.ReasonServerError, Message: "500"}
@@ -188,7 +196,7 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	if last := c.Asked[len(c.Asked)-1]; last.Every != retry {
 		t.Errorf("a failure that may pass is asked for again after %s", last.Every)
 	}
-	if f := failureOf("f", "n", fs.ErrNotExist); !f.Transient {
+	if f := failureOf(origin{}, fs.ErrNotExist); !f.Transient {
 		t.Error("an error that nobody knows is final")
 	}
 }

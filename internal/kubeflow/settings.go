@@ -8,9 +8,13 @@ import (
 
 // Settings are what an administrator decides for all KfDefs.
 type Settings struct {
-	// Trusted lets the applications of every KfDef be applied with the operator's own rights. Who may create a KfDef then
-	// may do whatever the operator may.
+	// Trusted lets the applications of every KfDef that names no ServiceAccount be applied with the operator's own rights.
+	// Who may create a KfDef then may do whatever the operator may.
 	Trusted bool
+	// Printed says that nothing is written, so that nobody's rights are needed.
+	Printed bool
+	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a KfDef that names none; empty for none.
+	DefaultServiceAccount string
 	// Sources fetches archives; nil refuses every KfDef.
 	Sources Fetcher
 }
@@ -18,4 +22,5 @@ type Settings struct {
 // Fetcher fetches archives. *source.Store is one.
 type Fetcher interface {
 	Fetch(ctx context.Context, r source.Request) (*source.Artifact, error)
+	Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error)
 }

@@ -2,6 +2,7 @@ package kubeflow
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,9 @@ const (
 	ConditionDegraded  = "Degraded"
 	ConditionPending   = "Pending"
 )
+
+// ConditionSourceUnavailable is True while a repository that is needed cannot be fetched.
+const ConditionSourceUnavailable = "SourceUnavailable"
 
 // The phases of an application.
 const (
@@ -36,6 +40,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
 		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
 	}
+	unavailable(cr, facts, seen)
 	if facts.Answer == nil || facts.Answer.Failure != nil {
 		// What runs is as it was; nothing new is known of it.
 		conditions(cr, seen)
@@ -53,6 +58,8 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 // applications counts the objects of each application.
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	status := &cr.Status
+	before := status.Applications
+	_, wrong := arrange(cr.Spec.Applications)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Answer.Applications))
 	made := make([]int32, len(facts.Answer.Applications))
 	for i, a := range facts.Answer.Applications {
@@ -78,17 +85,47 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	ready := 0
 	for i := range status.Applications {
 		one := &status.Applications[i]
+		if j := slices.IndexFunc(before, func(b kubeflowv1.ApplicationStatus) bool { return b.Name == one.Name }); j >= 0 {
+			one.Revision = before[j].Revision
+		}
+		failure, _ := failureOfApplication(facts.Answer.Applications[i], wrong[i])
 		switch {
-		case facts.Answer.Applications[i].Error != "":
-			one.Phase, one.Message = phaseFailed, room.Cut(facts.Answer.Applications[i].Error, maxMessage)
+		case failure != "":
+			one.Phase, one.Message = phaseFailed, room.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:
-			one.Phase, one.Message = phaseReady, ""
+			one.Phase, one.Message, one.Revision = phaseReady, "", revision(cr.Spec.Applications[i], facts.Answer.Repos)
 			ready++
 		case made[i] > 0:
 			one.Phase = phaseProgressing
 		}
 	}
 	status.ApplicationsReady = fmt.Sprintf("%d/%d", ready, len(status.Applications))
+}
+
+// revision is what the repository of an application is at.
+func revision(a kubeflowv1.Application, repos []Repo) string {
+	if a.KustomizeConfig == nil || a.KustomizeConfig.RepoRef == nil {
+		return ""
+	}
+	for _, r := range repos {
+		if r.Name == a.KustomizeConfig.RepoRef.Name {
+			return r.Digest
+		}
+	}
+	return ""
+}
+
+// unavailable says that nothing is repaired, since what was rendered is lost and the repositories cannot be asked (law 16).
+func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
+	if facts.Answer == nil || facts.Answer.Failure == nil || !facts.Answer.Failure.Transient {
+		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
+		return
+	}
+	meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
+		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Answer.Failure.Reason,
+		Message:            room.Cut("nothing is repaired until the repositories can be fetched: "+facts.Answer.Failure.Message, maxMessage),
+		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
+	})
 }
 
 // waitingFor says what an object still lacks. Of several the first in the alphabet is told, so that the message is stable.

@@ -38,7 +38,7 @@ const orphan = "odh.prometheus-k8s"
 // the rest is waited for by name.
 func TestOpenDataHub(t *testing.T) {
 	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
-	o := start(t, c, mirror(t), harness.Options{})
+	o := start(t, c, mirror(t), harness.Options{}, trusting)
 	c.Kubectl(t, "create", "namespace", "opendatahub")
 	c.Apply(t, filepath.Join(inputs, "odh_kfctl_openshift.v1.1.0.yaml"))
 	cluster.Eventually(t, patience, func() error {

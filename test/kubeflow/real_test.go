@@ -1,15 +1,21 @@
 package kubeflow
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
@@ -32,7 +38,7 @@ func TestKubeflow12(t *testing.T) {
 	// No server stands behind the webhooks of these applications here.
 	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
 	sources := mirror(t)
-	o := start(t, c, sources, harness.Options{})
+	o := start(t, c, sources, harness.Options{}, trusting)
 	c.Kubectl(t, "create", "namespace", "kubeflow")
 	began := time.Now()
 	c.Apply(t, named(t, "kfctl_istio_dex.v1.2.0.yaml", "kubeflow"))
@@ -40,6 +46,9 @@ func TestKubeflow12(t *testing.T) {
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
 	settle(t, o)
 	t.Run("Idle", func(t *testing.T) {
+		filled := fill(t, c)
+		t.Logf("others have filled in %v", filled)
+		settle(t, o)
 		before := o.Requests.Snapshot()
 		cluster.Consistently(t, 10*time.Second, func() error {
 			if n := cluster.Sum(o.Requests.Since(before), cluster.Request.Write, "leases"); n > 0 {
@@ -47,11 +56,110 @@ func TestKubeflow12(t *testing.T) {
 			}
 			return nil
 		})
+		filled.stays(t, c)
 	})
 	// From here on there is no network.
 	sources.server.Close()
 	t.Run("RepairWithoutNetwork", func(t *testing.T) { repairs(t, c) })
 	t.Run("DeleteWithoutNetwork", func(t *testing.T) { deletes(t, c) })
+}
+
+// fillings are how many caBundles and Secrets others have filled in, by kind.
+type fillings map[string]int
+
+// filledKinds are the kinds in which others fill in something at run time, with the resource of each.
+var filledKinds = map[string]string{
+	"MutatingWebhookConfiguration": "mutatingwebhookconfigurations", "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+	"Secret": "secrets",
+}
+
+// fill plays cert-manager and the controllers of Kubeflow, which do not run here: every caBundle and every empty Secret gets a
+// content. The control plane itself has filled in the rules of the aggregated ClusterRoles.
+func fill(t *testing.T, c *cluster.Cluster) fillings {
+	t.Helper()
+	out := fillings{}
+	for kind, resource := range filledKinds {
+		for _, u := range made(t, c, kind, resource) {
+			before := u.DeepCopy()
+			if kind == "Secret" {
+				if data, _, _ := unstructured.NestedMap(u.Object, "data"); len(data) > 0 {
+					continue
+				}
+				u.Object["data"] = map[string]any{"tls.crt": "Y2VydA=="}
+				out[kind]++
+			}
+			hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+			for _, hook := range hooks {
+				config, _ := hook.(map[string]any)["clientConfig"].(map[string]any)
+				config["caBundle"] = bundle()
+				out[kind]++
+			}
+			if len(hooks) > 0 {
+				u.Object["webhooks"] = hooks
+			}
+			if err := c.Client.Patch(t.Context(), u, client.MergeFrom(before), client.FieldOwner("cert-manager")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return out
+}
+
+// stays fails where what was filled in is gone.
+func (f fillings) stays(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for kind, resource := range filledKinds {
+		have := 0
+		for _, u := range made(t, c, kind, resource) {
+			text := fmt.Sprint(u.Object)
+			have += strings.Count(text, "caBundle:"+bundle()) + strings.Count(text, "Y2VydA==")
+		}
+		if have != f[kind] {
+			t.Errorf("of %d contents of %ss %d are left", f[kind], kind, have)
+		}
+	}
+	var roles unstructured.UnstructuredList
+	roles.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"})
+	if err := c.Client.List(t.Context(), &roles, client.HasLabels{keeper.RoomLabel}); err != nil {
+		t.Fatal(err)
+	}
+	aggregated := 0
+	for _, r := range roles.Items {
+		if r.Object["aggregationRule"] != nil {
+			aggregated++
+		}
+	}
+	if aggregated != 14 {
+		t.Errorf("%d aggregated ClusterRoles, want 14", aggregated)
+	}
+}
+
+// bundle is a certificate, which the API server checks it to be.
+var bundle = sync.OnceValue(func() string {
+	certificate, _, err := cert.GenerateSelfSignedCertKey("nobody.example.test", nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(certificate)
+})
+
+// made are the objects of a kind that the operator made.
+func made(t *testing.T, c *cluster.Cluster, kind, resource string) []*unstructured.Unstructured {
+	t.Helper()
+	gv := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	if resource == "secrets" {
+		gv = schema.GroupVersion{Version: "v1"}
+	}
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(gv.WithKind(kind + "List"))
+	if err := c.Client.List(t.Context(), &list, client.HasLabels{keeper.RoomLabel}); err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out
 }
 
 // named reads a KfDef of a user, and gives it a name as the original's page tells users to.
@@ -126,9 +234,43 @@ func repairs(t *testing.T, c *cluster.Cluster) {
 	t.Logf("back %s after kubectl had returned", time.Since(began).Round(time.Millisecond))
 }
 
-// deletes removes the KfDef: what is left are the Namespaces, the definitions, and the claims.
+// seedWebhooks are the configurations that the original's page has its readers delete by hand, some of which only controllers
+// make at run time, and a Service of this KfDef that each calls.
+var seedWebhooks = map[string]string{
+	"admission-webhook-mutating-webhook-configuration": "kubeflow/admission-webhook-service",
+	"inferenceservice.serving.kubeflow.org":            "kubeflow/kfserving-webhook-server-service",
+	"istio-sidecar-injector":                           "istio-system/istio-sidecar-injector",
+	"katib-mutating-webhook-config":                    "kubeflow/katib-controller",
+	"mutating-webhook-configurations":                  "kubeflow/admission-webhook-service",
+}
+
+var webhooks = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"}
+
+// deletes removes the KfDef. What users put into its definitions and Namespaces is left, with these, and so are the claims and
+// the namespace of the KfDef; nothing of the original's clean-up list is.
 func deletes(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
+	for name, service := range seedWebhooks {
+		if c.Get(t, webhooks, "", name) == nil {
+			c.Apply(t, webhook(name, service))
+		}
+	}
+	// One that others registered, for a server of their own.
+	c.Apply(t, webhook("of-others", "kubeflow/of-others"))
+	c.Apply(t, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: of-a-user}
+---
+apiVersion: kubeflow.org/v1
+kind: Profile
+metadata: {name: of-a-user}
+spec: {owner: {kind: User, name: someone}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: of-a-user, namespace: knative-serving}
+`)
 	c.Kubectl(t, "-n", "kubeflow", "delete", "kfdef", "kubeflow", "--timeout=1m")
 	began := time.Now()
 	cluster.Eventually(t, patience, func() error {
@@ -136,24 +278,60 @@ func deletes(t *testing.T, c *cluster.Cluster) {
 		if err != nil {
 			return err
 		}
-		left := map[string]int{}
+		left := map[string][]string{}
 		for _, o := range all {
-			if o.Labels[keeper.RoomLabel] == "" {
-				continue
-			}
-			switch o.Resource {
-			case "namespaces", "customresourcedefinitions", "persistentvolumeclaims":
-			default:
-				left[o.Resource]++
+			if o.Labels[keeper.RoomLabel] != "" {
+				left[o.Resource] = append(left[o.Resource], o.Name)
 			}
 		}
-		if len(left) > 0 {
-			return fmt.Errorf("left: %v", left)
+		got := map[string]string{}
+		for resource, names := range left {
+			slices.Sort(names)
+			got[resource] = strings.Join(names, " ")
+		}
+		if !maps.Equal(got, leftOf12) {
+			return fmt.Errorf("left: %v\nwant: %v", got, leftOf12)
 		}
 		return nil
 	})
 	t.Logf("all gone %s after kubectl had returned", time.Since(began).Round(100*time.Millisecond))
-	if c.Get(t, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kubeflow") == nil {
-		t.Error("the namespace of the KfDef is gone")
+	namespaces := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	for _, name := range []string{"kubeflow", "of-a-user"} {
+		if u := c.Get(t, namespaces, "", name); u == nil || u.GetDeletionTimestamp() != nil {
+			t.Errorf("Namespace %s is gone", name)
+		}
 	}
+	for name := range seedWebhooks {
+		if c.Get(t, webhooks, "", name) != nil {
+			t.Errorf("the webhook configuration %s is left", name)
+		}
+	}
+	if c.Get(t, webhooks, "", "of-others") == nil {
+		t.Error("a webhook configuration of others is gone")
+	}
+}
+
+// leftOf12 is what is left: the definition that has a Profile of a user, the Namespaces that hold a claim or something of a
+// user, and the claims.
+var leftOf12 = map[string]string{
+	"customresourcedefinitions": "profiles.kubeflow.org",
+	"namespaces":                "istio-system knative-serving kubeflow",
+	"persistentvolumeclaims":    "authservice-pvc katib-mysql metadata-mysql minio-pvc mysql-pv-claim",
+}
+
+// webhook is a configuration that calls a Service ("namespace/name") about a kind that nobody writes.
+func webhook(name, service string) string {
+	namespace, service, _ := strings.Cut(service, "/")
+	return fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: %s}
+webhooks:
+- name: x.example.test
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  failurePolicy: Ignore
+  clientConfig: {service: {namespace: %s, name: %s}}
+  rules: [{apiGroups: [example.test], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]
+`, name, namespace, service)
 }

@@ -23,8 +23,9 @@ var kfDef = kubeflowv1.GroupVersion.WithKind("KfDef")
 
 // archives serves the archives of the real inputs in place of their original addresses.
 type archives struct {
-	server *httptest.Server
-	store  *source.Store
+	server  *httptest.Server
+	store   *source.Store
+	options source.Options
 }
 
 func mirror(t *testing.T) archives {
@@ -38,24 +39,38 @@ func mirror(t *testing.T) archives {
 	}
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	store, err := source.New(source.Options{
+	return archives{server: server, options: source.Options{
 		Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Map: []source.Mapping{{From: "https://github.com", To: server.URL}},
-	})
+	}}.again(t)
+}
+
+// again opens the store as a process does that has just started.
+func (a archives) again(t *testing.T) archives {
+	t.Helper()
+	if a.store != nil {
+		_ = a.store.Close()
+	}
+	store, err := source.New(a.options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	return archives{server: server, store: store}
+	a.store = store
+	return a
 }
 
+// trusting are the settings of config/trusted.
+var trusting = kubeflow.Settings{Trusted: true}
+
 // start runs the operator with the room.
-func start(t *testing.T, c *cluster.Cluster, a archives, opts harness.Options) *harness.Operator {
+func start(t *testing.T, c *cluster.Cluster, a archives, opts harness.Options, settings kubeflow.Settings) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
+	settings.Sources = a.store
 	return harness.Start(t, c, opts, func(e *engine.Engine) error {
-		return engine.Register(e, kubeflow.Room(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: a.store}))
+		return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
 	})
 }
 

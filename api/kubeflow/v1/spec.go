@@ -1,8 +1,14 @@
 package v1
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
-// KfDefSpec is what kfctl v1.2 reads of a KfDef, field by field. Every field is optional, as it was there.
+// KfDefSpec is what kfctl v1.2 reads of a KfDef, field by field, and what MLKeeper adds. Every field is optional, as it
+// was there.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || duration(self.interval) >= duration('30s')",message="spec.interval is shorter than 30s: forges refuse who asks that often; write 30s or more"
 type KfDefSpec struct {
 	// applications are rendered and applied in this order.
 	// +optional
@@ -28,9 +34,38 @@ type KfDefSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
+
+	// serviceAccountName is a ServiceAccount of the KfDef's namespace. What the applications hold is written with its rights.
+	// Without it --default-service-account of the manager is used, and where that is not set either, the KfDef is Stalled
+	// unless the administrator trusts all authors (--kubeflow-trusted).
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// suspend stops everything but a deletion: nothing is fetched, repaired or pruned.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+	// interval is how often repositories that may move are asked for again, such as 1h. Without it they are asked for when
+	// the spec changes, when the manager restarts, and when the annotation keeper.mlkeeper.dev/reconcile-at changes. What is
+	// pinned by a digest or a commit is never asked for twice.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	Interval *metav1.Duration `json:"interval,omitempty"`
+	// deletionPolicy says what becomes of the objects when the KfDef is deleted: Delete, the default, deletes them; Orphan
+	// leaves all of them. With both, PersistentVolumeClaims stay, and so do the namespace of the KfDef, other Namespaces that
+	// hold anything, and CustomResourceDefinitions of which there are custom resources.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Orphan
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
 }
 
+// DeletionOrphan is the deletionPolicy that leaves everything behind.
+const DeletionOrphan = "Orphan"
+
 // Application is one application of a Kubeflow.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) > duration('0s')",message="timeout of an application is not positive; write one such as 5m"
 type Application struct {
 	// name names the application. The name kubeflow-apps makes the whole KfDef one of stacks (kfctl v1.1), in which the
 	// overlays and parameters of all applications have no effect.
@@ -40,6 +75,59 @@ type Application struct {
 	// kustomizeConfig says where the application's manifests are and how they are put together.
 	// +optional
 	KustomizeConfig *KustomizeConfig `json:"kustomizeConfig,omitempty"`
+
+	// dependsOn names applications whose objects must be healthy before those of this one are made. Updates are never held
+	// back. Without it an application waits for nothing but Namespaces, definitions and servers of webhooks.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	DependsOn []string `json:"dependsOn,omitempty"`
+	// wait holds back all later applications until this one is healthy.
+	// +optional
+	Wait bool `json:"wait,omitempty"`
+	// timeout is how long dependsOn of this application, and wait of it, hold back; 5m by default. What is held back then
+	// goes on with a warning.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// prune false keeps the objects of this application when they leave it, and when the KfDef is deleted.
+	// +optional
+	Prune *bool `json:"prune,omitempty"`
+	// images replaces images of the application, as kustomize does.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Images []Image `json:"images,omitempty"`
+}
+
+// Image replaces an image, as the images of a kustomization do.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.newName) || has(self.newTag) || has(self.digest)",message="images[] changes nothing: give newName, newTag or digest"
+// +kubebuilder:validation:XValidation:rule="!(has(self.newTag) && has(self.digest))",message="images[] has both newTag and digest: leave one of them out"
+type Image struct {
+	// name is the image without its tag.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Name string `json:"name"`
+	// newName replaces the name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	NewName string `json:"newName,omitempty"`
+	// newTag replaces the tag.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	NewTag string `json:"newTag,omitempty"`
+	// digest replaces the tag by a digest, such as sha256:...
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Digest string `json:"digest,omitempty"`
 }
 
 // KustomizeConfig says how an application is rendered.
@@ -89,10 +177,16 @@ type Repo struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 	// uri is where the archive is: an https address of a tar.gz, such as a GitHub archive or tarball link. With
-	// #sha256:<hex> at its end, it must have that digest.
+	// #sha256:<hex> at its end, it must have that digest. git::https://... and oci://... name a git repository and an
+	// artifact; configmap:NAME/KEY and secret:NAME/KEY an archive in an object of the KfDef's namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URI string `json:"uri,omitempty"`
+	// secretName is a Secret of the KfDef's namespace with what the server of the repository asks for: username and
+	// password, or token; ca.crt; proxy; and for git over SSH identity and known_hosts.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // Plugin is a plugin of the original.

@@ -25,6 +25,10 @@ type ApplicationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// revision is that of the repository when all objects of the application were last as declared.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Revision string `json:"revision,omitempty"`
 }
 
 // RepoCache is a repository as it was used.

@@ -1,0 +1,54 @@
+package kubeflow
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+func TestWhoseRightsAreUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings Settings
+		named    string
+		there    string
+		user     string
+		reason   string
+		remedy   string
+	}{
+		"nobody is named": {
+			reason: reasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
+		},
+		"all are trusted":                    {settings: Settings{Trusted: true}},
+		"one is named although all are":      {settings: Settings{Trusted: true}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
+		"the administrator's default":        {settings: Settings{DefaultServiceAccount: "default"}, there: "default", user: "system:serviceaccount:kubeflow:default"},
+		"the one that is named before it":    {settings: Settings{DefaultServiceAccount: "default"}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
+		"one that does not exist":            {named: "deployer", reason: reasonNoAccount, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
+		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: reasonNoAccount, remedy: "-n kubeflow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := roomtest.New(testNow)
+			if c.there != "" {
+				cluster.Put(object("v1", "ServiceAccount", "kubeflow", c.there))
+			}
+			cr := custom("first")
+			cr.Spec.ServiceAccountName = c.named
+			user, err := (&system{settings: c.settings}).actAs(t.Context(), cluster, cr)
+			var problem plan.Problem
+			errors.As(err, &problem)
+			if user != c.user || problem.Reason != c.reason || !strings.Contains(problem.Remedy, c.remedy) || (err != nil) != (c.reason != "") {
+				t.Errorf("acts as %q: %v", user, err)
+			}
+		})
+	}
+}
+
+func TestThePlanIsWrittenWithTheRightsThatWereFound(t *testing.T) {
+	facts := two()
+	facts.ActAs = "system:serviceaccount:kubeflow:deployer"
+	if p := New(Settings{}).Render(custom("first", "Second App!"), facts); p.ActAs != facts.ActAs {
+		t.Errorf("acts as %q", p.ActAs)
+	}
+}

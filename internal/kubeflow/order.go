@@ -1,0 +1,61 @@
+package kubeflow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+)
+
+// arrange orders applications: each after those it depends on, and otherwise as in the spec. wrong says of applications
+// why they cannot be arranged; these come last.
+func arrange(applications []kubeflowv1.Application) (order []int, wrong map[int]string) {
+	wrong = map[int]string{}
+	place := map[string]int{}
+	for i, a := range applications {
+		if _, taken := place[a.Name]; !taken {
+			place[a.Name] = i
+		}
+	}
+	after := make([][]int, len(applications))
+	for i, a := range applications {
+		for _, name := range a.DependsOn {
+			j, known := place[name]
+			if !known {
+				wrong[i] = fmt.Sprintf("dependsOn names %q, which is no application of this KfDef", name)
+				continue
+			}
+			after[i] = append(after[i], j)
+		}
+	}
+	placed := make([]bool, len(applications))
+	for {
+		next := -1
+		for i := range applications {
+			if !placed[i] && !slices.ContainsFunc(after[i], func(j int) bool { return !placed[j] }) {
+				next = i
+				break
+			}
+		}
+		if next < 0 {
+			break
+		}
+		placed[next] = true
+		order = append(order, next)
+	}
+	for i := range applications {
+		if placed[i] {
+			continue
+		}
+		order = append(order, i)
+		var names []string
+		for _, j := range after[i] {
+			if !placed[j] {
+				names = append(names, applications[j].Name)
+			}
+		}
+		wrong[i] = fmt.Sprintf("dependsOn goes in a circle by way of %s", strings.Join(names, ", "))
+	}
+	return order, wrong
+}

@@ -1,0 +1,90 @@
+package kubeflow
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+func TestArchivesInTheCluster(t *testing.T) {
+	archive := base64.StdEncoding.EncodeToString([]byte("archive"))
+	for name, c := range map[string]struct {
+		uri     string
+		content map[string]any
+		kind    string
+		want    string
+	}{
+		"ConfigMap":              {uri: "configmap:air/gap", kind: "ConfigMap", content: map[string]any{"binaryData": map[string]any{"gap": archive}}},
+		"Secret":                 {uri: "secret:air/gap", kind: "Secret", content: map[string]any{"data": map[string]any{"gap": archive}}},
+		"text is no archive":     {uri: "configmap:air/gap", kind: "ConfigMap", content: map[string]any{"data": map[string]any{"gap": "text"}}, want: reasonKeyMissing},
+		"another key":            {uri: "secret:air/other", kind: "Secret", content: map[string]any{"data": map[string]any{"gap": archive}}, want: reasonKeyMissing},
+		"no such ConfigMap":      {uri: "configmap:air/gap", want: "ConfigMapNotFound"},
+		"no key":                 {uri: "configmap:air", want: "URIInvalid"},
+		"no name":                {uri: "secret:/gap", want: "URIInvalid"},
+		"an address is no place": {uri: "https://example.test/x.tar.gz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := roomtest.New(testNow)
+			if c.kind != "" {
+				u := object("v1", c.kind, "kubeflow", "air")
+				for field, value := range c.content {
+					u.Object[field] = value
+				}
+				cluster.Put(u)
+			}
+			cr := custom("first")
+			cr.Spec.Repos[0].URI = c.uri
+			got, err := origins(t.Context(), cluster, cr)
+			var problem plan.Problem
+			errors.As(err, &problem)
+			if problem.Reason != c.want || err != nil && (problem.Field != "spec.repos[0].uri" || problem.Remedy == "") {
+				t.Fatalf("%v", err)
+			}
+			inline := strings.Contains(c.uri, ":air/")
+			if err == nil && (string(got[0].inline) == "archive") != inline {
+				t.Errorf("%+v", got[0])
+			}
+		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	cluster := roomtest.New(testNow)
+	cr := custom("first")
+	cr.Spec.Repos = []kubeflowv1.Repo{{Name: "manifests", URI: "https://example.test/x.tar.gz", SecretName: "access"}}
+	_, err := origins(t.Context(), cluster, cr)
+	var problem plan.Problem
+	if !errors.As(err, &problem) || problem.Reason != "SecretNotFound" || problem.Field != "spec.repos[0].secretName" || problem.Class != plan.Waiting {
+		t.Fatal(err)
+	}
+	secret := object("v1", "Secret", "kubeflow", "access")
+	data := map[string]any{}
+	for _, key := range []string{keyUsername, keyPassword, keyToken, keyCA, keyProxy, keySSH, keyKnownHosts} {
+		data[key] = base64.StdEncoding.EncodeToString([]byte("the " + key))
+	}
+	secret.Object["data"] = data
+	secret.SetUID("u")
+	secret.SetResourceVersion("7")
+	cluster.Put(secret)
+	got, err := origins(t.Context(), cluster, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := got[0].request.Auth
+	for key, value := range map[string]string{
+		keyUsername: auth.Username, keyPassword: auth.Password, keyToken: auth.Token, keyProxy: auth.Proxy,
+		keyCA: string(auth.CA), keySSH: string(auth.SSHKey), keyKnownHosts: string(auth.KnownHosts),
+	} {
+		if value != "the "+key {
+			t.Errorf("%s is %q", key, value)
+		}
+	}
+	if strings.Join(got[0].versions, " ") != "u/7" {
+		t.Errorf("versions %v", got[0].versions)
+	}
+}
