@@ -111,24 +111,29 @@ func (k *inventories) wakeAll() {
 
 // get returns an Inventory as we know it best: cached, or our own later write.
 func (k *inventories) get(name string) (*keeper.Inventory, bool) {
-	o, cached := k.hub.Resource(inventoryGVK.GroupKind(), "", name)
+	// In this order: a write that is forgotten already is in the cache that is read after it.
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	mine, written := k.written[name]
+	k.mu.Unlock()
+	o, cached := k.hub.Resource(inventoryGVK.GroupKind(), "", name)
 	inv, _ := o.(*keeper.Inventory)
 	if written && (!cached || inv == nil || observe.NewerVersion(mine.ResourceVersion, inv.ResourceVersion)) {
 		return mine, true
 	}
-	delete(k.written, name)
+	if written {
+		k.mu.Lock()
+		if k.written[name] == mine {
+			delete(k.written, name)
+		}
+		k.mu.Unlock()
+	}
 	return inv, inv != nil
 }
 
 // of returns the Inventories of one custom resource, by stage.
 func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 	names := map[string]bool{}
-	for _, o := range k.hub.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
-		names[o.GetName()] = true
-	}
+	// In this order: what is forgotten already is in the cache.
 	k.mu.Lock()
 	for name, inv := range k.written {
 		if string(inv.Spec.Owner.UID) == ownerUID {
@@ -136,6 +141,9 @@ func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 		}
 	}
 	k.mu.Unlock()
+	for _, o := range k.hub.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
+		names[o.GetName()] = true
+	}
 	var out []*keeper.Inventory
 	for name := range names {
 		if inv, ok := k.get(name); ok && inv.DeletionTimestamp == nil {

@@ -251,6 +251,10 @@ func (s *stacks[C, F]) groupResource() schema.GroupResource {
 
 // current returns the custom resource as we know it best: the cached one, or our own later write.
 func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodable, found bool) {
+	// In this order: a write whose echo has come already is in the cache that is read after it.
+	s.mu.Lock()
+	mine, wrote := s.written[key]
+	s.mu.Unlock()
 	cached, ok := s.hub.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,8 +269,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 	if !ok {
 		return cr, nil, false
 	}
-	mine, ok := s.written[key]
-	if ok && mine.GetUID() == cr.GetUID() && observe.NewerVersion(mine.GetResourceVersion(), cr.GetResourceVersion()) {
+	if wrote && mine.GetUID() == cr.GetUID() && observe.NewerVersion(mine.GetResourceVersion(), cr.GetResourceVersion()) {
 		return mine.DeepCopyObject().(C), nil, true
 	}
 	delete(s.written, key)

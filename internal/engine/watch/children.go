@@ -111,8 +111,10 @@ func (h *Hub) Child(room string, key plan.Key) (*observe.Object, bool) {
 
 func (h *Hub) childLocked(room string, key plan.Key) *observe.Object {
 	f := h.children[room][key.GroupKind]
-	cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
-	return h.overlay.lookup(room, key, cached, func() string { return f.reached(key.Namespace) })
+	return h.overlay.lookup(room, key, func() string { return f.reached(key.Namespace) }, func() *observe.Object {
+		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+		return cached
+	})
 }
 
 // reached is the resource version up to which the store has seen a namespace, or empty.
@@ -136,12 +138,14 @@ func (h *Hub) ChildrenOfStack(room, stackHash string) []*observe.Object {
 	var overridden map[plan.Key]bool
 	h.overlay.each(room, func(key plan.Key, w written) {
 		f := h.children[room][key.GroupKind]
+		// In this order, as lookup has it.
+		reached := f.reached(key.Namespace)
 		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
 		if overridden == nil {
 			overridden = map[plan.Key]bool{}
 		}
 		overridden[key] = true
-		if o := w.view(cached, f.reached(key.Namespace)); o != nil && o.Labels[keeper.StackLabel] == stackHash {
+		if o := w.view(cached, reached); o != nil && o.Labels[keeper.StackLabel] == stackHash {
 			out = append(out, o)
 		}
 	})

@@ -73,22 +73,27 @@ func (w written) view(cached *observe.Object, upTo string) *observe.Object {
 	return w.object
 }
 
-// lookup returns what a reader should see instead of cached.
-func (o *overlay) lookup(room string, key plan.Key, cached *observe.Object, upTo func() string) *observe.Object {
+// lookup returns what a reader should see: what the cache has, or what was written. An event may come at any moment, so the
+// order of the reads counts: a write that is settled already is in the cache that is read after it, and an object that the
+// cache lacks after it had reached a version is gone by that version.
+func (o *overlay) lookup(room string, key plan.Key, upTo func() string, cached func() *observe.Object) *observe.Object {
+	w, ok := o.find(room, key)
+	if !ok {
+		return cached()
+	}
+	reached := upTo()
+	return w.view(cached(), reached)
+}
+
+// find returns a write that still counts.
+func (o *overlay) find(room string, key plan.Key) (written, bool) {
 	if o.count.Load() == 0 {
-		return cached
+		return written{}, false
 	}
 	o.mu.RLock()
+	defer o.mu.RUnlock()
 	w, ok := o.rooms[room][key]
-	o.mu.RUnlock()
-	if !ok || o.clock.Since(w.at) > overlayLife {
-		return cached
-	}
-	reached := ""
-	if cached == nil {
-		reached = upTo()
-	}
-	return w.view(cached, reached)
+	return w, ok && o.clock.Since(w.at) <= overlayLife
 }
 
 // each calls f for every write of a room that still counts.

@@ -49,7 +49,7 @@ func TestOverlay(t *testing.T) {
 			o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
 			w := written{object: object(tc.write.uid, tc.write.rv), uid: types.UID(tc.write.uid), rv: tc.write.rv}
 			o.put("r", secretKey, w, func() (*observe.Object, string) { return object(tc.at.uid, tc.at.rv), "" })
-			got := o.lookup("r", secretKey, object(tc.then.uid, tc.then.rv), func() string { return tc.reached })
+			got := o.lookup("r", secretKey, func() string { return tc.reached }, func() *observe.Object { return object(tc.then.uid, tc.then.rv) })
 			var have pair
 			if got != nil {
 				have = pair{string(got.UID), got.ResourceVersion}
@@ -67,7 +67,7 @@ func TestOverlaySettles(t *testing.T) {
 	nothing := func() (*observe.Object, string) { return nil, "" }
 	put := func(w written) { o.put("r", secretKey, w, nothing) }
 	sees := func(cached *observe.Object) *observe.Object {
-		return o.lookup("r", secretKey, cached, func() string { return "" })
+		return o.lookup("r", secretKey, func() string { return "" }, func() *observe.Object { return cached })
 	}
 	put(written{object: object("a", "10"), uid: "a", rv: "10"})
 	o.saw("r", object("a", "9"), false)
@@ -97,5 +97,36 @@ func TestOverlaySettles(t *testing.T) {
 	o.dropKind("r", secretKey.GroupKind)
 	if o.count.Load() != 0 || sees(nil) != nil {
 		t.Fatal("kept after the API went")
+	}
+}
+
+// TestOverlayReadsInOrder plays events that come between the reads of a lookup.
+func TestOverlayReadsInOrder(t *testing.T) {
+	o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
+	w := written{object: object("a", "10"), uid: "a", rv: "10"}
+	o.put("r", secretKey, w, func() (*observe.Object, string) { return nil, "" })
+	var store *observe.Object
+	reached := "9"
+	event := func() { // The cache learns of the write, and the overlay drops it.
+		store, reached = object("a", "10"), "10"
+		o.saw("r", store, false)
+	}
+	for name, lookup := range map[string]func() *observe.Object{
+		"before the version is read": func() *observe.Object {
+			return o.lookup("r", secretKey, func() string { event(); return reached }, func() *observe.Object { return store })
+		},
+		"before the object is read": func() *observe.Object {
+			return o.lookup("r", secretKey, func() string { return reached }, func() *observe.Object { event(); return store })
+		},
+		"after both": func() *observe.Object {
+			defer event()
+			return o.lookup("r", secretKey, func() string { return reached }, func() *observe.Object { return store })
+		},
+	} {
+		store, reached = nil, "9"
+		o.put("r", secretKey, w, func() (*observe.Object, string) { return nil, "" })
+		if lookup() == nil {
+			t.Errorf("%s: what was written is not seen", name)
+		}
 	}
 }
