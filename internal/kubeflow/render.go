@@ -23,8 +23,9 @@ const (
 	unmarked  = "profiles.kubeflow.org"
 )
 
-// maxWarnings bounds the warnings of a plan.
-const maxWarnings = 64
+// maxWarnings bounds the warnings of a status, maxRendered those of them that rendering gives: the others tell what the API
+// server does not take.
+const maxWarnings, maxRendered = 64, 44
 
 // Render puts the objects of the applications into stages. It is pure.
 func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
@@ -64,9 +65,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	for _, p := range cr.Spec.Plugins {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("the plugin %s is not run: it sets up a cloud, which is not MLKeeper's", p.Kind))
 	}
-	if len(out.Warnings) > maxWarnings {
-		more := len(out.Warnings) - maxWarnings + 1
-		out.Warnings = append(out.Warnings[:maxWarnings-1], fmt.Sprintf("and %d warnings more", more))
+	if len(out.Warnings) > maxRendered {
+		more := len(out.Warnings) - maxRendered + 1
+		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
 	}
 	return out
 }

@@ -84,6 +84,14 @@ func TestOpenDataHub(t *testing.T) {
 			failed = append(failed, a.Name+": "+a.Message)
 		}
 	}
+	documented(t, "odh_kfctl_openshift.v1.1.0.yaml", cr)
+	// Server-side apply refuses fields that no schema has: they go, and the status says so.
+	warnings := strings.Join(cr.Status.Warnings, "\n")
+	for _, want := range []string{"superset: spec.selector.deployment: dropped", "jupyterhub: metadata.label: dropped"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("the warnings do not tell of %q:\n%s", want, warnings)
+		}
+	}
 	if len(failed) > 0 || len(cr.Status.Applications) != 17 {
 		t.Errorf("%d applications, failed %v", len(cr.Status.Applications), failed)
 	}

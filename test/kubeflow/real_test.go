@@ -196,6 +196,27 @@ func applied(t *testing.T, c *cluster.Cluster, want map[string]int32) {
 	if !maps.Equal(got, want) {
 		t.Errorf("objects %v, want %v", got, want)
 	}
+	documented(t, "kfctl_istio_dex.v1.2.0.yaml", cr)
+}
+
+// documented fails where the table of docs/kfdef.md does not tell what was seen of a KfDef.
+func documented(t *testing.T, file string, cr *kubeflowv1.KfDef) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/kfdef.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := int32(0)
+	for _, a := range cr.Status.Applications {
+		objects += a.Objects
+	}
+	row := fmt.Sprintf("| %d of %d applications |", objects, len(cr.Status.Applications))
+	for _, line := range strings.Split(string(page), "\n") {
+		if strings.Contains(line, file) && strings.HasPrefix(line, "|") && strings.HasSuffix(line, row) {
+			return
+		}
+	}
+	t.Errorf("the table of tested KfDefs in docs/kfdef.md lacks %s with %q", file, row)
 }
 
 // settle waits until the operator has written nothing for three seconds.

@@ -3,6 +3,8 @@ package uninstall
 import (
 	"slices"
 	"strings"
+
+	"mlkeeper.dev/test/cluster"
 )
 
 // step is one thing that is deleted.
@@ -37,15 +39,9 @@ func (o order) before(a, b step) bool {
 
 // ordersOf returns every order of the steps.
 func ordersOf(steps ...step) []order {
-	if len(steps) == 0 {
-		return []order{nil}
-	}
 	var out []order
-	for i, first := range steps {
-		rest := slices.Delete(slices.Clone(steps), i, i+1)
-		for _, o := range ordersOf(rest...) {
-			out = append(out, append(order{first}, o...))
-		}
+	for _, o := range cluster.Orders(steps...) {
+		out = append(out, o)
 	}
 	return out
 }

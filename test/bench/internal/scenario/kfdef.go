@@ -104,7 +104,7 @@ func (b *Bench) kubeflow(ctx context.Context) (*kubeflow, error) {
 		w.Header().Set("ETag", `"one"`)
 		http.ServeFile(w, r, filepath.Join(b.Config.Kubeflow, "manifests-1.2.0.tar.gz"))
 	}))
-	render := exec.CommandContext(ctx, b.Config.Operator, append([]string{"render", "--offline", "-f", "-"}, k.flags()...)...)
+	render := exec.CommandContext(ctx, b.Config.Operator, append([]string{"render", "--offline", "--show-secrets", "-f", "-"}, k.flags()...)...)
 	render.Stdin = strings.NewReader(k.manifest)
 	var failure strings.Builder
 	render.Stderr = &failure
