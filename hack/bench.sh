@@ -12,4 +12,4 @@ args=()
 [ "${QUICK:-0}" = 1 ] && args+=(--quick)
 [ -n "${ONLY-}" ] && args+=(--only "$ONLY")
 # shellcheck disable=SC2086 # ARGS holds several flags; one with spaces in it is given to bin/tools/bench itself.
-exec bin/tools/bench "${args[@]}" ${ARGS-}
+exec bin/tools/bench "${args[@]}" ${ARGS-} "$@"

@@ -50,8 +50,34 @@ func (n *nowhere) live(context.Context, schema.GroupVersionKind, string, string)
 }
 
 func (n *nowhere) serves(gvk schema.GroupVersionKind) (bool, error) {
+	if removed(gvk) {
+		return n.apis[gvk], nil
+	}
 	// Every cluster serves what the Kubernetes API server has built in.
 	return n.all || n.apis[gvk] || clientgoscheme.Scheme.Recognizes(gvk), nil
+}
+
+// kubernetes is the version of Kubernetes whose APIs count as served without a cluster.
+var kubernetes = [2]int{1, 36}
+
+// removed says that Kubernetes had an API and has it no more, by the lifecycle that its types declare.
+func removed(gvk schema.GroupVersionKind) bool {
+	if gvk.Group == "apiextensions.k8s.io" || gvk.Group == "apiregistration.k8s.io" {
+		return gvk.Version != "v1"
+	}
+	if !clientgoscheme.Scheme.IsGroupRegistered(gvk.Group) {
+		return false
+	}
+	object, err := clientgoscheme.Scheme.New(gvk)
+	if err != nil {
+		return true
+	}
+	lifecycle, ok := object.(interface{ APILifecycleRemoved() (major, minor int) })
+	if !ok {
+		return false
+	}
+	major, minor := lifecycle.APILifecycleRemoved()
+	return major < kubernetes[0] || major == kubernetes[0] && minor <= kubernetes[1]
 }
 
 func (n *nowhere) exists() bool      { return false }
