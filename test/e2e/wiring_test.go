@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -101,7 +103,14 @@ func Test_Defect04_06_LoggersAreWiredByTheOldestServiceAndFollowIt(t *testing.T)
 	wiringIs(t, c, ns, "old", "own", metav1.ConditionFalse, "UserLogger")
 	wiringIs(t, c, ns, "old", "no-url", metav1.ConditionFalse, "UserLogger")
 
-	// The second waits, and its status names the first.
+	// The second waits, and its status names the first. Of two of the same second, the UID would tell which is the first.
+	old := c.Get(t, fixture.GVK, ns, "old")
+	cluster.Eventually(t, 5*time.Second, func() error {
+		if time.Since(old.GetCreationTimestamp().Time) < time.Second {
+			return errors.New("the second has not passed")
+		}
+		return nil
+	})
 	c.Apply(t, withDatabase("young"), ns)
 	condition(t, c, ns, "young", "Ready", metav1.ConditionTrue)
 	wiringIs(t, c, ns, "young", "late", metav1.ConditionFalse, "OtherService", "old")
