@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,8 @@ func (t *teardown) outlivers(ctx context.Context, inv *keeper.Inventory) error {
 	}
 	// Definitions before Namespaces, which hold custom resources.
 	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
+	// The same for all Namespaces.
+	resources := sync.OnceValues(t.disco.ServerPreferredNamespacedResources)
 	for _, key := range keys {
 		gvk := key.WithVersion(entries[key].Version)
 		mapping, served := t.catalog.Lookup(gvk)
@@ -46,7 +49,7 @@ func (t *teardown) outlivers(ctx context.Context, inv *keeper.Inventory) error {
 		if live.GetUID() != entries[key].UID || live.GetDeletionTimestamp() != nil || madeForAnother(live, inv) {
 			continue
 		}
-		holds, err := t.holds(ctx, live)
+		holds, err := t.holds(ctx, live, resources)
 		if err != nil {
 			return fmt.Errorf("look what %s still holds: %w", key, err)
 		}
@@ -61,10 +64,13 @@ func (t *teardown) outlivers(ctx context.Context, inv *keeper.Inventory) error {
 	return nil
 }
 
+// namespaced lists the resources that namespaces can hold.
+type namespaced func() ([]*metav1.APIResourceList, error)
+
 // holds names something that is still in a Namespace or of a definition; empty where there is nothing.
-func (t *teardown) holds(ctx context.Context, live *unstructured.Unstructured) (string, error) {
+func (t *teardown) holds(ctx context.Context, live *unstructured.Unstructured, resources namespaced) (string, error) {
 	if live.GetKind() == "Namespace" {
-		return t.inNamespace(ctx, live.GetName())
+		return t.inNamespace(ctx, live.GetName(), resources)
 	}
 	group, _, _ := unstructured.NestedString(live.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(live.Object, "spec", "names", "plural")
@@ -79,8 +85,8 @@ func (t *teardown) holds(ctx context.Context, live *unstructured.Unstructured) (
 }
 
 // inNamespace names something in a namespace. What cannot be looked at counts as something.
-func (t *teardown) inNamespace(ctx context.Context, namespace string) (string, error) {
-	lists, err := t.disco.ServerPreferredNamespacedResources()
+func (t *teardown) inNamespace(ctx context.Context, namespace string, resources namespaced) (string, error) {
+	lists, err := resources()
 	if err != nil {
 		return "what the cluster serves is not known in full: " + err.Error(), nil
 	}

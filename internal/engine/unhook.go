@@ -3,15 +3,16 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -26,10 +27,10 @@ var hooks = []schema.GroupVersionKind{
 // had it or a controller of the stack registered it at run time (law 3). Left behind, a webhook without its server refuses
 // what others write, and an APIService without one breaks the discovery of all APIs.
 func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
-	services := map[types.NamespacedName]bool{}
+	services := map[plan.Key]bool{}
 	for key, e := range ledgerOf(invs) {
 		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" {
-			services[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}] = true
+			services[key] = true
 		}
 	}
 	if len(services) == 0 {
@@ -60,27 +61,9 @@ func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 }
 
 // callsOnly says that an object has the API server call some of the services, and no other.
-func callsOnly(u *unstructured.Unstructured, services map[types.NamespacedName]bool) bool {
-	var called []any
-	if hooks, found, _ := unstructured.NestedSlice(u.Object, "webhooks"); found {
-		for _, hook := range hooks {
-			content, _ := hook.(map[string]any)
-			service, _, _ := unstructured.NestedFieldNoCopy(content, "clientConfig", "service")
-			called = append(called, service)
-		}
-	} else {
-		service, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "service")
-		called = append(called, service)
-	}
-	for _, one := range called {
-		service, _ := one.(map[string]any)
-		namespace, _ := service["namespace"].(string)
-		name, _ := service["name"].(string)
-		if !services[types.NamespacedName{Namespace: namespace, Name: name}] {
-			return false
-		}
-	}
-	return len(called) > 0
+func callsOnly(u *unstructured.Unstructured, services map[plan.Key]bool) bool {
+	called := decide.Called(u)
+	return len(called) > 0 && !slices.ContainsFunc(called, func(k plan.Key) bool { return !services[k] })
 }
 
 // madeForAnother says that the marks of an object name another custom resource than an Inventory does.
@@ -94,15 +77,12 @@ func madeForAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
 func (t *teardown) deleteObject(
 	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured,
 ) error {
-	client := t.client
-	if user := inv.Spec.ActAs; user != "" {
-		var err error
-		if client, err = t.actor.As(user); err != nil {
-			return fmt.Errorf("act as %s: %w", user, err)
-		}
+	client, err := t.actor.Acting(inv.Spec.ActAs)
+	if err != nil {
+		return err
 	}
 	uid, background := u.GetUID(), metav1.DeletePropagationBackground
-	err := client.Resource(resource).Delete(ctx, u.GetName(), metav1.DeleteOptions{
+	err = client.Resource(resource).Delete(ctx, u.GetName(), metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 	})
 	key := plan.KeyOf(u)

@@ -5,13 +5,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 func TestCallsOnly(t *testing.T) {
-	services := map[types.NamespacedName]bool{{Namespace: "ns", Name: "ours"}: true}
+	services := map[plan.Key]bool{{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "ns", Name: "ours"}: true}
 	hook := func(name string) any {
 		return map[string]any{"clientConfig": map[string]any{"service": map[string]any{"namespace": "ns", "name": name}}}
 	}

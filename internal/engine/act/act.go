@@ -171,14 +171,23 @@ func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic
 	return a.resourceAs("", gvk, namespace)
 }
 
+// Acting is the client with the rights of a user; the operator's own where the name is empty.
+func (a *Actor) Acting(user string) (dynamic.Interface, error) {
+	if user == "" {
+		return a.Client, nil
+	}
+	client, err := a.As(user)
+	if err != nil {
+		return nil, fmt.Errorf("act as %s: %w", user, err)
+	}
+	return client, nil
+}
+
 // resourceAs is the client of a resource with the rights of a user.
 func (a *Actor) resourceAs(user string, gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	client := a.Client
-	if user != "" {
-		var err error
-		if client, err = a.As(user); err != nil {
-			return nil, fmt.Errorf("act as %s: %w", user, err)
-		}
+	client, err := a.Acting(user)
+	if err != nil {
+		return nil, err
 	}
 	mapping, ok := a.Catalog.Lookup(gvk)
 	if !ok {

@@ -16,18 +16,33 @@ func ServerOf(stages []Stage, item Item) string {
 	if item.Observed != nil || item.Key.Group != "admissionregistration.k8s.io" {
 		return ""
 	}
-	hooks, _, _ := unstructured.NestedSlice(item.Desired.Object, "webhooks")
-	for _, hook := range hooks {
-		content, _ := hook.(map[string]any)
-		service, _, _ := unstructured.NestedMap(content, "clientConfig", "service")
-		namespace, _ := service["namespace"].(string)
-		name, _ := service["name"].(string)
-		key := plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: namespace, Name: name}
-		if waitsFor := notServing(stages, key); waitsFor != "" {
+	for _, service := range Called(item.Desired) {
+		if waitsFor := notServing(stages, service); waitsFor != "" {
 			return waitsFor
 		}
 	}
 	return ""
+}
+
+// Called are the Services by which the API server calls what a webhook configuration or an APIService names, one for each
+// webhook. One without a name stands for what is no Service, such as a URL.
+func Called(u *unstructured.Unstructured) []plan.Key {
+	var out []plan.Key
+	add := func(content map[string]any, path ...string) {
+		service, _, _ := unstructured.NestedMap(content, path...)
+		namespace, _ := service["namespace"].(string)
+		name, _ := service["name"].(string)
+		out = append(out, plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: namespace, Name: name})
+	}
+	hooks, found, _ := unstructured.NestedSlice(u.Object, "webhooks")
+	if !found {
+		add(u.Object, "spec", "service")
+	}
+	for _, hook := range hooks {
+		content, _ := hook.(map[string]any)
+		add(content, "clientConfig", "service")
+	}
+	return out
 }
 
 // notServing names what keeps a Service of the plan from answering.
