@@ -3,8 +3,10 @@ package audit
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -36,6 +38,29 @@ func TestAWatchCountsOnceWhenItStarts(t *testing.T) {
 	}
 	if took := entries[0].Done.Sub(entries[0].Received).Milliseconds(); took != 250 {
 		t.Errorf("the write took %d ms", took)
+	}
+}
+
+func TestWatchesThatWereOpen(t *testing.T) {
+	watch := func(id, stage, namespace, at string) string {
+		return strings.NewReplacer("ID", id, "STAGE", stage, "NS", namespace, "AT", at).Replace(
+			`{"auditID":"ID","stage":"STAGE","requestURI":"/x?watch=1","verb":"watch","user":{"username":"op"},` +
+				`"objectRef":{"resource":"secrets","namespace":"NS","apiVersion":"v1"},"responseStatus":{"code":200},` +
+				`"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:AT:00Z"}`)
+	}
+	log := write(t,
+		watch("1", "ResponseStarted", "a", "00"), watch("2", "ResponseStarted", "b", "00"), watch("3", "ResponseStarted", "c", "00"),
+		watch("2", "ResponseComplete", "b", "05"), watch("3", "ResponseComplete", "c", "15"), "")
+	open, err := log.Watching("op", time.Date(2026, 1, 1, 0, 10, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespaces []string
+	for _, e := range open {
+		namespaces = append(namespaces, e.NS)
+	}
+	if slices.Sort(namespaces); strings.Join(namespaces, " ") != "a c" {
+		t.Errorf("open in %v", namespaces)
 	}
 }
 

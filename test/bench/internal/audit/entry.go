@@ -11,6 +11,8 @@ import (
 
 // Entry is one request. A watch is one entry, made when it starts.
 type Entry struct {
+	// ID is the same at the start and at the end of a watch.
+	ID                                              string
 	Verb, User, Agent                               string
 	Group, Version, Resource, Subresource, NS, Name string
 	URI                                             string
@@ -95,6 +97,7 @@ func (o Object) String() string {
 
 // line is the part of an audit.k8s.io/v1 Event that is needed.
 type line struct {
+	AuditID    string `json:"auditID"`
 	Stage      string `json:"stage"`
 	RequestURI string `json:"requestURI"`
 	Verb       string `json:"verb"`
@@ -131,7 +134,7 @@ func Parse(text []byte) (Entry, bool, error) {
 		return Entry{}, false, nil
 	}
 	e := Entry{
-		Verb: l.Verb, User: l.User.Username, Agent: l.UserAgent, URI: l.RequestURI, Code: l.ResponseStatus.Code,
+		ID: l.AuditID, Verb: l.Verb, User: l.User.Username, Agent: l.UserAgent, URI: l.RequestURI, Code: l.ResponseStatus.Code,
 		Received: l.Received, Done: l.Stamp,
 	}
 	if o := l.ObjectRef; o != nil {
@@ -143,4 +146,16 @@ func Parse(text []byte) (Entry, bool, error) {
 		}
 	}
 	return e, true, nil
+}
+
+// parseEnd reads the end of a watch, and when it was; the ID is empty for any other line.
+func parseEnd(text []byte) (id string, at time.Time, err error) {
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return "", time.Time{}, fmt.Errorf("a line of the audit log: %w", err)
+	}
+	if l.Verb != "watch" || l.Stage != "ResponseComplete" {
+		return "", time.Time{}, nil
+	}
+	return l.AuditID, l.Stamp, nil
 }

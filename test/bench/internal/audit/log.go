@@ -6,7 +6,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
+	"time"
 )
 
 // Mark is a place in a log.
@@ -30,6 +33,38 @@ func (l *Log) Mark() Mark {
 // Since visits the requests that were logged after a mark, of one user or, where user is empty, of all, and returns the
 // mark to go on from. A line that is not complete yet is left for the next call.
 func (l *Log) Since(mark Mark, user string, visit func(Entry)) (Mark, error) {
+	return l.lines(mark, user, func(text []byte) error {
+		e, ok, err := Parse(text)
+		if ok && (user == "" || e.User == user) {
+			visit(e)
+		}
+		return err
+	})
+}
+
+// Watching returns the watches of a user that were open at a moment.
+func (l *Log) Watching(user string, at time.Time) ([]Entry, error) {
+	open := map[string]Entry{}
+	_, err := l.lines(0, user, func(text []byte) error {
+		e, ok, err := Parse(text)
+		if err != nil || ok && e.User != user {
+			return err
+		}
+		if ok && e.Class() == Watch && e.OK() && e.Received.Before(at) {
+			open[e.ID] = e
+		}
+		if id, ended, err := parseEnd(text); err != nil {
+			return err
+		} else if id != "" && ended.Before(at) {
+			delete(open, id)
+		}
+		return nil
+	})
+	return slices.Collect(maps.Values(open)), err
+}
+
+// lines visits the lines of a user after a mark, and maybe some of others.
+func (l *Log) lines(mark Mark, user string, visit func([]byte) error) (Mark, error) {
 	file, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark, nil
@@ -56,12 +91,8 @@ func (l *Log) Since(mark Mark, user string, visit func(Entry)) (Mark, error) {
 		if user != "" && !bytes.Contains(text, needle) {
 			continue
 		}
-		e, ok, err := Parse(text)
-		if err != nil {
+		if err := visit(text); err != nil {
 			return mark, err
-		}
-		if ok && (user == "" || e.User == user) {
-			visit(e)
 		}
 	}
 }

@@ -78,14 +78,12 @@ func (b *Bench) look(ctx context.Context, l *large, d time.Duration) error {
 // reconnected waits until the operator has opened as many watches again as it had.
 func (b *Bench) reconnected(ctx context.Context, l *large, mark audit.Mark, broke time.Time) error {
 	open := map[string]bool{}
-	all, err := l.c.Audit.Entries(0, l.id.User)
+	all, err := l.c.Audit.Watching(l.id.User, broke)
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
-		if e.Class() == audit.Watch && e.OK() && e.Received.Before(broke) {
-			open[watched(e)] = true
-		}
+		open[watched(e)] = true
 	}
 	again := map[string]bool{}
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); {
@@ -96,7 +94,6 @@ func (b *Bench) reconnected(ctx context.Context, l *large, mark audit.Mark, brok
 		}); err != nil {
 			return err
 		}
-		// A watch of one namespace may have ended for good before; those of all namespaces are for ever.
 		if len(again) >= len(open) {
 			return nil
 		}
