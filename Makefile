@@ -27,7 +27,7 @@ ARGS ?=
 PLAN ?=
 
 # ROOMS are the rooms that have a ClusterRole of their own.
-ROOMS := trustyai tfserving kubeflow
+ROOMS := trustyai tfserving kubeflow seldon
 VERSION ?= $(shell hack/version.sh)
 # KUBECTL is the kubectl on the PATH, else the one inside bin/devcluster, which wants to be told of another kubeconfig.
 KUBECTL ?= $(or $(shell command -v kubectl 2>/dev/null),bin/devcluster kubectl$(if $(KUBECONFIG), --kubeconfig=$(KUBECONFIG)))

@@ -16,15 +16,12 @@ type collector struct {
 	ready func() error
 }
 
-// Values of GOGC while the caches are filled, while there is much to do, while there is and the caches are large, and at rest.
-const startPercent, busyPercent, fullPercent, restPercent = 200, 100, 40, 25
+// Values of GOGC while the caches are filled, while there is much to do, and at rest.
+const startPercent, busyPercent, restPercent = 200, 100, 25
 
 const (
 	// busyBytes is how much is allocated in a second by a manager that has much to do.
 	busyBytes = 4 << 20
-	// fullBytes is how much lives in a manager with large caches. What they gain then lies scattered among the garbage of that
-	// time, and the pages stay in use when it is gone: the less garbage there is at a time, the fewer pages.
-	fullBytes = 24 << 20
 	// calm is how long it must have had little to do to be at rest.
 	calm = 15 * time.Second
 )
@@ -38,8 +35,7 @@ func (c collector) Start(ctx context.Context) error {
 		return nil
 	}
 	debug.SetGCPercent(startPercent)
-	percent, busy := startPercent, 0
-	before, _ := heap()
+	percent, busy, before := startPercent, 0, allocated()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -48,10 +44,10 @@ func (c collector) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		now, live := heap()
+		now := allocated()
 		busy = decay(busy, now-before)
 		before = now
-		wanted := choose(c.ready() == nil, busy, percent, live)
+		wanted := choose(c.ready() == nil, busy, percent)
 		if wanted == percent {
 			continue
 		}
@@ -73,21 +69,19 @@ func decay(busy int, bytes uint64) int {
 }
 
 // choose returns the percentage; at the start it stays until the caches are filled.
-func choose(ready bool, busy, percent int, live uint64) int {
+func choose(ready bool, busy, percent int) int {
 	switch {
 	case !ready && percent == startPercent:
 		return startPercent
-	case busy > 0 && live >= fullBytes:
-		return fullPercent
 	case busy > 0:
 		return busyPercent
 	}
 	return restPercent
 }
 
-// heap is how many bytes were allocated since the start of the process, and how many were alive at the last collection.
-func heap() (allocated, live uint64) {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+// allocated is how many bytes were allocated since the start of the process.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
-	return sample[0].Value.Uint64(), sample[1].Value.Uint64()
+	return sample[0].Value.Uint64()
 }

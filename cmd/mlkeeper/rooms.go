@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -10,12 +12,14 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	kubeflowv1beta1 "mlkeeper.dev/api/kubeflow/v1beta1"
+	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/kubeflow"
+	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/internal/trustyai"
 )
@@ -26,7 +30,11 @@ type settings struct {
 	trustyAI      trustyai.Settings
 	tfserving     tfserving.Settings
 	kubeflow      kubeflow.Settings
-	sources       sources
+	seldon        seldon.Settings
+	seldonCharts  []string
+	// serviceAccount is that of custom resources which name none.
+	serviceAccount string
+	sources        sources
 }
 
 // bind adds the flags.
@@ -41,7 +49,11 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"image of a Tfserv that names none and asks for GPUs")
 	flags.BoolVar(&s.kubeflow.Trusted, "kubeflow-trusted", false,
 		"apply the applications of every KfDef that names no ServiceAccount with the operator's own rights")
-	flags.StringVar(&s.kubeflow.DefaultServiceAccount, "default-service-account", "",
+	flags.BoolVar(&s.seldon.Trusted, "seldon-trusted", false,
+		"apply the charts of every SeldonOperator that names no ServiceAccount with the operator's own rights")
+	flags.StringArrayVar(&s.seldonCharts, "seldon-chart", nil,
+		"COMPONENT=REPOSITORY,NAME,VERSION[,sha256:DIGEST]: where the chart of a component comes from that a SeldonOperator says nothing of; repeatable")
+	flags.StringVar(&s.serviceAccount, "default-service-account", "",
 		"ServiceAccount, of its own namespace, that a custom resource acts as whose applications or charts users bring and that names none")
 	s.sources.bind(flags)
 }
@@ -68,11 +80,11 @@ func registrations() []registration {
 			return engine.Register(e, tfserving.Room(), tfserving.New(s.forTfserving()))
 		}},
 		{name: kubeflow.RoomName, any: func(s settings) room.Any {
-			settings := s.kubeflow
+			settings := s.forKubeflow()
 			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
 			return room.Erase(kubeflow.Room(), kubeflow.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
-			settings := s.kubeflow
+			settings := s.forKubeflow()
 			store := s.sources.store(e.Log)
 			if store.err != nil {
 				return store.err
@@ -80,7 +92,41 @@ func registrations() []registration {
 			settings.Sources = store
 			return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
 		}},
+		{name: seldon.RoomName, any: func(s settings) room.Any {
+			settings, _ := s.forSeldon()
+			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
+			return room.Erase(seldon.Room(), seldon.New(settings))
+		}, register: func(e *engine.Engine, s settings) error {
+			settings, err := s.forSeldon()
+			store := s.sources.store(e.Log)
+			if err = errors.Join(err, store.err); err != nil {
+				return err
+			}
+			settings.Sources = store
+			return engine.Register(e, seldon.Room(), seldon.New(settings))
+		}},
 	}
+}
+
+// forKubeflow completes the settings of one room with those of all.
+func (s settings) forKubeflow() kubeflow.Settings {
+	out := s.kubeflow
+	out.DefaultServiceAccount = s.serviceAccount
+	return out
+}
+
+func (s settings) forSeldon() (seldon.Settings, error) {
+	out := s.seldon
+	out.ClusterDomain, out.DefaultServiceAccount = s.clusterDomain, s.serviceAccount
+	out.Charts = map[string]seldonv1alpha1.Chart{}
+	for _, text := range s.seldonCharts {
+		component, chart, err := seldon.ParseChart(text)
+		if err != nil {
+			return out, fmt.Errorf("--seldon-chart: %w", err)
+		}
+		out.Charts[component] = chart
+	}
+	return out, nil
 }
 
 // forTrustyAI completes the settings of one room with those of all.
@@ -118,6 +164,6 @@ func roomNames() []string {
 func schemes() []func(*runtime.Scheme) error {
 	return []func(*runtime.Scheme) error{
 		keeper.AddToScheme, trustyaiv1.AddToScheme, trustyaiv1alpha1.AddToScheme,
-		tfservingv1alpha1.AddToScheme, kubeflowv1.AddToScheme, kubeflowv1beta1.AddToScheme,
+		tfservingv1alpha1.AddToScheme, kubeflowv1.AddToScheme, kubeflowv1beta1.AddToScheme, seldonv1alpha1.AddToScheme,
 	}
 }

@@ -21,12 +21,12 @@ type sources struct {
 	bytes             int64
 	limits            source.Limits
 	maps, allow, deny []string
-	// made are the stores that were made with these flags, shared by all copies of them.
-	made *[]*lazyStore
+	// made is the store that was made with these flags, shared by all rooms and by all copies of the flags.
+	made **lazyStore
 }
 
 func (s *sources) bind(flags *pflag.FlagSet) {
-	s.made = &[]*lazyStore{}
+	s.made = new(*lazyStore)
 	flags.StringVar(&s.dir, "source-dir", "", "folder that keeps fetched archives; a temporary one when empty")
 	flags.Int64Var(&s.bytes, "source-bytes", 4<<30, "how many bytes it keeps; what was used longest ago goes first")
 	l := &s.limits
@@ -70,23 +70,24 @@ func (s *sources) options(log logr.Logger) (source.Options, error) {
 	return out, failed
 }
 
-// store makes the store that the flags describe. One that is wrong is an error of everything that is fetched.
+// store is the one store that the flags describe, since a folder is one store's alone. One that is wrong is an error of
+// everything that is fetched.
 func (s *sources) store(log logr.Logger) *lazyStore {
+	if s.made != nil && *s.made != nil {
+		return *s.made
+	}
 	options, err := s.options(log)
 	l := &lazyStore{options: options, err: err}
 	if s.made != nil {
-		*s.made = append(*s.made, l)
+		*s.made = l
 	}
 	return l
 }
 
-// close ends the stores, and removes the folders that were temporary.
+// close ends the store, and removes its folder where that is temporary.
 func (s *sources) close() {
-	if s.made == nil {
-		return
-	}
-	for _, l := range *s.made {
-		l.close()
+	if s.made != nil && *s.made != nil {
+		(*s.made).close()
 	}
 }
 
@@ -101,7 +102,7 @@ type lazyStore struct {
 	temporary bool
 }
 
-// Fetch implements kubeflow.Fetcher.
+// Fetch implements origin.Fetcher.
 func (l *lazyStore) Fetch(ctx context.Context, r source.Request) (*source.Artifact, error) {
 	if err := l.open(); err != nil {
 		return nil, err
@@ -109,7 +110,15 @@ func (l *lazyStore) Fetch(ctx context.Context, r source.Request) (*source.Artifa
 	return l.store.Fetch(ctx, r)
 }
 
-// Unpack implements kubeflow.Fetcher.
+// FetchChart implements origin.Fetcher.
+func (l *lazyStore) FetchChart(ctx context.Context, r source.ChartRequest) (*source.Artifact, error) {
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l.store.FetchChart(ctx, r)
+}
+
+// Unpack implements origin.Fetcher.
 func (l *lazyStore) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
 	if err := l.open(); err != nil {
 		return nil, err

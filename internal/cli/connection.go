@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -97,7 +98,7 @@ func (c *Connection) open() (*cluster, error) {
 		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
 			"server runs", cfg.Host, err)
 	}
-	out := &cluster{mapper: mapper, kinds: kinds, openapi: finder.OpenAPIV3()}
+	out := &cluster{mapper: mapper, kinds: kinds, openapi: finder.OpenAPIV3(), version: finder.ServerVersion}
 	if out.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -163,6 +164,8 @@ type cluster struct {
 	kinds []servedKind
 	// openapi publishes the schemas of the kinds; nil where there are none.
 	openapi openapi.Client
+	// version asks the API server for its version; nil where there is none.
+	version func() (*apiversion.Info, error)
 }
 
 // lookup returns the mapping of a kind, or nil while it is not served.

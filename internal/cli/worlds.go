@@ -120,6 +120,26 @@ func (nowhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served
 	return kustomize.Namespaced(gvk)
 }
 
+// ServesVersion implements room.Reader.
+func (r nowhereReader) ServesVersion(gv schema.GroupVersion) bool {
+	for gvk := range r.apis {
+		if gvk.GroupVersion() == gv {
+			return true
+		}
+	}
+	for gvk := range clientgoscheme.Scheme.AllKnownTypes() {
+		if gvk.GroupVersion() == gv && !removed(gvk) {
+			return true
+		}
+	}
+	return r.all && !clientgoscheme.Scheme.IsGroupRegistered(gv.Group)
+}
+
+// KubernetesVersion implements room.Reader.
+func (nowhereReader) KubernetesVersion() string {
+	return fmt.Sprintf("v%d.%d.0", kubernetes[0], kubernetes[1])
+}
+
 // Siblings implements room.Reader.
 func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.siblings(r.cr)) }
 
@@ -284,6 +304,33 @@ func (r *somewhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, s
 		return false, false
 	}
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
+}
+
+// ServesVersion implements room.Reader.
+func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
+	return slices.ContainsFunc(r.kinds, func(kind servedKind) bool {
+		if kind.Group != gv.Group {
+			return false
+		}
+		mapping, err := r.lookup(kind.WithVersion(gv.Version))
+		if err != nil {
+			r.reads.fail(err)
+		}
+		return mapping != nil
+	})
+}
+
+// KubernetesVersion implements room.Reader.
+func (r *somewhereReader) KubernetesVersion() string {
+	if r.version == nil {
+		return ""
+	}
+	info, err := r.version()
+	if err != nil {
+		r.reads.fail(fmt.Errorf("ask for the version of the API server: %w", err))
+		return ""
+	}
+	return info.GitVersion
 }
 
 // Siblings implements room.Reader: those of the cluster, and those of the file that are not there yet.

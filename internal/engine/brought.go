@@ -24,6 +24,16 @@ func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
 	}
 }
 
+// asks remembers a group of whose APIs the room asks by version, so that its custom resources are woken when they change.
+func (s *stacks[C, F]) asks(group string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups == nil {
+		s.groups = map[string]bool{}
+	}
+	s.groups[group] = true
+}
+
 // bringRecorded watches the kinds of a ledger.
 func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.LedgerEntry) {
 	for key, e := range ledger {

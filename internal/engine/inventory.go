@@ -52,7 +52,6 @@ func (k *inventories) register() error {
 	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
 		inv := &keeper.Inventory{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
-		internInventory(inv)
 		return inv, err
 	}, k.changed, ownerUIDOf)
 	return nil

@@ -80,7 +80,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	p.reader = &reader{
 		engine: s.Engine, room: s.def.Room, gk: s.def.GVK.GroupKind(), cr: cr,
 		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
-		stack:  p.stack, made: s.madeBy(cr),
+		stack:  p.stack, made: s.madeBy(cr), asks: s.asks,
 	}
 	return p
 }
@@ -173,6 +173,11 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 		desired[key] = true
 	}
 	for i, stage := range p.plan.Stages {
+		if stage.Suspended && i < len(p.inventories) {
+			for _, e := range p.inventories[i].Spec.Objects {
+				desired[keyOf(e)] = true
+			}
+		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range p.stamped[i] {
 			desired[o.Key] = true
@@ -186,9 +191,20 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
+	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRefused(p)
 	s.holdVanished(p)
 	s.holdRollout(p)
+}
+
+// leaveSuspended takes the writes of suspended stages out of the decisions.
+func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
+	for i := range actions {
+		a := &actions[i]
+		if a.Writes() && a.Object.Desired != nil && stages[a.Object.Stage].Suspended {
+			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
+		}
+	}
 }
 
 // hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, and the

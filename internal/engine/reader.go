@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -32,6 +33,8 @@ type reader struct {
 	stack  plan.Stack
 	// made says of an object whether it was recorded as a child of the custom resource.
 	made func(plan.Key) bool
+	// asks is told of the groups whose APIs the room asks for by version.
+	asks func(group string)
 	used []watch.Ref
 	// read are the objects whose content this pass had.
 	read []watch.Ref
@@ -150,6 +153,15 @@ func (r *reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served boo
 	return mapping.Namespaced, ok
 }
 
+// ServesVersion implements room.Reader.
+func (r *reader) ServesVersion(gv schema.GroupVersion) bool {
+	r.asks(gv.Group)
+	return r.engine.catalog.ServesVersion(gv)
+}
+
+// KubernetesVersion implements room.Reader.
+func (r *reader) KubernetesVersion() string { return r.engine.catalog.KubernetesVersion() }
+
 // Siblings implements room.Reader.
 func (r *reader) Siblings() []client.Object {
 	all := aliveObjects(r.engine.hub.ListResources(r.gk, r.cr.GetNamespace()))
@@ -214,6 +226,33 @@ func (e *Engine) List(
 		return nil, fmt.Errorf("list %s in %s: %w", gvk.Kind, namespace, err)
 	}
 	return list.Items, nil
+}
+
+// Get implements room.Live.
+func (e *Engine) Get(
+	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	mapping, ok := e.catalog.Lookup(gvk)
+	if !ok {
+		return nil, nil
+	}
+	client, err := e.actor.Acting(user)
+	if err != nil {
+		return nil, err
+	}
+	resource := dynamic.ResourceInterface(client.Resource(mapping.Resource))
+	if mapping.Namespaced {
+		resource = client.Resource(mapping.Resource).Namespace(namespace)
+	}
+	live, err := resource.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
+	}
+	live.SetManagedFields(nil)
+	return live, nil
 }
 
 // Now implements room.Reader.

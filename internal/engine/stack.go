@@ -43,6 +43,8 @@ type stacks[C client.Object, F any] struct {
 	foreseen map[client.ObjectKey]C
 	// brought are the kinds that users brought (room.Definition.AnyChildren).
 	brought map[schema.GroupKind]bool
+	// groups are those of whose APIs the room asks by version.
+	groups map[string]bool
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
@@ -85,9 +87,6 @@ func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, erro
 	}
 	// Nobody reads a second copy of the spec.
 	delete(cr.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
-	if ledger := s.def.Common(cr).Ledger; ledger != nil {
-		intern(*ledger)
-	}
 	return cr, nil
 }
 
@@ -231,7 +230,7 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.brought[gk]
+	return s.brought[gk] || s.groups[gk.Group]
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
@@ -19,14 +20,14 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 		remedy   string
 	}{
 		"nobody is named": {
-			reason: reasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
+			reason: room.ReasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
 		},
 		"all are trusted":                    {settings: Settings{Trusted: true}},
 		"one is named although all are":      {settings: Settings{Trusted: true}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
 		"the administrator's default":        {settings: Settings{DefaultServiceAccount: "default"}, there: "default", user: "system:serviceaccount:kubeflow:default"},
 		"the one that is named before it":    {settings: Settings{DefaultServiceAccount: "default"}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
-		"one that does not exist":            {named: "deployer", reason: reasonNoAccount, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
-		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: reasonNoAccount, remedy: "-n kubeflow"},
+		"one that does not exist":            {named: "deployer", reason: room.ReasonServiceAccountNotFound, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
+		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: room.ReasonServiceAccountNotFound, remedy: "-n kubeflow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := roomtest.New(testNow)
@@ -35,7 +36,7 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 			}
 			cr := custom("first")
 			cr.Spec.ServiceAccountName = c.named
-			user, err := (&system{settings: c.settings}).actAs(t.Context(), cluster, cr)
+			user, err := (&system{settings: c.settings}).account(cr).User(t.Context(), cluster, "KfDef", cr)
 			var problem plan.Problem
 			errors.As(err, &problem)
 			if user != c.user || problem.Reason != c.reason || !strings.Contains(problem.Remedy, c.remedy) || (err != nil) != (c.reason != "") {

@@ -22,20 +22,17 @@ const retry = 30 * time.Second
 
 // The reasons of problems, stable across releases.
 const (
-	reasonNotTrusted        = "NotTrusted"
-	reasonNoAccount         = "ServiceAccountNotFound"
-	reasonKeyMissing        = "KeyMissing"
 	reasonFetching          = "Fetching"
 	reasonApplicationFailed = "ApplicationFailed"
 )
 
 // Gather has the repositories fetched and rendered in the background, and looks up which kinds are in namespaces.
 func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
-	user, err := s.actAs(ctx, read, cr)
+	user, err := s.account(cr).User(ctx, read, "KfDef", cr)
 	if err != nil {
 		return Facts{}, err
 	}
-	from, err := origins(ctx, read, cr)
+	from, err := reposOf(ctx, read, cr)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -59,9 +56,17 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.Kf
 	return facts, nil
 }
 
+// account is the ServiceAccount with whose rights the objects of a KfDef are written.
+func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
+	return room.Account{
+		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
+		Trusted: s.settings.Trusted, Printed: s.settings.Printed,
+	}
+}
+
 // answer asks once for each spec, each content of what it refers to, and each wish to reconcile now, and at the interval of
 // the spec; after a failure that may pass it asks again. Until there is an answer, the one before to the same spec stands.
-func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []origin) *Answer {
+func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) *Answer {
 	inputs := inputsOf(cr)
 	before := s.kept.get(cr.UID, inputs)
 	question := s.question(cr.DeepCopy(), from, inputs, before, read.Serves)
@@ -85,10 +90,10 @@ func inputsOf(cr *kubeflowv1.KfDef) string {
 }
 
 // versionsOf tells apart the contents of the objects that a spec refers to.
-func versionsOf(from []origin) string {
+func versionsOf(from []repo) string {
 	var versions []any
 	for _, o := range from {
-		versions = append(versions, o.versions)
+		versions = append(versions, o.Versions)
 	}
 	return digest(versions...)
 }

@@ -21,13 +21,13 @@ import (
 // question fetches the repositories, renders the applications, and converts what the cluster does not serve. before is the
 // last answer to the same inputs: while the repositories give the same, nothing is rendered again.
 func (s *system) question(
-	cr *kubeflowv1.KfDef, from []origin, inputs string, before *Answer, serves func(schema.GroupVersionKind) bool,
+	cr *kubeflowv1.KfDef, from []repo, inputs string, before *Answer, serves func(schema.GroupVersionKind) bool,
 ) room.Question {
 	return func(ctx context.Context, _ room.Live) any {
 		out := &Answer{}
 		trees := map[string]fs.FS{}
 		for _, o := range from {
-			artifact, err := s.fetch(ctx, o)
+			artifact, err := o.Fetch(ctx, s.settings.Sources)
 			if err != nil {
 				return s.failed(cr.UID, inputs, o, err, before)
 			}
@@ -62,7 +62,7 @@ func (s *system) again(uid types.UID, inputs string, before *Answer, stale strin
 }
 
 // failed is the answer where a repository could not be fetched: what was rendered before stands while that may pass.
-func (s *system) failed(uid types.UID, inputs string, o origin, err error, before *Answer) *Answer {
+func (s *system) failed(uid types.UID, inputs string, o repo, err error, before *Answer) *Answer {
 	f := failureOf(o, err)
 	if before == nil || !f.Transient {
 		return &Answer{Failure: f}
@@ -70,17 +70,9 @@ func (s *system) failed(uid types.UID, inputs string, o origin, err error, befor
 	return s.again(uid, inputs, before, f.Message)
 }
 
-// fetch brings one repository.
-func (s *system) fetch(ctx context.Context, o origin) (*source.Artifact, error) {
-	if o.inline != nil {
-		return s.settings.Sources.Unpack(ctx, o.request.URI, o.inline)
-	}
-	return s.settings.Sources.Fetch(ctx, o.request)
-}
-
 // failureOf tells why a repository could not be fetched.
-func failureOf(o origin, err error) *Failure {
-	f := &Failure{Transient: true, Reason: source.ReasonUnreachable, Field: o.field + ".uri", Value: o.name, Message: err.Error()}
+func failureOf(o repo, err error) *Failure {
+	f := &Failure{Transient: true, Reason: source.ReasonUnreachable, Field: o.Field + ".uri", Value: o.name, Message: err.Error()}
 	var fetch *source.Error
 	if errors.As(err, &fetch) {
 		f.Transient = fetch.Class == source.Transient

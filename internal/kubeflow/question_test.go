@@ -54,6 +54,10 @@ func (s *shelf) Fetch(ctx context.Context, _ source.Request) (*source.Artifact, 
 	return s.store.Unpack(ctx, "archive", s.data)
 }
 
+func (s *shelf) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
+	return nil, errors.New("a KfDef has no charts")
+}
+
 func (s *shelf) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
 	return s.store.Unpack(ctx, name, data)
 }

@@ -9,6 +9,7 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room/roomtest"
+	"mlkeeper.dev/internal/origin"
 )
 
 func TestArchivesInTheCluster(t *testing.T) {
@@ -21,8 +22,8 @@ func TestArchivesInTheCluster(t *testing.T) {
 	}{
 		"ConfigMap":              {uri: "configmap:air/gap", kind: "ConfigMap", content: map[string]any{"binaryData": map[string]any{"gap": archive}}},
 		"Secret":                 {uri: "secret:air/gap", kind: "Secret", content: map[string]any{"data": map[string]any{"gap": archive}}},
-		"text is no archive":     {uri: "configmap:air/gap", kind: "ConfigMap", content: map[string]any{"data": map[string]any{"gap": "text"}}, want: reasonKeyMissing},
-		"another key":            {uri: "secret:air/other", kind: "Secret", content: map[string]any{"data": map[string]any{"gap": archive}}, want: reasonKeyMissing},
+		"text is no archive":     {uri: "configmap:air/gap", kind: "ConfigMap", content: map[string]any{"data": map[string]any{"gap": "text"}}, want: origin.ReasonKeyMissing},
+		"another key":            {uri: "secret:air/other", kind: "Secret", content: map[string]any{"data": map[string]any{"gap": archive}}, want: origin.ReasonKeyMissing},
 		"no such ConfigMap":      {uri: "configmap:air/gap", want: "ConfigMapNotFound"},
 		"no key":                 {uri: "configmap:air", want: "URIInvalid"},
 		"no name":                {uri: "secret:/gap", want: "URIInvalid"},
@@ -39,14 +40,14 @@ func TestArchivesInTheCluster(t *testing.T) {
 			}
 			cr := custom("first")
 			cr.Spec.Repos[0].URI = c.uri
-			got, err := origins(t.Context(), cluster, cr)
+			got, err := reposOf(t.Context(), cluster, cr)
 			var problem plan.Problem
 			errors.As(err, &problem)
 			if problem.Reason != c.want || err != nil && (problem.Field != "spec.repos[0].uri" || problem.Remedy == "") {
 				t.Fatalf("%v", err)
 			}
 			inline := strings.Contains(c.uri, ":air/")
-			if err == nil && (string(got[0].inline) == "archive") != inline {
+			if err == nil && (string(got[0].Inline) == "archive") != inline {
 				t.Errorf("%+v", got[0])
 			}
 		})
@@ -57,34 +58,34 @@ func TestCredentials(t *testing.T) {
 	cluster := roomtest.New(testNow)
 	cr := custom("first")
 	cr.Spec.Repos = []kubeflowv1.Repo{{Name: "manifests", URI: "https://example.test/x.tar.gz", SecretName: "access"}}
-	_, err := origins(t.Context(), cluster, cr)
+	_, err := reposOf(t.Context(), cluster, cr)
 	var problem plan.Problem
 	if !errors.As(err, &problem) || problem.Reason != "SecretNotFound" || problem.Field != "spec.repos[0].secretName" || problem.Class != plan.Waiting {
 		t.Fatal(err)
 	}
 	secret := object("v1", "Secret", "kubeflow", "access")
 	data := map[string]any{}
-	for _, key := range []string{keyUsername, keyPassword, keyToken, keyCA, keyProxy, keySSH, keyKnownHosts} {
+	for _, key := range []string{"username", "password", "token", "ca.crt", "proxy", "identity", "known_hosts"} {
 		data[key] = base64.StdEncoding.EncodeToString([]byte("the " + key))
 	}
 	secret.Object["data"] = data
 	secret.SetUID("u")
 	secret.SetResourceVersion("7")
 	cluster.Put(secret)
-	got, err := origins(t.Context(), cluster, cr)
+	got, err := reposOf(t.Context(), cluster, cr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	auth := got[0].request.Auth
+	auth := got[0].Request.Auth
 	for key, value := range map[string]string{
-		keyUsername: auth.Username, keyPassword: auth.Password, keyToken: auth.Token, keyProxy: auth.Proxy,
-		keyCA: string(auth.CA), keySSH: string(auth.SSHKey), keyKnownHosts: string(auth.KnownHosts),
+		"username": auth.Username, "password": auth.Password, "token": auth.Token, "proxy": auth.Proxy,
+		"ca.crt": string(auth.CA), "identity": string(auth.SSHKey), "known_hosts": string(auth.KnownHosts),
 	} {
 		if value != "the "+key {
 			t.Errorf("%s is %q", key, value)
 		}
 	}
-	if strings.Join(got[0].versions, " ") != "u/7" {
-		t.Errorf("versions %v", got[0].versions)
+	if strings.Join(got[0].Versions, " ") != "u/7" {
+		t.Errorf("versions %v", got[0].Versions)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/room/roomtest"
+	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -136,7 +137,7 @@ func TestWithoutTrustNothingIsFetched(t *testing.T) {
 	c := roomtest.New(testNow)
 	_, err := New(Settings{}).Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != reasonNotTrusted || len(c.Asked) > 0 {
+	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != room.ReasonNotTrusted || len(c.Asked) > 0 {
 		t.Errorf("error %v, asked %v", err, c.Asked)
 	}
 }
@@ -162,7 +163,7 @@ func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
 	if inputsOf(labelled) != inputsOf(base) {
 		t.Error("a label is another question")
 	}
-	if versionsOf([]origin{{versions: []string{"uid/2"}}}) == versionsOf([]origin{{versions: []string{"uid/1"}}}) {
+	if versionsOf([]repo{{Origin: origin.Origin{Versions: []string{"uid/2"}}}}) == versionsOf([]repo{{Origin: origin.Origin{Versions: []string{"uid/1"}}}}) {
 		t.Error("another content of a Secret is the same question")
 	}
 }
@@ -171,6 +172,10 @@ func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
 type refusing struct{ err error }
 
 func (r refusing) Fetch(context.Context, source.Request) (*source.Artifact, error) { return nil, r.err }
+
+func (r refusing) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
+	return nil, r.err
+}
 
 func (r refusing) Unpack(context.Context, string, []byte) (*source.Artifact, error) {
 	return nil, r.err
@@ -196,7 +201,7 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	if last := c.Asked[len(c.Asked)-1]; last.Every != retry {
 		t.Errorf("a failure that may pass is asked for again after %s", last.Every)
 	}
-	if f := failureOf(origin{}, fs.ErrNotExist); !f.Transient {
+	if f := failureOf(repo{}, fs.ErrNotExist); !f.Transient {
 		t.Error("an error that nobody knows is final")
 	}
 }

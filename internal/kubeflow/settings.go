@@ -1,10 +1,6 @@
 package kubeflow
 
-import (
-	"context"
-
-	"mlkeeper.dev/internal/source"
-)
+import "mlkeeper.dev/internal/origin"
 
 // Settings are what an administrator decides for all KfDefs.
 type Settings struct {
@@ -16,11 +12,5 @@ type Settings struct {
 	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a KfDef that names none; empty for none.
 	DefaultServiceAccount string
 	// Sources fetches archives; nil refuses every KfDef.
-	Sources Fetcher
-}
-
-// Fetcher fetches archives. *source.Store is one.
-type Fetcher interface {
-	Fetch(ctx context.Context, r source.Request) (*source.Artifact, error)
-	Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error)
+	Sources origin.Fetcher
 }

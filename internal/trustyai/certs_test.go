@@ -9,6 +9,7 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/pki"
 )
 
 func compactJSON(t testing.TB, v any) string {
@@ -26,7 +27,7 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 	if first.Certs.Source != CertsOwn || len(first.Certs.Own) != 3 || p.WakeAt.IsZero() {
 		t.Fatalf("%+v", first.Certs)
 	}
-	if at := first.Certs.RenewAt.Sub(testNow); at < leafLife/2 || at > leafLife {
+	if at := first.Certs.RenewAt.Sub(testNow); at < pki.LeafLife/2 || at > pki.LeafLife {
 		t.Errorf("renewed after %s", at)
 	}
 	c.Written(p, testOwner)
@@ -34,13 +35,13 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 	if again.Certs.Digest != first.Certs.Digest || !bytes.Equal(print(t, p), print(t, q)) {
 		t.Fatal("the certificates are made anew though they are there")
 	}
-	authority, err := decodePair(again.Certs.Own[0].Cert, again.Certs.Own[0].Key)
+	authority, err := pki.Decode(again.Certs.Own[0].Cert, again.Certs.Own[0].Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, own := range again.Certs.Own[1:] {
-		leaf, err := decodePair(own.Cert, own.Key)
-		if err != nil || leaf.cert.CheckSignatureFrom(authority.cert) != nil || !bytes.Equal(own.CA, authority.certPEM) {
+		leaf, err := pki.Decode(own.Cert, own.Key)
+		if err != nil || leaf.Cert.CheckSignatureFrom(authority.Cert) != nil || !bytes.Equal(own.CA, authority.CertPEM) {
 			t.Errorf("%s is not signed by the authority: %v", own.Name, err)
 		}
 	}
@@ -111,7 +112,7 @@ func Test_GarbageInASecretIsReplaced(t *testing.T) {
 	c.Written(p, testOwner)
 	c.Own(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}), testOwner)
 	facts, _ := gatherAndRender(t, c, cr)
-	if _, err := decodePair(facts.Certs.Own[1].Cert, facts.Certs.Own[1].Key); err != nil {
+	if _, err := pki.Decode(facts.Certs.Own[1].Cert, facts.Certs.Own[1].Key); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/pki"
 )
 
 // gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
@@ -117,16 +118,16 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 		}
 	}
 	now := read.Now()
-	authority, trusted, err := s.authority(room.SecretData(secrets[n.caSecret]), now, commonName(cr.Namespace, n.base))
+	authority, trusted, err := s.authority(room.SecretData(secrets[n.caSecret]), now, pki.CommonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
 	}
-	out := Certs{Source: CertsOwn, CA: string(trusted), RenewAt: authority.renewAt()}
-	add := func(name string, p *pair) {
+	out := Certs{Source: CertsOwn, CA: string(trusted), RenewAt: authority.RenewAt()}
+	add := func(name string, p *pki.Pair) {
 		out.Own = append(out.Own, OwnSecret{
-			Name: name, Cert: p.certPEM, Key: p.keyPEM, CA: trusted, First: secrets[name] == nil,
+			Name: name, Cert: p.CertPEM, Key: p.KeyPEM, CA: trusted, First: secrets[name] == nil,
 		})
-		if at := p.renewAt(); at.Before(out.RenewAt) {
+		if at := p.RenewAt(); at.Before(out.RenewAt) {
 			out.RenewAt = at
 		}
 	}
@@ -153,32 +154,32 @@ func ownDigest(cr *v1.TrustyAIService, own []OwnSecret) string {
 
 // authority takes the CA from its Secret, or makes one, and returns what is to be trusted with it: a renewed CA comes
 // with the one before, so that who has the new bundle still trusts a pod with an old certificate.
-func (s *system) authority(data map[string][]byte, now time.Time, name string) (p *pair, trusted []byte, err error) {
-	old, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	if err != nil || !old.cert.IsCA {
+func (s *system) authority(data map[string][]byte, now time.Time, name string) (p *pki.Pair, trusted []byte, err error) {
+	old, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil || !old.Cert.IsCA {
 		old = nil
 	}
-	if old != nil && old.fresh(now) {
-		if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, old.certPEM) && onlyAuthorities(bundle) {
+	if old != nil && old.Fresh(now) {
+		if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, old.CertPEM) && pki.OnlyAuthorities(bundle) {
 			return old, bundle, nil
 		}
-		return old, old.certPEM, nil
+		return old, old.CertPEM, nil
 	}
-	if p, err = newAuthority(s.random, now, name); err != nil {
+	if p, err = pki.NewAuthority(s.random, now, name); err != nil {
 		return nil, nil, err
 	}
-	trusted = p.certPEM
-	if old != nil && now.Before(old.cert.NotAfter) {
-		trusted = slices.Concat(p.certPEM, old.certPEM)
+	trusted = p.CertPEM
+	if old != nil && now.Before(old.Cert.NotAfter) {
+		trusted = slices.Concat(p.CertPEM, old.CertPEM)
 	}
 	return p, trusted, nil
 }
 
 // leaf takes a server certificate from its Secret, or makes one.
-func (s *system) leaf(data map[string][]byte, now time.Time, authority *pair, dns []string) (*pair, error) {
-	p, err := decodePair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	if err == nil && p.fresh(now) && p.serves(authority, dns) {
+func (s *system) leaf(data map[string][]byte, now time.Time, authority *pki.Pair, dns []string) (*pki.Pair, error) {
+	p, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err == nil && p.Fresh(now) && p.Serves(authority, dns) {
 		return p, nil
 	}
-	return newLeaf(s.random, now, authority, dns)
+	return pki.NewLeaf(s.random, now, authority, dns)
 }

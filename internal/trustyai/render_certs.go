@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/pki"
 )
 
 func joinWords(words []string) string { return strings.Join(words, ", ") }
@@ -40,7 +41,7 @@ func (r *scene) certManager() {
 		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
 		authority := r.certificate(r.names.caSecret, selfSigned, "87600h")
 		authority["isCA"] = true
-		authority["commonName"] = commonName(r.cr.Namespace, r.names.base)
+		authority["commonName"] = pki.CommonName(r.cr.Namespace, r.names.base)
 		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
 		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.caSecret, r.labels(),
 			map[string]any{"ca": map[string]any{"secretName": r.names.caSecret}}))

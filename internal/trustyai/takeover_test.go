@@ -13,6 +13,7 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/pki"
 )
 
 // takenOver is a service of the original operator, as it is found.
@@ -183,7 +184,7 @@ func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	first, p := gatherAndRender(t, c, cr)
 	c.Written(p, testOwner)
-	c.Time = testNow.Add(authorityLife * 3 / 4)
+	c.Time = testNow.Add(pki.AuthorityLife * 3 / 4)
 	renewed, p := gatherAndRender(t, c, cr)
 	own := renewed.Certs.Own[0]
 	if bytes.Equal(own.Cert, first.Certs.Own[0].Cert) || string(own.CA) != string(own.Cert)+first.Certs.CA {
@@ -198,7 +199,7 @@ func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	if _, trusted, err := testSystem().authority(data, c.Time, "x"); err != nil || string(trusted) != string(own.Cert) {
 		t.Error("garbage is trusted")
 	}
-	c.Time = c.Time.Add(authorityLife)
+	c.Time = c.Time.Add(pki.AuthorityLife)
 	if last, _ := gatherAndRender(t, c, cr); string(last.Certs.Own[0].CA) != string(last.Certs.Own[0].Cert) {
 		t.Error("an expired authority is trusted")
 	}
@@ -218,7 +219,7 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 	c.Written(p, testOwner)
 	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
-	c.Time = c.Time.Add(leafLife - time.Hour)
+	c.Time = c.Time.Add(pki.LeafLife - time.Hour)
 	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
 }

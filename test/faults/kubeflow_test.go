@@ -42,6 +42,10 @@ func (inline) Fetch(context.Context, source.Request) (*source.Artifact, error) {
 	return nil, errors.New("the faults have no network")
 }
 
+func (inline) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
+	return nil, errors.New("the faults have no network")
+}
+
 func (inline) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
 	store, err := unpacker()
 	if err != nil {

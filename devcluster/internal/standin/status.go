@@ -55,6 +55,16 @@ var roles = []role{
 		crd:      "clusterissuers.cert-manager.io",
 		status:   readyStatus("IsReady", "Issuer is ready"),
 	},
+	{
+		resource: schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "brokers"},
+		crd:      "brokers.eventing.knative.dev",
+		status:   brokerStatus,
+	},
+	{
+		resource: schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"},
+		crd:      "triggers.eventing.knative.dev",
+		status:   triggerStatus,
+	},
 }
 
 // timestamp renders a condition time.
@@ -121,6 +131,23 @@ func inferenceServiceStatus(obj *unstructured.Unstructured, now string) map[stri
 			"transitionStatus": "UpToDate",
 		},
 	}
+}
+
+// brokerStatus is that of a Broker of the class MTChannelBasedBroker.
+func brokerStatus(obj *unstructured.Unstructured, now string) map[string]any {
+	out := readyStatus("", "")(obj, now)
+	out["address"] = map[string]any{
+		"url": fmt.Sprintf("http://broker-ingress.knative-eventing.svc.cluster.local/%s/%s", obj.GetNamespace(), obj.GetName()),
+	}
+	return out
+}
+
+// triggerStatus is that of a Trigger whose subscriber is a Service.
+func triggerStatus(obj *unstructured.Unstructured, now string) map[string]any {
+	out := readyStatus("", "")(obj, now)
+	name, _, _ := unstructured.NestedString(obj.Object, "spec", "subscriber", "ref", "name")
+	out["subscriberUri"] = fmt.Sprintf("http://%s.%s.svc.cluster.local", name, obj.GetNamespace())
+	return out
 }
 
 // readyStatus is the status of the kinds that report one Ready condition.

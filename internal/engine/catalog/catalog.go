@@ -41,6 +41,7 @@ type Catalog struct {
 
 	mu        sync.RWMutex
 	book      *book
+	version   string
 	callbacks []func(schema.GroupKind, bool)
 	// services are the aggregated APIs, by the name of their APIService.
 	services map[string]*service
@@ -119,6 +120,25 @@ func (c *Catalog) Versions(gk schema.GroupKind) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.book.versions(gk)
+}
+
+// ServesVersion says whether any kind of a group and version is served.
+func (c *Catalog) ServesVersion(gv schema.GroupVersion) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for gk := range c.book.kinds {
+		if gk.Group == gv.Group && slices.Contains(c.book.versions(gk), gv.Version) {
+			return true
+		}
+	}
+	return false
+}
+
+// KubernetesVersion is the version that the API server told at the start, such as v1.36.2; empty where it told none.
+func (c *Catalog) KubernetesVersion() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.version
 }
 
 // OnChange registers a callback that is called after a kind became served, ceased to be, or is served in other versions

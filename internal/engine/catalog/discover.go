@@ -55,6 +55,7 @@ func (c *Catalog) discoverFirst(ctx context.Context) error {
 	for {
 		lists, failed, err := c.discoverAll(ctx)
 		if err == nil {
+			c.learnVersion(ctx)
 			c.setBuiltIn(lists, failed)
 			c.seedServices(lists)
 			if err := c.uncovered(failed); err != nil {
@@ -72,6 +73,18 @@ func (c *Catalog) discoverFirst(ctx context.Context) error {
 			return fmt.Errorf("discover the APIs of the cluster: %w", err)
 		}
 	}
+}
+
+// learnVersion asks for the version of the API server. Nothing but the text that charts compare depends on it.
+func (c *Catalog) learnVersion(ctx context.Context) {
+	info, err := c.disco.ServerVersionWithContext(ctx)
+	if err != nil {
+		c.log.Info("the API server does not tell its version", "error", err.Error())
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = info.GitVersion
 }
 
 // discoverAll reads everything the cluster serves, the preferred version of each group first, and the group versions

@@ -48,6 +48,7 @@ const (
 	ReasonForeignOwner = "OwnedByAnother"
 	ReasonRetained     = "Retained"
 	ReasonKept         = "Kept"
+	ReasonSuspended    = "Suspended"
 )
 
 // Item is one desired object with what is known of it.

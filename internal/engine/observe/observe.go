@@ -18,6 +18,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/pack"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -163,6 +164,8 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
 	}
+	pack.Strings(&out.Name, &out.Namespace, (*string)(&out.UID), &out.ResourceVersion, &out.digest, &out.Fields)
+	out.Key.Namespace, out.Key.Name = out.Namespace, out.Name
 	return out
 }
 

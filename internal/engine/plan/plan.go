@@ -75,6 +75,8 @@ type Stage struct {
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
 	// (law 14: only where dependsOn or wait asks). Namespaces and CRDs gate without it.
 	WaitHealthy bool
+	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned.
+	Suspended bool
 	// After names stages every object of which must be healthy before those of this one are created.
 	After []string
 	// Hold says why nothing of this stage is created, such as that a stage of After could not be rendered; empty mostly. What

@@ -126,6 +126,11 @@ type Reader interface {
 	Serves(gvk schema.GroupVersionKind) bool
 	// Namespaced says whether the objects of a kind are in namespaces; it is only known while the kind is served.
 	Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool)
+	// ServesVersion says whether the cluster serves any kind of a group and version; the custom resource is woken when a kind
+	// of the group comes or goes.
+	ServesVersion(gv schema.GroupVersion) bool
+	// KubernetesVersion is the version of the API server, such as v1.36.2; empty where it tells none.
+	KubernetesVersion() string
 	// Siblings returns the other custom resources of the same kind in the namespace, oldest first (creationTimestamp,
 	// then UID), without those that are being deleted.
 	Siblings() []client.Object
@@ -150,6 +155,9 @@ type Question func(ctx context.Context, live Live) any
 type Live interface {
 	// List returns at most limit objects of a namespace whose labels match.
 	List(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64) ([]unstructured.Unstructured, error)
+	// Get returns an object as a user may read it, with the operator's own rights where the user is empty; nil where it is
+	// absent or its kind is not served.
+	Get(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 }
 
 // Seen is what the engine observed and did in this reconcile, for the projection onto status.

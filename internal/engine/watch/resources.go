@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"mlkeeper.dev/internal/engine/pack"
 )
 
 // Undecodable is stored in place of a custom resource that does not decode, so that one bad object does not hold up all
@@ -73,6 +75,7 @@ func decodeResource(decode func(*unstructured.Unstructured) (metav1.Object, erro
 	if err != nil {
 		return &Undecodable{Unstructured: u, Err: err}
 	}
+	pack.Object(out)
 	return out
 }
 

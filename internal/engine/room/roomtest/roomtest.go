@@ -112,6 +112,19 @@ func (c *Cluster) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bo
 	return !c.ClusterScoped[gvk], c.APIs[gvk]
 }
 
+// ServesVersion implements room.Reader.
+func (c *Cluster) ServesVersion(gv schema.GroupVersion) bool {
+	for gvk, served := range c.APIs {
+		if served && gvk.GroupVersion() == gv {
+			return true
+		}
+	}
+	return false
+}
+
+// KubernetesVersion implements room.Reader.
+func (c *Cluster) KubernetesVersion() string { return "v1.36.0" }
+
 // Siblings implements room.Reader.
 func (c *Cluster) Siblings() []client.Object { return c.Others }
 

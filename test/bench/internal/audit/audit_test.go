@@ -43,10 +43,10 @@ func TestAWatchCountsOnceWhenItStarts(t *testing.T) {
 
 func TestWatchesThatWereOpen(t *testing.T) {
 	watch := func(id, stage, namespace, at string) string {
-		return strings.NewReplacer("ID", id, "STAGE", stage, "NS", namespace, "AT", at).Replace(
-			`{"auditID":"ID","stage":"STAGE","requestURI":"/x?watch=1","verb":"watch","user":{"username":"op"},` +
-				`"objectRef":{"resource":"secrets","namespace":"NS","apiVersion":"v1"},"responseStatus":{"code":200},` +
-				`"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:AT:00Z"}`)
+		return strings.NewReplacer("<id>", id, "<stage>", stage, "<ns>", namespace, "<at>", at).Replace(
+			`{"auditID":"<id>","stage":"<stage>","requestURI":"/x?watch=1","verb":"watch","user":{"username":"op"},` +
+				`"objectRef":{"resource":"secrets","namespace":"<ns>","apiVersion":"v1"},"responseStatus":{"code":200},` +
+				`"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:<at>:00Z"}`)
 	}
 	log := write(t,
 		watch("1", "ResponseStarted", "a", "00"), watch("2", "ResponseStarted", "b", "00"), watch("3", "ResponseStarted", "c", "00"),

@@ -1,0 +1,183 @@
+package v1alpha1
+
+import "k8s.io/apimachinery/pkg/runtime"
+
+// SeldonOperatorSpec is what the meta-operator read, and what MLKeeper adds. Every field is optional: an empty spec is Seldon
+// Core and Seldon Deploy.
+type SeldonOperatorSpec struct {
+	// enable switches features on.
+	// +optional
+	Enable Enable `json:"enable,omitempty"`
+	// core is Seldon Core; the chart seldon-core-operator.
+	// +optional
+	Core Component `json:"core,omitempty"`
+	// enterprise is Seldon Deploy; the chart seldon-deploy.
+	// +optional
+	Enterprise Component `json:"enterprise,omitempty"`
+	// analytics is Seldon Core Analytics; the chart seldon-core-analytics.
+	// +optional
+	Analytics Component `json:"analytics,omitempty"`
+	// catalogue is the trial instance of PostgreSQL; the chart postgresql.
+	// +optional
+	Catalogue Component `json:"catalogue,omitempty"`
+	// payloadstore says where payloads are kept.
+	// +optional
+	PayloadStore PayloadStore `json:"payloadstore,omitempty"`
+	// routing says through which Gateway of Istio the stack is reached.
+	// +optional
+	Routing Routing `json:"routing,omitempty"`
+	// detectors says how the answers of outlier and drift detectors find the request logger.
+	// +optional
+	Detectors Detectors `json:"detectors,omitempty"`
+
+	// serviceAccountName is a ServiceAccount of the SeldonOperator's namespace. What the charts hold is written with its
+	// rights. Without it --default-service-account of the manager is used, and where that is not set either, the
+	// SeldonOperator is Stalled unless the administrator trusts all authors (--seldon-trusted).
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// suspend stops everything but a deletion: nothing is fetched, repaired or pruned.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+	// deletionPolicy says what becomes of the objects when the SeldonOperator is deleted: Delete, the default, deletes them;
+	// Orphan leaves all of them. With both, PersistentVolumeClaims stay.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Orphan
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+	// deleteCRDs deletes the CustomResourceDefinitions of the charts with the SeldonOperator, where there is no custom
+	// resource of them any more. Without it they stay, so that no SeldonDeployment is lost.
+	// +optional
+	DeleteCRDs bool `json:"deleteCRDs,omitempty"`
+}
+
+// DeletionOrphan is the deletionPolicy that leaves everything behind.
+const DeletionOrphan = "Orphan"
+
+// Enable are the switches of the meta-operator.
+type Enable struct {
+	// analytics installs Seldon Core Analytics: Prometheus and what it needs.
+	// +optional
+	Analytics bool `json:"analytics,omitempty"`
+	// catalogue installs a trial instance of PostgreSQL for the metadata of models.
+	// +optional
+	Catalogue bool `json:"catalogue,omitempty"`
+	// payloadstore keeps payloads in Elasticsearch: a trial instance of OpenSearch, or one of the user's.
+	// +optional
+	PayloadStore bool `json:"payloadstore,omitempty"`
+	// routing makes the stack reachable through Istio, which has to be installed.
+	// +optional
+	Routing bool `json:"routing,omitempty"`
+	// detectors installs the request logger behind a Broker of Knative Eventing. It needs routing, and Knative.
+	// +optional
+	Detectors bool `json:"detectors,omitempty"`
+}
+
+// Component is one chart of the stack.
+type Component struct {
+	// values are Helm values of the chart. They win over what MLKeeper sets.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Values *runtime.RawExtension `json:"values,omitempty"`
+	// valuesFrom are Helm values in objects of the SeldonOperator's namespace. Later ones win over earlier ones, and values
+	// over all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
+	// chart is where the chart comes from; without it the one that the manager is set up with.
+	// +optional
+	Chart *Chart `json:"chart,omitempty"`
+	// suspend leaves the objects of the component as they are.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+	// deletionPolicy says what becomes of the objects of the component when it is switched off or the SeldonOperator is
+	// deleted.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Orphan
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+}
+
+// ValuesReference names values in an object.
+type ValuesReference struct {
+	// kind is ConfigMap or Secret.
+	// +required
+	// +kubebuilder:validation:Enum=ConfigMap;Secret
+	Kind string `json:"kind"`
+	// name is that of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// valuesKey is the key that holds the values as YAML; values.yaml by default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ValuesKey string `json:"valuesKey,omitempty"`
+	// targetPath is where the text of the key goes, such as auth.password, in place of values as YAML.
+	// +optional
+	// +kubebuilder:validation:MaxLength=250
+	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*)?$`
+	TargetPath string `json:"targetPath,omitempty"`
+	// optional says that nothing is waited for where the object or the key is absent.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Chart is where a chart comes from. What is left out is taken from what the manager is set up with.
+type Chart struct {
+	// repository is an https address of a chart repository, the oci:// address that charts are under, or
+	// configmap:NAME/KEY or secret:NAME/KEY of an archive in an object of the SeldonOperator's namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Repository string `json:"repository,omitempty"`
+	// name is that of the chart.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+	// version is the version of the chart, exactly.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+	// digest is the sha256 of the archive, as hexadecimal digits or with sha256: before them.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^((sha256:)?[a-f0-9]{64})?$`
+	// +kubebuilder:validation:MaxLength=71
+	Digest string `json:"digest,omitempty"`
+	// secretName is a Secret of the SeldonOperator's namespace with what the server of the repository asks for: username and
+	// password, or token; ca.crt; proxy.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// PayloadStore says where payloads are kept.
+type PayloadStore struct {
+	Component `json:",inline"`
+	// internal_elastic is the trial instance.
+	// +optional
+	InternalElastic InternalElastic `json:"internal_elastic,omitempty"`
+}
+
+// InternalElastic is the trial instance of OpenSearch.
+type InternalElastic struct {
+	// use_internal installs it; true by default. With false, enterprise.values say where the user's is.
+	// +optional
+	UseInternal *bool `json:"use_internal,omitempty"`
+}
+
+// Routing says through which Gateway of Istio the stack is reached.
+type Routing struct {
+	// create_gateway makes a simple HTTP Gateway, seldon-gateway, in the namespace of the SeldonOperator; true by default.
+	// With false, istio.gateway of core.values and virtualService.gateways of enterprise.values name the user's.
+	// +optional
+	CreateGateway *bool `json:"create_gateway,omitempty"`
+}
+
+// Detectors says how the answers of detectors find the request logger.
+type Detectors struct {
+	// replyAlias makes http://seldon-request-logger.seldon-logs, which detectors answer to by default, a name of the request
+	// logger in the namespace of the SeldonOperator. The Namespace seldon-logs is made where it is absent.
+	// +optional
+	ReplyAlias bool `json:"replyAlias,omitempty"`
+}

@@ -1,0 +1,89 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// ComponentStatus is what was observed of one component.
+type ComponentStatus struct {
+	// name is core, enterprise, analytics, catalogue or payloadstore, or routing and detectors, which have no chart.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// phase is Pending, Progressing, Ready, Suspended or Failed.
+	// +required
+	// +kubebuilder:validation:MaxLength=16
+	Phase string `json:"phase"`
+	// chart is the name of the chart, and version its version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Chart string `json:"chart,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+	// digest is the sha256 of the chart's archive.
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	Digest string `json:"digest,omitempty"`
+	// valuesDigest is a keyed digest of all values that the chart was rendered with.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ValuesDigest string `json:"valuesDigest,omitempty"`
+	// objects is how many objects the component has, ready how many of them are as declared and healthy.
+	// +optional
+	Objects int32 `json:"objects,omitempty"`
+	// +optional
+	Ready int32 `json:"ready,omitempty"`
+	// trial says that the component is meant for trying out only.
+	// +optional
+	Trial bool `json:"trial,omitempty"`
+	// message says what is waited for, or what failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// SeldonOperatorStatus is what MLKeeper observed.
+type SeldonOperatorStatus struct {
+	// conditions are Ready, Reconciling and Stalled, and one for each switch: AnalyticsReady, CatalogueReady,
+	// PayloadStoreReady, RoutingReady and DetectorsReady.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation that this status was computed from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// url is where Seldon Deploy is reached.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	URL string `json:"url,omitempty"`
+	// componentsReady counts the components that are ready, such as 2/5.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	ComponentsReady string `json:"componentsReady,omitempty"`
+	// components are those that are switched on.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Components []ComponentStatus `json:"components,omitempty"`
+	// lastHandledReconcileAt is the last value of the keeper.mlkeeper.dev/reconcile-at annotation that was handled.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+	// warnings tell of input that was accepted but not used as given.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Warnings []string `json:"warnings,omitempty"`
+	// children is MLKeeper's ledger of the objects it made, where the SeldonOperator itself owns them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Children []keeper.LedgerEntry `json:"children,omitempty"`
+}

@@ -1,0 +1,3 @@
+{{- define "common.names.fullname" -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name }}
+{{- end }}

@@ -1,0 +1,66 @@
+package room
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// Account is a ServiceAccount with whose rights a room that applies what users bring writes.
+type Account struct {
+	// Name is the one that the custom resource names; empty for none.
+	Name string
+	// Default is the one, of its own namespace, of a custom resource that names none; empty for none.
+	Default string
+	// Trusted has the operator's own rights used where the custom resource names no ServiceAccount.
+	Trusted bool
+	// Printed says that nothing is written, so that nobody's rights are needed.
+	Printed bool
+}
+
+// The reasons of an account that cannot be used, stable across releases.
+const (
+	ReasonNotTrusted             = "NotTrusted"
+	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+)
+
+var serviceAccounts = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
+
+// User is the user to write as; empty for the operator itself.
+func (a Account) User(ctx context.Context, read Reader, kind string, cr client.Object) (string, error) {
+	name, field, namespace := a.Name, "spec.serviceAccountName", cr.GetNamespace()
+	if a.Printed || name == "" && a.Trusted {
+		return "", nil
+	}
+	if name == "" {
+		name, field = a.Default, "--default-service-account"
+	}
+	if name == "" {
+		return "", plan.Problem{
+			Class: plan.Terminal, Reason: ReasonNotTrusted, Field: "spec.serviceAccountName",
+			Message: "no ServiceAccount is named whose rights the objects are written with",
+			Remedy: fmt.Sprintf("make one, grant it what the objects need, and name it: kubectl create serviceaccount mlkeeper -n %[1]s; "+
+				"kubectl create clusterrolebinding mlkeeper-%[1]s-mlkeeper --clusterrole=cluster-admin --serviceaccount=%[1]s:mlkeeper; "+
+				`kubectl patch %[3]s %[2]s -n %[1]s --type=merge -p '{"spec":{"serviceAccountName":"mlkeeper"}}'`,
+				namespace, cr.GetName(), strings.ToLower(kind)),
+		}
+	}
+	found, err := read.Referenced(ctx, serviceAccounts, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	if found == nil {
+		return "", plan.Problem{
+			Class: plan.Waiting, Reason: ReasonServiceAccountNotFound, Field: field, Value: name,
+			Message: "there is no ServiceAccount of this name in namespace " + namespace,
+			Remedy: fmt.Sprintf("make it and grant it what the objects need: kubectl create serviceaccount %[2]s -n %[1]s; "+
+				"kubectl create clusterrolebinding mlkeeper-%[1]s-%[2]s --clusterrole=cluster-admin --serviceaccount=%[1]s:%[2]s", namespace, name),
+		}
+	}
+	return "system:serviceaccount:" + namespace + ":" + name, nil
+}

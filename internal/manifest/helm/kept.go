@@ -1,0 +1,56 @@
+package helm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Kept gives what templates have made at random, the same whenever they ask for the same.
+type Kept interface {
+	// Bytes returns n bytes that nobody can guess, the same for the same purpose.
+	Bytes(purpose string, n int) []byte
+	// Since is the time that templates are told.
+	Since() time.Time
+	// Certificate returns a certificate and its key in PEM, and false where it has to be made first.
+	Certificate(c Certificate) (Pair, bool)
+}
+
+// Pair is a certificate and its key in PEM, with the names that templates know them by.
+type Pair struct{ Cert, Key string }
+
+// The kinds of certificates and keys that templates ask for.
+const (
+	// Authority is a certificate authority. All of a chart are one.
+	Authority = "Authority"
+	// Leaf is the certificate of a server, signed by the Authority.
+	Leaf = "Leaf"
+	// SelfSigned is the certificate of a server that is trusted by itself.
+	SelfSigned = "SelfSigned"
+	// Key is a private key without a certificate.
+	Key = "Key"
+)
+
+// Certificate is what a template asks for.
+type Certificate struct {
+	Kind       string
+	CommonName string
+	DNS, IPs   []string
+	// Type is rsa, ecdsa or ed25519, of a Key.
+	Type string
+}
+
+// Name tells apart what templates ask for; it fits into a key of a Secret.
+func (c Certificate) Name() string {
+	if c.Kind == Authority {
+		return "authority"
+	}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("bug: strings do not encode: %v", err))
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,155 @@
+package helm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// maxObjects and maxOutput bound what one chart renders; maxOutput is in bytes.
+const maxObjects, maxOutput = 2000, 32 << 20
+
+// Helm's marks on hooks.
+const (
+	hookAnnotation   = "helm.sh/hook"
+	weightAnnotation = "helm.sh/hook-weight"
+)
+
+// KeepAnnotation says, with the value keep, that an object outlives its release.
+const KeepAnnotation = "helm.sh/resource-policy"
+
+// decoder sorts the objects of a chart.
+type decoder struct {
+	in           Input
+	out          *Rendered
+	count, bytes int
+	before       []hook
+	after        []hook
+}
+
+type hook struct {
+	weight int
+	object *unstructured.Unstructured
+}
+
+// file takes the objects of one rendered file.
+func (d *decoder) file(name, text string, definitions bool) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	if d.bytes += len(text); d.bytes > maxOutput {
+		return fmt.Errorf("chart %s renders more than %d bytes: split it", d.in.Chart.Name, maxOutput)
+	}
+	parts := util.SplitManifests(text)
+	keys := make([]string, 0, len(parts))
+	for key := range parts {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return number(a) - number(b) })
+	for _, key := range keys {
+		var content map[string]any
+		if err := yaml.Unmarshal([]byte(parts[key]), &content); err != nil {
+			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, plain(err))
+		}
+		if len(content) == 0 {
+			continue
+		}
+		if err := d.object(name, integers(content).(map[string]any), definitions); err != nil { //nolint:forcetypeassert // a map stays one
+			return err
+		}
+	}
+	return nil
+}
+
+// number is the place of a document in its file, from the key that SplitManifests gives it.
+func number(key string) int {
+	n, _ := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
+	return n
+}
+
+func (d *decoder) object(file string, content map[string]any, definitions bool) error {
+	u := &unstructured.Unstructured{Object: content}
+	if u.IsList() {
+		items, _, _ := unstructured.NestedSlice(content, "items")
+		for _, item := range items {
+			one, ok := item.(map[string]any)
+			if !ok {
+				return fmt.Errorf("chart %s: %s renders a list of something else than objects: correct its template", d.in.Chart.Name, file)
+			}
+			if err := d.object(file, one, definitions); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if u.GetKind() == "" || u.GetAPIVersion() == "" || u.GetName() == "" {
+		return fmt.Errorf("chart %s: %s renders an object without apiVersion, kind or name: correct its values or its template", d.in.Chart.Name, file)
+	}
+	if d.count++; d.count > maxObjects {
+		return fmt.Errorf("chart %s renders more than %d objects: split it", d.in.Chart.Name, maxObjects)
+	}
+	unstructured.RemoveNestedField(u.Object, "status")
+	relabel(u)
+	events, isHook := u.GetAnnotations()[hookAnnotation]
+	switch {
+	case definitions:
+		d.out.Definitions = append(d.out.Definitions, u)
+	case isHook:
+		d.hook(u, events)
+	default:
+		d.out.Objects = append(d.out.Objects, u)
+	}
+	return nil
+}
+
+// hook sorts a hook by its events. Those of an installation are made with it, before or after the objects, and made anew when
+// they change; tests are left to helm test, and what Helm would run at a deletion or a rollback is left out.
+func (d *decoder) hook(u *unstructured.Unstructured, events string) {
+	weight, _ := strconv.Atoi(u.GetAnnotations()[weightAnnotation])
+	for event := range strings.SplitSeq(events, ",") {
+		switch strings.ToLower(strings.TrimSpace(event)) {
+		case "crd-install":
+			d.out.Definitions = append(d.out.Definitions, u)
+			return
+		case "pre-install":
+			d.before = append(d.before, hook{weight, u})
+			return
+		case "post-install":
+			d.after = append(d.after, hook{weight, u})
+			return
+		case "test", "test-success", "test-failure":
+			return
+		}
+	}
+	d.out.Warnings = append(d.out.Warnings, fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not", u.GetKind(), u.GetName(), events))
+}
+
+// finish orders the hooks by their weights.
+func (d *decoder) finish() {
+	for _, side := range []struct {
+		hooks []hook
+		to    *[]*unstructured.Unstructured
+	}{{d.before, &d.out.Before}, {d.after, &d.out.After}} {
+		slices.SortStableFunc(side.hooks, func(a, b hook) int { return a.weight - b.weight })
+		for _, h := range side.hooks {
+			*side.to = append(*side.to, h.object)
+		}
+	}
+}
+
+// managedBy is the label that says who keeps an object; templates write Helm there.
+const managedBy = "app.kubernetes.io/managed-by"
+
+// relabel says who keeps the object. Selectors and the templates of pods stay as the chart has them.
+func relabel(u *unstructured.Unstructured) {
+	labels := u.GetLabels()
+	if labels[managedBy] == "Helm" {
+		labels[managedBy] = "mlkeeper"
+		u.SetLabels(labels)
+	}
+}

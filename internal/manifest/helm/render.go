@@ -1,0 +1,122 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// maxTime is how long one rendering may take. The largest of Seldon's charts takes half a second.
+const maxTime = 30 * time.Second
+
+// Input is everything that a rendering depends on.
+type Input struct {
+	Chart              *Chart
+	Release, Namespace string
+	Values             map[string]any
+	Cluster            Cluster
+	// Kept gives what is made at random.
+	Kept Kept
+	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
+	// none. Without it nothing is ever found.
+	Lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
+}
+
+// Rendered is what became of a chart.
+type Rendered struct {
+	// Definitions are the chart's crds/, Before the hooks of an installation that come before the objects, After those that
+	// come after them, by weight.
+	Definitions, Before, Objects, After []*unstructured.Unstructured
+	// Asked are the APIs that the templates asked for, and whether the cluster had them.
+	Asked map[string]bool
+	// Used are the certificates that the templates asked for. Wanted are those of them that Kept did not have: nothing is
+	// rendered until it has them.
+	Used, Wanted []Certificate
+	// Warnings tell of what was left out.
+	Warnings []string
+}
+
+// Render renders a chart. The error is one sentence with the remedy.
+func Render(ctx context.Context, in Input) (Rendered, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("it takes longer than %s: simplify its templates", maxTime))
+	defer cancel()
+	type result struct {
+		out Rendered
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, err := render(ctx, in)
+		done <- result{out, err}
+	}()
+	select {
+	case got := <-done:
+		return got.out, got.err
+	case <-ctx.Done():
+		// A template cannot be stopped from outside; those of its functions that could go on for long stop by themselves.
+		return Rendered{}, fmt.Errorf("chart %s: %w", in.Chart.Name, context.Cause(ctx))
+	}
+}
+
+func render(ctx context.Context, in Input) (out Rendered, err error) {
+	// Helm has panicked on odd charts before. One author's file must not end the operator of all.
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("chart %s: Helm gave up on it (%v): try helm template on it", in.Chart.Name, cause)
+		}
+	}()
+	c, err := in.Chart.parse()
+	if err != nil {
+		return out, err
+	}
+	caps := capabilitiesOf(in.Cluster)
+	values, err := valuesOf(c, in, caps)
+	if err != nil {
+		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
+	}
+	asked := &stable{ctx: ctx, kept: in.Kept, lookup: in.Lookup, counts: map[string]int{}}
+	files, err := engine.Engine{CustomTemplateFuncs: asked.functions()}.RenderWithContext(ctx, c, values)
+	if err != nil {
+		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, plain(err))
+	}
+	out.Asked, out.Used, out.Wanted = caps.APIVersions.answers(), asked.used, asked.wanted
+	if len(out.Wanted) > 0 {
+		return out, nil
+	}
+	d := &decoder{in: in, out: &out}
+	for _, crd := range c.CRDObjects() {
+		if err := d.file(crd.Filename, string(crd.File.Data), true); err != nil {
+			return Rendered{}, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if notes(name) {
+			continue
+		}
+		if err := d.file(name, files[name], false); err != nil {
+			return Rendered{}, err
+		}
+	}
+	d.finish()
+	return out, nil
+}
+
+// plain is an error of the engine in one line, without what only the engine knows.
+func plain(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	const most = 1000
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// errLookups says that a chart looks up too much.
+var errLookups = errors.New("the templates look up too many objects: simplify them")

@@ -1,0 +1,261 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/manifest/manifesttest"
+)
+
+// TestTheSameInputsGiveTheSameObjects renders what Helm makes another each time.
+func TestTheSameInputsGiveTheSameObjects(t *testing.T) {
+	in := input(folder(t, standIns+"seldon-core-operator"), nil)
+	in.Kept = memory{has: map[string]Pair{"Leaf seldon-webhook-service": {Cert: "a certificate", Key: "a key"}}}
+	first, err := Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Render(t.Context(), in)
+	if err != nil || !reflect.DeepEqual(first, again) {
+		t.Errorf("a second rendering differs: %v", err)
+	}
+	if len(first.Objects) != 11 || len(first.Used) != 3 || len(first.Wanted) > 0 {
+		t.Errorf("%d objects: %s; used %v", len(first.Objects), names(first.Objects), first.Used)
+	}
+	in.Kept = memory{}
+	if missing, err := Render(t.Context(), in); err != nil || len(missing.Wanted) != 1 || missing.Wanted[0].CommonName != "seldon-webhook-service" || len(missing.Objects) > 0 {
+		t.Errorf("%+v, %v", missing, err)
+	}
+	for _, expression := range []string{
+		"randAlphaNum 12", "randAlpha 5", "randNumeric 4", "randAscii 9", "randBytes 16", "randInt 3 900", "uuidv4", "shuffle \"abcdefgh\"",
+		"now | date \"2006-01-02T15:04:05\"", "ago now", "printf \"%s %s\" (randAlpha 4) (randAlpha 4)",
+	} {
+		one, err := given(t, expression)
+		if err != nil {
+			t.Fatalf("%s: %v", expression, err)
+		}
+		if two, _ := given(t, expression); one != two || one == "" {
+			t.Errorf("%s is %q and %q", expression, one, two)
+		}
+	}
+	if two, _ := given(t, `printf "%s %s" (randAlpha 8) (randAlpha 8)`); len(two) != 17 || two[:8] == two[9:] {
+		t.Errorf("two calls give %q", two)
+	}
+}
+
+func TestWhatTemplatesAreTold(t *testing.T) {
+	for expression, want := range map[string]string{
+		".Capabilities.KubeVersion.Version":                          "v1.36.2",
+		".Capabilities.KubeVersion.GitVersion":                       "v1.36.2",
+		".Capabilities.KubeVersion":                                  "v1.36.2",
+		".Capabilities.KubeVersion.Minor":                            "36",
+		`.Capabilities.APIVersions.Has "apps/v1"`:                    "true",
+		`.Capabilities.APIVersions.Has "policy/v1beta1"`:             "false",
+		`semverCompare ">=1.22-0" .Capabilities.KubeVersion.Version`: "true",
+		".Release.Name":                         "release",
+		".Release.Namespace":                    "ns",
+		".Release.IsInstall":                    "true",
+		".Chart.Name":                           "small",
+		`getHostByName "localhost"`:             "",
+		`lookup "v1" "Secret" "a" "b" | toJson`: "{}",
+		`(genCA "any" 1).Cert`:                  "the authority",
+		"seq 3":                                 "1 2 3",
+		"seq 3 1":                               "3 2 1",
+		"seq 0 2 4":                             "0 2 4",
+		"until 3 | toJson":                      "[0,1,2]",
+		"untilStep 4 0 -2 | toJson":             "[4,2]",
+		`repeat 3 "ab"`:                         "ababab",
+	} {
+		if got, err := given(t, expression); err != nil || got != want {
+			t.Errorf("%s is %q, not %q: %v", expression, got, want, err)
+		}
+	}
+	for _, version := range []string{"v0.0.0-master+$Format:%H$", "", "v0.0.0"} {
+		in := input(chartOf(t, expressing(".Capabilities.KubeVersion.Version")), nil)
+		in.Cluster.Version = version
+		out, err := Render(t.Context(), in)
+		if err != nil || !strings.Contains(fmt.Sprint(out.Objects[0].Object), "v1.36.0") {
+			t.Errorf("version %q: %v, %v", version, out.Objects, err)
+		}
+	}
+	out, err := Render(t.Context(), input(chartOf(t, expressing(`.Capabilities.APIVersions.Has "batch/v1"`)), nil))
+	if err != nil || !reflect.DeepEqual(out.Asked, map[string]bool{"batch/v1": false}) {
+		t.Errorf("asked %v, %v", out.Asked, err)
+	}
+}
+
+// TestRefused holds what a chart may not do, and what it is told.
+func TestRefused(t *testing.T) {
+	for expression, want := range map[string]string{
+		`repeat 999999999 "x"`:     "more than the 100000",
+		`repeat 99999 "xxxxxxxx"`:  "more than the 100000",
+		"until 999999999 | toJson": "more than the 100000",
+		"seq 1 999999999":          "more than the 100000",
+		"randAlphaNum 999999999":   "more than the 100000",
+		`htpasswd "a" "b"`:         "gives another text each time",
+		`bcrypt "b"`:               "gives another text each time",
+		`env "HOME"`:               "not defined",
+		`genPrivateKey "dsa"`:      "use rsa, ecdsa or ed25519",
+		`(genSignedCert "a" nil nil 1 (buildCustomCert "YQ==" "YQ==")).Cert`: "",
+		`include "nothing" .`:         "nothing",
+		`required "give x" .Values.x`: "give x",
+		`fail "no"`:                   "no",
+		`index .Values "a" "b" "c"`:   "",
+	} {
+		if got, err := given(t, expression); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %q, %v; want an error with %q", expression, got, err, want)
+		}
+	}
+	for name, c := range map[string]struct{ files, want string }{
+		"no YAML":          {"-- templates/a.yaml --\na: [", "renders no YAML"},
+		"no kind":          {"-- templates/a.yaml --\na: b\n", "without apiVersion, kind or name"},
+		"no name":          {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\n", "without apiVersion, kind or name"},
+		"many objects":     {"-- templates/a.yaml --\n{{ range until 3000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\n{{ end }}", "more than 2000 objects"},
+		"much output":      {"-- templates/a.yaml --\n{{ range until 500 }}\n# {{ repeat 90000 \"x\" }}\n{{ end }}", "more than 33554432 bytes"},
+		"schema":           {"-- values.schema.json --\n{\"properties\": {\"x\": {\"type\": \"string\"}}}\n-- values.yaml --\nx: 1\n", "small: "},
+		"schema file":      {"-- values.schema.json --\n{\"$ref\": \"file:///etc/passwd\"}\n", "which is not read"},
+		"schema server":    {"-- values.schema.json --\n{\"$ref\": \"http://169.254.169.254/\"}\n", "which is not read"},
+		"missing subchart": {"-- Chart.yaml --\napiVersion: v2\nname: l\nversion: 1.0.0\ndependencies: [{name: x, version: 1.0.0, repository: 'https://example.test'}]\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(t.Context(), input(chartOf(t, c.files), nil))
+			if c.want == "" {
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestALateTemplateIsLeft ends a rendering whose caller has gone.
+func TestALateTemplateIsLeft(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the caller has gone"))
+	_, err := Render(ctx, input(chartOf(t, expressing("range until 100000 }}{{ range until 100000 }}{{ until 100 }}{{ end }}{{ end }}{{ 1")), nil))
+	if err == nil || !strings.Contains(err.Error(), "the caller has gone") {
+		t.Error(err)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	hook := func(name, events, weight string) string {
+		return fmt.Sprintf("---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: %s, annotations: {helm.sh/hook: '%s', helm.sh/hook-weight: '%s'}}\n", name, events, weight)
+	}
+	out, err := Render(t.Context(), input(chartOf(t, "-- templates/a.yaml --\n"+
+		hook("last", "post-install,post-upgrade", "5")+hook("first", "pre-install", "-5")+hook("second", "pre-upgrade,pre-install", "")+
+		hook("after", "post-install", "1")+hook("check", "test", "")+hook("gone", "post-delete", "")+
+		"---\napiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: listed, labels: {app.kubernetes.io/managed-by: Helm}}}]\n"+
+		"-- templates/NOTES.txt --\nHello\n-- crds/c.yaml --\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: c}\n"), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string][2]string{
+		"definitions": {names(out.Definitions), "CustomResourceDefinition/c"},
+		"before":      {names(out.Before), "Job/first Job/second"},
+		"objects":     {names(out.Objects), "ConfigMap/listed"},
+		"after":       {names(out.After), "Job/after Job/last"},
+		"warnings":    {strings.Join(out.Warnings, ""), "Job gone is left out: it is a hook of post-delete, which MLKeeper has not"},
+		"kept by":     {out.Objects[0].GetLabels()["app.kubernetes.io/managed-by"], "mlkeeper"},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: %q, not %q", what, got[0], got[1])
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	under := map[string]any{"a": map[string]any{"b": int64(1), "c": int64(2)}, "d": []any{"x"}}
+	got := Merge(under, map[string]any{"a": map[string]any{"b": nil, "e": "f"}, "d": []any{"y"}})
+	want := map[string]any{"a": map[string]any{"b": nil, "c": int64(2), "e": "f"}, "d": []any{"y"}}
+	if !reflect.DeepEqual(got, want) || under["a"].(map[string]any)["b"] != int64(1) {
+		t.Errorf("%v", got)
+	}
+	parsed, err := ParseValues([]byte("a: 1000000\nb: 1.5\nc: [2]\n"))
+	if err != nil || !reflect.DeepEqual(parsed, map[string]any{"a": int64(1000000), "b": 1.5, "c": []any{int64(2)}}) {
+		t.Errorf("%v, %v", parsed, err)
+	}
+	if _, err := ParseValues([]byte("[a]")); err == nil {
+		t.Error("a list is no values")
+	}
+	// A user's null takes a default of the chart away.
+	out, err := Render(t.Context(), input(chartOf(t, "-- values.yaml --\na: {b: c}\n"+expressing("toJson .Values")), map[string]any{"a": map[string]any{"b": nil, "n": int64(1000000)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, _, _ := unstructured.NestedString(out.Objects[0].Object, "data", "x"); !strings.Contains(x, `"n":1000000`) || strings.Contains(x, `"b"`) {
+		t.Errorf("values %s", x)
+	}
+}
+
+// TestPackedCharts loads charts that are packed within the chart, and refuses a bomb of them.
+func TestPackedCharts(t *testing.T) {
+	sub, err := manifesttest.Pack(fstest.MapFS{
+		"Chart.yaml":       {Data: []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n")},
+		"templates/a.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-sub}\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := fstest.MapFS{
+		"Chart.yaml":           {Data: []byte("apiVersion: v2\nname: top\nversion: 1.0.0\n")},
+		"charts/sub-1.0.0.tgz": {Data: sub},
+	}
+	c, err := Load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := Render(t.Context(), input(c, nil)); err != nil || names(out.Objects) != "ConfigMap/of-sub" {
+		t.Errorf("%s, %v", names(out.Objects), err)
+	}
+	bomb, err := manifesttest.Pack(fstest.MapFS{"zeros": {Data: make([]byte, maxChart)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["charts/bomb.tgz"] = &fstest.MapFile{Data: bomb}
+	if _, err := Load(files); err == nil || !strings.Contains(err.Error(), "more than 104857600 bytes") {
+		t.Error(err)
+	}
+	files["charts/bomb.tgz"] = &fstest.MapFile{Data: []byte("no archive")}
+	if _, err := Load(files); err == nil || !strings.Contains(err.Error(), "not gzipped") {
+		t.Error(err)
+	}
+}
+
+func TestALibraryInstallsNothing(t *testing.T) {
+	_, err := Load(fstest.MapFS{"Chart.yaml": {Data: []byte("apiVersion: v2\nname: l\nversion: 1.0.0\ntype: library\n")}})
+	if err == nil || !strings.Contains(err.Error(), "installs nothing") {
+		t.Error(err)
+	}
+}
+
+func TestStandIns(t *testing.T) {
+	for chart, want := range map[string]string{
+		"postgresql": "Secret/release-postgresql Service/release-postgresql Service/release-postgresql-hl StatefulSet/release-postgresql",
+		"opensearch": "Service/opensearch-cluster-master Service/opensearch-cluster-master-headless PodDisruptionBudget/opensearch-cluster-master-pdb ConfigMap/opensearch-cluster-master-config StatefulSet/opensearch-cluster-master",
+	} {
+		out, err := Render(t.Context(), input(folder(t, standIns+chart), nil))
+		if err != nil || names(out.Objects) != want {
+			t.Errorf("%s: %s, %v", chart, names(out.Objects), err)
+		}
+	}
+}
+
+func FuzzParseValues(f *testing.F) {
+	f.Add([]byte("a: {b: [1, 2.5, null, x]}"))
+	f.Add([]byte("&a [*a]"))
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		values, err := ParseValues(raw)
+		if err == nil {
+			Merge(values, values)
+		}
+	})
+}

@@ -1,0 +1,295 @@
+package helm
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// stable are the functions of templates that would give another answer each time, or take without bounds.
+type stable struct {
+	ctx    context.Context //nolint:containedctx // a function of a template has no other way to learn of it
+	kept   Kept
+	lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
+	// counts tells several calls of one function with the same arguments apart.
+	counts  map[string]int
+	lookups int
+	// used are the certificates that were asked for, wanted those of them that there were not.
+	used, wanted []Certificate
+}
+
+const (
+	// maxText bounds what one call makes, in characters or numbers.
+	maxText = 100_000
+	// maxLookups bounds the objects that one chart looks up.
+	maxLookups = 64
+	// maxCertificates bounds the certificates of one chart.
+	maxCertificates = 64
+)
+
+const (
+	letters  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	numerals = "0123456789"
+)
+
+func (s *stable) functions() template.FuncMap {
+	ascii := strings.Builder{}
+	for c := byte(' '); c <= '~'; c++ {
+		ascii.WriteByte(c)
+	}
+	return template.FuncMap{
+		"randAlphaNum": s.text("randAlphaNum", letters+numerals), "randAlpha": s.text("randAlpha", letters),
+		"randNumeric": s.text("randNumeric", numerals), "randAscii": s.text("randAscii", ascii.String()),
+		"randBytes": s.randBytes, "randInt": s.randInt, "uuidv4": s.uuid, "shuffle": s.shuffle,
+		"now": s.now, "ago": s.ago,
+		"genPrivateKey": s.genPrivateKey, "genCA": s.genCA, "genCAWithKey": s.genCAWithKey,
+		"genSelfSignedCert": s.genSelfSigned, "genSelfSignedCertWithKey": s.genSelfSignedWithKey,
+		"genSignedCert": s.genSigned, "genSignedCertWithKey": s.genSignedWithKey,
+		"htpasswd": s.refuse("htpasswd"), "bcrypt": s.refuse("bcrypt"), "encryptAES": s.refuse("encryptAES"),
+		"lookup": s.look,
+		"repeat": s.repeat, "until": s.until, "untilStep": s.untilStep, "seq": s.seq,
+	}
+}
+
+// bounded refuses what would fill the memory, and stops a template that is late.
+func (s *stable) bounded(n int) error {
+	if err := context.Cause(s.ctx); err != nil {
+		return err
+	}
+	if n > maxText {
+		return fmt.Errorf("%d is more than the %d that one call may make", n, maxText)
+	}
+	return nil
+}
+
+// bytes are unguessable ones for this call of a function.
+func (s *stable) bytes(purpose string, n int) []byte {
+	s.counts[purpose]++
+	return s.kept.Bytes(fmt.Sprintf("%s#%d", purpose, s.counts[purpose]), n)
+}
+
+func (s *stable) text(name, alphabet string) func(int) (string, error) {
+	return func(n int) (string, error) {
+		if err := s.bounded(n); err != nil || n <= 0 {
+			return "", err
+		}
+		return pick(s.bytes(fmt.Sprintf("%s %d", name, n), 2*n), alphabet), nil
+	}
+}
+
+// pick turns every two bytes into a character. With two, that some characters come up more often does not matter.
+func pick(random []byte, alphabet string) string {
+	out := make([]byte, len(random)/2)
+	for i := range out {
+		out[i] = alphabet[(int(random[2*i])<<8|int(random[2*i+1]))%len(alphabet)]
+	}
+	return string(out)
+}
+
+func (s *stable) randBytes(n int) (string, error) {
+	if err := s.bounded(n); err != nil || n <= 0 {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(s.bytes(fmt.Sprintf("randBytes %d", n), n)), nil
+}
+
+func (s *stable) randInt(from, to int) (int, error) {
+	if to <= from {
+		return 0, fmt.Errorf("randInt %d %d: the second is not greater", from, to)
+	}
+	var n uint64
+	for _, b := range s.bytes(fmt.Sprintf("randInt %d %d", from, to), 7) {
+		n = n<<8 | uint64(b)
+	}
+	return from + int(n%uint64(to-from)), nil //nolint:gosec // 56 bits, and less than an int
+}
+
+func (s *stable) uuid() string {
+	b := s.bytes("uuidv4", 16)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (s *stable) shuffle(text string) (string, error) {
+	if err := s.bounded(len(text)); err != nil {
+		return "", err
+	}
+	runes := []rune(text)
+	random := s.bytes("shuffle "+text, 4*len(runes))
+	for i := len(runes) - 1; i > 0; i-- {
+		n := uint32(random[4*i])<<24 | uint32(random[4*i+1])<<16 | uint32(random[4*i+2])<<8 | uint32(random[4*i+3])
+		j := int(n % uint32(i+1)) //nolint:gosec // i is not negative
+		runes[i], runes[j] = runes[j], runes[i]
+	}
+	return string(runes), nil
+}
+
+func (s *stable) now() time.Time { return s.kept.Since() }
+
+// ago is the time between a moment and that of the first rendering.
+func (s *stable) ago(date any) string {
+	at := s.kept.Since()
+	if t, ok := date.(time.Time); ok {
+		return at.Sub(t).Round(time.Second).String()
+	}
+	return "0s"
+}
+
+// refuse is a function that gives another answer each time and whose answer cannot be kept.
+func (s *stable) refuse(name string) func(...any) (string, error) {
+	return func(...any) (string, error) {
+		return "", fmt.Errorf("%s gives another text each time: give the result as a value", name)
+	}
+}
+
+func (s *stable) certificate(c Certificate) (Pair, error) {
+	if err := s.bounded(0); err != nil {
+		return Pair{}, err
+	}
+	if len(s.used) == maxCertificates {
+		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
+	}
+	s.used = append(s.used, c)
+	pair, ok := s.kept.Certificate(c)
+	if !ok {
+		s.wanted = append(s.wanted, c)
+	}
+	return pair, nil
+}
+
+func (s *stable) genPrivateKey(kind string) (string, error) {
+	if kind == "" {
+		kind = "rsa"
+	}
+	if kind != "rsa" && kind != "ecdsa" && kind != "ed25519" {
+		return "", fmt.Errorf("genPrivateKey: there is no %q: use rsa, ecdsa or ed25519", kind)
+	}
+	s.counts["key "+kind]++
+	pair, err := s.certificate(Certificate{Kind: Key, Type: kind, CommonName: fmt.Sprint(s.counts["key "+kind])})
+	return pair.Key, err
+}
+
+// genCA is the operator's own authority, whatever the name and the lifetime that the chart asks for: it is renewed before it
+// expires, without a moment in which it is not trusted.
+func (s *stable) genCA(string, int) (Pair, error) {
+	return s.certificate(Certificate{Kind: Authority})
+}
+
+func (s *stable) genCAWithKey(name string, days int, _ string) (Pair, error) {
+	return s.genCA(name, days)
+}
+
+func (s *stable) genSelfSigned(name string, ips, dns []any, _ int) (Pair, error) {
+	return s.certificate(Certificate{Kind: SelfSigned, CommonName: name, DNS: texts(dns), IPs: texts(ips)})
+}
+
+func (s *stable) genSelfSignedWithKey(name string, ips, dns []any, days int, _ string) (Pair, error) {
+	return s.genSelfSigned(name, ips, dns, days)
+}
+
+func (s *stable) genSigned(name string, ips, dns []any, _ int, authority any) (Pair, error) {
+	own, err := s.genCA("", 0)
+	if err != nil {
+		return Pair{}, err
+	}
+	if v := reflect.Indirect(reflect.ValueOf(authority)); v.Kind() != reflect.Struct || v.FieldByName("Cert").String() != own.Cert {
+		return Pair{}, errors.New("genSignedCert: only the authority of genCA signs: give the certificate as a value where it is to be another's")
+	}
+	return s.certificate(Certificate{Kind: Leaf, CommonName: name, DNS: texts(dns), IPs: texts(ips)})
+}
+
+func (s *stable) genSignedWithKey(name string, ips, dns []any, days int, authority any, _ string) (Pair, error) {
+	return s.genSigned(name, ips, dns, days, authority)
+}
+
+func texts(list []any) []string {
+	var out []string // nil where it is empty, so that no name is no name.
+	for _, item := range list {
+		out = append(out, fmt.Sprint(item))
+	}
+	return out
+}
+
+func (s *stable) look(apiVersion, kind, namespace, name string) (map[string]any, error) {
+	if s.lookups++; s.lookups > maxLookups {
+		return nil, errLookups
+	}
+	if err := s.bounded(0); err != nil {
+		return nil, err
+	}
+	if s.lookup == nil {
+		return map[string]any{}, nil
+	}
+	found, err := s.lookup(s.ctx, apiVersion, kind, namespace, name)
+	if err != nil || found == nil {
+		return map[string]any{}, err
+	}
+	return found, nil
+}
+
+func (s *stable) repeat(n int, text string) (string, error) {
+	if n <= 0 || text == "" {
+		return "", s.bounded(0)
+	}
+	if n > maxText {
+		return "", s.bounded(n)
+	}
+	if err := s.bounded(n * len(text)); err != nil {
+		return "", err
+	}
+	return strings.Repeat(text, n), nil
+}
+
+func (s *stable) until(n int) ([]int, error) {
+	step := 1
+	if n < 0 {
+		step = -1
+	}
+	return s.untilStep(0, n, step)
+}
+
+func (s *stable) untilStep(start, stop, step int) ([]int, error) {
+	if step == 0 || step > 0 && start >= stop || step < 0 && start <= stop {
+		return []int{}, s.bounded(0)
+	}
+	if err := s.bounded((stop - start) / step); err != nil {
+		return nil, err
+	}
+	var out []int
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// seq is that of the shell: LAST, FIRST LAST or FIRST STEP LAST.
+func (s *stable) seq(params ...int) (string, error) {
+	first, step, last := 1, 1, 0
+	switch len(params) {
+	case 1:
+		last = params[0]
+	case 2:
+		first, last = params[0], params[1]
+	case 3:
+		first, step, last = params[0], params[1], params[2]
+	default:
+		return "", nil
+	}
+	if last < first && len(params) < 3 {
+		step = -1
+	}
+	if step == 0 {
+		return "", nil
+	}
+	end := last + 1
+	if step < 0 {
+		end = last - 1
+	}
+	numbers, err := s.untilStep(first, end, step)
+	return strings.Trim(fmt.Sprint(numbers), "[]"), err
+}

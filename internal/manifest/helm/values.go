@@ -1,0 +1,90 @@
+package helm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// Merge lays values over others, tables within tables; neither is changed. A null takes a value away, as it does in Helm.
+func Merge(under, over map[string]any) map[string]any {
+	out := runtime.DeepCopyJSON(under)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range over {
+		table, isTable := value.(map[string]any)
+		below, overTable := out[key].(map[string]any)
+		if isTable && overTable {
+			out[key] = Merge(below, table)
+			continue
+		}
+		out[key] = runtime.DeepCopyJSONValue(value)
+	}
+	return out
+}
+
+// ParseValues reads values as YAML or JSON.
+func ParseValues(raw []byte) (map[string]any, error) {
+	var out map[string]any
+	if err := yaml.Unmarshal(raw, &out); err != nil {
+		return nil, fmt.Errorf("the values are no YAML: %w", err)
+	}
+	return integers(out).(map[string]any), nil //nolint:forcetypeassert // a map stays one
+}
+
+// integers turns whole numbers into integers: JSON knows floats alone, and a template would print 1e+06 for a million.
+func integers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		if v == nil {
+			return map[string]any{}
+		}
+		for key, item := range v {
+			v[key] = integers(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = integers(item)
+		}
+	case float64:
+		if whole := int64(v); float64(whole) == v {
+			return whole
+		}
+	}
+	return value
+}
+
+// valuesOf puts together what a template sees: the chart's values, those given, the release and the cluster. Charts that the
+// values switch off are taken out of the chart.
+func valuesOf(c *chartv2.Chart, in Input, caps *capabilities) (common.Values, error) {
+	given := runtime.DeepCopyJSON(in.Values)
+	if given == nil {
+		given = map[string]any{}
+	}
+	if err := chartutil.ProcessDependencies(c, given); err != nil {
+		return nil, fmt.Errorf("the charts within the chart: %w", err)
+	}
+	options := common.ReleaseOptions{Name: in.Release, Namespace: in.Namespace, Revision: 1, IsInstall: true}
+	// Helm's own validation would follow references of a schema to files and servers.
+	top, err := util.ToRenderValuesWithSchemaValidation(c, given, options, common.DefaultCapabilities, true)
+	if err != nil {
+		return nil, fmt.Errorf("the values do not fit the chart: %w", err)
+	}
+	top["Capabilities"] = caps
+	values, err := top.Table("Values")
+	if err != nil {
+		return nil, fmt.Errorf("the values do not fit the chart: %w", err)
+	}
+	if problems := validate(c, values); len(problems) > 0 {
+		return nil, errors.New("the values do not fit the schema of the chart: " + strings.Join(problems, "; "))
+	}
+	return top, nil
+}

@@ -1,0 +1,309 @@
+package seldon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/source"
+)
+
+// retry is how long after a failure that may pass a chart is asked for again.
+const retry = 30 * time.Second
+
+// Gather reads what is random once and what users' values refer to, and has the charts fetched and rendered in the background.
+func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
+	account := room.Account{
+		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
+		Trusted: s.settings.Trusted, Printed: s.settings.Printed,
+	}
+	user, err := account.User(ctx, read, "SeldonOperator", cr)
+	if err != nil {
+		return Facts{}, err
+	}
+	facts := Facts{ActAs: user, Namespaced: map[schema.GroupKind]bool{}, Missing: map[string]plan.Problem{}}
+	if facts.Keys, err = s.gatherKeys(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	if facts.Postgres, facts.Elastic, err = s.gatherPasswords(ctx, read, cr, facts.Keys); err != nil {
+		return Facts{}, err
+	}
+	if err := s.gatherMissing(ctx, read, cr, &facts); err != nil {
+		return Facts{}, err
+	}
+	if facts.Keys.there || s.settings.Printed {
+		// Before, nothing is rendered that would have to be rendered again with what is stored.
+		for _, c := range s.componentsOf(cr) {
+			part, err := s.gatherPart(ctx, read, cr, c, facts)
+			if err != nil {
+				return Facts{}, err
+			}
+			facts.Parts = append(facts.Parts, part)
+		}
+	}
+	if facts.URL, err = s.gatherURL(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
+	for _, part := range facts.Parts {
+		for _, o := range part.Answer.all() {
+			gvk := o.GroupVersionKind()
+			if namespaced, served := read.Namespaced(gvk); served {
+				facts.Namespaced[gvk.GroupKind()] = namespaced
+			}
+		}
+	}
+	return facts, nil
+}
+
+// keysName is the Secret that keeps what is random once.
+func keysName(cr *v1alpha1.SeldonOperator) string { return cr.Name + "-generated" }
+
+// gatherKeys takes what is random once from its Secret.
+func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (*keys, error) {
+	name := keysName(cr)
+	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
+		// Others must not be made in place of those that were written a moment ago.
+		return nil, plan.Problem{
+			Class: plan.Waiting, Reason: decide.ReasonNotSynced,
+			Message: "the Secret " + name + " was written a moment ago and is not readable yet", Remedy: "nothing to do",
+		}
+	}
+	wanted := foreseen(cr)
+	for _, c := range s.componentsOf(cr) {
+		if last, _, _ := s.kept.last(cr.UID, c.name); last != nil {
+			wanted = append(wanted, last.Wanted...)
+		}
+	}
+	return keysOf(room.SecretData(found), found != nil, wanted, s.settings.Random, read.Now(), cr.Namespace+"/"+cr.Name)
+}
+
+// gatherPart asks for one component as it is declared now.
+func (s *system) gatherPart(
+	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
+) (Part, error) {
+	part := Part{component: c}
+	q, err := s.inquire(ctx, read, cr, c, facts)
+	var problem plan.Problem
+	if errors.As(err, &problem) {
+		// What is there of the other components is kept up meanwhile.
+		last, _, _ := s.kept.last(cr.UID, c.name)
+		part.Answer, part.Pending, part.Problem = usable(last), true, &problem
+		return part, nil
+	}
+	if err != nil {
+		return Part{}, err
+	}
+	last, inputs, name := s.kept.last(cr.UID, c.name)
+	if !facts.Keys.stored && !s.settings.Printed {
+		// A certificate that is not stored yet may become another.
+		part.Pending, part.Answer = true, usable(last)
+		return part, nil
+	}
+	q.name = c.name + " " + q.inputs
+	if last != nil && inputs == q.inputs {
+		// A chart is rendered anew when what its templates asked of the cluster has another answer.
+		q.name = name
+		if s.outdated(read, last, facts.Keys) {
+			q.name = fmt.Sprintf("%s %s %d", c.name, q.inputs, read.Now().UnixNano())
+		}
+	}
+	question := s.question(q)
+	answer, _ := read.Probe(q.name, room.Once, question).(*Answer)
+	if answer != nil && answer.unsettled() {
+		answer, _ = read.Probe(q.name, retry, question).(*Answer)
+	}
+	part.Answer = answer
+	if answer == nil || len(answer.Wanted) > 0 {
+		part.Pending, part.Answer = true, usable(last)
+	}
+	return part, nil
+}
+
+// usable is an answer with objects, or nil.
+func usable(answer *Answer) *Answer {
+	if answer == nil || answer.Failure != nil || len(answer.Wanted) > 0 {
+		return nil
+	}
+	return answer
+}
+
+// outdated says that a template would be told something else than it was.
+func (s *system) outdated(read room.Reader, answer *Answer, k *keys) bool {
+	for apiVersion, was := range answer.APIs {
+		if serves(read, apiVersion) != was {
+			return true
+		}
+	}
+	for name, was := range answer.Certificates {
+		if k.digestOf(name) != was {
+			return true
+		}
+	}
+	return false
+}
+
+// serves answers what templates ask of .Capabilities.APIVersions: a group and version, or a kind of one.
+func serves(read room.Reader, apiVersion string) bool {
+	parts := strings.Split(apiVersion, "/")
+	if n := len(parts); n == 3 || n == 2 && parts[1] != "" && strings.ToUpper(parts[1][:1]) == parts[1][:1] {
+		gv, err := schema.ParseGroupVersion(strings.Join(parts[:n-1], "/"))
+		return err == nil && read.Serves(gv.WithKind(parts[n-1]))
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	return err == nil && read.ServesVersion(gv)
+}
+
+// inquire puts together what a component is rendered from.
+func (s *system) inquire(
+	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
+) (inquiry, error) {
+	q := inquiry{
+		component: c, uid: cr.UID, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
+		cluster: helm.Cluster{
+			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
+		},
+		serves: read.Serves,
+	}
+	q.from = origin.Origin{Field: q.field + ".chart"}
+	if err := q.from.ReadArchive(ctx, read, cr.Namespace, q.from.Field+".repository", c.chart.Repository); err != nil {
+		return q, err
+	}
+	if err := q.from.ReadSecret(ctx, read, cr.Namespace, q.from.Field+".secretName", c.chart.SecretName); err != nil {
+		return q, err
+	}
+	q.from.Request.URI = c.chart.Repository
+	if q.from.Inline == nil {
+		q.from.Chart = &source.ChartRequest{
+			Repository: c.chart.Repository, Name: c.chart.Name, Version: c.chart.Version, Digest: c.chart.Digest, Before: true,
+		}
+	}
+	given, err := s.userValues(ctx, read, cr, &q)
+	if err != nil {
+		return q, err
+	}
+	q.values = helm.Merge(s.overlay(cr, c), given)
+	q.inputs = keyedDigest(cr.UID, []any{
+		c.chart, q.from.Versions, q.values, q.cluster.Version, q.user, string(facts.Keys.data[entrySeed]),
+		cr.Annotations[keeper.ReconcileAtAnnotation],
+	})
+	return q, nil
+}
+
+// userValues are the values of a user: those of objects in their order, and over them those of the spec.
+func (s *system) userValues(
+	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, q *inquiry,
+) (values, error) {
+	out := values{}
+	for i, ref := range q.spec.ValuesFrom {
+		field := fmt.Sprintf("%s.valuesFrom[%d]", q.field, i)
+		more, err := referencedValues(ctx, read, cr.Namespace, ref, field, &q.from)
+		if err != nil {
+			return nil, err
+		}
+		out = helm.Merge(out, more)
+	}
+	if q.spec.Values != nil && len(q.spec.Values.Raw) > 0 {
+		given, err := helm.ParseValues(q.spec.Values.Raw)
+		if err != nil {
+			return nil, plan.Problem{
+				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: q.field + ".values", Message: err.Error(),
+				Remedy: "write them as a map",
+			}
+		}
+		out = helm.Merge(out, given)
+	}
+	return out, nil
+}
+
+// reasonValuesInvalid says that values are none; stable across releases.
+const reasonValuesInvalid = "ValuesInvalid"
+
+// referencedValues reads the values in an object. What it holds is never told, since it may be secret.
+func referencedValues(
+	ctx context.Context, read room.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin,
+) (values, error) {
+	gvk := gvkConfigMap
+	if ref.Kind == gvkSecret.Kind {
+		gvk = gvkSecret
+	}
+	object, err := from.Referenced(ctx, read, gvk, namespace, ref.Name, field+".name")
+	if err != nil {
+		var missing plan.Problem
+		if ref.Optional && errors.As(err, &missing) && missing.Reason == gvk.Kind+"NotFound" {
+			return nil, nil
+		}
+		return nil, err
+	}
+	key := ref.ValuesKey
+	if key == "" {
+		key = "values.yaml"
+	}
+	raw, found := origin.Text(object, key)
+	switch {
+	case !found && ref.Optional:
+		return nil, nil
+	case !found:
+		return nil, plan.Problem{
+			Class: plan.Waiting, Reason: origin.ReasonKeyMissing, Field: field + ".valuesKey", Value: key,
+			Message: fmt.Sprintf("%s %s has no key of this name", ref.Kind, ref.Name), Remedy: "put the values there",
+		}
+	case ref.TargetPath != "":
+		var out any = raw
+		path := strings.Split(ref.TargetPath, ".")
+		for _, step := range slices.Backward(path) {
+			out = values{step: out}
+		}
+		return out.(values), nil //nolint:forcetypeassert // a path has one step at least
+	}
+	parsed, err := helm.ParseValues([]byte(raw))
+	if err != nil {
+		return nil, plan.Problem{
+			Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field, Value: ref.Name,
+			Message: fmt.Sprintf("the key %s of %s %s is no map in YAML", key, ref.Kind, ref.Name), Remedy: "correct it",
+		}
+	}
+	return parsed, nil
+}
+
+// digestOf is that of a certificate by its name.
+func (k *keys) digestOf(name string) string {
+	if name == (helm.Certificate{Kind: helm.Authority}).Name() {
+		return k.digest(name, helm.Certificate{Kind: helm.Authority})
+	}
+	for _, prefix := range []string{prefixLeaf, prefixSelf, prefixKey} {
+		if key, ok := k.data[prefix+name+suffixKey]; ok {
+			return k.digestPair(name, helm.Pair{Cert: string(k.data[prefix+name+suffixCert]), Key: string(key)})
+		}
+	}
+	return ""
+}
+
+// valuesGiven are the values that a user gives in the spec itself, for what depends on them; those of objects are not known
+// here.
+func valuesGiven(c v1alpha1.Component) values {
+	if c.Values == nil {
+		return nil
+	}
+	var out values
+	if err := json.Unmarshal(c.Values.Raw, &out); err != nil {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package seldon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/helm"
+)
+
+// The reasons of what is missing, stable across releases.
+const (
+	reasonNoIstio          = "IstioNotInstalled"
+	reasonNoKnative        = "KnativeNotInstalled"
+	reasonRoutingOff       = "RoutingDisabled"
+	reasonCredentials      = "CredentialsMissing"
+	reasonSourceFetching   = "Fetching"
+	reasonGenerating       = "Generating"
+	reasonComponentFailing = "ComponentNotReady"
+)
+
+// istioVersions are the versions of Istio's Gateway, the newest first.
+var istioVersions = []string{"v1", "v1beta1", "v1alpha3"}
+
+// gatherMissing finds what the cluster and the user's Secrets lack for what is switched on. What can be made is made
+// nevertheless.
+func (s *system) gatherMissing(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) error {
+	for _, version := range istioVersions {
+		if facts.Istio == "" && read.Serves(gvkGateway.GroupKind().WithVersion(version)) {
+			facts.Istio = version
+		}
+	}
+	if cr.Spec.Enable.Routing && facts.Istio == "" {
+		facts.Missing[routing] = plan.Problem{
+			Class: plan.Waiting, Reason: reasonNoIstio, Field: "spec.enable.routing", Value: "true",
+			Message: "the cluster does not serve networking.istio.io", Remedy: "install Istio: istioctl install -y",
+		}
+	}
+	if cr.Spec.Enable.Detectors {
+		missingForDetectors(read, cr, facts)
+		namespace, err := read.Referenced(ctx, gvkNamespace, "", loggerAliasNamespace)
+		if err != nil {
+			return err
+		}
+		facts.AliasNamespace = namespace == nil || read.Child(gvkNamespace, "", loggerAliasNamespace) != nil
+	}
+	for _, wants := range s.credentials(cr) {
+		if err := missingKeys(ctx, read, cr, wants, facts); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{routing, detectors, payloadStore, catalogue} {
+		if p, ok := facts.Missing[name]; ok {
+			facts.Problems = append(facts.Problems, p)
+		}
+	}
+	return nil
+}
+
+func missingForDetectors(read room.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) {
+	var lacks []string
+	if !read.Serves(gvkBroker) || !read.Serves(gvkTrigger) {
+		lacks = append(lacks, "Knative Eventing")
+	}
+	if !read.Serves(gvkKnativeService) {
+		lacks = append(lacks, "Knative Serving")
+	}
+	switch {
+	case len(lacks) > 0:
+		facts.Missing[detectors] = plan.Problem{
+			Class: plan.Waiting, Reason: reasonNoKnative, Field: "spec.enable.detectors", Value: "true",
+			Message: "the cluster lacks " + strings.Join(lacks, " and "),
+			Remedy:  "install it: https://knative.dev/docs/install",
+		}
+	case !cr.Spec.Enable.Routing:
+		facts.Missing[detectors] = plan.Problem{
+			Class: plan.Waiting, Reason: reasonRoutingOff, Field: "spec.enable.detectors", Value: "true",
+			Message: "detectors are reached through routing, which is switched off",
+			Remedy:  "set spec.enable.routing to true",
+		}
+	}
+}
+
+// secretKeys are the keys that a user's Secret must have.
+type secretKeys struct {
+	feature, field, name string
+	keys                 []string
+}
+
+// credentials are the Secrets of users that Seldon Deploy is connected with. Where one lacks, its pods would not start.
+func (s *system) credentials(cr *v1alpha1.SeldonOperator) []secretKeys {
+	given := valuesGiven(cr.Spec.Enterprise)
+	all := helm.Merge(s.overlay(cr, component{name: enterprise}), given)
+	text := func(path, otherwise string) string {
+		if v, ok := lookIn(all, path); ok {
+			if t, isText := v.(string); isText && t != "" {
+				return t
+			}
+		}
+		return otherwise
+	}
+	var out []secretKeys
+	if auth, _ := lookIn(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
+		out = append(out, secretKeys{
+			feature: payloadStore, field: "spec.enterprise.values.elasticsearch.secret.name",
+			name: text("elasticsearch.secret.name", elasticSecret),
+			keys: []string{text("elasticsearch.secret.userKey", "username"), text("elasticsearch.secret.passwordKey", "password")},
+		})
+	}
+	if on, _ := lookIn(all, "metadata.pg.enabled"); on == true && !cr.Spec.Enable.Catalogue {
+		out = append(out, secretKeys{
+			feature: catalogue, field: "spec.enterprise.values.metadata.pg.secret",
+			name: text("metadata.pg.secret", postgresSecret),
+			keys: []string{"dbname", "host", "user", "password", "port", "sslmode"},
+		})
+	}
+	return out
+}
+
+// missingKeys looks for the keys of a user's Secret.
+func missingKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, wants secretKeys, facts *Facts) error {
+	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, wants.name)
+	if err != nil {
+		return err
+	}
+	data := room.SecretData(found)
+	lacks := slices.DeleteFunc(slices.Clone(wants.keys), func(key string) bool { return len(data[key]) > 0 })
+	if len(lacks) == 0 {
+		return nil
+	}
+	message := "there is no Secret of this name in namespace " + cr.Namespace
+	if found != nil {
+		message = "the Secret lacks " + strings.Join(lacks, ", ")
+	}
+	literals := make([]string, 0, len(wants.keys))
+	for _, key := range wants.keys {
+		literals = append(literals, "--from-literal="+key+"=...")
+	}
+	facts.Missing[wants.feature] = plan.Problem{
+		Class: plan.Waiting, Reason: reasonCredentials, Field: wants.field, Value: wants.name, Message: message,
+		Remedy: fmt.Sprintf("make it: kubectl create secret generic %s -n %s %s", wants.name, cr.Namespace, strings.Join(literals, " ")),
+	}
+	return nil
+}
+
+// gatherPasswords takes the passwords of the trial instances from their Secrets, or makes them.
+func (s *system) gatherPasswords(
+	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, k *keys,
+) (postgres, elastic Password, err error) {
+	if cr.Spec.Enable.Catalogue {
+		if postgres, err = gatherPassword(ctx, read, cr, postgresSecret, k.password(catalogue)); err != nil {
+			return postgres, elastic, err
+		}
+	}
+	if internalElastic(cr) {
+		fresh := "admin" // What OpenSearch's demo configuration is set up with.
+		if chosenPassword(s.chartOf(payloadStore, cr.Spec.PayloadStore.Chart).Version) {
+			fresh = k.password(payloadStore) + "-1aA" // It asks for a special character, a number and both cases.
+		}
+		elastic, err = gatherPassword(ctx, read, cr, elasticSecret, fresh)
+	}
+	return postgres, elastic, err
+}
+
+func gatherPassword(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, name, fresh string) (Password, error) {
+	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
+	if err != nil {
+		return Password{}, err
+	}
+	out := Password{Text: fresh, Theirs: found != nil && read.Child(gvkSecret, cr.Namespace, name) == nil}
+	// The data that it unlocks may be older than the SeldonOperator.
+	if have := room.SecretData(found)["password"]; len(have) > 0 {
+		out.Text = string(have)
+	}
+	return out, nil
+}
+
+// chosenPassword says that a version of the chart of OpenSearch starts only with a password that is given to it.
+func chosenPassword(version string) bool {
+	v, err := semver.NewVersion(version)
+	return err == nil && !v.LessThan(semver.New(2, 18, 0, "", ""))
+}

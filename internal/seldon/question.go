@@ -1,0 +1,196 @@
+package seldon
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/convert"
+	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/source"
+)
+
+// reasonChartFailed says that a chart cannot be rendered as it is; stable across releases.
+const reasonChartFailed = "ChartFailed"
+
+// inquiry is everything that the answer for one component depends on.
+type inquiry struct {
+	component
+	uid       types.UID
+	namespace string
+	user      string
+	field     string
+	from      origin.Origin
+	values    values
+	keys      *keys
+	cluster   helm.Cluster
+	serves    func(schema.GroupVersionKind) bool
+	now       time.Time
+	inputs    string
+	name      string
+}
+
+// question fetches the chart, renders it, and converts what the cluster does not serve.
+func (s *system) question(q inquiry) room.Question {
+	return func(ctx context.Context, live room.Live) any {
+		answer := s.ask(ctx, live, q)
+		s.kept.put(q.uid, q.component.name, q.inputs, q.name, answer)
+		return answer
+	}
+}
+
+func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
+	artifact, err := q.from.Fetch(ctx, s.settings.Sources)
+	if err != nil {
+		return &Answer{Failure: failureOf(q, err)}
+	}
+	defer artifact.Close()
+	chart, err := helm.Load(artifact.FS())
+	if err != nil {
+		return &Answer{Failure: chartFailure(q, err)}
+	}
+	in := helm.Input{
+		Chart: chart, Release: q.release, Namespace: q.namespace, Values: q.values, Cluster: q.cluster, Kept: q.keys,
+		Lookup: q.lookup(live),
+	}
+	rendered, err := helm.Render(ctx, in)
+	if err == nil && s.settings.Printed && len(rendered.Wanted) > 0 {
+		// Nothing is stored, so that nobody would ask again.
+		if err = q.keys.makeAll(s.settings.Random, q.now, rendered.Wanted); err == nil {
+			rendered, err = helm.Render(ctx, in)
+		}
+	}
+	if err != nil {
+		return &Answer{Failure: chartFailure(q, err)}
+	}
+	out := &Answer{
+		Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
+		APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted, Warnings: rendered.Warnings,
+	}
+	if artifact.Stale != nil {
+		out.Stale = artifact.Stale.Error()
+	}
+	for _, c := range rendered.Used {
+		out.Certificates[c.Name()] = q.keys.digest(c.Name(), c)
+	}
+	converter := convert.Converter{Served: q.serves}
+	for _, list := range []struct {
+		from []*unstructured.Unstructured
+		to   *[]*unstructured.Unstructured
+	}{
+		{rendered.Definitions, &out.Definitions},
+		{rendered.Before, &out.Before},
+		{rendered.Objects, &out.Objects},
+		{rendered.After, &out.After},
+	} {
+		*list.to, out.Warnings = converted(converter, list.from, out.Warnings)
+	}
+	return out
+}
+
+// converted turns removed APIs into those that the cluster serves. An object that cannot be converted is left out with a
+// warning.
+func converted(converter convert.Converter, objects []*unstructured.Unstructured, warnings []string) (out []*unstructured.Unstructured, all []string) {
+	for _, o := range objects {
+		one, told, err := converter.Convert(o)
+		if err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s %s is left out: %v", o.GetKind(), o.GetName(), err))
+			continue
+		}
+		warnings = append(warnings, told...)
+		if one != nil {
+			out = append(out, one)
+		}
+	}
+	return out, warnings
+}
+
+// lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of
+// the SeldonOperator alone, and lists are empty: a template that goes through a cluster would be another at every rendering.
+func (q inquiry) lookup(live room.Live) func(context.Context, string, string, string, string) (map[string]any, error) {
+	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if err != nil || live == nil {
+			return nil, err
+		}
+		if name == "" {
+			return map[string]any{"apiVersion": apiVersion, "kind": kind + "List", "items": []any{}}, nil
+		}
+		if gv.Group == "" && kind == "Secret" && namespace != q.namespace {
+			return nil, fmt.Errorf("lookup of Secret %s/%s: only those of namespace %s are read", namespace, name, q.namespace)
+		}
+		found, err := live.Get(ctx, q.user, gv.WithKind(kind), namespace, name)
+		if err != nil || found == nil {
+			return nil, err
+		}
+		return found.Object, nil
+	}
+}
+
+// digest tells apart what a template was told of a certificate.
+func (k *keys) digest(name string, c helm.Certificate) string {
+	pair, _ := k.Certificate(c)
+	return k.digestPair(name, pair)
+}
+
+func (k *keys) digestPair(name string, pair helm.Pair) string {
+	mac := hmac.New(sha256.New, k.data[entrySeed])
+	_, _ = fmt.Fprintf(mac, "%s %d %s%s", name, len(pair.Cert), pair.Cert, pair.Key)
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// keyedDigest is a digest of values that tells nobody what they are (law 16).
+func keyedDigest(uid types.UID, v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("bug: Helm values do not encode: %v", err))
+	}
+	mac := hmac.New(sha256.New, []byte(uid))
+	_, _ = mac.Write(raw)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// failureOf tells why a chart could not be fetched.
+func failureOf(q inquiry, err error) *plan.Problem {
+	f := &plan.Problem{
+		Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: q.field + ".chart", Value: q.chart.Name + " " + q.chart.Version, Message: err.Error(),
+	}
+	var fetch *source.Error
+	if errors.As(err, &fetch) {
+		if fetch.Class == source.Terminal {
+			f.Class = plan.Terminal
+		}
+		f.Reason, f.Message, f.Remedy = fetch.Reason, fetch.Message, fetch.Remedy
+	}
+	return f
+}
+
+// chartFailure tells why a chart could not be read or rendered. The text of a template's error may quote values of Secrets, so
+// that none of them is told where some are used.
+func chartFailure(q inquiry, err error) *plan.Problem {
+	message := err.Error()
+	for _, ref := range q.spec.ValuesFrom {
+		if ref.Kind == "Secret" {
+			message, _, _ = strings.Cut(message, ": ")
+			message += ": it cannot be rendered with these values, some of which are secret"
+			break
+		}
+	}
+	return &plan.Problem{
+		Class: plan.Terminal, Reason: reasonChartFailed, Field: q.field + ".values", Value: q.chart.Name + " " + q.chart.Version, Message: message,
+		Remedy: "correct the values; helm template shows the same",
+	}
+}

@@ -1,0 +1,181 @@
+package seldon
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/helm"
+)
+
+// The stages that are no component's.
+const (
+	stageGenerated   = "generated"
+	stageDefinitions = "definitions"
+)
+
+// order is that of the stages. Each is there whatever is switched on, so that a switch renumbers none.
+var order = []string{core, analytics, catalogue, payloadStore, routing, detectors, enterprise}
+
+// maxRendered bounds the warnings of a status that rendering gives: the others tell what the API server does not take.
+const maxRendered = 44
+
+// Render puts the objects of the components into stages. It is pure.
+func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
+	out := plan.Plan{ActAs: facts.ActAs, Problems: slices.Clone(facts.Problems), WakeAt: facts.Keys.wakeAt}
+	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: secretsOf(cr, facts)})
+	if !facts.Keys.there && !s.settings.Printed {
+		out.Problems = append(out.Problems, plan.Problem{
+			Class: plan.Waiting, Reason: reasonGenerating, Message: "what is random once is being stored", Remedy: "nothing to do",
+		})
+	}
+	definitions := plan.Stage{Name: stageDefinitions}
+	stages := map[string][]plan.Stage{}
+	seen := map[plan.Key]bool{}
+	for _, part := range facts.Parts {
+		problems(part, &out)
+		if part.Answer == nil {
+			continue
+		}
+		b := builder{cr: cr, facts: facts, part: part, seen: seen}
+		definitions.Objects = append(definitions.Objects, b.objects(part.Answer.Definitions)...)
+		stages[part.name] = b.stages(&definitions)
+	}
+	stages[routing] = []plan.Stage{{Objects: routingObjects(cr, facts)}}
+	if cr.Spec.Enable.Detectors {
+		own := plan.Stage{}
+		for _, o := range s.detectorObjects(cr, facts) {
+			if plan.OutlivesAlways(o.Key()) {
+				definitions.Objects = append(definitions.Objects, o)
+				continue
+			}
+			own.Objects = append(own.Objects, o)
+		}
+		stages[detectors] = []plan.Stage{own}
+		if !cr.Spec.Enable.PayloadStore {
+			out.Warnings = append(out.Warnings, "detectors: the request logger has no payload store to write to; set spec.enable.payloadstore to true")
+		}
+	}
+	out.Stages = append(out.Stages, definitions)
+	for _, name := range order {
+		if len(stages[name]) == 0 {
+			stages[name] = []plan.Stage{{}}
+		}
+		for i := range stages[name] {
+			if stages[name][i].Name == "" {
+				stages[name][i].Name = name
+			}
+		}
+		out.Stages = append(out.Stages, stages[name]...)
+	}
+	if len(out.Warnings) > maxRendered {
+		more := len(out.Warnings) - maxRendered + 1
+		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
+	}
+	return out
+}
+
+// problems tells why a component is not as it is declared.
+func problems(part Part, out *plan.Plan) {
+	switch a := part.Answer; {
+	case part.Problem != nil:
+		out.Problems = append(out.Problems, *part.Problem)
+	case a != nil && a.Failure != nil:
+		out.Problems = append(out.Problems, *a.Failure)
+	case part.Pending:
+		out.Problems = append(out.Problems, plan.Problem{
+			Class: plan.Waiting, Reason: reasonSourceFetching, Message: "the chart of " + part.name + " is being fetched and rendered", Remedy: "nothing to do",
+		})
+	}
+	if part.Answer == nil {
+		return
+	}
+	for _, w := range part.Answer.Warnings {
+		out.Warnings = append(out.Warnings, part.name+": "+w)
+	}
+	if part.Answer.Stale != "" {
+		out.Warnings = append(out.Warnings, part.name+": what the repository gave before is used, since it cannot be asked now: "+part.Answer.Stale)
+	}
+}
+
+// builder makes the objects of one component.
+type builder struct {
+	cr    *v1alpha1.SeldonOperator
+	facts Facts
+	part  Part
+	// seen are the objects of all components so far: what two of them render is made once, as the first has it.
+	seen map[plan.Key]bool
+}
+
+// stages are those of a component: hooks that come before, the objects, hooks that come after. What must be there first of all
+// goes to the definitions.
+func (b *builder) stages(definitions *plan.Stage) []plan.Stage {
+	var out []plan.Stage
+	before, own, after := b.objects(b.part.Answer.Before), b.objects(b.part.Answer.Objects), b.objects(b.part.Answer.After)
+	if len(before) > 0 {
+		out = append(out, plan.Stage{Name: b.part.name + "-before", Objects: before})
+	}
+	rest := plan.Stage{Name: b.part.name}
+	if len(before) > 0 {
+		rest.After = []string{b.part.name + "-before"}
+	}
+	for _, o := range own {
+		if plan.OutlivesAlways(o.Key()) {
+			definitions.Objects = append(definitions.Objects, o)
+			continue
+		}
+		rest.Objects = append(rest.Objects, o)
+	}
+	out = append(out, rest)
+	if len(after) > 0 {
+		out = append(out, plan.Stage{Name: b.part.name + "-after", Objects: after, After: []string{b.part.name}})
+	}
+	for i := range out {
+		out[i].Suspended = b.part.spec.Suspend
+	}
+	return out
+}
+
+func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
+	var out []plan.Object
+	for _, u := range rendered {
+		key := keyOf(u, b.cr.Namespace, b.facts.Namespaced)
+		if b.seen[key] {
+			continue
+		}
+		b.seen[key] = true
+		o := plan.Object{Desired: u}
+		if u.GetNamespace() != key.Namespace {
+			o.Desired = u.DeepCopy()
+			o.Desired.SetNamespace(key.Namespace)
+		}
+		orphan := b.cr.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || b.part.spec.DeletionPolicy == v1alpha1.DeletionOrphan
+		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
+			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
+		o.Adopt = key.Kind == "Namespace" && key.Group == ""
+		out = append(out, o)
+	}
+	return out
+}
+
+var (
+	claims                    = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	customResourceDefinitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+)
+
+// keyOf names an object with its namespace: that of the SeldonOperator where it names none, and none where its kind has none.
+func keyOf(o *unstructured.Unstructured, namespace string, namespaced map[schema.GroupKind]bool) plan.Key {
+	key := plan.KeyOf(o)
+	in, known := namespaced[key.GroupKind]
+	switch {
+	case known && !in:
+		key.Namespace = ""
+	case key.Namespace == "":
+		key.Namespace = namespace
+	}
+	return key
+}

@@ -1,0 +1,211 @@
+package seldon
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// switches are the conditions of the switches.
+var switches = []struct {
+	condition, component string
+	on                   func(v1alpha1.Enable) bool
+}{
+	{"AnalyticsReady", analytics, func(e v1alpha1.Enable) bool { return e.Analytics }},
+	{"CatalogueReady", catalogue, func(e v1alpha1.Enable) bool { return e.Catalogue }},
+	{"PayloadStoreReady", payloadStore, func(e v1alpha1.Enable) bool { return e.PayloadStore }},
+	{"RoutingReady", routing, func(e v1alpha1.Enable) bool { return e.Routing }},
+	{"DetectorsReady", detectors, func(e v1alpha1.Enable) bool { return e.Detectors }},
+}
+
+// The phases of a component.
+const (
+	phasePending     = "Pending"
+	phaseProgressing = "Progressing"
+	phaseReady       = "Ready"
+	phaseFailed      = "Failed"
+	phaseSuspended   = "Suspended"
+)
+
+// The bounds of the schema.
+const maxMessage, maxWarningText, maxWarnings = 1024, 1024, 64
+
+// Project writes what was observed onto the status. It is pure.
+func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen room.Seen) room.Verdict {
+	status := &cr.Status
+	status.Warnings = nil
+	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
+		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
+	}
+	if facts.Keys == nil {
+		// What runs is as it was; nothing new is known of it.
+		return room.Verdict{}
+	}
+	status.URL = facts.URL
+	status.Components = nil
+	for _, part := range facts.Parts {
+		status.Components = append(status.Components, componentStatus(cr, facts, part, seen))
+	}
+	for _, own := range []struct {
+		name    string
+		on      bool
+		objects []plan.Object
+	}{
+		{routing, cr.Spec.Enable.Routing, routingObjects(cr, facts)},
+		{detectors, cr.Spec.Enable.Detectors, s.detectorObjects(cr, facts)},
+	} {
+		if own.on {
+			status.Components = append(status.Components, plainStatus(own.name, own.objects, facts, seen))
+		}
+	}
+	ready := 0
+	for _, c := range status.Components {
+		if c.Phase == phaseReady {
+			ready++
+		}
+	}
+	status.ComponentsReady = fmt.Sprintf("%d/%d", ready, len(status.Components))
+	conditions(cr, seen)
+	return room.Verdict{Progress: status.ComponentsReady + " components ready"}
+}
+
+// componentStatus counts the objects of a chart.
+func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen room.Seen) v1alpha1.ComponentStatus {
+	out := v1alpha1.ComponentStatus{
+		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
+	}
+	a := part.Answer
+	if a != nil && a.Failure == nil {
+		out.Chart, out.Version, out.Digest, out.ValuesDigest = a.Chart, a.Version, a.Digest, a.ValuesDigest
+	}
+	var keys []plan.Key
+	for _, o := range a.all() {
+		keys = append(keys, keyOf(o, cr.Namespace, facts.Namespaced))
+	}
+	count(&out, keys, seen)
+	switch {
+	case part.spec.Suspend:
+		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
+	case part.Problem != nil:
+		out.Phase, out.Message = phaseFailed, room.Cut(part.Problem.Error(), maxMessage)
+	case a != nil && a.Failure != nil:
+		out.Phase, out.Message = phaseFailed, room.Cut(a.Failure.Message, maxMessage)
+	case a == nil:
+		out.Message = "the chart is being fetched and rendered"
+	case part.Pending && out.Phase == phaseReady:
+		out.Phase, out.Message = phaseProgressing, "other values are being rendered"
+	}
+	return out
+}
+
+// count counts objects, and says what the first in the alphabet of those that are not ready lacks.
+func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
+	made := 0
+	for _, key := range keys {
+		state := seen.Objects[key]
+		out.Objects++
+		if state.Observed != nil {
+			made++
+		}
+		if state.Current {
+			out.Ready++
+			continue
+		}
+		if waits := waitingFor(key, state); out.Message == "" || waits < out.Message {
+			out.Message = room.Cut(waits, maxMessage)
+		}
+	}
+	switch {
+	case out.Objects > 0 && out.Ready == out.Objects:
+		out.Phase, out.Message = phaseReady, ""
+	case made > 0:
+		out.Phase = phaseProgressing
+	}
+}
+
+// plainStatus is that of a switch without a chart.
+func plainStatus(name string, objects []plan.Object, facts Facts, seen room.Seen) v1alpha1.ComponentStatus {
+	out := v1alpha1.ComponentStatus{Name: name, Phase: phaseReady}
+	var keys []plan.Key
+	for _, o := range objects {
+		keys = append(keys, o.Key())
+	}
+	if len(keys) > 0 {
+		out.Phase = phasePending
+		count(&out, keys, seen)
+	}
+	if p, missing := facts.Missing[name]; missing {
+		out.Phase, out.Message = phasePending, room.Cut(p.Message+"; "+p.Remedy, maxMessage)
+	}
+	return out
+}
+
+// waitingFor says what an object still lacks.
+func waitingFor(key plan.Key, state room.State) string {
+	switch {
+	case state.Observed == nil:
+		return "waiting for " + key.String() + " to exist"
+	case state.Observed.Health.Message != "":
+		return "waiting for " + key.String() + ": " + state.Observed.Health.Message
+	}
+	return "waiting for " + key.String()
+}
+
+// conditions writes one for each switch that is on, and takes away those of the others.
+func conditions(cr *v1alpha1.SeldonOperator, seen room.Seen) {
+	for _, s := range switches {
+		if !s.on(cr.Spec.Enable) {
+			meta.RemoveStatusCondition(&cr.Status.Conditions, s.condition)
+			continue
+		}
+		c := metav1.Condition{
+			Type: s.condition, Status: metav1.ConditionFalse, Reason: reasonComponentFailing, ObservedGeneration: cr.Generation,
+			LastTransitionTime: metav1.NewTime(seen.Now), Message: "it is looked at first",
+		}
+		external := s.component == payloadStore && !internalElastic(cr)
+		if external {
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, "External", "the one that enterprise.values name is used"
+		}
+		for _, one := range cr.Status.Components {
+			switch {
+			case one.Name != s.component:
+			case one.Phase == phaseReady:
+				c.Status, c.Reason, c.Message = metav1.ConditionTrue, phaseReady, fmt.Sprintf("%d objects are ready", one.Objects)
+			default:
+				c.Reason, c.Message = one.Phase, one.Message
+			}
+		}
+		for _, p := range seen.Problems {
+			if p.Reason == reasonCredentials && external {
+				c.Status, c.Reason, c.Message = metav1.ConditionFalse, p.Reason, p.Error()
+			}
+		}
+		c.Message = room.Cut(c.Message, maxMessage)
+		meta.SetStatusCondition(&cr.Status.Conditions, c)
+	}
+}
+
+// routingObjects are the objects of routing that are no chart's.
+func routingObjects(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
+	if !ownGateway(cr) {
+		return nil
+	}
+	return []plan.Object{gateway(cr, facts.Istio)}
+}
+
+// detectorObjects are the objects of the detectors that are no chart's.
+func (s *system) detectorObjects(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
+	out := []plan.Object{broker(cr)}
+	if cr.Spec.Detectors.ReplyAlias {
+		if facts.AliasNamespace {
+			out = append(out, aliasNamespace())
+		}
+		out = append(out, alias(cr, s.settings.ClusterDomain))
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package seldon
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// gatherURL finds where Seldon Deploy is reached: through Istio's ingress gateway with routing, else at the LoadBalancer of its
+// Service, else at the Service.
+func (s *system) gatherURL(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (string, error) {
+	inside := "http://" + deployService + "." + cr.Namespace + ".svc." + s.settings.ClusterDomain + uiPath
+	namespace, name := cr.Namespace, deployService
+	if cr.Spec.Enable.Routing {
+		given := valuesGiven(cr.Spec.Enterprise)
+		namespace, name = ingressNamespace, ingressService
+		if v, ok := lookIn(given, "ingressGateway.ingressNamespace"); ok {
+			if text, isText := v.(string); isText && text != "" {
+				namespace = text
+			}
+		}
+		if v, ok := lookIn(given, "ingressGateway.seldonIngressService"); ok {
+			if text, isText := v.(string); isText && text != "" {
+				name = text
+			}
+		}
+	} else if kind, _ := lookIn(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
+		return inside, nil
+	}
+	service, err := read.Referenced(ctx, gvkService, namespace, name)
+	if err != nil {
+		return "", err
+	}
+	if address := balancer(service); address != "" {
+		return "http://" + address + uiPath, nil
+	}
+	return inside, nil
+}
+
+// balancer is the address that a LoadBalancer was given.
+func balancer(service *unstructured.Unstructured) string {
+	if service == nil {
+		return ""
+	}
+	points, _, _ := unstructured.NestedSlice(service.Object, "status", "loadBalancer", "ingress")
+	for _, point := range points {
+		p, _ := point.(map[string]any)
+		if host, _ := p["hostname"].(string); host != "" {
+			return host
+		}
+		if ip, _ := p["ip"].(string); ip != "" {
+			if parsed := net.ParseIP(ip); parsed != nil && strings.Contains(ip, ":") {
+				return "[" + ip + "]"
+			}
+			return ip
+		}
+	}
+	return ""
+}

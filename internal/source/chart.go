@@ -1,0 +1,200 @@
+package source
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// maxIndex bounds the index of a chart repository, in bytes. It is read into memory; those of the largest public repositories
+// have 10 MiB.
+const maxIndex = 16 << 20
+
+// ChartRequest is a chart of a repository.
+type ChartRequest struct {
+	// Repository is an http(s) address whose index.yaml lists the charts, or the oci:// address that they are under.
+	Repository string
+	// Name and Version are those of the chart; the version is exact.
+	Name, Version string
+	// Digest is the sha256 of the archive in hexadecimal; empty where the repository says it.
+	Digest string
+	Auth   Auth
+	// Before allows what the repository gave the last time, if it cannot be asked now: Artifact.Stale then says why.
+	Before bool
+}
+
+var (
+	chartName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,250}[a-zA-Z0-9])?$`)
+	// chartVersion are semantic versions; in a registry + is written _.
+	chartVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+)
+
+// FetchChart brings a chart of a repository, with the same limits as Fetch. The digest that the index of the repository names
+// is checked; a chart whose digest the request names is asked for once. Errors are *Error.
+func (s *Store) FetchChart(ctx context.Context, r ChartRequest) (*Artifact, error) {
+	r.Digest = strings.ToLower(strings.TrimPrefix(r.Digest, "sha256:"))
+	if err := checkChart(r); err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(r.Repository, "oci://") {
+		return s.Fetch(ctx, Request{
+			URI:    strings.TrimSuffix(r.Repository, "/") + "/" + r.Name + ":" + strings.ReplaceAll(r.Version, "+", "_"),
+			Digest: r.Digest, Auth: r.Auth, Before: r.Before,
+		})
+	}
+	key := s.chartKey(r)
+	if m, e := s.known(key); e != nil {
+		if r.Digest != "" && r.Digest == m.ID {
+			return s.artifact(e, m)
+		}
+		s.unpin(e)
+	}
+	artifact, err := s.fetchListed(ctx, r)
+	if err != nil {
+		return s.before(Request{Before: r.Before}, key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
+	}
+	if artifact.Stale == nil {
+		s.remember(key, meta{ID: artifact.ID, Digest: artifact.Digest, Revision: artifact.Revision})
+	}
+	return artifact, nil
+}
+
+func checkChart(r ChartRequest) error {
+	switch {
+	case !chartName.MatchString(r.Name):
+		return uriError("write the name of the chart as the repository has it", "the name of the chart is not valid")
+	case len(r.Version) > 128 || !chartVersion.MatchString(r.Version):
+		return uriError("write one version such as 1.15.0", "the version of the chart is not valid")
+	case r.Digest != "" && !sha256Hex.MatchString(r.Digest):
+		return uriError("give the sha256 of the archive, in 64 hexadecimal digits", "the digest of the chart is not valid")
+	}
+	return nil
+}
+
+// shown is an address without what may be a secret.
+func shown(repository string) string {
+	before, _, _ := strings.Cut(repository, "?")
+	return before
+}
+
+// chartKey names a chart of a repository for someone's credentials, as sourceKey does a source.
+func (s *Store) chartKey(r ChartRequest) string {
+	content, err := json.Marshal(struct {
+		Repository, Name, Version string
+		Auth                      Auth
+	}{r.Repository, r.Name, r.Version, r.Auth})
+	if err != nil {
+		// Strings and bytes always marshal.
+		panic(err)
+	}
+	mac := hmac.New(sha256.New, s.key)
+	_, _ = mac.Write(content)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// fetchListed finds the chart in the index of its repository, and fetches it.
+func (s *Store) fetchListed(ctx context.Context, r ChartRequest) (*Artifact, error) {
+	u, err := s.locate(Request{URI: strings.TrimSuffix(r.Repository, "/") + "/index.yaml"})
+	if err != nil {
+		return nil, err
+	}
+	if u.Kind != KindArchive {
+		return nil, uriError("write the https address that index.yaml is under, or one of oci://", "the repository is none of charts")
+	}
+	raw, err := s.fetchFile(ctx, u, r.Auth)
+	if err != nil {
+		return nil, err
+	}
+	link, digest, err := listed(raw, r)
+	if err != nil {
+		return nil, err
+	}
+	base := u.address
+	base.Path = strings.TrimSuffix(base.Path, "index.yaml")
+	at, err := base.Parse(link)
+	if err != nil {
+		return nil, invalid("the index of the repository names no address of the chart")
+	}
+	request := Request{URI: at.String(), Digest: r.Digest, Before: r.Before}
+	if request.Digest == "" {
+		request.Digest = digest
+	}
+	if sameOrigin(at, &base) {
+		request.Auth = r.Auth
+	} else {
+		// The credentials are the repository's; the CA and the proxy are how the author reaches the network.
+		request.Auth = Auth{CA: r.Auth.CA, Proxy: r.Auth.Proxy}
+	}
+	return s.Fetch(ctx, request)
+}
+
+// listed finds a chart in an index.
+func listed(raw []byte, r ChartRequest) (link, digest string, err error) {
+	var index struct {
+		Entries map[string][]struct {
+			Version string   `json:"version"`
+			Digest  string   `json:"digest"`
+			URLs    []string `json:"urls"`
+		} `json:"entries"`
+	}
+	if err := yaml.Unmarshal(raw, &index); err != nil {
+		return "", "", terminal(ReasonArchiveInvalid, "check the address of the repository", "the repository's index.yaml is no index of charts")
+	}
+	versions, ok := index.Entries[r.Name]
+	if !ok {
+		return "", "", terminal(ReasonNotFound, "check the name", "the repository has no chart %s", r.Name)
+	}
+	for _, one := range versions {
+		if strings.TrimPrefix(one.Version, "v") != strings.TrimPrefix(r.Version, "v") || len(one.URLs) == 0 {
+			continue
+		}
+		digest = strings.ToLower(strings.TrimPrefix(one.Digest, "sha256:"))
+		if !sha256Hex.MatchString(digest) {
+			digest = ""
+		}
+		return one.URLs[0], digest, nil
+	}
+	return "", "", terminal(ReasonNotFound, "choose one that it has", "the repository has no version %s of chart %s", r.Version, r.Name)
+}
+
+// fetchFile reads one small file over HTTP.
+func (s *Store) fetchFile(ctx context.Context, u URI, auth Auth) ([]byte, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.running.Done()
+	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	client, err := s.newSession(&u.address, auth)
+	if err != nil {
+		return nil, err
+	}
+	defer client.close()
+	client.gate.authorization, client.gate.body = authorization(auth), maxIndex
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.address.String(), http.NoBody)
+	if err != nil {
+		return nil, uriError("check the address of the repository", "the repository cannot be asked")
+	}
+	res, err := client.Do(request)
+	if err != nil {
+		return nil, client.failure(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return nil, status(res.StatusCode)
+	}
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, client.failure(err)
+	}
+	return raw, nil
+}
