@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/test/fixture"
@@ -76,6 +78,20 @@ spec:
 `
 )
 
+// servesOther says that the other model is rolled out, and that the status knows it: where the spec is as it was, a Ready may
+// be of what was served before.
+func servesOther(w *World) error {
+	u, cr := w.Get("deployments.apps", "tfs"), w.Get(tfservResource, "tfs")
+	if u == nil || cr == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "/v1/models/other/") {
+		return errors.New("the Deployment serves the old model")
+	}
+	hash, _, _ := unstructured.NestedString(cr.Object, "status", "configHash")
+	if hash != u.GetAnnotations()[keeper.AnnotationPrefix+"config-hash"] {
+		return errors.New("the status tells of the old model")
+	}
+	return w.Ready()
+}
+
 // tfservWorkloads are what users do with a Tfserv.
 func tfservWorkloads() []Workload {
 	seed := []Step{apply("create", modelsConfig+gcsSecret+seedTfserv, nil)}
@@ -107,24 +123,14 @@ func tfservWorkloads() []Workload {
 		},
 		{
 			Name: "change-models", Setup: inline, Steps: []Step{
-				change("other models", `{"spec":{"models":[{"name":"other","basePath":"gs://b/other"}]}}`, func(w *World) error {
-					if u := w.Get("deployments.apps", "tfs"); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "/v1/models/other/") {
-						return errors.New("the Deployment serves the old model")
-					}
-					return w.Ready()
-				}),
+				change("other models", `{"spec":{"models":[{"name":"other","basePath":"gs://b/other"}]}}`, servesOther),
 			},
 		},
 		{
 			Name: "change-config", Setup: seed, Steps: []Step{{
-				Name: "another config",
-				Do:   func(w *World) error { return w.Patch(configMapGVK, "tf-serving-models-config", otherConfig) },
-				Until: func(w *World) error {
-					if u := w.Get("deployments.apps", "tfs"); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "/v1/models/other/") {
-						return errors.New("the Deployment serves the old model")
-					}
-					return w.Ready()
-				},
+				Name:  "another config",
+				Do:    func(w *World) error { return w.Patch(configMapGVK, "tf-serving-models-config", otherConfig) },
+				Until: servesOther,
 			}},
 		},
 		{

@@ -68,6 +68,7 @@ func TestSeed(t *testing.T) {
 	start(t, c, repository(t).URL, harness.Options{})
 	c.Kubectl(t, "create", "namespace", namespace)
 	c.Kubectl(t, "create", "namespace", "istio-system")
+	volumes(t, c, 4)
 	for _, step := range []struct {
 		manifest string
 		look     func(*testing.T, *cluster.Cluster)
@@ -84,6 +85,19 @@ func TestSeed(t *testing.T) {
 			c.Apply(t, filepath.Join(seeds, step.manifest))
 			step.look(t, c)
 		})
+	}
+}
+
+// volumes makes volumes for the claims of the trial components, which nothing provisions here.
+func volumes(t *testing.T, c *cluster.Cluster, n int) {
+	t.Helper()
+	for i := range n {
+		c.Apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: trial-%d}
+spec: {capacity: {storage: 8Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /nowhere}}
+`, i))
 	}
 }
 
@@ -234,7 +248,7 @@ func lookDetectors(t *testing.T, c *cluster.Cluster) {
 }
 
 func lookExternal(t *testing.T, c *cluster.Cluster) {
-	c.Kubectl(t, "-n", namespace, "patch", "seldonoperator", sample, "--type=json", "-p", `[{"op":"remove","path":"/spec/enable/detectors"},{"op":"remove","path":"/spec/enable/routing"}]`)
+	c.Kubectl(t, "-n", namespace, "patch", "seldonoperator", sample, "--type=merge", "-p", `{"spec":{"enable":{"routing":null}}}`)
 	runs(t, c, minimal)
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, namespace, sample)) })
 	env := environment(c.Get(t, deployments, namespace, "seldon-deploy"))
