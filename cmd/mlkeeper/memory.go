@@ -16,12 +16,15 @@ type collector struct {
 	ready func() error
 }
 
-// Values of GOGC while the caches are filled, while there is much to do, and at rest.
-const startPercent, busyPercent, restPercent = 200, 100, 25
+// Values of GOGC while the caches are filled, while there is much to do, while there is and the caches are large, and at rest.
+const startPercent, busyPercent, fullPercent, restPercent = 200, 100, 40, 25
 
 const (
 	// busyBytes is how much is allocated in a second by a manager that has much to do.
 	busyBytes = 4 << 20
+	// fullBytes is how much lives in a manager with large caches. What they gain then lies scattered among the garbage of that
+	// time, and the pages stay in use when it is gone: the less garbage there is at a time, the fewer pages.
+	fullBytes = 24 << 20
 	// calm is how long it must have had little to do to be at rest.
 	calm = 15 * time.Second
 )
@@ -35,7 +38,8 @@ func (c collector) Start(ctx context.Context) error {
 		return nil
 	}
 	debug.SetGCPercent(startPercent)
-	percent, busy, before := startPercent, 0, allocated()
+	percent, busy := startPercent, 0
+	before, _ := heap()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -44,10 +48,10 @@ func (c collector) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		now := allocated()
+		now, live := heap()
 		busy = decay(busy, now-before)
 		before = now
-		wanted := choose(c.ready() == nil, busy, percent)
+		wanted := choose(c.ready() == nil, busy, percent, live)
 		if wanted == percent {
 			continue
 		}
@@ -69,19 +73,21 @@ func decay(busy int, bytes uint64) int {
 }
 
 // choose returns the percentage; at the start it stays until the caches are filled.
-func choose(ready bool, busy, percent int) int {
+func choose(ready bool, busy, percent int, live uint64) int {
 	switch {
 	case !ready && percent == startPercent:
 		return startPercent
+	case busy > 0 && live >= fullBytes:
+		return fullPercent
 	case busy > 0:
 		return busyPercent
 	}
 	return restPercent
 }
 
-// allocated is how many bytes were allocated since the start of the process.
-func allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+// heap is how many bytes were allocated since the start of the process, and how many were alive at the last collection.
+func heap() (allocated, live uint64) {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+	return sample[0].Value.Uint64(), sample[1].Value.Uint64()
 }

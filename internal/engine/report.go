@@ -120,6 +120,7 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 	var wired map[string][]wiring.Outcome
 	wired, p.awaits = s.wiringOf(p.life)
 	seen := room.Seen{
+		Plan:    p.plan,
 		Objects: map[plan.Key]room.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
 		Wiring: wired, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
 	}

@@ -47,7 +47,7 @@ func FuzzRender(f *testing.F) {
 				t.Errorf("a field of two lines: %q", problem.Field)
 			}
 		}
-		testSystem().Project(cr, facts, room.Seen{Now: testNow})
+		testSystem().Project(cr, facts, room.Seen{Plan: testSystem().Render(cr, facts), Now: testNow})
 	})
 }
 

@@ -101,7 +101,7 @@ func Test_MigrationCrashes(t *testing.T) {
 	reconcile := func() (Facts, plan.Plan) {
 		facts, p := gatherAndRender(t, c, cr)
 		// Whatever the objects say, a service whose next step is still to come is not Ready.
-		if verdict := s.Project(cr, facts, room.Seen{Now: testNow, Ready: true}); verdict.Hold == p.WakeAt.IsZero() {
+		if verdict := s.Project(cr, facts, room.Seen{Plan: p, Now: testNow, Ready: true}); verdict.Hold == p.WakeAt.IsZero() {
 			t.Errorf("held back %v, woken at %s", verdict.Hold, p.WakeAt)
 		}
 		return facts, p
@@ -172,7 +172,7 @@ func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 	if strategy["maxUnavailable"] != int64(0) {
 		t.Errorf("the copying pod replaces the old one at once: %v", strategy)
 	}
-	s.Project(cr, facts, room.Seen{Now: testNow})
+	s.Project(cr, facts, room.Seen{Plan: s.Render(cr, facts), Now: testNow})
 	settle(t, c, p, map[string]any{
 		"replicas": int64(2), "updatedReplicas": int64(1), "availableReplicas": int64(1),
 		"conditions": []any{map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}},
@@ -181,7 +181,7 @@ func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 	if facts.Next.Phase != v1.MigrationFailed || p.WakeAt.IsZero() {
 		t.Fatalf("%+v", facts.Next)
 	}
-	s.Project(cr, facts, room.Seen{Now: testNow})
+	s.Project(cr, facts, room.Seen{Plan: s.Render(cr, facts), Now: testNow})
 	_, p = gatherAndRender(t, c, cr)
 	again, _, _ := unstructured.NestedMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "template")
 	if compactJSON(t, again) != compactJSON(t, oldTemplate) {

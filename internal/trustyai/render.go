@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -158,20 +157,27 @@ var proxyCiphers = []string{
 	"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 }
 
-// proxyConfiguration is the file of kube-rbac-proxy: a caller needs the right to get the Service.
+// proxyConfigurationForm is the file of kube-rbac-proxy: a caller needs the right to get the Service. It is rendered in every
+// pass, for which a YAML library takes ten times as long.
+const proxyConfigurationForm = `authorization:
+  resourceAttributes:
+    apiGroup: ""
+    name: %[1]q
+    namespace: %[2]q
+    resource: services
+    resourceName: %[1]q
+    verb: get
+tlsConfig:
+  cipherSuites:
+  - %[3]s
+  minVersion: VersionTLS12
+upstreamConfig:
+  proxyTimeout: 30s
+  url: %[4]q
+`
+
 func (r *scene) proxyConfiguration() string {
-	raw, err := yaml.Marshal(map[string]any{
-		"authorization": map[string]any{"resourceAttributes": map[string]any{
-			"namespace": r.cr.Namespace, "apiGroup": "", "resource": "services", "name": r.names.base,
-			"resourceName": r.names.base, "verb": "get",
-		}},
-		"upstreamConfig": map[string]any{"url": proxyUpstream, "proxyTimeout": "30s"},
-		"tlsConfig":      map[string]any{"minVersion": "VersionTLS12", "cipherSuites": proxyCiphers},
-	})
-	if err != nil {
-		panic(fmt.Sprintf("bug: the proxy configuration does not encode: %v", err))
-	}
-	return string(raw)
+	return fmt.Sprintf(proxyConfigurationForm, r.names.base, r.cr.Namespace, strings.Join(proxyCiphers, "\n  - "), proxyUpstream)
 }
 
 // schedule is the metrics schedule, under whichever name the spec has it; ok is false when it cannot be used.

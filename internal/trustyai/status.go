@@ -58,13 +58,12 @@ type view struct {
 
 // Project writes what was observed onto the status. It is pure.
 func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) room.Verdict {
-	rendered := s.Render(cr, facts)
 	// The step of a migration that is stored now is acted upon in the next pass: until then nothing is settled.
 	stepping := !sameMigration(facts.Migration, facts.Next)
 	seen.Ready = seen.Ready && !stepping
 	v := &view{
 		cr: cr, facts: facts, seen: seen, names: namesOf(cr), settings: s.settings,
-		template: templateOf(cr.Spec.Storage.Format, facts), plan: rendered,
+		template: templateOf(cr.Spec.Storage.Format, facts), plan: seen.Plan,
 	}
 	status := &cr.Status
 	status.Phase, status.Ready = phaseNotReady, "False"
@@ -78,7 +77,7 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	status.Replicas = int32(min(v.ready(), 1<<30))
 	status.Selector = v.selector()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
-	status.Warnings = limit(union(rendered.Warnings, seen.Warnings), maxWarnings, maxWarningText)
+	status.Warnings = limit(union(seen.Plan.Warnings, seen.Warnings), maxWarnings, maxWarningText)
 	v.conditions()
 	// Whether it is wired follows from whether it is reachable now, and the condition of ModelMesh from both.
 	status.InferenceServices = v.wirings()

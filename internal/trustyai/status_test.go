@@ -18,7 +18,7 @@ import (
 
 // seen observes every object of a plan: as a working cluster has it, or as change leaves it.
 func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) room.Seen {
-	out := room.Seen{Now: testNow, Objects: map[plan.Key]room.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
+	out := room.Seen{Plan: p, Now: testNow, Objects: map[plan.Key]room.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			u := o.Desired.DeepCopy()

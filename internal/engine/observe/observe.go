@@ -1,10 +1,12 @@
 package observe
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"sort"
+	"io"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/health"
@@ -173,7 +174,7 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 // of them is the entry of a POST, whose fields a later apply would not remove. The hash is the same in whatever order
 // the fields come: protobuf lists the ports of a Service as numbers sort, JSON as strings do.
 func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string, created bool) {
-	var own []string
+	var own [][sha256.Size]byte
 	for i := range entries {
 		e := &entries[i]
 		if e.Manager != FieldManager || e.Subresource != "" || e.FieldsV1 == nil {
@@ -182,31 +183,21 @@ func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string,
 		if e.Operation == metav1.ManagedFieldsOperationUpdate {
 			created = true
 		}
-		own = append(own, string(e.Operation)+e.APIVersion+canonical(e.FieldsV1))
+		h := sha256.New()
+		_, _ = io.WriteString(h, string(e.Operation)+e.APIVersion)
+		canonical(h, e.FieldsV1.GetRawBytes())
+		own = append(own, [sha256.Size]byte(h.Sum(nil)))
 	}
 	if len(own) == 0 {
 		return "", false
 	}
-	sort.Strings(own)
+	slices.SortFunc(own, func(a, b [sha256.Size]byte) int { return bytes.Compare(a[:], b[:]) })
 	h := sha256.New()
-	for _, s := range own {
-		h.Write([]byte(s))
-		h.Write([]byte{0})
+	for i := range own {
+		_, _ = h.Write(own[i][:])
 	}
-	h.Write([]byte(digest))
+	_, _ = io.WriteString(h, digest)
 	return hex.EncodeToString(h.Sum(nil)[:16]), created
-}
-
-// canonical is one spelling of a set of fields. What is no such set, of which no API server would answer, stands for
-// itself.
-func canonical(fields *metav1.FieldsV1) string {
-	var set fieldpath.Set
-	if err := set.FromJSON(fields.GetRawReader()); err == nil {
-		if raw, err := set.ToJSON(); err == nil {
-			return string(raw)
-		}
-	}
-	return fields.GetRawString()
 }
 
 // strippedMetadata keeps of an object's metadata what rooms read: names, generation, and MLKeeper's own annotations, in

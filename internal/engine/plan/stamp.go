@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,13 +54,18 @@ type Stamped struct {
 	Stage int
 }
 
-// Stamp returns a copy of the object with the engine's marks: labels, owner annotation, owner reference and digest.
+// Stamp returns the object with the engine's marks: labels, owner annotation, owner reference and digest. Only its metadata is
+// a copy; the rest is shared with the object, and neither may be changed.
 // blockOwnerDeletion is never set (law 2), and what must outlive its custom resource, which is what is retained and
 // every Namespace and CustomResourceDefinition, gets no owner reference (law 5).
 func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
-	u := o.Desired.DeepCopy()
-	unstructured.RemoveNestedField(u.Object, "status")
-	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
+	u := &unstructured.Unstructured{Object: maps.Clone(o.Desired.Object)}
+	delete(u.Object, "status")
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "creationTimestamp")
+		u.Object["metadata"] = metadata
+	}
 	labels := u.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -84,12 +90,11 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
 		}})
 	}
-	raw, err := json.Marshal(u.Object)
-	if err != nil {
+	sum := sha256.New()
+	if err := json.NewEncoder(sum).Encode(u.Object); err != nil {
 		return Stamped{}, fmt.Errorf("encode %s: %w", KeyOf(u), err)
 	}
-	sum := sha256.Sum256(raw)
-	digest := hex.EncodeToString(sum[:16])
+	digest := hex.EncodeToString(sum.Sum(nil)[:16])
 	annotations[keeper.DigestAnnotation] = digest
 	u.SetAnnotations(annotations)
 	o.Desired = u

@@ -162,6 +162,8 @@ type Live interface {
 
 // Seen is what the engine observed and did in this reconcile, for the projection onto status.
 type Seen struct {
+	// Plan is what Render gave.
+	Plan plan.Plan
 	// Objects holds what is known of every object of the plan, after this reconcile's writes.
 	Objects map[plan.Key]State
 	// Skipped names the optional objects whose API is not served.
