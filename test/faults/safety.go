@@ -31,9 +31,9 @@ func (r *run) safe(ref *reference, o observation) []Finding {
 		}
 	}
 	for drop := range o.drops {
-		// What somebody else scaled up goes down to what is declared.
+		// What somebody else scaled up goes down to what is declared, and where somebody takes the field away, it is one.
 		d := r.plan.Drift
-		scaled := d != nil && d.Change == ChangeField && d.Path == ".spec.replicas" &&
+		scaled := d != nil && (d.Change == ChangeField || d.Change == DeleteField) && d.Path == ".spec.replicas" &&
 			strings.HasPrefix(drop, d.Resource+"/"+d.Name+" ")
 		if !ref.drops[drop] && !scaled {
 			complain("the replicas of %s, which nobody asked for", drop)

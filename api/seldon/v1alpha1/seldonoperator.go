@@ -18,7 +18,9 @@ type SeldonOperator struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// spec may be null: server-side apply makes that of an empty one from which every field was taken.
 	// +optional
+	// +nullable
 	Spec SeldonOperatorSpec `json:"spec,omitempty"`
 	// +optional
 	Status SeldonOperatorStatus `json:"status,omitempty"`

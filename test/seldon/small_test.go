@@ -1,0 +1,271 @@
+package seldon
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
+)
+
+// definitions are those of Istio and Knative, which the cluster has not at first.
+const definitions = "../../devcluster/internal/catalog/crds/"
+
+// TestLife holds what happens to one stack over its life, on one control plane.
+func TestLife(t *testing.T) {
+	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	o := start(t, c, repository(t).URL, harness.Options{})
+	ns := c.Namespace(t)
+	t.Run("WhatIsMissingIsWaitedFor", func(t *testing.T) { missing(t, c, ns) })
+	t.Run("Values", func(t *testing.T) { givesValues(t, c, ns) })
+	t.Run("AChartInAConfigMap", func(t *testing.T) { airGapped(t, c, ns) })
+	t.Run("Credentials", func(t *testing.T) { credentials(t, c, ns) })
+	t.Run("Suspend", func(t *testing.T) { suspended(t, c, ns) })
+	t.Run("BadValues", func(t *testing.T) { badValues(t, c, ns) })
+	t.Run("TheDetectorsAlias", func(t *testing.T) { aliased(t, c, ns) })
+	t.Run("ASecondOne", func(t *testing.T) { second(t, c) })
+	t.Run("Idle", func(t *testing.T) { idle(t, c, o, ns) })
+	t.Run("Delete", func(t *testing.T) { deleted(t, c, ns) })
+}
+
+func apply(t *testing.T, c *cluster.Cluster, ns, spec string) {
+	t.Helper()
+	c.Apply(t, "apiVersion: operator.seldon.io/v1alpha1\nkind: SeldonOperator\nmetadata: {name: stack}\nspec: "+spec+"\n", ns)
+}
+
+// missing switches on what needs Istio and Knative, which appear later.
+func missing(t *testing.T, c *cluster.Cluster, ns string) {
+	apply(t, c, ns, "{enable: {routing: true, detectors: true}}")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "IstioNotInstalled", "istioctl install -y") })
+	// What can be there is.
+	cluster.Eventually(t, patience, func() error { return there(t, c, deployments, ns, "seldon-deploy") })
+	c.Apply(t, definitions+"istio.yaml")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "KnativeNotInstalled", "Knative Eventing") })
+	cluster.Eventually(t, patience, func() error { return there(t, c, gateways, ns, "seldon-gateway") })
+	c.Apply(t, definitions+"knative.yaml")
+	cluster.Eventually(t, patience, func() error { return there(t, c, triggers, ns, "seldon-request-logger-trigger") })
+	cr := get(t, c, ns, "stack")
+	if warnings := strings.Join(cr.Status.Warnings, "\n"); !strings.Contains(warnings, "no payload store") {
+		t.Errorf("warnings %q", warnings)
+	}
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+	for _, gone := range []struct {
+		gvk  schema.GroupVersionKind
+		name string
+	}{{gateways, "seldon-gateway"}, {brokers, "default"}, {triggers, "seldon-request-logger-trigger"}, {deployments, "seldon-request-logger"}} {
+		if c.Get(t, gone.gvk, ns, gone.name) != nil {
+			t.Errorf("%s %s is left of what was switched off", gone.gvk.Kind, gone.name)
+		}
+	}
+}
+
+// givesValues lays values over each other; a user's win. One component is written, and nothing else.
+func givesValues(t *testing.T, c *cluster.Cluster, ns string) {
+	before := c.Get(t, deployments, ns, "seldon-controller-manager")
+	c.Kubectl(t, "-n", ns, "create", "configmap", "more", "--from-literal=values.yaml={env: {FIRST: map, SECOND: map}, enableAppAuth: true}")
+	c.Kubectl(t, "-n", ns, "create", "secret", "generic", "hidden", "--from-literal=token=s3cret")
+	apply(t, c, ns, `{enterprise: {values: {env: {SECOND: spec}, image: {image: mine}}, valuesFrom: [
+		{kind: ConfigMap, name: more}, {kind: Secret, name: hidden, valuesKey: token, targetPath: env.TOKEN}, {kind: Secret, name: absent, optional: true}]}}`)
+	cluster.Eventually(t, patience, func() error {
+		env := environment(c.Get(t, deployments, ns, "seldon-deploy"))
+		if env["FIRST"] != "map" || env["SECOND"] != "spec" || env["TOKEN"] != "s3cret" {
+			return fmt.Errorf("the environment is %v", env)
+		}
+		return ready(get(t, c, ns, "stack"))
+	})
+	if after := c.Get(t, deployments, ns, "seldon-controller-manager"); after.GetResourceVersion() != before.GetResourceVersion() && after.GetGeneration() != before.GetGeneration() {
+		t.Error("another component was written")
+	}
+	if whole := fmt.Sprint(get(t, c, ns, "stack").Status); strings.Contains(whole, "s3cret") {
+		t.Error("the status tells a secret")
+	}
+	// Another content of a Secret is another rendering.
+	c.Kubectl(t, "-n", ns, "patch", "secret", "hidden", "-p", `{"stringData":{"token":"other"}}`)
+	cluster.Eventually(t, patience, func() error {
+		if env := environment(c.Get(t, deployments, ns, "seldon-deploy")); env["TOKEN"] != "other" {
+			return fmt.Errorf("the environment is %v", env)
+		}
+		return nil
+	})
+}
+
+func airGapped(t *testing.T, c *cluster.Cluster, ns string) {
+	c.Apply(t, fmt.Sprintf("\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: charts}\nbinaryData: {core.tgz: %s}\n",
+		base64.StdEncoding.EncodeToString(pack(t, "seldon-core-operator"))), ns)
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/none.tgz"}}}`)
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "KeyMissing", "spec.core.chart.repository") })
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}, values: {istio: {gateway: from/air}}}}`)
+	cluster.Eventually(t, patience, func() error {
+		if env := environment(c.Get(t, deployments, ns, "seldon-controller-manager")); env["ISTIO_GATEWAY"] != "from/air" {
+			return fmt.Errorf("the environment is %v", env)
+		}
+		return ready(get(t, c, ns, "stack"))
+	})
+}
+
+// credentials waits for a Secret of the user's, and names its keys.
+func credentials(t *testing.T, c *cluster.Cluster, ns string) {
+	apply(t, c, ns, `{enable: {payloadstore: true}, payloadstore: {internal_elastic: {use_internal: false}},
+		enterprise: {values: {elasticsearch: {url: "https://mine:9200", basicAuth: true, secret: {name: mine, userKey: who, passwordKey: what}}}}}`)
+	cluster.Eventually(t, patience, func() error {
+		return reason(get(t, c, ns, "stack"), "CredentialsMissing", "kubectl create secret generic mine -n "+ns+" --from-literal=who=... --from-literal=what=...")
+	})
+	c.Kubectl(t, "-n", ns, "create", "secret", "generic", "mine", "--from-literal=who=me")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "CredentialsMissing", "the Secret lacks what") })
+	c.Kubectl(t, "-n", ns, "patch", "secret", "mine", "-p", `{"stringData":{"what":"x"}}`)
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+	if cr := get(t, c, ns, "stack"); !meta.IsStatusConditionTrue(cr.Status.Conditions, "PayloadStoreReady") {
+		t.Errorf("%+v", cr.Status.Conditions)
+	}
+}
+
+// suspended leaves one component alone, and keeps up the others.
+func suspended(t *testing.T, c *cluster.Cluster, ns string) {
+	apply(t, c, ns, "{core: {suspend: true, values: {istio: {gateway: another/one}}}}")
+	cluster.Eventually(t, patience, func() error {
+		for _, one := range get(t, c, ns, "stack").Status.Components {
+			if one.Name == "core" && one.Phase == "Suspended" {
+				return nil
+			}
+		}
+		return fmt.Errorf("no component is suspended")
+	})
+	c.Kubectl(t, "-n", ns, "delete", "configmap", "seldon-config", "seldon-deploy")
+	configMaps := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	cluster.Eventually(t, patience, func() error { return there(t, c, configMaps, ns, "seldon-deploy") })
+	cluster.Consistently(t, 2*time.Second, func() error {
+		if c.Get(t, configMaps, ns, "seldon-config") != nil {
+			return fmt.Errorf("an object of what is suspended was made")
+		}
+		if env := environment(c.Get(t, deployments, ns, "seldon-controller-manager")); env["ISTIO_GATEWAY"] == "another/one" {
+			return fmt.Errorf("what is suspended was changed")
+		}
+		return nil
+	})
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return there(t, c, configMaps, ns, "seldon-config") })
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+}
+
+// badValues tells what is wrong, and tears nothing down.
+func badValues(t *testing.T, c *cluster.Cluster, ns string) {
+	before := c.Get(t, deployments, ns, "seldon-deploy")
+	apply(t, c, ns, "{enterprise: {values: {service: 7}}}")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "ChartFailed", "spec.enterprise.values") })
+	if !meta.IsStatusConditionTrue(get(t, c, ns, "stack").Status.Conditions, "Stalled") {
+		t.Error("it is not Stalled")
+	}
+	after := c.Get(t, deployments, ns, "seldon-deploy")
+	if after == nil || after.GetGeneration() != before.GetGeneration() {
+		t.Error("what runs was changed because of bad input")
+	}
+	apply(t, c, ns, "{core: {chart: {version: 9.9.9}}}")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "NotFound", "no version 9.9.9") })
+	if _, err := c.TryKubectl("-n", ns, "patch", "seldonoperator", "stack", "--type=merge", "-p", `{"spec":{"core":{"chart":{"digest":"sha256:short"}}}}`); err == nil {
+		t.Error("a digest that is none is accepted")
+	}
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+}
+
+func aliased(t *testing.T, c *cluster.Cluster, ns string) {
+	apply(t, c, ns, "{enable: {routing: true, detectors: true}, detectors: {replyAlias: true}}")
+	cluster.Eventually(t, patience, func() error {
+		s := c.Get(t, services, "seldon-logs", "seldon-request-logger")
+		if name := text(s, "spec", "externalName"); name != "seldon-request-logger."+ns+".svc.cluster.local" {
+			return fmt.Errorf("the alias leads to %q", name)
+		}
+		return ready(get(t, c, ns, "stack"))
+	})
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error {
+		if c.Get(t, services, "seldon-logs", "seldon-request-logger") != nil {
+			return fmt.Errorf("the alias is left")
+		}
+		return ready(get(t, c, ns, "stack"))
+	})
+}
+
+// second is another stack in another namespace, whose names of the cluster are taken.
+func second(t *testing.T, c *cluster.Cluster) {
+	ns := c.Namespace(t)
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "NameTaken", "seldon") })
+	c.Kubectl(t, "-n", ns, "delete", "seldonoperator", "stack", "--timeout=1m")
+	cluster.Eventually(t, patience, func() error {
+		if c.Get(t, deployments, ns, "seldon-deploy") != nil {
+			return fmt.Errorf("its objects are left")
+		}
+		return nil
+	})
+}
+
+// idle asks for nothing and writes nothing with all switches on.
+func idle(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns string) {
+	volumes(t, c, 4)
+	apply(t, c, ns, "{enable: {analytics: true, catalogue: true, payloadstore: true, routing: true, detectors: true}}")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+	cluster.Eventually(t, time.Minute, func() error {
+		before := o.Requests.Snapshot()
+		time.Sleep(3 * time.Second) //nolint:forbidigo // nothing may happen for a while
+		if n := cluster.Sum(o.Requests.Since(before), cluster.Request.Write); n > 0 {
+			return fmt.Errorf("%d writes", n)
+		}
+		return nil
+	})
+	before := o.Requests.Snapshot()
+	time.Sleep(15 * time.Second) //nolint:forbidigo // nothing may happen for a while
+	since := o.Requests.Since(before)
+	if n := cluster.Sum(since, cluster.Request.Write) + cluster.Sum(since, cluster.Request.Read); n > 0 {
+		t.Errorf("%d requests while idle: %s", n, cluster.Describe(since))
+	}
+}
+
+// deleted leaves the definition, the volumes, and the passwords that unlock them.
+func deleted(t *testing.T, c *cluster.Cluster, ns string) {
+	c.Kubectl(t, "-n", ns, "delete", "seldonoperator", "stack", "--timeout=1m")
+	webhooks := schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"}
+	roles := schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
+	cluster.Eventually(t, patience, func() error {
+		for _, one := range []struct {
+			gvk      schema.GroupVersionKind
+			ns, name string
+		}{
+			{deployments, ns, "seldon-deploy"}, {deployments, ns, "seldon-controller-manager"}, {services, ns, "seldon-request-logger"},
+			{webhooks, "", "seldon-validating-webhook-configuration-" + ns}, {roles, "", "seldon-deploy-role"}, {roles, "", "prometheus"},
+			{secrets, ns, "stack-generated"}, {gateways, ns, "seldon-gateway"}, {brokers, ns, "default"},
+		} {
+			if c.Get(t, one.gvk, one.ns, one.name) != nil {
+				return fmt.Errorf("%s %s is left", one.gvk.Kind, one.name)
+			}
+		}
+		return nil
+	})
+	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	for _, one := range []struct {
+		gvk      schema.GroupVersionKind
+		ns, name string
+	}{
+		{crds, "", "seldondeployments.machinelearning.seldon.io"}, {secrets, ns, "metadata-postgres"}, {secrets, ns, "elastic-credentials"},
+		{schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, ns, "data-seldon-internal-postgres-postgresql-0"},
+	} {
+		if c.Get(t, one.gvk, one.ns, one.name) == nil {
+			t.Errorf("%s %s is gone", one.gvk.Kind, one.name)
+		}
+	}
+}
+
+func there(t *testing.T, c *cluster.Cluster, gvk schema.GroupVersionKind, ns, name string) error {
+	t.Helper()
+	if c.Get(t, gvk, ns, name) == nil {
+		return fmt.Errorf("%s %s is not there", gvk.Kind, name)
+	}
+	return nil
+}
