@@ -21,6 +21,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	tfservingv1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
@@ -159,20 +160,29 @@ func fields(prefix string, typ reflect.Type) []string {
 	var out []string
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if typ.Field(i).Anonymous {
+			out = append(out, fields(prefix, typ.Field(i).Type)...)
+			continue
+		}
 		out = append(out, prefix+"."+name)
 		out = append(out, fields(prefix+"."+name, typ.Field(i).Type)...)
 	}
 	return out
 }
 
+// sameComponent are the fields of the other components of a SeldonOperator.
+var sameComponent = regexp.MustCompile(`^spec\.(enterprise|analytics|catalogue|payloadstore)\.(values|chart|suspend|deletionPolicy)`)
+
 func TestEveryFieldIsDocumented(t *testing.T) {
 	for page, spec := range map[string]reflect.Type{
 		"trustyai.md": reflect.TypeFor[trustyaiv1.TrustyAIServiceSpec](),
 		"tfserv.md":   reflect.TypeFor[tfservingv1alpha1.TfservSpec](),
 		"kfdef.md":    reflect.TypeFor[kubeflowv1.KfDefSpec](),
+		"seldon.md":   reflect.TypeFor[seldonv1alpha1.SeldonOperatorSpec](),
 	} {
-		want := fields("spec", spec)
-		got := all("(?m)^\\| `(spec\\.[A-Za-z0-9.\\[\\]]+)` \\|", read(t, page))
+		// The components of a SeldonOperator have the same fields, which are explained once.
+		want := slices.DeleteFunc(fields("spec", spec), sameComponent.MatchString)
+		got := all("(?m)^\\| `(spec\\.[A-Za-z0-9_.\\[\\]]+)` \\|", read(t, page))
 		for _, field := range want {
 			if !slices.Contains(got, field) {
 				t.Errorf("%s does not explain %s", page, field)
@@ -237,6 +247,7 @@ var kinds = map[string]func() any{
 	"trustyai.opendatahub.io/v1alpha1 TrustyAIService": func() any { return &trustyaiv1alpha1.TrustyAIService{} },
 	"servapi.dev-state.com/v1alpha1 Tfserv":            func() any { return &tfservingv1alpha1.Tfserv{} },
 	"kfdef.apps.kubeflow.org/v1 KfDef":                 func() any { return &kubeflowv1.KfDef{} },
+	"operator.seldon.io/v1alpha1 SeldonOperator":       func() any { return &seldonv1alpha1.SeldonOperator{} },
 	"keeper.mlkeeper.dev/v1alpha1 Inventory":           func() any { return &keeper.Inventory{} },
 }
 

@@ -58,8 +58,8 @@ bin/devcluster up --detach --crds route,servicemonitor,inferenceservice
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
 kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
-# Like config/trusted: the author of the KfDef below is trusted.
-bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --metrics-bind-address 0 --health-probe-bind-address 0 \
+# Like config/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
+bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --seldon-trusted --metrics-bind-address 0 --health-probe-bind-address 0 \
 	2>"$dir/manager.log" &
 manager_pid=$!
 
@@ -82,6 +82,17 @@ kubectl -n "$ns" apply -f hack/demo/kubeflow/kfdef.yaml
 ready kfdef small-kubeflow
 kubectl -n "$ns" get kfdef small-kubeflow \
 	-o 'jsonpath={range .status.applications[*]}    {.name}: {.phase}, {.ready} of {.objects} objects{"\n"}{end}'
+
+say "The Seldon stack with analytics, from small stand-in charts: the real ones are fetched where there is a network"
+for chart in seldon-core-operator seldon-deploy seldon-core-analytics; do
+	tar -C hack/demo/seldon/charts -czf "$dir/$chart.tgz" "$chart"
+done
+kubectl -n "$ns" create configmap seldon-charts --from-file="$dir/seldon-core-operator.tgz" \
+	--from-file="$dir/seldon-deploy.tgz" --from-file="$dir/seldon-core-analytics.tgz"
+kubectl -n "$ns" apply -f hack/demo/seldon/seldonoperator.yaml
+ready seldonoperator seldonoperator-sample
+kubectl -n "$ns" get seldonoperator seldonoperator-sample \
+	-o 'jsonpath={range .status.components[*]}    {.name}: {.chart} {.version}, {.ready} of {.objects} objects{"\n"}{end}'
 
 say "What it made"
 bin/mlkeeper status --kubeconfig "$KUBECONFIG" -n "$ns"

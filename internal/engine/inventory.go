@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -182,34 +183,17 @@ func (k *inventories) ensure(
 	if _, served := k.catalog.Lookup(inventoryGVK); !served {
 		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
 	}
-	out := make([]*keeper.Inventory, 0, len(p.Stages))
+	out := make([]*keeper.Inventory, len(p.Stages))
+	var group errgroup.Group
+	group.SetLimit(parallelInventories)
 	for i, stage := range p.Stages {
-		name := inventoryName(stack, i)
-		var have *keeper.Inventory
-		for _, inv := range existing {
-			if inv.Name == name {
-				have = inv
-			}
-		}
-		want := union(have, stage)
-		switch {
-		case have == nil:
-			made, err := k.create(ctx, stack, name, i, p.ActAs, want)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, made)
-		case len(want) != len(have.Spec.Objects), have.Spec.ActAs != p.ActAs:
-			next := have.DeepCopy()
-			next.Spec.Objects, next.Spec.ActAs = want, p.ActAs
-			made, err := k.update(ctx, next, "")
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, made)
-		default:
-			out = append(out, have)
-		}
+		group.Go(func() (err error) {
+			out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	for _, inv := range existing {
 		if int(inv.Spec.Stage) >= len(p.Stages) {
@@ -217,6 +201,32 @@ func (k *inventories) ensure(
 		}
 	}
 	return out, nil
+}
+
+// parallelInventories is how many Inventories of one custom resource are written at once.
+const parallelInventories = 8
+
+// ensureOne makes the Inventory of a stage, or adds to it what the plan has more.
+func (k *inventories) ensureOne(
+	ctx context.Context, stack plan.Stack, actAs string, i int, stage plan.Stage, existing []*keeper.Inventory,
+) (*keeper.Inventory, error) {
+	name := inventoryName(stack, i)
+	var have *keeper.Inventory
+	for _, inv := range existing {
+		if inv.Name == name {
+			have = inv
+		}
+	}
+	want := union(have, stage)
+	switch {
+	case have == nil:
+		return k.create(ctx, stack, name, i, actAs, want)
+	case len(want) != len(have.Spec.Objects), have.Spec.ActAs != actAs:
+		next := have.DeepCopy()
+		next.Spec.Objects, next.Spec.ActAs = want, actAs
+		return k.update(ctx, next, "")
+	}
+	return have, nil
 }
 
 // inventoryName is stable for a custom resource and holds its hash, so that two of the same name never share one.
@@ -352,32 +362,31 @@ func (k *inventories) record(
 	for _, e := range entries {
 		remembered[keyOf(e)] = true
 	}
+	var group errgroup.Group
+	group.SetLimit(parallelInventories)
 	for i, inv := range invs {
-		var spec, status []keeper.LedgerEntry
-		listed := map[plan.Key]bool{}
-		for _, e := range inv.Spec.Objects {
-			at, wanted := stageOf[keyOf(e)]
-			if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
-				spec = append(spec, e)
-				listed[keyOf(e)] = !wanted || at == i
+		group.Go(func() error {
+			var spec, status []keeper.LedgerEntry
+			listed := map[plan.Key]bool{}
+			for _, e := range inv.Spec.Objects {
+				at, wanted := stageOf[keyOf(e)]
+				if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
+					spec = append(spec, e)
+					listed[keyOf(e)] = !wanted || at == i
+				}
 			}
-		}
-		for _, e := range entries {
-			if listed[keyOf(e)] {
-				status = append(status, e)
+			for _, e := range entries {
+				if listed[keyOf(e)] {
+					status = append(status, e)
+				}
 			}
-		}
-		if i >= len(stamped) && len(spec) == 0 {
-			if err := k.remove(ctx, inv); err != nil {
-				return err
+			if i >= len(stamped) && len(spec) == 0 {
+				return k.remove(ctx, inv)
 			}
-			continue
-		}
-		if err := k.replace(ctx, inv, spec, status); err != nil {
-			return err
-		}
+			return k.replace(ctx, inv, spec, status)
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // replace writes what an Inventory lists, as far as it changed.

@@ -52,6 +52,8 @@ type life struct {
 	unsaved *[]keeper.LedgerEntry
 	// unrecorded is the ledger of a pass that could not be written into the Inventories; nil when it is.
 	unrecorded []keeper.LedgerEntry
+	// drawn is the last plan, of a system that tells when it stays the same; nil for others.
+	drawn *drawn
 	// dropped holds what was left out of children so that the API server took them (law 11).
 	dropped map[plan.Key]dropped
 }

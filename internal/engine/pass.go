@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,6 +142,30 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 		}
 	}
 	s.bringRecorded(p.ledger)
+	return s.stamp(p)
+}
+
+// stamp gives the objects of the plan the engine's marks, or takes those of the pass before where nothing is different.
+func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
+	last := p.life.drawn
+	if last != nil && last.stamped != nil && slices.Equal(last.owners, p.owners) {
+		p.stamped = last.stamped
+	} else if err := s.stampAnew(p); err != nil {
+		return err
+	}
+	if last != nil {
+		last.owners, last.stamped = p.owners, p.stamped
+	}
+	for _, stage := range p.stamped {
+		for _, o := range stage {
+			p.informative[o.Key] = o.Informational
+			s.bring(o.Desired.GroupVersionKind())
+		}
+	}
+	return nil
+}
+
+func (s *stacks[C, F]) stampAnew(p *pass[C, F]) error {
 	for i, stage := range p.plan.Stages {
 		owner := p.owners[0]
 		if len(p.inventories) > 0 {
@@ -153,8 +178,6 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 				return err
 			}
 			stamped = append(stamped, st)
-			p.informative[st.Key] = o.Informational
-			s.bring(o.Desired.GroupVersionKind())
 		}
 		p.stamped = append(p.stamped, stamped)
 	}

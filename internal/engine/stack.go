@@ -355,10 +355,37 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
 		return fmt.Errorf("gather: %w", err)
 	}
 	p.facts = facts
-	p.plan = s.render(p)
+	s.draw(p)
 	p.problems = append(p.problems, p.plan.Problems...)
 	p.blocked = slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.Class == plan.Blocked })
 	return s.own(ctx, p)
+}
+
+// drawn is the plan of a pass with the objects as they were stamped, for a system that tells when it stays the same.
+type drawn struct {
+	facts      any
+	generation int64
+	plan       plan.Plan
+	owners     []plan.Owner
+	stamped    [][]plan.Stamped
+}
+
+// draw renders the plan, unless it is that of the pass before.
+func (s *stacks[C, F]) draw(p *pass[C, F]) {
+	steady, ok := s.sys.(room.Steady[F])
+	if !ok {
+		p.plan = s.render(p)
+		return
+	}
+	last := p.life.drawn
+	if last != nil && last.generation == p.cr.GetGeneration() {
+		if before, ok := last.facts.(F); ok && steady.SamePlan(before, p.facts) {
+			p.plan = last.plan
+			return
+		}
+	}
+	p.plan = s.render(p)
+	p.life.drawn = &drawn{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
 }
 
 // render renders the plan, or takes it from the store where the system's inputs are the same as before (law 16).

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,6 +128,11 @@ func applicationOf(converter convert.Converter, rendered kustomize.Rendered) App
 
 // definitions is the kind of a CustomResourceDefinition.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// SamePlan implements room.Steady.
+func (s *system) SamePlan(before, now Facts) bool {
+	return before.Answer == now.Answer && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
+}
 
 // scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.
 func scopes(answer *Answer, namespaced map[schema.GroupKind]bool) {

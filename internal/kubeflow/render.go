@@ -113,11 +113,7 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 				continue
 			}
 			seen[key] = true
-			object := plan.Object{Desired: o}
-			if o.GetNamespace() != key.Namespace {
-				object.Desired = o.DeepCopy()
-				object.Desired.SetNamespace(key.Namespace)
-			}
+			object := plan.Object{Desired: plan.InNamespace(o, key.Namespace)}
 			if plan.OutlivesAlways(key) {
 				// The namespace that the KfDef is in, and those of applications of others, may be there before.
 				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept

@@ -148,11 +148,7 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 			continue
 		}
 		b.seen[key] = true
-		o := plan.Object{Desired: u}
-		if u.GetNamespace() != key.Namespace {
-			o.Desired = u.DeepCopy()
-			o.Desired.SetNamespace(key.Namespace)
-		}
+		o := plan.Object{Desired: plan.InNamespace(u, key.Namespace)}
 		orphan := b.cr.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || b.part.spec.DeletionPolicy == v1alpha1.DeletionOrphan
 		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs

@@ -86,8 +86,9 @@ type Request struct {
 	Actions        []decide.Action
 }
 
-// Do performs the actions that write, stage by stage and in their order, and returns one result per writing action. A
-// stage starts only when the one before is through; failures of one object never stop its neighbours.
+// Do performs the actions that write and returns one result per writing action. They begin in their order, which is that of
+// the stages; what must wait for another is decided before. Deletions begin when everything else is through. Failures of one
+// object never stop its neighbours.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	a.once.Do(func() { a.crds = make(chan struct{}, crdSlots) })
 	var writes []decide.Action
@@ -99,8 +100,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	results := make([]Result, len(writes))
 	for from := 0; from < len(writes); {
 		to := from
-		for to < len(writes) && writes[to].Object.Stage == writes[from].Object.Stage &&
-			(writes[to].Verb == decide.Delete) == (writes[from].Verb == decide.Delete) {
+		for to < len(writes) && (writes[to].Verb == decide.Delete) == (writes[from].Verb == decide.Delete) {
 			to++
 		}
 		a.batch(ctx, req, writes[from:to], results[from:to])
@@ -109,7 +109,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	return results
 }
 
-// batch performs one stage's writes, in parallel when there are many.
+// batch performs writes, in parallel when there are many.
 func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action, results []Result) {
 	if len(actions) <= parallelWrites {
 		for i := range actions {

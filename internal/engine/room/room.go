@@ -114,6 +114,13 @@ type Sourced[C client.Object, F any] interface {
 	InputsDigest(cr C, facts F) string
 }
 
+// Steady is implemented by systems with large plans whose facts tell cheaply that they give the same plan: while the spec of the
+// custom resource is the same too, nothing is rendered or stamped again. Render then depends on nothing else of it but its
+// name, namespace and UID.
+type Steady[F any] interface {
+	SamePlan(before, now F) bool
+}
+
 // Reader is every read that a room may do.
 type Reader interface {
 	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches

@@ -1,0 +1,21 @@
+package seldon
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// SamePlan implements room.Steady.
+func (s *system) SamePlan(before, now Facts) bool {
+	sameParts := slices.EqualFunc(before.Parts, now.Parts, func(a, b Part) bool {
+		return a.Answer == b.Answer && a.Pending == b.Pending && reflect.DeepEqual(a.Problem, b.Problem)
+	})
+	return sameParts && before.ActAs == now.ActAs && sameKeys(before.Keys, now.Keys) && before.Postgres == now.Postgres &&
+		before.Elastic == now.Elastic && before.Istio == now.Istio && before.AliasNamespace == now.AliasNamespace &&
+		maps.Equal(before.Namespaced, now.Namespaced) && reflect.DeepEqual(before.Problems, now.Problems)
+}
+
+func sameKeys(a, b *keys) bool {
+	return a.there == b.there && a.wakeAt.Equal(b.wakeAt) && maps.EqualFunc(a.data, b.data, slices.Equal)
+}
