@@ -17,7 +17,7 @@ type collector struct {
 }
 
 // Values of GOGC while the caches are filled, while there is much to do, while there is and the caches are large, and at rest.
-const startPercent, busyPercent, fullPercent, restPercent = 200, 100, 30, 25
+const startPercent, busyPercent, fullPercent, restPercent = 200, 100, 35, 25
 
 const (
 	// busyBytes is how much is allocated in a second by a manager that has much to do.

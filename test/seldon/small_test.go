@@ -214,14 +214,14 @@ func idle(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns string) {
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
 	cluster.Eventually(t, time.Minute, func() error {
 		before := o.Requests.Snapshot()
-		time.Sleep(3 * time.Second) //nolint:forbidigo // nothing may happen for a while
+		time.Sleep(3 * time.Second) // Nothing may happen for a while.
 		if n := cluster.Sum(o.Requests.Since(before), cluster.Request.Write); n > 0 {
 			return fmt.Errorf("%d writes", n)
 		}
 		return nil
 	})
 	before := o.Requests.Snapshot()
-	time.Sleep(15 * time.Second) //nolint:forbidigo // nothing may happen for a while
+	time.Sleep(15 * time.Second) // Nothing may happen for a while.
 	since := o.Requests.Since(before)
 	if n := cluster.Sum(since, cluster.Request.Write) + cluster.Sum(since, cluster.Request.Read); n > 0 {
 		t.Errorf("%d requests while idle: %s", n, cluster.Describe(since))
@@ -238,9 +238,15 @@ func deleted(t *testing.T, c *cluster.Cluster, ns string) {
 			gvk      schema.GroupVersionKind
 			ns, name string
 		}{
-			{deployments, ns, "seldon-deploy"}, {deployments, ns, "seldon-controller-manager"}, {services, ns, "seldon-request-logger"},
-			{webhooks, "", "seldon-validating-webhook-configuration-" + ns}, {roles, "", "seldon-deploy-role"}, {roles, "", "prometheus"},
-			{secrets, ns, "stack-generated"}, {gateways, ns, "seldon-gateway"}, {brokers, ns, "default"},
+			{deployments, ns, "seldon-deploy"},
+			{deployments, ns, "seldon-controller-manager"},
+			{services, ns, "seldon-request-logger"},
+			{webhooks, "", "seldon-validating-webhook-configuration-" + ns},
+			{roles, "", "seldon-deploy-role"},
+			{roles, "", "prometheus"},
+			{secrets, ns, "stack-generated"},
+			{gateways, ns, "seldon-gateway"},
+			{brokers, ns, "default"},
 		} {
 			if c.Get(t, one.gvk, one.ns, one.name) != nil {
 				return fmt.Errorf("%s %s is left", one.gvk.Kind, one.name)
@@ -253,7 +259,9 @@ func deleted(t *testing.T, c *cluster.Cluster, ns string) {
 		gvk      schema.GroupVersionKind
 		ns, name string
 	}{
-		{crds, "", "seldondeployments.machinelearning.seldon.io"}, {secrets, ns, "metadata-postgres"}, {secrets, ns, "elastic-credentials"},
+		{crds, "", "seldondeployments.machinelearning.seldon.io"},
+		{secrets, ns, "metadata-postgres"},
+		{secrets, ns, "elastic-credentials"},
 		{schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}, ns, "data-seldon-internal-postgres-postgresql-0"},
 	} {
 		if c.Get(t, one.gvk, one.ns, one.name) == nil {
