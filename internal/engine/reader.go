@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -232,17 +231,12 @@ func (e *Engine) List(
 func (e *Engine) Get(
 	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
-	mapping, ok := e.catalog.Lookup(gvk)
-	if !ok {
+	if _, ok := e.catalog.Lookup(gvk); !ok {
 		return nil, nil
 	}
-	client, err := e.actor.Acting(user)
+	resource, err := e.actor.ResourceAs(user, gvk, namespace)
 	if err != nil {
 		return nil, err
-	}
-	resource := dynamic.ResourceInterface(client.Resource(mapping.Resource))
-	if mapping.Namespaced {
-		resource = client.Resource(mapping.Resource).Namespace(namespace)
 	}
 	live, err := resource.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -1,6 +1,8 @@
 package kubeflow
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/room"
 )
@@ -25,20 +27,11 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 				Ledger:                 &cr.Status.Children,
 			}
 		},
-		AnyChildren:    true,
-		RendersAnswers: true,
-		Nameless:       "kubeflow",
-		Suspended:      func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
-		Rules: []room.Rule{
-			{
-				Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"},
-				Why: "The applications are written as a ServiceAccount of the KfDef's namespace.",
-			},
-			{
-				Group: "*", Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
-				Why: "Drift is seen by watching, whatever kinds the applications hold; who may act as every ServiceAccount may read all of it anyway.",
-			},
-		},
+		AnyChildren:     true,
+		RendersAnswers:  true,
+		Nameless:        "kubeflow",
+		Suspended:       func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
+		Rules:           room.ActingRules("KfDef", "applications"),
 		StripFinalizers: []string{finalizer},
 		FormerManagers:  []string{"kfctl"},
 	}
@@ -47,7 +40,8 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 // system is the room.
 type system struct {
 	settings Settings
-	kept     kept
+	// last are the answers by the UID of the KfDef, noted with the inputs.
+	last room.Last[types.UID, string, Answer]
 }
 
 // New makes the room.

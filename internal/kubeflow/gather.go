@@ -68,7 +68,10 @@ func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
 // the spec; after a failure that may pass it asks again. Until there is an answer, the one before to the same spec stands.
 func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) *Answer {
 	inputs := inputsOf(cr)
-	before := s.kept.get(cr.UID, inputs)
+	before, of := s.last.Get(cr.UID)
+	if of != inputs {
+		before = nil
+	}
 	question := s.question(cr.DeepCopy(), from, inputs, before, read.Serves)
 	name, every := strings.Join([]string{"rendered", inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " "), room.Once
 	if i := cr.Spec.Interval; i != nil {

@@ -3,7 +3,6 @@ package kubeflow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -46,7 +45,7 @@ func (s *system) question(
 		for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
 			out.Applications = append(out.Applications, applicationOf(converter, rendered))
 		}
-		s.kept.put(cr.UID, inputs, out)
+		s.last.Put(cr.UID, inputs, out)
 		return out
 	}
 }
@@ -58,7 +57,7 @@ func (s *system) again(uid types.UID, inputs string, before *Answer, stale strin
 	}
 	out := *before
 	out.Stale = stale
-	s.kept.put(uid, inputs, &out)
+	s.last.Put(uid, inputs, &out)
 	return &out
 }
 
@@ -104,25 +103,15 @@ func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
 	return in
 }
 
-// applicationOf converts what was rendered. An object that cannot be converted is left out with a warning, since the
-// others do not depend on it more than on any that waits.
+// applicationOf converts what was rendered.
 func applicationOf(converter convert.Converter, rendered kustomize.Rendered) Application {
 	out := Application{Name: rendered.Name, Warnings: rendered.Warnings}
 	if rendered.Err != nil {
 		out.Error = rendered.Err.Error()
 		return out
 	}
-	for _, o := range rendered.Objects {
-		converted, warnings, err := converter.Convert(o)
-		if err != nil {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%s %s is left out: %v", o.GetKind(), o.GetName(), err))
-			continue
-		}
-		out.Warnings = append(out.Warnings, warnings...)
-		if converted != nil {
-			out.Objects = append(out.Objects, converted)
-		}
-	}
+	objects, warnings := converter.ConvertAll(rendered.Objects)
+	out.Objects, out.Warnings = objects, append(out.Warnings, warnings...)
 	return out
 }
 

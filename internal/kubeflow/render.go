@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
@@ -108,7 +107,7 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 	for i, a := range facts.Answer.Applications {
 		kept := retains(cr, i)
 		for _, o := range a.Objects {
-			key := keyOf(o, cr.Namespace, facts)
+			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
 			if seen[key] {
 				continue
 			}
@@ -135,19 +134,6 @@ func retains(cr *kubeflowv1.KfDef, i int) bool {
 
 // claims is the kind of a claim.
 var claims = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-
-// keyOf names an object with its namespace: that of the KfDef where it names none, and none where its kind has none.
-func keyOf(o *unstructured.Unstructured, namespace string, facts Facts) plan.Key {
-	key := plan.KeyOf(o)
-	namespaced, known := facts.Namespaced[key.GroupKind]
-	switch {
-	case known && !namespaced:
-		key.Namespace = ""
-	case key.Namespace == "":
-		key.Namespace = namespace
-	}
-	return key
-}
 
 // informational says that the health of a kind does not count. That of a HorizontalPodAutoscaler is that of the cluster's
 // metrics: what it scales serves without.

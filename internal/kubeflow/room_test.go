@@ -216,7 +216,7 @@ func TestProject(t *testing.T) {
 	objects := map[plan.Key]room.State{}
 	for _, a := range facts.Answer.Applications {
 		for _, o := range a.Objects {
-			objects[keyOf(o, "kubeflow", facts)] = current
+			objects[plan.KeyIn(o, "kubeflow", facts.Namespaced)] = current
 		}
 	}
 	objects[key("autoscaling", "HorizontalPodAutoscaler", "kubeflow", "hpa")] = there

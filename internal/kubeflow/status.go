@@ -67,7 +67,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		one.Name, one.Phase, one.Message = a.Name, phasePending, room.Cut(a.Error, maxMessage)
 		for _, o := range a.Objects {
 			// An object of two applications belongs to both.
-			key := keyOf(o, cr.Namespace, facts)
+			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
 			state := seen.Objects[key]
 			one.Objects++
 			ready := state.Current || state.Observed != nil && informational(key.GroupKind)
@@ -77,7 +77,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 			if state.Observed != nil {
 				made[i]++
 			}
-			if waits := waitingFor(key, state); !ready && waits != "" && (one.Message == "" || waits < one.Message) {
+			if waits := state.WaitingFor(key); !ready && waits != "" && (one.Message == "" || waits < one.Message) {
 				one.Message = room.Cut(waits, maxMessage)
 			}
 		}
@@ -126,17 +126,6 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		Message:            room.Cut("nothing is repaired until the repositories can be fetched: "+facts.Answer.Failure.Message, maxMessage),
 		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 	})
-}
-
-// waitingFor says what an object still lacks. Of several the first in the alphabet is told, so that the message is stable.
-func waitingFor(key plan.Key, state room.State) string {
-	switch {
-	case state.Observed == nil:
-		return "waiting for " + key.String() + " to exist"
-	case state.Observed.Health.Message != "":
-		return "waiting for " + key.String() + ": " + state.Observed.Health.Message
-	}
-	return "waiting for " + key.String()
 }
 
 // conditions writes the original's conditions, which are never True together.

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/room"
@@ -28,23 +29,24 @@ func Room() room.Definition[*v1alpha1.SeldonOperator] {
 		RendersAnswers: true,
 		AlsoServed:     []schema.GroupVersionKind{gvkGateway, gvkVirtualService, gvkBroker, gvkTrigger, gvkKnativeService},
 		Suspended:      func(cr *v1alpha1.SeldonOperator) bool { return cr.Spec.Suspend },
-		Rules: []room.Rule{
-			{
-				Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"},
-				Why: "The charts are written as a ServiceAccount of the SeldonOperator's namespace.",
-			},
-			{
-				Group: "*", Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
-				Why: "Drift is seen by watching, whatever kinds the charts hold; who may act as every ServiceAccount may read all of it anyway.",
-			},
-		},
+		Rules:          room.ActingRules("SeldonOperator", "charts"),
 	}
 }
+
+// asker is the component of a SeldonOperator that an answer is for.
+type asker struct {
+	uid       types.UID
+	component string
+}
+
+// asked is what an answer was rendered from, but for what the templates asked of the cluster, and the name of the question that
+// it answers.
+type asked struct{ inputs, name string }
 
 // system is the room.
 type system struct {
 	settings Settings
-	kept     kept
+	last     room.Last[asker, asked, Answer]
 }
 
 // New makes the room.

@@ -18,9 +18,7 @@ type Facts struct {
 	Keys *keys
 	// Parts are the components that are switched on, in the order in which they are made.
 	Parts []Part
-	// Problems are what is missing of the cluster, and of the user's Secrets.
-	Problems []plan.Problem
-	// Missing says of a switch what it waits for.
+	// Missing says of a switch what it waits for: something of the cluster, or of the user's Secrets.
 	Missing map[string]plan.Problem
 	// Istio is the version in which the cluster serves Gateways; empty where it does not.
 	Istio string

@@ -2,7 +2,6 @@ package seldon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,7 +86,7 @@ func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.
 	}
 	wanted := foreseen(cr)
 	for _, c := range s.componentsOf(cr) {
-		if last, _, _ := s.kept.last(cr.UID, c.name); last != nil {
+		if last, _ := s.last.Get(asker{cr.UID, c.name}); last != nil {
 			wanted = append(wanted, last.Wanted...)
 		}
 	}
@@ -103,23 +102,23 @@ func (s *system) gatherPart(
 	var problem plan.Problem
 	if errors.As(err, &problem) {
 		// What is there of the other components is kept up meanwhile.
-		last, _, _ := s.kept.last(cr.UID, c.name)
+		last, _ := s.last.Get(asker{cr.UID, c.name})
 		part.Answer, part.Pending, part.Problem = usable(last), true, &problem
 		return part, nil
 	}
 	if err != nil {
 		return Part{}, err
 	}
-	last, inputs, name := s.kept.last(cr.UID, c.name)
+	last, before := s.last.Get(asker{cr.UID, c.name})
 	if !facts.Keys.stored && !s.settings.Printed {
 		// A certificate that is not stored yet may become another.
 		part.Pending, part.Answer = true, usable(last)
 		return part, nil
 	}
 	q.name = c.name + " " + q.inputs
-	if last != nil && inputs == q.inputs {
+	if last != nil && before.inputs == q.inputs {
 		// A chart is rendered anew when what its templates asked of the cluster has another answer.
-		q.name = name
+		q.name = before.name
 		if s.outdated(read, last, facts.Keys) {
 			q.name = fmt.Sprintf("%s %s %d", c.name, q.inputs, read.Now().UnixNano())
 		}
@@ -301,9 +300,9 @@ func valuesGiven(c v1alpha1.Component) values {
 	if c.Values == nil {
 		return nil
 	}
-	var out values
-	if err := json.Unmarshal(c.Values.Raw, &out); err != nil {
-		return nil
+	out, err := helm.ParseValues(c.Values.Raw)
+	if err != nil {
+		return nil // Told where the values are put together.
 	}
 	return out
 }

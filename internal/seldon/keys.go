@@ -338,12 +338,7 @@ func (k *keys) Certificate(c helm.Certificate) (helm.Pair, bool) {
 func (k *keys) password(purpose string) string {
 	const length = 24
 	const alphabet = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
-	random := k.Bytes("password "+purpose, 2*length)
-	out := make([]byte, length)
-	for i := range out {
-		out[i] = alphabet[(int(random[2*i])<<8|int(random[2*i+1]))%len(alphabet)]
-	}
-	return string(out)
+	return helm.Pick(k.Bytes("password "+purpose, 2*length), alphabet)
 }
 
 // foreseen are the certificates that the charts are known to ask for, so that they need not be rendered to find out: that of

@@ -55,11 +55,6 @@ func (s *system) gatherMissing(ctx context.Context, read room.Reader, cr *v1alph
 			return err
 		}
 	}
-	for _, name := range []string{routing, detectors, payloadStore, catalogue} {
-		if p, ok := facts.Missing[name]; ok {
-			facts.Problems = append(facts.Problems, p)
-		}
-	}
 	return nil
 }
 
@@ -97,26 +92,18 @@ type secretKeys struct {
 func (s *system) credentials(cr *v1alpha1.SeldonOperator) []secretKeys {
 	given := valuesGiven(cr.Spec.Enterprise)
 	all := helm.Merge(s.overlay(cr, component{name: enterprise}), given)
-	text := func(path, otherwise string) string {
-		if v, ok := lookIn(all, path); ok {
-			if t, isText := v.(string); isText && t != "" {
-				return t
-			}
-		}
-		return otherwise
-	}
 	var out []secretKeys
 	if auth, _ := lookIn(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
 		out = append(out, secretKeys{
 			feature: payloadStore, field: "spec.enterprise.values.elasticsearch.secret.name",
-			name: text("elasticsearch.secret.name", elasticSecret),
-			keys: []string{text("elasticsearch.secret.userKey", "username"), text("elasticsearch.secret.passwordKey", "password")},
+			name: textIn(all, "elasticsearch.secret.name", elasticSecret),
+			keys: []string{textIn(all, "elasticsearch.secret.userKey", "username"), textIn(all, "elasticsearch.secret.passwordKey", "password")},
 		})
 	}
 	if on, _ := lookIn(all, "metadata.pg.enabled"); on == true && !cr.Spec.Enable.Catalogue {
 		out = append(out, secretKeys{
 			feature: catalogue, field: "spec.enterprise.values.metadata.pg.secret",
-			name: text("metadata.pg.secret", postgresSecret),
+			name: textIn(all, "metadata.pg.secret", postgresSecret),
 			keys: []string{"dbname", "host", "user", "password", "port", "sslmode"},
 		})
 	}

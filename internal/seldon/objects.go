@@ -71,14 +71,13 @@ func gateway(cr *v1alpha1.SeldonOperator, version string) plan.Object {
 	if version != "" {
 		gvk.Version = version
 	}
-	o := plan.Foreign(gvk, cr.Namespace, gatewayName, labels, map[string]any{
+	return plan.Foreign(gvk, cr.Namespace, gatewayName, labels, map[string]any{
 		"selector": map[string]any{"istio": "ingressgateway"},
 		"servers": []any{map[string]any{
 			"port":  map[string]any{"number": int64(80), "name": "http", "protocol": "HTTP"},
 			"hosts": []any{"*"},
 		}},
 	})
-	return o
 }
 
 // broker takes the payloads that the request logger is triggered by.

@@ -149,3 +149,12 @@ func lookIn(v values, path string) (any, bool) {
 	found, err := common.Values(v).PathValue(path)
 	return found, err == nil
 }
+
+// textIn is a text among values, or another where there is none.
+func textIn(v values, path, otherwise string) string {
+	found, _ := lookIn(v, path)
+	if text, isText := found.(string); isText && text != "" {
+		return text
+	}
+	return otherwise
+}

@@ -47,7 +47,7 @@ type inquiry struct {
 func (s *system) question(q inquiry) room.Question {
 	return func(ctx context.Context, live room.Live) any {
 		answer := s.ask(ctx, live, q)
-		s.kept.put(q.uid, q.component.name, q.inputs, q.name, answer)
+		s.last.Put(asker{q.uid, q.component.name}, asked{q.inputs, q.name}, answer)
 		return answer
 	}
 }
@@ -96,26 +96,10 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 		{rendered.Objects, &out.Objects},
 		{rendered.After, &out.After},
 	} {
-		*list.to, out.Warnings = converted(converter, list.from, out.Warnings)
+		objects, warnings := converter.ConvertAll(list.from)
+		*list.to, out.Warnings = objects, append(out.Warnings, warnings...)
 	}
 	return out
-}
-
-// converted turns removed APIs into those that the cluster serves. An object that cannot be converted is left out with a
-// warning.
-func converted(converter convert.Converter, objects []*unstructured.Unstructured, warnings []string) (out []*unstructured.Unstructured, all []string) {
-	for _, o := range objects {
-		one, told, err := converter.Convert(o)
-		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s %s is left out: %v", o.GetKind(), o.GetName(), err))
-			continue
-		}
-		warnings = append(warnings, told...)
-		if one != nil {
-			out = append(out, one)
-		}
-	}
-	return out, warnings
 }
 
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of

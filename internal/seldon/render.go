@@ -2,7 +2,6 @@ package seldon
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,8 +25,13 @@ const maxRendered = 44
 
 // Render puts the objects of the components into stages. It is pure.
 func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
-	out := plan.Plan{ActAs: facts.ActAs, Problems: slices.Clone(facts.Problems), WakeAt: facts.Keys.wakeAt}
+	out := plan.Plan{ActAs: facts.ActAs, WakeAt: facts.Keys.wakeAt}
 	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: secretsOf(cr, facts)})
+	for _, name := range order {
+		if p, missing := facts.Missing[name]; missing {
+			out.Problems = append(out.Problems, p)
+		}
+	}
 	if !facts.Keys.there && !s.settings.Printed {
 		out.Problems = append(out.Problems, plan.Problem{
 			Class: plan.Waiting, Reason: reasonGenerating, Message: "what is random once is being stored", Remedy: "nothing to do",
@@ -143,7 +147,7 @@ func (b *builder) stages(definitions *plan.Stage) []plan.Stage {
 func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 	var out []plan.Object
 	for _, u := range rendered {
-		key := keyOf(u, b.cr.Namespace, b.facts.Namespaced)
+		key := plan.KeyIn(u, b.cr.Namespace, b.facts.Namespaced)
 		if b.seen[key] {
 			continue
 		}
@@ -162,16 +166,3 @@ var (
 	claims                    = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 	customResourceDefinitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
-
-// keyOf names an object with its namespace: that of the SeldonOperator where it names none, and none where its kind has none.
-func keyOf(o *unstructured.Unstructured, namespace string, namespaced map[schema.GroupKind]bool) plan.Key {
-	key := plan.KeyOf(o)
-	in, known := namespaced[key.GroupKind]
-	switch {
-	case known && !in:
-		key.Namespace = ""
-	case key.Namespace == "":
-		key.Namespace = namespace
-	}
-	return key
-}

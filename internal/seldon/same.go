@@ -13,7 +13,7 @@ func (s *system) SamePlan(before, now Facts) bool {
 	})
 	return sameParts && before.ActAs == now.ActAs && sameKeys(before.Keys, now.Keys) && before.Postgres == now.Postgres &&
 		before.Elastic == now.Elastic && before.Istio == now.Istio && before.AliasNamespace == now.AliasNamespace &&
-		maps.Equal(before.Namespaced, now.Namespaced) && reflect.DeepEqual(before.Problems, now.Problems)
+		maps.Equal(before.Namespaced, now.Namespaced) && maps.Equal(before.Missing, now.Missing)
 }
 
 func sameKeys(a, b *keys) bool {

@@ -85,7 +85,7 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 	}
 	var keys []plan.Key
 	for _, o := range a.all() {
-		keys = append(keys, keyOf(o, cr.Namespace, facts.Namespaced))
+		keys = append(keys, plan.KeyIn(o, cr.Namespace, facts.Namespaced))
 	}
 	count(&out, keys, seen)
 	switch {
@@ -116,7 +116,7 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
 			out.Ready++
 			continue
 		}
-		if waits := waitingFor(key, state); out.Message == "" || waits < out.Message {
+		if waits := state.WaitingFor(key); out.Message == "" || waits < out.Message {
 			out.Message = room.Cut(waits, maxMessage)
 		}
 	}
@@ -143,17 +143,6 @@ func plainStatus(name string, objects []plan.Object, facts Facts, seen room.Seen
 		out.Phase, out.Message = phasePending, room.Cut(p.Message+"; "+p.Remedy, maxMessage)
 	}
 	return out
-}
-
-// waitingFor says what an object still lacks.
-func waitingFor(key plan.Key, state room.State) string {
-	switch {
-	case state.Observed == nil:
-		return "waiting for " + key.String() + " to exist"
-	case state.Observed.Health.Message != "":
-		return "waiting for " + key.String() + ": " + state.Observed.Health.Message
-	}
-	return "waiting for " + key.String()
 }
 
 // conditions writes one for each switch that is on, and takes away those of the others.

@@ -18,17 +18,8 @@ func (s *system) gatherURL(ctx context.Context, read room.Reader, cr *v1alpha1.S
 	namespace, name := cr.Namespace, deployService
 	if cr.Spec.Enable.Routing {
 		given := valuesGiven(cr.Spec.Enterprise)
-		namespace, name = ingressNamespace, ingressService
-		if v, ok := lookIn(given, "ingressGateway.ingressNamespace"); ok {
-			if text, isText := v.(string); isText && text != "" {
-				namespace = text
-			}
-		}
-		if v, ok := lookIn(given, "ingressGateway.seldonIngressService"); ok {
-			if text, isText := v.(string); isText && text != "" {
-				name = text
-			}
-		}
+		namespace = textIn(given, "ingressGateway.ingressNamespace", ingressNamespace)
+		name = textIn(given, "ingressGateway.seldonIngressService", ingressService)
 	} else if kind, _ := lookIn(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
 		return inside, nil
 	}

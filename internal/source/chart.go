@@ -2,10 +2,6 @@ package source
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"io"
 	"net/http"
 	"regexp"
@@ -87,17 +83,10 @@ func shown(repository string) string {
 
 // chartKey names a chart of a repository for someone's credentials, as sourceKey does a source.
 func (s *Store) chartKey(r ChartRequest) string {
-	content, err := json.Marshal(struct {
+	return s.keyed(struct {
 		Repository, Name, Version string
 		Auth                      Auth
 	}{r.Repository, r.Name, r.Version, r.Auth})
-	if err != nil {
-		// Strings and bytes always marshal.
-		panic(err)
-	}
-	mac := hmac.New(sha256.New, s.key)
-	_, _ = mac.Write(content)
-	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // fetchListed finds the chart in the index of its repository, and fetches it.

@@ -32,11 +32,16 @@ type meta struct {
 // sourceKey names a source: where it is and with which credentials. Credentials are part of it, so that nobody is given
 // a private archive because somebody else was. It is a keyed digest, since URIs and credentials are secrets (law 16).
 func (s *Store) sourceKey(u URI, auth Auth) string {
-	content, err := json.Marshal(struct {
+	return s.keyed(struct {
 		Kind              Kind
 		Address, Ref, Dir string
 		Auth              Auth
 	}{u.Kind, u.address.String(), u.Ref, u.Dir, auth})
+}
+
+// keyed is a keyed digest of strings and bytes.
+func (s *Store) keyed(of any) string {
+	content, err := json.Marshal(of)
 	if err != nil {
 		// Strings and bytes always marshal.
 		panic(err)

@@ -133,3 +133,18 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 	}
 	return mgr, &Operator{Requests: counter, Engine: e}, nil
 }
+
+// Settle waits until the operator has written nothing for three seconds.
+func (o *Operator) Settle(t testing.TB, patience time.Duration) {
+	t.Helper()
+	last, since, wrote := o.Requests.Snapshot(), time.Now(), ""
+	cluster.Eventually(t, patience, func() error {
+		if done := o.Requests.Since(last); cluster.Sum(done, cluster.Request.Write, "leases") > 0 {
+			last, since, wrote = o.Requests.Snapshot(), time.Now(), cluster.Describe(done)
+		}
+		if time.Since(since) < 3*time.Second {
+			return fmt.Errorf("not quiet for long enough; it wrote last:\n%s", wrote)
+		}
+		return nil
+	})
+}

@@ -47,7 +47,7 @@ func TestOpenDataHub(t *testing.T) {
 		}
 		return nil
 	})
-	settle(t, o)
+	o.Settle(t, patience)
 	missing := map[string]int{}
 	for _, u := range openDataHub(t) {
 		gvk := u.GroupVersionKind()

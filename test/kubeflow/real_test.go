@@ -44,11 +44,11 @@ func TestKubeflow12(t *testing.T) {
 	c.Apply(t, named(t, "kfctl_istio_dex.v1.2.0.yaml", "kubeflow"))
 	applied(t, c, objects12)
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
-	settle(t, o)
+	o.Settle(t, patience)
 	t.Run("Idle", func(t *testing.T) {
 		filled := fill(t, c)
 		t.Logf("others have filled in %v", filled)
-		settle(t, o)
+		o.Settle(t, patience)
 		before := o.Requests.Snapshot()
 		cluster.Consistently(t, 10*time.Second, func() error {
 			if n := cluster.Sum(o.Requests.Since(before), cluster.Request.Write, "leases"); n > 0 {
@@ -217,21 +217,6 @@ func documented(t *testing.T, file string, cr *kubeflowv1.KfDef) {
 		}
 	}
 	t.Errorf("the table of tested KfDefs in docs/kfdef.md lacks %s with %q", file, row)
-}
-
-// settle waits until the operator has written nothing for three seconds.
-func settle(t *testing.T, o *harness.Operator) {
-	t.Helper()
-	last, since, wrote := o.Requests.Snapshot(), time.Now(), ""
-	cluster.Eventually(t, patience, func() error {
-		if done := o.Requests.Since(last); cluster.Sum(done, cluster.Request.Write, "leases") > 0 {
-			last, since, wrote = o.Requests.Snapshot(), time.Now(), cluster.Describe(done)
-		}
-		if time.Since(since) < 3*time.Second {
-			return fmt.Errorf("not quiet for long enough; it wrote last:\n%s", wrote)
-		}
-		return nil
-	})
 }
 
 var deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}

@@ -85,7 +85,7 @@ func demo(t *testing.T, c *cluster.Cluster) {
 		t.Error("the custom resource of the application's own definition is not there")
 	}
 	remove(t, c, ns, "small-kubeflow")
-	cluster.Eventually(t, time.Minute, func() error { return gone(t, c, deployments, ns, "web") })
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, deployments, ns, "web") })
 }
 
 // dependsOn holds back an application whose dependency is not healthy, and it alone.
@@ -98,14 +98,14 @@ func dependsOn(t *testing.T, c *cluster.Cluster) {
 	merge(files, application("after", configMap("after")))
 	archive(t, c, ns, "kf", files)
 	apply(t, c, ns, "kf", "", "after {dependsOn: [stuck]}", "stuck", "free")
-	cluster.Eventually(t, time.Minute, func() error { return there(t, c, configMaps, ns, "free") })
-	cluster.Consistently(t, 2*time.Second, func() error { return gone(t, c, configMaps, ns, "after") })
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "free") })
+	cluster.Consistently(t, 2*time.Second, func() error { return c.Gone(t, configMaps, ns, "after") })
 	if cr := get(t, c, ns, "kf"); cr.Status.Applications[0].Phase != "Pending" || cr.Status.ApplicationsReady != "1/3" {
 		t.Errorf("%+v", cr.Status)
 	}
 	// A shorter patience lets it go on, with a warning.
 	apply(t, c, ns, "kf", "", "after {dependsOn: [stuck], timeout: 1s}", "stuck", "free")
-	cluster.Eventually(t, time.Minute, func() error { return there(t, c, configMaps, ns, "after") })
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "after") })
 	cluster.Eventually(t, time.Minute, func() error {
 		if w := strings.Join(get(t, c, ns, "kf").Status.Warnings, "\n"); !strings.Contains(w, "still waits for Deployment") {
 			return fmt.Errorf("warnings: %q", w)
@@ -116,7 +116,7 @@ func dependsOn(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, time.Minute, func() error {
 		return reason(get(t, c, ns, "kf"), "ApplicationFailed", "spec.applications[0].dependsOn")
 	})
-	if err := there(t, c, configMaps, ns, "after"); err != nil {
+	if err := c.There(t, configMaps, ns, "after"); err != nil {
 		t.Errorf("what ran was torn down because of bad input: %v", err)
 	}
 }
@@ -135,9 +135,9 @@ func suspends(t *testing.T, c *cluster.Cluster) {
 		return nil
 	})
 	c.Kubectl(t, "-n", ns, "delete", "configmap", "one")
-	cluster.Consistently(t, 2*time.Second, func() error { return gone(t, c, configMaps, ns, "one") })
+	cluster.Consistently(t, 2*time.Second, func() error { return c.Gone(t, configMaps, ns, "one") })
 	apply(t, c, ns, "kf", "suspend: false", "one")
-	cluster.Eventually(t, time.Minute, func() error { return there(t, c, configMaps, ns, "one") })
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "one") })
 }
 
 func orphans(t *testing.T, c *cluster.Cluster) {
@@ -149,15 +149,15 @@ func orphans(t *testing.T, c *cluster.Cluster) {
 	apply(t, c, ns, "kf", "", "one", "kept {prune: false}")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	remove(t, c, ns, "kf")
-	cluster.Eventually(t, time.Minute, func() error { return gone(t, c, configMaps, ns, "one") })
-	if err := there(t, c, configMaps, ns, "kept"); err != nil {
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "one") })
+	if err := c.There(t, configMaps, ns, "kept"); err != nil {
 		t.Error(err)
 	}
 	// The new KfDef takes up what was kept, and keeps all.
 	apply(t, c, ns, "kf", "deletionPolicy: Orphan", "one", "kept")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	remove(t, c, ns, "kf")
-	cluster.Consistently(t, 3*time.Second, func() error { return there(t, c, configMaps, ns, "one") })
+	cluster.Consistently(t, 3*time.Second, func() error { return c.There(t, configMaps, ns, "one") })
 }
 
 func collide(t *testing.T, c *cluster.Cluster) {
@@ -186,14 +186,14 @@ func prunes(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	apply(t, c, ns, "kf", "", "one", "missing")
 	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "ApplicationFailed", "spec.applications[1]") })
-	if err := there(t, c, configMaps, ns, "two"); err != nil {
+	if err := c.There(t, configMaps, ns, "two"); err != nil {
 		t.Errorf("pruned although an application failed: %v", err)
 	}
 	apply(t, c, ns, "kf", "", "one")
-	cluster.Eventually(t, time.Minute, func() error { return gone(t, c, configMaps, ns, "two") })
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "two") })
 	archive(t, c, ns, "kf", application("one", configMap("other")))
-	cluster.Eventually(t, time.Minute, func() error { return there(t, c, configMaps, ns, "other") })
-	cluster.Eventually(t, time.Minute, func() error { return gone(t, c, configMaps, ns, "one") })
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "other") })
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "one") })
 }
 
 // takesOver applies a KfDef that kfctl's operator had deployed: with its finalizer, and its annotation on the objects.
@@ -230,7 +230,7 @@ spec: {suspend: true}
 		t.Errorf("the finalizers %v are left", f)
 	}
 	remove(t, c, ns, "kf")
-	cluster.Eventually(t, time.Minute, func() error { return gone(t, c, deployments, ns, "web") })
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, deployments, ns, "web") })
 }
 
 // restarted repairs with what the store kept, although no repository can be reached any more.
@@ -253,7 +253,7 @@ spec:
 		}
 		return nil
 	})
-	settle(t, o)
+	o.Settle(t, patience)
 	o.Stop()
 	a.server.Close()
 	c.Kubectl(t, "-n", ns, "delete", "configmap", "--selector=keeper.mlkeeper.dev/room=kubeflow")
@@ -366,22 +366,6 @@ func reason(cr *kubeflowv1.KfDef, want, text string) error {
 	c := meta.FindStatusCondition(cr.Status.Conditions, "Ready")
 	if c == nil || c.Reason != want || !strings.Contains(c.Message, text) {
 		return fmt.Errorf("want %s with %q: %+v", want, text, c)
-	}
-	return nil
-}
-
-func there(t *testing.T, c *cluster.Cluster, gvk schema.GroupVersionKind, ns, name string) error {
-	t.Helper()
-	if c.Get(t, gvk, ns, name) == nil {
-		return fmt.Errorf("%s %s is not there", gvk.Kind, name)
-	}
-	return nil
-}
-
-func gone(t *testing.T, c *cluster.Cluster, gvk schema.GroupVersionKind, ns, name string) error {
-	t.Helper()
-	if c.Get(t, gvk, ns, name) != nil {
-		return fmt.Errorf("%s %s is there", gvk.Kind, name)
 	}
 	return nil
 }

@@ -44,12 +44,12 @@ func missing(t *testing.T, c *cluster.Cluster, ns string) {
 	apply(t, c, ns, "{enable: {routing: true, detectors: true}}")
 	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "IstioNotInstalled", "istioctl install -y") })
 	// What can be there is.
-	cluster.Eventually(t, patience, func() error { return there(t, c, deployments, ns, "seldon-deploy") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, deployments, ns, "seldon-deploy") })
 	c.Apply(t, definitions+"istio.yaml")
 	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "KnativeNotInstalled", "Knative Eventing") })
-	cluster.Eventually(t, patience, func() error { return there(t, c, gateways, ns, "seldon-gateway") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, gateways, ns, "seldon-gateway") })
 	c.Apply(t, definitions+"knative.yaml")
-	cluster.Eventually(t, patience, func() error { return there(t, c, triggers, ns, "seldon-request-logger-trigger") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, triggers, ns, "seldon-request-logger-trigger") })
 	cr := get(t, c, ns, "stack")
 	if warnings := strings.Join(cr.Status.Warnings, "\n"); !strings.Contains(warnings, "no payload store") {
 		t.Errorf("warnings %q", warnings)
@@ -139,7 +139,7 @@ func suspended(t *testing.T, c *cluster.Cluster, ns string) {
 	})
 	c.Kubectl(t, "-n", ns, "delete", "configmap", "seldon-config", "seldon-deploy")
 	configMaps := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	cluster.Eventually(t, patience, func() error { return there(t, c, configMaps, ns, "seldon-deploy") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, configMaps, ns, "seldon-deploy") })
 	cluster.Consistently(t, 2*time.Second, func() error {
 		if c.Get(t, configMaps, ns, "seldon-config") != nil {
 			return fmt.Errorf("an object of what is suspended was made")
@@ -150,7 +150,7 @@ func suspended(t *testing.T, c *cluster.Cluster, ns string) {
 		return nil
 	})
 	apply(t, c, ns, "{}")
-	cluster.Eventually(t, patience, func() error { return there(t, c, configMaps, ns, "seldon-config") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, configMaps, ns, "seldon-config") })
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
 }
 
@@ -212,20 +212,15 @@ func idle(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns string) {
 	volumes(t, c, 4)
 	apply(t, c, ns, "{enable: {analytics: true, catalogue: true, payloadstore: true, routing: true, detectors: true}}")
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
-	cluster.Eventually(t, time.Minute, func() error {
-		before := o.Requests.Snapshot()
-		time.Sleep(3 * time.Second) // Nothing may happen for a while.
-		if n := cluster.Sum(o.Requests.Since(before), cluster.Request.Write); n > 0 {
-			return fmt.Errorf("%d writes", n)
+	o.Settle(t, time.Minute)
+	before := o.Requests.Snapshot()
+	cluster.Consistently(t, 15*time.Second, func() error {
+		since := o.Requests.Since(before)
+		if n := cluster.Sum(since, cluster.Request.Write) + cluster.Sum(since, cluster.Request.Read); n > 0 {
+			return fmt.Errorf("%d requests while idle: %s", n, cluster.Describe(since))
 		}
 		return nil
 	})
-	before := o.Requests.Snapshot()
-	time.Sleep(15 * time.Second) // Nothing may happen for a while.
-	since := o.Requests.Since(before)
-	if n := cluster.Sum(since, cluster.Request.Write) + cluster.Sum(since, cluster.Request.Read); n > 0 {
-		t.Errorf("%d requests while idle: %s", n, cluster.Describe(since))
-	}
 }
 
 // deleted leaves the definition, the volumes, and the passwords that unlock them.
@@ -268,12 +263,4 @@ func deleted(t *testing.T, c *cluster.Cluster, ns string) {
 			t.Errorf("%s %s is gone", one.gvk.Kind, one.name)
 		}
 	}
-}
-
-func there(t *testing.T, c *cluster.Cluster, gvk schema.GroupVersionKind, ns, name string) error {
-	t.Helper()
-	if c.Get(t, gvk, ns, name) == nil {
-		return fmt.Errorf("%s %s is not there", gvk.Kind, name)
-	}
-	return nil
 }

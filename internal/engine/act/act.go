@@ -145,7 +145,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	if action.Object.Desired != nil {
 		gvk = action.Object.Desired.GroupVersionKind()
 	}
-	client, err := a.resourceAs(req.ActAs, gvk, action.Key.Namespace)
+	client, err := a.ResourceAs(req.ActAs, gvk, action.Key.Namespace)
 	if err != nil {
 		res.Err = err
 		return res
@@ -168,7 +168,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 }
 
 func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	return a.resourceAs("", gvk, namespace)
+	return a.ResourceAs("", gvk, namespace)
 }
 
 // Acting is the client with the rights of a user; the operator's own where the name is empty.
@@ -183,8 +183,8 @@ func (a *Actor) Acting(user string) (dynamic.Interface, error) {
 	return client, nil
 }
 
-// resourceAs is the client of a resource with the rights of a user.
-func (a *Actor) resourceAs(user string, gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
+// ResourceAs is the client of a resource with the rights of a user.
+func (a *Actor) ResourceAs(user string, gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
 	client, err := a.Acting(user)
 	if err != nil {
 		return nil, err

@@ -64,3 +64,18 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 	}
 	return "system:serviceaccount:" + namespace + ":" + name, nil
 }
+
+// ActingRules are the rights of a room that acts as ServiceAccounts: kind is that of its custom resources, brings what users
+// bring with them, such as applications or charts.
+func ActingRules(kind, brings string) []Rule {
+	return []Rule{
+		{
+			Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"},
+			Why: "The " + brings + " are written as a ServiceAccount of the " + kind + "'s namespace.",
+		},
+		{
+			Group: "*", Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
+			Why: "Drift is seen by watching, whatever kinds the " + brings + " hold; who may act as every ServiceAccount may read all of it anyway.",
+		},
+	}
+}

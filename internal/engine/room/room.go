@@ -197,6 +197,17 @@ type State struct {
 	Current bool
 }
 
+// WaitingFor says what an object still lacks.
+func (s State) WaitingFor(key plan.Key) string {
+	switch {
+	case s.Observed == nil:
+		return "waiting for " + key.String() + " to exist"
+	case s.Observed.Health.Message != "":
+		return "waiting for " + key.String() + ": " + s.Observed.Health.Message
+	}
+	return "waiting for " + key.String()
+}
+
 // Find returns the state of the first object of a kind and name, whatever its namespace.
 func (s Seen) Find(kind, name string) (State, bool) {
 	for key, state := range s.Objects {

@@ -78,12 +78,12 @@ func (s *stable) text(name, alphabet string) func(int) (string, error) {
 		if err := s.bounded(n); err != nil || n <= 0 {
 			return "", err
 		}
-		return pick(s.bytes(fmt.Sprintf("%s %d", name, n), 2*n), alphabet), nil
+		return Pick(s.bytes(fmt.Sprintf("%s %d", name, n), 2*n), alphabet), nil
 	}
 }
 
-// pick turns every two bytes into a character. With two, that some characters come up more often does not matter.
-func pick(random []byte, alphabet string) string {
+// Pick turns every two bytes into a character. With two, that some characters come up more often does not matter.
+func Pick(random []byte, alphabet string) string {
 	out := make([]byte, len(random)/2)
 	for i := range out {
 		out[i] = alphabet[(int(random[2*i])<<8|int(random[2*i+1]))%len(alphabet)]
