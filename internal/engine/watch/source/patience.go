@@ -19,8 +19,8 @@ const (
 	MaxDelay = 5 * time.Minute
 	jitter   = 0.2
 	// grace is how long a watch that was allowed before may be refused before that counts. An API server that has just
-	// come up refuses everything for a moment, until it has read the roles.
-	grace = 15 * time.Second
+	// come up refuses everything until it has read the roles, which took half a minute with 30,000 objects on two cores.
+	grace = time.Minute
 )
 
 // Patience spaces out the attempts at a watch that is refused. The backoff of a reflector ends at one minute, which is
@@ -90,13 +90,15 @@ func (p *Patience) heard(err error) {
 		p.allowed, p.since = true, time.Time{}
 	case apierrors.IsForbidden(err):
 		now := p.clock.Now()
-		p.until = now.Add(p.backoff.Step())
 		if p.since.IsZero() {
 			p.since = now
 		}
 		if p.allowed && now.Sub(p.since) < grace {
+			// Not later and later: what is refused by mistake is to go on soon.
+			p.until = now.Add(wait.Jitter(firstDelay, jitter))
 			break
 		}
+		p.until = now.Add(p.backoff.Step())
 		if p.refused == nil {
 			p.log.Info("watch is refused; it is retried at most every five minutes until the right is granted",
 				"error", err.Error())

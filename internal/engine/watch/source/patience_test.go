@@ -60,6 +60,9 @@ func TestPatience(t *testing.T) {
 	if p.Refused() != nil || changes != 2 {
 		t.Fatalf("a refusal of %s counts: %v", grace-time.Second, p.Refused())
 	}
+	if pause := p.until.Sub(clock.Now()); pause > 2*firstDelay {
+		t.Fatalf("it is waited out for %s", pause)
+	}
 	clock.Step(time.Second)
 	p.heard(refusal)
 	if p.Refused() == nil || changes != 3 {
