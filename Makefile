@@ -27,7 +27,7 @@ ARGS ?=
 PLAN ?=
 
 # ROOMS are the rooms that have a ClusterRole of their own.
-ROOMS := trustyai tfserving kubeflow seldon
+ROOMS := trustyai tfserving kubeflow seldon kserve
 VERSION ?= $(shell hack/version.sh)
 # KUBECTL is the kubectl on the PATH, else the one inside bin/devcluster, which wants to be told of another kubeconfig.
 KUBECTL ?= $(or $(shell command -v kubectl 2>/dev/null),bin/devcluster kubectl$(if $(KUBECONFIG), --kubeconfig=$(KUBECONFIG)))
@@ -83,6 +83,10 @@ fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s).
 test-node: build image ## Test the operator as a pod on a real node (needs root, containerd, runc, CNI plugins and iptables).
 	@go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
 	@go test -tags realnode -count=1 -timeout 20m -v ./test/node/...
+
+.PHONY: test-kafka
+test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present.
+	@hack/test-kafka.sh
 
 .PHONY: faults
 faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs (ARGS=flags), or replay one plan (PLAN=file).

@@ -9,6 +9,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/mlkeeper-demo.XXXXXX")
 export DEVCLUSTER_DIR="$dir/cluster" KUBECONFIG="$dir/cluster/kubeconfig"
 ns=model-namespace
 manager_pid=
+broker_pid=
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
 kubectl() { bin/devcluster kubectl "$@"; }
@@ -20,6 +21,7 @@ finish() {
 		kill "$manager_pid" 2>/dev/null || true
 		wait "$manager_pid" 2>/dev/null || true
 	fi
+	[ -z "$broker_pid" ] || kill "$broker_pid" 2>/dev/null || true
 	bin/devcluster down >/dev/null 2>&1 || true
 	if [ "$status" -ne 0 ] && [ -s "$dir/manager.log" ]; then
 		echo "The demo failed. The last lines of the operator's log:" >&2
@@ -55,11 +57,21 @@ ready() {
 say "Booting a Kubernetes control plane"
 bin/devcluster up --detach --crds route,servicemonitor,inferenceservice
 
+say "Starting an in-process Kafka broker for the KServe participant"
+CGO_ENABLED=0 go build -o bin/tools/acm ./hack/demo/acm
+bin/tools/acm broker --config "$dir/application.yaml" &
+broker_pid=$!
+for _ in $(seq 1 100); do
+	[ -s "$dir/application.yaml" ] && break
+	sleep 0.1
+done
+
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
 kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
 # Like config/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
-bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --seldon-trusted --metrics-bind-address 0 --health-probe-bind-address 0 \
+bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --seldon-trusted \
+	--participant-config "$dir/application.yaml" --metrics-bind-address 0 --health-probe-bind-address 0 \
 	2>"$dir/manager.log" &
 manager_pid=$!
 
@@ -93,6 +105,11 @@ kubectl -n "$ns" apply -f hack/demo/seldon/seldonoperator.yaml
 ready seldonoperator seldonoperator-sample
 kubectl -n "$ns" get seldonoperator seldonoperator-sample \
 	-o 'jsonpath={range .status.components[*]}    {.name}: {.chart} {.version}, {.ready} of {.objects} objects{"\n"}{end}'
+
+say "ONAP orders an InferenceService: register, prime, deploy, over the broker"
+bin/tools/acm workflow --config "$dir/application.yaml" --payload hack/demo/acm/sklearn-iris.yaml --namespace "$ns"
+kubectl get compositionelements
+kubectl -n "$ns" get inferenceservice sklearn-iris
 
 say "What it made"
 bin/mlkeeper status --kubeconfig "$KUBECONFIG" -n "$ns"

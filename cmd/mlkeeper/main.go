@@ -68,6 +68,7 @@ func newRootCommand() *cobra.Command {
 	connect.Bind(root.PersistentFlags())
 	root.AddCommand(
 		newManagerCommand(connect),
+		newParticipantCommand(connect),
 		withSettings(connect, cli.NewRenderCommand, true),
 		withSettings(connect, cli.NewDiffCommand, true),
 		withSettings(connect, cli.NewStatusCommand, false),

@@ -156,6 +156,11 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 			return nil, fmt.Errorf("--rooms: there is no room %q; there are %s", name, strings.Join(roomNames(), ", "))
 		}
 	}
+	if s.participant != "" {
+		if err := addParticipant(mgr, s.participant, f.rooms); err != nil {
+			return nil, err
+		}
+	}
 	return mgr, errors.Join(
 		lease.open(cfg, mgr, f, e.Warm),
 		mgr.Add(collector{ready: e.Ready}),

@@ -18,6 +18,7 @@ import (
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/internal/tfserving"
@@ -35,6 +36,8 @@ type settings struct {
 	// serviceAccount is that of custom resources which name none.
 	serviceAccount string
 	sources        sources
+	// participant is the application.yaml of the participant that this manager is; empty for none.
+	participant string
 }
 
 // bind adds the flags.
@@ -55,6 +58,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"COMPONENT=REPOSITORY,NAME,VERSION[,sha256:DIGEST]: where the chart of a component comes from that a SeldonOperator says nothing of; repeatable")
 	flags.StringVar(&s.serviceAccount, "default-service-account", "",
 		"ServiceAccount, of its own namespace, that a custom resource acts as whose applications or charts users bring and that names none")
+	flags.StringVar(&s.participant, "participant-config", "",
+		"application.yaml of ONAP's KServe participant; with it the manager is that participant")
 	s.sources.bind(flags)
 }
 
@@ -104,6 +109,11 @@ func registrations() []registration {
 			}
 			settings.Sources = store
 			return engine.Register(e, seldon.Room(), seldon.New(settings))
+		}},
+		{name: kserve.RoomName, any: func(settings) room.Any {
+			return room.Erase(kserve.Room(), kserve.New())
+		}, register: func(e *engine.Engine, _ settings) error {
+			return engine.Register(e, kserve.Room(), kserve.New())
 		}},
 	}
 }

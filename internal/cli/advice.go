@@ -16,7 +16,7 @@ type advice struct {
 }
 
 // adviceTables are those of the engine and of every room.
-var adviceTables = []map[string]advice{engineAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice, seldonAdvice}
+var adviceTables = []map[string]advice{engineAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice, seldonAdvice, kserveAdvice}
 
 // adviceOn finds the advice on the reason of a condition of a custom resource.
 func adviceOn(reason string) (advice, bool) {

@@ -156,14 +156,16 @@ func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 
 // needed says whether a stack has a child that its custom resource cannot own: cluster-scoped, or in another namespace.
 func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) bool {
+	if stack.Namespace == "" {
+		return false // A cluster-scoped custom resource may own everything.
+	}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			if o.Retain {
 				continue
 			}
 			mapping, ok := c.Lookup(o.Desired.GroupVersionKind())
-			if ok && !mapping.Namespaced && stack.Namespace != "" || ok && mapping.Namespaced &&
-				o.Desired.GetNamespace() != stack.Namespace {
+			if ok && (!mapping.Namespaced || o.Desired.GetNamespace() != stack.Namespace) {
 				return true
 			}
 		}

@@ -63,7 +63,10 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 		return reconcile.Result{}, err
 	}
 	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
-	wait, err := s.writeStatus(ctx, p, verdict.Hold)
+	if verdict.Again {
+		p.wake(s.Clock.Now())
+	}
+	wait, err := s.writeStatus(ctx, p, verdict.Hold || verdict.Again)
 	if err != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, err
@@ -127,6 +130,9 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
 	for _, a := range p.actions {
 		if a.Object.Desired == nil {
+			if a.Verb == decide.Delete || a.Reason == decide.ReasonTerminating {
+				seen.Leaving = append(seen.Leaving, a.Key)
+			}
 			if a.Verb == decide.Wait && seen.Waiting == "" {
 				seen.Waiting = "waiting for " + a.Detail
 			}

@@ -36,6 +36,8 @@ type Register func(*engine.Engine) error
 type Options struct {
 	Engine  engine.Options
 	Manager func(*manager.Options)
+	// Add adds what runs beside the engine.
+	Add func(manager.Manager) error
 	// Config is changed before the clients are made, to wrap the transport for instance.
 	Config func(*rest.Config)
 	// Verbose prints the operator's log into the test's.
@@ -129,6 +131,11 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 	for _, register := range rooms {
 		if err := register(e); err != nil {
 			return nil, nil, fmt.Errorf("register a room: %w", err)
+		}
+	}
+	if opts.Add != nil {
+		if err := opts.Add(mgr); err != nil {
+			return nil, nil, fmt.Errorf("add to the manager: %w", err)
 		}
 	}
 	return mgr, &Operator{Requests: counter, Engine: e}, nil

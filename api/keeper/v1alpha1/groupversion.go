@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "keeper.mlkeeper.dev", Version: "v
 
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Inventory{}, &InventoryList{})
+	scheme.AddKnownTypes(GroupVersion, &Inventory{}, &InventoryList{}, &CompositionElement{}, &CompositionElementList{},
+		&CompositionDefinition{}, &CompositionDefinitionList{}, &HeldOrder{}, &HeldOrderList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

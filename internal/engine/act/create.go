@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -39,7 +38,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		return
 	}
 	found := observe.From(live, true)
-	ours, free := whose(req, res.Action.KnownUID, live, found)
+	ours, free := whose(req, res.Action, live, found)
 	switch {
 	case ours && res.Action.Object.CreateOnly:
 		a.Memory.Wrote(req.Stack.Room, found)
@@ -57,14 +56,14 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 }
 
 // whose says of an object under the name of a child whether it is ours, and whether it is nobody's.
-func whose(req Request, known types.UID, live *unstructured.Unstructured, found *observe.Object) (ours, free bool) {
+func whose(req Request, action decide.Action, live *unstructured.Unstructured, found *observe.Object) (ours, free bool) {
 	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
 	maker := found.Annotations[keeper.OwnerAnnotation]
 	free = len(live.GetOwnerReferences()) == 0 && maker == ""
 	ours = found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
-		free && req.Former.Of(live.GetAnnotations()) ||
+		free && (action.Object.Inherit || req.Former.Of(live.GetAnnotations())) ||
 		// Nothing but our record tells whose a retained object without labels is.
-		!controlled && known != "" && known == found.UID && (maker == "" || maker == req.Stack.ID())
+		!controlled && action.KnownUID != "" && action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
 	return ours, free
 }
 

@@ -27,6 +27,9 @@ var awaited = func() map[schema.GroupKind]bool {
 	return out
 }()
 
+// inferenceService is the kind of KServe whose URL and model state are told in status.
+var inferenceService = schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}
+
 // route is the kind of OpenShift that reports per router and not in one list of conditions.
 var route = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
 

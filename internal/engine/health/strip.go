@@ -35,6 +35,12 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 			}
 		}
 	}
+	if gk == inferenceService {
+		// For rooms that tell where a model is reached, and in which state it is.
+		for _, path := range []string{"status.url", "status.modelStatus.states.activeModelState"} {
+			project(out, obj.Object, strings.Split(path, "."))
+		}
+	}
 	if gk == route {
 		for _, path := range conditionFields("status.ingress.*.") {
 			project(out, obj.Object, strings.Split(path, "."))

@@ -50,6 +50,9 @@ type Object struct {
 	// Adopt says that the object is taken over where it is there already and nobody owns it, such as the Namespace that a
 	// custom resource is in and renders too.
 	Adopt bool
+	// Inherit says that the object, where it is there already and nobody owns it, was made for the custom resource by the
+	// operator before us: it is taken over as if MLKeeper had made it (law 8).
+	Inherit bool
 	// Partial says that the object exists and is declared only in part: what the operator before us declared stays as it
 	// is, until the object is declared as a whole (law 8). Such an object is never created.
 	Partial bool

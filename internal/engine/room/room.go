@@ -155,7 +155,8 @@ type Reader interface {
 const Once time.Duration = 0
 
 // Question is what a probe asks. It may block until its context is done, runs beside others of its custom resource, and
-// returns a value that reflect.DeepEqual can compare, or nil where it could not be asked: then it is soon asked again.
+// returns a value that reflect.DeepEqual can compare, or nil where it could not be asked: then it is soon asked again. What it
+// knows before it is over it may Tell.
 type Question func(ctx context.Context, live Live) any
 
 // Live is what a question may read of the cluster.
@@ -173,6 +174,8 @@ type Seen struct {
 	Plan plan.Plan
 	// Objects holds what is known of every object of the plan, after this reconcile's writes.
 	Objects map[plan.Key]State
+	// Leaving are the objects of earlier plans that are still there.
+	Leaving []plan.Key
 	// Skipped names the optional objects whose API is not served.
 	Skipped []string
 	// Problems are those of the plan and those that the writes met.
@@ -228,4 +231,7 @@ type Verdict struct {
 	Progress string
 	// Hold keeps Ready False although every object is healthy.
 	Hold bool
+	// Again says that the next plan is another because of what this status tells: it is written at once, and another pass
+	// follows.
+	Again bool
 }

@@ -1,0 +1,227 @@
+package config
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/dmaap"
+	"mlkeeper.dev/internal/acm/kafka"
+)
+
+// The defaults are those of the original (policy/clamp, participant-impl-kserve, and its Helm charts).
+const (
+	DefaultParticipantID = "101c62b3-8918-41b9-a747-d21eb79c6c04"
+	DefaultType          = "org.onap.policy.clamp.acm.KserveAutomationCompositionElement"
+	DefaultTypeVersion   = "1.0.1"
+	DefaultTopic         = "policy-acruntime-participant"
+	DefaultGroup         = "policy-clamp-ac-kserve-ppnt"
+	DefaultContextPath   = "/onap/policy/clamp/acm/kserveparticipant"
+)
+
+// Settings are what a file says.
+type Settings struct {
+	Identity acm.Identity
+	// Interval is the time between heartbeats; zero where the file says nothing.
+	Interval time.Duration
+	// Kafka or DMaaP is set, the other nil.
+	Kafka *kafka.Config
+	DMaaP *dmaap.Config
+	HTTP  HTTP
+}
+
+// HTTP is where the original serves health and metrics.
+type HTTP struct {
+	// Port is zero where the file names none: then nothing is served there.
+	Port        int
+	ContextPath string
+	// User and Password are what the original asks for; empty for none.
+	User, Password string
+}
+
+// Options are what a file does not say.
+type Options struct {
+	// Installation tells installations with the same participant id apart; a UUID, such as that of a cluster's kube-system.
+	Installation string
+	Version      string
+	// Env looks up the variables that the file refers to; nil means those of the process.
+	Env func(string) (string, bool)
+	// ReadFile reads certificates that the file names; nil means os.ReadFile.
+	ReadFile func(string) ([]byte, error)
+}
+
+// Read reads an application.yaml.
+func Read(text []byte, options Options) (Settings, error) {
+	if options.Env == nil {
+		options.Env = os.LookupEnv
+	}
+	if options.ReadFile == nil {
+		options.ReadFile = os.ReadFile
+	}
+	f, err := parse(text, options.Env)
+	if err != nil {
+		return Settings{}, err
+	}
+	if err := f.checkKind(); err != nil {
+		return Settings{}, err
+	}
+	out := Settings{
+		Interval: time.Duration(f.Participant.Intermediary.Interval) * time.Millisecond,
+		HTTP: HTTP{
+			Port: f.Server.Port, ContextPath: cmp.Or(f.Server.Servlet.ContextPath, DefaultContextPath),
+			User: f.Spring.Security.User.Name, Password: f.Spring.Security.User.Password,
+		},
+	}
+	if out.Identity, err = f.identity(options); err != nil {
+		return Settings{}, err
+	}
+	return out, f.transport(&out, options)
+}
+
+// checkKind refuses a file that has something else made than InferenceServices.
+func (f file) checkKind() error {
+	c := f.CRD
+	for _, one := range []struct{ key, is, want string }{
+		{"group", c.Group, "serving.kserve.io"}, {"version", c.Version, "v1beta1"}, {"plural", c.Plural, "inferenceservices"},
+	} {
+		if one.is != "" && one.is != one.want {
+			return fmt.Errorf("customresourcedefinition.%s is %q: nothing but %s is made from payloads; remove the key, or set it to %s",
+				one.key, one.is, one.want, one.want)
+		}
+	}
+	return nil
+}
+
+func (f file) identity(options Options) (acm.Identity, error) {
+	i := f.Participant.Intermediary
+	out := acm.Identity{ParticipantID: cmp.Or(i.ParticipantID, DefaultParticipantID), Version: options.Version}
+	id, err := uuid.Parse(out.ParticipantID)
+	if err != nil {
+		return out, fmt.Errorf("participant.intermediaryParameters.participantId is %q, which is no UUID", out.ParticipantID)
+	}
+	out.ParticipantID = id.String()
+	out.ReplicaID = uuid.NewSHA1(id, []byte("replica "+options.Installation)).String()
+	for _, t := range i.Supported {
+		out.Supported = append(out.Supported, elementType(id, t.TypeName, t.TypeVersion))
+	}
+	if len(out.Supported) == 0 {
+		out.Supported = []acm.ElementType{elementType(id, DefaultType, DefaultTypeVersion)}
+	}
+	return out, nil
+}
+
+func elementType(participant uuid.UUID, name, version string) acm.ElementType {
+	return acm.ElementType{ID: uuid.NewSHA1(participant, []byte(name+" "+version)).String(), TypeName: name, TypeVersion: version}
+}
+
+// transport settles how the runtime is reached.
+func (f file) transport(out *Settings, options Options) error {
+	i := f.Participant.Intermediary
+	if servers := f.Kafka.BootstrapServers; servers != "" {
+		return f.kafka(out, topic{
+			Servers: strings.Split(servers, ","), ConsumerGroup: f.Kafka.Consumer.GroupID, AdditionalProps: f.Kafka.Properties,
+		}, topic{}, options)
+	}
+	if len(i.Lists.Sources) == 0 {
+		return errors.New("the file names no topic: set participant.intermediaryParameters.clampAutomationCompositionTopics.topicSources")
+	}
+	source, sink := i.Lists.Sources[0], topic{}
+	if len(i.Lists.Sinks) > 0 {
+		sink = i.Lists.Sinks[0]
+	}
+	switch strings.ToLower(source.Infrastructure) {
+	case "kafka":
+		return f.kafka(out, source, sink, options)
+	case "dmaap", "ueb":
+		out.DMaaP = &dmaap.Config{
+			Servers: source.Servers, HTTPS: source.UseHTTPS, Topic: source.Topic, PublishTopic: sink.Topic,
+			Group: cmp.Or(source.ConsumerGroup, DefaultGroup), Instance: cmp.Or(source.ConsumerInstance, out.Identity.ReplicaID),
+			FetchTimeout: time.Duration(source.FetchTimeout) * time.Millisecond,
+			User:         source.UserName, Password: source.Password, APIKey: source.APIKey, APISecret: source.APISecret,
+		}
+		return out.DMaaP.Validate()
+	}
+	return fmt.Errorf("topicSources[0].topicCommInfrastructure is %q, which carries nothing: set kafka or dmaap", source.Infrastructure)
+}
+
+func (f file) kafka(out *Settings, source, sink topic, options Options) error {
+	topics := f.Participant.Intermediary.Topics
+	config := &kafka.Config{
+		Servers: source.Servers, OperationTopic: cmp.Or(source.Topic, topics.Operation, DefaultTopic), PublishTopic: sink.Topic,
+		SyncTopic: topics.Sync, Group: cmp.Or(source.ConsumerGroup, DefaultGroup), ReplicaID: out.Identity.ReplicaID,
+	}
+	if config.SyncTopic == "" {
+		config.SyncTopic = f.syncTopic(config.OperationTopic)
+	}
+	properties := source.AdditionalProps
+	config.Mechanism = properties["sasl.mechanism"]
+	if jaas := properties["sasl.jaas.config"]; jaas != "" {
+		if config.User, config.Password = login(jaas); config.User == "" {
+			return errors.New(`sasl.jaas.config names no username="…" and password="…"`)
+		}
+	}
+	if strings.HasSuffix(strings.ToUpper(properties["security.protocol"]), "SSL") || source.UseHTTPS {
+		var err error
+		if config.TLS, err = trust(properties, options.ReadFile); err != nil {
+			return err
+		}
+	}
+	out.Kafka = config
+	return config.Validate()
+}
+
+// syncTopic is the second topic of the list, which is that of synchronizations (Oslo to 9.0.1).
+func (f file) syncTopic(operation string) string {
+	for _, source := range f.Participant.Intermediary.Lists.Sources {
+		if source.Topic != operation {
+			return source.Topic
+		}
+	}
+	return ""
+}
+
+var username, password = regexp.MustCompile(`username="([^"]*)"`), regexp.MustCompile(`password="([^"]*)"`)
+
+// login reads the user and the password of a JAAS configuration, as Strimzi writes it.
+func login(jaas string) (user, secret string) {
+	if found := username.FindStringSubmatch(jaas); found != nil {
+		user = found[1]
+	}
+	if found := password.FindStringSubmatch(jaas); found != nil {
+		secret = found[1]
+	}
+	return user, secret
+}
+
+// trust reads the certificates that the broker's is checked against; without any, those of the system.
+func trust(properties map[string]string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	location := properties["ssl.truststore.location"]
+	pem := []byte(properties["ssl.truststore.certificates"])
+	if location == "" && len(pem) == 0 {
+		return out, nil
+	}
+	if location != "" {
+		if kind := strings.ToUpper(cmp.Or(properties["ssl.truststore.type"], "JKS")); kind != "PEM" {
+			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM (Strimzi has them as ca.crt beside the %s)", kind, kind)
+		}
+		var err error
+		if pem, err = readFile(location); err != nil {
+			return nil, fmt.Errorf("ssl.truststore.location: %w", err)
+		}
+	}
+	out.RootCAs = x509.NewCertPool()
+	if !out.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, errors.New("ssl.truststore holds no PEM certificate")
+	}
+	return out, nil
+}

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mlkeeper.dev/internal/acm/dmaap"
+	"mlkeeper.dev/internal/acm/kafka"
+)
+
+// environment looks up variables in a map.
+func environment(values map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, set := values[name]
+		return value, set
+	}
+}
+
+func readTestdata(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestLondon(t *testing.T) {
+	got, err := Read(readTestdata(t, "london.yaml"), Options{Env: environment(nil), Installation: "a", Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Identity.ParticipantID != DefaultParticipantID || got.Interval != 2*time.Minute || len(got.Identity.Supported) != 2 ||
+		got.Identity.Supported[0].TypeName != DefaultType || got.Identity.Supported[0].TypeVersion != "1.0.1" {
+		t.Errorf("the participant is %+v", got.Identity)
+	}
+	want := dmaap.Config{
+		Servers: []string{"localhost"}, Topic: "POLICY-ACRUNTIME-PARTICIPANT", PublishTopic: "POLICY-ACRUNTIME-PARTICIPANT",
+		Group: DefaultGroup, Instance: got.Identity.ReplicaID, FetchTimeout: 15 * time.Second,
+	}
+	if got.Kafka != nil || got.DMaaP == nil || got.DMaaP.Servers[0] != want.Servers[0] || got.DMaaP.Topic != want.Topic ||
+		got.DMaaP.PublishTopic != want.PublishTopic || got.DMaaP.Group != want.Group || got.DMaaP.FetchTimeout != want.FetchTimeout {
+		t.Errorf("DMaaP is %+v", got.DMaaP)
+	}
+	if got.HTTP != (HTTP{8087, DefaultContextPath, "participantUser", "zb!XztG34"}) {
+		t.Errorf("HTTP is %+v", got.HTTP)
+	}
+}
+
+func TestStrimzi(t *testing.T) {
+	jaas := `org.apache.kafka.common.security.scram.ScramLoginModule required username="kserve" password="s=e\"cret";`
+	jaas = strings.ReplaceAll(jaas, `\"`, "'")
+	got, err := Read(readTestdata(t, "strimzi.yaml"), Options{Env: environment(map[string]string{
+		"topicServer": "onap-strimzi-kafka-bootstrap:9092", "SASL_JAAS_CONFIG": jaas,
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := kafka.Config{
+		OperationTopic: "policy.clamp-runtime-acm", PublishTopic: "policy.clamp-runtime-acm", SyncTopic: "acm-ppnt-sync",
+		Group: "policy-clamp-ac-kserve-ppnt", ReplicaID: got.Identity.ReplicaID,
+		Mechanism: "SCRAM-SHA-512", User: "kserve", Password: "s=e'cret",
+	}
+	k := *got.Kafka
+	if len(k.Servers) != 1 || k.Servers[0] != "onap-strimzi-kafka-bootstrap:9092" {
+		t.Errorf("the servers are %q", k.Servers)
+	}
+	k.Servers = nil
+	if k.TLS != nil || k.OperationTopic != want.OperationTopic || k.SyncTopic != want.SyncTopic || k.Group != want.Group ||
+		k.Mechanism != want.Mechanism || k.User != want.User || k.Password != want.Password {
+		t.Errorf("Kafka is %+v", k)
+	}
+}
+
+func TestMaster(t *testing.T) {
+	text := `
+participant:
+  intermediaryParameters:
+    topics: {operationTopic: policy-acruntime-participant, syncTopic: acm-ppnt-sync}
+kafka:
+  bootstrapServers: ${KAFKA_SERVER}
+  consumer: {groupId: mine}
+`
+	got, err := Read([]byte(text), Options{Env: environment(map[string]string{"KAFKA_SERVER": "a:1,b:2"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := got.Kafka; len(k.Servers) != 2 || k.Group != "mine" || k.SyncTopic != "acm-ppnt-sync" || k.OperationTopic != DefaultTopic {
+		t.Errorf("Kafka is %+v", k)
+	}
+}
+
+// TestReplica: a replica keeps its id over restarts, and has another one in another installation.
+func TestReplica(t *testing.T) {
+	read := func(installation string) string {
+		got, err := Read(readTestdata(t, "london.yaml"), Options{Env: environment(nil), Installation: installation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Identity.ReplicaID
+	}
+	if read("a") != read("a") || read("a") == read("b") {
+		t.Error("the replica id is not that of the installation")
+	}
+}
+
+func TestErrors(t *testing.T) {
+	topics := func(rest string) string {
+		return "participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: [{topic: t, servers: [s], " + rest + "}]}}}"
+	}
+	for text, want := range map[string]string{
+		"a: ${NOT_SET}":                         "NOT_SET",
+		"{":                                     "YAML",
+		"{}":                                    "topicSources",
+		topics("topicCommInfrastructure: NOOP"): "carries nothing",
+		"customresourcedefinition: {group: apps}":                                                                                              "customresourcedefinition.group",
+		"participant: {intermediaryParameters: {participantId: me}}":                                                                           "no UUID",
+		topics("topicCommInfrastructure: kafka, additionalProps: {sasl.mechanism: GSSAPI}"):                                                    "GSSAPI",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.location: /x}"):                       "PEM",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.certificates: none}"):                 "no PEM certificate",
+		topics("topicCommInfrastructure: kafka, additionalProps: {sasl.mechanism: PLAIN, sasl.jaas.config: 'org.apache.PlainLoginModule x;'}"): "username",
+		strings.Repeat("#", maxFile+1): "more than",
+	} {
+		if _, err := Read([]byte(text), Options{Env: environment(nil)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80q is told as %v", text, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"london.yaml", "strimzi.yaml"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		_, _ = Read(text, Options{Env: environment(nil), ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+	})
+}

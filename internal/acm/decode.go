@@ -1,0 +1,172 @@
+package acm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// MaxRecord is the size of the largest record that is carried out, in bytes: the most that a broker takes by default.
+const MaxRecord = 1 << 20
+
+// ErrNotOurs is the error of a record that is no message of the protocol.
+var ErrNotOurs = errors.New("not a message of an ACM runtime")
+
+// Time is the time of a message: an ISO-8601 instant in every release; a number of seconds, or of milliseconds, is understood too.
+type Time struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler. What is no time is the zero time: the order is then as late as its arrival.
+func (t *Time) UnmarshalJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		t.Time, _ = time.Parse(time.RFC3339Nano, text)
+		return nil
+	}
+	var number float64
+	if json.Unmarshal(raw, &number) != nil || number <= 0 || number > 1e14 {
+		t.Time = time.Time{}
+		return nil
+	}
+	if number > 1e11 {
+		number /= 1000
+	}
+	t.Time = time.UnixMicro(int64(number * 1e6)).UTC()
+	return nil
+}
+
+// Refused is the error of a record that is a message, but cannot be carried out. Message holds what could be read of it: the
+// ids, by which the refusal can be acknowledged.
+type Refused struct {
+	Message Message
+	Why     string
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Why }
+
+// Decode reads one record. Unknown fields are ignored and missing ones are empty, since each release has others. The error is a
+// *Refused where the record is a message nevertheless, and ErrNotOurs otherwise.
+func Decode(record []byte) (Message, error) {
+	if len(record) > MaxRecord {
+		return Message{}, refuse(record, fmt.Sprintf("the record has %d bytes, more than %d", len(record), MaxRecord))
+	}
+	var m Message
+	if err := json.Unmarshal(record, &m); err != nil {
+		return Message{}, refuse(record, "the record cannot be read: "+err.Error())
+	}
+	if m.MessageType == "" {
+		return Message{}, ErrNotOurs
+	}
+	if id := m.malformedID(); id != "" {
+		return Message{}, refuse(record, fmt.Sprintf("%.64q is no UUID", id))
+	}
+	return m, nil
+}
+
+// malformedID is an id of the message that is no UUID; empty where there is none. Ids become names of custom resources.
+func (m Message) malformedID() string {
+	ids := []string{m.MessageID, m.CompositionID, m.CompositionTargetID, m.InstanceID}
+	for _, p := range slices.Concat(m.Updates, m.Participants) {
+		for _, e := range p.Elements {
+			ids = append(ids, e.ID)
+		}
+	}
+	for _, p := range m.ElementDtos {
+		for _, e := range p.Elements {
+			ids = append(ids, e.Instance.ElementID, e.InstanceTarget.ElementID, e.Composition.CompositionID, e.CompositionTarget.CompositionID)
+		}
+	}
+	for _, instance := range m.Instances {
+		ids = append(ids, instance.InstanceID)
+		for _, e := range instance.Elements {
+			ids = append(ids, e.ID)
+		}
+	}
+	for _, id := range ids {
+		if id != "" && !uuid.MatchString(id) {
+			return id
+		}
+	}
+	return ""
+}
+
+// uuid is the canonical form, in which the runtime writes ids.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// outline is what is read of a record that is refused: nothing but ids and words, each of which may be of the wrong type.
+type outline struct {
+	MessageType   lenient `json:"messageType"`
+	MessageID     lenient `json:"messageId"`
+	ParticipantID lenient `json:"participantId"`
+	ReplicaID     lenient `json:"replicaId"`
+	CompositionID lenient `json:"compositionId"`
+	InstanceID    lenient `json:"automationCompositionId"`
+	DeployOrder   lenient `json:"deployOrderedState"`
+	LockOrder     lenient `json:"lockOrderedState"`
+	PrimeOrder    lenient `json:"primeOrder"`
+	Timestamp     Time    `json:"timestamp"`
+
+	ParticipantIDList listOf[lenient]            `json:"participantIdList"`
+	Updates           listOf[participantOutline] `json:"participantUpdatesList"`
+}
+
+type participantOutline struct {
+	ParticipantID lenient                `json:"participantId"`
+	Elements      listOf[elementOutline] `json:"acElementList"`
+}
+
+type elementOutline struct {
+	ID lenient `json:"id"`
+}
+
+// lenient is a string; anything else is an empty one.
+type lenient string
+
+func (l *lenient) UnmarshalJSON(raw []byte) error {
+	var text string
+	_ = json.Unmarshal(raw, &text)
+	*l = lenient(text)
+	return nil
+}
+
+// listOf is a list without the items that are not of its type; what is no list is empty.
+type listOf[T any] []T
+
+func (l *listOf[T]) UnmarshalJSON(raw []byte) error {
+	var items []json.RawMessage
+	_ = json.Unmarshal(raw, &items)
+	for _, item := range items {
+		var one T
+		if json.Unmarshal(item, &one) == nil {
+			*l = append(*l, one)
+		}
+	}
+	return nil
+}
+
+func refuse(record []byte, why string) error {
+	var o outline
+	if err := json.Unmarshal(record, &o); err != nil || o.MessageType == "" {
+		return fmt.Errorf("%w: %s", ErrNotOurs, why)
+	}
+	m := Message{
+		MessageType: MessageType(o.MessageType), MessageID: string(o.MessageID), Timestamp: o.Timestamp,
+		ParticipantID: string(o.ParticipantID), ReplicaID: string(o.ReplicaID),
+		CompositionID: string(o.CompositionID), InstanceID: string(o.InstanceID),
+		DeployOrder: string(o.DeployOrder), LockOrder: string(o.LockOrder), PrimeOrder: string(o.PrimeOrder),
+	}
+	for _, id := range o.ParticipantIDList {
+		m.ParticipantIDList = append(m.ParticipantIDList, string(id))
+	}
+	for _, p := range o.Updates {
+		update := ParticipantUpdate{ParticipantID: string(p.ParticipantID)}
+		for _, e := range p.Elements {
+			update.Elements = append(update.Elements, ElementUpdate{ID: string(e.ID)})
+		}
+		m.Updates = append(m.Updates, update)
+	}
+	return &Refused{Message: m, Why: why}
+}

@@ -1,0 +1,196 @@
+package acm
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Handle decides what follows from a message that was received at a time. It is pure: the state is only read, and the effects
+// are to be carried out and applied in their order.
+func Handle(me Identity, s *State, m Message, received time.Time) []Effect {
+	if !appliesTo(me, m) {
+		return nil
+	}
+	if m.Timestamp.IsZero() {
+		m.Timestamp = Time{received}
+	}
+	switch m.MessageType {
+	case TypeRegisterAck:
+		return []Effect{Acknowledged{}, SendStatus{}}
+	case TypeStatusReq:
+		if !s.Registered {
+			return []Effect{SendRegister{}}
+		}
+		return []Effect{SendStatus{}}
+	case TypePrime:
+		return prime(me, s, m)
+	case TypeRestart:
+		return restart(me, s, m)
+	case TypeSync:
+		return synchronize(me, s, m, received)
+	}
+	if order(m) == NoOrder {
+		return nil
+	}
+	if held := hold(s, m); held != nil {
+		return held
+	}
+	return carryOut(me, s, m)
+}
+
+// Refuse answers a message that cannot be carried out, as Handle would answer one that failed.
+func Refuse(me Identity, s *State, m Message, why string) []Effect {
+	if !appliesTo(me, m) {
+		return nil
+	}
+	if m.MessageType == TypePrime {
+		return []Effect{PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Commissioned, Failure: why}}
+	}
+	given := Order{Type: order(m), ID: m.MessageID}
+	if given.Type == NoOrder {
+		return nil
+	}
+	var out []Effect
+	for _, t := range targets(me, s, m) {
+		out = append(out, ElementAnswer{InstanceID: m.InstanceID, ElementID: t.id, Outcome: given.Conclude(why)})
+	}
+	return out
+}
+
+// appliesTo says whether a message is for this replica of this participant. All sides read the topic that they write, so that
+// our own messages and those of others arrive too; Handle tells them by their type.
+func appliesTo(me Identity, m Message) bool {
+	if len(m.ParticipantIDList) > 0 && !slices.Contains(m.ParticipantIDList, me.ParticipantID) {
+		return false
+	}
+	if m.ParticipantID == "" || m.ParticipantID == me.ParticipantID && m.ReplicaID == "" {
+		return true
+	}
+	return m.ReplicaID == me.ReplicaID
+}
+
+// order is what a message orders of elements; NoOrder where it orders nothing.
+func order(m Message) OrderType {
+	switch m.MessageType {
+	case TypeDeploy:
+		return OrderDeploy
+	case TypePropertiesUpdate:
+		return OrderUpdate
+	case TypeMigration:
+		if m.Precheck {
+			return OrderPrecheck
+		}
+		return OrderMigrate
+	case TypePrepare:
+		if m.PreDeploy {
+			return OrderPrepare
+		}
+		return OrderReview
+	case TypeStateChange:
+		return map[string]OrderType{
+			wordUndeploy: OrderUndeploy, wordDelete: OrderDelete, wordLock: OrderLock, wordUnlock: OrderUnlock,
+		}[cmp.Or(word(m.DeployOrder), m.LockOrder)]
+	}
+	return NoOrder
+}
+
+// word is an order's word, empty for NONE.
+func word(s string) string {
+	if s == string(Unspecified) {
+		return ""
+	}
+	return s
+}
+
+// prime stores the definitions of a composition, or forgets them. Primings of London are broadcasts: one that names no element of
+// ours is none of our business, while everybody answers a depriming.
+func prime(me Identity, s *State, m Message) []Effect {
+	answer := PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Primed, Message: "Primed"}
+	if deprimes(m) {
+		answer.State, answer.Message = Commissioned, "Deprimed"
+		if _, known := s.Definitions[m.CompositionID]; !known {
+			answer.Message = "Already deprimed or never primed"
+			return []Effect{answer}
+		}
+		return []Effect{DropDefinition{m.CompositionID}, answer}
+	}
+	definition, ours := definition(me, m)
+	if !ours {
+		return nil
+	}
+	return []Effect{PutDefinition{definition}, answer}
+}
+
+func deprimes(m Message) bool {
+	if order := word(m.PrimeOrder); order != "" {
+		return order == wordDeprime
+	}
+	return len(m.Definitions) == 0
+}
+
+// definition collects the participant's element definitions of a message; ours is false where it has none.
+func definition(me Identity, m Message) (out Definition, ours bool) {
+	out = Definition{CompositionID: m.CompositionID, Revision: m.RevisionComposition, Elements: map[Identifier]Properties{}}
+	for _, update := range m.Definitions {
+		if update.ParticipantID != me.ParticipantID {
+			continue
+		}
+		for _, e := range update.Elements {
+			out.Elements[e.ID] = e.Template.Properties
+		}
+	}
+	for _, dto := range m.PrimeDtos {
+		if dto.ParticipantID != me.ParticipantID {
+			continue
+		}
+		for key, properties := range dto.Composition.InProperties {
+			out.Elements[ParseIdentifier(key)] = properties
+		}
+	}
+	return out, len(out.Elements) > 0
+}
+
+// hold keeps an order that was made for other revisions than are known, and asks for those. Runtimes before Quebec send none,
+// and their orders are carried out as they are.
+func hold(s *State, m Message) []Effect {
+	ask := SendReqSync{}
+	if known, ok := s.Definitions[m.CompositionID]; m.RevisionComposition != "" && (!ok || known.Revision != m.RevisionComposition) {
+		ask.CompositionID = m.CompositionID
+	}
+	if m.RevisionInstance != "" && needsInstance(order(m)) && s.instanceRevision(m.InstanceID) != m.RevisionInstance {
+		ask.InstanceID = m.InstanceID
+	}
+	if ask == (SendReqSync{}) {
+		return nil
+	}
+	return []Effect{
+		HoldOrder{Held{MessageID: m.MessageID, CompositionID: m.CompositionID, InstanceID: m.InstanceID, Record: m}}, ask,
+	}
+}
+
+// needsInstance says whether an order presumes that the instance is known.
+func needsInstance(t OrderType) bool {
+	return t != OrderDeploy && t != OrderPrepare && t != OrderDelete
+}
+
+func (s *State) instanceRevision(instance string) string {
+	for _, e := range s.Elements {
+		if e.InstanceID == instance {
+			return e.Revision
+		}
+	}
+	return ""
+}
+
+// instance returns the known elements of an instance, by id.
+func (s *State) instance(id string) []Element {
+	var out []Element
+	for _, key := range slices.Sorted(maps.Keys(s.Elements)) {
+		if e := s.Elements[key]; e.InstanceID == id {
+			out = append(out, e)
+		}
+	}
+	return out
+}

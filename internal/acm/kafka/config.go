@@ -1,0 +1,103 @@
+package kafka
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// Config says how a broker is reached.
+type Config struct {
+	// Servers are the bootstrap servers, host:port.
+	Servers []string
+	// OperationTopic is read and written; PublishTopic is written instead of it, unless it is empty.
+	OperationTopic, PublishTopic string
+	// SyncTopic is read by every replica (Oslo and later); empty for runtimes without one.
+	SyncTopic string
+	// Group is the consumer group of the participant. The group for SyncTopic is Group, a dash and ReplicaID, which the access
+	// rules of ONAP's Helm charts allow by their prefix.
+	Group string
+	// ReplicaID is the static member of the group; it has to stay the same over restarts.
+	ReplicaID string
+	// TLS is nil for plain connections.
+	TLS *tls.Config
+	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; empty for none.
+	Mechanism, User, Password string
+}
+
+// Validate says what a configuration lacks.
+func (c Config) Validate() error {
+	switch {
+	case len(c.Servers) == 0:
+		return errors.New("no Kafka servers are configured: name them in topicSources.servers, or as kafka.bootstrapServers")
+	case c.OperationTopic == "":
+		return errors.New("no topic is configured: name it in topicSources.topic")
+	case c.Group == "" || c.ReplicaID == "":
+		return errors.New("bug: a consumer needs a group and a replica id")
+	}
+	_, err := c.mechanism()
+	return err
+}
+
+const (
+	// maxFetch bounds what is fetched at once, in bytes; one record that is larger is fetched nevertheless, and refused.
+	maxFetch = 16 << 20
+	// maxRecords is how many records make a batch.
+	maxRecords = 500
+	// delivery is how long one attempt to publish lasts.
+	delivery = 10 * time.Second
+	// linger is how long a record waits for others to go with it.
+	linger = 5 * time.Millisecond
+	// session is how long a member may be silent before its partitions go to another.
+	session = 30 * time.Second
+)
+
+func (c Config) options() ([]kgo.Opt, error) {
+	mechanism, err := c.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	out := []kgo.Opt{
+		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch), kgo.AllowAutoTopicCreation(),
+		kgo.RecordDeliveryTimeout(delivery), kgo.ProducerLinger(linger),
+	}
+	if mechanism != nil {
+		out = append(out, kgo.SASL(mechanism))
+	}
+	if c.TLS != nil {
+		out = append(out, kgo.DialTLSConfig(c.TLS))
+	}
+	return out, nil
+}
+
+func (c Config) mechanism() (sasl.Mechanism, error) {
+	auth := scram.Auth{User: c.User, Pass: c.Password}
+	switch strings.ToUpper(c.Mechanism) {
+	case "":
+		return nil, nil
+	case "PLAIN":
+		return plain.Auth{User: c.User, Pass: c.Password}.AsMechanism(), nil
+	case "SCRAM-SHA-256":
+		return auth.AsSha256Mechanism(), nil
+	case "SCRAM-SHA-512":
+		return auth.AsSha512Mechanism(), nil
+	}
+	return nil, fmt.Errorf("sasl.mechanism %q is none that MLKeeper speaks: use SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN", c.Mechanism)
+}
+
+// consumer are the options of a member of a group.
+func (c Config) consumer(group, topic string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.ConsumerGroup(group), kgo.InstanceID(c.ReplicaID), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(session),
+		// What was committed and has been deleted since is gone; what is left of the topic is not skipped too.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}
+}

@@ -1,0 +1,102 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"mlkeeper.dev/internal/acm"
+)
+
+// Transport is a acm.Transport over Kafka.
+type Transport struct {
+	consumers []*consumer
+	producer  *kgo.Client
+	topic     string
+	received  chan received
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+}
+
+// received is a batch of one consumer, or why it has none.
+type received struct {
+	batch acm.Batch
+	err   error
+}
+
+// New connects to the broker. It returns at once; what does not work is told by Receive and Publish.
+func New(config Config, log logr.Logger) (*Transport, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	common, err := config.options()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Transport{topic: config.PublishTopic, received: make(chan received), cancel: cancel}
+	if t.topic == "" {
+		t.topic = config.OperationTopic
+	}
+	groups := map[string]string{config.OperationTopic: config.Group}
+	if config.SyncTopic != "" {
+		groups[config.SyncTopic] = config.Group + "-" + config.ReplicaID
+	}
+	for topic, group := range groups {
+		one, err := newConsumer(append(config.consumer(group, topic), common...), log.WithValues("topic", topic, "group", group))
+		if err != nil {
+			t.Close()
+			return nil, err
+		}
+		t.consumers = append(t.consumers, one)
+		t.running.Go(func() { one.run(ctx, t.received) })
+	}
+	if t.producer, err = kgo.NewClient(common...); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("make a Kafka producer: %w", err)
+	}
+	return t, nil
+}
+
+// Receive implements acm.Transport.
+func (t *Transport) Receive(ctx context.Context) (acm.Batch, error) {
+	select {
+	case <-ctx.Done():
+		return acm.Batch{}, ctx.Err()
+	case one := <-t.received:
+		return one.batch, one.err
+	}
+}
+
+// Publish implements acm.Transport.
+func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error {
+	records := make([]*kgo.Record, 0, len(messages))
+	for _, m := range messages {
+		records = append(records, &kgo.Record{Topic: t.topic, Key: []byte(m.Key), Value: m.Body})
+	}
+	if err := t.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("publish on topic %s: %w", t.topic, err)
+	}
+	return nil
+}
+
+// Close implements acm.Transport. Static members do not leave their group: who comes next takes their place.
+func (t *Transport) Close() {
+	t.cancel()
+	t.running.Wait()
+	// Nobody is waited for: there is nothing to tell the group.
+	ended, end := context.WithCancel(context.Background())
+	end()
+	for _, c := range t.consumers {
+		_ = c.client.LeaveGroupContext(ended)
+		c.client.CloseAllowingRebalance()
+	}
+	if t.producer != nil {
+		t.producer.Close()
+	}
+}
+
+var _ acm.Transport = &Transport{}

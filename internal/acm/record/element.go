@@ -1,0 +1,132 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+)
+
+// Element reads an element with how its order ended.
+func Element(cr *keeper.CompositionElement) acm.Element {
+	spec := cr.Spec
+	out := acm.Element{
+		ID: cr.Name, InstanceID: spec.AutomationCompositionID, Revision: spec.Revision, Present: spec.Present,
+		Order: Order(spec.Order), Content: content(spec.Content),
+	}
+	if spec.Known != nil {
+		out.Known = acm.States{DeployState: acm.DeployState(spec.Known.DeployState), LockState: acm.LockState(spec.Known.LockState)}
+	}
+	for _, part := range []struct {
+		from *keeper.ElementContent
+		to   **acm.Content
+	}{{spec.Previous, &out.Previous}, {spec.Candidate, &out.Candidate}} {
+		if part.from != nil {
+			one := content(*part.from)
+			*part.to = &one
+		}
+	}
+	out.Condition = Condition(cr.Status.ElementCondition)
+	if ended := cr.Status.Outcome; ended != nil {
+		if outcome := Outcome(*ended); outcome.OrderID == out.Order.ID && outcome.Type == out.Order.Type {
+			out.Settled = &outcome
+		}
+	}
+	return out
+}
+
+// Order reads an order; nil is none.
+func Order(o *keeper.ElementOrder) acm.Order {
+	if o == nil {
+		return acm.Order{}
+	}
+	return acm.Order{Type: acm.OrderType(o.Type), ID: o.ID, Time: o.Time.Time}
+}
+
+// Outcome reads how an order ended.
+func Outcome(o keeper.OrderOutcome) acm.Outcome {
+	return acm.Outcome{
+		OrderID: o.OrderID, Type: acm.OrderType(o.Type), Failure: o.Failure,
+		States: acm.States{DeployState: acm.DeployState(o.DeployState), LockState: acm.LockState(o.LockState)},
+	}
+}
+
+// OutcomeStatus writes how an order ended.
+func OutcomeStatus(o acm.Outcome) keeper.OrderOutcome {
+	return keeper.OrderOutcome{OrderID: o.OrderID, Type: string(o.Type), Failure: o.Failure, ElementStates: States(o.States)}
+}
+
+// States writes a deploy state and a lock state.
+func States(s acm.States) keeper.ElementStates {
+	return keeper.ElementStates{DeployState: string(s.DeployState), LockState: string(s.LockState)}
+}
+
+// Condition reads how an element fares.
+func Condition(c keeper.ElementCondition) acm.Condition {
+	return acm.Condition{OperationalState: c.OperationalState, UseState: c.UseState, OutProperties: c.OutProperties}
+}
+
+// ElementSpec writes an element whose order was received at a time.
+func ElementSpec(e acm.Element, received time.Time) keeper.CompositionElementSpec {
+	out := keeper.CompositionElementSpec{
+		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Present: e.Present, Content: contentSpec(e.Content),
+	}
+	if e.Order.Type != acm.NoOrder {
+		out.Order = &keeper.ElementOrder{
+			Type: string(e.Order.Type), ID: e.Order.ID, Time: metav1.NewMicroTime(e.Order.Time), Received: metav1.NewMicroTime(received),
+		}
+	}
+	if e.Known != (acm.States{}) {
+		known := States(e.Known)
+		out.Known = &known
+	}
+	for _, part := range []struct {
+		from *acm.Content
+		to   **keeper.ElementContent
+	}{{e.Previous, &out.Previous}, {e.Candidate, &out.Candidate}} {
+		if part.from != nil {
+			one := contentSpec(*part.from)
+			*part.to = &one
+		}
+	}
+	return out
+}
+
+func content(c keeper.ElementContent) acm.Content {
+	return acm.Content{
+		CompositionID: c.CompositionID, Definition: acm.Identifier{Name: c.Definition.Name, Version: c.Definition.Version},
+		Common: properties(c.Common), Properties: properties(c.Properties),
+	}
+}
+
+func contentSpec(c acm.Content) keeper.ElementContent {
+	return keeper.ElementContent{
+		CompositionID: c.CompositionID, Definition: keeper.ConceptIdentifier{Name: c.Definition.Name, Version: c.Definition.Version},
+		Common: raw(c.Common), Properties: raw(c.Properties),
+	}
+}
+
+// properties reads properties. The schema has them be an object, so that what does not decode is none.
+func properties(from *runtime.RawExtension) acm.Properties {
+	if from == nil {
+		return nil
+	}
+	var out acm.Properties
+	_ = json.Unmarshal(from.Raw, &out)
+	return out
+}
+
+func raw(p acm.Properties) *runtime.RawExtension {
+	if p == nil {
+		return nil
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic("bug: properties that were decoded do not encode: " + err.Error())
+	}
+	return &runtime.RawExtension{Raw: text}
+}

@@ -1,0 +1,166 @@
+package acm
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// restart answers the runtime of Montreal and New Delhi, which asks a participant that registers anew to go on: it waits until
+// the composition and every element are acknowledged.
+func restart(me Identity, s *State, m Message) []Effect {
+	var out []Effect
+	answer := PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Primed, Message: "Restarted"}
+	switch definition, ours := definition(me, m); {
+	case m.State == Commissioned || m.State == Depriming:
+		answer.State = Commissioned
+		out = append(out, DropDefinition{m.CompositionID})
+	case ours:
+		out = append(out, PutDefinition{definition})
+	}
+	out = append(out, answer)
+	for _, instance := range m.Instances {
+		for _, e := range instance.Elements {
+			out = append(out, restartElement(s, m, instance, e)...)
+		}
+	}
+	return out
+}
+
+func restartElement(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
+	told := States{e.DeployState, e.LockState}
+	if unfinished := unfinished(told); unfinished != NoOrder {
+		of := m
+		of.InstanceID = instance.InstanceID
+		t := target{id: e.ID, content: content(s, m, e)}
+		return give(s, t, Order{Type: unfinished, ID: m.MessageID, Time: m.Timestamp.Time}, of)
+	}
+	answer := ElementAnswer{
+		InstanceID: instance.InstanceID, ElementID: e.ID, Message: "Restarted",
+		Outcome: Outcome{OrderID: m.MessageID, States: told}, Condition: s.Elements[e.ID].Condition,
+	}
+	return append(adopt(s, m, instance, e), answer)
+}
+
+// unfinished is the order that leads out of states on the way; NoOrder for states of rest.
+func unfinished(told States) OrderType {
+	switch told.DeployState {
+	case Deploying:
+		return OrderDeploy
+	case Undeploying:
+		return OrderUndeploy
+	case Deleting:
+		return OrderDelete
+	case Updating:
+		return OrderUpdate
+	case Migrating:
+		return OrderMigrate
+	}
+	switch told.LockState {
+	case Locking:
+		return OrderLock
+	case Unlocking:
+		return OrderUnlock
+	}
+	return NoOrder
+}
+
+func content(s *State, m Message, e ElementUpdate) Content {
+	common := s.Definitions[m.CompositionID].Elements[e.Definition]
+	for _, update := range m.Definitions {
+		for _, d := range update.Elements {
+			if d.ID == e.Definition {
+				common = d.Template.Properties
+			}
+		}
+	}
+	return Content{CompositionID: m.CompositionID, Definition: e.Definition, Common: common, Properties: e.Properties}
+}
+
+// adopt makes an element known that only the runtime knows of. What is known already stays as it was ordered; only its revision
+// follows the runtime's.
+func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
+	known, ok := s.Elements[e.ID]
+	if !ok {
+		return []Effect{PutElement{Element{
+			ID: e.ID, InstanceID: instance.InstanceID, Revision: instance.Revision, Content: content(s, m, e),
+			Known: States{e.DeployState, e.LockState}, Present: e.DeployState == Deployed,
+		}}}
+	}
+	if instance.Revision == "" || instance.Revision == known.Revision {
+		return nil
+	}
+	known.Revision = instance.Revision
+	return []Effect{PutElement{known}}
+}
+
+// synchronize takes over what the runtime (Oslo and later) says that a participant should know, and carries out the orders that
+// waited for it. A timeout it tells of stops nothing here: what succeeds late is acknowledged late, and the runtime takes it.
+func synchronize(me Identity, s *State, m Message, received time.Time) []Effect {
+	if slices.Contains(m.ExcludeReplicas, me.ReplicaID) {
+		return nil
+	}
+	if m.Delete {
+		return forget(s, m)
+	}
+	var out []Effect
+	if definition, ours := definition(me, m); ours {
+		out = append(out, PutDefinition{definition})
+	}
+	for _, instance := range m.Instances {
+		for _, e := range instance.Elements {
+			if e.ParticipantID == "" || e.ParticipantID == me.ParticipantID {
+				out = append(out, adopt(s, m, instance, e)...)
+			}
+		}
+	}
+	return append(out, release(me, s, m, out, received)...)
+}
+
+// forget drops what the runtime has deleted.
+func forget(s *State, m Message) []Effect {
+	var out []Effect
+	if _, known := s.Definitions[m.CompositionID]; known && m.State == Commissioned {
+		out = append(out, DropDefinition{m.CompositionID})
+	}
+	for _, instance := range m.Instances {
+		for _, e := range s.instance(instance.InstanceID) {
+			out = append(out, DropElement{e.ID})
+		}
+	}
+	return out
+}
+
+// release carries out the held orders, oldest first, that fit what is known after the effects so far. Those that still do not
+// stay held.
+func release(me Identity, s *State, m Message, sofar []Effect, received time.Time) []Effect {
+	if len(s.Held) == 0 {
+		return nil
+	}
+	next := s.clone()
+	for _, e := range sofar {
+		next.Apply(e)
+	}
+	var out []Effect
+	held := slices.SortedFunc(maps.Values(s.Held), func(a, b Held) int {
+		return a.Record.Timestamp.Compare(b.Record.Timestamp.Time)
+	})
+	for _, one := range held {
+		if one.CompositionID != m.CompositionID || hold(next, one.Record) != nil {
+			continue
+		}
+		effects := append([]Effect{}, Handle(me, next, one.Record, received)...)
+		effects = append(effects, ReleaseOrder{one.MessageID})
+		for _, e := range effects {
+			next.Apply(e)
+		}
+		out = append(out, effects...)
+	}
+	return out
+}
+
+func (s *State) clone() *State {
+	return &State{
+		Registered: s.Registered, Definitions: maps.Clone(s.Definitions), Elements: maps.Clone(s.Elements), Held: maps.Clone(s.Held),
+	}
+}

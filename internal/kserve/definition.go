@@ -1,0 +1,50 @@
+package kserve
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// RoomName is the name of the room, and the value of the room label on its children.
+const RoomName = "kserve"
+
+// Room describes the kind to the engine.
+func Room() room.Definition[*keeper.CompositionElement] {
+	return room.Definition[*keeper.CompositionElement]{
+		Room: RoomName,
+		GVK:  keeper.GroupVersion.WithKind("CompositionElement"),
+		New:  func() *keeper.CompositionElement { return &keeper.CompositionElement{} },
+		Common: func(cr *keeper.CompositionElement) room.Common {
+			return room.Common{
+				Conditions:             &cr.Status.Conditions,
+				ObservedGeneration:     &cr.Status.ObservedGeneration,
+				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
+				Ledger:                 &cr.Status.Children,
+			}
+		},
+		Children: []schema.GroupVersionKind{gvkService},
+		Rules: []room.Rule{
+			{
+				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "heldorders"},
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+				Why:   "The participant keeps what an ACM runtime has ordered in them.",
+			},
+			{
+				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements/status"}, Verbs: []string{"patch"},
+				Why: "The participant records what the runtime was told.",
+			},
+			{
+				Group: "", Resources: []string{"namespaces"}, Names: []string{"kube-system"}, Verbs: []string{"get"},
+				Why: "The UID of kube-system tells installations with the same participant id apart.",
+			},
+		},
+	}
+}
+
+// system is the room.
+type system struct{}
+
+// New makes the room.
+func New() room.System[*keeper.CompositionElement, Facts] { return system{} }

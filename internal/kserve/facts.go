@@ -1,0 +1,99 @@
+package kserve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// Facts are all that rendering needs.
+type Facts struct {
+	Element acm.Element
+	// Outcome is how the order ended, as it is told in status; nil while it is being carried out.
+	Outcome *acm.Outcome
+	// Services are those that should run. Refused says why the order cannot be carried out as it was given; the services are
+	// then those of before, for an update or a migration, and none for a deployment.
+	Services []*unstructured.Unstructured
+	Refused  *plan.Problem
+	// Deadline is when an order that is not carried out yet counts as failed; zero without an order.
+	Deadline time.Time
+	Now      time.Time
+}
+
+// Gather reads the order. All that it needs is in the custom resource.
+func (system) Gather(_ context.Context, read room.Reader, cr *keeper.CompositionElement) (Facts, error) {
+	facts := Facts{Element: record.Element(cr), Now: read.Now()}
+	e := facts.Element
+	if told := cr.Status.Outcome; told != nil {
+		outcome := record.Outcome(*told)
+		if outcome.OrderID == e.Order.ID && outcome.Type == e.Order.Type {
+			facts.Outcome = &outcome
+		}
+	}
+	if cr.Spec.Order != nil {
+		facts.Deadline = cr.Spec.Order.Received.Add(timeout(e))
+	}
+	if e.Candidate != nil {
+		_, facts.Refused = servicesOf(*e.Candidate)
+	}
+	if !e.Present {
+		return facts, nil
+	}
+	services, refused := servicesOf(e.Content)
+	if refused != nil {
+		facts.Refused = refused
+	}
+	if facts.goesBack() {
+		// What ran before was accepted when it was ordered.
+		services, _ = servicesOf(*e.Previous)
+	}
+	facts.Services = services
+	return facts, nil
+}
+
+// goesBack says that an update or a migration has failed, so that what ran before runs on.
+func (f Facts) goesBack() bool {
+	return f.Element.Previous != nil && (f.Refused != nil || f.Outcome != nil && f.Outcome.Failure != "")
+}
+
+// servicesOf reads the services of one content.
+func servicesOf(c acm.Content) ([]*unstructured.Unstructured, *plan.Problem) {
+	services, err := services(c.Effective())
+	var problem plan.Problem
+	switch {
+	case errors.As(err, &problem):
+		return nil, &problem
+	case err != nil:
+		return nil, &plan.Problem{
+			Class: plan.Terminal, Reason: reasonInvalidProperties, Message: err.Error(), Remedy: "correct the properties",
+		}
+	}
+	return services, nil
+}
+
+// defaultTimeout is how long an order may take whose element says nothing, that of the original (uninitializedToPassiveTimeout).
+const defaultTimeout = 60 * time.Second
+
+// timeout is how long the order of an element may take: what the runtime itself waits for by the properties of the element, else
+// what the definition says.
+func timeout(e acm.Element) time.Duration {
+	properties := e.Content.Effective()
+	if d := properties.Millis(map[acm.OrderType]string{
+		acm.OrderDeploy: "deployTimeoutMs", acm.OrderUndeploy: "undeployTimeoutMs", acm.OrderDelete: "deleteTimeoutMs",
+		acm.OrderUpdate: "updateTimeoutMs", acm.OrderMigrate: "migrateTimeoutMs",
+	}[e.Order.Type]); d > 0 {
+		return d
+	}
+	if d := properties.Seconds("uninitializedToPassiveTimeout"); d > 0 {
+		return d
+	}
+	return defaultTimeout
+}

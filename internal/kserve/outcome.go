@@ -1,0 +1,76 @@
+package kserve
+
+import (
+	"fmt"
+	"time"
+
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// outcome is how the order of an element ended by what was observed; nil while it is being carried out. It is pure.
+//
+// A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a late success, which
+// the runtime takes even after its own timeout; that of an update or a migration stands, since what ran before is back.
+func outcome(facts Facts, seen room.Seen) *acm.Outcome {
+	order := facts.Element.Order
+	told := facts.Outcome
+	if order.Type == acm.NoOrder || told != nil && (told.Failure == "" || facts.Element.Previous != nil) {
+		return told
+	}
+	failure, done := "", false
+	switch order.Type {
+	case acm.OrderLock, acm.OrderUnlock:
+		done = true
+	case acm.OrderPrepare, acm.OrderReview, acm.OrderPrecheck:
+		failure, done = refusal(facts), true
+	default:
+		failure, done = progress(facts, seen)
+	}
+	switch {
+	case done || failure != "":
+		out := order.Conclude(room.Cut(failure, maxFailure))
+		return &out
+	case told == nil && !facts.Now.Before(facts.Deadline):
+		out := order.Conclude(room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(seen)), maxFailure))
+		return &out
+	}
+	return told
+}
+
+// maxFailure is how much of a failure is told, in bytes.
+const maxFailure = 900
+
+// progress says whether services are as ordered, or why they never will be.
+func progress(facts Facts, seen room.Seen) (failure string, done bool) {
+	if why := refusal(facts); why != "" {
+		return why, false
+	}
+	for _, p := range seen.Problems {
+		if p.Class == plan.Terminal || p.Class == plan.Blocked {
+			return p.Error(), false
+		}
+	}
+	return "", seen.Ready && len(seen.Leaving) == 0
+}
+
+func refusal(facts Facts) string {
+	if facts.Refused == nil {
+		return ""
+	}
+	return facts.Refused.Error()
+}
+
+func waited(facts Facts) time.Duration { return timeout(facts.Element).Round(time.Millisecond) }
+
+// waiting says what is waited for.
+func waiting(seen room.Seen) string {
+	if len(seen.Leaving) > 0 {
+		return seen.Leaving[0].String() + " is still there"
+	}
+	if seen.Waiting != "" {
+		return seen.Waiting
+	}
+	return "the services are not ready"
+}

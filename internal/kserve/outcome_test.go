@@ -1,0 +1,221 @@
+package kserve
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+var noon = time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
+
+const (
+	elementID  = "709c62b3-8918-41b9-a747-d21eb79c6c26"
+	instanceID = "dfd8ef9a-0000-4000-8000-000000000001"
+)
+
+// ordered is an element with an order that was received at noon.
+func ordered(kind acm.OrderType, values map[string]any) acm.Element {
+	return acm.Element{
+		ID: elementID, InstanceID: instanceID, Present: kind != acm.OrderUndeploy && kind != acm.OrderDelete,
+		Order:   acm.Order{Type: kind, ID: "m1", Time: noon},
+		Content: acm.Content{Properties: properties(values)},
+	}
+}
+
+// resource makes the custom resource of an element, with what the room told of it before.
+func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
+	cr := &keeper.CompositionElement{Spec: record.ElementSpec(e, noon)}
+	cr.Name, cr.Generation = e.ID, 1
+	if told != nil {
+		outcome := record.OutcomeStatus(*told)
+		cr.Status.Outcome = &outcome
+	}
+	return cr
+}
+
+// look runs the room once, some seconds after noon, with the services in a state.
+func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*room.Seen)) (plan.Plan, room.Verdict) {
+	t.Helper()
+	cluster := roomtest.New(noon.Add(time.Duration(seconds) * time.Second))
+	facts, err := system{}.Gather(t.Context(), cluster, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := system{}.Render(cr, facts)
+	seen := room.Seen{Plan: p, Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
+	for _, o := range p.Stages[0].Objects {
+		observed := &observe.Object{Key: o.Key(), Health: health.Result{Status: health.InProgress, Message: "PredictorReady is not true yet."}}
+		seen.Objects[o.Key()] = room.State{Observed: observed, Current: ready}
+		if !ready {
+			seen.Waiting = "waiting for it"
+		}
+	}
+	if change != nil {
+		change(&seen)
+	}
+	return p, system{}.Project(cr, facts, seen)
+}
+
+func TestDeploy(t *testing.T) {
+	one := list(declared("sklearn-iris", "kserve-test", iris))
+	for _, c := range []struct {
+		name           string
+		values         map[string]any
+		seconds        int
+		ready          bool
+		told           *acm.Outcome
+		change         func(*room.Seen)
+		state, failure string
+		concluded      bool
+	}{
+		{name: "on the way", values: one, seconds: 10, state: "DEPLOYING"},
+		{name: "ready", values: one, seconds: 10, ready: true, state: "DEPLOYED", concluded: true},
+		{name: "too late", values: one, seconds: 60, state: "UNDEPLOYED", failure: "Deploy Failed: not done after 1m0s: waiting for it", concluded: true},
+		{
+			name: "by its own timeout", values: merged(one, map[string]any{"deployTimeoutMs": 5000}), seconds: 6, state: "UNDEPLOYED",
+			failure: "not done after 5s", concluded: true,
+		},
+		{
+			name: "by the definition's timeout", values: merged(one, map[string]any{"uninitializedToPassiveTimeout": 600}), seconds: 599,
+			state: "DEPLOYING",
+		},
+		{
+			name: "a late success", values: one, seconds: 90, ready: true, state: "DEPLOYED", concluded: true,
+			told: &acm.Outcome{OrderID: "m1", Type: acm.OrderDeploy, Failure: "not done", States: acm.States{DeployState: "UNDEPLOYED"}},
+		},
+		{
+			name: "a success stands", values: one, seconds: 9000, state: "DEPLOYED", concluded: true,
+			told: &acm.Outcome{OrderID: "m1", Type: acm.OrderDeploy, States: acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}},
+		},
+		{
+			name: "the API server's reason", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
+			change: func(s *room.Seen) {
+				s.Problems = []plan.Problem{{Class: plan.Blocked, Message: `admission webhook "v.kserve" denied the request: no runtime`}}
+			},
+			failure: `Deploy Failed: admission webhook "v.kserve" denied the request: no runtime`,
+		},
+		{name: "bad properties", values: map[string]any{"a": 1}, state: "UNDEPLOYED", failure: "kserveInferenceEntities", concluded: true},
+		{name: "no services", values: list(), ready: true, state: "DEPLOYED", concluded: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cr := resource(ordered(acm.OrderDeploy, c.values), c.told)
+			_, verdict := look(t, cr, c.seconds, c.ready, c.change)
+			s := cr.Status
+			if s.DeployState != c.state || (s.Outcome != nil) != c.concluded {
+				t.Fatalf("the state is %s, the outcome %+v", s.DeployState, s.Outcome)
+			}
+			if c.concluded && (c.failure == "") != (s.Outcome.Failure == "") || s.Outcome != nil && !strings.Contains(s.Outcome.Failure, c.failure) {
+				t.Errorf("the failure is %q", s.Outcome.Failure)
+			}
+			if c.failure != "" && (!verdict.Hold || verdict.Reason != reasonOrderFailed) {
+				t.Errorf("the verdict is %+v", verdict)
+			}
+		})
+	}
+}
+
+func TestDeadlineWakes(t *testing.T) {
+	cr := resource(ordered(acm.OrderDeploy, list(declared("sklearn-iris", "kserve-test", iris))), nil)
+	if p, _ := look(t, cr, 10, false, nil); !p.WakeAt.Equal(noon.Add(time.Minute)) {
+		t.Errorf("it wakes at %v", p.WakeAt)
+	}
+	if p, _ := look(t, cr, 61, false, nil); !p.WakeAt.IsZero() {
+		t.Errorf("after the deadline it wakes at %v", p.WakeAt)
+	}
+}
+
+func TestUndeploy(t *testing.T) {
+	leaving := func(s *room.Seen) {
+		s.Leaving = []plan.Key{{Namespace: "kserve-test", Name: "sklearn-iris", GroupKind: gvkService.GroupKind()}}
+	}
+	cr := resource(ordered(acm.OrderUndeploy, nil), nil)
+	p, _ := look(t, cr, 1, true, leaving)
+	if len(p.Stages[0].Objects) != 0 || cr.Status.Outcome != nil || cr.Status.DeployState != "UNDEPLOYING" {
+		t.Errorf("while a service is there: %+v", cr.Status)
+	}
+	look(t, cr, 61, true, leaving)
+	if cr.Status.Outcome == nil || !strings.Contains(cr.Status.Outcome.Failure, "sklearn-iris is still there") {
+		t.Errorf("after the timeout: %+v", cr.Status.Outcome)
+	}
+	look(t, cr, 70, true, nil)
+	if cr.Status.DeployState != "UNDEPLOYED" || cr.Status.Outcome.Failure != "" {
+		t.Errorf("when it is gone: %+v", cr.Status)
+	}
+}
+
+func TestConcludedAtOnce(t *testing.T) {
+	one := list(declared("sklearn-iris", "kserve-test", iris))
+	for kind, want := range map[acm.OrderType]acm.States{
+		acm.OrderLock: {DeployState: "DEPLOYED", LockState: "LOCKED"}, acm.OrderUnlock: {DeployState: "DEPLOYED", LockState: "UNLOCKED"},
+		acm.OrderPrepare: {DeployState: "UNDEPLOYED", LockState: "NONE"}, acm.OrderReview: {DeployState: "DEPLOYED", LockState: "LOCKED"},
+		acm.OrderPrecheck: {DeployState: "DEPLOYED", LockState: "LOCKED"},
+	} {
+		e := ordered(kind, one)
+		e.Candidate = &e.Content
+		cr := resource(e, nil)
+		look(t, cr, 0, false, nil)
+		if got := cr.Status; got.Outcome == nil || got.DeployState != string(want.DeployState) || got.LockState != string(want.LockState) {
+			t.Errorf("%s: %+v", kind, got)
+		}
+		if kind == acm.OrderLock || kind == acm.OrderUnlock {
+			continue
+		}
+		e.Candidate = &acm.Content{Properties: properties(map[string]any{"a": 1})}
+		cr = resource(e, nil)
+		p, _ := look(t, cr, 0, true, nil)
+		if cr.Status.Outcome.Failure == "" || len(p.Problems) != 0 {
+			t.Errorf("%s of bad properties: %+v, problems %v", kind, cr.Status.Outcome, p.Problems)
+		}
+	}
+}
+
+// TestUpdateGoesBack: what ran before runs on, whether the update is refused, or fails.
+func TestUpdateGoesBack(t *testing.T) {
+	before := acm.Content{Properties: properties(list(declared("sklearn-iris", "kserve-test", iris)))}
+	other := strings.Replace(iris, `"minReplicas":1`, `"minReplicas":2`, 1)
+	replicas := func(p plan.Plan) any {
+		predictor, _ := p.Stages[0].Objects[0].Desired.Object["spec"].(map[string]any)["predictor"].(map[string]any)
+		return predictor["minReplicas"]
+	}
+	e := ordered(acm.OrderUpdate, list(declared("sklearn-iris", "kserve-test", other)))
+	e.Previous = &before
+	cr := resource(e, nil)
+	p, _ := look(t, cr, 1, false, nil)
+	if replicas(p) != int64(2) || cr.Status.DeployState != "UPDATING" {
+		t.Errorf("the update runs %v, %+v", replicas(p), cr.Status)
+	}
+	_, verdict := look(t, cr, 61, false, nil)
+	if !verdict.Again || cr.Status.Outcome == nil || cr.Status.DeployState != "DEPLOYED" {
+		t.Errorf("after the timeout: %+v, %+v", verdict, cr.Status.Outcome)
+	}
+	p, verdict = look(t, cr, 62, true, nil)
+	if replicas(p) != int64(1) || verdict.Again || cr.Status.Outcome.Failure == "" || !verdict.Hold {
+		t.Errorf("then %v runs: %+v, %+v", replicas(p), verdict, cr.Status.Outcome)
+	}
+	e.Content.Properties = properties(map[string]any{"a": 1})
+	cr = resource(e, nil)
+	p, _ = look(t, cr, 1, true, nil)
+	if replicas(p) != int64(1) || len(p.Problems) != 0 || !strings.Contains(cr.Status.Outcome.Failure, "kserveInferenceEntities") {
+		t.Errorf("a refused update runs %v: %+v", p.Stages, cr.Status.Outcome)
+	}
+}
+
+// TestKnownOnly: an element that the runtime told of without an order is kept, and nothing is answered.
+func TestKnownOnly(t *testing.T) {
+	e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
+	e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}
+	cr := resource(e, nil)
+	p, _ := look(t, cr, 500, true, nil)
+	if len(p.Stages[0].Objects) != 1 || cr.Status.Outcome != nil || cr.Status.DeployState != "DEPLOYED" || cr.Status.OperationalState != "ENABLED" {
+		t.Errorf("%+v", cr.Status)
+	}
+}

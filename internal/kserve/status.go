@@ -1,0 +1,119 @@
+package kserve
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// reasonOrderFailed is the reason of Ready while the last order has failed.
+const reasonOrderFailed = "OrderFailed"
+
+// The words for how an element fares (ONAP policy/clamp, participant intermediary).
+const (
+	enabled  = "ENABLED"
+	disabled = "DISABLED"
+	inUse    = "IN_USE"
+)
+
+// The bounds of the schema.
+const maxMessage, maxURL, maxState, maxWarnings = 1024, 512, 64, 64
+
+// Project writes what was observed onto the status. It is pure.
+func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen) room.Verdict {
+	status := &cr.Status
+	status.Warnings = nil
+	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
+		status.Warnings = append(status.Warnings, room.Cut(w, maxMessage))
+	}
+	ended := outcome(facts, seen)
+	status.Outcome = nil
+	if ended != nil {
+		told := record.OutcomeStatus(*ended)
+		status.Outcome = &told
+	}
+	status.ElementStates = record.States(states(facts.Element, ended))
+	status.Services, status.URL, status.ServicesReady = nil, "", ""
+	ready := 0
+	for _, service := range facts.Services {
+		one := serviceStatus(service, seen)
+		if one.Ready {
+			ready++
+		}
+		if status.URL == "" {
+			status.URL = one.URL
+		}
+		status.Services = append(status.Services, one)
+	}
+	if len(status.Services) > 0 {
+		status.ServicesReady = fmt.Sprintf("%d/%d", ready, len(status.Services))
+	}
+	status.ElementCondition = fares(status.Services, ready, status.DeployState)
+	verdict := room.Verdict{}
+	if status.ServicesReady != "" {
+		verdict.Progress = status.ServicesReady + " services ready"
+	}
+	if ended != nil && ended.Failure != "" {
+		verdict.Hold, verdict.Reason, verdict.Message = true, reasonOrderFailed, room.Cut(ended.Failure, maxMessage)
+		verdict.Again = facts.Element.Previous != nil && facts.Outcome == nil
+	}
+	return verdict
+}
+
+// states are where an element is: where its order ended, or on the way there, or as the runtime told.
+func states(e acm.Element, ended *acm.Outcome) acm.States {
+	switch {
+	case ended != nil:
+		return ended.States
+	case e.Order.Type != acm.NoOrder:
+		return e.Order.Type.Underway()
+	}
+	return e.Known
+}
+
+func serviceStatus(service *unstructured.Unstructured, seen room.Seen) keeper.ElementService {
+	key := plan.KeyOf(service)
+	state := seen.Objects[key]
+	out := keeper.ElementService{Namespace: key.Namespace, Name: key.Name, Ready: state.Current}
+	if live := state.Observed.Stripped(); live != nil {
+		out.URL, _, _ = unstructured.NestedString(live.Object, "status", "url")
+		out.ModelState, _, _ = unstructured.NestedString(live.Object, "status", "modelStatus", "states", "activeModelState")
+		out.URL, out.ModelState = room.Cut(out.URL, maxURL), room.Cut(out.ModelState, maxState)
+	}
+	if !out.Ready {
+		out.Message = room.Cut(state.WaitingFor(key), maxMessage)
+	}
+	return out
+}
+
+// fares says how a deployed element fares; nothing of one that is not.
+func fares(services []keeper.ElementService, ready int, deployState string) keeper.ElementCondition {
+	if deployState != string(acm.Deployed) {
+		return keeper.ElementCondition{}
+	}
+	out := keeper.ElementCondition{OperationalState: disabled, UseState: inUse, OutProperties: map[string]string{}}
+	if ready == len(services) {
+		out.OperationalState = enabled
+	}
+	for _, service := range services {
+		prefix := ""
+		if len(services) > 1 {
+			prefix = service.Namespace + "/" + service.Name + "."
+		}
+		for property, value := range map[string]string{"url": service.URL, "modelState": service.ModelState} {
+			if value != "" {
+				out.OutProperties[prefix+property] = value
+			}
+		}
+	}
+	if len(out.OutProperties) == 0 {
+		out.OutProperties = nil
+	}
+	return out
+}

@@ -1,0 +1,53 @@
+package participant
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestEndpoints asks at the original's paths.
+func TestEndpoints(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one", Help: "One."}))
+	var wrong error
+	e := Endpoints{
+		ContextPath: "/onap/policy/clamp/acm/kserveparticipant", User: "participantUser", Password: "secret",
+		Healthy: func() error { return wrong }, Metrics: registry,
+	}
+	ask := func(path, password string) (int, string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, e.ContextPath+path, nil)
+		if password != "" {
+			r.SetBasicAuth("participantUser", password)
+		}
+		w := httptest.NewRecorder()
+		e.Handler().ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, c := range []struct {
+		path, password string
+		wrong          error
+		status         int
+		text           string
+	}{
+		{"/health", "secret", nil, 200, `"UP"`},
+		{"/health/readiness", "secret", nil, 200, `"UP"`},
+		{"/health", "secret", errors.New("no broker"), 503, "no broker"},
+		{"/health/liveness", "secret", errors.New("no broker"), 200, `"UP"`},
+		{"/prometheus", "secret", nil, 200, "one 0"},
+		{"/metrics", "secret", nil, 200, "one 0"},
+		{"/health", "", nil, 401, ""},
+		{"/prometheus", "wrong", nil, 401, ""},
+		{"/elsewhere", "secret", nil, 404, ""},
+	} {
+		wrong = c.wrong
+		if status, text := ask(c.path, c.password); status != c.status || !strings.Contains(text, c.text) {
+			t.Errorf("%s with %q: %d %q", c.path, c.password, status, text)
+		}
+	}
+}

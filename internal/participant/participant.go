@@ -1,0 +1,184 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/acm"
+)
+
+// Settings are what a participant is told.
+type Settings struct {
+	Identity acm.Identity
+	// Interval is the time between heartbeats; zero means DefaultInterval.
+	Interval time.Duration
+	Clock    clock.WithTicker
+	Log      logr.Logger
+}
+
+// DefaultInterval is the time between heartbeats of the original (reportingTimeIntervalMs).
+const DefaultInterval = 2 * time.Minute
+
+const (
+	// minRetry and maxRetry bound the wait before something that failed is tried again.
+	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
+	// maxRegister bounds the wait before another registration.
+	maxRegister = 5 * time.Second
+	// farewell bounds the time for taking leave of the runtime.
+	farewell = 3 * time.Second
+)
+
+// Participant is one participant of an ACM runtime.
+type Participant struct {
+	settings  Settings
+	transport acm.Transport
+	store     Store
+	outbox    *outbox
+
+	// mu guards state, which is what the cluster holds with what is being written to it.
+	mu    sync.Mutex
+	state *acm.State
+
+	connected atomic.Bool
+}
+
+// New makes a participant. It does nothing until it is started.
+func New(settings Settings, transport acm.Transport, store Store) *Participant {
+	if settings.Interval == 0 {
+		settings.Interval = DefaultInterval
+	}
+	if settings.Clock == nil {
+		settings.Clock = clock.RealClock{}
+	}
+	p := &Participant{settings: settings, transport: transport, store: store, state: acm.NewState()}
+	p.outbox = newOutbox(p)
+	return p
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one replica consumes, under one replica id.
+func (p *Participant) NeedLeaderElection() bool { return true }
+
+// Start runs the participant until its context is done, and takes leave of the runtime then.
+func (p *Participant) Start(ctx context.Context) error {
+	defer p.transport.Close()
+	state, err := p.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.state = state
+	p.mu.Unlock()
+	p.settings.Log.Info("participant started", "participantId", p.settings.Identity.ParticipantID,
+		"replicaId", p.settings.Identity.ReplicaID, "elements", len(state.Elements))
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.outbox.run(running) })
+	group.Go(func() error { return p.announce(running) })
+	group.Go(func() error { return p.receive(running) })
+	err = group.Wait()
+	p.deregister(context.WithoutCancel(ctx))
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Healthy says whether the broker answers and the runtime knows the participant; nil if so.
+func (p *Participant) Healthy() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.connected.Load():
+		return errors.New("the broker does not answer: see the log")
+	case !p.state.Registered:
+		return errors.New("the ACM runtime has not acknowledged the registration: is it running, on the same topic?")
+	}
+	return nil
+}
+
+// announce registers until the runtime answers, and sends heartbeats from then on. Messages that were sent before anybody
+// listened are lost, so that one registration is not enough.
+func (p *Participant) announce(ctx context.Context) error {
+	wait := minRetry
+	for {
+		if p.registered() {
+			if err := p.publish(ctx, p.settings.Identity.Status(newID(), p.now(), "", nil)); err == nil {
+				p.askAgain(ctx)
+			}
+			wait = p.settings.Interval
+		} else {
+			_ = p.publish(ctx, p.settings.Identity.Register(newID(), p.now()))
+			wait = min(2*wait, maxRegister)
+		}
+		if err := p.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// askAgain asks for what held orders wait for: the answer to an earlier question may have been lost.
+func (p *Participant) askAgain(ctx context.Context) {
+	p.mu.Lock()
+	var questions []acm.Outgoing
+	for _, held := range p.state.Held {
+		questions = append(questions, p.settings.Identity.ReqSync(newID(), p.now(), held.CompositionID, held.InstanceID))
+	}
+	p.mu.Unlock()
+	if len(questions) > 0 {
+		_ = p.publish(ctx, questions...)
+	}
+}
+
+func (p *Participant) registered() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Registered
+}
+
+// deregister takes leave of the runtime, once: the runtime notices by itself who is gone.
+func (p *Participant) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	_ = p.publish(ctx, p.settings.Identity.Deregister(newID(), p.now()))
+}
+
+// publish sends messages, and keeps the books.
+func (p *Participant) publish(ctx context.Context, messages ...acm.Outgoing) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	err := p.transport.Publish(ctx, messages...)
+	if err != nil && ctx.Err() == nil {
+		p.connected.Store(false)
+		publishFailures.Inc()
+		p.settings.Log.Error(err, "messages were not published", "type", messages[0].Type, "messages", len(messages))
+	}
+	if err == nil {
+		p.connected.Store(true)
+		for _, m := range messages {
+			messagesPublished.WithLabelValues(string(m.Type)).Inc()
+		}
+	}
+	return err
+}
+
+func (p *Participant) now() time.Time { return p.settings.Clock.Now() }
+
+// sleep waits, or returns the error of the context.
+func (p *Participant) sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.settings.Clock.After(d):
+		return nil
+	}
+}
+
+func newID() string { return string(uuid.NewUUID()) }

@@ -1,0 +1,174 @@
+package participant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"mlkeeper.dev/internal/acm"
+)
+
+// receive carries out records until the context is done.
+func (p *Participant) receive(ctx context.Context) error {
+	wait := minRetry
+	for ctx.Err() == nil {
+		batch, err := p.transport.Receive(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			p.connected.Store(false)
+			p.settings.Log.Error(err, "no records were received", "again", wait)
+			if err := p.sleep(ctx, wait); err != nil {
+				return err
+			}
+			wait = min(2*wait, maxRetry)
+			continue
+		}
+		p.connected.Store(true)
+		wait = minRetry
+		if err := p.carryOut(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// carryOut stores what follows from a batch, says what is to be said, and has the batch committed. What fails is tried again
+// until it succeeds: nothing after a record is looked at before the record is safe.
+func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
+	work := p.decide(batch.Records)
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return p.save(ctx, work) },
+		func(ctx context.Context) error { return p.publish(ctx, work.messages(p)...) },
+		batch.Done,
+	} {
+		if err := p.insist(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insist repeats a step until it succeeds, or the context is done.
+func (p *Participant) insist(ctx context.Context, step func(context.Context) error) error {
+	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
+		err := step(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p.settings.Log.Error(err, "an order is not safe yet", "again", wait)
+		if err := p.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// work is what follows from a batch: what is to be stored, the last version of each, and what is to be said.
+type work struct {
+	writes  map[string]write
+	answers []acm.Effect
+}
+
+// write is one custom resource to be written.
+type write struct {
+	effect acm.Effect
+	// before is the element as it was before the batch; known says that there was one.
+	before acm.Element
+	known  bool
+}
+
+// decide has acm judge every record, each on the state that the one before left.
+func (p *Participant) decide(records [][]byte) *work {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := &work{writes: map[string]write{}}
+	for _, record := range records {
+		for _, effect := range p.judge(record) {
+			p.note(out, effect)
+			p.state.Apply(effect)
+		}
+	}
+	return out
+}
+
+func (p *Participant) judge(record []byte) []acm.Effect {
+	me, now := p.settings.Identity, p.now()
+	message, err := acm.Decode(record)
+	var refused *acm.Refused
+	switch {
+	case errors.As(err, &refused):
+		messagesReceived.WithLabelValues("refused").Inc()
+		p.settings.Log.Info("a record is refused", "why", refused.Why, "type", refused.Message.MessageType, "messageId", refused.Message.MessageID)
+		return acm.Refuse(me, p.state, refused.Message, refused.Why)
+	case err != nil:
+		messagesReceived.WithLabelValues("unreadable").Inc()
+		p.settings.Log.Info("a record is no message", "bytes", len(record))
+		return nil
+	}
+	effects := acm.Handle(me, p.state, message, now)
+	if len(effects) > 0 {
+		messagesReceived.WithLabelValues(string(message.MessageType)).Inc()
+		p.settings.Log.V(1).Info("message", "type", message.MessageType, "messageId", message.MessageID, "effects", len(effects))
+	}
+	return effects
+}
+
+// note adds an effect to the work.
+func (p *Participant) note(out *work, effect acm.Effect) {
+	put := func(key string) {
+		w, twice := out.writes[key]
+		if !twice {
+			if e, ok := effect.(acm.PutElement); ok {
+				w.before, w.known = p.state.Elements[e.Element.ID], false
+				_, w.known = p.state.Elements[e.Element.ID]
+			}
+		}
+		w.effect = effect
+		out.writes[key] = w
+	}
+	switch e := effect.(type) {
+	case acm.PutElement:
+		put("element " + e.Element.ID)
+	case acm.DropElement:
+		put("element " + e.ID)
+	case acm.PutDefinition:
+		put("definition " + e.Definition.CompositionID)
+	case acm.DropDefinition:
+		put("definition " + e.CompositionID)
+	case acm.HoldOrder:
+		put("order " + e.Held.MessageID)
+	case acm.ReleaseOrder:
+		put("order " + e.MessageID)
+	case acm.Acknowledged:
+	default:
+		out.answers = append(out.answers, effect)
+	}
+}
+
+// messages are what is to be said.
+func (w *work) messages(p *Participant) []acm.Outgoing {
+	me, now := p.settings.Identity, p.now()
+	var out []acm.Outgoing
+	for _, answer := range w.answers {
+		out = append(out, toSay(me, now, answer))
+	}
+	return out
+}
+
+func toSay(me acm.Identity, now time.Time, effect acm.Effect) acm.Outgoing {
+	switch e := effect.(type) {
+	case acm.SendRegister:
+		return me.Register(newID(), now)
+	case acm.SendReqSync:
+		return me.ReqSync(newID(), now, e.CompositionID, e.InstanceID)
+	case acm.PrimeAnswer:
+		return me.PrimeAck(now, e)
+	case acm.ElementAnswer:
+		return me.ElementAck(now, e)
+	}
+	return me.Status(newID(), now, "", nil)
+}

@@ -1,0 +1,128 @@
+package participant
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/config"
+	"mlkeeper.dev/internal/acm/dmaap"
+	"mlkeeper.dev/internal/acm/kafka"
+)
+
+// runner is a participant inside a manager. It starts when the manager leads.
+type runner struct {
+	mgr     manager.Manager
+	log     logr.Logger
+	read    func(installation string) (config.Settings, error)
+	running atomic.Pointer[Participant]
+}
+
+// Options are what an application.yaml does not say.
+type Options struct {
+	// Version is told to the runtime.
+	Version string
+	// Alone says that the manager is nothing but the participant, so that it is ready when the participant is.
+	Alone bool
+}
+
+// Add makes a manager the participant that an application.yaml describes.
+func Add(mgr manager.Manager, text []byte, options Options) error {
+	serveMetrics()
+	r := &runner{mgr: mgr, log: mgr.GetLogger().WithName("participant"), read: func(installation string) (config.Settings, error) {
+		return config.Read(text, config.Options{Installation: installation, Version: options.Version})
+	}}
+	settings, err := r.read("")
+	if err != nil {
+		return err
+	}
+	if settings.HTTP.Port != 0 {
+		if err := mgr.Add(Endpoints{
+			Port: settings.HTTP.Port, ContextPath: settings.HTTP.ContextPath,
+			User: settings.HTTP.User, Password: settings.HTTP.Password, Healthy: r.healthy, Metrics: ctrlmetrics.Registry,
+		}); err != nil {
+			return err
+		}
+	}
+	if options.Alone {
+		if err := mgr.AddReadyzCheck("participant", func(*http.Request) error { return r.healthy() }); err != nil {
+			return err
+		}
+	}
+	return mgr.Add(r)
+}
+
+// healthy is that of the participant; a standby, which does not run it, is healthy.
+func (r *runner) healthy() error {
+	if p := r.running.Load(); p != nil {
+		return p.Healthy()
+	}
+	return nil
+}
+
+// Start runs the participant until the context is done.
+func (r *runner) Start(ctx context.Context) error {
+	system := &corev1.Namespace{}
+	if err := r.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: "kube-system"}, system); err != nil {
+		return fmt.Errorf("tell this installation from others: %w", err)
+	}
+	settings, err := r.read(string(system.UID))
+	if err != nil {
+		return err
+	}
+	transport, err := connect(settings, r.log)
+	if err != nil {
+		return err
+	}
+	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log}, transport,
+		Store{
+			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Participant: settings.Identity.ParticipantID,
+		})
+	if err := r.watch(ctx, p); err != nil {
+		transport.Close()
+		return err
+	}
+	r.running.Store(p)
+	return p.Start(ctx)
+}
+
+func connect(settings config.Settings, log logr.Logger) (acm.Transport, error) {
+	if settings.Kafka != nil {
+		return kafka.New(*settings.Kafka, log)
+	}
+	return dmaap.New(*settings.DMaaP)
+}
+
+// watch shows the participant every change of an element.
+func (r *runner) watch(ctx context.Context, p *Participant) error {
+	informer, err := r.mgr.GetCache().GetInformer(ctx, &keeper.CompositionElement{})
+	if err != nil {
+		return fmt.Errorf("watch CompositionElements: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.saw(o, p.Changed) },
+		UpdateFunc: func(_, o any) { p.saw(o, p.Changed) },
+		DeleteFunc: func(o any) { p.saw(o, p.Gone) },
+	})
+	return err
+}
+
+// saw calls a function with an element that the watch hands over.
+func (p *Participant) saw(o any, then func(*keeper.CompositionElement)) {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if cr, ok := o.(*keeper.CompositionElement); ok {
+		then(cr)
+	}
+}

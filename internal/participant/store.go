@@ -1,0 +1,157 @@
+package participant
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/record"
+)
+
+// maxElement is how large an element may be in the cluster, in bytes: etcd takes 1.5 MiB by default.
+const maxElement = 1400 << 10
+
+// fieldManager owns what the participant writes.
+const fieldManager = "mlkeeper-participant"
+
+// Refusal is the error of a write that the cluster will never take.
+type Refusal struct{ Why string }
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Why }
+
+// Store keeps what a participant has to remember in custom resources.
+type Store struct {
+	// Client writes, and Reader reads live.
+	Client client.Client
+	Reader client.Reader
+	// Participant is the id of the participant: what others of the cluster remember is none of its business.
+	Participant string
+}
+
+// Load reads everything that is remembered.
+func (s Store) Load(ctx context.Context) (*acm.State, error) {
+	out := acm.NewState()
+	elements, definitions, held := keeper.CompositionElementList{}, keeper.CompositionDefinitionList{}, keeper.HeldOrderList{}
+	for _, list := range []client.ObjectList{&elements, &definitions, &held} {
+		if err := s.Reader.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("read what is remembered: %w", err)
+		}
+	}
+	for i := range elements.Items {
+		if elements.Items[i].Spec.ParticipantID != s.Participant {
+			continue
+		}
+		out.Apply(acm.PutElement{Element: record.Element(&elements.Items[i])})
+	}
+	for i := range definitions.Items {
+		if definitions.Items[i].Spec.ParticipantID != s.Participant {
+			continue
+		}
+		out.Apply(acm.PutDefinition{Definition: record.Definition(&definitions.Items[i])})
+	}
+	for i := range held.Items {
+		if held.Items[i].Spec.ParticipantID != s.Participant {
+			continue
+		}
+		one, err := record.Held(&held.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		out.Apply(acm.HoldOrder{Held: one})
+	}
+	return out, nil
+}
+
+// PutElement writes an element with its order.
+func (s Store) PutElement(ctx context.Context, e acm.Element, received time.Time) error {
+	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e, received)}
+	cr.Spec.ParticipantID = s.Participant
+	return s.put(ctx, cr, cr.Spec)
+}
+
+// PutDefinition writes a primed composition.
+func (s Store) PutDefinition(ctx context.Context, d acm.Definition) error {
+	cr := &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: d.CompositionID}, Spec: record.DefinitionSpec(d)}
+	cr.Spec.ParticipantID = s.Participant
+	return s.put(ctx, cr, cr.Spec)
+}
+
+// HoldOrder writes an order that waits.
+func (s Store) HoldOrder(ctx context.Context, h acm.Held) error {
+	cr := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h)}
+	cr.Spec.ParticipantID = s.Participant
+	return s.put(ctx, cr, cr.Spec)
+}
+
+// put creates a custom resource or, where it exists, replaces its spec as a whole.
+func (s Store) put(ctx context.Context, cr client.Object, spec any) error {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", cr.GetName(), err)
+	}
+	if len(text) > maxElement {
+		return &Refusal{fmt.Sprintf("with what it replaces it has %d bytes, more than %d", len(text), maxElement)}
+	}
+	err = s.Client.Create(ctx, cr, client.FieldOwner(fieldManager))
+	if apierrors.IsAlreadyExists(err) {
+		patch := bytes.Join([][]byte{[]byte(`[{"op":"replace","path":"/spec","value":`), text, []byte(`}]`)}, nil)
+		err = s.Client.Patch(ctx, cr, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		return &Refusal{err.Error()}
+	}
+	return err
+}
+
+// DropElement deletes an element; the garbage collector deletes what services it has left.
+func (s Store) DropElement(ctx context.Context, id string) error {
+	return s.drop(ctx, &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: id}})
+}
+
+// DropDefinition deletes a composition.
+func (s Store) DropDefinition(ctx context.Context, compositionID string) error {
+	return s.drop(ctx, &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: compositionID}})
+}
+
+// ReleaseOrder deletes an order that waits no longer.
+func (s Store) ReleaseOrder(ctx context.Context, messageID string) error {
+	return s.drop(ctx, &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: messageID}})
+}
+
+func (s Store) drop(ctx context.Context, cr client.Object) error {
+	return client.IgnoreNotFound(s.Client.Delete(ctx, cr))
+}
+
+// Acknowledge records what the runtime was told of an element, unless the element is another by now.
+func (s Store) Acknowledge(ctx context.Context, cr *keeper.CompositionElement, told keeper.Acknowledgement) error {
+	// A merge patch alone would leave what told no longer has.
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": cr.UID},
+		{"op": "add", "path": "/status/acknowledged", "value": told},
+	})
+	if err != nil {
+		return err
+	}
+	target := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: cr.Name}}
+	err = s.Client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
+}
+
+// End deletes an element that the runtime knows to be deleted.
+func (s Store) End(ctx context.Context, cr *keeper.CompositionElement) error {
+	uid, version := cr.UID, cr.ResourceVersion
+	return client.IgnoreNotFound(s.Client.Delete(ctx, cr, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+}

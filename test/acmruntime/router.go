@@ -1,0 +1,141 @@
+package acmruntime
+
+import (
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // The router's clients sign with it.
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Router is a DMaaP Message Router for tests, after its documented HTTP API: long polling with a position for each group, which
+// moves when a record is answered; error answers with the router's codes; HTTP Basic and signed requests.
+type Router struct {
+	// User and Password, or APIKey and APISecret, are asked for where they are set.
+	User, Password    string
+	APIKey, APISecret string
+	// Refuse answers a request with a status and a code of the router, in place of what it asks for; nil for never.
+	Refuse func(*http.Request) (status, code int)
+
+	mu     sync.Mutex
+	topics map[string]*log
+}
+
+// log is a topic.
+type log struct {
+	records   []string
+	positions map[string]int
+	grown     chan struct{}
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Router) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if r.Refuse != nil {
+		if status, code := r.Refuse(q); status != 0 {
+			fail(w, status, code, "refused by the test")
+			return
+		}
+	}
+	if !r.allows(q) {
+		fail(w, http.StatusUnauthorized, 4002, "no valid credentials")
+		return
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /events/{topic}", r.publish)
+	mux.HandleFunc("GET /events/{topic}/{group}/{id}", r.subscribe)
+	mux.ServeHTTP(w, q)
+}
+
+func (r *Router) allows(q *http.Request) bool {
+	switch {
+	case r.APIKey != "":
+		mac := hmac.New(sha1.New, []byte(r.APISecret))
+		mac.Write([]byte(q.Header.Get("X-CambriaDate")))
+		want := r.APIKey + ":" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		_, err := time.Parse(time.RFC1123, q.Header.Get("X-CambriaDate"))
+		return err == nil && q.Header.Get("X-CambriaAuth") == want
+	case r.User != "":
+		user, password, _ := q.BasicAuth()
+		return user == r.User && password == r.Password
+	}
+	return true
+}
+
+func (r *Router) topic(name string) *log {
+	if r.topics == nil {
+		r.topics = map[string]*log{}
+	}
+	if r.topics[name] == nil {
+		r.topics[name] = &log{positions: map[string]int{}, grown: make(chan struct{})}
+	}
+	return r.topics[name]
+}
+
+func (r *Router) publish(w http.ResponseWriter, q *http.Request) {
+	if q.Header.Get("Content-Type") != "application/json" || q.ContentLength < 0 {
+		fail(w, http.StatusBadRequest, 5008, "JSON with a length is asked for")
+		return
+	}
+	body, err := io.ReadAll(q.Body)
+	if err != nil || !json.Valid(body) {
+		fail(w, http.StatusBadRequest, 5009, "no JSON")
+		return
+	}
+	r.mu.Lock()
+	t := r.topic(q.PathValue("topic"))
+	t.records = append(t.records, string(body))
+	close(t.grown)
+	t.grown = make(chan struct{})
+	r.mu.Unlock()
+	fmt.Fprint(w, "{\n  \"count\": 1,\n  \"serverTimeMs\": 1\n}")
+}
+
+func (r *Router) subscribe(w http.ResponseWriter, q *http.Request) {
+	wait, _ := strconv.Atoi(q.URL.Query().Get("timeout"))
+	limit, _ := strconv.Atoi(q.URL.Query().Get("limit"))
+	group := q.PathValue("group")
+	timeout := time.After(time.Duration(wait) * time.Millisecond)
+	for {
+		r.mu.Lock()
+		t := r.topic(q.PathValue("topic"))
+		at, known := t.positions[group]
+		if !known {
+			at = len(t.records)
+			t.positions[group] = at
+		}
+		end := len(t.records)
+		if limit > 0 {
+			end = min(end, at+limit)
+		}
+		if end > at {
+			t.positions[group] = end
+			records := t.records[at:end]
+			r.mu.Unlock()
+			_ = json.NewEncoder(w).Encode(records)
+			return
+		}
+		grown := t.grown
+		r.mu.Unlock()
+		select {
+		case <-grown:
+		case <-q.Context().Done():
+			return
+		case <-timeout:
+			fmt.Fprint(w, "[]")
+			return
+		}
+	}
+}
+
+func fail(w http.ResponseWriter, status, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(object{
+		"mrstatus": code, "helpURL": "http://onap.readthedocs.io", "message": message, "status": status,
+	})
+}

@@ -1,0 +1,150 @@
+package kserve
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mlkeeper.dev/internal/acm/dmaap"
+	"mlkeeper.dev/test/acmruntime"
+)
+
+// alone makes the stand-in leave the service of properties alone, so that the test plays KServe.
+func alone(properties map[string]any) map[string]any {
+	text, _ := properties["payload"].(string)
+	return merge(properties, "payload", strings.Replace(text, `"metadata":{`, `"metadata":{"annotations":{"devcluster.mlkeeper.dev/stand-in":"off"},`, 1))
+}
+
+// status writes conditions as KServe does, in the order of their types.
+func (s *site) status(name string, generation int64, conditions ...string) {
+	s.t.Helper()
+	list := []any{}
+	for _, c := range conditions {
+		kind, status, _ := strings.Cut(c, "=")
+		list = append(list, map[string]any{"type": kind, "status": status})
+	}
+	body, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": list, "observedGeneration": generation}})
+	s.c.Kubectl(s.t, "patch", "inferenceservice", name, "-n", s.ns, "--subresource=status", "--type=merge", "-p", string(body))
+}
+
+// TestReadyByType: the original reads the third condition, which in serverless mode is not Ready.
+func TestReadyByType(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	i := s.runtime.Instantiate(s.primed(map[string]any{}), alone(s.model("sklearn-iris", sklearn(1))))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.c.Eventually(t, patience, func() error { return s.c.There(t, services, s.ns, "sklearn-iris") })
+	s.status("sklearn-iris", 1, "IngressReady=True", "LatestDeploymentReady=True", "PredictorConfigurationReady=True", "PredictorReady=False", "Ready=False")
+	s.c.Consistently(t, 2*time.Second, func() error { return s.unacknowledged(i) })
+	// Ready, but of the generation before.
+	s.status("sklearn-iris", 0, "IngressReady=True", "PredictorReady=True", "Ready=True")
+	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
+	s.status("sklearn-iris", 1, "IngressReady=True", "PredictorReady=True", "Ready=True")
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
+
+// TestUndeployWaits: a service that a finalizer holds is not gone.
+func TestUndeployWaits(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
+	acks := s.runtime.Element(i.Elements[0].ID).Acks
+	s.c.Kubectl(t, "patch", "inferenceservice", "sklearn-iris", "-n", s.ns, "--type=merge", "-p", `{"metadata":{"finalizers":["kserve.test/hold"]}}`)
+	s.must(s.runtime.Undeploy(within(t), i))
+	s.c.Eventually(t, patience, func() error {
+		if u := s.service("sklearn-iris"); u == nil || u.GetDeletionTimestamp() == nil {
+			return errNotYet
+		}
+		return nil
+	})
+	s.c.Consistently(t, 2*time.Second, func() error {
+		if s.runtime.Element(i.Elements[0].ID).Acks != acks {
+			return errTooEarly
+		}
+		return nil
+	})
+	s.c.Kubectl(t, "patch", "inferenceservice", "sklearn-iris", "-n", s.ns, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+}
+
+// TestLateSuccess: a model that takes longer than its timeout is told as failed, and as deployed when it serves.
+func TestLateSuccess(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	i := s.runtime.Instantiate(s.primed(map[string]any{}), merge(alone(s.model("sklearn-iris", sklearn(1))), "deployTimeoutMs", 1500))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
+	if got := s.runtime.Element(i.Elements[0].ID).Message; !strings.Contains(got, "not done after 1.5s") {
+		t.Errorf("said was %q", got)
+	}
+	s.status("sklearn-iris", 1, "Ready=True")
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
+
+// TestBrokerDown: an acknowledgement that the broker does not take is sent again.
+func TestBrokerDown(t *testing.T) {
+	down := atomic.Bool{}
+	router := &acmruntime.Router{Refuse: func(r *http.Request) (int, int) {
+		if down.Load() && r.Method == http.MethodPost && r.Header.Get("X-Runtime") == "" {
+			return http.StatusServiceUnavailable, 3002
+		}
+		return 0, 0
+	}}
+	server := httptest.NewServer(router)
+	t.Cleanup(server.Close)
+	// The runtime's own way to the router stays open.
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("X-Runtime", "yes")
+		router.ServeHTTP(w, r)
+	}))
+	t.Cleanup(open.Close)
+	side, err := dmaap.New(dmaap.Config{Servers: []string{open.URL}, Topic: topic, Group: "acm-runtime", Instance: uuid.NewString(), FetchTimeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, acmruntime.London, application("dmaap", server.URL), side)
+	s.start()
+	c := s.primed(map[string]any{})
+	down.Store(true)
+	i := s.runtime.Instantiate(c, s.model("sklearn-iris", sklearn(1)))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.c.Eventually(t, patience, func() error {
+		if cr := s.element(i.Elements[0].ID); cr == nil || cr.Status.Outcome == nil {
+			return errNotYet
+		}
+		return nil
+	})
+	s.c.Consistently(t, 2*time.Second, func() error { return s.unacknowledged(i) })
+	down.Store(false)
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
+
+// TestAdoptionAfterSync: the services of a participant before us are taken up when the runtime tells that they are deployed.
+func TestAdoptionAfterSync(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	model := s.model("sklearn-iris", sklearn(1))
+	s.create(model) // As the participant before us made it.
+	c := s.runtime.Commission(map[string]any{})
+	i := s.runtime.Instantiate(c, model)
+	i.Elements[0].DeployState, i.Elements[0].LockState = "DEPLOYED", "LOCKED"
+	s.start()
+	s.must(s.runtime.Sync(within(t), c))
+	s.c.Eventually(t, patience, func() error {
+		if cr := s.element(i.Elements[0].ID); cr == nil || cr.Status.ServicesReady != "1/1" {
+			return errNotYet
+		}
+		return nil
+	})
+	before := s.service("sklearn-iris").GetUID()
+	s.must(s.runtime.Undeploy(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+	if u := s.service("sklearn-iris"); u != nil {
+		t.Errorf("the service %s of the participant before us is still there", before)
+	}
+}

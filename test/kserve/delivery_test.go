@@ -1,0 +1,148 @@
+package kserve
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/test/acmruntime"
+	"mlkeeper.dev/test/cluster"
+)
+
+// TestDelivery plays what brokers do to records. Every order is acknowledged, and none has an effect twice.
+func TestDelivery(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	c := s.primed(map[string]any{})
+
+	t.Run("a duplicate", func(t *testing.T) {
+		i := s.deployed(c, s.model("duplicate", sklearn(1)))
+		s.quiet(func() {
+			acks := s.runtime.Element(i.Elements[0].ID).Acks
+			s.must(s.runtime.Again(within(t)))
+			s.must(s.runtime.Await(within(t), "acknowledged again", func() bool { return i.Elements[0].Acks > acks }))
+		})
+	})
+	t.Run("a late order", func(t *testing.T) {
+		i := s.deployed(c, s.model("late", sklearn(1)))
+		s.must(s.runtime.Undeploy(within(t), i))
+		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+		s.quiet(func() {
+			acks := s.runtime.Element(i.Elements[0].ID).Acks
+			old := s.runtime.DeployMessage(i)
+			old["timestamp"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)
+			s.must(s.runtime.Send(within(t), old))
+			s.must(s.runtime.Await(within(t), "acknowledged", func() bool { return i.Elements[0].Acks > acks }))
+		})
+		if got := s.runtime.Element(i.Elements[0].ID).DeployState; got != "UNDEPLOYED" || s.service("late") != nil {
+			t.Errorf("a late order leaves %s, %v", got, s.service("late"))
+		}
+	})
+	t.Run("an oversized record", func(t *testing.T) {
+		i := s.runtime.Instantiate(c, merge(s.model("large", sklearn(1)), "padding", strings.Repeat("x", acm.MaxRecord)))
+		// The broker of the test takes it; that of a site may not.
+		s.produce(s.runtime.DeployMessage(i))
+		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
+		if got := s.runtime.Element(i.Elements[0].ID).Message; !strings.Contains(got, "bytes") {
+			t.Errorf("said was %q", got)
+		}
+	})
+	t.Run("a poisoned record", func(t *testing.T) {
+		i := s.runtime.Instantiate(c, s.model("poisoned", sklearn(1)))
+		bad := s.runtime.DeployMessage(i)
+		bad["startPhase"] = "zero"
+		s.must(s.runtime.Send(within(t), bad))
+		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
+		for _, record := range []string{"", "{", "[]", "\x00\xff", `{"messageType":"PARTICIPANT_PRIME"`} {
+			s.must(s.runtime.SendRaw(within(t), []byte(record)))
+		}
+		s.deployed(c, s.model("after", sklearn(1)))
+	})
+	t.Run("an order for another revision", func(t *testing.T) {
+		c := s.primed(map[string]any{})
+		i := s.runtime.Instantiate(c, s.model("held", sklearn(1)))
+		ahead := s.runtime.DeployMessage(i)
+		ahead["revisionIdComposition"] = uuid.NewString()
+		s.must(s.runtime.Send(within(t), ahead))
+		s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen(acm.TypeReqSync) > 0 }))
+		s.runtime.Revise(c, ahead["revisionIdComposition"].(string))
+		s.must(s.runtime.Sync(within(t), c))
+		s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	})
+}
+
+// produce sends a message that is larger than clients send by themselves.
+func (s *site) produce(message map[string]any) {
+	s.t.Helper()
+	value, err := json.Marshal(message)
+	s.must(err)
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.ProducerBatchMaxBytes(4<<20))
+	s.must(err)
+	defer client.Close()
+	s.must(client.ProduceSync(within(s.t), &kgo.Record{Topic: topic, Value: value}).FirstErr())
+}
+
+// quiet checks that something has no write of an InferenceService or of an order for an effect.
+func (s *site) quiet(do func()) {
+	s.t.Helper()
+	before := s.operator.Requests.Snapshot()
+	do()
+	done := s.operator.Requests.Since(before)
+	effect := func(r cluster.Request) bool {
+		return r.Write() && r.Subresource == "" && (r.Resource == "inferenceservices" || r.Resource == "compositionelements")
+	}
+	if cluster.Sum(done, effect) > 0 {
+		s.t.Errorf("it wrote:\n%s", cluster.Describe(done))
+	}
+}
+
+// TestDrift: what others change of a service is changed back, and a deleted service is made anew.
+func TestDrift(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
+	s.c.Kubectl(t, "patch", "inferenceservice", "sklearn-iris", "-n", s.ns, "--type=merge", "-p", `{"spec":{"predictor":{"minReplicas":7}}}`)
+	s.c.Eventually(t, patience, func() error { return wantReplicas(s.service("sklearn-iris"), 1) })
+	s.c.Kubectl(t, "delete", "inferenceservice", "sklearn-iris", "-n", s.ns)
+	s.c.Eventually(t, patience, func() error { return wantReplicas(s.service("sklearn-iris"), 1) })
+	if got := s.runtime.Element(i.Elements[0].ID); got.DeployState != "DEPLOYED" {
+		t.Errorf("the runtime was told %+v", got)
+	}
+}
+
+// TestConditionFollows: while it is deployed, the runtime hears how the service fares.
+func TestConditionFollows(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
+	e := i.Elements[0]
+	s.c.Kubectl(t, "annotate", "inferenceservice", "sklearn-iris", "-n", s.ns, "devcluster.mlkeeper.dev/stand-in=off")
+	broken, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": "Ready", "status": "False", "reason": "RevisionFailed", "message": "the container crashes",
+	}}}})
+	s.c.Kubectl(t, "patch", "inferenceservice", "sklearn-iris", "-n", s.ns, "--subresource=status", "--type=merge", "-p", string(broken))
+	s.must(s.runtime.Await(within(t), "it is disabled", func() bool { return e.Reported.OperationalState == "DISABLED" }))
+	s.c.Kubectl(t, "annotate", "inferenceservice", "sklearn-iris", "-n", s.ns, "devcluster.mlkeeper.dev/stand-in-")
+	s.must(s.runtime.Await(within(t), "it is enabled", func() bool { return e.Reported.OperationalState == "ENABLED" }))
+}
+
+// TestRestart: everything is rebuilt from the cluster alone, and orders that were sent meanwhile are carried out.
+func TestRestart(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	c := s.primed(map[string]any{})
+	i := s.deployed(c, s.model("before", sklearn(1)))
+	s.operator.Stop()
+	s.must(s.runtime.Undeploy(context.Background(), i))
+	next := s.runtime.Instantiate(c, s.model("after", sklearn(1)))
+	s.must(s.runtime.Deploy(context.Background(), next))
+	s.start()
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+	s.must(s.runtime.AwaitInstance(within(t), next, "DEPLOYED", "NO_ERROR"))
+}

@@ -1,0 +1,188 @@
+//go:build kafka
+
+package kserve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/kafka"
+	"mlkeeper.dev/test/acmruntime"
+)
+
+// realKafka is an Apache Kafka broker in KRaft mode, which asks for SCRAM-SHA-512 as Strimzi's do.
+type realKafka struct {
+	t       *testing.T
+	dir     string
+	address string
+	process *exec.Cmd
+}
+
+const kafkaUser, kafkaPassword = "kserve", "kserve-secret"
+
+// java runs a class of Kafka.
+func (k *realKafka) java(class string, args ...string) *exec.Cmd {
+	lib := os.Getenv("KAFKA_LIB")
+	if lib == "" {
+		k.t.Fatal("KAFKA_LIB is not set: run make test-kafka")
+	}
+	cmd := exec.Command("java", append([]string{"-Xmx512m", "-cp", filepath.Join(lib, "*"), class}, args...)...)
+	cmd.Dir = k.dir
+	return cmd
+}
+
+// newKafka formats the storage of a broker and starts it.
+func newKafka(t *testing.T) *realKafka {
+	t.Helper()
+	k := &realKafka{t: t, dir: t.TempDir()}
+	var ports []any
+	for range 2 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		defer listener.Close()
+	}
+	k.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
+	properties := fmt.Sprintf(`
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:%[2]d
+listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d
+advertised.listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+inter.broker.listener.name=SASL_PLAINTEXT
+controller.listener.names=CONTROLLER
+sasl.enabled.mechanisms=SCRAM-SHA-512
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=%[3]s
+log.dirs=%[4]s
+num.partitions=10
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+`, ports[0], ports[1], jaas(), filepath.Join(k.dir, "log"))
+	if err := os.WriteFile(filepath.Join(k.dir, "server.properties"), []byte(properties), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	format := k.java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", "server.properties",
+		"--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", kafkaUser, kafkaPassword))
+	if out, err := format.CombinedOutput(); err != nil {
+		t.Fatalf("format: %v\n%s", err, out)
+	}
+	k.start()
+	t.Cleanup(k.stop)
+	return k
+}
+
+func jaas() string {
+	return fmt.Sprintf(`org.apache.kafka.common.security.scram.ScramLoginModule required username="%s" password="%s";`, kafkaUser, kafkaPassword)
+}
+
+func (k *realKafka) start() {
+	k.t.Helper()
+	k.process = k.java("kafka.Kafka", "server.properties")
+	log, err := os.OpenFile(filepath.Join(k.dir, "broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer log.Close()
+	k.process.Stdout, k.process.Stderr = log, log
+	if err := k.process.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		conn, err := net.Dial("tcp", k.address)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			text, _ := os.ReadFile(filepath.Join(k.dir, "broker.log"))
+			k.t.Fatalf("the broker does not start: %v\n%s", err, text)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+func (k *realKafka) stop() {
+	if k.process != nil {
+		_ = k.process.Process.Kill()
+		_ = k.process.Wait()
+		k.process = nil
+	}
+}
+
+// site makes a site on the broker.
+func (k *realKafka) site(release acmruntime.Release) *site {
+	k.t.Helper()
+	side, err := kafka.New(kafka.Config{
+		Servers: []string{k.address}, OperationTopic: topic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
+		Mechanism: "SCRAM-SHA-512", User: kafkaUser, Password: kafkaPassword,
+	}, logr.Discard())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	properties, _ := json.Marshal(map[string]string{
+		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas(),
+	})
+	yaml := bytes.Replace([]byte(application("kafka", k.address)), []byte("consumerGroup:"),
+		append(append([]byte("additionalProps: "), properties...), []byte(", consumerGroup:")...), 1)
+	return newSite(k.t, release, string(yaml), side)
+}
+
+// TestRealKafka is the seed's workflow on Apache Kafka, with a restart of the broker in its midst, and with Kafka's own console
+// consumer reading what was published.
+func TestRealKafka(t *testing.T) {
+	k := newKafka(t)
+	s := k.site(acmruntime.Master)
+	s.start()
+	c := s.primed(map[string]any{})
+	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
+
+	read := k.java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", k.address, "--topic", topic,
+		"--from-beginning", "--timeout-ms", "10000", "--consumer-property", "security.protocol=SASL_PLAINTEXT",
+		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas())
+	out, _ := read.Output()
+	kinds := map[acm.MessageType]int{}
+	for _, line := range bytes.Split(out, []byte("\n")) {
+		var m struct {
+			MessageType acm.MessageType `json:"messageType"`
+		}
+		if json.Unmarshal(line, &m) == nil {
+			kinds[m.MessageType]++
+		}
+	}
+	for _, kind := range []acm.MessageType{acm.TypeRegister, acm.TypeStatus, acm.TypePrimeAck, acm.TypeStateChangeAck} {
+		if kinds[kind] == 0 {
+			t.Errorf("Kafka's own consumer reads no %s: %v", kind, kinds)
+		}
+	}
+
+	k.stop()
+	k.start()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	defer cancel()
+	s.must(s.runtime.Undeploy(ctx, i))
+	s.must(s.runtime.AwaitInstance(ctx, i, "UNDEPLOYED", "NO_ERROR"))
+	s.must(s.runtime.Delete(ctx, i))
+	s.must(s.runtime.AwaitInstance(ctx, i, "DELETED", "NO_ERROR"))
+}

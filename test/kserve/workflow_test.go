@@ -1,0 +1,137 @@
+package kserve
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mlkeeper.dev/test/acmruntime"
+)
+
+// TestWorkflow is that of the seed: register, prime, instantiate, DEPLOYED when the service is Ready, UNDEPLOYED when it is gone.
+func TestWorkflow(t *testing.T) {
+	for name, site := range map[string]func(*testing.T) *site{
+		"Kafka, London": func(t *testing.T) *site { return onKafka(t, acmruntime.London) },
+		"Kafka, master": func(t *testing.T) *site { return onKafka(t, acmruntime.Master) },
+		"DMaaP":         onDMaaP,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := site(t)
+			s.start()
+			c := s.primed(map[string]any{"provider": "ONAP", "startPhase": 0})
+			i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
+			e := i.Elements[0]
+			if got := s.service("sklearn-iris"); replicas(got) != 1 {
+				t.Errorf("the service is %v", got)
+			}
+			cr := s.element(e.ID)
+			if cr == nil || cr.Status.DeployState != "DEPLOYED" || !strings.HasPrefix(cr.Status.URL, "http://sklearn-iris-") {
+				t.Errorf("the element is %+v", cr)
+			}
+			// The URL and the state of the model follow.
+			s.must(s.runtime.Await(within(t), "the URL is reported", func() bool {
+				return strings.HasPrefix(e.Reported.OutProperties["url"], "http://sklearn-iris-") && e.Reported.OperationalState == "ENABLED"
+			}))
+			s.must(s.runtime.Undeploy(within(t), i))
+			s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+			if got := s.service("sklearn-iris"); got != nil {
+				t.Errorf("after the removal there is %v", got)
+			}
+			s.must(s.runtime.Delete(within(t), i))
+			s.must(s.runtime.AwaitInstance(within(t), i, "DELETED", "NO_ERROR"))
+			s.c.Eventually(t, patience, func() error {
+				if s.element(e.ID) != nil {
+					return errors.New("the element is still there")
+				}
+				return nil
+			})
+			s.must(s.runtime.Deprime(within(t), c))
+			s.must(s.runtime.AwaitComposition(within(t), c, "COMMISSIONED NO_ERROR"))
+		})
+	}
+}
+
+// TestManyServices: the list of the participant's code, applied in parallel.
+func TestManyServices(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	c := s.primed(map[string]any{})
+	var entities []map[string]any
+	for n := range 5 {
+		entities = append(entities, s.model(fmt.Sprintf("m%d", n), sklearn(1)))
+	}
+	i := s.deployed(c, map[string]any{"kserveInferenceEntities": entities}, s.model("alone", sklearn(1)))
+	cr := s.element(i.Elements[0].ID)
+	if cr.Status.ServicesReady != "5/5" || len(cr.Status.OutProperties) != 10 {
+		t.Errorf("the element is %+v", cr.Status)
+	}
+}
+
+// TestOrders gives every other order of the protocol.
+func TestOrders(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	c := s.primed(map[string]any{})
+	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
+	e := i.Elements[0]
+
+	s.must(s.runtime.Lock(within(t), i, false))
+	s.must(s.runtime.Await(within(t), "unlocked", func() bool { return e.LockState == "UNLOCKED" && e.DeployState == "DEPLOYED" }))
+	s.must(s.runtime.Lock(within(t), i, true))
+	s.must(s.runtime.Await(within(t), "locked", func() bool { return e.LockState == "LOCKED" }))
+
+	e.Properties = s.model("sklearn-iris", sklearn(3))
+	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.Await(within(t), "updated", func() bool { return e.Message == "Updated" }))
+	if got := s.service("sklearn-iris"); replicas(got) != 3 {
+		t.Errorf("after the update there is %v", got)
+	}
+
+	e.Properties = map[string]any{"payload": "{"}
+	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "FAILED"))
+	if got := s.service("sklearn-iris"); replicas(got) != 3 || !strings.Contains(s.runtime.Element(e.ID).Message, "payload") {
+		t.Errorf("after a bad update there are %d replicas, said was %q", replicas(got), s.runtime.Element(e.ID).Message)
+	}
+}
+
+// TestFailures: every failure carries the reason.
+func TestFailures(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	s.start()
+	c := s.primed(map[string]any{})
+	foreign := s.model("foreign", sklearn(1))
+	s.create(foreign)
+	for name, want := range map[string]struct {
+		properties map[string]any
+		message    string
+	}{
+		"a name held by another":  {foreign, "foreign"},
+		"another name":            {merge(s.model("a", sklearn(1)), "name", "b"), "the payload says a"},
+		"no InferenceService":     {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
+		"a namespace that is not": {merge(merge(s.model("a", sklearn(1)), "namespace", "absent"), "payload", `{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":{}}`), `namespaces "absent" not found`},
+	} {
+		i := s.runtime.Instantiate(c, merge(want.properties, "deployTimeoutMs", 3000))
+		s.must(s.runtime.Deploy(within(t), i))
+		if err := s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := s.runtime.Element(i.Elements[0].ID).Message; !strings.Contains(got, want.message) {
+			t.Errorf("%s: said was %q", name, got)
+		}
+	}
+	if got := s.service("foreign"); got == nil || len(got.GetOwnerReferences()) != 0 {
+		t.Errorf("the service of another is %v", got)
+	}
+}
+
+func merge(values map[string]any, key string, value any) map[string]any {
+	out := map[string]any{}
+	for k, v := range values {
+		out[k] = v
+	}
+	out[key] = value
+	return out
+}
