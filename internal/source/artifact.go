@@ -24,19 +24,19 @@ type Artifact struct {
 	// Size is what the tree takes on disk, in bytes.
 	Size int64
 
-	root  *os.Root
+	tree  *bundle
 	close func()
 }
 
-// FS is the tree, read only. No path of it, and no link that may ever get into it, leads out of it.
-func (a *Artifact) FS() fs.FS { return a.root.FS() }
+// FS is the tree, read only. There is no disk behind it: no path of it leads out of it.
+func (a *Artifact) FS() fs.FS { return a.tree }
 
 // Close gives the tree back to the store, which may then remove it. It may be called more than once.
 func (a *Artifact) Close() { a.close() }
 
 // artifact opens the tree of an entry that the caller has pinned, and unpins it with Close.
 func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
-	root, err := os.OpenRoot(s.treePath(e.ID))
+	tree, file, err := s.open(e)
 	if err != nil {
 		s.unpin(e)
 		return nil, diskError(err)
@@ -44,10 +44,28 @@ func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
 	return &Artifact{
 		ID: e.ID, Digest: m.Digest, Revision: m.Revision, ETag: m.ETag,
 		Files: e.Files, Skipped: e.Skipped, Size: e.Size,
-		root: root,
+		tree: tree,
 		close: sync.OnceFunc(func() {
-			_ = root.Close()
+			_ = file.Close()
 			s.unpin(e)
 		}),
 	}, nil
+}
+
+// open opens the contents of an entry, and reads its list.
+func (s *Store) open(e *entryState) (*bundle, *os.File, error) {
+	list, err := os.ReadFile(s.path(e.ID, listName))
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := os.Open(s.path(e.ID, contentName))
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := unlist(list, file, e.Bytes)
+	if err != nil {
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return tree, file, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -220,30 +221,29 @@ func (s *Store) keep(work string, r record, stripTop bool, fill func(*tree) erro
 	if e := s.pin(r.ID); e != nil {
 		return e, nil
 	}
-	folder, filled := filepath.Join(work, "entry"), filepath.Join(work, "filled")
+	folder := filepath.Join(work, "entry")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return nil, diskError(err)
 	}
-	to, err := newTree(filled, s.options.Limits)
+	to, err := newTree(filepath.Join(folder, contentName), s.options.Limits)
 	if err != nil {
 		return nil, err
 	}
-	defer to.close()
+	defer func() { _ = to.close() }()
 	if err := fill(to); err != nil {
 		return nil, err
 	}
-	if stripTop {
-		if filled, err = strip(filled); err != nil {
-			return nil, err
-		}
+	if err := to.close(); err != nil {
+		return nil, err
 	}
-	if err := os.Rename(filled, filepath.Join(folder, treeName)); err != nil {
+	list, err := json.Marshal(to.list(stripTop))
+	if err != nil {
 		return nil, diskError(err)
 	}
-	r.Skipped, r.Size = to.skipped, to.disk+2*block
-	if r.Files, r.Bytes, err = measure(filepath.Join(folder, treeName)); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, listName), list, 0o600); err != nil {
 		return nil, diskError(err)
 	}
+	r.Files, r.Skipped, r.Bytes, r.Size, r.List = len(to.files), to.skipped, to.written, to.disk(), sumOf(list)
 	return s.publish(folder, r)
 }
 

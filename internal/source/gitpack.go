@@ -255,7 +255,7 @@ func (p *pack) checkout(ctx context.Context, top plumbing.Hash, dir string, to *
 	if err := p.write(ctx, at, "", to); err != nil {
 		return err
 	}
-	if to.files == 0 {
+	if len(to.files) == 0 {
 		return invalid("the repository holds no file there")
 	}
 	return nil
@@ -311,7 +311,7 @@ func (p *pack) blob(hash plumbing.Hash, name string, to *tree) error {
 	if !ok || o.kind != plumbing.BlobObject {
 		return invalid("the pack lacks the file %q", name)
 	}
-	return to.file(name, io.NewSectionReader(p.file, o.pos, o.size))
+	return to.add(name, io.NewSectionReader(p.file, o.pos, o.size))
 }
 
 // packError is the error of a pack that cannot be read, unless a limit, the network or the disk is at fault.

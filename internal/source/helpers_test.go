@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -75,11 +73,6 @@ func forge(t testing.TB) []byte {
 }
 
 var forged = map[string]string{"README.md": "read me", "kfdef/a.yaml": "a: 1"}
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 

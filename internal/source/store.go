@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,11 +22,12 @@ import (
 
 const (
 	// format changes with every incompatible change of what is on disk; entries of another format are dropped.
-	format = 1
+	format = 2
 	// temporary is the prefix of folders that are being filled or removed.
 	temporary = ".new-"
-	// entryName and treeName are what the folder of an entry holds.
-	entryName, treeName = "entry.json", "tree"
+	// entryName, contentName and listName are what the folder of an entry holds: its record, the contents of all files one
+	// behind the other, and where each begins.
+	entryName, contentName, listName = "entry.json", "content", "list.json"
 	// keyName is the file of the key that the store made for itself, keyLength its length in bytes.
 	keyName, keyLength = "key", 32
 )
@@ -61,8 +63,9 @@ type record struct {
 	Revision string `json:"revision"`
 	Files    int    `json:"files"`
 	Skipped  int    `json:"skipped"`
-	// Bytes is the sum of the sizes of the files, by which a tree that a crash cut short is noticed.
-	Bytes int64 `json:"bytes"`
+	// Bytes is the size of the contents, and List the sha256 of the list, by which a tree that a crash cut short is noticed.
+	Bytes int64  `json:"bytes"`
+	List  string `json:"list"`
 	// Size is what the tree takes on disk.
 	Size int64 `json:"size"`
 }
@@ -137,8 +140,9 @@ func (s *Store) begin() error {
 	return nil
 }
 
-func (s *Store) path(name string) string   { return filepath.Join(s.options.Dir, name) }
-func (s *Store) treePath(id string) string { return filepath.Join(s.options.Dir, id, treeName) }
+func (s *Store) path(name ...string) string {
+	return filepath.Join(append([]string{s.options.Dir}, name...)...)
+}
 
 func (s *Store) scan() error {
 	files, err := os.ReadDir(s.options.Dir)
@@ -185,31 +189,29 @@ func (s *Store) load(id string) (*entryState, error) {
 	if now := s.options.Clock.Now(); e.used.After(now) {
 		e.used = now
 	}
-	files, bytes, err := measure(s.treePath(id))
-	if err != nil || files != e.Files || bytes != e.Bytes {
+	size, list, err := s.stored(id)
+	if err != nil || size != e.Bytes || sumOf(list) != e.List {
 		return nil, errors.New("its files are not those that were written")
 	}
 	return e, nil
 }
 
-// measure counts the files of a tree and sums up their sizes.
-func measure(dir string) (files int, bytes int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return errors.New("holds something else than files and folders")
-		}
-		files++
-		bytes += info.Size()
-		return nil
-	})
-	return files, bytes, err
+// stored is the size of a tree's contents, and its list.
+func (s *Store) stored(id string) (size int64, list []byte, err error) {
+	info, err := os.Lstat(s.path(id, contentName))
+	if err != nil {
+		return 0, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, nil, errors.New("its contents are no file")
+	}
+	list, err = os.ReadFile(s.path(id, listName))
+	return info.Size(), list, err
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }
 
 // Open returns a tree that was fetched before, without the network (law 16), and whether it is there. The caller

@@ -79,7 +79,7 @@ func TestTheLeastRecentlyUsedIsEvicted(t *testing.T) {
 			if got := s.entries[ids[i]] != nil; got != w {
 				t.Errorf("tree %d is there: %t", i, got)
 			}
-			if _, err := os.Stat(s.treePath(ids[i])); (err == nil) != w {
+			if _, err := os.Stat(s.path(ids[i], contentName)); (err == nil) != w {
 				t.Errorf("tree %d on disk: %v", i, err)
 			}
 		}
@@ -113,18 +113,20 @@ func TestWhatIsNotWholeIsDroppedAtTheStart(t *testing.T) {
 		"no record":       func(f string) error { return os.Remove(filepath.Join(f, entryName)) },
 		"an empty record": func(f string) error { return os.WriteFile(filepath.Join(f, entryName), nil, 0o600) },
 		"another's record": func(f string) error {
-			return os.WriteFile(filepath.Join(f, entryName), []byte(`{"format":1,"id":"0"}`), 0o600)
+			return os.WriteFile(filepath.Join(f, entryName), []byte(`{"format":2,"id":"0"}`), 0o600)
 		},
-		"no tree":           func(f string) error { return os.RemoveAll(filepath.Join(f, treeName)) },
-		"a file is missing": func(f string) error { return os.Remove(filepath.Join(f, treeName, "a")) },
-		"a file was cut":    func(f string) error { return os.Truncate(filepath.Join(f, treeName, "a"), 1) },
-		"a file too many":   func(f string) error { return os.WriteFile(filepath.Join(f, treeName, "b"), nil, 0o600) },
+		"no contents":       func(f string) error { return os.Remove(filepath.Join(f, contentName)) },
+		"no list":           func(f string) error { return os.Remove(filepath.Join(f, listName)) },
+		"contents were cut": func(f string) error { return os.Truncate(filepath.Join(f, contentName), 1) },
+		"a file too many": func(f string) error {
+			return os.WriteFile(filepath.Join(f, listName), []byte(`{"files":[{"p":"a","a":0,"s":4},{"p":"b","a":0,"s":4}]}`), 0o600)
+		},
 		"a link": func(f string) error {
-			return errors.Join(os.Remove(filepath.Join(f, treeName, "a")), os.Symlink("/etc/passwd", filepath.Join(f, treeName, "a")))
+			return errors.Join(os.Remove(filepath.Join(f, contentName)), os.Symlink("/etc/passwd", filepath.Join(f, contentName)))
 		},
 		"a newer format": func(f string) error {
 			content, err := os.ReadFile(filepath.Join(f, entryName))
-			return errors.Join(err, os.WriteFile(filepath.Join(f, entryName), []byte(strings.Replace(string(content), `"format":1`, `"format":2`, 1)), 0o600))
+			return errors.Join(err, os.WriteFile(filepath.Join(f, entryName), []byte(strings.Replace(string(content), `"format":2`, `"format":3`, 1)), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,10 +206,7 @@ func TestTheTreeStaysInItsFolder(t *testing.T) {
 	s := open(t, nil)
 	a := put(t, s, "text")
 	defer a.Close()
-	if err := os.Symlink("/etc", filepath.Join(s.treePath(a.ID), "out")); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"out/passwd", "../entry.json", "/etc/passwd", "a/../../entry.json"} {
+	for _, name := range []string{"../entry.json", "/etc/passwd", "a/../../entry.json"} {
 		if content, err := fs.ReadFile(a.FS(), name); err == nil {
 			t.Errorf("read %s: %q", name, content)
 		}

@@ -1,44 +1,68 @@
 package source
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 )
 
-// block is what a file or folder takes on disk at least, in bytes; sizes on disk are rounded up to it.
-const block = 4096
+const (
+	// block is what a file or folder takes on disk at least, in bytes; sizes on disk are rounded up to it.
+	block = 4096
+	// overhead is what an entry of a tree takes in its list, in bytes, about.
+	overhead = 256
+)
 
-// tree is a folder that is being filled with files. It holds nothing but files and folders: whatever else an archive
-// has is skipped, so no path of the tree leads out of it.
+// tree is a tree that is being filled with files. It holds nothing but files and folders: whatever else an archive has is
+// skipped, so no path of the tree leads out of it.
 type tree struct {
-	root   *os.Root
+	file   *os.File
+	out    *bufio.Writer
 	limits Limits
 
-	files, skipped, entries int
-	// written counts the bytes of the files, disk what the tree takes on disk.
-	written, disk int64
-	// parent is the folder that was made last, since the next entry mostly lies there too.
-	parent string
+	files   map[string]span
+	folders map[string]bool
+	// skipped and entries count what was left out, and all there was.
+	skipped, entries int
+	// written counts the bytes of the files.
+	written int64
 }
 
-func newTree(dir string, limits Limits) (*tree, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, diskError(err)
-	}
-	root, err := os.OpenRoot(dir)
+func newTree(content string, limits Limits) (*tree, error) {
+	file, err := os.OpenFile(content, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, diskError(err)
 	}
-	return &tree{root: root, limits: limits}, nil
+	return &tree{
+		file: file, out: bufio.NewWriterSize(file, 1<<20), limits: limits, files: map[string]span{}, folders: map[string]bool{},
+	}, nil
 }
 
-func (t *tree) close() { _ = t.root.Close() }
+// close ends the writing of contents. It may be called more than once.
+func (t *tree) close() error {
+	if err := t.out.Flush(); err != nil {
+		_ = t.file.Close()
+		return diskError(err)
+	}
+	if err := t.file.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
+		return diskError(err)
+	}
+	return nil
+}
+
+// disk is what the tree takes on disk, about: its contents, its list, and its record in a folder.
+func (t *tree) disk() int64 {
+	return blocks(t.written) + blocks(int64(len(t.files)+len(t.folders))*overhead) + 2*block
+}
+
+func blocks(bytes int64) int64 { return (bytes + block - 1) / block * block }
 
 // clean returns the path of an entry within the tree, which is empty for the tree itself.
 func (t *tree) clean(name string) (string, error) {
@@ -90,30 +114,30 @@ func (t *tree) folder(name string) error {
 }
 
 func (t *tree) mkdirs(name string) error {
-	if name == "" || name == "." || name == t.parent {
+	if name == "" || name == "." || t.folders[name] {
 		return nil
 	}
 	for i := range len(name) + 1 {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		switch err := t.root.Mkdir(name[:i], 0o700); {
-		case err == nil:
-			t.disk += block
-			if err := t.count(); err != nil {
-				return err
-			}
-		case !errors.Is(err, fs.ErrExist):
-			return entryError(name, err)
+		if _, isFile := t.files[name[:i]]; isFile {
+			return bothError(name)
+		}
+		if t.folders[name[:i]] {
+			continue
+		}
+		t.folders[name[:i]] = true
+		if err := t.count(); err != nil {
+			return err
 		}
 	}
-	t.parent = name
 	return nil
 }
 
-// file writes a file, in place of an earlier one of the same name, as tar has it. The mode of the file is not kept:
+// add writes a file, in place of an earlier one of the same name, as tar has it. The mode of the file is not kept:
 // nothing here is run.
-func (t *tree) file(name string, content io.Reader) error {
+func (t *tree) add(name string, content io.Reader) error {
 	name, err := t.clean(name)
 	if err != nil {
 		return err
@@ -127,17 +151,12 @@ func (t *tree) file(name string, content io.Reader) error {
 	if err := t.mkdirs(path.Dir(name)); err != nil {
 		return err
 	}
-	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return entryError(name, err)
+	if t.folders[name] {
+		return bothError(name)
 	}
-	n, err := io.Copy(f, io.LimitReader(content, min(t.limits.File, t.limits.Unpacked-t.written)+1))
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
+	n, err := io.Copy(t.out, io.LimitReader(content, min(t.limits.File, t.limits.Unpacked-t.written)+1))
+	t.files[name] = span{Path: name, At: t.written, Size: n}
 	t.written += n
-	t.disk += (n + block - 1) / block * block
-	t.files++
 	switch {
 	case err != nil:
 		return err
@@ -149,25 +168,45 @@ func (t *tree) file(name string, content io.Reader) error {
 	return nil
 }
 
-// entryError tells what the archive has wrong from what the disk has.
-func entryError(name string, err error) error {
-	for _, fault := range []error{syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG} {
-		if errors.Is(err, fault) {
-			return invalid("the path %q is a file and a folder, or no valid name", name)
-		}
-	}
-	return diskError(err)
+func bothError(name string) error {
+	return invalid("the path %q is a file and a folder, or no valid name", name)
 }
 
-// strip returns the folder within dir that an archive's files are meant to be in: the single folder at the top, which
-// forges name after the revision, or dir itself where there is more at the top.
-func strip(dir string) (string, error) {
-	top, err := os.ReadDir(dir)
-	if err != nil {
-		return "", diskError(err)
+// list is the list of the tree. With strip it is that of the folder that an archive's files are meant to be in: the single
+// folder at the top, which forges name after the revision, or the whole tree where there is more at the top.
+func (t *tree) list(strip bool) listing {
+	var out listing
+	top := ""
+	if strip {
+		top = t.top()
 	}
-	if len(top) == 1 && top[0].IsDir() {
-		return path.Join(dir, top[0].Name()), nil
+	for _, name := range slices.Sorted(maps.Keys(t.folders)) {
+		if rest, below := strings.CutPrefix(name, top); below && rest != "" {
+			out.Folders = append(out.Folders, rest)
+		}
 	}
-	return dir, nil
+	for _, name := range slices.Sorted(maps.Keys(t.files)) {
+		f := t.files[name]
+		f.Path = strings.TrimPrefix(name, top)
+		out.Files = append(out.Files, f)
+	}
+	return out
+}
+
+// top is the single folder at the top with a slash behind it; empty where there is more.
+func (t *tree) top() string {
+	top := ""
+	for name := range t.folders {
+		first, _, _ := strings.Cut(name, "/")
+		if top != "" && first != top {
+			return ""
+		}
+		top = first
+	}
+	for name := range t.files {
+		if !strings.Contains(name, "/") {
+			return ""
+		}
+	}
+	return top + "/"
 }

@@ -75,7 +75,7 @@ func unpack(ctx context.Context, archive io.Reader, size int64, to *tree) error 
 	if _, err := io.Copy(io.Discard, stream); err != nil {
 		return archiveError(err)
 	}
-	if to.files == 0 {
+	if len(to.files) == 0 {
 		return invalid("the archive holds no file")
 	}
 	return nil
@@ -84,7 +84,7 @@ func unpack(ctx context.Context, archive io.Reader, size int64, to *tree) error 
 func entry(header *tar.Header, content io.Reader, to *tree) error {
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
-		return to.file(header.Name, content)
+		return to.add(header.Name, content)
 	case tar.TypeDir:
 		return to.folder(header.Name)
 	case tar.TypeXGlobalHeader:
