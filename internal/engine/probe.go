@@ -81,15 +81,10 @@ func (p *probes) run(h watch.Holder, one *probe, question room.Question) {
 	defer func() { <-p.slots }()
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	answer := question(room.WithTell(ctx, func(part any) { p.heard(h, one, part, true) }), p.live)
-	p.heard(h, one, answer, false)
-}
-
-// heard takes in an answer, or a part of one while the question is still being asked.
-func (p *probes) heard(h watch.Holder, one *probe, answer any, asking bool) {
+	answer := question(ctx, p.live)
 	p.mu.Lock()
 	changed := !one.dropped && !reflect.DeepEqual(answer, one.answer)
-	one.answer, one.asking = answer, asking
+	one.answer, one.asking = answer, false
 	p.mu.Unlock()
 	if changed {
 		p.wake(h)

@@ -137,30 +137,3 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 		t.Fatal("asked although it was answered")
 	}
 }
-
-func TestPartsOfAnAnswerAreTold(t *testing.T) {
-	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	woken := make(chan watch.Holder, 10)
-	p := newProbes(now, nil, func(h watch.Holder) { woken <- h })
-	holder := watch.Holder{Kind: schema.GroupKind{Kind: "KfDef"}, Namespace: "ns", Name: "x"}
-	goOn := make(chan struct{})
-	ask := func() (any, bool) {
-		answer, _, asking := p.ask(holder, "rendered", room.Once, func(ctx context.Context, _ room.Live) any {
-			room.Tell(ctx, "a part")
-			<-goOn
-			return "all of it"
-		})
-		return answer, asking
-	}
-	ask()
-	<-woken
-	if answer, _ := ask(); answer != "a part" {
-		t.Fatalf("while it is asked the answer is %v", answer)
-	}
-	close(goOn)
-	<-woken
-	if answer, asking := ask(); answer != "all of it" || asking {
-		t.Fatalf("at the end the answer is %v, asking %t", answer, asking)
-	}
-	room.Tell(context.Background(), "nobody") // Does nothing.
-}

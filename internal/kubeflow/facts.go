@@ -27,17 +27,6 @@ type Answer struct {
 	Stale string
 }
 
-// pending is how many applications are still being rendered.
-func (a *Answer) pending() int {
-	n := 0
-	for _, one := range a.Applications {
-		if one.Pending {
-			n++
-		}
-	}
-	return n
-}
-
 // unsettled says that asking again is of use.
 func (a *Answer) unsettled() bool { return a.Failure != nil && a.Failure.Transient || a.Stale != "" }
 
@@ -51,8 +40,6 @@ type Application struct {
 	Warnings []string
 	// Error says why it has no objects.
 	Error string
-	// Pending says that it is still being rendered.
-	Pending bool
 }
 
 // Failure is why a repository could not be used.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,40 +41,14 @@ func (s *system) question(
 		if before != nil && slices.Equal(before.Repos, out.Repos) {
 			return s.again(cr.UID, inputs, before, out.Stale)
 		}
-		tell := func(part *Answer) {
-			if before == nil {
-				room.Tell(ctx, part)
-			}
+		converter := convert.Converter{Served: serves}
+		for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
+			out.Applications = append(out.Applications, applicationOf(converter, rendered))
 		}
-		s.render(cr, trees, serves, out, tell)
 		s.last.Put(cr.UID, inputs, out)
 		return out
 	}
 }
-
-// render fills the answer with the applications, and tells of those that are rendered now and then: where nothing was before, the
-// first are applied while the others follow.
-func (s *system) render(
-	cr *kubeflowv1.KfDef, trees map[string]fs.FS, serves func(schema.GroupVersionKind) bool, out *Answer, tell func(*Answer),
-) {
-	converter := convert.Converter{Served: serves}
-	for _, a := range cr.Spec.Applications {
-		out.Applications = append(out.Applications, Application{Name: a.Name, Pending: true})
-	}
-	told := time.Now()
-	for i, rendered := range kustomize.Each(inputOf(cr, trees)) {
-		out.Applications[i] = applicationOf(converter, rendered)
-		if time.Since(told) > tellEvery {
-			part := *out
-			part.Applications = slices.Clone(out.Applications)
-			tell(&part)
-			told = time.Now()
-		}
-	}
-}
-
-// tellEvery is how often it is told which applications are rendered: each time costs a pass over all of their objects.
-const tellEvery = 300 * time.Millisecond
 
 // again is an answer as it was before, but for whether the repositories could be asked.
 func (s *system) again(uid types.UID, inputs string, before *Answer, stale string) *Answer {

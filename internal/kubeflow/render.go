@@ -47,12 +47,6 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(cr, facts, i, wrong, applications[i]))
 	}
-	if n := facts.Answer.pending(); n > 0 {
-		all := len(facts.Answer.Applications)
-		out.Problems = append(out.Problems, plan.Problem{
-			Class: plan.Waiting, Reason: reasonFetching, Message: fmt.Sprintf("%d of %d applications are rendered so far", all-n, all), Remedy: "nothing to do",
-		})
-	}
 	if facts.Answer.Stale != "" {
 		out.Warnings = append(out.Warnings, "what the repositories gave before is used, since they cannot be asked now: "+facts.Answer.Stale)
 	}
@@ -98,12 +92,8 @@ func stage(cr *kubeflowv1.KfDef, facts Facts, i int, wrong map[int]string, objec
 			continue // Told by arrange.
 		}
 		out.After = append(out.After, stageName(j, name))
-		switch other := facts.Answer.Applications[j]; {
-		case out.Hold != "":
-		case other.Error != "":
+		if facts.Answer.Applications[j].Error != "" && out.Hold == "" {
 			out.Hold = "application " + name + ", which failed"
-		case other.Pending:
-			out.Hold = "application " + name + ", which is being rendered"
 		}
 	}
 	return out
@@ -114,14 +104,11 @@ func stage(cr *kubeflowv1.KfDef, facts Facts, i int, wrong map[int]string, objec
 func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
 	applications = make([][]plan.Object, len(facts.Answer.Applications))
 	seen := map[plan.Key]bool{}
-	some := facts.Answer.pending() > 0
 	for i, a := range facts.Answer.Applications {
 		kept := retains(cr, i)
 		for _, o := range a.Objects {
 			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
-			_, known := facts.Namespaced[key.GroupKind]
-			if seen[key] || some && !known {
-				// An application that is still being rendered may define the kind, and say whether it is in namespaces.
+			if seen[key] {
 				continue
 			}
 			seen[key] = true

@@ -253,27 +253,3 @@ func TestProject(t *testing.T) {
 		}
 	}
 }
-
-// TestWhatIsRenderedSoFarIsApplied: the first applications do not wait for the others to be rendered, but for what those may
-// define, and what comes after them waits.
-func TestWhatIsRenderedSoFarIsApplied(t *testing.T) {
-	cr := custom("first", "Second App!", "third")
-	cr.Spec.Applications[0].DependsOn = []string{"third"}
-	facts := two()
-	facts.Answer.Applications = append(facts.Answer.Applications, Application{Name: "third", Pending: true})
-	p := New(Settings{}).Render(cr, facts)
-	if roomtest.Reasons(p) != "Waiting Fetching" || !strings.Contains(p.Problems[0].Message, "2 of 3") {
-		t.Errorf("the problems are %v", p.Problems)
-	}
-	if roomtest.Find(p, "HorizontalPodAutoscaler", "hpa") == nil || roomtest.Find(p, "Wide", "w") == nil {
-		t.Error("what is rendered is not planned")
-	}
-	if roomtest.Find(p, "Thing", "t") != nil {
-		t.Error("a kind that the third may define is planned")
-	}
-	for _, stage := range p.Stages {
-		if strings.HasSuffix(stage.Name, "first") && !strings.Contains(stage.Hold, "third, which is being rendered") {
-			t.Errorf("what comes after the third is held by %q", stage.Hold)
-		}
-	}
-}

@@ -90,8 +90,6 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		}
 		failure, _ := failureOfApplication(facts.Answer.Applications[i], wrong[i])
 		switch {
-		case facts.Answer.Applications[i].Pending:
-			one.Message = "it is being rendered"
 		case failure != "":
 			one.Phase, one.Message = phaseFailed, room.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:

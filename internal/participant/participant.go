@@ -30,6 +30,8 @@ const DefaultInterval = 2 * time.Minute
 const (
 	// minRetry and maxRetry bound the wait before something that failed is tried again.
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
+	// maxReceive bounds the wait before records are asked for again: transports have patience of their own.
+	maxReceive = 4 * time.Second
 	// maxRegister bounds the wait before another registration.
 	maxRegister = 5 * time.Second
 	// farewell bounds the time for taking leave of the runtime.

@@ -22,7 +22,7 @@ func (p *Participant) receive(ctx context.Context) error {
 			if err := p.sleep(ctx, wait); err != nil {
 				return err
 			}
-			wait = min(2*wait, maxRetry)
+			wait = min(2*wait, maxReceive)
 			continue
 		}
 		p.connected.Store(true)

@@ -155,8 +155,7 @@ type Reader interface {
 const Once time.Duration = 0
 
 // Question is what a probe asks. It may block until its context is done, runs beside others of its custom resource, and
-// returns a value that reflect.DeepEqual can compare, or nil where it could not be asked: then it is soon asked again. What it
-// knows before it is over it may Tell.
+// returns a value that reflect.DeepEqual can compare, or nil where it could not be asked: then it is soon asked again.
 type Question func(ctx context.Context, live Live) any
 
 // Live is what a question may read of the cluster.

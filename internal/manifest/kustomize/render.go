@@ -3,7 +3,6 @@ package kustomize
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -32,34 +31,21 @@ func (in Input) Stacks() bool {
 	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksMark })
 }
 
-// Render renders every application, in the order of the KfDef.
+// Render renders every application, in the order of the KfDef. A second application of one name is skipped with a
+// warning, as kfctl did.
 func Render(in Input) []Rendered {
 	var out []Rendered
-	for _, one := range Each(in) {
-		out = append(out, one)
+	for i, a := range in.Applications {
+		earlier := func(b Application) bool { return b.Name == a.Name }
+		if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
+			out = append(out, Rendered{Name: a.Name, Warnings: []string{
+				"skipped, as kfctl did: an application of this name comes before it. Rename it",
+			}})
+			continue
+		}
+		out = append(out, RenderOne(in, a))
 	}
 	return out
-}
-
-// Each renders the applications in the order of the KfDef, each when it is asked for. A second application of one name is
-// skipped with a warning, as kfctl did.
-func Each(in Input) iter.Seq2[int, Rendered] {
-	return func(yield func(int, Rendered) bool) {
-		for i, a := range in.Applications {
-			earlier := func(b Application) bool { return b.Name == a.Name }
-			var one Rendered
-			if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
-				one = Rendered{Name: a.Name, Warnings: []string{
-					"skipped, as kfctl did: an application of this name comes before it. Rename it",
-				}}
-			} else {
-				one = RenderOne(in, a)
-			}
-			if !yield(i, one) {
-				return
-			}
-		}
-	}
 }
 
 // RenderOne renders one application of the KfDef.
