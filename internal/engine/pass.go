@@ -387,6 +387,10 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			p.life.deleted[r.Action.Key] = r.Action.UID
 		case r.Wrote:
 			p.life.deleted[r.Action.Key] = r.Action.UID
+			if r.Action.ResourceVersion == "" {
+				// No watch shows it, nor will one tell that it is gone.
+				p.wake(s.Clock.Now().Add(staleRetry))
+			}
 		default:
 			// There was nothing left to delete, of which no watch tells.
 			delete(p.ledger, r.Action.Key)

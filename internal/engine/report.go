@@ -130,7 +130,7 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
 	for _, a := range p.actions {
 		if a.Object.Desired == nil {
-			if a.Verb == decide.Delete || a.Reason == decide.ReasonTerminating {
+			if p.leaving(a) {
 				seen.Leaving = append(seen.Leaving, a.Key)
 			}
 			if a.Verb == decide.Wait && seen.Waiting == "" {
@@ -157,6 +157,12 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 		seen.Waiting = "retrying: " + p.transient.Error()
 	}
 	return seen
+}
+
+// leaving says that what the plan no longer has is still there, as far as this pass knows.
+func (p *pass[C, F]) leaving(a decide.Action) bool {
+	_, recorded := p.ledger[a.Key]
+	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
 func waitsFor(a decide.Action, state room.State) string {

@@ -101,10 +101,17 @@ func fares(services []keeper.ElementService, ready int, deployState string) keep
 	if ready == len(services) {
 		out.OperationalState = enabled
 	}
+	names := map[string]int{}
+	for _, service := range services {
+		names[service.Name]++
+	}
 	for _, service := range services {
 		prefix := ""
-		if len(services) > 1 {
+		switch {
+		case names[service.Name] > 1:
 			prefix = service.Namespace + "/" + service.Name + "."
+		case len(services) > 1:
+			prefix = service.Name + "."
 		}
 		for property, value := range map[string]string{"url": service.URL, "modelState": service.ModelState} {
 			if value != "" {
