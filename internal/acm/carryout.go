@@ -136,16 +136,24 @@ func give(s *State, t target, given Order, m Message) []Effect {
 	if given.Type == OrderMigrate && t.migration == MigrationRemoved {
 		given.Type = OrderDelete
 	}
-	next := known
+	return []Effect{PutElement{ordered(known, ok, t, given, m)}}
+}
+
+// ordered is an element with a new order; known says whether there was one before.
+func ordered(before Element, known bool, t target, given Order, m Message) Element {
+	next := before
 	next.ID, next.InstanceID, next.Order, next.Settled, next.Known = t.id, m.InstanceID, given, nil, States{}
 	if m.RevisionInstance != "" {
 		next.Revision = m.RevisionInstance
 	}
-	next.Content, next.Previous, next.Candidate = known.running(), nil, nil
+	next.Content, next.Previous, next.Candidate = before.running(), nil, nil
+	if !known {
+		next.Content = t.content
+	}
 	switch given.Type {
 	case OrderUpdate, OrderMigrate:
-		if known.Present && !t.bare {
-			previous := known.running()
+		if before.Present && !t.bare {
+			previous := before.running()
 			next.Previous = &previous
 		}
 		next.Content, next.Present = t.content, true
@@ -153,21 +161,13 @@ func give(s *State, t target, given Order, m Message) []Effect {
 		next.Content, next.Present = t.content, true
 	case OrderUndeploy, OrderDelete:
 		next.Present = false
-		if !ok {
-			next.Content = t.content
-		}
 	case OrderPrepare, OrderPrecheck, OrderReview:
 		candidate := t.content
 		next.Candidate = &candidate
-		if !ok {
-			next.Content = t.content
-		}
 	case OrderLock, OrderUnlock:
-		if !ok {
-			next.Content, next.Present = t.content, true
-		}
+		next.Present = before.Present || !known
 	}
-	return []Effect{PutElement{next}}
+	return next
 }
 
 // running is what the services of an element are made of: what an update or a migration replaced, until it has succeeded.

@@ -1,6 +1,9 @@
 package acm
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // FuzzDecode feeds records as a hostile broker would, to the decoder and to the state machine behind it.
 func FuzzDecode(f *testing.F) {
@@ -15,7 +18,8 @@ func FuzzDecode(f *testing.F) {
 		s.Elements[element] = Element{ID: element, InstanceID: instance}
 		m, err := Decode(record)
 		effects := Handle(me(), s, m, noon)
-		if refused, ok := err.(*Refused); ok {
+		var refused *Refused
+		if errors.As(err, &refused) {
 			effects = Refuse(me(), s, refused.Message, refused.Why)
 		}
 		for _, e := range effects {

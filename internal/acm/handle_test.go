@@ -2,6 +2,7 @@ package acm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -437,8 +438,8 @@ func TestRefusals(t *testing.T) {
 		"ids that are none": {strings.Replace(fmt.Sprintf(strings.Replace(deploy, "7,", "", 1), `{}`), instance, "../../x", 1), "is no UUID"},
 	} {
 		_, err := Decode([]byte(c.record))
-		refused, ok := err.(*Refused)
-		if !ok || !strings.Contains(refused.Why, c.why) {
+		var refused *Refused
+		if !errors.As(err, &refused) || !strings.Contains(refused.Why, c.why) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

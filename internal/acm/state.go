@@ -70,33 +70,35 @@ type Held struct {
 // Effect is one thing that follows from a message. The order of effects matters: what is stored comes before what is said.
 type Effect interface{ effect() }
 
-// PutDefinition stores a primed composition, DropDefinition forgets one.
-type (
-	PutDefinition  struct{ Definition Definition }
-	DropDefinition struct{ CompositionID string }
-)
+// PutDefinition stores a primed composition.
+type PutDefinition struct{ Definition Definition }
 
-// PutElement stores an element with its order, DropElement forgets one.
-type (
-	PutElement  struct{ Element Element }
-	DropElement struct{ ID string }
-)
+// DropDefinition forgets a composition.
+type DropDefinition struct{ CompositionID string }
 
-// HoldOrder keeps an order until a SYNC, ReleaseOrder forgets it, since it is carried out now.
-type (
-	HoldOrder    struct{ Held Held }
-	ReleaseOrder struct{ MessageID string }
-)
+// PutElement stores an element with its order.
+type PutElement struct{ Element Element }
+
+// DropElement forgets an element.
+type DropElement struct{ ID string }
+
+// HoldOrder keeps an order until a SYNC.
+type HoldOrder struct{ Held Held }
+
+// ReleaseOrder forgets a held order, since it is carried out now.
+type ReleaseOrder struct{ MessageID string }
 
 // Acknowledged says that the runtime has answered the registration.
 type Acknowledged struct{}
 
-// SendRegister and SendStatus announce the participant; SendReqSync asks for what it lacks.
-type (
-	SendRegister struct{}
-	SendStatus   struct{}
-	SendReqSync  struct{ CompositionID, InstanceID string }
-)
+// SendRegister announces the participant.
+type SendRegister struct{}
+
+// SendStatus tells that the participant is there.
+type SendStatus struct{}
+
+// SendReqSync asks for what the participant lacks of a composition and an instance.
+type SendReqSync struct{ CompositionID, InstanceID string }
 
 // PrimeAnswer is sent for PRIME and DEPRIME. Failure is empty for success.
 type PrimeAnswer struct {

@@ -262,7 +262,7 @@ func (r *Runtime) Instantiate(c *Composition, properties ...map[string]any) *Ins
 	return i
 }
 
-// Deploy, Undeploy, Delete, Lock, Unlock and Update order what their names say. They do not wait.
+// Deploy orders what an instance is made of. It does not wait, nor do the orders that follow.
 func (r *Runtime) Deploy(ctx context.Context, i *Instance) error {
 	return r.send(ctx, r.orderMessage(acm.TypeDeploy, "DEPLOY", i))
 }
@@ -277,7 +277,7 @@ func (r *Runtime) Delete(ctx context.Context, i *Instance) error {
 	return r.send(ctx, r.changeMessage("DELETE", "NONE", i))
 }
 
-// Lock and unlock an instance.
+// Lock orders an instance to be locked, or unlocked.
 func (r *Runtime) Lock(ctx context.Context, i *Instance, lock bool) error {
 	return r.send(ctx, r.changeMessage("NONE", map[bool]string{true: "LOCK", false: "UNLOCK"}[lock], i))
 }

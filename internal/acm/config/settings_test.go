@@ -102,7 +102,8 @@ func TestReplica(t *testing.T) {
 		}
 		return got.Identity.ReplicaID
 	}
-	if read("a") != read("a") || read("a") == read("b") {
+	first, again, other := read("a"), read("a"), read("b")
+	if first != again || first == other {
 		t.Error("the replica id is not that of the installation")
 	}
 }

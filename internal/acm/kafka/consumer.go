@@ -78,7 +78,7 @@ func (c *consumer) run(ctx context.Context, to chan<- received) {
 		if err := fetches.Err0(); err != nil {
 			c.hand(ctx, to, received{err: fmt.Errorf("read from Kafka: %w", err)})
 		}
-		fetches.EachError(func(topic string, partition int32, err error) {
+		fetches.EachError(func(_ string, partition int32, err error) {
 			c.log.Error(err, "a partition cannot be read", "partition", partition)
 		})
 		if records := fetches.Records(); len(records) > 0 {

@@ -22,6 +22,8 @@ type Config struct {
 	Operator, Devcluster, Manifest, Out string
 	// Kustomize is the tool, and Kubeflow the folder with the KfDef and the archive of Kubeflow 1.2.
 	Kustomize, Kubeflow string
+	// Helm is the tool, and Charts the folder of the stand-in charts of Seldon's stack.
+	Helm, Charts string
 
 	Services, Pairs, Concurrency int
 	// Objects are the managed objects of the large cluster, Foreign the Secrets and ConfigMaps of others.
@@ -69,6 +71,8 @@ var All = []Scenario{
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
 	{"kfdef", "8 min", (*Bench).kfdef},
+	{"seldon", "6 min", (*Bench).seldon},
+	{"acm", "10 min", (*Bench).acm},
 	{"peer", "10 min", (*Bench).peer},
 }
 
@@ -81,7 +85,7 @@ func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if s.Name == "peer" || s.Name == "kfdef" {
+		if s.Name == "peer" || s.Name == "kfdef" || s.Name == "acm" || s.Name == "seldon" {
 			// Nothing else runs beside a comparison.
 			b.endLarge()
 		}

@@ -1,0 +1,432 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/acm/config"
+	"mlkeeper.dev/internal/acm/kafka"
+	"mlkeeper.dev/test/acmruntime"
+	"mlkeeper.dev/test/bench/internal/audit"
+	"mlkeeper.dev/test/bench/internal/report"
+	"mlkeeper.dev/test/bench/internal/stat"
+	"mlkeeper.dev/test/bench/internal/world"
+)
+
+const (
+	elementsPath = "/apis/keeper.mlkeeper.dev/v1alpha1/compositionelements"
+	servicesPath = "/apis/serving.kserve.io/v1beta1/namespaces/" + acmNamespace + "/inferenceservices"
+	acmNamespace = "kserve-bench"
+	// acmCaptured is the service of the captured element.
+	acmCaptured = "captured-service-name"
+	// acmBatch is how many elements an automation composition has.
+	acmBatch = 50
+	// acmIdle is how long nobody may write afterwards.
+	acmIdle = time.Minute
+)
+
+// acmStack is what the operator writes for one element: the element, its service, and the statuses, of which those after the
+// first wait for the service to be Ready.
+type acmStack struct {
+	element, uid     string
+	create, service  world.Request
+	accepted, settle []world.Request
+}
+
+func (s acmStack) writes() int { return 2 + len(s.accepted) + len(s.settle) }
+
+// acm compares the deployment of automation compositions with bare writes of the same objects.
+func (b *Bench) acm(ctx context.Context) error {
+	stack, err := b.captureElement(ctx)
+	if err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	b.say("an element: %d writes", stack.writes())
+	var floors, operators, idle []float64
+	sent := 0
+	for i := range b.Config.Pairs {
+		for _, bare := range []bool{i%2 == 0, i%2 == 1} {
+			if bare {
+				seconds, err := b.acmFloor(ctx, stack)
+				if err != nil {
+					return fmt.Errorf("floor of pair %d: %w", i+1, err)
+				}
+				floors = append(floors, seconds)
+				continue
+			}
+			seconds, writes, after, err := b.acmOperator(ctx)
+			if err != nil {
+				return fmt.Errorf("operator of pair %d: %w", i+1, err)
+			}
+			operators, idle, sent = append(operators, seconds), append(idle, float64(after)), writes
+		}
+		b.say("pair %d of %d: %.2f s over %.2f s = %.3f", i+1, b.Config.Pairs, operators[i], floors[i], operators[i]/floors[i])
+	}
+	r := ratios(operators, floors)
+	b.Result.Add(report.Measure{
+		ID: "acm.deploy", What: fmt.Sprintf("deploy %d elements by orders over Kafka, until the last write", b.Config.Services), Value: stat.Median(r),
+		Samples: r, Statistic: fmt.Sprintf("median of %d interleaved pairs", len(r)),
+		Detail: fmt.Sprintf("operator %.2f s, floor %.2f s (medians); %d writes by the operator, %d by the floor", stat.Median(operators),
+			stat.Median(floors), sent, stack.writes()*b.Config.Services),
+	})
+	b.Result.Add(report.Measure{
+		ID: "acm.idle", What: fmt.Sprintf("writes in %s after the last acknowledgement", acmIdle), Value: stat.Quantile(idle, 1), Samples: idle, Statistic: "worst run",
+	})
+	return nil
+}
+
+// acmSite is a cluster with a namespace, and a broker with a runtime.
+type acmSite struct {
+	c       *world.Cluster
+	id      *world.Identity
+	broker  *kfake.Cluster
+	runtime *acmruntime.Runtime
+	yaml    string
+	stop    func()
+}
+
+func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
+	c, id, err := b.boot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &acmSite{c: c, id: id, stop: c.Stop}
+	ns := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": acmNamespace},
+	}}
+	if err := errors.Join(c.Apply(ctx, []*unstructured.Unstructured{ns}), s.connect(ctx)); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect starts the broker and the runtime, and writes the participant's file.
+func (s *acmSite) connect(ctx context.Context) error {
+	broker, err := kfake.NewCluster(kfake.SeedTopics(10, config.DefaultTopic))
+	if err != nil {
+		return err
+	}
+	side, err := kafka.New(kafka.Config{
+		Servers: broker.ListenAddrs(), OperationTopic: config.DefaultTopic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
+	}, logr.Discard())
+	if err != nil {
+		broker.Close()
+		return err
+	}
+	s.broker, s.runtime = broker, acmruntime.New(acmruntime.Master, config.DefaultParticipantID, side)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { _ = s.runtime.Run(ctx) }()
+	down := s.stop
+	s.stop = func() {
+		cancel()
+		side.Close()
+		broker.Close()
+		down()
+	}
+	s.yaml = filepath.Join(s.c.Dir, "application.yaml")
+	text := fmt.Sprintf("kafka: {bootstrapServers: %q}\n", strings.Join(broker.ListenAddrs(), ","))
+	return os.WriteFile(s.yaml, []byte(text), 0o600)
+}
+
+// begin starts the operator, and primes a composition.
+func (s *acmSite) begin(ctx context.Context, binary, kubeconfig string) (*world.Operator, *acmruntime.Composition, error) {
+	op, err := s.c.Run(ctx, binary, "mlkeeper", kubeconfig, world.DefaultLease, "--participant-config", s.yaml)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	composition := s.runtime.Commission(map[string]any{"uninitializedToPassiveTimeout": 600})
+	err = errors.Join(op.AwaitLeading(ctx, time.Minute), s.runtime.AwaitRegistered(ctx))
+	if err == nil {
+		err = s.runtime.Prime(ctx, composition)
+	}
+	if err == nil {
+		err = s.runtime.AwaitComposition(ctx, composition, "PRIMED NO_ERROR")
+	}
+	if err == nil {
+		err = s.c.Quiet(ctx, settled, time.Minute)
+	}
+	if err != nil {
+		op.Stop(30 * time.Second)
+		return nil, nil, err
+	}
+	return op, composition, nil
+}
+
+// acmModel are the properties of an element.
+func acmModel(name string) map[string]any {
+	payload := fmt.Sprintf(`{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","metadata":{"name":%q,"namespace":%q},`+
+		`"spec":{"predictor":{"model":{"modelFormat":{"name":"sklearn"},"storageUri":"gs://kfserving-examples/models/sklearn/1.0/model"}}}}`,
+		name, acmNamespace)
+	return map[string]any{
+		"kserveInferenceEntityId": map[string]any{"name": "entity", "version": "1.0.0"}, "name": name, "namespace": acmNamespace, "payload": payload,
+	}
+}
+
+// captureElement keeps what the operator writes for one element.
+func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
+	s, err := b.acmSite(ctx)
+	if err != nil {
+		return acmStack{}, err
+	}
+	defer s.stop()
+	recorder, err := s.id.Record()
+	if err != nil {
+		return acmStack{}, err
+	}
+	defer recorder.Stop()
+	kubeconfig, err := s.id.WriteKubeconfig("recorded.kubeconfig", recorder.URL)
+	if err != nil {
+		return acmStack{}, err
+	}
+	op, composition, err := s.begin(ctx, b.Config.Operator, kubeconfig)
+	if err != nil {
+		return acmStack{}, err
+	}
+	defer op.Stop(30 * time.Second)
+	i := s.runtime.Instantiate(composition, acmModel(acmCaptured))
+	if err := s.deploy(ctx, i); err != nil {
+		return acmStack{}, err
+	}
+	if err := s.c.Quiet(ctx, settled, time.Minute); err != nil {
+		return acmStack{}, err
+	}
+	u, err := s.c.Read(ctx, elementsPath+"/"+i.Elements[0].ID)
+	if err != nil {
+		return acmStack{}, err
+	}
+	return acmStackOf(i.Elements[0].ID, string(u.GetUID()), recorder.Writes())
+}
+
+// acmStackOf picks the writes of an element out of those that were recorded.
+func acmStackOf(element, uid string, writes []world.Request) (acmStack, error) {
+	out := acmStack{element: element, uid: uid}
+	for _, r := range writes {
+		switch path := r.Path(); {
+		case r.Method == http.MethodPost && path == elementsPath && bytes.Contains(r.Body, []byte(element)):
+			out.create = r
+		case r.Method == http.MethodPost && path == servicesPath:
+			out.service = r
+		case path == elementsPath+"/"+element+"/status" && !bytes.Contains(r.Body, []byte("DEPLOYED")):
+			out.accepted = append(out.accepted, r)
+		case path == elementsPath+"/"+element+"/status":
+			out.settle = append(out.settle, r)
+		}
+	}
+	if out.create.Method == "" || out.service.Method == "" || len(out.settle) < 2 {
+		return out, fmt.Errorf("the operator wrote %d statuses of the element, or no element, or no service", len(out.accepted)+len(out.settle))
+	}
+	return out, nil
+}
+
+func (s *acmSite) deploy(ctx context.Context, instances ...*acmruntime.Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for _, i := range instances {
+		if err := s.runtime.Deploy(ctx, i); err != nil {
+			return err
+		}
+	}
+	for _, i := range instances {
+		if err := s.runtime.AwaitInstance(ctx, i, "DEPLOYED", "NO_ERROR"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acmOperator deploys all elements by orders, and returns how long it took until the last write, how many there were, and how
+// many came afterwards.
+func (b *Bench) acmOperator(ctx context.Context) (seconds float64, writes, after int, err error) {
+	s, err := b.acmSite(ctx)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer s.stop()
+	op, composition, err := s.begin(ctx, b.Config.Operator, s.id.Kubeconfig)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer op.Stop(30 * time.Second)
+	var instances []*acmruntime.Instance
+	for n := 0; n < b.Config.Services; n += acmBatch {
+		var models []map[string]any
+		for m := n; m < min(n+acmBatch, b.Config.Services); m++ {
+			models = append(models, acmModel(fmt.Sprintf("service-%05d", m)))
+		}
+		instances = append(instances, s.runtime.Instantiate(composition, models...))
+	}
+	mark := s.c.Audit.Mark()
+	if err := s.deploy(ctx, instances...); err != nil {
+		return 0, 0, 0, err
+	}
+	if err := s.c.Quiet(ctx, settled, readyTimeout); err != nil {
+		return 0, 0, 0, err
+	}
+	if seconds, writes, err = s.span(mark); err != nil {
+		return 0, 0, 0, err
+	}
+	mark = s.c.Audit.Mark()
+	if err := world.Pause(ctx, acmIdle); err != nil {
+		return 0, 0, 0, err
+	}
+	entries, err := s.c.Audit.Entries(mark, s.id.User)
+	for _, e := range entries {
+		if e.Class() == audit.Write {
+			after++
+		}
+	}
+	return seconds, writes, after, err
+}
+
+// span is the time from the first write to the acknowledgement of the last, and how many there were.
+func (s *acmSite) span(mark audit.Mark) (seconds float64, writes int, err error) {
+	entries, err := s.c.Audit.Entries(mark, s.id.User)
+	var first, last time.Time
+	for _, e := range entries {
+		if e.Class() != audit.Write {
+			continue
+		}
+		writes++
+		if first.IsZero() || e.Received.Before(first) {
+			first = e.Received
+		}
+		if e.Done.After(last) {
+			last = e.Done
+		}
+	}
+	return last.Sub(first).Seconds(), writes, err
+}
+
+// acmFloor writes the same without deciding anything: elements, services and first statuses as fast as it goes, and the statuses
+// that follow when a service is Ready.
+func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
+	s, err := b.acmSite(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	wire, err := world.NewWire(s.id.Config)
+	if err != nil {
+		return 0, err
+	}
+	f := &elementFloor{wire: wire, stack: stack, queue: newQueue(), made: map[string]func([]byte) []byte{}, left: b.Config.Services, done: make(chan struct{})}
+	follower, err := s.c.Follow(ctx, strings.Replace(servicesPath, "/namespaces/"+acmNamespace, "", 1),
+		func(d world.Followed) bool { return d.True("Ready") }, f.ready)
+	if err != nil {
+		return 0, err
+	}
+	defer follower.Stop()
+	if err := s.c.Quiet(ctx, settled, readyTimeout); err != nil {
+		return 0, err
+	}
+	mark := s.c.Audit.Mark()
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return f.queue.work(running, b.Config.Concurrency) })
+	for n := range b.Config.Services {
+		f.deploy(uuid.NewString(), fmt.Sprintf("service-%05d", n))
+	}
+	group.Go(func() error {
+		defer f.queue.close()
+		select {
+		case <-f.done:
+			return nil
+		case <-running.Done():
+			return running.Err()
+		case <-time.After(readyTimeout):
+			return fmt.Errorf("%d services of the floor are not Ready after %s", f.left, readyTimeout)
+		}
+	})
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	seconds, _, err := s.span(mark)
+	return seconds, err
+}
+
+// elementFloor knows every answer.
+type elementFloor struct {
+	wire  *world.Wire
+	stack acmStack
+	queue *queue
+
+	mu sync.Mutex
+	// made says, by the name of a service, how what was captured is made that of its element.
+	made map[string]func([]byte) []byte
+	left int
+	done chan struct{}
+}
+
+// deploy queues an element with its service and the first statuses.
+func (f *elementFloor) deploy(element, service string) {
+	named := func(text []byte) []byte {
+		text = bytes.ReplaceAll(text, []byte(f.stack.element), []byte(element))
+		return bytes.ReplaceAll(text, []byte(acmCaptured), []byte(service))
+	}
+	f.queue.add(func(ctx context.Context) error {
+		raw, err := f.send(ctx, f.stack.create, named)
+		if err != nil {
+			return err
+		}
+		var answer world.Followed
+		if err := json.Unmarshal(raw, &answer); err != nil {
+			return err
+		}
+		owned := func(text []byte) []byte {
+			return bytes.ReplaceAll(named(text), []byte(f.stack.uid), []byte(answer.Metadata.UID))
+		}
+		f.mu.Lock()
+		f.made[acmNamespace+"/"+service] = owned
+		f.mu.Unlock()
+		for _, r := range append([]world.Request{f.stack.service}, f.stack.accepted...) {
+			if _, err := f.send(ctx, r, owned); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ready queues what follows when a service is Ready.
+func (f *elementFloor) ready(service world.Followed) {
+	f.mu.Lock()
+	owned := f.made[service.Key()]
+	f.mu.Unlock()
+	if owned == nil {
+		return
+	}
+	f.queue.add(func(ctx context.Context) error {
+		for _, r := range f.stack.settle {
+			if _, err := f.send(ctx, r, owned); err != nil {
+				return err
+			}
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.left--; f.left == 0 {
+			close(f.done)
+		}
+		return nil
+	})
+}
+
+func (f *elementFloor) send(ctx context.Context, r world.Request, named func([]byte) []byte) ([]byte, error) {
+	return f.wire.Do(ctx, r.Method, string(named([]byte(r.URI))), r.ContentType, named(r.Body))
+}
