@@ -128,7 +128,7 @@ func (f file) transport(out *Settings, options Options) error {
 	i := f.Participant.Intermediary
 	if servers := f.Kafka.BootstrapServers; servers != "" {
 		return f.kafka(out, topic{
-			Servers: strings.Split(servers, ","), ConsumerGroup: f.Kafka.Consumer.GroupID, AdditionalProps: f.Kafka.Properties,
+			Servers: []string{servers}, ConsumerGroup: f.Kafka.Consumer.GroupID, AdditionalProps: f.Kafka.Properties,
 		}, topic{}, options)
 	}
 	if len(i.Lists.Sources) == 0 {
@@ -143,7 +143,7 @@ func (f file) transport(out *Settings, options Options) error {
 		return f.kafka(out, source, sink, options)
 	case "dmaap", "ueb":
 		out.DMaaP = &dmaap.Config{
-			Servers: source.Servers, HTTPS: source.UseHTTPS, Topic: source.Topic, PublishTopic: sink.Topic,
+			Servers: split(source.Servers), HTTPS: source.UseHTTPS, Topic: source.Topic, PublishTopic: sink.Topic,
 			Group: cmp.Or(source.ConsumerGroup, DefaultGroup), Instance: cmp.Or(source.ConsumerInstance, out.Identity.ReplicaID),
 			FetchTimeout: time.Duration(source.FetchTimeout) * time.Millisecond,
 			User:         source.UserName, Password: source.Password, APIKey: source.APIKey, APISecret: source.APISecret,
@@ -156,7 +156,7 @@ func (f file) transport(out *Settings, options Options) error {
 func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 	topics := f.Participant.Intermediary.Topics
 	config := &kafka.Config{
-		Servers: source.Servers, OperationTopic: cmp.Or(source.Topic, topics.Operation, DefaultTopic), PublishTopic: sink.Topic,
+		Servers: split(source.Servers), OperationTopic: cmp.Or(source.Topic, topics.Operation, DefaultTopic), PublishTopic: sink.Topic,
 		SyncTopic: topics.Sync, Group: cmp.Or(source.ConsumerGroup, DefaultGroup), ReplicaID: out.Identity.ReplicaID,
 	}
 	if config.SyncTopic == "" {
@@ -177,6 +177,19 @@ func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 	}
 	out.Kafka = config
 	return config.Validate()
+}
+
+// split takes servers apart that stand in one text, with commas between them, as clients of Kafka take them.
+func split(servers []string) []string {
+	var out []string
+	for _, text := range servers {
+		for one := range strings.SplitSeq(text, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				out = append(out, one)
+			}
+		}
+	}
+	return out
 }
 
 // syncTopic is the second topic of the list, which is that of synchronizations (Oslo to 9.0.1).

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestStrimzi(t *testing.T) {
 	jaas := `org.apache.kafka.common.security.scram.ScramLoginModule required username="kserve" password="s=e\"cret";`
 	jaas = strings.ReplaceAll(jaas, `\"`, "'")
 	got, err := Read(readTestdata(t, "strimzi.yaml"), Options{Env: environment(map[string]string{
-		"topicServer": "onap-strimzi-kafka-bootstrap:9092", "SASL_JAAS_CONFIG": jaas,
+		"topicServer": "onap-strimzi-kafka-bootstrap:9092, other:9092", "SASL_JAAS_CONFIG": jaas,
 	})})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +66,7 @@ func TestStrimzi(t *testing.T) {
 		Mechanism: "SCRAM-SHA-512", User: "kserve", Password: "s=e'cret",
 	}
 	k := *got.Kafka
-	if len(k.Servers) != 1 || k.Servers[0] != "onap-strimzi-kafka-bootstrap:9092" {
+	if !slices.Equal(k.Servers, []string{"onap-strimzi-kafka-bootstrap:9092", "other:9092"}) {
 		t.Errorf("the servers are %q", k.Servers)
 	}
 	k.Servers = nil
