@@ -36,7 +36,6 @@ kubectl_deps := $(if $(findstring bin/devcluster,$(KUBECTL)),build-devcluster)
 TOOLS := bin/tools
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 KUSTOMIZE := $(TOOLS)/kustomize
-HELM := $(TOOLS)/helm
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 IMAGE_TOOL := $(TOOLS)/image
 IMAGE_TAR := bin/mlkeeper-image.tar
@@ -94,7 +93,7 @@ faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs 
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: bench
-bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
+bench: build $(KUSTOMIZE) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
 	@hack/bench.sh
 
 .PHONY: lint
@@ -166,9 +165,6 @@ $(CONTROLLER_GEN): hack/tools/go.mod
 
 $(KUSTOMIZE): hack/tools/go.mod
 	@$(GO_BUILD) -C hack/tools -o $@ sigs.k8s.io/kustomize/kustomize/v5 && touch $@
-
-$(HELM): hack/tools/helm/go.mod
-	@$(GO_BUILD) -C hack/tools/helm -o $@ helm.sh/helm/v4/cmd/helm && touch $@
 
 $(GOLANGCI_LINT): hack/tools/golangci/go.mod
 	@$(GO_BUILD) -C hack/tools/golangci -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@

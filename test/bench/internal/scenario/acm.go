@@ -101,7 +101,7 @@ type acmSite struct {
 }
 
 func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
-	c, id, err := b.boot(ctx)
+	c, id, err := b.boot(ctx, "--crds", "inferenceservice")
 	if err != nil {
 		return nil, err
 	}

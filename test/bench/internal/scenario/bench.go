@@ -22,8 +22,6 @@ type Config struct {
 	Operator, Devcluster, Manifest, Out string
 	// Kustomize is the tool, and Kubeflow the folder with the KfDef and the archive of Kubeflow 1.2.
 	Kustomize, Kubeflow string
-	// Helm is the tool, and Charts the folder of the stand-in charts of Seldon's stack.
-	Helm, Charts string
 
 	Services, Pairs, Concurrency int
 	// Objects are the managed objects of the large cluster, Foreign the Secrets and ConfigMaps of others.
@@ -71,7 +69,6 @@ var All = []Scenario{
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
 	{"kfdef", "8 min", (*Bench).kfdef},
-	{"seldon", "6 min", (*Bench).seldon},
 	{"acm", "10 min", (*Bench).acm},
 	{"peer", "10 min", (*Bench).peer},
 }
@@ -85,7 +82,7 @@ func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if s.Name == "peer" || s.Name == "kfdef" || s.Name == "acm" || s.Name == "seldon" {
+		if s.Name == "peer" || s.Name == "kfdef" || s.Name == "acm" {
 			// Nothing else runs beside a comparison.
 			b.endLarge()
 		}
@@ -120,8 +117,8 @@ func (b *Bench) say(format string, args ...any) {
 func (b *Bench) file(name string) string { return filepath.Join(b.Config.Out, name) }
 
 // boot boots a cluster with the definitions and the roles of the operator.
-func (b *Bench) boot(ctx context.Context) (*world.Cluster, *world.Identity, error) {
-	c, err := world.Boot(ctx, b.Config.Devcluster)
+func (b *Bench) boot(ctx context.Context, flags ...string) (*world.Cluster, *world.Identity, error) {
+	c, err := world.Boot(ctx, b.Config.Devcluster, flags...)
 	if err != nil {
 		return nil, nil, err
 	}
