@@ -206,7 +206,7 @@ func (i Identity) ElementAck(now time.Time, a ElementAnswer) Outgoing {
 func outgoing(t MessageType, key string, message any) Outgoing {
 	body, err := json.Marshal(message)
 	if err != nil {
-		panic("acm: a message of strings, lists and maps of them cannot be encoded: " + err.Error())
+		panic("bug: a message of strings, lists and maps of them cannot be encoded: " + err.Error())
 	}
 	return Outgoing{Type: t, Key: key, Body: body}
 }

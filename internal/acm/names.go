@@ -92,6 +92,5 @@ const (
 	wordDelete   = "DELETE"
 	wordLock     = "LOCK"
 	wordUnlock   = "UNLOCK"
-	wordPrime    = "PRIME"
 	wordDeprime  = "DEPRIME"
 )

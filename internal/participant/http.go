@@ -12,15 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"mlkeeper.dev/internal/acm/config"
 )
 
 // Endpoints serves health and metrics at the paths of the original, for what watches it already.
 type Endpoints struct {
-	// Port is where they are served, below ContextPath.
-	Port        int
-	ContextPath string
-	// User and Password are asked for where they are set, as the original does.
-	User, Password string
+	config.HTTP
 	// Healthy says what is wrong; nil where nothing is.
 	Healthy func() error
 	Metrics prometheus.Gatherer

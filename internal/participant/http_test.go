@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"mlkeeper.dev/internal/acm/config"
 )
 
 // TestEndpoints asks at the original's paths.
@@ -16,7 +18,7 @@ func TestEndpoints(t *testing.T) {
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "one", Help: "One."}))
 	var wrong error
 	e := Endpoints{
-		ContextPath: "/onap/policy/clamp/acm/kserveparticipant", User: "participantUser", Password: "secret",
+		HTTP:    config.HTTP{ContextPath: config.DefaultContextPath, User: "participantUser", Password: "secret"},
 		Healthy: func() error { return wrong }, Metrics: registry,
 	}
 	ask := func(path, password string) (int, string) {

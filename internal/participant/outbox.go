@@ -20,17 +20,11 @@ const maxSenders = 16
 type outbox struct {
 	*Participant
 	queue workqueue.TypedRateLimitingInterface[string]
-
-	mu sync.Mutex
-	// seen are the elements as the watch knows them, of which something is to be told.
-	seen map[string]*keeper.CompositionElement
 }
 
 func newOutbox(p *Participant) *outbox {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)
-	return &outbox{
-		Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter), seen: map[string]*keeper.CompositionElement{},
-	}
+	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 }
 
 // Changed looks at an element that was made or changed. The watch calls it, in any state of the participant.
@@ -38,9 +32,6 @@ func (p *Participant) Changed(cr *keeper.CompositionElement) {
 	if cr.Spec.ParticipantID != p.settings.Identity.ParticipantID || !untold(cr) && !over(cr) {
 		return
 	}
-	p.outbox.mu.Lock()
-	p.outbox.seen[cr.Name] = cr
-	p.outbox.mu.Unlock()
 	p.outbox.queue.Add(cr.Name)
 }
 
@@ -108,13 +99,7 @@ func (o *outbox) next(ctx context.Context) bool {
 		return false
 	}
 	defer o.queue.Done(id)
-	o.mu.Lock()
-	cr := o.seen[id]
-	o.mu.Unlock()
-	if cr == nil {
-		return true
-	}
-	if err := o.tell(ctx, cr); err != nil {
+	if err := o.tell(ctx, id); err != nil {
 		if ctx.Err() == nil {
 			o.settings.Log.Error(err, "the runtime was not told", "element", id)
 		}
@@ -122,16 +107,15 @@ func (o *outbox) next(ctx context.Context) bool {
 		return true
 	}
 	o.queue.Forget(id)
-	o.mu.Lock()
-	if o.seen[id] == cr {
-		delete(o.seen, id)
-	}
-	o.mu.Unlock()
 	return true
 }
 
 // tell sends what the runtime does not know of an element, and records that it was told. A crash in between has it told again.
-func (o *outbox) tell(ctx context.Context, cr *keeper.CompositionElement) error {
+func (o *outbox) tell(ctx context.Context, id string) error {
+	cr, err := o.store.Element(ctx, id)
+	if err != nil || cr == nil {
+		return err
+	}
 	if over(cr) {
 		err := o.store.End(ctx, cr)
 		if apierrors.IsConflict(err) {

@@ -123,8 +123,7 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 		w, twice := out.writes[key]
 		if !twice {
 			if e, ok := effect.(acm.PutElement); ok {
-				w.before, w.known = p.state.Elements[e.Element.ID], false
-				_, w.known = p.state.Elements[e.Element.ID]
+				w.before, w.known = p.state.Elements[e.Element.ID]
 			}
 		}
 		w.effect = effect

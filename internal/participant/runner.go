@@ -47,10 +47,7 @@ func Add(mgr manager.Manager, text []byte, options Options) error {
 		return err
 	}
 	if settings.HTTP.Port != 0 {
-		if err := mgr.Add(Endpoints{
-			Port: settings.HTTP.Port, ContextPath: settings.HTTP.ContextPath,
-			User: settings.HTTP.User, Password: settings.HTTP.Password, Healthy: r.healthy, Metrics: ctrlmetrics.Registry,
-		}); err != nil {
+		if err := mgr.Add(Endpoints{HTTP: settings.HTTP, Healthy: r.healthy, Metrics: ctrlmetrics.Registry}); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,27 @@ import (
 // maxWrites is how many custom resources are written at once.
 const maxWrites = 16
 
-// save writes what a batch leaves to be remembered. What the cluster refuses for good is taken back and answered as failed.
-// What was written is not written again when save is repeated.
+// save writes what a batch leaves to be remembered, and forgets what it leaves to be forgotten when all of that is safe: a held
+// order must not go before the elements that it was given to. What the cluster refuses for good is taken back and answered as
+// failed. What was written is not written again when save is repeated.
 func (p *Participant) save(ctx context.Context, w *work) error {
+	if err := p.saveAll(ctx, w, func(e acm.Effect) bool { return !forgets(e) }); err != nil {
+		return err
+	}
+	return p.saveAll(ctx, w, forgets)
+}
+
+// forgets says that an effect takes something away.
+func forgets(effect acm.Effect) bool {
+	switch effect.(type) {
+	case acm.DropElement, acm.DropDefinition, acm.ReleaseOrder:
+		return true
+	}
+	return false
+}
+
+// saveAll writes those of the effects that are chosen, many at once.
+func (p *Participant) saveAll(ctx context.Context, w *work, chosen func(acm.Effect) bool) error {
 	var mu sync.Mutex
 	done := map[string]bool{}
 	group := errgroup.Group{}
@@ -26,6 +44,9 @@ func (p *Participant) save(ctx context.Context, w *work) error {
 	var failures []error
 	for _, key := range slices.Sorted(maps.Keys(w.writes)) {
 		one := w.writes[key]
+		if !chosen(one.effect) {
+			continue
+		}
 		group.Go(func() error {
 			err := p.write(ctx, one)
 			var refusal *Refusal
@@ -52,7 +73,7 @@ func (p *Participant) save(ctx context.Context, w *work) error {
 func (p *Participant) write(ctx context.Context, w write) error {
 	switch e := w.effect.(type) {
 	case acm.PutElement:
-		return p.store.PutElement(ctx, e.Element, p.now())
+		return p.store.PutElement(ctx, e.Element, w.known, p.now())
 	case acm.DropElement:
 		return p.store.DropElement(ctx, e.ID)
 	case acm.PutDefinition:

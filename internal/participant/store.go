@@ -31,7 +31,7 @@ func (r *Refusal) Error() string { return r.Why }
 
 // Store keeps what a participant has to remember in custom resources.
 type Store struct {
-	// Client writes, and Reader reads live.
+	// Client writes, and reads what is cached; Reader reads live.
 	Client client.Client
 	Reader client.Reader
 	// Participant is the id of the participant: what others of the cluster remember is none of its business.
@@ -72,29 +72,29 @@ func (s Store) Load(ctx context.Context) (*acm.State, error) {
 	return out, nil
 }
 
-// PutElement writes an element with its order.
-func (s Store) PutElement(ctx context.Context, e acm.Element, received time.Time) error {
+// PutElement writes an element with its order; known says that it is there already.
+func (s Store) PutElement(ctx context.Context, e acm.Element, known bool, received time.Time) error {
 	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e, received)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec)
+	return s.put(ctx, cr, cr.Spec, known)
 }
 
 // PutDefinition writes a primed composition.
 func (s Store) PutDefinition(ctx context.Context, d acm.Definition) error {
 	cr := &keeper.CompositionDefinition{ObjectMeta: metav1.ObjectMeta{Name: d.CompositionID}, Spec: record.DefinitionSpec(d)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec)
+	return s.put(ctx, cr, cr.Spec, false)
 }
 
 // HoldOrder writes an order that waits.
 func (s Store) HoldOrder(ctx context.Context, h acm.Held) error {
 	cr := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h)}
 	cr.Spec.ParticipantID = s.Participant
-	return s.put(ctx, cr, cr.Spec)
+	return s.put(ctx, cr, cr.Spec, false)
 }
 
-// put creates a custom resource or, where it exists, replaces its spec as a whole.
-func (s Store) put(ctx context.Context, cr client.Object, spec any) error {
+// put replaces the spec of a custom resource as a whole, or creates it; known says which to try first.
+func (s Store) put(ctx context.Context, cr client.Object, spec any, known bool) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", cr.GetName(), err)
@@ -102,10 +102,17 @@ func (s Store) put(ctx context.Context, cr client.Object, spec any) error {
 	if len(text) > maxElement {
 		return &Refusal{fmt.Sprintf("with what it replaces it has %d bytes, more than %d", len(text), maxElement)}
 	}
-	err = s.Client.Create(ctx, cr, client.FieldOwner(fieldManager))
-	if apierrors.IsAlreadyExists(err) {
+	create := func() error { return s.Client.Create(ctx, cr, client.FieldOwner(fieldManager)) }
+	replace := func() error {
 		patch := bytes.Join([][]byte{[]byte(`[{"op":"replace","path":"/spec","value":`), text, []byte(`}]`)}, nil)
-		err = s.Client.Patch(ctx, cr, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
+		return s.Client.Patch(ctx, cr, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
+	}
+	if known {
+		if err = replace(); apierrors.IsNotFound(err) {
+			err = create()
+		}
+	} else if err = create(); apierrors.IsAlreadyExists(err) {
+		err = replace()
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
 		return &Refusal{err.Error()}
@@ -130,6 +137,16 @@ func (s Store) ReleaseOrder(ctx context.Context, messageID string) error {
 
 func (s Store) drop(ctx context.Context, cr client.Object) error {
 	return client.IgnoreNotFound(s.Client.Delete(ctx, cr))
+}
+
+// Element reads an element as the watch knows it; nil where there is none.
+func (s Store) Element(ctx context.Context, id string) (*keeper.CompositionElement, error) {
+	cr := &keeper.CompositionElement{}
+	err := s.Client.Get(ctx, client.ObjectKey{Name: id}, cr)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return cr, err
 }
 
 // Acknowledge records what the runtime was told of an element, unless the element is another by now.

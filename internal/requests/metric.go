@@ -23,7 +23,7 @@ var (
 func Count(cfg *rest.Config) {
 	register.Do(func() { ctrlmetrics.Registry.MustRegister(total) })
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return RoundTripper(func(r *http.Request) (*http.Response, error) {
 			request := Of(r)
 			resource := request.Resource
 			if request.Path() {
@@ -37,7 +37,8 @@ func Count(cfg *rest.Config) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// RoundTripper is a function that is an http.RoundTripper.
+type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

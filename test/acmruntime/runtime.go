@@ -11,12 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/config"
 )
 
 // The type of elements that the runtime orders.
 const (
-	Type        = "org.onap.policy.clamp.acm.KserveAutomationCompositionElement"
-	TypeVersion = "1.0.1"
+	Type        = config.DefaultType
+	TypeVersion = config.DefaultTypeVersion
 )
 
 // Composition is a definition of automation compositions with one element definition.

@@ -30,7 +30,7 @@ func WithCounter(cfg *rest.Config) (*rest.Config, *Counter) {
 	counted := rest.CopyConfig(cfg)
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		// One configuration makes one transport per client, and all of them count here.
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			counter.count(r)
 			return next.RoundTrip(r)
 		})
@@ -42,11 +42,6 @@ func WithCounter(cfg *rest.Config) (*rest.Config, *Counter) {
 func NewCounter(next http.RoundTripper) *Counter {
 	return &Counter{next: next, seen: map[Request]int{}}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // RoundTrip counts the request and sends it.
 func (c *Counter) RoundTrip(r *http.Request) (*http.Response, error) {

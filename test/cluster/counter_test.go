@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"mlkeeper.dev/internal/requests"
 )
 
 func TestCounterSums(t *testing.T) {
-	counter := NewCounter(roundTripper(func(*http.Request) (*http.Response, error) { return nil, http.ErrServerClosed }))
+	counter := NewCounter(requests.RoundTripper(func(*http.Request) (*http.Response, error) { return nil, http.ErrServerClosed }))
 	send := func(method, target string) {
 		if resp, err := counter.RoundTrip(httptest.NewRequest(method, target, nil)); err == nil {
 			_ = resp.Body.Close()

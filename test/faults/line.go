@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"mlkeeper.dev/internal/requests"
 )
 
 // errDead is what the clients of an operator that died hear.
@@ -52,13 +54,8 @@ func (l *line) die() {
 
 // wrap is the middle of a transport.
 func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) { return l.send(r, next) })
+	return requests.RoundTripper(func(r *http.Request) (*http.Response, error) { return l.send(r, next) })
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // send notes a request, has it meet what the plan says, and sends it.
 func (l *line) send(r *http.Request, next http.RoundTripper) (*http.Response, error) {

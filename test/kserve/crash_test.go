@@ -7,8 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
 
+	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/requests"
 	"mlkeeper.dev/test/acmruntime"
 )
@@ -29,7 +31,7 @@ type crash struct {
 
 func (c *crash) wrap(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
 			request := requests.Of(r)
 			if !request.Write() || request.Resource == "leases" || request.Resource == "events" {
 				return next.RoundTrip(r)
@@ -54,11 +56,6 @@ func (c *crash) wrap(cfg *rest.Config) {
 		})
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestCrashAtEveryWrite: an operator that crashes before or after any single write of a whole life loses no order, and runs none
 // twice.
@@ -127,4 +124,38 @@ func live(t *testing.T, n int, after bool) string {
 	point.mu.Lock()
 	defer point.mu.Unlock()
 	return point.at
+}
+
+// TestCrashWhileAnOrderIsReleased: a held order is forgotten only when it is an element's. The elements cannot be written here
+// until the operator has crashed.
+func TestCrashWhileAnOrderIsReleased(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	refused := make(chan struct{}, 100)
+	s.wrap = func(cfg *rest.Config) {
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
+				if request := requests.Of(r); request.Write() && request.Resource == "compositionelements" {
+					refused <- struct{}{}
+					return nil, errCrash
+				}
+				return next.RoundTrip(r)
+			})
+		})
+	}
+	s.start()
+	c := s.primed(map[string]any{})
+	i := s.runtime.Instantiate(c, s.model("held", sklearn(1)))
+	ahead := s.runtime.DeployMessage(i)
+	revision := uuid.NewString()
+	ahead["revisionIdComposition"] = revision
+	s.must(s.runtime.Send(within(t), ahead))
+	s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen(acm.TypeReqSync) > 0 }))
+	s.runtime.Revise(c, revision)
+	s.must(s.runtime.Sync(within(t), c))
+	<-refused
+	<-refused // Whatever goes with the elements has been tried too.
+	s.operator.Stop()
+	s.wrap = nil
+	s.start()
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }

@@ -108,7 +108,7 @@ func TestBrokerDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, acmruntime.London, application("dmaap", server.URL), side)
+	s := newSite(t, acmruntime.London, side, "dmaap", []string{server.URL}, nil)
 	s.start()
 	c := s.primed(map[string]any{})
 	down.Store(true)

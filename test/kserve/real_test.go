@@ -12,14 +12,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
-
-	"github.com/go-logr/logr"
-	"github.com/google/uuid"
 
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/test/acmruntime"
+	"mlkeeper.dev/test/cluster"
 )
 
 // realKafka is an Apache Kafka broker in KRaft mode, which asks for SCRAM-SHA-512 as Strimzi's do.
@@ -108,19 +105,14 @@ func (k *realKafka) start() {
 	if err := k.process.Start(); err != nil {
 		k.t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
-	for {
+	cluster.Eventually(k.t, patience, func() error {
 		conn, err := net.Dial("tcp", k.address)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		if time.Now().After(deadline) {
+		if err != nil {
 			text, _ := os.ReadFile(filepath.Join(k.dir, "broker.log"))
-			k.t.Fatalf("the broker does not start: %v\n%s", err, text)
+			return fmt.Errorf("the broker does not answer: %w\n%s", err, text)
 		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return conn.Close()
+	})
 }
 
 func (k *realKafka) stop() {
@@ -134,19 +126,15 @@ func (k *realKafka) stop() {
 // site makes a site on the broker.
 func (k *realKafka) site(release acmruntime.Release) *site {
 	k.t.Helper()
-	side, err := kafka.New(kafka.Config{
-		Servers: []string{k.address}, OperationTopic: topic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
-		Mechanism: "SCRAM-SHA-512", User: kafkaUser, Password: kafkaPassword,
-	}, logr.Discard())
+	side, err := acmruntime.OnKafka([]string{k.address}, func(c *kafka.Config) {
+		c.Mechanism, c.User, c.Password = "SCRAM-SHA-512", kafkaUser, kafkaPassword
+	})
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	properties, _ := json.Marshal(map[string]string{
+	return newSite(k.t, release, side, "kafka", []string{k.address}, map[string]string{
 		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas(),
 	})
-	yaml := bytes.Replace([]byte(application("kafka", k.address)), []byte("consumerGroup:"),
-		append(append([]byte("additionalProps: "), properties...), []byte(", consumerGroup:")...), 1)
-	return newSite(k.t, release, string(yaml), side)
 }
 
 // TestRealKafka is the seed's workflow on Apache Kafka, with a restart of the broker in its midst, and with Kafka's own console

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,9 +19,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
-	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/internal/acm/dmaap"
-	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/participant"
@@ -39,7 +35,7 @@ var services = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1b
 // patience is how long the test waits for what takes seconds.
 const patience = time.Minute
 
-const topic = "policy-acruntime-participant"
+const topic = acmruntime.Topic
 
 // within bounds a step of a test.
 func within(t *testing.T) context.Context {
@@ -65,10 +61,12 @@ type site struct {
 }
 
 // newSite makes a runtime on a broker. Every site has a participant of its own, since the cluster is shared.
-func newSite(t *testing.T, release acmruntime.Release, yaml string, side acm.Transport) *site {
+func newSite(
+	t *testing.T, release acmruntime.Release, side acm.Transport, infrastructure string, servers []string, properties map[string]string,
+) *site {
 	t.Helper()
 	id := uuid.NewString()
-	s := &site{t: t, c: cluster.Shared(t), runtime: acmruntime.New(release, id, side), yaml: strings.ReplaceAll(yaml, "PARTICIPANT", id)}
+	s := &site{t: t, c: cluster.Shared(t), runtime: acmruntime.New(release, id, side), yaml: acmruntime.Application(id, infrastructure, servers, properties)}
 	s.c.InstallCRDs(t)
 	s.ns = s.c.Namespace(t)
 	t.Cleanup(s.clean)
@@ -103,13 +101,11 @@ func onKafka(t *testing.T, release acmruntime.Release) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	side, err := kafka.New(kafka.Config{
-		Servers: broker.ListenAddrs(), OperationTopic: topic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
-	}, logr.Discard())
+	side, err := acmruntime.OnKafka(broker.ListenAddrs(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, release, application("kafka", broker.ListenAddrs()...), side)
+	s := newSite(t, release, side, "kafka", broker.ListenAddrs(), nil)
 	s.servers = broker.ListenAddrs()
 	return s
 }
@@ -125,22 +121,7 @@ func onDMaaP(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSite(t, acmruntime.London, application("dmaap", server.URL), side)
-}
-
-// application is an application.yaml.
-func application(infrastructure string, servers ...string) string {
-	list, _ := json.Marshal(servers)
-	return fmt.Sprintf(`
-participant:
-  intermediaryParameters:
-    reportingTimeIntervalMs: 120000
-    participantId: PARTICIPANT
-    clampAutomationCompositionTopics:
-      topicSources: [{topic: %[1]s, servers: %[2]s, topicCommInfrastructure: %[3]s, fetchTimeout: 1000, consumerGroup: g-PARTICIPANT}]
-      topicSinks: [{topic: %[1]s, servers: %[2]s, topicCommInfrastructure: %[3]s}]
-    participantSupportedElementTypes: [{typeName: %[4]s, typeVersion: %[5]s}]
-`, topic, list, infrastructure, config.DefaultType, config.DefaultTypeVersion)
+	return newSite(t, acmruntime.London, side, "dmaap", []string{server.URL}, nil)
 }
 
 // start runs the operator with the participant, and waits until the runtime has heard of it.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"mlkeeper.dev/internal/requests"
 )
 
 // request is one request of an operator.
@@ -36,7 +38,7 @@ func (j *journal) wrap(further func(*rest.Config)) func(*rest.Config) {
 			further(cfg)
 		}
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				j.mu.Lock()
 				j.requests = append(j.requests, request{
 					method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, accept: r.Header.Get("Accept"),
@@ -98,11 +100,6 @@ func lines(requests []request) string {
 	return strings.Join(out, "\n")
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // answer is a refusal of the API server.
 func answer(r *http.Request, code int, reason string) *http.Response {
 	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"made up"}`,
@@ -117,7 +114,7 @@ func answer(r *http.Request, code int, reason string) *http.Response {
 func delayWatches(late time.Duration) func(*rest.Config) {
 	return func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				resp, err := next.RoundTrip(r)
 				if err == nil && slices.Contains([]string{"true", "1"}, r.URL.Query().Get("watch")) {
 					resp.Body = newLateBody(resp.Body, late)

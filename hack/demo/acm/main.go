@@ -9,20 +9,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"mlkeeper.dev/internal/acm/config"
-	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/test/acmruntime"
 )
-
-const topic = config.DefaultTopic
 
 // patience bounds every step of the workflow.
 const patience = time.Minute
@@ -58,24 +52,12 @@ func run(ctx context.Context, args []string) error {
 
 // broker runs until it is interrupted.
 func broker(ctx context.Context, file string) error {
-	cluster, err := kfake.NewCluster(kfake.SeedTopics(10, topic))
+	cluster, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic))
 	if err != nil {
 		return err
 	}
 	defer cluster.Close()
-	text := fmt.Sprintf(`participant:
-  intermediaryParameters:
-    reportingTimeIntervalMs: 120000
-    participantId: %s
-    clampAutomationCompositionTopics:
-      topicSources:
-        - {topic: %[2]s, servers: [%[3]q], topicCommInfrastructure: kafka}
-      topicSinks:
-        - {topic: %[2]s, servers: [%[3]q], topicCommInfrastructure: kafka}
-    participantSupportedElementTypes:
-      - typeName: %s
-        typeVersion: %s
-`, config.DefaultParticipantID, topic, strings.Join(cluster.ListenAddrs(), ","), config.DefaultType, config.DefaultTypeVersion)
+	text := acmruntime.Application(config.DefaultParticipantID, "kafka", cluster.ListenAddrs(), nil)
 	// Under another name first, so that who waits for the file never reads half of it.
 	if err := os.WriteFile(file+".part", []byte(text), 0o600); err != nil {
 		return err
@@ -101,9 +83,7 @@ func workflow(ctx context.Context, file, payload, namespace string) error {
 	if err != nil {
 		return err
 	}
-	side, err := kafka.New(kafka.Config{
-		Servers: settings.Kafka.Servers, OperationTopic: topic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
-	}, logr.Discard())
+	side, err := acmruntime.OnKafka(settings.Kafka.Servers, nil)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/internal/acm/config"
-	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/bench/internal/audit"
 	"mlkeeper.dev/test/bench/internal/report"
@@ -106,10 +104,7 @@ func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
 		return nil, err
 	}
 	s := &acmSite{c: c, id: id, stop: c.Stop}
-	ns := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": acmNamespace},
-	}}
-	if err := errors.Join(c.Apply(ctx, []*unstructured.Unstructured{ns}), s.connect(ctx)); err != nil {
+	if err := errors.Join(c.Apply(ctx, []*unstructured.Unstructured{namespace(acmNamespace)}), s.connect(ctx)); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -118,13 +113,11 @@ func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
 
 // connect starts the broker and the runtime, and writes the participant's file.
 func (s *acmSite) connect(ctx context.Context) error {
-	broker, err := kfake.NewCluster(kfake.SeedTopics(10, config.DefaultTopic))
+	broker, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic))
 	if err != nil {
 		return err
 	}
-	side, err := kafka.New(kafka.Config{
-		Servers: broker.ListenAddrs(), OperationTopic: config.DefaultTopic, Group: "acm-runtime", ReplicaID: uuid.NewString(),
-	}, logr.Discard())
+	side, err := acmruntime.OnKafka(broker.ListenAddrs(), nil)
 	if err != nil {
 		broker.Close()
 		return err
@@ -140,7 +133,7 @@ func (s *acmSite) connect(ctx context.Context) error {
 		down()
 	}
 	s.yaml = filepath.Join(s.c.Dir, "application.yaml")
-	text := fmt.Sprintf("kafka: {bootstrapServers: %q}\n", strings.Join(broker.ListenAddrs(), ","))
+	text := acmruntime.Application(config.DefaultParticipantID, "kafka", broker.ListenAddrs(), nil)
 	return os.WriteFile(s.yaml, []byte(text), 0o600)
 }
 
