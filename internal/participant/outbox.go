@@ -167,8 +167,8 @@ func (o *outbox) message(cr *keeper.CompositionElement) (acm.Outgoing, bool) {
 // settle takes in how an element fares and how its order ended, before the runtime hears of it: the next order may follow at
 // once. It is false where another order stands meanwhile.
 func (o *outbox) settle(element acm.Element) bool {
-	o.Participant.mu.Lock()
-	defer o.Participant.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	e, known := o.state.Elements[element.ID]
 	if known && e.Order.ID != element.Order.ID {
 		return false
