@@ -257,6 +257,7 @@ func (s *refStore) Replace(items []any, version string) error {
 	}
 	var woken []Holder
 	listed := make(map[string]bool, len(w.names))
+	before := w.present
 	w.present = make(map[uint64]struct{}, len(items))
 	for _, item := range items {
 		switch o := item.(type) {
@@ -280,9 +281,15 @@ func (s *refStore) Replace(items []any, version string) error {
 		}
 	}
 	for name, n := range w.names {
-		if !listed[name] {
-			woken = append(woken, n.lose(version)...)
+		if listed[name] {
+			continue
 		}
+		if _, was := before[hashOf(name)]; n.state == unread && before != nil && !was {
+			// That it is absent is what the holders were told already.
+			n.state, n.gone = settled, version
+			continue
+		}
+		woken = append(woken, n.lose(version)...)
 	}
 	if !w.synced {
 		w.synced = true

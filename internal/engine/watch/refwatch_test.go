@@ -148,6 +148,34 @@ func TestRefWatchKnowsAbsenceWithoutARead(t *testing.T) {
 	w.expect(t, "e", settled, "")
 }
 
+// TestRefWatchNewListOfTheSame: a watch that broke is followed by a new list. Who was told that a name is absent is not woken to
+// hear it again.
+func TestRefWatchNewListOfTheSame(t *testing.T) {
+	w, s, woken := refFixture(t)
+	h := Holder{Name: "h"}
+	_ = s.Replace([]any{bystander{key: "there"}}, "1")
+	w.keep("absent", h)
+	w.expect(t, "absent", settled, "")
+	_ = s.Replace([]any{bystander{key: "there"}}, "5")
+	w.expect(t, "absent", settled, "")
+	if woken() != 0 {
+		t.Fatal("woken although nothing has changed")
+	}
+	_ = s.Add(meta("absent", "1", "6"))
+	w.expect(t, "absent", settled, "6")
+	if woken() != 1 {
+		t.Fatal("not woken when the object appeared")
+	}
+	// One that was there, and went while the watch was broken.
+	w.keep("there", h)
+	w.expect(t, "there", unread, "")
+	_ = s.Replace([]any{meta("absent", "1", "6")}, "9")
+	w.expect(t, "there", settled, "")
+	if woken() != 1 {
+		t.Fatal("not woken although the object is gone")
+	}
+}
+
 func TestRefWatchNameDuringTheList(t *testing.T) {
 	w, s, woken := refFixture(t)
 	w.keep("a", Holder{Name: "h"})
