@@ -157,7 +157,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 	}
 	if s.participant != "" {
-		if err := addParticipant(mgr, s.participant, f.rooms); err != nil {
+		if err := addParticipant(mgr, e, s.participant, f.rooms); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/participant"
 	"mlkeeper.dev/internal/version"
@@ -35,11 +36,13 @@ func newParticipantCommand(connect connection) *cobra.Command {
 }
 
 // addParticipant makes the manager the participant that a file describes, and is nothing else if it has no other room.
-func addParticipant(mgr manager.Manager, path string, rooms []string) error {
+func addParticipant(mgr manager.Manager, e *engine.Engine, path string, rooms []string) error {
 	text, err := os.ReadFile(path)
 	if err == nil {
-		alone := slices.Equal(rooms, []string{kserve.RoomName})
-		err = participant.Add(mgr, text, participant.Options{Version: version.Version, Alone: alone})
+		err = participant.Add(mgr, text, participant.Options{
+			Version: version.Version, Alone: slices.Equal(rooms, []string{kserve.RoomName}),
+			Missing: func() error { return kserve.Missing(e.Serves) },
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("--participant-config %s: %w", path, err)

@@ -176,6 +176,12 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
+// Serves says whether the cluster serves a kind, by what the engine knows. It never reads the cluster.
+func (e *Engine) Serves(gvk schema.GroupVersionKind) bool {
+	_, served := e.catalog.Lookup(gvk)
+	return served
+}
+
 // syncTimeout is how long the start waits for all watches; what needs one that is late waits by itself.
 const syncTimeout = 30 * time.Second
 

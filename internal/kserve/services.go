@@ -21,6 +21,14 @@ import (
 // gvkService is the kind that payloads hold.
 var gvkService = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}
 
+// Missing says what the cluster lacks for an element to be deployed; nil if nothing. serves says whether a kind is served.
+func Missing(serves func(schema.GroupVersionKind) bool) error {
+	if serves(gvkService) {
+		return nil
+	}
+	return fmt.Errorf("the API %s is not served: install KServe; orders to deploy wait for it until their timeout", gvkService.GroupVersion())
+}
+
 // maxServices is how many services one element may have.
 const maxServices = 100
 

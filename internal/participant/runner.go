@@ -23,6 +23,7 @@ import (
 // runner is a participant inside a manager. It starts when the manager leads.
 type runner struct {
 	mgr     manager.Manager
+	options Options
 	log     logr.Logger
 	read    func(installation string) (config.Settings, error)
 	running atomic.Pointer[Participant]
@@ -34,14 +35,19 @@ type Options struct {
 	Version string
 	// Alone says that the manager is nothing but the participant, so that it is ready when the participant is.
 	Alone bool
+	// Missing says what the cluster lacks for orders to be carried out; nil for nothing. Readiness tells it.
+	Missing func() error
+	// Transport changes the way to the broker, for tests that let it fail; nil for none.
+	Transport func(acm.Transport) acm.Transport
 }
 
 // Add makes a manager the participant that an application.yaml describes.
 func Add(mgr manager.Manager, text []byte, options Options) error {
 	serveMetrics()
-	r := &runner{mgr: mgr, log: mgr.GetLogger().WithName("participant"), read: func(installation string) (config.Settings, error) {
+	r := &runner{mgr: mgr, options: options, log: mgr.GetLogger().WithName("participant")}
+	r.read = func(installation string) (config.Settings, error) {
 		return config.Read(text, config.Options{Installation: installation, Version: options.Version})
-	}}
+	}
 	settings, err := r.read("")
 	if err != nil {
 		return err
@@ -59,8 +65,13 @@ func Add(mgr manager.Manager, text []byte, options Options) error {
 	return mgr.Add(r)
 }
 
-// healthy is that of the participant; a standby, which does not run it, is healthy.
+// healthy is that of the participant and of the cluster; a standby, which runs no participant, needs the cluster only.
 func (r *runner) healthy() error {
+	if r.options.Missing != nil {
+		if err := r.options.Missing(); err != nil {
+			return err
+		}
+	}
 	if p := r.running.Load(); p != nil {
 		return p.Healthy()
 	}
@@ -80,6 +91,9 @@ func (r *runner) Start(ctx context.Context) error {
 	transport, err := connect(settings, r.log)
 	if err != nil {
 		return err
+	}
+	if r.options.Transport != nil {
+		transport = r.options.Transport(transport)
 	}
 	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log}, transport,
 		Store{

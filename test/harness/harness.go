@@ -37,7 +37,7 @@ type Options struct {
 	Engine  engine.Options
 	Manager func(*manager.Options)
 	// Add adds what runs beside the engine.
-	Add func(manager.Manager) error
+	Add func(manager.Manager, *engine.Engine) error
 	// Config is changed before the clients are made, to wrap the transport for instance.
 	Config func(*rest.Config)
 	// Verbose prints the operator's log into the test's.
@@ -134,7 +134,7 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 		}
 	}
 	if opts.Add != nil {
-		if err := opts.Add(mgr); err != nil {
+		if err := opts.Add(mgr, e); err != nil {
 			return nil, nil, fmt.Errorf("add to the manager: %w", err)
 		}
 	}

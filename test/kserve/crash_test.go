@@ -1,11 +1,17 @@
 package kserve
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"text/tabwriter"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
@@ -15,90 +21,175 @@ import (
 	"mlkeeper.dev/test/acmruntime"
 )
 
-// errCrash is what the operator hears of a write at which it crashes.
+// errCrash is what the participant hears of a step at which it crashes, and of all that follow.
 var errCrash = errors.New("the operator crashes here")
 
-// crash lets an operator crash at one write: before it, or after it with a lost response.
+// step is something of a participant's life before or after which it may crash: a write to the cluster, a message to the broker,
+// or the commit of a record.
+type step struct {
+	what string
+	// nth counts the steps of one name, from 1.
+	nth int
+}
+
+func (s step) String() string { return fmt.Sprintf("%s (%d)", s.what, s.nth) }
+
+// crash lets an operator crash at one step: before it, or after it with a lost response.
 type crash struct {
-	mu sync.Mutex
-	// left is how many writes are let through; after says that the write at which it crashes arrives.
-	left  int
+	at    step
 	after bool
 	// hit is closed at the crash; from then on nothing arrives.
 	hit chan struct{}
-	at  string
+
+	mu    sync.Mutex
+	dead  bool
+	taken map[string]int
+	steps []step
 }
 
+func newCrash(at step, after bool) *crash {
+	return &crash{at: at, after: after, hit: make(chan struct{}), taken: map[string]int{}}
+}
+
+// do carries out what is a step under each of some names.
+func (c *crash) do(carryOut func() error, what ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return errCrash
+	}
+	for _, name := range what {
+		c.taken[name]++
+		now := step{name, c.taken[name]}
+		c.steps = append(c.steps, now)
+		c.dead = c.dead || now == c.at
+	}
+	if !c.dead {
+		return carryOut()
+	}
+	if c.after {
+		_ = carryOut()
+	}
+	close(c.hit)
+	return errCrash
+}
+
+// wrap has the writes to the cluster crash.
 func (c *crash) wrap(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
+		return requests.RoundTripper(func(r *http.Request) (answer *http.Response, err error) {
 			request := requests.Of(r)
 			if !request.Write() || request.Resource == "leases" || request.Resource == "events" {
 				return next.RoundTrip(r)
 			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.left--
-			switch {
-			case c.left > 0:
-				return next.RoundTrip(r)
-			case c.left < 0:
-				return nil, errCrash
+			lost := c.do(func() error {
+				answer, err = next.RoundTrip(r)
+				return err
+			}, "write "+request.String())
+			if lost != nil && answer != nil {
+				answer.Body.Close()
+				answer = nil
 			}
-			c.at = request.Verb + " " + request.Resource
-			if c.after {
-				if answer, err := next.RoundTrip(r); err == nil {
-					answer.Body.Close()
-				}
-			}
-			close(c.hit)
-			return nil, errCrash
+			return answer, lost
 		})
 	})
 }
 
-// TestCrashAtEveryWrite: an operator that crashes before or after any single write of a whole life loses no order, and runs none
-// twice.
-func TestCrashAtEveryWrite(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for n := 1; ; n++ {
-			at := ""
-			t.Run(fmt.Sprintf("write %d, response lost %t", n, after), func(t *testing.T) {
-				at = live(t, n, after)
-				t.Logf("it crashed at %q", at)
+// mortal has the messages to the broker crash.
+type mortal struct {
+	acm.Transport
+	crash *crash
+}
+
+func (m mortal) Publish(ctx context.Context, messages ...acm.Outgoing) error {
+	for _, message := range messages {
+		err := m.crash.do(func() error { return m.Transport.Publish(ctx, message) }, "publish "+string(message.Type))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fromRuntime are the messages whose commit is a step. The participant commits its own too, since they are on the same topic.
+var fromRuntime = []acm.MessageType{acm.TypeRegisterAck, acm.TypePrime, acm.TypeDeploy, acm.TypePropertiesUpdate, acm.TypeStateChange}
+
+func (m mortal) Receive(ctx context.Context) (acm.Batch, error) {
+	batch, err := m.Transport.Receive(ctx)
+	if err != nil {
+		return batch, err
+	}
+	done, what := batch.Done, []string{}
+	for _, record := range batch.Records {
+		var message struct {
+			MessageType acm.MessageType `json:"messageType"`
+		}
+		if json.Unmarshal(record, &message) == nil && slices.Contains(fromRuntime, message.MessageType) {
+			what = append(what, "commit "+string(message.MessageType))
+		}
+	}
+	batch.Done = func(ctx context.Context) error {
+		return m.crash.do(func() error { return done(ctx) }, what...)
+	}
+	return batch, nil
+}
+
+// TestCrashAtEveryStep: an operator that crashes before or after any single write or message of a whole life loses no order, and
+// runs none twice.
+func TestCrashAtEveryStep(t *testing.T) {
+	steps := live(t, newCrash(step{}, false))
+	if len(steps) < 20 {
+		t.Fatalf("a life has these steps only: %v", steps)
+	}
+	out := &strings.Builder{}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "CRASH\tBEFORE IT\tAFTER IT, ANSWER LOST")
+	for _, at := range steps {
+		fmt.Fprint(table, at)
+		for _, after := range []bool{false, true} {
+			healed := "healed"
+			t.Run(fmt.Sprintf("%s, after %t", at, after), func(t *testing.T) {
+				began, point := time.Now(), newCrash(at, after)
+				live(t, point)
+				switch {
+				case point.dead:
+					healed += fmt.Sprintf(" in %.1f s", time.Since(began).Seconds())
+				case at.nth == 1:
+					t.Error("this life has no such step")
+				default:
+					healed = "no such step this time"
+				}
 			})
 			if t.Failed() {
 				return
 			}
-			if at == "" {
-				if n < 8 {
-					t.Errorf("a life has %d writes only", n-1)
-				}
-				break // The life has no more writes.
-			}
+			fmt.Fprint(table, "\t", healed)
 		}
+		fmt.Fprintln(table)
 	}
+	table.Flush()
+	t.Logf("%d steps\n%s", len(steps), out)
 }
 
-// live goes through a life with a crash at the n-th write, and says which that was.
-func live(t *testing.T, n int, after bool) string {
+// live goes through a life with a crash and a restart, and returns its steps.
+func live(t *testing.T, point *crash) []step {
+	t.Helper()
 	s := onKafka(t, acmruntime.London)
-	point := &crash{left: n, after: after, hit: make(chan struct{})}
-	s.wrap = point.wrap
-	s.start()
-	done := make(chan struct{})
-	restarted := make(chan struct{})
+	s.wrap, s.transport = point.wrap, func(next acm.Transport) acm.Transport { return mortal{next, point} }
+	s.run()
+	over, restarted := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(restarted)
 		select {
 		case <-point.hit:
-		case <-done:
+		case <-over:
 			return
 		}
 		s.operator.Stop()
-		s.wrap = nil
-		s.start()
+		s.wrap, s.transport = nil, nil
+		s.run()
 	}()
+	s.must(s.runtime.AwaitRegistered(within(t)))
 	c := s.primed(map[string]any{})
 	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
 	first := s.service("sklearn-iris")
@@ -106,7 +197,8 @@ func live(t *testing.T, n int, after bool) string {
 	e.Properties = s.model("sklearn-iris", sklearn(2))
 	s.must(s.runtime.Update(within(t), i))
 	s.must(s.runtime.Await(within(t), "updated", func() bool { return e.Message == "Updated" }))
-	if now := s.service("sklearn-iris"); replicas(now) != 2 || now.GetUID() != first.GetUID() {
+	// Each order has changed the service once.
+	if now := s.service("sklearn-iris"); replicas(now) != 2 || now.GetUID() != first.GetUID() || now.GetGeneration() != 2 {
 		t.Errorf("after the update there is %v", now)
 	}
 	s.must(s.runtime.Undeploy(within(t), i))
@@ -119,11 +211,11 @@ func live(t *testing.T, n int, after bool) string {
 		}
 		return nil
 	})
-	close(done)
+	close(over)
 	<-restarted
 	point.mu.Lock()
 	defer point.mu.Unlock()
-	return point.at
+	return slices.Clone(point.steps)
 }
 
 // TestCrashWhileAnOrderIsReleased: a held order is forgotten only when it is an element's. The elements cannot be written here

@@ -137,21 +137,12 @@ func (k *realKafka) site(release acmruntime.Release) *site {
 	})
 }
 
-// TestRealKafka is the seed's workflow on Apache Kafka, with a restart of the broker in its midst, and with Kafka's own console
-// consumer reading what was published.
-func TestRealKafka(t *testing.T) {
-	k := newKafka(t)
-	s := k.site(acmruntime.Master)
-	s.start()
-	c := s.primed(map[string]any{})
-	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
-
-	read := k.java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", k.address, "--topic", topic,
-		"--from-beginning", "--timeout-ms", "10000", "--consumer-property", "security.protocol=SASL_PLAINTEXT",
-		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas())
+// readBy checks that an independent client reads what the participant has published, a message a line.
+func (k *realKafka) readBy(client string, read *exec.Cmd) {
+	k.t.Helper()
 	out, _ := read.Output()
 	kinds := map[acm.MessageType]int{}
-	for _, line := range bytes.Split(out, []byte("\n")) {
+	for line := range bytes.Lines(out) {
 		var m struct {
 			MessageType acm.MessageType `json:"messageType"`
 		}
@@ -159,10 +150,31 @@ func TestRealKafka(t *testing.T) {
 			kinds[m.MessageType]++
 		}
 	}
+	k.t.Logf("%s reads %v", client, kinds)
 	for _, kind := range []acm.MessageType{acm.TypeRegister, acm.TypeStatus, acm.TypePrimeAck, acm.TypeStateChangeAck} {
 		if kinds[kind] == 0 {
-			t.Errorf("Kafka's own consumer reads no %s: %v", kind, kinds)
+			k.t.Errorf("%s reads no %s", client, kind)
 		}
+	}
+}
+
+// TestRealKafka is the seed's workflow on Apache Kafka, with a restart of the broker in its midst, and with independent clients
+// reading what was published: Kafka's own console consumer, and kcat where it is installed.
+func TestRealKafka(t *testing.T) {
+	k := newKafka(t)
+	s := k.site(acmruntime.Master)
+	s.start()
+	c := s.primed(map[string]any{})
+	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
+
+	k.readBy("Kafka's own consumer", k.java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", k.address, "--topic", topic,
+		"--from-beginning", "--timeout-ms", "10000", "--consumer-property", "security.protocol=SASL_PLAINTEXT",
+		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas()))
+	if kcat, err := exec.LookPath("kcat"); err == nil {
+		k.readBy("kcat", exec.Command(kcat, "-C", "-b", k.address, "-t", topic, "-o", "beginning", "-e", "-q", "-X", "security.protocol=SASL_PLAINTEXT",
+			"-X", "sasl.mechanism=SCRAM-SHA-512", "-X", "sasl.username="+kafkaUser, "-X", "sasl.password="+kafkaPassword))
+	} else {
+		t.Log("kcat is not on the PATH: nothing but Kafka's own consumer reads what was published")
 	}
 
 	k.stop()

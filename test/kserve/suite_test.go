@@ -55,7 +55,9 @@ type site struct {
 	operator *harness.Operator
 	// wrap changes the participant's connection to the cluster; nil for none.
 	wrap func(*rest.Config)
-	ns   string
+	// transport changes the participant's way to the broker; nil for none.
+	transport func(acm.Transport) acm.Transport
+	ns        string
 	// servers are those of the broker.
 	servers []string
 }
@@ -127,13 +129,22 @@ func onDMaaP(t *testing.T) *site {
 // start runs the operator with the participant, and waits until the runtime has heard of it.
 func (s *site) start() {
 	s.t.Helper()
+	s.run()
+	s.must(s.runtime.AwaitRegistered(within(s.t)))
+}
+
+// run runs the operator with the participant.
+func (s *site) run() {
+	s.t.Helper()
 	s.operator = harness.Start(s.t, s.c, harness.Options{
 		Verbose: testing.Verbose(), Config: s.wrap,
-		Add: func(mgr manager.Manager) error {
-			return participant.Add(mgr, []byte(s.yaml), participant.Options{Version: "test", Alone: true})
+		Add: func(mgr manager.Manager, e *engine.Engine) error {
+			return participant.Add(mgr, []byte(s.yaml), participant.Options{
+				Version: "test", Alone: true, Transport: s.transport,
+				Missing: func() error { return kserve.Missing(e.Serves) },
+			})
 		},
 	}, func(e *engine.Engine) error { return engine.Register(e, kserve.Room(), kserve.New()) })
-	s.must(s.runtime.AwaitRegistered(within(s.t)))
 }
 
 func (s *site) must(err error) {

@@ -1,10 +1,18 @@
 package kserve
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/test/acmruntime"
 )
@@ -124,6 +132,82 @@ func TestFailures(t *testing.T) {
 	}
 	if got := s.service("foreign"); got == nil || len(got.GetOwnerReferences()) != 0 {
 		t.Errorf("the service of another is %v", got)
+	}
+}
+
+// TestKServeComesLater: without KServe readiness says so. An order to deploy waits for it, and fails with that reason when its
+// time is up.
+func TestKServeComesLater(t *testing.T) {
+	s := onKafka(t, acmruntime.London)
+	health := s.health()
+	install := s.removeKServe()
+	t.Cleanup(install)
+	s.start()
+	if got := health(); !strings.Contains(got, "install KServe") {
+		t.Errorf("readiness says %s", got)
+	}
+	c := s.primed(map[string]any{})
+	slow := s.runtime.Instantiate(c, merge(alone(s.model("slow", sklearn(1))), "deployTimeoutMs", 1500))
+	s.must(s.runtime.Deploy(within(t), slow))
+	s.must(s.runtime.AwaitInstance(within(t), slow, "UNDEPLOYED", "FAILED"))
+	if got := s.runtime.Element(slow.Elements[0].ID).Message; !strings.Contains(got, "waiting for the API of InferenceService") {
+		t.Errorf("said was %q", got)
+	}
+	i := s.runtime.Instantiate(c, alone(s.model("patient", sklearn(1))))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.c.Consistently(t, 2*time.Second, func() error { return s.unacknowledged(i) })
+
+	install()
+	for _, name := range []string{"patient", "slow"} {
+		s.c.Eventually(t, patience, func() error { return s.c.There(t, services, s.ns, name) })
+		s.status(name, 1, "Ready=True")
+	}
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	s.must(s.runtime.AwaitInstance(within(t), slow, "DEPLOYED", "NO_ERROR"))
+	s.c.Eventually(t, patience, func() error {
+		if got := health(); !strings.Contains(got, "UP") {
+			return fmt.Errorf("readiness says %s", got)
+		}
+		return nil
+	})
+}
+
+// health has the participant serve its health, and returns a function that asks for it.
+func (s *site) health() func() string {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	s.must(listener.Close())
+	s.yaml += fmt.Sprintf("server: {port: %d, servlet: {context-path: /kserve}}\n", port)
+	return func() string {
+		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/kserve/health/readiness", port))
+		if err != nil {
+			return err.Error()
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		s.must(err)
+		return string(text)
+	}
+}
+
+// removeKServe removes the definition of InferenceService, and returns a function that installs it again if it is absent.
+func (s *site) removeKServe() (install func()) {
+	s.t.Helper()
+	const name = "inferenceservices.serving.kserve.io"
+	kind := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	crd := s.c.Get(s.t, kind, "", name)
+	s.c.Kubectl(s.t, "delete", "crd", name)
+	s.c.Eventually(s.t, patience, func() error { return s.c.Gone(s.t, kind, "", name) })
+	return func() {
+		if s.c.Get(s.t, kind, "", name) != nil {
+			return
+		}
+		again := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": kind.Kind, "metadata": map[string]any{"name": name}, "spec": crd.Object["spec"],
+		}}
+		s.must(s.c.Client.Create(context.Background(), again))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"software.sslmate.com/src/go-pkcs12"
 
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/dmaap"
@@ -218,23 +219,42 @@ func login(jaas string) (user, secret string) {
 // trust reads the certificates that the broker's is checked against; without any, those of the system.
 func trust(properties map[string]string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
 	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	location := properties["ssl.truststore.location"]
-	pem := []byte(properties["ssl.truststore.certificates"])
-	if location == "" && len(pem) == 0 {
-		return out, nil
-	}
-	if location != "" {
-		if kind := strings.ToUpper(cmp.Or(properties["ssl.truststore.type"], "JKS")); kind != "PEM" {
-			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM (Strimzi has them as ca.crt beside the %s)", kind, kind)
+	raw, kind := []byte(properties["ssl.truststore.certificates"]), storePEM
+	if location := properties["ssl.truststore.location"]; location != "" {
+		kind = strings.ToUpper(cmp.Or(properties["ssl.truststore.type"], "JKS"))
+		if kind != storePEM && kind != storePKCS12 {
+			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM or PKCS12 (Strimzi has ca.crt and ca.p12)", kind)
 		}
 		var err error
-		if pem, err = readFile(location); err != nil {
+		if raw, err = readFile(location); err != nil {
 			return nil, fmt.Errorf("ssl.truststore.location: %w", err)
 		}
+	} else if len(raw) == 0 {
+		return out, nil
 	}
-	out.RootCAs = x509.NewCertPool()
-	if !out.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, errors.New("ssl.truststore holds no PEM certificate")
+	var err error
+	out.RootCAs, err = roots(raw, kind, properties["ssl.truststore.password"])
+	return out, err
+}
+
+// The types of trust stores.
+const storePEM, storePKCS12 = "PEM", "PKCS12"
+
+// roots are the certificates of a trust store.
+func roots(raw []byte, kind, password string) (*x509.CertPool, error) {
+	out := x509.NewCertPool()
+	if kind == storePEM {
+		if !out.AppendCertsFromPEM(raw) {
+			return nil, errors.New("ssl.truststore holds no PEM certificate")
+		}
+		return out, nil
+	}
+	certificates, err := pkcs12.DecodeTrustStore(raw, password)
+	if err != nil {
+		return nil, fmt.Errorf("ssl.truststore.location is no PKCS12 trust store that ssl.truststore.password opens: %w", err)
+	}
+	for _, one := range certificates {
+		out.AddCert(one)
 	}
 	return out, nil
 }

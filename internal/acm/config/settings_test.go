@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"software.sslmate.com/src/go-pkcs12"
+
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/internal/acm/kafka"
+	"mlkeeper.dev/internal/pki"
 )
 
 // environment looks up variables in a map.
@@ -73,6 +79,52 @@ func TestStrimzi(t *testing.T) {
 	if k.TLS != nil || k.OperationTopic != want.OperationTopic || k.SyncTopic != want.SyncTopic || k.Group != want.Group ||
 		k.Mechanism != want.Mechanism || k.User != want.User || k.Password != want.Password {
 		t.Errorf("Kafka is %+v", k)
+	}
+}
+
+// TestTrustStore reads the two forms in which Strimzi gives the authority of a broker.
+func TestTrustStore(t *testing.T) {
+	authority, err := pki.NewAuthority(rand.Reader, time.Now(), "cluster-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := pkcs12.Modern.EncodeTrustStore([]*x509.Certificate{authority.Cert}, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{"ca.crt": authority.CertPEM, "ca.p12": store} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := x509.NewCertPool()
+	want.AddCert(authority.Cert)
+	for name, c := range map[string]struct{ file, kind, password, failure string }{
+		"PEM":              {file: "ca.crt", kind: "PEM"},
+		"PKCS12":           {file: "ca.p12", kind: "pkcs12", password: "secret"},
+		"another password": {file: "ca.p12", kind: "PKCS12", password: "other", failure: "ssl.truststore.password"},
+		"no PKCS12":        {file: "ca.crt", kind: "PKCS12", failure: "no PKCS12 trust store"},
+		"no file":          {file: "none", kind: "PEM", failure: "ssl.truststore.location"},
+	} {
+		text := fmt.Sprintf(`
+participant:
+  intermediaryParameters:
+    clampAutomationCompositionTopics:
+      topicSources:
+        - {topic: t, servers: [s], topicCommInfrastructure: kafka, additionalProps: {
+            security.protocol: SSL, ssl.truststore.location: %q, ssl.truststore.type: %s, ssl.truststore.password: %q}}
+`, filepath.Join(dir, c.file), c.kind, c.password)
+		got, err := Read([]byte(text), Options{Env: environment(nil)})
+		if c.failure != "" {
+			if err == nil || !strings.Contains(err.Error(), c.failure) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: told as %v", name, err)
+			}
+			continue
+		}
+		if err != nil || !got.Kafka.TLS.RootCAs.Equal(want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
