@@ -157,9 +157,24 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
 		o.Adopt = key.Kind == "Namespace" && key.Group == ""
+		o.OnImmutable = b.onImmutable(key, o.Retain)
 		out = append(out, o)
 	}
 	return out
+}
+
+// onImmutable says what happens to an object of which an upgrade changes what cannot be changed, such as the selector of a
+// Deployment: it is made again, unless it holds data.
+func (b *builder) onImmutable(key plan.Key, retained bool) plan.Immutable {
+	switch {
+	case retained, key.GroupKind == customResourceDefinitions:
+		return plan.ImmutableByKind
+	case key.Group == "" && (key.Kind == "Namespace" || key.Kind == "PersistentVolume"):
+		return plan.ImmutableByKind
+	case key.Kind == "StatefulSet" && !b.part.spec.RecreateStatefulSets:
+		return plan.ImmutableByKind
+	}
+	return plan.ImmutableRecreate
 }
 
 var (

@@ -137,7 +137,8 @@ func (m mortal) Receive(ctx context.Context) (acm.Batch, error) {
 // TestCrashAtEveryStep: an operator that crashes before or after any single write or message of a whole life loses no order, and
 // runs none twice.
 func TestCrashAtEveryStep(t *testing.T) {
-	steps := live(t, newCrash(step{}, false))
+	var steps []step
+	t.Run("no crash", func(t *testing.T) { steps = live(t, newCrash(step{}, false)) })
 	if len(steps) < 20 {
 		t.Fatalf("a life has these steps only: %v", steps)
 	}
@@ -199,7 +200,7 @@ func live(t *testing.T, point *crash) []step {
 	s.must(s.runtime.Await(within(t), "updated", func() bool { return e.Message == "Updated" }))
 	// Each order has changed the service once.
 	if now := s.service("sklearn-iris"); replicas(now) != 2 || now.GetUID() != first.GetUID() || now.GetGeneration() != 2 {
-		t.Errorf("after the update there is %v", now)
+		t.Errorf("after the update there are %d replicas of generation %d: %v", replicas(now), now.GetGeneration(), now)
 	}
 	s.must(s.runtime.Undeploy(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))

@@ -28,6 +28,7 @@ func TestLife(t *testing.T) {
 	t.Run("Credentials", func(t *testing.T) { credentials(t, c, ns) })
 	t.Run("Suspend", func(t *testing.T) { suspended(t, c, ns) })
 	t.Run("BadValues", func(t *testing.T) { badValues(t, c, ns) })
+	t.Run("WhatCannotBeChanged", func(t *testing.T) { upgraded(t, c, ns) })
 	t.Run("TheDetectorsAlias", func(t *testing.T) { aliased(t, c, ns) })
 	t.Run("ASecondOne", func(t *testing.T) { second(t, c) })
 	t.Run("Idle", func(t *testing.T) { idle(t, c, o, ns) })
@@ -170,6 +171,64 @@ func badValues(t *testing.T, c *cluster.Cluster, ns string) {
 	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "NotFound", "no version 9.9.9") })
 	if _, err := c.TryKubectl("-n", ns, "patch", "seldonoperator", "stack", "--type=merge", "-p", `{"spec":{"core":{"chart":{"digest":"sha256:short"}}}}`); err == nil {
 		t.Error("a digest that is none is accepted")
+	}
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+}
+
+// upgraded changes a chart in what cannot be changed: a Deployment is made again, a StatefulSet with consent, a claim never.
+func upgraded(t *testing.T, c *cluster.Cluster, ns string) {
+	const before, after = "one", "two"
+	release := func(app string) {
+		t.Helper()
+		chartMap(t, c, ns, map[string]string{"core": strings.ReplaceAll(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: changes}
+spec:
+  selector: {matchLabels: {app: APP}}
+  template: {metadata: {labels: {app: APP}}, spec: {containers: [{name: c, image: c}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: holds}
+spec:
+  serviceName: APP
+  selector: {matchLabels: {app: holds}}
+  template: {metadata: {labels: {app: holds}}, spec: {containers: [{name: c, image: c}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: stays}
+`, "APP", app)})
+	}
+	sets := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
+	configMaps := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	release(before)
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+	changes, holds, stays := c.Get(t, deployments, ns, "changes"), c.Get(t, sets, ns, "holds"), c.Get(t, configMaps, ns, "stays")
+
+	release(after)
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "ImmutableField", "StatefulSet") })
+	cluster.Eventually(t, patience, func() error {
+		if now := c.Get(t, deployments, ns, "changes"); now == nil || now.GetUID() == changes.GetUID() || !strings.Contains(text(now, "spec", "selector"), after) {
+			return fmt.Errorf("the Deployment is %v", now)
+		}
+		return nil
+	})
+	if now := c.Get(t, sets, ns, "holds"); now == nil || now.GetUID() != holds.GetUID() {
+		t.Error("the StatefulSet was made again without consent")
+	}
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}, recreateStatefulSets: true}}`)
+	cluster.Eventually(t, patience, func() error {
+		if now := c.Get(t, sets, ns, "holds"); text(now, "spec", "serviceName") != after {
+			return fmt.Errorf("the StatefulSet is %v", now)
+		}
+		return ready(get(t, c, ns, "stack"))
+	})
+	if now := c.Get(t, configMaps, ns, "stays"); now == nil || now.GetUID() != stays.GetUID() {
+		t.Error("what can be changed was made again")
 	}
 	apply(t, c, ns, "{}")
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -188,4 +189,21 @@ func environment(u *unstructured.Unstructured) map[string]string {
 		out[name] = value
 	}
 	return out
+}
+
+// chartMap puts charts of one template each into the ConfigMap charts.
+func chartMap(t *testing.T, c *cluster.Cluster, ns string, templates map[string]string) {
+	t.Helper()
+	text := "\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: charts}\nbinaryData:\n"
+	for name, template := range templates {
+		raw, err := manifesttest.Pack(fstest.MapFS{
+			"Chart.yaml":              {Data: fmt.Appendf(nil, "apiVersion: v2\nname: %s\nversion: 1.0.0\n", name)},
+			"templates/template.yaml": {Data: []byte(template)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("  %s.tgz: %s\n", name, base64.StdEncoding.EncodeToString(raw))
+	}
+	c.Apply(t, text, ns)
 }

@@ -97,6 +97,10 @@ type Component struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Orphan
 	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+	// recreateStatefulSets allows StatefulSets of the component to be deleted and made again where an upgrade changes what
+	// cannot be changed. Their PersistentVolumeClaims stay. Without it the SeldonOperator is Stalled then.
+	// +optional
+	RecreateStatefulSets bool `json:"recreateStatefulSets,omitempty"`
 }
 
 // ValuesReference names values in an object.

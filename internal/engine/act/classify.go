@@ -3,6 +3,7 @@ package act
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -155,7 +156,10 @@ func isDenied(err error) bool {
 	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request")
 }
 
+// unchangeable matches what the API server says of fields that cannot be changed, which differs from kind to kind: most of them,
+// role bindings, StatefulSets and StorageClasses, Services.
+var unchangeable = regexp.MustCompile(`immutable|cannot change roleRef|updates to .* are forbidden|may not change once set`)
+
 func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && !isDenied(err) && (strings.Contains(err.Error(), "immutable") ||
-		strings.Contains(err.Error(), "cannot change roleRef"))
+	return apierrors.IsInvalid(err) && !isDenied(err) && unchangeable.MatchString(err.Error())
 }

@@ -75,6 +75,8 @@ var answers = []struct {
 	{"immutable", invalid("field is immutable"), plan.Terminal, ReasonImmutable},
 	{"immutable Secret", invalid("field is immutable when `immutable` is set"), plan.Terminal, ReasonImmutable},
 	{"immutable roleRef", invalid("cannot change roleRef"), plan.Terminal, ReasonImmutable},
+	{"immutable StatefulSet", invalid("updates to statefulset spec for fields other than 'replicas' are forbidden"), plan.Terminal, ReasonImmutable},
+	{"immutable Service", invalid("may not change once set"), plan.Terminal, ReasonImmutable},
 	{"invalid", invalid("must be less"), plan.Terminal, ReasonInvalid},
 	{"bad request", apierrors.NewBadRequest("illegal base64 data: " + value), plan.Terminal, ReasonInvalid},
 	{"conflict", apierrors.NewConflict(resource, "n", errors.New("the object has been modified "+value)), "", ""},
