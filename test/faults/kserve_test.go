@@ -77,10 +77,7 @@ func elementWorkloads() []Workload {
 		{
 			Name: "undeploy", Short: true, Setup: create, Steps: []Step{apply("undeploy", elementOf("Undeploy", "m3", false, "1", "iris", "flowers"),
 				func(w *World) error {
-					if w.Get(servicesOfTest, "iris") != nil {
-						return errors.New("a service is left")
-					}
-					return ended("m3", "UNDEPLOYED")(w)
+					return errors.Join(has(servicesOfTest, "iris", false)(w), ended("m3", "UNDEPLOYED")(w))
 				})},
 		},
 		{
