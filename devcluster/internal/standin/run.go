@@ -154,6 +154,10 @@ func established(crd *unstructured.Unstructured) bool {
 	return false
 }
 
+// actors is how many objects of a role are acted on at once. One after the other, a thousand would wait for the stand-in, and
+// not for what is measured.
+const actors = 8
+
 // play runs one role until its context ends.
 func (t *troupe) play(ctx context.Context, r role) {
 	queue := workqueue.NewTypedRateLimitingQueue(
@@ -177,18 +181,29 @@ func (t *troupe) play(ctx context.Context, r role) {
 		queue.ShutDown()
 	}()
 	go informer.RunWithContext(ctx)
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		if err := t.act(ctx, r, informer.GetStore(), key); err != nil {
-			queue.AddRateLimited(key)
-		} else {
-			queue.Forget(key)
-		}
-		queue.Done(key)
+	var workers sync.WaitGroup
+	for range actors {
+		workers.Go(func() {
+			for t.next(ctx, r, queue, informer.GetStore()) {
+			}
+		})
 	}
+	workers.Wait()
+}
+
+// next brings the next object of the queue to its healthy state; it is false once there is none any more.
+func (t *troupe) next(ctx context.Context, r role, queue workqueue.TypedRateLimitingInterface[string], store cache.Store) bool {
+	key, shutdown := queue.Get()
+	if shutdown {
+		return false
+	}
+	defer queue.Done(key)
+	if err := t.act(ctx, r, store, key); err != nil {
+		queue.AddRateLimited(key)
+	} else {
+		queue.Forget(key)
+	}
+	return true
 }
 
 // act brings one object to its healthy state.

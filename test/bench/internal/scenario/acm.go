@@ -267,7 +267,11 @@ func (b *Bench) acmOperator(ctx context.Context) (seconds float64, writes, after
 		instances = append(instances, s.runtime.Instantiate(composition, models...))
 	}
 	mark := s.c.Audit.Mark()
-	if err := s.deploy(ctx, instances...); err != nil {
+	profiled := make(chan error, 1)
+	go func() {
+		profiled <- b.profile(ctx, op, fmt.Sprintf("profile?seconds=%d", max(3, min(20, b.Config.Services/50))), "acm-cpu.pprof")
+	}()
+	if err := errors.Join(s.deploy(ctx, instances...), <-profiled); err != nil {
 		return 0, 0, 0, err
 	}
 	if err := s.c.Quiet(ctx, settled, readyTimeout); err != nil {
