@@ -83,7 +83,7 @@ func (c *crash) wrap(cfg *rest.Config) {
 				return next.RoundTrip(r)
 			}
 			lost := c.do(func() error {
-				answer, err = next.RoundTrip(r)
+				answer, err = next.RoundTrip(r) //nolint:bodyclose // It is closed below, or by who asked.
 				return err
 			}, "write "+request.String())
 			if lost != nil && answer != nil {
