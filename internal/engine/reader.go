@@ -141,10 +141,7 @@ func (r *reader) Child(gvk schema.GroupVersionKind, namespace, name string) *obs
 }
 
 // Serves implements room.Reader.
-func (r *reader) Serves(gvk schema.GroupVersionKind) bool {
-	_, ok := r.engine.catalog.Lookup(gvk)
-	return ok
-}
+func (r *reader) Serves(gvk schema.GroupVersionKind) bool { return r.engine.Serves(gvk) }
 
 // Namespaced implements room.Reader.
 func (r *reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {

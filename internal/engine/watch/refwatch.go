@@ -76,6 +76,9 @@ func (w *refWatch) keep(name string, holder Holder) {
 	n := w.names[name]
 	if n == nil {
 		n = &refName{holders: map[Holder]struct{}{}}
+		if _, there := w.present[hashOf(name)]; w.synced && !there {
+			n.state = settled // It is known to be absent.
+		}
 		w.names[name] = n
 	}
 	n.holders[holder] = struct{}{}
@@ -126,9 +129,6 @@ func (w *refWatch) look(name string) (*metav1.PartialObjectMetadata, knowledge, 
 	n := w.names[name]
 	if !w.synced || n == nil {
 		return nil, pending, nil
-	}
-	if _, there := w.present[hashOf(name)]; !there && n.state == unread {
-		return nil, settled, nil
 	}
 	return n.meta, n.state, nil
 }
@@ -257,7 +257,6 @@ func (s *refStore) Replace(items []any, version string) error {
 	}
 	var woken []Holder
 	listed := make(map[string]bool, len(w.names))
-	before := w.present
 	w.present = make(map[uint64]struct{}, len(items))
 	for _, item := range items {
 		switch o := item.(type) {
@@ -281,15 +280,9 @@ func (s *refStore) Replace(items []any, version string) error {
 		}
 	}
 	for name, n := range w.names {
-		if listed[name] {
-			continue
+		if !listed[name] {
+			woken = append(woken, n.lose(version)...)
 		}
-		if _, was := before[hashOf(name)]; n.state == unread && before != nil && !was {
-			// That it is absent is what the holders were told already.
-			n.state, n.gone = settled, version
-			continue
-		}
-		woken = append(woken, n.lose(version)...)
 	}
 	if !w.synced {
 		w.synced = true
