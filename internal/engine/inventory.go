@@ -420,7 +420,8 @@ func (k *inventories) owns(inv *keeper.Inventory, key plan.Key) bool {
 	return ref != nil && ref.UID == inv.UID
 }
 
-// remove deletes an Inventory by UID; the garbage collector deletes what it owns.
+// remove deletes an Inventory by UID; the garbage collector deletes what it owns. A conflict is a failure like others: it need not
+// mean that the UID is another's, and no event has to follow.
 func (k *inventories) remove(ctx context.Context, inv *keeper.Inventory) error {
 	resource, err := k.resource()
 	if err != nil {
@@ -430,7 +431,7 @@ func (k *inventories) remove(ctx context.Context, inv *keeper.Inventory) error {
 	err = k.client.Resource(resource).Delete(ctx, inv.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &inv.UID}, PropagationPolicy: &background,
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Inventory %s: %w", inv.Name, err)
 	}
 	k.mu.Lock()

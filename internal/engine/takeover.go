@@ -128,8 +128,7 @@ func (s *stacks[C, F]) self(cr metav1.Object) plan.Owner {
 	}
 }
 
-// patch writes to a custom resource by a merge patch. That it is gone or was changed is no failure, since its own event
-// follows.
+// patch writes to a custom resource by a merge patch. That it is gone is no failure, since its own event follows.
 func (s *stacks[C, F]) patch(ctx context.Context, cr metav1.Object, patch []byte, sub ...string) error {
 	mapping, ok := s.catalog.Lookup(s.def.GVK)
 	if !ok {
@@ -137,7 +136,7 @@ func (s *stacks[C, F]) patch(ctx context.Context, cr metav1.Object, patch []byte
 	}
 	_, err := s.client.Resource(mapping.Resource).Namespace(cr.GetNamespace()).Patch(ctx, cr.GetName(),
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, sub...)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write %s %s/%s: %w", s.def.GVK.Kind, cr.GetNamespace(), cr.GetName(), err)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (t *teardown) deleteObject(
 		log.FromContext(ctx).Info("deleted with its custom resource", "object", key.String())
 	case apierrors.IsForbidden(err):
 		log.FromContext(ctx).Info("left behind, since it may not be deleted", "object", key.String(), "reason", err.Error())
-	case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,11 @@ type entry struct {
 
 // succeeded says that the API server did what was asked.
 func (e entry) succeeded() bool { return e.Status >= 200 && e.Status < 300 }
+
+// lostRace says that somebody else changed the object meanwhile. How often that happens is up to them.
+func (e entry) lostRace() bool {
+	return e.Status == http.StatusConflict && e.Note == "" && e.Verb != verbCreate
+}
 
 // journal keeps the requests of all operators of a run in the order in which they were sent.
 type journal struct {

@@ -174,7 +174,7 @@ func (r *run) bounded(ref *reference) []Finding {
 	}
 	writes := 0
 	for _, e := range all {
-		if e.counted() {
+		if e.counted() && !e.lostRace() {
 			writes++
 		}
 	}
