@@ -38,10 +38,14 @@ func newParticipantCommand(connect connection) *cobra.Command {
 // addParticipant makes the manager the participant that a file describes, and is nothing else if it has no other room.
 func addParticipant(mgr manager.Manager, e *engine.Engine, path string, rooms []string) error {
 	text, err := os.ReadFile(path)
+	if err == nil && !slices.Contains(rooms, kserve.RoomName) {
+		err = fmt.Errorf("its orders are carried out by the room %s, which is not among --rooms: add it", kserve.RoomName)
+	}
 	if err == nil {
 		err = participant.Add(mgr, text, participant.Options{
 			Version: version.Version, Alone: slices.Equal(rooms, []string{kserve.RoomName}),
-			Missing: func() error { return kserve.Missing(e.Serves) },
+			Elements: engine.ResourcesOf(e, kserve.Room()),
+			Missing:  func() error { return kserve.Missing(e.Serves) },
 		})
 	}
 	if err != nil {

@@ -49,6 +49,7 @@ type pass[C client.Object, F any] struct {
 	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                           // Set by act.
 	awaits      bool                            // Set by see: the outcomes of the wires were not complete.
+	failed      bool                            // Set by report: what was asked for has failed.
 	informative map[plan.Key]bool               // Set by own.
 }
 

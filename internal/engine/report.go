@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"sort"
 	"time"
 
@@ -63,6 +64,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 		return reconcile.Result{}, err
 	}
 	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
+	p.failed = verdict.Failed
 	if verdict.Again {
 		p.wake(s.Clock.Now())
 	}
@@ -388,16 +390,9 @@ func statusPatch(before, after runtime.Object, uid types.UID) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
+// statusOnly encodes the status alone, since specs may be large. Every kind has it in a field of that name.
 func statusOnly(o runtime.Object) ([]byte, error) {
-	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, err
-	}
-	status := u["status"]
-	if status == nil {
-		status = map[string]any{}
-	}
-	return json.Marshal(map[string]any{"status": status})
+	return json.Marshal(map[string]any{"status": reflect.ValueOf(o).Elem().FieldByName("Status").Interface()})
 }
 
 // announce emits an event for each transition that a person would want to know of, and only for transitions.
@@ -414,7 +409,10 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 			s.metrics.becameReady(s.def.GVK.Kind, s.Clock.Now().Sub(p.cr.GetCreationTimestamp().Time))
 			p.life.fresh = false
 		}
-	case len(p.problems) == 0 && (was == nil || was.Status != metav1.ConditionTrue):
+		if s.def.WarningsOnly {
+			return
+		}
+	case !p.failed && len(p.problems) == 0 && (was == nil || was.Status != metav1.ConditionTrue):
 		return // On its way, as declared: no news.
 	default:
 		kind = corev1.EventTypeWarning

@@ -25,6 +25,8 @@ func Room() room.Definition[*keeper.CompositionElement] {
 			}
 		},
 		Children: []schema.GroupVersionKind{gvkService},
+		// The ACM runtime ordered it, and is told.
+		WarningsOnly: true,
 		Rules: []room.Rule{
 			{
 				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "heldorders"},

@@ -147,6 +147,9 @@ func (e entity) payload(field string) (map[string]any, error) {
 		text = []byte(inner)
 	}
 	object := map[string]any{}
+	if utiljson.Unmarshal(text, &object) == nil {
+		return object, nil
+	}
 	text, err := yaml.YAMLToJSON(text)
 	if err == nil {
 		err = utiljson.Unmarshal(text, &object)

@@ -60,7 +60,8 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen
 		verdict.Progress = status.ServicesReady + " services ready"
 	}
 	if ended != nil && ended.Failure != "" {
-		verdict.Hold, verdict.Reason, verdict.Message = true, reasonOrderFailed, room.Cut(ended.Failure, maxMessage)
+		verdict.Hold, verdict.Failed = true, true
+		verdict.Reason, verdict.Message = reasonOrderFailed, room.Cut(ended.Failure, maxMessage)
 		verdict.Again = facts.Element.Previous != nil && facts.Outcome == nil
 	}
 	return verdict

@@ -7,6 +7,8 @@
 // sends the acknowledgement, again and again until the broker has it, and records it. A crash anywhere repeats a step, and
 // loses none.
 //
+// It has no watch of its own: the engine's tells it of CompositionElements.
+//
 // It writes only kinds of MLKeeper's own group, and of CompositionElements only the spec and status.acknowledged. It runs on the
 // leader alone.
 package participant

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -27,16 +26,25 @@ func newOutbox(p *Participant) *outbox {
 	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 }
 
-// Changed looks at an element that was made or changed. The watch calls it, in any state of the participant.
-func (p *Participant) Changed(cr *keeper.CompositionElement) {
+// Saw takes in what the watch says of an element, in any state of the participant.
+func (p *Participant) Saw(was, is *keeper.CompositionElement) {
+	if is == nil {
+		p.forget(was)
+		return
+	}
+	p.look(is)
+}
+
+// look has the runtime told of an element that was made or changed.
+func (p *Participant) look(cr *keeper.CompositionElement) {
 	if cr.Spec.ParticipantID != p.settings.Identity.ParticipantID || !untold(cr) && !over(cr) {
 		return
 	}
 	p.outbox.queue.Add(cr.Name)
 }
 
-// Gone forgets an element that was deleted.
-func (p *Participant) Gone(cr *keeper.CompositionElement) {
+// forget forgets an element that was deleted.
+func (p *Participant) forget(cr *keeper.CompositionElement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Elements[cr.Name].Order.ID == record.Element(cr).Order.ID {
@@ -112,16 +120,12 @@ func (o *outbox) next(ctx context.Context) bool {
 
 // tell sends what the runtime does not know of an element, and records that it was told. A crash in between has it told again.
 func (o *outbox) tell(ctx context.Context, id string) error {
-	cr, err := o.store.Element(ctx, id)
-	if err != nil || cr == nil {
-		return err
+	cr, exists := o.store.Elements.Get("", id)
+	if !exists {
+		return nil
 	}
 	if over(cr) {
-		err := o.store.End(ctx, cr)
-		if apierrors.IsConflict(err) {
-			return nil // It has changed, and is looked at again.
-		}
-		return err
+		return o.store.End(ctx, cr)
 	}
 	message, ok := o.message(cr)
 	if !ok {

@@ -8,12 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/internal/acm/dmaap"
@@ -33,6 +31,8 @@ type runner struct {
 type Options struct {
 	// Version is told to the runtime.
 	Version string
+	// Elements are the CompositionElements that the room of package kserve keeps.
+	Elements Elements
 	// Alone says that the manager is nothing but the participant, so that it is ready when the participant is.
 	Alone bool
 	// Missing says what the cluster lacks for orders to be carried out; nil for nothing. Readiness tells it.
@@ -97,12 +97,10 @@ func (r *runner) Start(ctx context.Context) error {
 	}
 	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log}, transport,
 		Store{
-			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Participant: settings.Identity.ParticipantID,
+			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Elements: r.options.Elements,
+			Participant: settings.Identity.ParticipantID,
 		})
-	if err := r.watch(ctx, p); err != nil {
-		transport.Close()
-		return err
-	}
+	r.options.Elements.Follow(p.Saw)
 	r.running.Store(p)
 	return p.Start(ctx)
 }
@@ -112,28 +110,4 @@ func connect(settings config.Settings, log logr.Logger) (acm.Transport, error) {
 		return kafka.New(*settings.Kafka, log)
 	}
 	return dmaap.New(*settings.DMaaP)
-}
-
-// watch shows the participant every change of an element.
-func (r *runner) watch(ctx context.Context, p *Participant) error {
-	informer, err := r.mgr.GetCache().GetInformer(ctx, &keeper.CompositionElement{})
-	if err != nil {
-		return fmt.Errorf("watch CompositionElements: %w", err)
-	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.saw(o, p.Changed) },
-		UpdateFunc: func(_, o any) { p.saw(o, p.Changed) },
-		DeleteFunc: func(o any) { p.saw(o, p.Gone) },
-	})
-	return err
-}
-
-// saw calls a function with an element that the watch hands over.
-func (p *Participant) saw(o any, then func(*keeper.CompositionElement)) {
-	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-		o = last.Obj
-	}
-	if cr, ok := o.(*keeper.CompositionElement); ok {
-		then(cr)
-	}
 }

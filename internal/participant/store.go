@@ -23,6 +23,14 @@ const maxElement = 1400 << 10
 // fieldManager owns what the participant writes.
 const fieldManager = "mlkeeper-participant"
 
+// Elements are the CompositionElements of the cluster. What is handed out is shared and must not be changed.
+type Elements interface {
+	// Get returns one; the namespace is empty.
+	Get(namespace, name string) (*keeper.CompositionElement, bool)
+	// Follow has a function called for each that exists and with every change; was is nil for what is new, is for what is gone.
+	Follow(changed func(was, is *keeper.CompositionElement))
+}
+
 // Refusal is the error of a write that the cluster will never take.
 type Refusal struct{ Why string }
 
@@ -31,9 +39,11 @@ func (r *Refusal) Error() string { return r.Why }
 
 // Store keeps what a participant has to remember in custom resources.
 type Store struct {
-	// Client writes, and reads what is cached; Reader reads live.
+	// Client writes, Reader reads live.
 	Client client.Client
 	Reader client.Reader
+	// Elements are the CompositionElements as the engine's watch knows them.
+	Elements Elements
 	// Participant is the id of the participant: what others of the cluster remember is none of its business.
 	Participant string
 }
@@ -139,16 +149,6 @@ func (s Store) drop(ctx context.Context, cr client.Object) error {
 	return client.IgnoreNotFound(s.Client.Delete(ctx, cr))
 }
 
-// Element reads an element as the watch knows it; nil where there is none.
-func (s Store) Element(ctx context.Context, id string) (*keeper.CompositionElement, error) {
-	cr := &keeper.CompositionElement{}
-	err := s.Client.Get(ctx, client.ObjectKey{Name: id}, cr)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return cr, err
-}
-
 // Acknowledge records what the runtime was told of an element, unless the element is another by now.
 func (s Store) Acknowledge(ctx context.Context, cr *keeper.CompositionElement, told keeper.Acknowledgement) error {
 	// A merge patch alone would leave what told no longer has.
@@ -170,5 +170,6 @@ func (s Store) Acknowledge(ctx context.Context, cr *keeper.CompositionElement, t
 // End deletes an element that the runtime knows to be deleted.
 func (s Store) End(ctx context.Context, cr *keeper.CompositionElement) error {
 	uid, version := cr.UID, cr.ResourceVersion
-	return client.IgnoreNotFound(s.Client.Delete(ctx, cr, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+	target := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: cr.Name}}
+	return client.IgnoreNotFound(s.Client.Delete(ctx, target, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 }

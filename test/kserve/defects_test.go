@@ -1,15 +1,19 @@
 package kserve
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	eventsv1 "k8s.io/api/events/v1"
 
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/test/acmruntime"
@@ -85,6 +89,28 @@ func TestLateSuccess(t *testing.T) {
 	}
 	s.status("sklearn-iris", 1, "Ready=True")
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	// The failure is an event too; the success is not.
+	const told = "Warning OrderFailed"
+	s.c.Eventually(t, patience, func() error { return s.wantEvents(i, told) })
+	s.c.Consistently(t, time.Second, func() error { return s.wantEvents(i, told) })
+}
+
+// wantEvents is an error where the events of an instance's element are others than these, each a type and a reason.
+func (s *site) wantEvents(i *acmruntime.Instance, want ...string) error {
+	list := &eventsv1.EventList{}
+	if err := s.c.Client.List(context.Background(), list); err != nil {
+		return err
+	}
+	var got []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == i.Elements[0].ID {
+			got = append(got, e.Type+" "+e.Reason)
+		}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("the events are %q, not %q", got, want)
+	}
+	return nil
 }
 
 // TestBrokerDown: an acknowledgement that the broker does not take is sent again.

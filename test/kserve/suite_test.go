@@ -141,7 +141,8 @@ func (s *site) run() {
 		Add: func(mgr manager.Manager, e *engine.Engine) error {
 			return participant.Add(mgr, []byte(s.yaml), participant.Options{
 				Version: "test", Alone: true, Transport: s.transport,
-				Missing: func() error { return kserve.Missing(e.Serves) },
+				Elements: engine.ResourcesOf(e, kserve.Room()),
+				Missing:  func() error { return kserve.Missing(e.Serves) },
 			})
 		},
 	}, func(e *engine.Engine) error { return engine.Register(e, kserve.Room(), kserve.New()) })

@@ -56,6 +56,9 @@ type Definition[C client.Object] struct {
 	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
 	// deleted, for rooms in which one of several comes first.
 	WakeSiblings bool
+	// WarningsOnly says that a custom resource that becomes Ready is no event, for kinds whose custom resources are made by a
+	// program that hears of each in a way of its own.
+	WarningsOnly bool
 	// Suspended says that the spec itself suspends the custom resource, as the annotation keeper.mlkeeper.dev/suspend does;
 	// nil for kinds without such a field.
 	Suspended func(C) bool
@@ -230,6 +233,8 @@ type Verdict struct {
 	Progress string
 	// Hold keeps Ready False although every object is healthy.
 	Hold bool
+	// Failed says that what was asked for has failed, which is an event.
+	Failed bool
 	// Again says that the next plan is another because of what this status tells: it is written at once, and another pass
 	// follows.
 	Again bool
