@@ -62,7 +62,8 @@ var trial = map[string]string{
 	"seldon-internal-postgres-postgresql-0":          "1/1",
 }
 
-// TestSeed applies every manifest of Seldon's documentation in its order, and looks for what its listings show.
+// TestSeed applies every manifest of Seldon's documentation in its order, and looks for what its listings show. It holds with the
+// real charts too (-charts).
 func TestSeed(t *testing.T) {
 	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"), cluster.WithWebhookAdmission(false))
 	start(t, c, repository(t).URL, harness.Options{})
@@ -84,6 +85,9 @@ func TestSeed(t *testing.T) {
 		t.Run(strings.TrimSuffix(step.manifest, ".yaml"), func(t *testing.T) {
 			c.Apply(t, filepath.Join(seeds, step.manifest))
 			step.look(t, c)
+			for _, one := range get(t, c, namespace, sample).Status.Components {
+				t.Logf("%s: chart %s %s, %d objects", one.Name, one.Chart, one.Version, one.Objects)
+			}
 		})
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,11 +31,10 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-const (
-	seeds = "../testdata/seeds"
-	// standIns are the charts, which make demo has too.
-	standIns = "../../hack/demo/seldon/charts"
-)
+const seeds = "../testdata/seeds"
+
+// chartsDir has the charts, which are those of make demo unless the real ones are at hand.
+var chartsDir = flag.String("charts", "../../hack/demo/seldon/charts", "folder with the charts, unpacked, each under its name")
 
 var (
 	kind        = v1alpha1.GroupVersion.WithKind("SeldonOperator")
@@ -62,7 +63,7 @@ const patience = 2 * time.Minute
 func files(t testing.TB, chart string) fstest.MapFS {
 	t.Helper()
 	out := fstest.MapFS{}
-	root := os.DirFS(standIns + "/" + chart)
+	root := os.DirFS(filepath.Join(*chartsDir, chart))
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
