@@ -62,8 +62,8 @@ var trial = map[string]string{
 	"seldon-internal-postgres-postgresql-0":          "1/1",
 }
 
-// TestSeed applies every manifest of Seldon's documentation in its order, and looks for what its listings show. It holds with the
-// real charts too (-charts).
+// TestSeed applies every manifest of Seldon's documentation in its order, and looks for what its listings show. With -charts it does so
+// with other charts, such as the real ones.
 func TestSeed(t *testing.T) {
 	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"), cluster.WithWebhookAdmission(false))
 	start(t, c, repository(t).URL, harness.Options{})
