@@ -67,7 +67,7 @@ func ownerUIDOf(o metav1.Object) string {
 }
 
 // changed wakes the teardown, which is keyed by the UID of the custom resource, and the custom resource itself.
-func (k *inventories) changed(old, now metav1.Object) {
+func (k *inventories) changed(old, now metav1.Object, _ bool) {
 	for _, o := range []metav1.Object{old, now} {
 		inv, ok := o.(*keeper.Inventory)
 		if !ok || inv == nil {

@@ -29,6 +29,8 @@ type pass[C client.Object, F any] struct {
 	stack  plan.Stack
 	life   *life
 	reader *reader
+	// doubted says that the custom resource as read may be of the past; ended by ask.
+	doubted bool
 
 	facts  F         // Set by prepare.
 	plan   plan.Plan // Set by prepare.
@@ -131,6 +133,11 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) {
+		if len(existing) == 0 {
+			if err := s.sure(ctx, p); err != nil {
+				return err
+			}
+		}
 		var err error
 		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)

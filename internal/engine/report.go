@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"time"
 
@@ -35,6 +36,8 @@ const (
 	maxWiring = time.Second
 	// maxAnswer is how long it waits at most for the answer to a probe, for the same reason.
 	maxAnswer = 500 * time.Millisecond
+	// maxLearning is how long a custom resource stays Ready at most of which this process does not know everything yet.
+	maxLearning = 10 * time.Second
 	// Where custom resources are on their way, the progress of each is told after a second for every one that was with
 	// it, so that all together tell about once a second: that must not take the API server's time from getting them there.
 	minPatience, maxPatience = 2 * time.Second, 5 * time.Minute
@@ -199,8 +202,8 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 	}
 	var entries []keeper.LedgerEntry
 	for key, e := range p.ledger {
-		// While a problem stands, what the plan no longer has is neither pruned nor forgotten.
-		if keep[key] || !p.pruned {
+		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
+		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Room) {
 			entries = append(entries, e)
 		}
 	}
@@ -226,7 +229,7 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bool) (time.Duration, error) {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	if equality.Semantic.DeepEqual(p.before, p.cr) {
-		p.life.minor, p.life.unsaved = time.Time{}, nil
+		p.life.minor, p.life.learning, p.life.unsaved = time.Time{}, time.Time{}, nil
 		s.foresee(p, false)
 		return 0, nil
 	}
@@ -236,7 +239,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 		return rest, nil
 	}
 	defer s.foresee(p, false)
-	p.life.minor = time.Time{}
+	p.life.minor, p.life.learning = time.Time{}, time.Time{}
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
@@ -248,7 +251,8 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	if !ok {
 		return 0, nil
 	}
-	out, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
+	// Only metadata is asked for in return: the rest is known, and may be large.
+	out, err := s.metadata.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return 0, nil // The custom resource is gone: its own event follows.
@@ -256,9 +260,8 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	if err != nil {
 		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
 	}
-	out.SetManagedFields(nil)
-	written := s.def.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(out.Object, written); err == nil {
+	if out.Generation == p.cr.GetGeneration() {
+		written := withMetadata(p.cr.DeepCopyObject().(C), out)
 		s.mu.Lock()
 		s.written[p.key] = written
 		s.mu.Unlock()
@@ -270,12 +273,30 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	return 0, nil
 }
 
+// withMetadata gives a custom resource the metadata that a write of its status answered, in which there may be what others
+// wrote meanwhile.
+func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
+	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
+	cr.SetLabels(out.Labels)
+	cr.SetAnnotations(out.Annotations)
+	cr.SetFinalizers(out.Finalizers)
+	cr.SetOwnerReferences(out.OwnerReferences)
+	cr.SetDeletionTimestamp(out.DeletionTimestamp)
+	cr.SetResourceVersion(out.ResourceVersion)
+	return cr
+}
+
 // holdStatus says how long a changed status still waits for more.
 func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) time.Duration {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	switch {
 	case urgent:
 		return 0
+	case p.learning() && isReady(before, p.cr.GetGeneration()):
+		if p.life.learning.IsZero() {
+			p.life.learning = now
+		}
+		return p.life.learning.Add(maxLearning).Sub(now)
 	case becameReady(before, after):
 		// The wires act on what is about to be told, so that their outcome is part of it.
 		return s.foresee(p, true)
@@ -347,6 +368,27 @@ func becameReady(before, after room.Common) bool {
 	return *before.ObservedGeneration == *after.ObservedGeneration &&
 		!meta.IsStatusConditionTrue(*before.Conditions, ConditionReady) &&
 		meta.IsStatusConditionTrue(*after.Conditions, ConditionReady)
+}
+
+// isReady says that a custom resource is told Ready as it is declared now.
+func isReady(common room.Common, generation int64) bool {
+	return *common.ObservedGeneration == generation && meta.IsStatusConditionTrue(*common.Conditions, ConditionReady)
+}
+
+// learning says that nothing is amiss but that this process does not know everything yet, as after its start: a watch is being
+// opened, or something is being fetched.
+func (p *pass[C, F]) learning() bool {
+	if p.transient != nil {
+		return false
+	}
+	if len(p.problems) > 0 {
+		return !slices.ContainsFunc(p.problems, func(problem plan.Problem) bool {
+			return !problem.Brief && problem.Reason != decide.ReasonNotSynced
+		})
+	}
+	return slices.ContainsFunc(p.actions, func(a decide.Action) bool {
+		return a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced
+	})
 }
 
 // verdictChanged says whether a reader would act on the difference: another Ready or Stalled, another reason of Ready, or

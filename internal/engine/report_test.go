@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 )
@@ -274,4 +275,24 @@ func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
+	fetching, missing := plan.Problem{Class: plan.Waiting, Brief: true}, plan.Problem{Class: plan.Waiting}
+	opening := []decide.Action{{Verb: decide.Wait, Reason: decide.ReasonNotSynced}}
+	cases := map[string]struct {
+		pass pass[*keeper.Inventory, any]
+		want bool
+	}{
+		"a watch is being opened":   {pass[*keeper.Inventory, any]{actions: opening}, true},
+		"an archive is fetched":     {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
+		"a Secret is missing too":   {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
+		"a write has failed":        {pass[*keeper.Inventory, any]{actions: opening, transient: errPast}, false},
+		"a Deployment is not there": {pass[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
+	}
+	for name, c := range cases {
+		if got := c.pass.learning(); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -31,7 +31,7 @@ func (r Resources[C]) Get(namespace, name string) (cr C, found bool) {
 // Follow has a function called for each that exists and with every change; was is nil for what is new, is for what is gone or
 // ceases to decode. It must not block, nor change what it is given.
 func (r Resources[C]) Follow(changed func(was, is C)) {
-	r.hub.Resources(r.gvk, nil, func(before, after metav1.Object) {
+	r.hub.Resources(r.gvk, nil, func(before, after metav1.Object, _ bool) {
 		was, existed := before.(C)
 		is, exists := after.(C)
 		if existed || exists {

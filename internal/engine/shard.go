@@ -18,7 +18,7 @@ type shard struct {
 func newShard(e *Engine) *shard {
 	s := &shard{engine: e}
 	if e.ShardSelector != nil {
-		e.hub.Resources(namespaceGVK, reduceNamespace, func(old, now metav1.Object) {
+		e.hub.Resources(namespaceGVK, reduceNamespace, func(old, now metav1.Object, _ bool) {
 			if old != nil && now != nil && labels.Equals(old.GetLabels(), now.GetLabels()) {
 				return
 			}

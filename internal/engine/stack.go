@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -49,13 +47,15 @@ type stacks[C client.Object, F any] struct {
 	contenders map[plan.Key]map[client.ObjectKey]bool
 	// lives holds what is remembered of each custom resource between reconciles.
 	lives map[client.ObjectKey]*life
+	// doubted are those that were listed when the watch began, and were not read live since.
+	doubted map[client.ObjectKey]bool
 }
 
 // Register adds a room to the engine. It is called before the manager starts.
 func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
-		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]bool{},
+		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]bool{}, doubted: map[client.ObjectKey]bool{},
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
@@ -92,12 +92,15 @@ func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, erro
 
 // resourceChanged wakes a custom resource, its siblings and the wires of its namespace; the echo of our own status
 // write wakes nobody, but for siblings that may have told of what it changed.
-func (s *stacks[C, F]) resourceChanged(old, now metav1.Object) {
+func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	one := now
 	if one == nil {
 		one = old
 	}
 	key := client.ObjectKey{Namespace: one.GetNamespace(), Name: one.GetName()}
+	if listed || now == nil {
+		s.doubt(key, listed)
+	}
 	if now != nil {
 		s.mu.Lock()
 		mine, ok := s.written[key]
@@ -278,6 +281,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 // Reconcile runs the loop once for one custom resource: gather, render, decide, act, report.
 func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
+	doubted := s.doubts(key)
 	cr, bad, found := s.current(key)
 	switch {
 	case !found:
@@ -300,11 +304,14 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	p := s.newPass(cr)
-	p.life.tried = cr.GetGeneration()
+	p.doubted, p.life.tried = doubted, cr.GetGeneration()
 	if s.isSuspended(cr) {
 		return s.suspended(ctx, p)
 	}
-	if err := s.prepare(ctx, p); err != nil {
+	switch err := s.prepare(ctx, p); {
+	case errors.Is(err, errPast):
+		return reconcile.Result{}, nil
+	case err != nil:
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, err
 	}
@@ -314,32 +321,11 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	s.decide(p)
-	if gone, err := s.bereaved(ctx, p); err != nil || gone {
+	if past, err := s.past(ctx, p); err != nil || past {
 		return reconcile.Result{}, err
 	}
 	s.act(ctx, p)
 	return s.report(ctx, p)
-}
-
-// bereaved says that the custom resource is gone, where a child that was there has gone. The watches are not in order,
-// so the end of a child may be heard of before that of its owner, with which it went: what were made anew then would have
-// no owner. Only in this case it is asked for live.
-func (s *stacks[C, F]) bereaved(ctx context.Context, p *pass[C, F]) (bool, error) {
-	if !slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID != "" }) {
-		return false, nil
-	}
-	mapping, ok := s.catalog.Lookup(s.def.GVK)
-	if !ok {
-		return true, nil
-	}
-	live, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Get(ctx, p.key.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("ask whether %s is still there: %w", p.key, err)
-	}
-	return live.GetUID() != p.stack.UID || live.GetDeletionTimestamp() != nil, nil
 }
 
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.

@@ -40,7 +40,7 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.Kf
 	if answer == nil {
 		return Facts{}, plan.Problem{
 			Class: plan.Waiting, Reason: reasonFetching, Message: "the repositories are being fetched and rendered",
-			Remedy: "nothing to do",
+			Remedy: "nothing to do", Brief: true,
 		}
 	}
 	facts := Facts{Answer: answer, ActAs: user, Namespaced: map[schema.GroupKind]bool{}}

@@ -93,6 +93,7 @@ func problems(part Part, out *plan.Plan) {
 	case part.Pending:
 		out.Problems = append(out.Problems, plan.Problem{
 			Class: plan.Waiting, Reason: reasonSourceFetching, Message: "the chart of " + part.name + " is being fetched and rendered", Remedy: "nothing to do",
+			Brief: true,
 		})
 	}
 	if part.Answer == nil {

@@ -38,11 +38,15 @@ func TestLaw13OptionalObjectFollowsItsAPI(t *testing.T) {
 		}
 		return nil
 	})
-	b.ready("b")
 	b.ready("needs")
-	if got := b.bundle("b").Status.Skipped; len(got) != 0 {
-		t.Errorf("still skipped: %v", got)
-	}
+	// It was Ready before, and stays so while its watch is opened.
+	cluster.Eventually(t, patience, func() error {
+		if got := b.bundle("b").Status.Skipped; len(got) != 0 {
+			return fmt.Errorf("still skipped: %v", got)
+		}
+		return nil
+	})
+	b.ready("b")
 
 	b.delete(definitionGVK, "", "lates."+group)
 	b.gone(definitionGVK, "", "lates."+group)

@@ -34,6 +34,9 @@ const (
 	Conflict Verb = "Conflict"
 )
 
+// Writes says that the object is to be written.
+func (v Verb) Writes() bool { return v == Create || v == Apply || v == Delete }
+
 // Reasons of actions, stable words used in metrics.
 const (
 	ReasonMissing      = "Missing"

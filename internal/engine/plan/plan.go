@@ -150,6 +150,9 @@ type Problem struct {
 	Message string
 	// Remedy says what to do.
 	Remedy string
+	// Brief says that it passes by itself within seconds, such as what is being fetched: a custom resource that is Ready is not
+	// told otherwise for it, as after each start of the manager.
+	Brief bool
 }
 
 // Error prints the problem as one line: field, value, message, remedy.

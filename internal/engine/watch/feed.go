@@ -239,11 +239,16 @@ func (h *Hub) watchFailed(gvk schema.GroupVersionKind, patience *source.Patience
 // handler adapts a typed callback. It drops notifications without a change, which a new list after a broken watch
 // brings, and gives the last known state of what was deleted unseen.
 func handler[T any](convert func(any) (T, metav1.Object), notify func(old, new T)) cache.ResourceEventHandler {
+	return listingHandler(convert, func(old, now T, _ bool) { notify(old, now) })
+}
+
+// listingHandler is a handler that tells as well what was listed, as Notify has it.
+func listingHandler[T any](convert func(any) (T, metav1.Object), notify func(old, new T, listed bool)) cache.ResourceEventHandler {
 	var none T
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
 			if o, m := convert(obj); m != nil {
-				notify(none, o)
+				notify(none, o, isInInitialList)
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -255,14 +260,14 @@ func handler[T any](convert func(any) (T, metav1.Object), notify func(old, new T
 			if om.GetResourceVersion() == nm.GetResourceVersion() && om.GetUID() == nm.GetUID() {
 				return
 			}
-			notify(o, n)
+			notify(o, n, false)
 		},
 		DeleteFunc: func(obj any) {
 			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = t.Obj
 			}
 			if o, m := convert(obj); m != nil {
-				notify(o, none)
+				notify(o, none, false)
 			}
 		},
 	}

@@ -293,7 +293,7 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 				Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(),
 				ResourceVersion: u.GetResourceVersion(),
 			}, nil
-		}, func(before, after metav1.Object) { heard.add("%v>%v", before != nil, after != nil) },
+		}, func(before, after metav1.Object, _ bool) { heard.add("%v>%v", before != nil, after != nil) },
 			metav1.Object.GetNamespace)
 	})
 	if !h.WaitForSync(t.Context()) || !h.ResourceSynced(gizmos.GroupKind()) {

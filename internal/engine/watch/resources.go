@@ -25,11 +25,14 @@ const valueIndex = "value"
 
 var errOtherObject = errors.New("decoding changed the identity of the object")
 
+// Notify is called with nil where there is no old or no new state. listed says that the new state is of the list that the
+// watch began with, which is of the past if the API server that answered it lags behind.
+type Notify func(old, new metav1.Object, listed bool)
+
 // Resources declares a watch on custom resources. decode turns what was read, without its managedFields, into what is
-// stored; it owns its argument. notify is called with nil where there is no old or no new state; a second declaration
-// of the kind adds its notify. index, which may be nil, gives the value that IndexedResources finds a resource by.
+// stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, gives the value that IndexedResources finds a resource by.
 func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
-	notify func(old, new metav1.Object), index func(metav1.Object) string,
+	notify Notify, index func(metav1.Object) string,
 ) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +54,7 @@ func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.U
 		h.resources[gvk.GroupKind()] = f
 	}
 	if notify != nil {
-		h.addHandlerLocked(f, handler(asResource, notify))
+		h.addHandlerLocked(f, listingHandler(asResource, notify))
 	}
 	h.adjustLocked(f)
 }
