@@ -39,7 +39,9 @@ func init() {
 func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
 
 // kinds are all kinds that are tested; one joins here.
-func kinds() []*Kind { return []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement()} }
+func kinds() []*Kind {
+	return []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement()}
+}
 
 func newSuite(t *testing.T) *Suite {
 	t.Helper()

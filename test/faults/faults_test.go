@@ -240,3 +240,13 @@ func TestDriftsAreFoundByTheirPath(t *testing.T) {
 		t.Errorf("%+v, %+v, %t", add, away, ok)
 	}
 }
+
+func TestWhatAnOperatorBeginsWithIsKnown(t *testing.T) {
+	var j journal
+	j.add(entry{request: request{Verb: verbWatch, Resource: "kinds"}})
+	j.add(entry{request: request{Verb: verbCreate, Resource: "things"}})
+	j.arm()
+	if got := j.reads(); len(got) != 1 || !got[Point{Verb: verbWatch, Resource: "kinds"}] {
+		t.Errorf("the reads of the run are %v", got)
+	}
+}

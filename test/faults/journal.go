@@ -74,6 +74,20 @@ func (j *journal) since(match func(entry) bool) []entry {
 	return out
 }
 
+// reads are the lists and watches of the whole run: those of an operator that begins are from before arming, and the next
+// operator begins with them again.
+func (j *journal) reads() map[Point]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := map[Point]bool{}
+	for _, e := range j.entries {
+		if e.Verb == verbWatch || e.Verb == verbList {
+			out[Point{Verb: e.Verb, Resource: e.Resource}] = true
+		}
+	}
+	return out
+}
+
 // lastWrite is when an operator last asked for a change, news included.
 func (j *journal) lastWrite() time.Time {
 	j.mu.Lock()

@@ -27,7 +27,7 @@ type observation struct {
 	// attempts is the number of writes that were tried.
 	attempts int
 	points   []Point
-	// requests are those of the run by verb and resource.
+	// requests are those of the run by verb and resource: from arming on, and what was listed and watched before.
 	requests map[Point]bool
 	// names are the objects that carried MLKeeper's label at any time.
 	names map[string]bool
@@ -44,7 +44,7 @@ type observation struct {
 // observe sums up a run.
 func (r *run) observe() observation {
 	o := observation{
-		end: r.snapshot(), tallies: map[string]tally{}, updates: map[string]int{}, requests: map[Point]bool{},
+		end: r.snapshot(), tallies: map[string]tally{}, updates: map[string]int{}, requests: r.journal.reads(),
 		names: map[string]bool{}, drops: map[string]bool{}, children: map[string][]string{},
 		objects: map[string]*unstructured.Unstructured{}, declared: map[string]map[string]any{},
 	}

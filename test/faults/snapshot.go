@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"encoding/base64"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,6 +22,9 @@ var unstable = regexp.MustCompile(`^status\.(children|objects)\[\d+\]\.fields$|^
 // instant matches a time, to the second or finer.
 var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
+// digested matches what a key has of a digest of names, which are others in each run's namespace.
+var digested = regexp.MustCompile(`-[0-9a-f]{16}\b`)
+
 // serverMetadata are the fields of metadata that the API server sets.
 var serverMetadata = []string{
 	"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "deletionGracePeriodSeconds",
@@ -40,6 +44,9 @@ func take(objects map[string]*unstructured.Unstructured, namespace string, told 
 		s = strings.ReplaceAll(s, namespace, "NS")
 		if m := inventory.FindStringSubmatch(s); m != nil {
 			s = lasting(s, namespace)
+		}
+		if raw, err := base64.StdEncoding.DecodeString(s); err == nil && instant.Match(raw) {
+			s = string(raw) // A Secret may tell a time too.
 		}
 		return instant.ReplaceAllString(s, "TIME")
 	}
@@ -81,7 +88,7 @@ func flatten(path string, value any, clean func(string) string, out map[string]s
 			out[path] = "{}"
 		}
 		for k, item := range v {
-			flatten(path+"."+escape(k), item, clean, out)
+			flatten(path+"."+escape(digested.ReplaceAllString(k, "-DIGEST")), item, clean, out)
 		}
 	case []any:
 		if len(v) == 0 {

@@ -158,6 +158,16 @@ func deletions() []Workload {
 			},
 		},
 		{
+			// What the first left is still there when the second comes, and is not the second's.
+			Name: "recreate-lagging", Same: "create-plain",
+			Setup: slices.Concat(plain, []Step{{Name: "hold the collector", Do: (*World).HoldCollector}}),
+			Steps: []Step{
+				remove("plain", func(*World) error { return nil }),
+				apply("create again", plainService, condition("plain", "Ready", "False", "NameTaken")),
+				{Name: "release the collector", Do: (*World).ReleaseCollector, Until: wired},
+			},
+		},
+		{
 			Name: "recreate-secured", Same: "create-secured", Setup: secured, Steps: []Step{
 				remove("tas", func(*World) error { return nil }), apply("create again", securedService, wired),
 			},

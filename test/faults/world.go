@@ -29,6 +29,8 @@ type World struct {
 	// Namespace is the run's own.
 	Namespace string
 	run       *run
+	// held says that HoldCollector was called, which takes more than the run's namespace.
+	held bool
 }
 
 // Apply applies manifests as a user. "NS" in them stands for the namespace, and what names none goes there.
@@ -177,6 +179,11 @@ func isReady(u *unstructured.Unstructured) error {
 func (w *World) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	if w.held {
+		if err := w.ReleaseCollector(); err != nil {
+			w.run.note("clean-up: %v", err)
+		}
+	}
 	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for key, u := range w.run.history.all("") {
 		resource, _, _ := strings.Cut(key, "/")

@@ -15,6 +15,7 @@ import (
 var Classes = []string{
 	"name-not-UID match",
 	"delete from stale cache",
+	"write from stale cache",
 	"edge trigger",
 	"finalizer too early",
 	"skip-after-crash guard",

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 	seed := flags.Int64("seed", 1, "seed of the campaigns")
 	limit := flags.Int("limit", 500, "most plans of one campaign, which ends at the first that catches the bug")
 	timeout := flags.Duration("timeout", 30*time.Minute, "limit of one campaign")
-	jobs := flags.Int("jobs", max(runtime.NumCPU()/2, 1), "campaigns that run at once, each with a control plane of its own")
+	jobs := flags.Int("jobs", runtime.NumCPU(), "campaigns that run at once, each with a control plane of its own; they wait more than they compute")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
