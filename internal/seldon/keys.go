@@ -67,9 +67,11 @@ type keys struct {
 // keysOf takes the keys from the data of their Secret, or makes them, and turns and renews what is due. wanted are
 // certificates that templates have asked for and not got.
 func keysOf(data map[string][]byte, there bool, wanted []helm.Certificate, random io.Reader, now time.Time, name string) (*keys, error) {
-	k := &keys{data: maps.Clone(data), stored: there, there: there}
-	if k.data == nil {
-		k.data = map[string][]byte{}
+	k := &keys{data: map[string][]byte{}, stored: there, there: there}
+	for entry, value := range data {
+		if ours(entry) {
+			k.data[entry] = value
+		}
 	}
 	if len(k.data[entrySeed]) < sha256.Size || k.since().IsZero() {
 		seed := make([]byte, sha256.Size)
@@ -86,6 +88,13 @@ func keysOf(data map[string][]byte, there bool, wanted []helm.Certificate, rando
 		return nil, err
 	}
 	return k, k.makeAll(random, now, wanted)
+}
+
+// ours says that an entry is of those that are kept here; what others add to the Secret is theirs.
+func ours(entry string) bool {
+	of := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(entry, suffixCert), suffixKey), suffixSince)
+	return slices.Contains([]string{entrySeed, entrySince, entryAuthority, entryNext, entryOld}, of) ||
+		slices.ContainsFunc([]string{prefixLeaf, prefixSelf, prefixKey}, func(prefix string) bool { return strings.HasPrefix(of, prefix) })
 }
 
 // makeAll makes the certificates that there are not.
