@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
@@ -20,6 +21,10 @@ const stacksMark = "kubeflow-apps"
 
 // generated is the folder of what is generated for an application in stacks mode.
 const generated = "/application"
+
+// atOnce is how many applications are in work: while kustomize renders one, the files of another are read and checked, and the
+// objects of a third decoded.
+const atOnce = 3
 
 // one lets a single rendering into kustomize at a time: what it knows of the kinds of Kubernetes is global to the
 // process, and two large renderings at once would need twice the memory.
@@ -34,17 +39,23 @@ func (in Input) Stacks() bool {
 // Render renders every application, in the order of the KfDef. A second application of one name is skipped with a
 // warning, as kfctl did.
 func Render(in Input) []Rendered {
-	var out []Rendered
+	out := make([]Rendered, len(in.Applications))
+	group := errgroup.Group{}
+	group.SetLimit(atOnce)
 	for i, a := range in.Applications {
 		earlier := func(b Application) bool { return b.Name == a.Name }
 		if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
-			out = append(out, Rendered{Name: a.Name, Warnings: []string{
+			out[i] = Rendered{Name: a.Name, Warnings: []string{
 				"skipped, as kfctl did: an application of this name comes before it. Rename it",
-			}})
+			}}
 			continue
 		}
-		out = append(out, RenderOne(in, a))
+		group.Go(func() error {
+			out[i] = RenderOne(in, a)
+			return nil
+		})
 	}
+	_ = group.Wait()
 	return out
 }
 
@@ -160,17 +171,21 @@ func prepareStacks(in Input, a Application, dir string) (*tree, string, []string
 
 // run has kustomize render a prepared tree.
 func run(t *tree, entry string) ([]*unstructured.Unstructured, error) {
+	result, err := build(t, entry)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", plain(err))
+	}
+	return collect(result)
+}
+
+func build(t *tree, entry string) (resmap.ResMap, error) {
 	one.Lock()
 	defer one.Unlock()
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy
 	// Trees of 2020 load files beside their own folder, and the tree itself keeps them in the repository.
 	options.LoadRestrictions = types.LoadRestrictionsNone
-	result, err := krusty.MakeKustomizer(options).Run(t, entry)
-	if err != nil {
-		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", plain(err))
-	}
-	return collect(result)
+	return krusty.MakeKustomizer(options).Run(t, entry)
 }
 
 // plain shows the paths of an error of kustomize as the author of the repository knows them.
