@@ -159,7 +159,9 @@ func (s Store) Acknowledge(ctx context.Context, cr *keeper.CompositionElement, t
 	if err != nil {
 		return err
 	}
-	target := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: cr.Name}}
+	// The element itself, which may be large, need not come back.
+	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: cr.Name}}
+	target.SetGroupVersionKind(keeper.GroupVersion.WithKind("CompositionElement"))
 	err = s.Client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil
