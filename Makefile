@@ -37,6 +37,7 @@ TOOLS := bin/tools
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 KUSTOMIZE := $(TOOLS)/kustomize
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
+HELM := $(TOOLS)/helm
 IMAGE_TOOL := $(TOOLS)/image
 IMAGE_TAR := bin/mlkeeper-image.tar
 
@@ -93,7 +94,7 @@ faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs 
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: bench
-bench: build $(KUSTOMIZE) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
+bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
 	@hack/bench.sh
 
 .PHONY: lint
@@ -168,6 +169,9 @@ $(KUSTOMIZE): hack/tools/go.mod
 
 $(GOLANGCI_LINT): hack/tools/golangci/go.mod
 	@$(GO_BUILD) -C hack/tools/golangci -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint && touch $@
+
+$(HELM): hack/tools/helm/go.mod
+	@$(GO_BUILD) -C hack/tools/helm -o $@ helm.sh/helm/v4/cmd/helm && touch $@
 
 $(IMAGE_TOOL): hack/image/go.mod hack/image/main.go
 	@$(GO_BUILD) -C hack/image -o $@ . && touch $@

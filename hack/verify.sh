@@ -25,7 +25,7 @@ else
   failed=1
 fi
 
-for module in . devcluster hack/image hack/monitoring hack/tools hack/tools/golangci; do
+for module in . devcluster hack/image hack/monitoring hack/tools hack/tools/golangci hack/tools/helm; do
   if go -C "$module" mod tidy -diff; then
     echo "verify: $module/go.mod is tidy"
   else

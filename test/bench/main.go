@@ -114,6 +114,8 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.StringVar(&f.Out, "out", "bin/bench", "folder of the results")
 	set.StringVar(&f.Kustomize, "kustomize", "bin/tools/kustomize", "the tool that KfDef is compared with")
 	set.StringVar(&f.Kubeflow, "kubeflow", "test/testdata/kubeflow", "folder with the KfDef and the archive of Kubeflow 1.2")
+	set.StringVar(&f.Helm, "helm", "bin/tools/helm", "the tool that SeldonOperator is compared with")
+	set.StringVar(&f.Charts, "charts", "hack/demo/seldon/charts", "folder with the charts that both install")
 	set.StringVar(&f.thresholds, "thresholds", "test/bench/thresholds.yaml", "what is promised")
 	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all when empty, peer only with --peer-command")
 	set.BoolVar(&f.Quick, "quick", false, "small sizes, which show that the bench works and are no result")

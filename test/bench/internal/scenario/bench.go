@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -22,6 +23,8 @@ type Config struct {
 	Operator, Devcluster, Manifest, Out string
 	// Kustomize is the tool, and Kubeflow the folder with the KfDef and the archive of Kubeflow 1.2.
 	Kustomize, Kubeflow string
+	// Helm is the tool, and Charts the folder with the charts that both install.
+	Helm, Charts string
 
 	Services, Pairs, Concurrency int
 	// Objects are the managed objects of the large cluster, Foreign the Secrets and ConfigMaps of others.
@@ -69,6 +72,7 @@ var All = []Scenario{
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
 	{"kfdef", "8 min", (*Bench).kfdef},
+	{"seldon", "14 min", (*Bench).seldon},
 	{"acm", "10 min", (*Bench).acm},
 	{"peer", "10 min", (*Bench).peer},
 }
@@ -82,7 +86,7 @@ func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if s.Name == "peer" || s.Name == "kfdef" || s.Name == "acm" {
+		if slices.Contains([]string{"kfdef", "seldon", "acm", "peer"}, s.Name) {
 			// Nothing else runs beside a comparison.
 			b.endLarge()
 		}

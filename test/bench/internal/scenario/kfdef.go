@@ -52,11 +52,15 @@ func (b *Bench) kfdef(ctx context.Context) error {
 		return err
 	}
 	defer k.server.Close()
-	var floors, operators, ratios, nows, peaks []float64
+	var floors, operators, ratios, nows, peaks, bare []float64
 	for pair := range b.kfDefPairs() {
 		floor, err := b.kubectl(ctx, k)
 		if err != nil {
 			return fmt.Errorf("kubectl of pair %d: %w", pair+1, err)
+		}
+		writes, err := b.bareKubeflow(ctx, k)
+		if err != nil {
+			return fmt.Errorf("bare writes of pair %d: %w", pair+1, err)
 		}
 		applied, now, peak, err := b.keeper(ctx, k)
 		if err != nil {
@@ -66,13 +70,18 @@ func (b *Bench) kfdef(ctx context.Context) error {
 		for _, n := range now {
 			nows = append(nows, n/floor)
 		}
-		peaks = append(peaks, peak)
-		b.say("pair %d: %.1f s over %.1f s = %.3f, reconcile now %.3f s, at most %.0f MiB", pair+1, applied, floor, applied/floor, stat.Median(now), peak/(1<<20))
+		peaks, bare = append(peaks, peak), append(bare, applied/writes)
+		b.say("pair %d: %.1f s over %.1f s = %.3f, bare writes %.1f s, reconcile now %.3f s, at most %.0f MiB", pair+1, applied, floor, applied/floor,
+			writes, stat.Median(now), peak/(1<<20))
 	}
 	detail := fmt.Sprintf("seconds of the operator %.1f, of kubectl %.1f", operators, floors)
 	b.Result.Add(report.Measure{
 		ID: "kfdef.apply", What: "Kubeflow 1.2 until every object is accepted", Value: stat.Median(ratios), Unit: "×", Samples: ratios,
 		Statistic: fmt.Sprintf("median of %d pairs", len(ratios)), Detail: detail,
+	})
+	b.Result.Add(report.Measure{
+		ID: "kfdef.bare", What: "the same over bare writes of the objects", Value: stat.Median(bare), Unit: "×", Samples: bare,
+		Statistic: fmt.Sprintf("median of %d pairs", len(bare)),
 	})
 	b.Result.Add(report.Measure{
 		ID: "kfdef.now", What: "Kubeflow 1.2, reconcile now with the archive revalidated", Value: stat.Median(nows), Unit: "×", Samples: nows,
