@@ -140,6 +140,8 @@ func (k *realKafka) site(release acmruntime.Release) *site {
 // readBy checks that an independent client reads what the participant has published, a message a line.
 func (k *realKafka) readBy(client string, read *exec.Cmd) {
 	k.t.Helper()
+	var complaint bytes.Buffer
+	read.Stderr = &complaint
 	out, _ := read.Output()
 	kinds := map[acm.MessageType]int{}
 	for line := range bytes.Lines(out) {
@@ -151,6 +153,9 @@ func (k *realKafka) readBy(client string, read *exec.Cmd) {
 		}
 	}
 	k.t.Logf("%s reads %v", client, kinds)
+	if len(kinds) == 0 {
+		k.t.Logf("%s says: %s", client, complaint.String())
+	}
 	for _, kind := range []acm.MessageType{acm.TypeRegister, acm.TypeStatus, acm.TypePrimeAck, acm.TypeStateChangeAck} {
 		if kinds[kind] == 0 {
 			k.t.Errorf("%s reads no %s", client, kind)
@@ -170,6 +175,12 @@ func TestRealKafka(t *testing.T) {
 	k.readBy("Kafka's own consumer", k.java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", k.address, "--topic", topic,
 		"--from-beginning", "--timeout-ms", "10000", "--consumer-property", "security.protocol=SASL_PLAINTEXT",
 		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas()))
+	if kcat, err := exec.LookPath("kcat"); err == nil {
+		k.readBy("kcat", exec.Command(kcat, "-b", k.address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-X", "security.protocol=SASL_PLAINTEXT",
+			"-X", "sasl.mechanism=SCRAM-SHA-512", "-X", "sasl.username="+kafkaUser, "-X", "sasl.password="+kafkaPassword))
+	} else {
+		t.Log("kcat is not there to read it too")
+	}
 
 	k.stop()
 	k.start()

@@ -69,7 +69,7 @@ func TestSeed(t *testing.T) {
 	start(t, c, repository(t).URL, harness.Options{})
 	c.Kubectl(t, "create", "namespace", namespace)
 	c.Kubectl(t, "create", "namespace", "istio-system")
-	volumes(t, c, 4)
+	volumes(t, c, 8)
 	for _, step := range []struct {
 		manifest string
 		look     func(*testing.T, *cluster.Cluster)
@@ -169,7 +169,7 @@ func lookTrial(t *testing.T, c *cluster.Cluster) {
 			t.Errorf("%s is marked as a trial: %v", one.Name, one.Trial)
 		}
 	}
-	env := environment(c.Get(t, deployments, namespace, "seldon-deploy"))
+	env := deployed(t, c)
 	for name, want := range map[string]string{
 		"ELASTICSEARCH_URL": "https://seldon-internal-opensearch-cluster-master.seldon-system.svc.cluster.local:9200",
 		"PROMETHEUS_URL":    "http://seldon-core-analytics-prometheus-seldon.seldon-system/api/v1/",
@@ -179,6 +179,21 @@ func lookTrial(t *testing.T, c *cluster.Cluster) {
 			t.Errorf("%s is %q, not %q", name, env[name], want)
 		}
 	}
+}
+
+// deployed is what Seldon Deploy is told. The real chart puts into a ConfigMap, and into variables of other names, what the stand-in
+// has in variables.
+func deployed(t *testing.T, c *cluster.Cluster) map[string]string {
+	t.Helper()
+	env := environment(c.Get(t, deployments, namespace, "seldon-deploy"))
+	if password, ok := env["METADATA_PG_PASSWORD"]; ok {
+		env["POSTGRES_PASSWORD"] = password
+	}
+	if config := c.Get(t, configMaps, namespace, "seldon-deploy-config"); config != nil {
+		env["ELASTICSEARCH_URL"] = text(config, "data", "elasticsearchUrl")
+		env["PROMETHEUS_URL"] = text(config, "data", "prometheusSeldonUrl")
+	}
+	return env
 }
 
 func lookRouting(t *testing.T, c *cluster.Cluster) {
@@ -255,7 +270,7 @@ func lookExternal(t *testing.T, c *cluster.Cluster) {
 	c.Kubectl(t, "-n", namespace, "patch", "seldonoperator", sample, "--type=merge", "-p", `{"spec":{"enable":{"routing":null}}}`)
 	runs(t, c, minimal)
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, namespace, sample)) })
-	env := environment(c.Get(t, deployments, namespace, "seldon-deploy"))
+	env := deployed(t, c)
 	for name, want := range map[string]string{
 		"ELASTICSEARCH_URL":  "https://opensearch-cluster-master.seldon-logs.svc.cluster.local:9200",
 		"ELASTICSEARCH_USER": "map[secretKeyRef:map[key:username name:elastic-credentials]]",

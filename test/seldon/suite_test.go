@@ -40,6 +40,7 @@ var (
 	kind        = v1alpha1.GroupVersion.WithKind("SeldonOperator")
 	deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	services    = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+	configMaps  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	gateways    = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "Gateway"}
 	routes      = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "VirtualService"}
