@@ -29,8 +29,8 @@ func (s *stacks[C, F]) doubt(key client.ObjectKey, listed bool) {
 	}
 }
 
-// sure asks live, once, for a custom resource that was listed, before the first write for it. It fails with errPast where
-// the caches are behind.
+// sure asks live, once, for a custom resource that was listed, before the first write of a child or an Inventory. It fails
+// with errPast where the caches are behind.
 func (s *stacks[C, F]) sure(ctx context.Context, p *pass[C, F]) error {
 	if !p.doubted {
 		return nil
@@ -46,9 +46,9 @@ func (s *stacks[C, F]) doubts(key client.ObjectKey) bool {
 	return s.doubted[key]
 }
 
-// past says that the custom resource is gone, or is not what it was read as. It is asked for live in two cases only:
-// before the first write for what was listed, and where a child that was there has gone. The watches are not in order, so the
-// end of a child may be heard of before that of its owner, with which it went: what were made anew then would have no owner.
+// past says that the custom resource is gone, or is not what it was read as. It is asked for live in two cases only: before
+// the first write of a child for what was listed, and where a child that was there has gone. The watches are not in order, so
+// the end of a child may be heard of before that of its owner, with which it went: what were made anew then would have no owner.
 func (s *stacks[C, F]) past(ctx context.Context, p *pass[C, F]) (bool, error) {
 	var err error
 	switch {

@@ -30,7 +30,8 @@ var errOtherObject = errors.New("decoding changed the identity of the object")
 type Notify func(old, new metav1.Object, listed bool)
 
 // Resources declares a watch on custom resources. decode turns what was read, without its managedFields, into what is
-// stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, gives the value that IndexedResources finds a resource by.
+// stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, gives the value that
+// IndexedResources finds a resource by.
 func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
 	notify Notify, index func(metav1.Object) string,
 ) {
