@@ -88,6 +88,11 @@ type outcome struct {
 
 // NewSuite prepares a suite on a cluster with the kinds' definitions installed.
 func NewSuite(ctx context.Context, c *cluster.Cluster, cfg Config, kinds ...*Kind) (*Suite, error) {
+	for _, name := range cfg.Campaigns {
+		if !slices.ContainsFunc(campaigns, func(c campaign) bool { return c.name == name }) {
+			return nil, fmt.Errorf("there is no campaign %q: name them with commas between, such as C1,C5", name)
+		}
+	}
 	r, err := record(ctx, c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("watch the cluster: %w", err)
