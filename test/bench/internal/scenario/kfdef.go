@@ -53,7 +53,7 @@ func (b *Bench) kfdef(ctx context.Context) error {
 	}
 	defer k.server.Close()
 	var floors, operators, ratios, nows, peaks, bare []float64
-	for pair := range b.kfDefPairs() {
+	for pair := range b.few(kfDefPairs) {
 		floor, err := b.kubectl(ctx, k)
 		if err != nil {
 			return fmt.Errorf("kubectl of pair %d: %w", pair+1, err)
@@ -94,13 +94,6 @@ func (b *Bench) kfdef(ctx context.Context) error {
 	return b.neighbours(ctx)
 }
 
-func (b *Bench) kfDefPairs() int {
-	if b.Config.Quick {
-		return 1
-	}
-	return kfDefPairs
-}
-
 // kubeflow serves the archive and renders the objects with the operator's own command.
 func (b *Bench) kubeflow(ctx context.Context) (*kubeflow, error) {
 	raw, err := os.ReadFile(filepath.Join(b.Config.Kubeflow, "kfctl_istio_dex.v1.2.0.yaml"))
@@ -124,40 +117,9 @@ func (b *Bench) kubeflow(ctx context.Context) (*kubeflow, error) {
 	return k, nil
 }
 
-// bootKubeflow boots a cluster on which no webhook is called, with the namespace of the KfDef.
-func (b *Bench) bootKubeflow(ctx context.Context) (*world.Cluster, *world.Identity, error) {
-	c, err := world.Boot(ctx, b.Config.Devcluster, "--webhook-admission=false")
-	if err != nil {
-		return nil, nil, err
-	}
-	_, err = c.Install(ctx, b.Config.Manifest)
-	var id *world.Identity
-	if err == nil {
-		// Like config/trusted.
-		id, err = c.Administrator(ctx, world.OperatorNamespace, "trusted")
-	}
-	if err == nil {
-		err = c.Apply(ctx, []*unstructured.Unstructured{namespace("kubeflow")})
-	}
-	if err == nil {
-		err = c.Quiet(ctx, settled, readyTimeout)
-	}
-	if err != nil {
-		c.Stop()
-		return nil, nil, err
-	}
-	return c, id, nil
-}
-
-func namespace(name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
-	}}
-}
-
 // kubectl returns how many seconds kustomize and kubectl take until every object is accepted.
 func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
-	c, _, err := b.bootKubeflow(ctx)
+	c, _, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
 		return 0, err
 	}
@@ -190,7 +152,7 @@ func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
 // keeper returns how many seconds the operator takes until every object is accepted, how many it takes to reconcile now, and
 // the most memory it used.
 func (b *Bench) keeper(ctx context.Context, k *kubeflow) (applied float64, now []float64, peak float64, err error) {
-	c, id, err := b.bootKubeflow(ctx)
+	c, id, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
 		return 0, nil, 0, err
 	}
@@ -353,7 +315,7 @@ func (b *Bench) eight(ctx context.Context, bad bool) (float64, error) {
 	// A server that accepts and never answers.
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer hang.Close()
-	c, id, err := b.bootKubeflow(ctx)
+	c, id, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ import (
 // bareKubeflow returns how many seconds bare writes of the objects take until every one is accepted: Namespaces and
 // definitions, then the rest, each again until its kind is served. It is what the API server itself needs.
 func (b *Bench) bareKubeflow(ctx context.Context, k *kubeflow) (float64, error) {
-	c, id, err := b.bootKubeflow(ctx)
+	c, id, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
 		return 0, err
 	}

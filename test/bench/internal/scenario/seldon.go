@@ -46,6 +46,9 @@ var seldonCharts = []struct{ component, chart, version, release, set string }{
 // uncompared is the component whose chart has APIs that Kubernetes serves no more, so that helm does not install it at all.
 const uncompared = "analytics"
 
+// compared is how many components are.
+func compared() int { return len(seldonCharts) - 1 }
+
 // seldonSpan is how long something took, in seconds, and how many requests.
 type seldonSpan struct{ seconds, requests float64 }
 
@@ -57,7 +60,7 @@ func (b *Bench) seldon(ctx context.Context) error {
 	}
 	defer repository.Close()
 	var install, same [2][]seldonSpan
-	for i := range b.seldonPairs() {
+	for i := range b.few(seldonPairs) {
 		for side, run := range []func(context.Context, string) (seldonSpan, seldonSpan, error){b.helm, b.seldonOperator} {
 			first, again, err := run(ctx, repository.URL)
 			if err != nil {
@@ -86,13 +89,6 @@ func (b *Bench) seldon(ctx context.Context) error {
 	add("same", "a pass over four charts without a change, over helm upgrade", same, seconds)
 	add("sameRequests", "requests for it, over those of helm upgrade", same, requests)
 	return b.seldonIdle(ctx, repository.URL)
-}
-
-func (b *Bench) seldonPairs() int {
-	if b.Config.Quick {
-		return 1
-	}
-	return seldonPairs
 }
 
 // chartRepository serves the charts.
@@ -124,30 +120,9 @@ func (b *Bench) chartRepository() (*httptest.Server, error) {
 	return httptest.NewServer(mux), nil
 }
 
-// bootSeldon boots a cluster on which no webhook is called, with an administrator.
-func (b *Bench) bootSeldon(ctx context.Context, flags ...string) (*world.Cluster, *world.Identity, error) {
-	c, err := world.Boot(ctx, b.Config.Devcluster, append([]string{"--webhook-admission=false"}, flags...)...)
-	if err != nil {
-		return nil, nil, err
-	}
-	_, err = c.Install(ctx, b.Config.Manifest)
-	var id *world.Identity
-	if err == nil {
-		id, err = c.Administrator(ctx, world.OperatorNamespace, "trusted")
-	}
-	if err == nil {
-		err = errors.Join(c.Apply(ctx, []*unstructured.Unstructured{namespace(seldonNamespace)}), c.Quiet(ctx, settled, readyTimeout))
-	}
-	if err != nil {
-		c.Stop()
-		return nil, nil, err
-	}
-	return c, id, nil
-}
-
 // helm installs the charts with helm install, and upgrades them to what they are.
 func (b *Bench) helm(ctx context.Context, _ string) (install, same seldonSpan, err error) {
-	c, id, err := b.bootSeldon(ctx)
+	c, id, err := b.bootTrusted(ctx, seldonNamespace)
 	if err != nil {
 		return install, same, err
 	}
@@ -182,7 +157,7 @@ func (b *Bench) helmRun(ctx context.Context, c *world.Cluster, id *world.Identit
 
 // seldonOperator applies a SeldonOperator with the same charts, and asks to reconcile it when nothing has changed.
 func (b *Bench) seldonOperator(ctx context.Context, repository string) (install, same seldonSpan, err error) {
-	c, id, err := b.bootSeldon(ctx)
+	c, id, err := b.bootTrusted(ctx, seldonNamespace)
 	if err != nil {
 		return install, same, err
 	}
@@ -259,7 +234,7 @@ func (b *Bench) seldonAccepted(ctx context.Context, c *world.Cluster, op *world.
 				made++
 			}
 		}
-		if made < len(components) || made < len(seldonCharts)-1 {
+		if made < len(components) || made < compared() {
 			return fmt.Errorf("%d of %d components are made", made, len(components))
 		}
 		return nil

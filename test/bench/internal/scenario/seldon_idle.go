@@ -15,7 +15,7 @@ import (
 // seldonIdle looks at an operator whose SeldonOperator is Ready with all switches on. Whatever is rendered is rendered for a
 // reconcile, so that without one there is no rendering.
 func (b *Bench) seldonIdle(ctx context.Context, repository string) error {
-	c, id, err := b.bootSeldon(ctx, "--crds", "istio,knative")
+	c, id, err := b.bootTrusted(ctx, seldonNamespace, "--crds", "istio,knative")
 	if err != nil {
 		return err
 	}
