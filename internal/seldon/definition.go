@@ -39,9 +39,9 @@ type asker struct {
 	component string
 }
 
-// asked is what an answer was rendered from, but for what the templates asked of the cluster, and the name of the question that
-// it answers.
-type asked struct{ inputs, name string }
+// asked is what an answer was rendered from, but for what the templates asked of the cluster, when a user asked for it to be asked
+// again, and the name of the question that it answers.
+type asked struct{ inputs, again, name string }
 
 // system is the room.
 type system struct {

@@ -62,6 +62,10 @@ type Answer struct {
 	// APIs and Certificates are what the templates asked for, and what they were told.
 	APIs         map[string]bool
 	Certificates map[string]string
+	// Served are the kinds of what was rendered that the cluster was asked for, and whether it served them.
+	Served map[schema.GroupVersionKind]bool
+	// LooksUp says that the templates looked something up.
+	LooksUp bool
 	// Wanted are certificates that have to be made first; nothing was rendered then.
 	Wanted   []helm.Certificate
 	Warnings []string

@@ -115,12 +115,12 @@ func (s *system) gatherPart(
 		part.Pending, part.Answer = true, usable(last)
 		return part, nil
 	}
-	q.name = c.name + " " + q.inputs
-	if last != nil && before.inputs == q.inputs {
+	q.name = strings.Join([]string{c.name, q.inputs, q.again}, " ")
+	if last != nil && before.inputs == q.inputs && before.again == q.again {
 		// A chart is rendered anew when what its templates asked of the cluster has another answer.
 		q.name = before.name
-		if s.outdated(read, last, facts.Keys) {
-			q.name = fmt.Sprintf("%s %s %d", c.name, q.inputs, read.Now().UnixNano())
+		if q.outdated(last) {
+			q.name = fmt.Sprintf("%s %d", q.name, read.Now().UnixNano())
 		}
 	}
 	question := s.question(q)
@@ -141,21 +141,6 @@ func usable(answer *Answer) *Answer {
 		return nil
 	}
 	return answer
-}
-
-// outdated says that a template would be told something else than it was.
-func (s *system) outdated(read room.Reader, answer *Answer, k *keys) bool {
-	for apiVersion, was := range answer.APIs {
-		if serves(read, apiVersion) != was {
-			return true
-		}
-	}
-	for name, was := range answer.Certificates {
-		if k.digestOf(name) != was {
-			return true
-		}
-	}
-	return false
 }
 
 // serves answers what templates ask of .Capabilities.APIVersions: a group and version, or a kind of one.
@@ -200,8 +185,8 @@ func (s *system) inquire(
 	q.values = helm.Merge(s.overlay(cr, c), given)
 	q.inputs = keyedDigest(cr.UID, []any{
 		c.chart, q.from.Versions, q.values, q.cluster.Version, q.user, string(facts.Keys.data[entrySeed]),
-		cr.Annotations[keeper.ReconcileAtAnnotation],
 	})
+	q.again = cr.Annotations[keeper.ReconcileAtAnnotation]
 	return q, nil
 }
 

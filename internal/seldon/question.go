@@ -40,6 +40,7 @@ type inquiry struct {
 	serves    func(schema.GroupVersionKind) bool
 	now       time.Time
 	inputs    string
+	again     string
 	name      string
 }
 
@@ -47,7 +48,7 @@ type inquiry struct {
 func (s *system) question(q inquiry) room.Question {
 	return func(ctx context.Context, live room.Live) any {
 		answer := s.ask(ctx, live, q)
-		s.last.Put(asker{q.uid, q.component.name}, asked{q.inputs, q.name}, answer)
+		s.last.Put(asker{q.uid, q.component.name}, asked{q.inputs, q.again, q.name}, answer)
 		return answer
 	}
 }
@@ -58,6 +59,9 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 		return &Answer{Failure: failureOf(q, err)}
 	}
 	defer artifact.Close()
+	if last := s.same(q, artifact); last != nil {
+		return last
+	}
 	chart, err := helm.Load(artifact.FS())
 	if err != nil {
 		return &Answer{Failure: chartFailure(q, err)}
@@ -79,14 +83,16 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 	out := &Answer{
 		Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
 		APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted, Warnings: rendered.Warnings,
-	}
-	if artifact.Stale != nil {
-		out.Stale = artifact.Stale.Error()
+		Served: map[schema.GroupVersionKind]bool{}, LooksUp: rendered.LooksUp, Stale: staleness(artifact),
 	}
 	for _, c := range rendered.Used {
 		out.Certificates[c.Name()] = q.keys.digest(c.Name(), c)
 	}
-	converter := convert.Converter{Served: q.serves}
+	converter := convert.Converter{Served: func(gvk schema.GroupVersionKind) bool {
+		served := q.serves(gvk)
+		out.Served[gvk] = served
+		return served
+	}}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured
 		to   *[]*unstructured.Unstructured
@@ -100,6 +106,46 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 		*list.to, out.Warnings = objects, append(out.Warnings, warnings...)
 	}
 	return out
+}
+
+// staleness says why an archive is the one that the repository gave before; empty where it is what it gives now.
+func staleness(artifact *source.Artifact) string {
+	if artifact.Stale == nil {
+		return ""
+	}
+	return artifact.Stale.Error()
+}
+
+// same is the last answer where rendering the chart again would give it again.
+func (s *system) same(q inquiry, artifact *source.Artifact) *Answer {
+	last, before := s.last.Get(asker{q.uid, q.component.name})
+	switch {
+	case last == nil || before.inputs != q.inputs || last.Digest != artifact.Digest || last.Stale != staleness(artifact):
+		return nil
+	case usable(last) == nil || last.LooksUp || q.outdated(last):
+		return nil
+	}
+	for gvk, was := range last.Served {
+		if q.serves(gvk) != was {
+			return nil
+		}
+	}
+	return last
+}
+
+// outdated says that a template would be told something else than it was.
+func (q inquiry) outdated(answer *Answer) bool {
+	for apiVersion, was := range answer.APIs {
+		if q.cluster.Serves(apiVersion) != was {
+			return true
+		}
+	}
+	for name, was := range answer.Certificates {
+		if q.keys.digestOf(name) != was {
+			return true
+		}
+	}
+	return false
 }
 
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of

@@ -39,6 +39,8 @@ type Rendered struct {
 	// Used are the certificates that the templates asked for. Wanted are those of them that Kept did not have: nothing is
 	// rendered until it has them.
 	Used, Wanted []Certificate
+	// LooksUp says that the templates looked something up in the cluster, so that the next rendering may be another.
+	LooksUp bool
 	// Warnings tell of what was left out.
 	Warnings []string
 }
@@ -86,7 +88,7 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, plain(err))
 	}
-	out.Asked, out.Used, out.Wanted = caps.APIVersions.answers(), asked.used, asked.wanted
+	out.Asked, out.Used, out.Wanted, out.LooksUp = caps.APIVersions.answers(), asked.used, asked.wanted, asked.lookups > 0
 	if len(out.Wanted) > 0 {
 		return out, nil
 	}
