@@ -33,10 +33,20 @@ func drawInventory(t *rapid.T) *keeper.Inventory {
 	return inv
 }
 
+func TestAStepFollowsFromTheOneThatIsStored(t *testing.T) {
+	before := &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7"}}
+	for step, want := range map[bool]string{false: `{"metadata":{"uid":"u"}}`, true: `{"metadata":{"resourceVersion":"7","uid":"u"}}`} {
+		patch, err := statusPatch(before, before, guardOf(before, step))
+		if err != nil || string(patch) != want {
+			t.Errorf("%s, not %s: %v", patch, want, err)
+		}
+	}
+}
+
 func TestStatusPatchWritesTheStatusAndNothingElse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := drawInventory(t), drawInventory(t)
-		patch, err := statusPatch(before, after, "u")
+		patch, err := statusPatch(before, after, map[string]any{"uid": "u"})
 		if err != nil {
 			t.Fatal(err)
 		}

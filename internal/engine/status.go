@@ -57,7 +57,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
-	patch, err := statusPatch(p.before, p.cr, p.cr.GetUID())
+	patch, err := statusPatch(p.before, p.cr, guardOf(p.before, urgent))
 	if err != nil {
 		return 0, err
 	}
@@ -224,8 +224,19 @@ func verdictChanged(before, after room.Common) bool {
 	return false
 }
 
-// statusPatch is a merge patch of the status alone, guarded by the UID.
-func statusPatch(before, after runtime.Object, uid types.UID) ([]byte, error) {
+// guardOf is what a status patch says of the custom resource that it is meant for: the UID, so that what is made anew does not
+// get the status of what is gone. What the next pass acts on (a step) must follow from what is stored, hence the version too:
+// another leader may have stored a step meanwhile, and what two of them have stored in parts is no step at all.
+func guardOf(before metav1.Object, step bool) map[string]any {
+	out := map[string]any{"uid": before.GetUID()}
+	if step {
+		out["resourceVersion"] = before.GetResourceVersion()
+	}
+	return out
+}
+
+// statusPatch is a merge patch of the status alone, guarded by metadata.
+func statusPatch(before, after runtime.Object, guard map[string]any) ([]byte, error) {
 	a, err := statusOnly(before)
 	if err != nil {
 		return nil, err
@@ -242,7 +253,7 @@ func statusPatch(before, after runtime.Object, uid types.UID) ([]byte, error) {
 	if err := json.Unmarshal(raw, &patch); err != nil {
 		return nil, err
 	}
-	patch["metadata"] = map[string]any{"uid": string(uid)}
+	patch["metadata"] = guard
 	return json.Marshal(patch)
 }
 
