@@ -119,13 +119,17 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	watched, err := source.NewDynamic(cfg)
+	if err != nil {
+		return nil, err
+	}
 	e := &Engine{
 		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, rooms: map[schema.GroupKind]wakeable{},
 		catalog:  catalog.New(disco, dyn, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
 	e.hub = watch.New(watch.Options{
-		Metadata: meta, Dynamic: dyn, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
+		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
 		Clock: opts.Clock, OnSynced: e.wakeServes,
 	})
 	if opts.RenderedDir != "" {

@@ -28,6 +28,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch/source"
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -63,8 +64,12 @@ func startHub(t *testing.T, cfg *rest.Config, declare func(*Hub)) *Hub {
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
+	watched, err := source.NewDynamic(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
 	h := New(Options{
-		Metadata: metadata.NewForConfigOrDie(cfg), Dynamic: dynamic.NewForConfigOrDie(cfg), Catalog: c, Log: logr.Discard(),
+		Metadata: metadata.NewForConfigOrDie(cfg), Dynamic: watched, Catalog: c, Log: logr.Discard(),
 	})
 	if declare != nil {
 		declare(h)
