@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
 
 // kinds are all kinds that are tested; one joins here.
 func kinds() []*Kind {
-	return []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement()}
+	return []*Kind{trustyAI(), tfserv(), kfDef(), seldonOperator(), compositionElement()}
 }
 
 func newSuite(t *testing.T) *Suite {

@@ -1,0 +1,179 @@
+package faults
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/seldon"
+)
+
+var seldonGVK = seldonv1alpha1.GroupVersion.WithKind("SeldonOperator")
+
+// seldonOperator is SeldonOperator with what its users do. The charts are in a ConfigMap, so that all faults are those of the
+// cluster.
+func seldonOperator() *Kind {
+	charts := map[string]seldonv1alpha1.Chart{}
+	for _, component := range []string{"core", "enterprise"} {
+		charts[component] = seldonv1alpha1.Chart{Repository: "configmap:charts/" + component + ".tgz", Name: component, Version: "1.0.0"}
+	}
+	return &Kind{
+		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
+		Room: func(e *engine.Engine) error {
+			return engine.Register(e, seldon.Room(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))
+		},
+	}
+}
+
+// coreTemplate is shaped like the chart of Seldon Core: a webhook with a certificate that is made at random. Nothing is in the
+// group that it is asked about. NS stands for the namespace.
+const coreTemplate = `
+{{- $server := genSignedCert "seldon-webhook-service" nil (list "seldon-webhook-service.NS" "seldon-webhook-service.NS.svc") 365 (genCA "ca" 365) }}
+apiVersion: v1
+kind: Secret
+metadata: {name: seldon-webhook-server-cert}
+type: kubernetes.io/tls
+data: {tls.crt: {{ $server.Cert | b64enc }}, tls.key: {{ $server.Key | b64enc }}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: seldon-manager-NS}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: seldon-webhook-service}
+spec: {selector: {app: manager}, ports: [{port: 443}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: seldon-controller-manager}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: manager}}
+  template: {metadata: {labels: {app: manager}}, spec: {containers: [{name: manager, image: '{{ trunc 63 .Values.runs }}'}]}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: seldon-NS}
+webhooks:
+- name: v1.seldon.io
+  clientConfig: {service: {name: seldon-webhook-service, namespace: NS}}
+  rules: [{apiGroups: [none.seldon.io], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`
+
+// enterpriseTemplate is shaped like the chart of Seldon Deploy: a value that is random at each rendering.
+const enterpriseTemplate = `
+apiVersion: v1
+kind: Secret
+metadata: {name: seldon-deploy-cookie}
+data: {cookie: {{ randAlphaNum 24 | b64enc }}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: seldon-deploy}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: deploy}}
+  template: {metadata: {labels: {app: deploy}}, spec: {containers: [{name: deploy, image: '{{ .Values.runs }}'}]}}
+`
+
+// charts puts charts of one template each into the ConfigMap that they are taken from.
+func charts(core, enterprise string) func(*World) error {
+	return func(w *World) error {
+		data := map[string]any{}
+		for name, template := range map[string]string{"core": core, "enterprise": enterprise} {
+			raw, err := manifesttest.Pack(fstest.MapFS{
+				"Chart.yaml":              {Data: []byte("apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n")},
+				"values.yaml":             {Data: []byte("runs: " + name + "\n")},
+				"templates/template.yaml": {Data: []byte(strings.ReplaceAll(template, "NS", w.Namespace))},
+			})
+			if err != nil {
+				return err
+			}
+			data[name+".tgz"] = base64.StdEncoding.EncodeToString(raw)
+		}
+		u := &unstructured.Unstructured{Object: map[string]any{"binaryData": data}}
+		u.SetGroupVersionKind(configMapGVK)
+		u.SetName("charts")
+		return w.Put(u)
+	}
+}
+
+// stackOf is a SeldonOperator of a spec.
+func stackOf(spec string) string {
+	return "apiVersion: operator.seldon.io/v1alpha1\nkind: SeldonOperator\nmetadata: {name: stack}\nspec: " + spec + "\n"
+}
+
+// image says whether a Deployment has an image, and the stack is Ready.
+func image(deployment, want string) func(*World) error {
+	return func(w *World) error {
+		if u := w.Get("deployments.apps", deployment); u == nil || !strings.Contains(fmt.Sprint(u.Object["spec"]), "image:"+want+" ") {
+			return fmt.Errorf("the Deployment %s is not of image %s", deployment, want)
+		}
+		return w.Ready()
+	}
+}
+
+// seldonWorkloads are what users do with a SeldonOperator.
+func seldonWorkloads() []Workload {
+	create := []Step{
+		{Name: "charts", Do: charts(coreTemplate, enterpriseTemplate), Until: func(*World) error { return nil }},
+		apply("create", stackOf("{}"), nil),
+	}
+	without, _, _ := strings.Cut(coreTemplate, "---\napiVersion: admissionregistration")
+	return []Workload{
+		{Name: "create", Short: true, Steady: true, Steps: create},
+		{
+			Name: "late-charts", Same: "create", Steps: []Step{
+				apply("the custom resource alone", stackOf("{}"), condition("stack", "Ready", "False", "ConfigMapNotFound")),
+				{Name: "charts", Do: charts(coreTemplate, enterpriseTemplate)},
+			},
+		},
+		{
+			Name: "change-value", Short: true, Setup: create,
+			Steps: []Step{apply("another image", stackOf("{enterprise: {values: {runs: other}}}"), image("seldon-deploy", "other"))},
+		},
+		{
+			Name: "change-chart", Setup: create,
+			Steps: []Step{{Name: "without the webhook", Do: charts(without, enterpriseTemplate), Until: has(
+				"validatingwebhookconfigurations.admissionregistration.k8s.io", "seldon-NS", false)}},
+		},
+		{
+			Name: "switch", Setup: create, Steps: []Step{
+				apply("a payload store of theirs", stackOf("{enable: {payloadstore: true}, payloadstore: {internal_elastic: {use_internal: false}}, "+
+					"enterprise: {values: {elasticsearch: {url: 'https://theirs', basicAuth: true}}}}"),
+					condition("stack", "Ready", "False", "CredentialsMissing")),
+				apply("its credentials", "apiVersion: v1\nkind: Secret\nmetadata: {name: elastic-credentials}\nstringData: {username: u, password: p}\n", nil),
+				apply("off again", stackOf("{}"), nil),
+			},
+		},
+		{
+			Name: "mend", Same: "create", Setup: create, Steps: []Step{
+				apply("values that are none of the chart's", stackOf("{core: {values: {runs: {a: b}}}}"), condition("stack", "Ready", "False")),
+				{Name: "those that it had", Do: func(w *World) error { return w.Patch(seldonGVK, "stack", `{"spec":{"core":null}}`) }},
+			},
+		},
+		{
+			Name: "delete", Short: true, Setup: create,
+			Steps: []Step{{Name: "delete", Do: func(w *World) error { return w.Delete(seldonGVK, "stack") }, Until: (*World).Gone}},
+		},
+		{
+			Name: "recreate", Same: "create", Setup: create, Steps: []Step{
+				{Name: "delete", Do: func(w *World) error { return w.Delete(seldonGVK, "stack") }, Until: func(*World) error { return nil }},
+				apply("create again", stackOf("{}"), func(w *World) error {
+					return errors.Join(has("deployments.apps", "seldon-deploy", true)(w), w.Ready())
+				}),
+			},
+		},
+	}
+}
