@@ -60,18 +60,20 @@ func Decode(record []byte) (Message, error) {
 	if m.MessageType == "" {
 		return Message{}, ErrNotOurs
 	}
-	if id := m.malformedID(); id != "" {
+	if id, bad := m.malformedID(); bad {
 		return Message{}, refuse(record, fmt.Sprintf("%.64q is no UUID", id))
 	}
 	return m, nil
 }
 
-// malformedID is an id of the message that is no UUID; empty where there is none. Ids become names of custom resources.
-func (m Message) malformedID() string {
+// malformedID finds an id of the message that is no UUID. Ids become names of custom resources, hence elements must have one; the
+// others may be missing.
+func (m Message) malformedID() (id string, found bool) {
 	ids := []string{m.MessageID, m.CompositionID, m.CompositionTargetID, m.InstanceID}
+	var elements []string
 	for _, p := range slices.Concat(m.Updates, m.Participants) {
 		for _, e := range p.Elements {
-			ids = append(ids, e.ID)
+			elements = append(elements, e.ID)
 		}
 	}
 	for _, p := range m.ElementDtos {
@@ -82,15 +84,20 @@ func (m Message) malformedID() string {
 	for _, instance := range m.Instances {
 		ids = append(ids, instance.InstanceID)
 		for _, e := range instance.Elements {
-			ids = append(ids, e.ID)
+			elements = append(elements, e.ID)
+		}
+	}
+	for _, id := range elements {
+		if !uuid.MatchString(id) {
+			return id, true
 		}
 	}
 	for _, id := range ids {
 		if id != "" && !uuid.MatchString(id) {
-			return id
+			return id, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // uuid is the canonical form, in which the runtime writes ids.
