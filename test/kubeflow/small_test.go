@@ -3,8 +3,6 @@ package kubeflow
 import (
 	"encoding/base64"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -296,15 +294,7 @@ func configMap(name string) string {
 // folder reads the files of a folder.
 func folder(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
-	out, root := fstest.MapFS{}, os.DirFS(name)
-	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(root, name)
-		out[name] = &fstest.MapFile{Data: content}
-		return err
-	})
+	out, err := manifesttest.Folder(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,16 +1,11 @@
 package seldon
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"flag"
 	"fmt"
-	"io/fs"
-	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,16 +58,7 @@ const patience = 2 * time.Minute
 // files are those of a chart.
 func files(t testing.TB, chart string) fstest.MapFS {
 	t.Helper()
-	out := fstest.MapFS{}
-	root := os.DirFS(filepath.Join(*chartsDir, chart))
-	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(root, name)
-		out[name] = &fstest.MapFile{Data: data}
-		return err
-	})
+	out, err := manifesttest.Folder(filepath.Join(*chartsDir, chart))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,17 +77,11 @@ func pack(t testing.TB, chart string) []byte {
 // repository serves the charts over HTTP as a chart repository does.
 func repository(t testing.TB) *httptest.Server {
 	t.Helper()
-	mux := http.NewServeMux()
-	index := "apiVersion: v1\nentries:\n"
+	var all []manifesttest.Chart
 	for _, chart := range charts {
-		raw := pack(t, chart.Name)
-		name := fmt.Sprintf("%s-%s.tgz", chart.Name, chart.Version)
-		sum := sha256.Sum256(raw)
-		index += fmt.Sprintf("  %s: [{name: %[1]s, version: %[2]s, digest: %[3]s, urls: [%[4]s]}]\n", chart.Name, chart.Version, hex.EncodeToString(sum[:]), name)
-		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(raw) })
+		all = append(all, manifesttest.Chart{Name: chart.Name, Version: chart.Version, Archive: pack(t, chart.Name)})
 	}
-	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(index)) })
-	server := httptest.NewServer(mux)
+	server := httptest.NewServer(manifesttest.ChartRepository(all...))
 	t.Cleanup(server.Close)
 	return server
 }

@@ -2,17 +2,13 @@ package scenario
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing/fstest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,18 +89,9 @@ func (b *Bench) seldon(ctx context.Context) error {
 
 // chartRepository serves the charts.
 func (b *Bench) chartRepository() (*httptest.Server, error) {
-	mux := http.NewServeMux()
-	index := "apiVersion: v1\nentries:\n"
+	var charts []manifesttest.Chart
 	for _, one := range seldonCharts {
-		files, root := fstest.MapFS{}, os.DirFS(filepath.Join(b.Config.Charts, one.chart))
-		err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			data, err := fs.ReadFile(root, name)
-			files[name] = &fstest.MapFile{Data: data}
-			return err
-		})
+		files, err := manifesttest.Folder(filepath.Join(b.Config.Charts, one.chart))
 		if err != nil {
 			return nil, err
 		}
@@ -112,12 +99,9 @@ func (b *Bench) chartRepository() (*httptest.Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, sum := one.chart+"-"+one.version+".tgz", sha256.Sum256(raw)
-		index += fmt.Sprintf("  %s: [{name: %[1]s, version: %s, digest: %s, urls: [%s]}]\n", one.chart, one.version, hex.EncodeToString(sum[:]), name)
-		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(raw) })
+		charts = append(charts, manifesttest.Chart{Name: one.chart, Version: one.version, Archive: raw})
 	}
-	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(index)) })
-	return httptest.NewServer(mux), nil
+	return httptest.NewServer(manifesttest.ChartRepository(charts...)), nil
 }
 
 // helm installs the charts with helm install, and upgrades them to what they are.

@@ -1,0 +1,44 @@
+package manifesttest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"testing/fstest"
+)
+
+// Folder reads the files of a folder.
+func Folder(name string) (fstest.MapFS, error) {
+	out, root := fstest.MapFS{}, os.DirFS(name)
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(root, name)
+		out[name] = &fstest.MapFile{Data: data}
+		return err
+	})
+	return out, err
+}
+
+// Chart is a packed chart.
+type Chart struct {
+	Name, Version string
+	Archive       []byte
+}
+
+// ChartRepository serves charts as a chart repository does.
+func ChartRepository(charts ...Chart) http.Handler {
+	mux := http.NewServeMux()
+	index := "apiVersion: v1\nentries:\n"
+	for _, c := range charts {
+		name, sum := c.Name+"-"+c.Version+".tgz", sha256.Sum256(c.Archive)
+		index += fmt.Sprintf("  %s: [{name: %[1]s, version: %s, digest: %s, urls: [%s]}]\n", c.Name, c.Version, hex.EncodeToString(sum[:]), name)
+		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(c.Archive) })
+	}
+	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(index)) })
+	return mux
+}
