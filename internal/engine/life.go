@@ -23,7 +23,7 @@ type life struct {
 	blocked int
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
-	// learning is since when a Ready is kept of what is not wholly known to this process.
+	// learning is since when a status is kept of what is not wholly known to this process.
 	learning time.Time
 	// foreseen is since when a Ready waits for the wires, awaited what they have not looked at yet. Both are guarded by
 	// the lock of stacks.

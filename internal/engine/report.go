@@ -218,7 +218,7 @@ func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, afte
 		if s.def.WarningsOnly {
 			return
 		}
-	case !p.failed && len(p.problems) == 0 && (was == nil || was.Status != metav1.ConditionTrue):
+	case !p.failed && (len(p.problems) == 0 || p.learning()) && (was == nil || was.Status != metav1.ConditionTrue):
 		return // On its way, as declared: no news.
 	default:
 		kind = corev1.EventTypeWarning

@@ -79,43 +79,67 @@ func TestStatusPatchWritesTheStatusAndNothingElse(t *testing.T) {
 	})
 }
 
+// state is a status of a table.
+type state struct {
+	conditions []metav1.Condition
+	generation int64
+	handled    string
+}
+
+func (s state) common() room.Common {
+	return room.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
+}
+
+func readyIs(s metav1.ConditionStatus, reason string) metav1.Condition {
+	return metav1.Condition{Type: ConditionReady, Status: s, Reason: reason}
+}
+
 func TestVerdictChanged(t *testing.T) {
-	type state struct {
-		conditions []metav1.Condition
-		generation int64
-		handled    string
-	}
-	ready := func(s metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: ConditionReady, Status: s, Reason: reason}
-	}
 	stalled := metav1.Condition{Type: ConditionStalled, Status: "True"}
-	base := state{conditions: []metav1.Condition{ready("False", "a")}, generation: 1}
+	base := state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}
 	for _, c := range []struct {
 		name  string
 		after state
 		want  bool
 	}{
 		{"nothing", base, false},
-		{"another reason", state{conditions: []metav1.Condition{ready("False", "b")}, generation: 1}, true},
-		{"a condition of the room", state{conditions: []metav1.Condition{ready("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
-		{"Ready", state{conditions: []metav1.Condition{ready("True", "a")}, generation: 1}, true},
+		{"another reason", state{conditions: []metav1.Condition{readyIs("False", "b")}, generation: 1}, true},
+		{"a condition of the room", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
+		{"Ready", state{conditions: []metav1.Condition{readyIs("True", "a")}, generation: 1}, true},
 		{"no Ready any more", state{generation: 1}, true},
-		{"Stalled", state{conditions: []metav1.Condition{ready("False", "a"), stalled}, generation: 1}, true},
-		{"Suspended", state{conditions: []metav1.Condition{ready("False", "a"), {Type: ConditionSuspended, Status: "True"}}, generation: 1}, true},
+		{"Stalled", state{conditions: []metav1.Condition{readyIs("False", "a"), stalled}, generation: 1}, true},
+		{"Suspended", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: ConditionSuspended, Status: "True"}}, generation: 1}, true},
 		{"a new generation", state{conditions: base.conditions, generation: 2}, true},
 		{"an answer to reconcile-at", state{conditions: base.conditions, generation: 1, handled: "now"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			common := func(s state) room.Common {
-				return room.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
-			}
-			if got := verdictChanged(common(base), common(c.after)); got != c.want {
+			if got := verdictChanged(base.common(), c.after.common()); got != c.want {
 				t.Error(got)
 			}
-			if got := verdictChanged(common(c.after), common(base)); got != c.want {
+			if got := verdictChanged(c.after.common(), base.common()); got != c.want {
 				t.Error("and back:", got)
 			}
 		})
+	}
+}
+
+// TestIgnoranceKeepsTheStatusThatIs shows that what passes by itself is told at once only to who waits for an answer.
+func TestIgnoranceKeepsTheStatusThatIs(t *testing.T) {
+	waiting := []metav1.Condition{readyIs("False", "Fetching")}
+	for name, c := range map[string]struct {
+		before, after state
+		want          time.Duration
+	}{
+		"Ready": {state{conditions: []metav1.Condition{readyIs("True", "Ready")}, generation: 1},
+			state{conditions: waiting, generation: 1, handled: "now"}, maxLearning},
+		"on its way":            {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1}, maxBrief},
+		"on its way, and asked": {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, 0},
+		"a new one":             {state{}, state{conditions: waiting, generation: 1}, 0},
+		"another spec":          {state{conditions: []metav1.Condition{readyIs("True", "Ready")}, generation: 1}, state{conditions: waiting, generation: 2}, 0},
+	} {
+		if got := ignorance(c.before.common(), c.after.common()); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -31,8 +31,10 @@ const (
 	maxWiring = time.Second
 	// maxAnswer is how long it waits at most for the answer to a probe, for the same reason.
 	maxAnswer = 500 * time.Millisecond
-	// maxLearning is how long a custom resource stays Ready at most of which this process does not know everything yet.
+	// maxLearning is how long a custom resource stays Ready at most of which this process does not know everything yet, and
+	// maxBrief how long one that is not Ready keeps the reason that it has.
 	maxLearning = 10 * time.Second
+	maxBrief    = time.Second
 	// Where custom resources are on their way, the progress of each is told after a second for every one that was with
 	// it, so that all together tell about once a second: that must not take the API server's time from getting them there.
 	minPatience, maxPatience = 2 * time.Second, 5 * time.Minute
@@ -106,11 +108,11 @@ func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) tim
 	switch {
 	case urgent:
 		return 0
-	case p.learning() && isReady(before, p.cr.GetGeneration()):
+	case p.learning() && ignorance(before, after) > 0:
 		if p.life.learning.IsZero() {
 			p.life.learning = now
 		}
-		return p.life.learning.Add(maxLearning).Sub(now)
+		return p.life.learning.Add(ignorance(before, after)).Sub(now)
 	case becameReady(before, after):
 		// The wires act on what is about to be told, so that their outcome is part of it.
 		return s.foresee(p, true)
@@ -205,11 +207,21 @@ func (p *pass[C, F]) learning() bool {
 	})
 }
 
+// ignorance is for how long a custom resource keeps the status that it has while this process is learning.
+func ignorance(before, after room.Common) time.Duration {
+	switch {
+	case isReady(before, *after.ObservedGeneration):
+		return maxLearning
+	case askedAnew(before, after):
+		return 0
+	}
+	return maxBrief
+}
+
 // verdictChanged says whether a reader would act on the difference: another Ready or Stalled, another reason of Ready, or
 // a new generation.
 func verdictChanged(before, after room.Common) bool {
-	if *before.ObservedGeneration != *after.ObservedGeneration ||
-		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt {
+	if askedAnew(before, after) {
 		return true
 	}
 	for _, name := range []string{ConditionReady, ConditionStalled, ConditionSuspended} {
@@ -222,6 +234,12 @@ func verdictChanged(before, after room.Common) bool {
 		}
 	}
 	return false
+}
+
+// askedAnew says that a user waits for an answer: to another spec, or to being asked to reconcile now.
+func askedAnew(before, after room.Common) bool {
+	return *before.ObservedGeneration != *after.ObservedGeneration ||
+		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt
 }
 
 // guardOf is what a status patch says of the custom resource that it is meant for: the UID, so that what is made anew does not

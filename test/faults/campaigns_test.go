@@ -38,14 +38,9 @@ func init() {
 
 func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
 
-// kinds are all kinds that are tested; one joins here. SeldonOperator is not in the short form: beside other tests one of its plans
-// wrote the status once more than is due, which replays do not show.
+// kinds are all kinds that are tested; one joins here.
 func kinds() []*Kind {
-	all := []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement()}
-	if flags.long || flags.plan != "" {
-		all = append(all, seldonOperator())
-	}
-	return all
+	return []*Kind{trustyAI(), tfserv(), kfDef(), compositionElement(), seldonOperator()}
 }
 
 func newSuite(t *testing.T) *Suite {
