@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -135,18 +134,16 @@ func (a Action) Writes() bool { return a.Verb == Create || a.Verb == Apply || a.
 // Decide judges every object of the plan in order, then what the plan no longer has, in reverse order.
 func Decide(in Input) []Action {
 	var out []Action
-	gate := ""
+	gate := newGate()
 	for _, stage := range in.Stages {
 		for _, item := range stage.Items {
-			closed := gate
+			closed := gate.closed(item.Key)
 			if closed == "" {
 				closed = item.Waits
 			}
 			out = append(out, judge(in, item, closed))
 		}
-		if gate == "" && !stage.TimedOut {
-			gate = ClosedBy(in, stage)
-		}
+		gate.add(in, stage)
 	}
 	if in.Prune {
 		out = append(out, prune(in)...)
@@ -210,46 +207,6 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 		return Apply, ReasonDrift
 	}
 	return Leave, ""
-}
-
-// ClosedBy names what the gate of a stage waits for, or returns "" when it is open. Namespaces and CRDs gate always,
-// other kinds only where the stage asks (law 14).
-func ClosedBy(in Input, stage Stage) string {
-	for _, item := range stage.Items {
-		if !item.Served && item.Optional {
-			continue
-		}
-		if !stage.WaitHealthy && !plan.OutlivesAlways(item.Key) {
-			continue
-		}
-		if item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...) {
-			return item.Key.String() + " to exist"
-		}
-		if item.Observed.Digest() != item.Digest {
-			// Its health is that of what it was, not of what it is to become.
-			return item.Key.String() + " to be updated"
-		}
-		if item.Observed.Health.Status != health.Current && !item.Informational {
-			return item.Key.String() + " to be ready"
-		}
-	}
-	return ""
-}
-
-// Awaits names what keeps the stages of the given names from being healthy as a whole, or returns "".
-func Awaits(in Input, names []string) string {
-	for _, name := range names {
-		for _, stage := range in.Stages {
-			if stage.Name != name {
-				continue
-			}
-			stage.WaitHealthy = true
-			if waits := ClosedBy(in, stage); waits != "" {
-				return waits
-			}
-		}
-	}
-	return ""
 }
 
 // prune deletes what the plan no longer has, the last first. What must outlive us stays (law 5), and so does what is

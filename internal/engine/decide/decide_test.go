@@ -17,6 +17,9 @@ var (
 	claims      = kinds[2]
 	namespaces  = kinds[3]
 	crds        = kinds[4]
+	gateways    = kinds[5] // Of the CRDs of these tests.
+
+	otherGateways = kinds[6]
 )
 
 // scene is one desired object that is there, of ours, as declared and remembered.
@@ -173,11 +176,6 @@ func TestGates(t *testing.T) {
 	crd, _ := scene(t, crds, nil)
 	namespace, _ := scene(t, namespaces, nil)
 	deployment, _ := scene(t, deployments, nil)
-	late := func() Item {
-		item, _ := scene(t, configMaps, nil)
-		item.Observed = nil
-		return item
-	}
 	unhealthy := func(item Item) Item {
 		o := *item.Observed
 		o.Health.Status, item.Observed = health.InProgress, &o
@@ -196,23 +194,31 @@ func TestGates(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		stage  Stage
+		late   schema.GroupVersionKind
 		detail string
 	}{
-		{"CRD established", Stage{Items: []Item{crd}}, ""},
-		{"CRD not established", Stage{Items: []Item{unhealthy(crd)}}, "CustomResourceDefinition a to be ready"},
-		{"CRD missing", Stage{Items: []Item{absent(crd)}}, "CustomResourceDefinition a to exist"},
-		{"CRD of another", Stage{Items: []Item{foreign(crd)}}, "CustomResourceDefinition a to exist"},
-		{"namespace missing", Stage{Items: []Item{absent(namespace)}}, "Namespace a to exist"},
-		{"deployment unhealthy", Stage{Items: []Item{unhealthy(deployment)}}, ""},
-		{"deployment missing", Stage{Items: []Item{absent(deployment)}}, ""},
-		{"deployment unhealthy, asked for", Stage{WaitHealthy: true, Items: []Item{unhealthy(deployment)}}, "Deployment ns/a to be ready"},
-		{"deployment missing, asked for", Stage{WaitHealthy: true, Items: []Item{absent(deployment)}}, "Deployment ns/a to exist"},
-		{"optional, not served", Stage{WaitHealthy: true, Items: []Item{optional(deployment)}}, ""},
-		{"timed out", Stage{WaitHealthy: true, TimedOut: true, Items: []Item{unhealthy(deployment)}}, ""},
-		{"nothing", Stage{WaitHealthy: true}, ""},
+		{"CRD established", Stage{Items: []Item{crd}}, gateways, ""},
+		{"CRD not established", Stage{Items: []Item{unhealthy(crd)}}, gateways, "CustomResourceDefinition a to be ready"},
+		{"CRD missing", Stage{Items: []Item{absent(crd)}}, gateways, "CustomResourceDefinition a to exist"},
+		{"CRD of another", Stage{Items: []Item{foreign(crd)}}, gateways, "CustomResourceDefinition a to exist"},
+		{"CRD missing, timed out", Stage{TimedOut: true, Items: []Item{absent(crd)}}, gateways, ""},
+		{"CRD of something else missing", Stage{Items: []Item{absent(crd)}}, configMaps, ""},
+		{"CRD of the kind in another group missing", Stage{Items: []Item{absent(crd)}}, otherGateways, ""},
+		{"CRD of something else missing, asked for", Stage{WaitHealthy: true, Items: []Item{absent(crd)}}, configMaps, "CustomResourceDefinition a to exist"},
+		{"namespace missing", Stage{Items: []Item{absent(namespace)}}, configMaps, "Namespace ns to exist"},
+		{"namespace missing, not in it", Stage{Items: []Item{absent(namespace)}}, namespaces, ""},
+		{"deployment unhealthy", Stage{Items: []Item{unhealthy(deployment)}}, configMaps, ""},
+		{"deployment missing", Stage{Items: []Item{absent(deployment)}}, configMaps, ""},
+		{"deployment unhealthy, asked for", Stage{WaitHealthy: true, Items: []Item{unhealthy(deployment)}}, configMaps, "Deployment ns/a to be ready"},
+		{"deployment missing, asked for", Stage{WaitHealthy: true, Items: []Item{absent(deployment)}}, configMaps, "Deployment ns/a to exist"},
+		{"optional, not served", Stage{WaitHealthy: true, Items: []Item{optional(deployment)}}, configMaps, ""},
+		{"timed out", Stage{WaitHealthy: true, TimedOut: true, Items: []Item{unhealthy(deployment)}}, configMaps, ""},
+		{"nothing", Stage{WaitHealthy: true}, configMaps, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{c.stage, {}, {Items: []Item{late()}}}}
+			late, _ := scene(t, c.late, nil)
+			late.Observed = nil
+			in := Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{c.stage, {}, {Items: []Item{late}}}}
 			actions := Decide(in)
 			a := actions[len(actions)-1]
 			want := Action{Verb: Create, Reason: ReasonMissing}

@@ -30,16 +30,32 @@ func drawInput(t *rapid.T) Input {
 // items lists the desired objects of an input with the gates before them.
 func items(in Input) (all map[plan.Key]Item, gates map[plan.Key]string) {
 	all, gates = map[plan.Key]Item{}, map[plan.Key]string{}
-	closed := ""
-	for _, stage := range in.Stages {
+	for i, stage := range in.Stages {
 		for _, item := range stage.Items {
-			all[item.Key], gates[item.Key] = item, closed
-		}
-		if by := ClosedBy(in, stage); by != "" && !stage.TimedOut && closed == "" {
-			closed = by
+			all[item.Key], gates[item.Key] = item, gateOf(in, in.Stages[:i], item.Key)
 		}
 	}
 	return all, gates
+}
+
+// gateOf names what an object waits for that comes after stages.
+func gateOf(in Input, stages []Stage, key plan.Key) string {
+	for _, stage := range stages {
+		if stage.TimedOut {
+			continue
+		}
+		if stage.WaitHealthy && ClosedBy(in, stage) != "" {
+			return ClosedBy(in, stage)
+		}
+		for _, item := range stage.Items {
+			holds := item.Key.Kind == "Namespace" && item.Key.Name == key.Namespace ||
+				item.Key.Kind == "CustomResourceDefinition" && key.Group == "x.io" && key.Kind == "Gateway"
+			if by := ClosedBy(in, Stage{Items: []Item{item}}); holds && by != "" {
+				return by
+			}
+		}
+	}
+	return ""
 }
 
 func extras(in Input) map[plan.Key]Extra {

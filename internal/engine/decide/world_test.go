@@ -301,6 +301,9 @@ func keyFor(gvk schema.GroupVersionKind, name string) plan.Key {
 	if plan.OutlivesAlways(k) {
 		k.Namespace = ""
 	}
+	if gvk.Kind == "Namespace" && name == "a" {
+		k.Name = stack.Namespace // The one that everything is in.
+	}
 	return k
 }
 
@@ -309,6 +312,9 @@ func desired(gvk schema.GroupVersionKind, key plan.Key) plan.Object {
 	u.SetGroupVersionKind(gvk)
 	u.SetNamespace(key.Namespace)
 	u.SetName(key.Name)
+	if key.Kind == "CustomResourceDefinition" {
+		u.Object["spec"] = map[string]any{"group": "x.io", "names": map[string]any{"kind": "Gateway"}}
+	}
 	return plan.Object{Desired: u}
 }
 

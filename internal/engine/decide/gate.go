@@ -1,0 +1,110 @@
+package decide
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// gate is what the stages so far hold back of those after them, each with what it waits for. A stage that waits to be
+// healthy holds back everything, a Namespace what is in it, a CRD the custom resources that it defines (law 14).
+type gate struct {
+	everything string
+	namespaces map[string]string
+	kinds      map[schema.GroupKind]string
+}
+
+func newGate() *gate {
+	return &gate{namespaces: map[string]string{}, kinds: map[schema.GroupKind]string{}}
+}
+
+// closed names what an object of a later stage waits for, or returns "".
+func (g *gate) closed(key plan.Key) string {
+	for _, by := range []string{g.everything, g.namespaces[key.Namespace], g.kinds[key.GroupKind]} {
+		if by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// add closes the gate for what depends on a stage; that of a stage that has timed out is open.
+func (g *gate) add(in Input, stage Stage) {
+	switch {
+	case stage.TimedOut:
+		return
+	case stage.WaitHealthy:
+		if g.everything == "" {
+			g.everything = ClosedBy(in, stage)
+		}
+		return
+	}
+	for _, item := range stage.Items {
+		if !plan.OutlivesAlways(item.Key) {
+			continue
+		}
+		by := lacks(in, item)
+		switch {
+		case by == "":
+		case item.Key.Kind == "Namespace":
+			g.namespaces[item.Key.Name] = by
+		default:
+			g.kinds[defines(item.Desired)] = by
+		}
+	}
+}
+
+// defines is the kind of the custom resources of a CRD.
+func defines(crd *unstructured.Unstructured) (out schema.GroupKind) {
+	out.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
+	out.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	return out
+}
+
+// ClosedBy names what the gate of a stage waits for, or returns "" when it is open. Namespaces and CRDs gate always,
+// other kinds only where the stage asks (law 14).
+func ClosedBy(in Input, stage Stage) string {
+	for _, item := range stage.Items {
+		if !stage.WaitHealthy && !plan.OutlivesAlways(item.Key) {
+			continue
+		}
+		if by := lacks(in, item); by != "" {
+			return by
+		}
+	}
+	return ""
+}
+
+// lacks names what an object lacks to let pass what comes after it, or returns "".
+func lacks(in Input, item Item) string {
+	switch {
+	case !item.Served && item.Optional:
+		return ""
+	case item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...):
+		return item.Key.String() + " to exist"
+	case item.Observed.Digest() != item.Digest:
+		// Its health is that of what it was, not of what it is to become.
+		return item.Key.String() + " to be updated"
+	case item.Observed.Health.Status != health.Current && !item.Informational:
+		return item.Key.String() + " to be ready"
+	}
+	return ""
+}
+
+// Awaits names what keeps the stages of the given names from being healthy as a whole, or returns "".
+func Awaits(in Input, names []string) string {
+	for _, name := range names {
+		for _, stage := range in.Stages {
+			if stage.Name != name {
+				continue
+			}
+			stage.WaitHealthy = true
+			if waits := ClosedBy(in, stage); waits != "" {
+				return waits
+			}
+		}
+	}
+	return ""
+}
