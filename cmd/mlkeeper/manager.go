@@ -136,13 +136,15 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
+	garbage := newCollector()
 	e, err := engine.New(mgr, engine.Options{
 		Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency, RenderedDir: f.renderedDir,
-		Log: ctrl.Log,
+		Rendering: garbage.rendering, Log: ctrl.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
+	garbage.ready = e.Ready
 	for _, r := range registrations() {
 		if !slices.Contains(f.rooms, r.name) {
 			continue
@@ -163,7 +165,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	return mgr, errors.Join(
 		lease.open(cfg, mgr, f, e.Warm),
-		mgr.Add(collector{ready: e.Ready}),
+		mgr.Add(garbage),
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),
 	)

@@ -9,15 +9,18 @@ import (
 )
 
 // collector chooses how early garbage is collected. At its start a manager makes much garbage while it fills its caches,
-// and must not spend its time on collecting it; nor when many custom resources change at once. At rest its memory is to be
-// that of the caches, little more.
+// and must not spend its time on collecting it; nor while it renders, or when many custom resources change at once. At rest
+// its memory is to be that of the caches, little more.
 type collector struct {
 	// ready returns nil when the caches are filled.
 	ready func() error
+	// renders holds one value when something has begun to render.
+	renders chan struct{}
 }
 
-// Values of GOGC while the caches are filled, while there is much to do, while there is and the caches are large, and at rest.
-const startPercent, busyPercent, fullPercent, restPercent = 200, 100, 35, 25
+// Values of GOGC while the caches are filled, while something renders or is applied as it was rendered, while there is much
+// to do, while there is and the caches are large, and at rest.
+const startPercent, renderPercent, busyPercent, fullPercent, restPercent = 200, 200, 100, 35, 25
 
 const (
 	// busyBytes is how much is allocated in a second by a manager that has much to do.
@@ -25,9 +28,19 @@ const (
 	// fullBytes is how much lives in a manager with large caches. What they gain then lies scattered among the garbage of that
 	// time, and the pages stay in use when it is gone: the less garbage there is at a time, the fewer pages.
 	fullBytes = 24 << 20
-	// calm is how long it must have had little to do to be at rest.
-	calm = 15 * time.Second
+	// calmSeconds is for how long it must have had little to do to be at rest.
+	calmSeconds = 15
 )
+
+func newCollector() collector { return collector{renders: make(chan struct{}, 1)} }
+
+// rendering tells that something begins to render; at rest most of that would be over before it is seen by what is allocated.
+func (c collector) rendering() {
+	select {
+	case c.renders <- struct{}{}:
+	default:
+	}
+}
 
 // NeedLeaderElection says that a standby saves memory too.
 func (collector) NeedLeaderElection() bool { return false }
@@ -38,20 +51,22 @@ func (c collector) Start(ctx context.Context) error {
 		return nil
 	}
 	debug.SetGCPercent(startPercent)
-	percent, busy := startPercent, 0
+	w, percent := work{}, startPercent
 	before, _ := heap()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
+		var live uint64
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-c.renders:
+			w.rendering = calmSeconds
 		case <-ticker.C:
+			now, alive := heap()
+			w, before, live = w.after(now-before), now, alive
 		}
-		now, live := heap()
-		busy = decay(busy, now-before)
-		before = now
-		wanted := choose(c.ready() == nil, busy, percent, live)
+		wanted := w.choose(c.ready() == nil, percent, live)
 		if wanted == percent {
 			continue
 		}
@@ -64,22 +79,28 @@ func (c collector) Start(ctx context.Context) error {
 	}
 }
 
-// decay returns for how many seconds more a manager counts as busy that allocated so much in the last one.
-func decay(busy int, bytes uint64) int {
+// work is for how many seconds more a manager counts as busy, and as rendering.
+type work struct{ busy, rendering int }
+
+// after is what is left when a second is over, in which so much was allocated.
+func (w work) after(bytes uint64) work {
+	w.busy, w.rendering = max(0, w.busy-1), max(0, w.rendering-1)
 	if bytes >= busyBytes {
-		return int(calm / time.Second)
+		w.busy = calmSeconds
 	}
-	return max(0, busy-1)
+	return w
 }
 
 // choose returns the percentage; at the start it stays until the caches are filled.
-func choose(ready bool, busy, percent int, live uint64) int {
+func (w work) choose(ready bool, percent int, live uint64) int {
 	switch {
 	case !ready && percent == startPercent:
 		return startPercent
-	case busy > 0 && live >= fullBytes:
+	case w.rendering > 0:
+		return renderPercent
+	case w.busy > 0 && live >= fullBytes:
 		return fullPercent
-	case busy > 0:
+	case w.busy > 0:
 		return busyPercent
 	}
 	return restPercent

@@ -3,7 +3,7 @@ package main
 import "testing"
 
 func TestGarbageIsCollectedEarlyOnlyAtRest(t *testing.T) {
-	percent, busy := startPercent, 0
+	percent, w := startPercent, work{}
 	for i, second := range []struct {
 		ready bool
 		bytes uint64
@@ -22,12 +22,23 @@ func TestGarbageIsCollectedEarlyOnlyAtRest(t *testing.T) {
 		{false, 1 << 10, fullBytes, 15, restPercent}, // A watch that begins later is no start.
 	} {
 		for range second.times {
-			busy = decay(busy, second.bytes)
-			percent = choose(second.ready, busy, percent, second.live)
+			w = w.after(second.bytes)
+			percent = w.choose(second.ready, percent, second.live)
 		}
 		if percent != second.want {
 			t.Fatalf("step %d: %d, want %d", i, percent, second.want)
 		}
+	}
+	// What renders makes its garbage before a second is over, and is applied thereafter.
+	w.rendering = calmSeconds
+	for i := range calmSeconds {
+		if percent = w.choose(true, percent, fullBytes); percent != renderPercent {
+			t.Fatalf("%d s after a rendering: %d", i, percent)
+		}
+		w = w.after(busyBytes)
+	}
+	if percent = w.choose(true, percent, fullBytes); percent != fullPercent {
+		t.Errorf("when a rendering is over: %d", percent)
 	}
 	if allocated, live := heap(); allocated < live || live == 0 {
 		t.Errorf("%d bytes were allocated so far, and %d live", allocated, live)

@@ -40,6 +40,9 @@ type Options struct {
 	RenderedDir string
 	// RenderedBytes bounds RenderedDir; the default is 256 MiB.
 	RenderedBytes int64
+	// Rendering is called when a question begins whose answer stands: such questions render, which makes much garbage. Nil
+	// is told nothing.
+	Rendering func()
 	// Clock is the engine's clock; the default is the real one.
 	Clock clock.WithTicker
 	Log   logr.Logger
@@ -96,6 +99,9 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if opts.RenderedBytes <= 0 {
 		opts.RenderedBytes = defaultRenderedBytes
 	}
+	if opts.Rendering == nil {
+		opts.Rendering = func() {}
+	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
@@ -141,7 +147,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
-	e.probes = newProbes(opts.Clock, e, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
+	e.probes = newProbes(opts.Clock, e, opts.Rendering, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })

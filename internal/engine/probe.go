@@ -26,8 +26,10 @@ const (
 type probes struct {
 	clock clock.PassiveClock
 	live  room.Live
-	wake  func(watch.Holder)
-	slots chan struct{}
+	// rendering is told when a question begins whose answer stands.
+	rendering func()
+	wake      func(watch.Holder)
+	slots     chan struct{}
 
 	mu sync.Mutex
 	by map[watch.Holder]map[string]*probe
@@ -41,9 +43,10 @@ type probe struct {
 	dropped bool
 }
 
-func newProbes(c clock.PassiveClock, live room.Live, wake func(watch.Holder)) *probes {
+func newProbes(c clock.PassiveClock, live room.Live, rendering func(), wake func(watch.Holder)) *probes {
 	return &probes{
-		clock: c, live: live, wake: wake, slots: make(chan struct{}, maxProbes), by: map[watch.Holder]map[string]*probe{},
+		clock: c, live: live, rendering: rendering, wake: wake, slots: make(chan struct{}, maxProbes),
+		by: map[watch.Holder]map[string]*probe{},
 	}
 }
 
@@ -66,11 +69,15 @@ func (p *probes) ask(
 	if every == room.Once && one.answer != nil {
 		return one.answer, time.Time{}, false
 	}
-	if every == room.Once {
+	once := every == room.Once
+	if once {
 		every = unanswered
 	}
 	if !one.asking && (one.asked.IsZero() || !now.Before(one.asked.Add(every))) {
 		one.asked, one.asking = now, true
+		if once {
+			p.rendering()
+		}
 		go p.run(h, one, question)
 	}
 	return one.answer, one.asked.Add(every), one.asking

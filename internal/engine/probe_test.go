@@ -16,7 +16,7 @@ import (
 func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	woken := make(chan watch.Holder, 10)
-	p := newProbes(now, nil, func(h watch.Holder) { woken <- h })
+	p := newProbes(now, nil, func() {}, func(h watch.Holder) { woken <- h })
 	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
 	var answer, asked atomic.Int32
 	question := func(context.Context, room.Live) any {
@@ -70,7 +70,7 @@ func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 
 func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	p := newProbes(now, nil, func(watch.Holder) { t.Error("woken by an answer to a dropped question") })
+	p := newProbes(now, nil, func() {}, func(watch.Holder) { t.Error("woken by an answer to a dropped question") })
 	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
 	begun, end, done := make(chan bool), make(chan bool), make(chan bool)
 	p.ask(holder, "models", time.Second, func(ctx context.Context, _ room.Live) any {
@@ -91,7 +91,7 @@ func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
 
 func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	p := newProbes(now, nil, func(watch.Holder) {})
+	p := newProbes(now, nil, func() {}, func(watch.Holder) {})
 	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
 	done := make(chan bool, 10)
 	var answer atomic.Value
