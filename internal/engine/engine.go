@@ -131,7 +131,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, rooms: map[schema.GroupKind]wakeable{},
-		catalog:  catalog.New(disco, dyn, opts.Log.WithName("catalog")),
+		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
 	e.hub = watch.New(watch.Options{

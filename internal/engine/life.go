@@ -52,8 +52,10 @@ type life struct {
 	vanished map[plan.Key]vanished
 	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
 	unsaved *[]keeper.LedgerEntry
-	// unrecorded is the ledger of a pass that could not be written into the Inventories; nil when it is.
+	// unrecorded is the ledger of a pass that is not written into the Inventories yet, made since when there is such a one;
+	// nil and zero when it is.
 	unrecorded []keeper.LedgerEntry
+	made       time.Time
 	// drawn is the last plan, of a system that tells when it stays the same; nil for others.
 	drawn *drawn
 	// dropped holds what was left out of children so that the API server took them (law 11).

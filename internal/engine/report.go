@@ -40,7 +40,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*common.LastHandledReconcileAt = at
 	}
-	if err := s.remember(ctx, p); err != nil {
+	if err := s.remember(ctx, p, seen.Ready); err != nil {
 		return reconcile.Result{}, err
 	}
 	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
@@ -160,7 +160,7 @@ func waitsFor(a decide.Action, state room.State) string {
 }
 
 // remember writes the ledger: onto the status of the custom resource, or into its Inventories.
-func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
+func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) error {
 	if p.blind {
 		return nil
 	}
@@ -188,6 +188,9 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 	if len(p.inventories) > 0 {
 		*s.def.Common(p.cr).Ledger = nil
 		p.life.unrecorded = entries
+		if !ready && s.recordsLater(p) {
+			return nil
+		}
 		if err := s.kept.record(ctx, p.inventories, p.stamped, entries); err != nil {
 			return err
 		}
@@ -199,6 +202,37 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F]) error {
 	}
 	*s.def.Common(p.cr).Ledger = entries
 	return nil
+}
+
+// maxUnrecorded is how long what was written into the cluster waits at most to be recorded in the Inventories.
+const maxUnrecorded = 10 * time.Second
+
+// recordsLater says that a pass leaves it to the next to record what it made. While a stack is brought up one pass follows the
+// other, and each would write most of the Inventories again. What a crash leaves unrecorded is known by its labels.
+func (s *stacks[C, F]) recordsLater(p *pass[C, F]) bool {
+	now := s.Clock.Now()
+	if p.life.made.IsZero() {
+		p.life.made = now
+	}
+	until := p.life.made.Add(maxUnrecorded)
+	if !p.madeOnly() || !now.Before(until) {
+		p.life.made = time.Time{}
+		return false
+	}
+	p.wake(until)
+	return true
+}
+
+// madeOnly says that this pass wrote something, and deleted nothing.
+func (p *pass[C, F]) madeOnly() bool {
+	wrote := false
+	for _, r := range p.results {
+		if r.Action.Verb == decide.Delete {
+			return false
+		}
+		wrote = wrote || r.Wrote
+	}
+	return wrote
 }
 
 // announce emits an event for each transition that a person would want to know of, and only for transitions.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -125,20 +127,56 @@ func TestVerdictChanged(t *testing.T) {
 
 // TestIgnoranceKeepsTheStatusThatIs shows that what passes by itself is told at once only to who waits for an answer.
 func TestIgnoranceKeepsTheStatusThatIs(t *testing.T) {
-	waiting := []metav1.Condition{readyIs("False", "Fetching")}
+	waiting, done := []metav1.Condition{readyIs("False", "Fetching")}, []metav1.Condition{readyIs("True", "Ready")}
 	for name, c := range map[string]struct {
 		before, after state
 		want          time.Duration
 	}{
-		"Ready": {state{conditions: []metav1.Condition{readyIs("True", "Ready")}, generation: 1},
-			state{conditions: waiting, generation: 1, handled: "now"}, maxLearning},
+		"Ready":                 {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, maxLearning},
 		"on its way":            {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1}, maxBrief},
 		"on its way, and asked": {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, 0},
 		"a new one":             {state{}, state{conditions: waiting, generation: 1}, 0},
-		"another spec":          {state{conditions: []metav1.Condition{readyIs("True", "Ready")}, generation: 1}, state{conditions: waiting, generation: 2}, 0},
+		"another spec":          {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 2}, 0},
 	} {
 		if got := ignorance(c.before.common(), c.after.common()); got != c.want {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestABringUpIsRecordedOnce shows that a pass leaves the Inventories to the next one while each writes, but not for long, and
+// never when it deleted.
+func TestABringUpIsRecordedOnce(t *testing.T) {
+	now := testclock.NewFakeClock(time.Unix(1e9, 0))
+	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: now}}}
+	kept := &life{}
+	later := func(results ...act.Result) (bool, time.Time) {
+		p := &pass[*keeper.Inventory, any]{life: kept, results: map[plan.Key]act.Result{}}
+		for i, r := range results {
+			p.results[plan.Key{Name: fmt.Sprint(i)}] = r
+		}
+		return s.recordsLater(p), p.wakeAt
+	}
+	made := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Create}}
+	gone := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Delete}}
+	left := act.Result{Action: decide.Action{Verb: decide.Create}}
+	until := now.Now().Add(maxUnrecorded)
+	for i, c := range []struct {
+		results []act.Result
+		passes  time.Duration
+		want    bool
+	}{
+		{[]act.Result{made, left}, 0, true},
+		{[]act.Result{made}, maxUnrecorded - 1, true},
+		{[]act.Result{made}, 1, false}, // Long enough.
+		{[]act.Result{left}, 0, false}, // Nothing follows.
+		{nil, 0, false},
+		{[]act.Result{made, gone}, 0, false},
+	} {
+		now.SetTime(now.Now().Add(c.passes))
+		got, wake := later(c.results...)
+		if got != c.want || got && wake != until {
+			t.Errorf("%d: %v, woken at %s", i, got, wake)
 		}
 	}
 }

@@ -20,10 +20,12 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// parallelWrites bounds the writes that one stack has in flight, crdSlots those on CRDs of all stacks together, since
-// one apply of a large CRD costs the API server half a second (law 10).
+// fewWrites are made one after the other, parallelWrites bounds those that one stack has in flight if they are more: the first
+// write of a new kind, and those of Services, may take the API server seconds in which others are not to wait. crdSlots bounds
+// those on CRDs of all stacks together, since one apply of a large CRD costs the API server half a second (law 10).
 const (
-	parallelWrites = 8
+	fewWrites      = 8
+	parallelWrites = 16
 	crdSlots       = 2
 )
 
@@ -111,7 +113,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 
 // batch performs writes, in parallel when there are many.
 func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action, results []Result) {
-	if len(actions) <= parallelWrites {
+	if len(actions) <= fewWrites {
 		for i := range actions {
 			results[i] = a.one(ctx, req, actions[i])
 		}
