@@ -71,8 +71,8 @@ var All = []Scenario{
 	{"drift", "2 min", (*Bench).drift},
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
-	{"kfdef", "8 min", (*Bench).kfdef},
-	{"seldon", "14 min", (*Bench).seldon},
+	{"kfdef", "11 min", (*Bench).kfdef},
+	{"seldon", "17 min", (*Bench).seldon},
 	{"acm", "10 min", (*Bench).acm},
 	{"peer", "10 min", (*Bench).peer},
 }

@@ -3,9 +3,12 @@ package scenario
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/test/bench/internal/audit"
 	"mlkeeper.dev/test/bench/internal/world"
 )
 
@@ -30,13 +33,34 @@ func (b *Bench) bootTrusted(ctx context.Context, ns string, flags ...string) (*w
 		id, err = c.Administrator(ctx, world.OperatorNamespace, "trusted")
 	}
 	if err == nil {
-		err = errors.Join(c.Apply(ctx, []*unstructured.Unstructured{namespace(ns)}), c.Quiet(ctx, settled, readyTimeout))
+		err = errors.Join(c.Apply(ctx, []*unstructured.Unstructured{namespace(ns)}), c.Quiet(ctx, settled, readyTimeout), installed(ctx, c))
 	}
 	if err != nil {
 		c.Stop()
 		return nil, nil, err
 	}
 	return c, id, nil
+}
+
+// installed waits until the garbage collector knows the operator's own kinds: it looks for new ones every 30 s. On a cluster
+// where the operator was installed before, it does; until then it asks live for each object with such an owner.
+func installed(ctx context.Context, c *world.Cluster) error {
+	const user, resource = "system:kube-controller-manager", "inventories"
+	for deadline := time.Now().Add(readyTimeout); ; {
+		watches, err := c.Audit.Watching(user, time.Now())
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(watches, func(e audit.Entry) bool { return e.Resource == resource }) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("the garbage collector does not watch " + resource)
+		}
+		if err := world.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 func namespace(name string) *unstructured.Unstructured {
