@@ -36,12 +36,14 @@ type inventories struct {
 	written map[string]*keeper.Inventory
 	// heldSince is since when an object of a deleted Inventory holds back the next stage, by owner UID.
 	heldSince map[string]time.Time
-	// swept are the UIDs of owners whose webhooks and APIServices were deleted.
-	swept map[string]bool
+	// swept are the UIDs of owners whose webhooks and APIServices were deleted, ended those of owners that are gone, asked live.
+	swept, ended map[string]bool
 }
 
 func newInventories(e *Engine) *inventories {
-	return &inventories{Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}, swept: map[string]bool{}}
+	return &inventories{
+		Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}, swept: map[string]bool{}, ended: map[string]bool{},
+	}
 }
 
 func (k *inventories) register() error {

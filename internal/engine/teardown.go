@@ -23,6 +23,7 @@ type teardown struct{ *inventories }
 func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	invs := t.of(req.Name)
 	if len(invs) == 0 {
+		t.setEnded(req.Name, false)
 		return reconcile.Result{}, nil
 	}
 	owner := invs[0].Spec.Owner
@@ -91,8 +92,8 @@ func (t *teardown) holdsBack(ownerUID string) time.Duration {
 	return max(since.Add(plan.DefaultGateTimeout).Sub(now), 0)
 }
 
-// gone says whether the custom resource is really gone: a live GET says NotFound, or another UID, while its CRD is
-// served, or a live GET shows that the CRD itself is gone. Every other answer means wait (law 4).
+// gone says whether the custom resource is really gone (law 4). What was asked live once stays true, unless the caches show
+// that UID again, as after a backup was restored: each object that goes wakes the teardown.
 func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
 	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
 	r, ok := t.room(gk)
@@ -100,9 +101,42 @@ func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool,
 		return false, nil // A room that is switched off here may be on elsewhere.
 	}
 	uid, found, known := r.alive(owner.Namespace, owner.Name)
-	if !known || found && uid == string(owner.UID) || !t.shard.mayEnd(owner.Namespace) {
+	there := found && uid == string(owner.UID)
+	if there {
+		t.setEnded(uid, false)
+	}
+	if !known || there || !t.shard.mayEnd(owner.Namespace) {
 		return false, nil
 	}
+	if t.hasEnded(string(owner.UID)) {
+		return true, nil
+	}
+	gone, err := t.askWhetherGone(ctx, owner, gk, r)
+	if gone {
+		t.setEnded(string(owner.UID), true)
+	}
+	return gone, err
+}
+
+func (t *teardown) hasEnded(ownerUID string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended[ownerUID]
+}
+
+func (t *teardown) setEnded(ownerUID string, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ended {
+		t.ended[ownerUID] = true
+	} else {
+		delete(t.ended, ownerUID)
+	}
+}
+
+// askWhetherGone says that a live GET of the custom resource is answered with NotFound, or another UID, while its CRD is
+// served, or that a live GET shows that the CRD itself is gone. Every other answer means wait.
+func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwner, gk schema.GroupKind, r wakeable) (bool, error) {
 	for _, version := range t.catalog.Versions(gk) {
 		mapping, served := t.catalog.Lookup(gk.WithVersion(version))
 		if !served {
