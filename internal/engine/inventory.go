@@ -177,9 +177,9 @@ func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) 
 
 // ensure makes one Inventory per stage and lists in it every object of the plan, before any of them is written. What
 // an Inventory lists already stays listed until record says that it is gone. The Inventories of stages that the plan no
-// longer has come last, since they still own what is to be pruned.
+// longer has come last, since they still own what is to be pruned. Before the first write it asks whether that is sure.
 func (k *inventories) ensure(
-	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory,
+	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, sure func() error,
 ) ([]*keeper.Inventory, error) {
 	if !k.hub.ResourceSynced(inventoryGVK.GroupKind()) {
 		return nil, errors.New("the watch on Inventories is not complete yet")
@@ -192,7 +192,7 @@ func (k *inventories) ensure(
 	group.SetLimit(parallelInventories)
 	for i, stage := range p.Stages {
 		group.Go(func() (err error) {
-			out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing)
+			out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing, sure)
 			return err
 		})
 	}
@@ -212,7 +212,7 @@ const parallelInventories = 8
 
 // ensureOne makes the Inventory of a stage, or adds to it what the plan has more.
 func (k *inventories) ensureOne(
-	ctx context.Context, stack plan.Stack, actAs string, i int, stage plan.Stage, existing []*keeper.Inventory,
+	ctx context.Context, stack plan.Stack, actAs string, i int, stage plan.Stage, existing []*keeper.Inventory, sure func() error,
 ) (*keeper.Inventory, error) {
 	name := inventoryName(stack, i)
 	var have *keeper.Inventory
@@ -222,15 +222,18 @@ func (k *inventories) ensureOne(
 		}
 	}
 	want := union(have, stage)
-	switch {
-	case have == nil:
-		return k.create(ctx, stack, name, i, actAs, want)
-	case len(want) != len(have.Spec.Objects), have.Spec.ActAs != actAs:
-		next := have.DeepCopy()
-		next.Spec.Objects, next.Spec.ActAs = want, actAs
-		return k.update(ctx, next, "")
+	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.ActAs == actAs {
+		return have, nil
 	}
-	return have, nil
+	if err := sure(); err != nil {
+		return nil, err
+	}
+	if have == nil {
+		return k.create(ctx, stack, name, i, actAs, want)
+	}
+	next := have.DeepCopy()
+	next.Spec.Objects, next.Spec.ActAs = want, actAs
+	return k.update(ctx, next, "")
 }
 
 // inventoryName is stable for a custom resource and holds its hash, so that two of the same name never share one.

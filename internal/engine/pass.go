@@ -133,13 +133,10 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) {
-		if len(existing) == 0 {
-			if err := s.sure(ctx, p); err != nil {
-				return err
-			}
-		}
+		// Once: the Inventories are written side by side.
+		sure := sync.OnceValue(func() error { return s.sure(ctx, p) })
 		var err error
-		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing); err != nil {
+		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing, sure); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
 	}

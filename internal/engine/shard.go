@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,9 +57,13 @@ func (s *shard) mine(namespace string, own map[string]string) bool {
 	return ok && selector.Matches(labels.Set(ns.GetLabels()))
 }
 
-// mayEnd says whether this shard may tear down what a custom resource in the namespace left behind. Where the namespace
-// is gone, so are the labels that would tell whose it was, and every shard may.
+// mayEnd says whether this shard may tear down what a custom resource in the namespace left behind. Inventories are seen of all
+// namespaces, also by a manager that watches few. Where the namespace is gone, so are the labels that would tell whose it was,
+// and every shard may.
 func (s *shard) mayEnd(namespace string) bool {
+	if only := s.engine.Namespaces; len(only) > 0 && namespace != "" && !slices.Contains(only, namespace) {
+		return false
+	}
 	if s.engine.ShardSelector == nil || namespace == "" || s.mine(namespace, nil) {
 		return true
 	}
