@@ -13,13 +13,26 @@ import (
 	"mlkeeper.dev/internal/engine/watch"
 )
 
+// over waits for the end of a probe that tells when it answers.
+func (p *probes) over(answers <-chan bool) {
+	<-answers
+	for range maxProbes {
+		p.slots <- struct{}{} // It holds one until its answer is stored.
+	}
+	for range maxProbes {
+		<-p.slots
+	}
+}
+
 func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	woken := make(chan watch.Holder, 10)
-	p := newProbes(now, nil, func() {}, func(h watch.Holder) { woken <- h })
+	p := newProbes(now, nil, func() { t.Error("a question that is asked again renders") }, func(h watch.Holder) { woken <- h })
 	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
 	var answer, asked atomic.Int32
+	answers := make(chan bool, 10)
 	question := func(context.Context, room.Live) any {
+		defer func() { answers <- true }()
 		asked.Add(1)
 		return answer.Load()
 	}
@@ -30,19 +43,6 @@ func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 		}
 		return got
 	}
-	answered := func() {
-		t.Helper()
-		for {
-			p.mu.Lock()
-			one := p.by[holder]["models"]
-			busy := one != nil && one.asking
-			p.mu.Unlock()
-			if !busy {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}
 
 	answer.Store(1)
 	if got := ask(); got != nil {
@@ -51,13 +51,13 @@ func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
 	if got := <-woken; got != holder {
 		t.Fatalf("woke %v", got)
 	}
-	answered()
+	p.over(answers)
 	if got := ask(); got != int32(1) || asked.Load() != 1 {
 		t.Fatalf("answer %v after %d questions", got, asked.Load())
 	}
 	now.SetTime(now.Now().Add(time.Second))
 	ask()
-	answered()
+	p.over(answers)
 	if len(woken) != 0 || asked.Load() != 2 {
 		t.Fatalf("the same answer woke somebody (%d), or was not asked for (%d)", len(woken), asked.Load())
 	}
@@ -91,7 +91,8 @@ func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
 
 func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	p := newProbes(now, nil, func() {}, func(watch.Holder) {})
+	rendered := 0
+	p := newProbes(now, nil, func() { rendered++ }, func(watch.Holder) {})
 	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
 	done := make(chan bool, 10)
 	var answer atomic.Value
@@ -102,31 +103,17 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 		})
 		return answer, due
 	}
-	settled := func() {
-		<-done
-		p.slots <- struct{}{}
-		<-p.slots
-		for {
-			p.mu.Lock()
-			asking := p.by[holder]["models"].asking
-			p.mu.Unlock()
-			if !asking {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}
 	if _, due := ask(); due.IsZero() {
 		t.Fatal("a question that may stay without an answer is not due again")
 	}
-	settled()
+	p.over(done)
 	if ask(); len(done) > 0 {
 		t.Fatal("asked again at once")
 	}
 	answer.Store("yes")
 	now.SetTime(now.Now().Add(unanswered))
 	ask()
-	settled()
+	p.over(done)
 	for range 3 {
 		now.SetTime(now.Now().Add(time.Hour))
 		if got, due := ask(); got != "yes" || !due.IsZero() {
@@ -135,5 +122,8 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 	}
 	if len(done) > 0 {
 		t.Fatal("asked although it was answered")
+	}
+	if rendered != 2 {
+		t.Fatalf("%d renderings were told of, 2 were begun", rendered)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/kustomize"
@@ -130,10 +131,8 @@ func scopes(answer *Answer, namespaced map[schema.GroupKind]bool) {
 			if o.GroupVersionKind().GroupKind() != definitions {
 				continue
 			}
-			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
 			scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
-			gk := schema.GroupKind{Group: group, Kind: kind}
+			gk := plan.DefinedBy(o)
 			if _, known := namespaced[gk]; !known {
 				namespaced[gk] = scope == "Namespaced"
 			}

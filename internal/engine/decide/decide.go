@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"sort"
 	"strings"
 
@@ -137,11 +138,7 @@ func Decide(in Input) []Action {
 	gate := newGate()
 	for _, stage := range in.Stages {
 		for _, item := range stage.Items {
-			closed := gate.closed(item.Key)
-			if closed == "" {
-				closed = item.Waits
-			}
-			out = append(out, judge(in, item, closed))
+			out = append(out, judge(in, item, cmp.Or(gate.closed(item.Key), item.Waits)))
 		}
 		gate.add(in, stage)
 	}

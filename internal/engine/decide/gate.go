@@ -1,7 +1,8 @@
 package decide
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/engine/health"
@@ -22,12 +23,7 @@ func newGate() *gate {
 
 // closed names what an object of a later stage waits for, or returns "".
 func (g *gate) closed(key plan.Key) string {
-	for _, by := range []string{g.everything, g.namespaces[key.Namespace], g.kinds[key.GroupKind]} {
-		if by != "" {
-			return by
-		}
-	}
-	return ""
+	return cmp.Or(g.everything, g.namespaces[key.Namespace], g.kinds[key.GroupKind])
 }
 
 // add closes the gate for what depends on a stage; that of a stage that has timed out is open.
@@ -51,16 +47,9 @@ func (g *gate) add(in Input, stage Stage) {
 		case item.Key.Kind == "Namespace":
 			g.namespaces[item.Key.Name] = by
 		default:
-			g.kinds[defines(item.Desired)] = by
+			g.kinds[plan.DefinedBy(item.Desired)] = by
 		}
 	}
-}
-
-// defines is the kind of the custom resources of a CRD.
-func defines(crd *unstructured.Unstructured) (out schema.GroupKind) {
-	out.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
-	out.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	return out
 }
 
 // ClosedBy names what the gate of a stage waits for, or returns "" when it is open. Namespaces and CRDs gate always,

@@ -70,13 +70,20 @@ func KeyOf(u *unstructured.Unstructured) Key {
 	return Key{GroupKind: u.GroupVersionKind().GroupKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
+// DefinedBy returns the kind of the custom resources that a CustomResourceDefinition defines, as its spec names it.
+func DefinedBy(crd *unstructured.Unstructured) (out schema.GroupKind) {
+	out.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
+	out.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	return out
+}
+
 // Stage is a group of objects that are written together.
 type Stage struct {
 	// Name names the stage in messages and in Inventories; a DNS label.
 	Name    string
 	Objects []Object
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
-	// (law 14: only where dependsOn or wait asks). Namespaces and CRDs gate without it.
+	// (law 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
 	WaitHealthy bool
 	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned.
 	Suspended bool
