@@ -134,7 +134,7 @@ func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
 	); err != nil {
 		return 0, err
 	}
-	script := `"$1" build "$2" | "$3" kubectl --dir "$4" apply --server-side --force-conflicts --validate=false -f - >/dev/null`
+	script := `"$1" build "$2" | "$3" kubectl --dir "$4" apply --server-side --force-conflicts -f - >/dev/null`
 	began := time.Now()
 	for attempt := range kfDefLoops {
 		out, err := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; "+script, "bash", b.Config.Kustomize, dir, b.Config.Devcluster, c.Dir).CombinedOutput()
