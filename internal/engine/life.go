@@ -56,6 +56,8 @@ type life struct {
 	// nil and zero when it is.
 	unrecorded []keeper.LedgerEntry
 	made       time.Time
+	// left says that the last pass left workloads to this one.
+	left bool
 	// drawn is the last plan, of a system that tells when it stays the same; nil for others.
 	drawn *drawn
 	// dropped holds what was left out of children so that the API server took them (law 11).

@@ -235,8 +235,8 @@ func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	}
 }
 
-// hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, and the
-// server behind a webhook.
+// hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, the server
+// behind a webhook, and the API server where it would sleep over each for longer than is left to wait.
 func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
 	stage := p.plan.Stages[i]
 	held := stage.Hold
@@ -253,6 +253,10 @@ func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
 		}
 		if held != "" {
 			item.Waits = held
+		}
+		if from := s.catalog.TakesFrom(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
+			item.Waits = "the definition of " + item.Key.Kind + ", which is only just established"
+			p.wake(from)
 		}
 	}
 }
@@ -364,8 +368,12 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	if p.blind {
 		return
 	}
+	turn, left := decide.Turn(p.actions, p.life.left)
+	if p.life.left = left; left {
+		p.wake(s.Clock.Now())
+	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, Former: p.plan.Former,
+		Stack: p.stack, Owners: p.owners, Actions: turn, ActAs: p.plan.ActAs, Former: p.plan.Former,
 		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
 	})
 	for _, r := range results {

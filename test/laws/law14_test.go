@@ -1,11 +1,18 @@
 package laws
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 
@@ -86,6 +93,7 @@ func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
 	b.ready("b")
 	b.must(configMapGVK, made, "inside")
 	b.must(gvk, made, "thing")
+	b.comesOfAge("things."+group, made+"/things")
 	posts := b.journal.writes(0, "POST", "")
 	at := func(suffix string) int {
 		for i, r := range posts {
@@ -107,17 +115,83 @@ func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
 	}
 }
 
+// comesOfAge shows that the first custom resource of a definition is created when the API server takes it at once: within two
+// seconds of the time that the definition tells, it would sleep over it for two more.
+func (b *bench) comesOfAge(definition, path string) {
+	b.Helper()
+	first := b.journal.writes(0, "POST", path)[0]
+	conditions, _, _ := unstructured.NestedSlice(b.must(definitionGVK, "", definition).Object, "status", "conditions")
+	for _, item := range conditions {
+		c, _ := item.(map[string]any)
+		since, err := time.Parse(time.RFC3339, fmt.Sprint(c["lastTransitionTime"]))
+		if c["type"] == "Established" && (err != nil || first.at.Before(since.Add(2*time.Second))) {
+			b.Errorf("%s was asked for at %s, and %s is established since %s", path, first.at, definition, since)
+		}
+	}
+}
+
+// TestLaw14WorkloadsComeLastWhereMuchIsCreated shows that pods find what they read, and the server behind a webhook its head
+// start, but that what cannot be created holds no workload back.
+func TestLaw14WorkloadsComeLastWhereMuchIsCreated(t *testing.T) {
+	b := open(t, options{})
+	first := stage("first", append(served(b.ns), deployment(b.ns, "app", false), deployment(b.ns, "server", false))...)
+	second := stage("second", secret(b.ns, "refused", "v"))
+	for i := range 40 {
+		second.Objects = append(second.Objects, configMap(b.ns, fmt.Sprintf("c-%d", i), "v"))
+	}
+	var mu sync.Mutex
+	var made []string
+	var granted atomic.Bool
+	b.journal.hook(func(r *http.Request) *http.Response {
+		var o metav1.PartialObjectMetadata
+		if r.Method != http.MethodPost || !strings.Contains(r.URL.Path, "/namespaces/"+b.ns+"/") || r.GetBody == nil {
+			return nil
+		}
+		body, err := r.GetBody()
+		if err != nil || json.NewDecoder(body).Decode(&o) != nil || o.Kind == "Secret" && !granted.Load() {
+			return answer(r, http.StatusInternalServerError, "InternalError")
+		}
+		if o.Kind != "Deployment" {
+			<-time.After(50 * time.Millisecond) // So that workloads overtake it that are not left to the next pass.
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		made = append(made, o.Kind+" "+o.Name)
+		return nil
+	})
+	b.apply("b", bundle.Spec{Stages: []bundle.Stage{first, second}})
+	b.field(deploymentGVK, b.ns, "app", "app", "metadata", "name")
+	if b.c.Get(t, secretGVK, b.ns, "refused") != nil {
+		t.Error("the Secret was made")
+	}
+	granted.Store(true)
+	b.ready("b")
+	mu.Lock()
+	defer mu.Unlock()
+	app := slices.Index(made, "Deployment app")
+	before := func(o string) bool { return strings.HasPrefix(o, "Secret") || slices.Index(made, o) < app }
+	if last := slices.DeleteFunc(slices.Clone(made), before); !slices.Equal(last, []string{"Deployment app"}) {
+		t.Errorf("the order is %q", made)
+	}
+}
+
+// served are a webhook configuration and the Service of its server.
+func served(ns string) []bundle.Object {
+	return []bundle.Object{
+		object(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",
+			"metadata":{"name":"%s-hook"},"webhooks":[{"name":"hook.laws.test","sideEffects":"None","admissionReviewVersions":["v1"],
+			"rules":[{"apiGroups":["nothing.test"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}],
+			"clientConfig":{"service":{"namespace":%q,"name":"server","port":443}}}]}`, ns, ns),
+		object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"server"},
+			"spec":{"selector":{"app":"server"},"ports":[{"port":443}]}}`, ns),
+	}
+}
+
 func TestLaw14WebhookComesAfterItsServer(t *testing.T) {
 	b := open(t, options{})
 	hook := b.ns + "-hook"
 	spec := func(stuck bool, timeout int) bundle.Spec {
-		all := stage("all", object(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",
-			"metadata":{"name":%q},"webhooks":[{"name":"hook.laws.test","sideEffects":"None","admissionReviewVersions":["v1"],
-			"rules":[{"apiGroups":["nothing.test"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}],
-			"clientConfig":{"service":{"namespace":%q,"name":"server","port":443}}}]}`, hook, b.ns),
-			object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"server"},
-			"spec":{"selector":{"app":"server"},"ports":[{"port":443}]}}`, b.ns),
-			deployment(b.ns, "server", stuck))
+		all := stage("all", append(served(b.ns), deployment(b.ns, "server", stuck))...)
 		all.TimeoutSeconds = timeout
 		return bundle.Spec{Stages: []bundle.Stage{all}}
 	}

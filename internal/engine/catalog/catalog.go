@@ -43,6 +43,8 @@ type Catalog struct {
 	book      *book
 	version   string
 	callbacks []func(schema.GroupKind, bool)
+	// young tells which definitions have only just become served.
+	young young
 	// services are the aggregated APIs, by the name of their APIService.
 	services map[string]*service
 	// refreshed is when a suspicion last led to a discovery.
@@ -61,7 +63,7 @@ func New(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Log
 func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger, c clock.WithTicker) *Catalog {
 	return &Catalog{
 		disco: discovery.ToDiscoveryInterfaceWithContext(disco), dyn: dyn, log: log, clock: c,
-		book: newBook(), services: map[string]*service{}, refreshed: map[task]time.Time{},
+		book: newBook(), young: young{}, services: map[string]*service{}, refreshed: map[task]time.Time{},
 	}
 }
 

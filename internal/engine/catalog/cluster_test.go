@@ -104,6 +104,12 @@ func TestServedFollowsDefinitions(t *testing.T) {
 		}
 		return nil
 	})
+	if from := c.TakesFrom(gadget); from.IsZero() {
+		t.Error("it is not known since when the definition is established")
+	}
+	if from := c.TakesFrom(schema.GroupKind{Group: "apps", Kind: "Deployment"}); !from.IsZero() {
+		t.Errorf("Deployments are taken from %s on", from)
+	}
 	if _, ok := c.Lookup(gadget.WithVersion("v1alpha1")); ok {
 		t.Fatal("a version that is not served is found")
 	}

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,8 +22,9 @@ type definition struct {
 	metav1.ObjectMeta
 	kind schema.GroupKind
 	api  api
-	// established says that the API server serves it.
+	// established says that the API server serves it, since that it does since then, in whole seconds.
 	established bool
+	since       time.Time
 }
 
 // service is what is kept of an APIService.
@@ -46,6 +49,9 @@ func reduceDefinition(obj any) (any, error) {
 		return obj, nil
 	}
 	d := &definition{ObjectMeta: identity(u), established: conditionTrue(u, "Established")}
+	if d.established {
+		d.since, _ = time.Parse(time.RFC3339, conditionOf(u, "Established", "lastTransitionTime"))
+	}
 	d.kind.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
 	// The accepted names are the ones that are served; the names in spec may still be in conflict.
 	d.kind.Kind, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
@@ -81,13 +87,19 @@ func reduceService(obj any) (any, error) {
 }
 
 func conditionTrue(u *unstructured.Unstructured, kind string) bool {
-	field, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
-	conditions, _ := field.([]any)
+	return conditionOf(u, kind, "status") == "True"
+}
+
+// conditionOf is a field of a condition; empty where there is none.
+func conditionOf(u *unstructured.Unstructured, kind, field string) string {
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
+	conditions, _ := list.([]any)
 	for _, c := range conditions {
 		m, _ := c.(map[string]any)
 		if m["type"] == kind {
-			return m["status"] == "True"
+			value, _ := m[field].(string)
+			return value
 		}
 	}
-	return false
+	return ""
 }

@@ -54,21 +54,26 @@ func notServing(stages []Stage, service plan.Key) string {
 	if found[0].Observed == nil {
 		return service.String() + " to exist"
 	}
-	selector, _, _ := unstructured.NestedStringMap(found[0].Desired.Object, "spec", "selector")
-	if len(selector) == 0 {
-		return ""
-	}
-	for _, workload := range find(stages, func(i Item) bool {
-		pod, _, _ := unstructured.NestedStringMap(i.Desired.Object, "spec", "template", "metadata", "labels")
-		return i.Key.Group == "apps" && i.Key.Namespace == service.Namespace &&
-			labels.SelectorFromSet(selector).Matches(labels.Set(pod))
-	}) {
+	for _, workload := range behind(stages, found[0]) {
 		if workload.Observed == nil || workload.Observed.Digest() != workload.Digest ||
 			workload.Observed.Health.Status != health.Current {
 			return workload.Key.String() + " to be ready"
 		}
 	}
 	return ""
+}
+
+// behind are the workloads of the plan whose pods a Service selects.
+func behind(stages []Stage, service Item) []Item {
+	selector, _, _ := unstructured.NestedStringMap(service.Desired.Object, "spec", "selector")
+	if len(selector) == 0 {
+		return nil
+	}
+	return find(stages, func(i Item) bool {
+		pod, _, _ := unstructured.NestedStringMap(i.Desired.Object, "spec", "template", "metadata", "labels")
+		return i.Key.Group == "apps" && i.Key.Namespace == service.Key.Namespace &&
+			labels.SelectorFromSet(selector).Matches(labels.Set(pod))
+	})
 }
 
 func find(stages []Stage, match func(Item) bool) []Item {
