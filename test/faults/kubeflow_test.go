@@ -98,6 +98,27 @@ func another() fstest.MapFS {
 	return out
 }
 
+// many is an archive with so much that its workloads are left to a pass of their own, but for the server of a webhook.
+func many() fstest.MapFS {
+	out := base()
+	text := `
+{apiVersion: v1, kind: Service, metadata: {name: server}, spec: {selector: {app: server}, ports: [{port: 443}]}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: server}, spec: {selector: {matchLabels: {app: server}}, template: {
+  metadata: {labels: {app: server}}, spec: {containers: [{name: server, image: server}]}}}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: kf-NS}, webhooks: [{
+  name: kf.example.com, clientConfig: {service: {name: server, namespace: NS}}, sideEffects: None, admissionReviewVersions: [v1],
+  rules: [{apiGroups: [none.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]}]}
+`
+	for i := range 32 {
+		text += fmt.Sprintf("---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: one-of-many-%d}, data: {a: b}}\n", i)
+	}
+	out["many/base/kustomization.yaml"] = &fstest.MapFile{Data: []byte("resources: [many.yaml]\n")}
+	out["many/base/many.yaml"] = &fstest.MapFile{Data: []byte(text)}
+	return out
+}
+
 // archive puts files into the ConfigMap that the KfDef names.
 func archive(files fstest.MapFS) func(*World) error {
 	return func(w *World) error {
@@ -152,6 +173,12 @@ func kfDefWorkloads() []Workload {
 		{"name":"jobs","kustomizeConfig":{"repoRef":{"name":"manifests","path":"jobs"}}}]}}`
 	return []Workload{
 		{Name: "create", Short: true, Steady: true, Steps: create},
+		{
+			Name: "create-many", Steady: true, Steps: []Step{
+				{Name: "archive", Do: archive(many()), Until: func(*World) error { return nil }},
+				apply("create", kfDefOf("web", "many"), nil),
+			},
+		},
 		{
 			Name: "late-archive", Same: "create", Steps: []Step{
 				apply("the custom resource alone", all, condition("kf", "Ready", "False", "ConfigMapNotFound")),
