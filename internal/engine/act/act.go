@@ -88,9 +88,9 @@ type Request struct {
 	Actions        []decide.Action
 }
 
-// Do performs the actions that write and returns one result per writing action. They begin in the order
-// given; what must wait for another is decided before. Deletions begin when everything else is through. Failures of one
-// object never stop its neighbours.
+// Do performs the actions that write and returns one result per writing action. They begin in the order given;
+// what must wait for another is decided before. Deletions begin when everything else is through. Failures of one object never
+// stop its neighbours.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	a.once.Do(func() { a.crds = make(chan struct{}, crdSlots) })
 	var writes []decide.Action

@@ -70,10 +70,8 @@ func (c *Catalog) setDefinition(obj any, gone bool) {
 	if !gone && d.established && len(d.api.versions) > 0 {
 		serves[d.kind] = d.api
 	}
-	c.mu.Lock()
-	c.young.put(d, c.clock.Now(), len(serves) > 0)
-	c.mu.Unlock()
 	c.change(func(b *book) []schema.GroupKind {
+		c.young.put(d, c.clock.Now(), len(serves) > 0)
 		changed := b.put(origin{rank: fromDefinition, name: d.Name}, serves, nil)
 		// A definition that was too young for the watch may have been discovered as built in; from now on the
 		// watch answers for it, also when it goes.

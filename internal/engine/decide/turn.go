@@ -62,19 +62,22 @@ func (a Action) turn() Rank {
 
 // ranks tells the rank of every object of the plan that is about to be created.
 func ranks(stages []Stage) func(Item) Rank {
-	awaited := map[plan.Key]bool{}
-	for _, hook := range find(stages, func(i Item) bool { return i.Observed == nil && i.Key.Group == "admissionregistration.k8s.io" }) {
-		for _, key := range Called(hook.Desired) {
-			for _, service := range find(stages, func(i Item) bool { return i.Key == key }) {
-				for _, workload := range behind(stages, service) {
-					awaited[workload.Key] = true
-				}
+	services, servers := map[plan.Key]bool{}, map[plan.Key]bool{}
+	for _, stage := range stages {
+		for _, item := range stage.Items {
+			for _, service := range awaited(item) {
+				services[service] = true
 			}
+		}
+	}
+	for _, service := range find(stages, func(i Item) bool { return services[i.Key] }) {
+		for _, workload := range behind(stages, service) {
+			servers[workload.Key] = true
 		}
 	}
 	return func(i Item) Rank {
 		switch {
-		case awaited[i.Key]:
+		case servers[i.Key]:
 			return RankAwaited
 		case i.Key.Kind == "Pod" && i.Key.Group == "" || hasPodTemplate(i.Desired):
 			return RankWorkload

@@ -45,20 +45,29 @@ func (b *Bench) bootTrusted(ctx context.Context, ns string, flags ...string) (*w
 // installed waits until the garbage collector knows the operator's own kinds: it looks for new ones every 30 s. On a cluster
 // where the operator was installed before, it does; until then it asks live for each object with such an owner.
 func installed(ctx context.Context, c *world.Cluster) error {
-	const user, resource = "system:kube-controller-manager", "inventories"
+	return until(ctx, func() error {
+		watches, err := c.Audit.Watching("system:kube-controller-manager", time.Now())
+		if err == nil && !slices.ContainsFunc(watches, func(e audit.Entry) bool { return e.Resource == "inventories" }) {
+			err = errors.New("the garbage collector does not watch inventories")
+		}
+		return err
+	})
+}
+
+// until asks five times a second, for readyTimeout at most, until something is right. It gives up before when one of the
+// operators has died.
+func until(ctx context.Context, right func() error, operators ...*world.Operator) error {
 	for deadline := time.Now().Add(readyTimeout); ; {
-		watches, err := c.Audit.Watching(user, time.Now())
-		if err != nil {
+		err := right()
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		if slices.ContainsFunc(watches, func(e audit.Entry) bool { return e.Resource == resource }) {
-			return nil
+		dead := world.Pause(ctx, 200*time.Millisecond)
+		for _, op := range operators {
+			dead = errors.Join(dead, op.Running())
 		}
-		if time.Now().After(deadline) {
-			return errors.New("the garbage collector does not watch " + resource)
-		}
-		if err := world.Pause(ctx, 200*time.Millisecond); err != nil {
-			return err
+		if dead != nil {
+			return dead
 		}
 	}
 }

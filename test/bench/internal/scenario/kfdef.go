@@ -203,27 +203,18 @@ func (b *Bench) keeper(ctx context.Context, k *kubeflow) (applied float64, now [
 
 // accepted waits until no application lacks an object.
 func (b *Bench) accepted(ctx context.Context, c *world.Cluster, op *world.Operator) error {
-	for deadline := time.Now().Add(readyTimeout); ; {
+	return until(ctx, func() error {
 		status, err := b.statusOf(ctx, c)
-		if err == nil && len(status) > 0 {
-			lacking := ""
-			for _, a := range status {
-				if strings.HasSuffix(a.Message, " to exist") || a.Phase == "Pending" || a.Phase == "Failed" {
-					lacking = a.Name + ": " + a.Message
-				}
+		if err == nil && len(status) == 0 {
+			err = errors.New("there is no status")
+		}
+		for _, a := range status {
+			if strings.HasSuffix(a.Message, " to exist") || a.Phase == "Pending" || a.Phase == "Failed" {
+				err = fmt.Errorf("not every object is there: %s: %s", a.Name, a.Message)
 			}
-			if lacking == "" {
-				return nil
-			}
-			err = errors.New(lacking)
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("not every object is there: %w", err)
-		}
-		if err := errors.Join(op.Running(), world.Pause(ctx, 200*time.Millisecond)); err != nil {
-			return err
-		}
-	}
+		return err
+	}, op)
 }
 
 // applicationStatus is the little of an application's status that is needed.

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/test/bench/internal/world"
 	"mlkeeper.dev/test/cluster"
 )
 
 // bareKubeflow returns how many seconds bare writes of the objects take until every one is accepted: Namespaces and
 // definitions, then what is built in, then the custom resources, over which the API server sleeps while their definitions are
-// two seconds young. It is what the API server itself needs.
+// less than two seconds old. It is what the API server itself needs.
 func (b *Bench) bareKubeflow(ctx context.Context, k *kubeflow) (float64, error) {
 	c, id, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
@@ -72,10 +73,7 @@ type bareWriter struct {
 }
 
 func (w *bareWriter) define(crd *unstructured.Unstructured) {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	w.plurals[schema.GroupKind{Group: group, Kind: kind}] = plural
+	w.plurals[plan.DefinedBy(crd)], _, _ = unstructured.NestedString(crd.Object, "spec", "names", "plural")
 }
 
 func (w *bareWriter) path(u *unstructured.Unstructured) string {

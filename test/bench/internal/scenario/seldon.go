@@ -229,18 +229,13 @@ func (b *Bench) seldonAccepted(ctx context.Context, c *world.Cluster, op *world.
 
 // seldonUntil waits until the SeldonOperator is as it should be.
 func (b *Bench) seldonUntil(ctx context.Context, c *world.Cluster, op *world.Operator, right func(*unstructured.Unstructured) error) error {
-	for deadline := time.Now().Add(readyTimeout); ; {
+	return until(ctx, func() error {
 		u, err := c.Read(ctx, seldonPath)
 		if err == nil {
 			err = right(u)
 		}
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		if err := errors.Join(op.Running(), world.Pause(ctx, 200*time.Millisecond)); err != nil {
-			return err
-		}
-	}
+		return err
+	}, op)
 }
 
 // seldonAgain asks for a pass, and measures from the acknowledgement until the status tells of it.
