@@ -43,8 +43,31 @@ func TestEveryBugIsASlipInProductCode(t *testing.T) {
 			t.Errorf("%s adds %d lines and removes %d, which is no slip", b.Name, added, removed)
 		}
 		for _, file := range b.Files() {
-			if !strings.HasPrefix(file, "internal/") || strings.HasSuffix(file, "_test.go") {
+			product := slices.ContainsFunc([]string{"internal/", "cmd/", "config/", "hack/"},
+				func(folder string) bool { return strings.HasPrefix(file, folder) })
+			if !product || strings.HasSuffix(file, "_test.go") {
 				t.Errorf("%s changes %s, which is no product code", b.Name, file)
+			}
+		}
+	}
+}
+
+func TestEveryTestThatShouldCatchABugIsThere(t *testing.T) {
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range load(t) {
+		for _, want := range b.Tests {
+			files, err := filepath.Glob(filepath.Join(root, want.Package, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(files, func(file string) bool {
+				raw, err := os.ReadFile(file)
+				return err == nil && strings.Contains(string(raw), "\nfunc "+want.Name+"(t *testing.T)")
+			}) {
+				t.Errorf("%s names the test %q, which is not there", b.Name, want)
 			}
 		}
 	}
@@ -69,6 +92,19 @@ func TestIncompleteHeadersAreRefused(t *testing.T) {
 	if b.ModelledOn != "Sieve, somebody's operator." || len(b.Hunts) != 2 || b.Hunts[1] != (Hunt{"C4", "two"}) ||
 		!slices.Equal(b.Files(), []string{"internal/x.go"}) || b.hunks()[0].before != "a\n" {
 		t.Errorf("read as %+v", b)
+	}
+	tests := strings.Replace(good, "Campaigns: C1 one/.*; C4 two", "Tests: ./internal/x TestX; ./test/e2e TestY", 1)
+	b, err = parse("good", tests+diff)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Test{{"./internal/x", "TestX"}, {"./test/e2e", "TestY"}}; !slices.Equal(b.Tests, want) || len(b.Hunts) > 0 {
+		t.Errorf("read as %+v", b)
+	}
+	for _, bad := range []string{"internal/x TestX", "./internal/x", "./internal/x Testing|X", "./internal/x x"} {
+		if _, err := parse("bad", strings.Replace(tests, "./internal/x TestX", bad, 1)+diff); err == nil {
+			t.Errorf("a header with the test %q is accepted", bad)
+		}
 	}
 	for _, field := range []string{"Bug", "Class", "Modelled on", "Campaigns"} {
 		if _, err := parse("bad", strings.Replace(good, field+":", "Other:", 1)+diff); err == nil {
@@ -149,15 +185,21 @@ func TestMatrixCountsOnlyWhatACampaignCaught(t *testing.T) {
 	caught.Catch(Hunt{Campaign: "C2"}, faults.Failure{Oracles: []string{"O3"}})
 	missed.Miss(Hunt{Campaign: "C1"}, nil)
 	broken.Miss(Hunt{Campaign: "C7"}, errors.New("no report"))
+	failing, passing := Row{Name: "d", Class: "x"}, Row{Name: "e", Class: "x"}
+	failing.Tested(true, nil)
+	passing.Tested(false, nil)
+	passing.Tested(true, errors.New("it fails without the bug as well"))
 	var out strings.Builder
-	Print(&out, []Row{caught, missed, broken})
-	const want = `| bug | class | C1     | C2            | C3 | C4     | C5 | C7     |
-|-----|-------|--------|---------------|----|--------|----|--------|
-| a   | x     | O1 O3  | O3 (no fault) | .  | MISSED | .  | .      |
-| bb  | x     | MISSED | .             | .  | .      | .  | .      |
-| c   | x     | .      | .             | .  | .      | .  | BROKEN |
+	Print(&out, []Row{caught, missed, broken, failing, passing})
+	const want = `| bug | class | C1     | C2            | C3 | C4     | C5 | C7     | tests           |
+|-----|-------|--------|---------------|----|--------|----|--------|-----------------|
+| a   | x     | O1 O3  | O3 (no fault) | .  | MISSED | .  | .      | .               |
+| bb  | x     | MISSED | .             | .  | .      | .  | .      | .               |
+| c   | x     | .      | .             | .  | .      | .  | BROKEN | .               |
+| d   | x     | .      | .             | .  | .      | .  | .      | caught          |
+| e   | x     | .      | .             | .  | .      | .  | .      | MISSED / BROKEN |
 
-1 of 3 seeded bugs caught
+2 of 5 seeded bugs caught
 `
 	if out.String() != want {
 		t.Errorf("printed\n%s", out.String())

@@ -48,8 +48,10 @@ type Bug struct {
 	Class   string
 	// ModelledOn names the finding, or the class of findings, that the bug is like.
 	ModelledOn string
-	// Hunts are the campaigns that should catch the bug.
+	// Hunts are the campaigns that should catch the bug; none where only tests should.
 	Hunts []Hunt
+	// Tests are the tests that should catch the bug; none where only campaigns should.
+	Tests []Test
 	// Diff is the patch itself, without its header.
 	Diff string
 }
@@ -62,6 +64,17 @@ type Hunt struct {
 
 // String prints the hunt as the header of a patch spells it.
 func (h Hunt) String() string { return h.Campaign + " " + h.Workloads }
+
+// Test is one test function that must fail on the code with the bug, and pass on the code without it.
+type Test struct {
+	// Package is the folder of the test from the root of the repository, such as "./internal/acm".
+	Package string
+	// Name is that of the function.
+	Name string
+}
+
+// String prints the test as the header of a patch spells it.
+func (t Test) String() string { return t.Package + " " + t.Name }
 
 // Load reads every patch of a folder, sorted by name.
 func Load(folder fs.FS) ([]Bug, error) {
@@ -112,11 +125,26 @@ func parse(name, text string) (Bug, error) {
 		Name: name, Summary: fields["Bug"], Class: fields["Class"], ModelledOn: fields["Modelled on"],
 		Diff: "diff --git " + diff,
 	}
-	for _, text := range strings.Split(fields["Campaigns"], ";") {
-		campaign, workloads, _ := strings.Cut(strings.TrimSpace(text), " ")
+	for _, text := range list(fields["Campaigns"]) {
+		campaign, workloads, _ := strings.Cut(text, " ")
 		b.Hunts = append(b.Hunts, Hunt{Campaign: campaign, Workloads: strings.TrimSpace(workloads)})
 	}
+	for _, text := range list(fields["Tests"]) {
+		folder, test, _ := strings.Cut(text, " ")
+		b.Tests = append(b.Tests, Test{Package: folder, Name: strings.TrimSpace(test)})
+	}
 	return b, b.check()
+}
+
+// list splits a field of the header at its semicolons; an empty field has no items.
+func list(field string) []string {
+	var out []string
+	for item := range strings.SplitSeq(field, ";") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
 }
 
 // check says what the header lacks.
@@ -128,6 +156,13 @@ func (b Bug) check() error {
 		return fmt.Errorf("the header has the class %q, which is none of %q", b.Class, Classes)
 	case b.ModelledOn == "":
 		return errors.New("the header does not say what the bug is modelled on")
+	case len(b.Hunts)+len(b.Tests) == 0:
+		return errors.New("the header names neither a campaign nor a test that should catch the bug")
+	}
+	for _, t := range b.Tests {
+		if !strings.HasPrefix(t.Package, "./") || !testName.MatchString(t.Name) {
+			return fmt.Errorf("the header has the test %q: write \"./internal/acm TestName; ./test/e2e TestOther\"", t)
+		}
 	}
 	for _, h := range b.Hunts {
 		if !slices.Contains(Campaigns, h.Campaign) {
@@ -143,6 +178,9 @@ func (b Bug) check() error {
 	}
 	return nil
 }
+
+// testName is a test function as the header of a patch names it.
+var testName = regexp.MustCompile(`^Test\w+$`)
 
 // Files are the files that the patch changes.
 func (b Bug) Files() []string {

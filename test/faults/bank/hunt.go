@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +50,7 @@ func (r *Runner) Hunt(ctx context.Context, binary, name string, h Hunt) (Catch, 
 	out, log := base+".json", base+".log"
 	_ = os.Remove(out)
 	start := time.Now()
-	failed := r.start(ctx, binary, log, "-test.run=^TestCampaigns$", "-faults.campaigns="+h.Campaign,
+	failed := r.start(ctx, CampaignsPackage, binary, log, "-test.run=^TestCampaigns$", "-faults.campaigns="+h.Campaign,
 		"-faults.workloads="+h.Workloads, fmt.Sprintf("-faults.seed=%d", r.Seed), fmt.Sprintf("-faults.limit=%d", r.Limit),
 		"-faults.stop", "-faults.patience="+patience.String(), "-faults.report="+out, "-faults.folder="+base)
 	catch, err := verdict(out)
@@ -106,7 +107,7 @@ func (r *Runner) Confirm(ctx context.Context, clean, name string, h Hunt, failur
 			return faults.Failure{}, err
 		}
 		log := strings.TrimSuffix(plan, ".json") + ".log"
-		err = r.start(ctx, clean, log, "-test.run=^TestReplay$", "-faults.plan="+plan, "-faults.folder="+base)
+		err = r.start(ctx, CampaignsPackage, clean, log, "-test.run=^TestReplay$", "-faults.plan="+plan, "-faults.folder="+base)
 		if err == nil {
 			return failure, nil
 		}
@@ -115,12 +116,36 @@ func (r *Runner) Confirm(ctx context.Context, clean, name string, h Hunt, failur
 	return faults.Failure{}, err
 }
 
-// start runs a test binary to its end.
-func (r *Runner) start(ctx context.Context, binary, log string, args ...string) error {
+// Test runs one test, whose binary was built before, and says whether it failed. A run that did not come to a verdict is an
+// error: the test is not there, or the binary could not be started or was ended by the timeout.
+func (r *Runner) Test(ctx context.Context, binary, name string, t Test) (failed bool, err error) {
+	log := filepath.Join(r.Dir, fileName(name+"-"+t.String())+".log")
+	ended := r.start(ctx, t.Package, binary, log, "-test.run=^"+t.Name+"$")
+	raw, err := os.ReadFile(log)
+	switch {
+	case err != nil:
+		return false, err
+	case bytes.Contains(raw, []byte("--- FAIL: "+t.Name)):
+		return true, nil
+	case ended == nil && bytes.Contains(raw, []byte("--- PASS: "+t.Name)):
+		return false, nil
+	default:
+		return false, fmt.Errorf("no verdict, see %s: %w", log, errors.Join(ended, errNotRun))
+	}
+}
+
+// errNotRun is said of a test that its binary does not have, or did not come to the end of.
+var errNotRun = errors.New("the test neither passed nor failed")
+
+// CampaignsPackage is the package of the campaigns.
+const CampaignsPackage = "./test/faults"
+
+// start runs a test binary to its end, in the folder of its package.
+func (r *Runner) start(ctx context.Context, folder, binary, log string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, append(args, "-test.v", "-test.timeout="+r.Timeout.String())...)
-	cmd.Dir = filepath.Join(r.Tree.dir, "test", "faults")
+	cmd.Dir = filepath.Join(r.Tree.dir, filepath.FromSlash(folder))
 	cmd.Env = append(os.Environ(), "MLKEEPER_DEVCLUSTER="+r.Devcluster)
 	// The test binary starts a control plane, which must get the chance to end with it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

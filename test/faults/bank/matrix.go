@@ -12,9 +12,10 @@ import (
 // Row is one bug with what each campaign made of it.
 type Row struct {
 	Name, Class string
-	// Cells hold, by campaign, the oracles that caught the bug, or why none did.
+	// Cells hold, by campaign, the oracles that caught the bug, or why none did; and, under columnTests, what the tests made
+	// of it.
 	Cells map[string]string
-	// Caught says that one campaign at least caught the bug.
+	// Caught says that one campaign or test at least caught the bug.
 	Caught bool
 }
 
@@ -23,7 +24,11 @@ const (
 	cellNotAsked = "."
 	cellMissed   = "MISSED"
 	cellBroken   = "BROKEN"
+	cellCaught   = "caught"
 )
+
+// columnTests is the column of what tests made of a bug.
+const columnTests = "tests"
 
 // Catch notes that a campaign caught the bug, by a plan that is green without it.
 func (r *Row) Catch(h Hunt, f faults.Failure) {
@@ -33,35 +38,50 @@ func (r *Row) Catch(h Hunt, f faults.Failure) {
 		cell += " (no fault)"
 	}
 	r.Caught = true
-	r.set(h, cell)
+	r.set(h.Campaign, cell)
 }
 
 // Miss notes that a campaign did not catch the bug, or came to no verdict.
 func (r *Row) Miss(h Hunt, err error) {
-	if err != nil {
-		r.set(h, cellBroken)
-		return
-	}
-	r.set(h, cellMissed)
+	r.set(h.Campaign, missed(err))
 }
 
-func (r *Row) set(h Hunt, cell string) {
+// Tested notes what one test made of the bug: it failed as it should, or not, or it came to no verdict.
+func (r *Row) Tested(failed bool, err error) {
+	if err == nil && failed {
+		r.Caught = true
+		r.set(columnTests, cellCaught)
+		return
+	}
+	r.set(columnTests, missed(err))
+}
+
+// missed is the cell of what did not catch a bug.
+func missed(err error) string {
+	if err != nil {
+		return cellBroken
+	}
+	return cellMissed
+}
+
+func (r *Row) set(column, cell string) {
 	if r.Cells == nil {
 		r.Cells = map[string]string{}
 	}
-	if before := r.Cells[h.Campaign]; before != "" && before != cell {
+	if before := r.Cells[column]; before != "" && before != cell {
 		cell = before + " / " + cell
 	}
-	r.Cells[h.Campaign] = cell
+	r.Cells[column] = cell
 }
 
 // Print writes the matrix as a table, in Markdown that lines up, and the count below it.
 func Print(w io.Writer, rows []Row) {
-	table := [][]string{append([]string{"bug", "class"}, Campaigns...)}
+	columns := append(slices.Clone(Campaigns), columnTests)
+	table := [][]string{append([]string{"bug", "class"}, columns...)}
 	caught := 0
 	for _, r := range rows {
 		line := []string{r.Name, r.Class}
-		for _, c := range Campaigns {
+		for _, c := range columns {
 			cell := r.Cells[c]
 			if cell == "" {
 				cell = cellNotAsked

@@ -89,13 +89,13 @@ func (t *Tree) Revert() error {
 	return nil
 }
 
-// Build compiles the campaigns as they are in the tree now.
-func (t *Tree) Build(ctx context.Context, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary, "./test/faults")
+// Build compiles the tests of a package, such as the campaigns, as they are in the tree now.
+func (t *Tree) Build(ctx context.Context, folder, binary string) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary, folder)
 	cmd.Dir = t.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the campaigns: %w\n%s", err, out)
+		return fmt.Errorf("compile the tests of %s: %w\n%s", folder, err, out)
 	}
 	return nil
 }

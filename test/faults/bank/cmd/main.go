@@ -1,5 +1,6 @@
-// Command cmd seeds the bugs of the bank one by one into a copy of the repository, runs the campaigns that should catch
-// them, and prints which did. It fails unless every bug is caught, by a plan that is green on the code without it.
+// Command cmd seeds the bugs of the bank one by one into a copy of the repository, runs the campaigns and the tests that
+// should catch them, and prints which did. It fails unless every bug is caught, by a plan or a test that is green on the
+// code without it.
 package main
 
 import (
@@ -37,8 +38,10 @@ func main() {
 type show struct {
 	runner bank.Runner
 	bugs   []bank.Bug
-	// clean is the binary of the campaigns on the code without a bug.
+	// clean is the binary of the campaigns on the code without a bug; empty where no bug has a campaign.
 	clean string
+	// passed holds what each test made of the code without a bug.
+	passed map[bank.Test]error
 	// slots bound the campaigns that run at once.
 	slots chan struct{}
 
@@ -50,7 +53,7 @@ type show struct {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("faultbank", flag.ContinueOnError)
 	names := flags.String("bugs", "", "regular expression of the bugs to seed; empty for all")
-	campaigns := flags.String("campaigns", "", "regular expression of the campaigns to run; empty for all")
+	campaigns := flags.String("campaigns", "", "regular expression of the campaigns to run, \"tests\" of the tests; empty for all")
 	seed := flags.Int64("seed", 1, "seed of the campaigns")
 	limit := flags.Int("limit", 500, "most plans of one campaign, which ends at the first that catches the bug")
 	timeout := flags.Duration("timeout", 30*time.Minute, "limit of one campaign")
@@ -62,7 +65,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := &show{slots: make(chan struct{}, max(*jobs, 1)), rows: map[string]*bank.Row{}}
+	s := &show{slots: make(chan struct{}, max(*jobs, 1)), rows: map[string]*bank.Row{},
+		passed: map[bank.Test]error{}}
 	if s.bugs, err = choose(root, *names, *campaigns); err != nil {
 		return err
 	}
@@ -74,9 +78,11 @@ func run(ctx context.Context, args []string) error {
 	if s.runner.Tree, err = bank.Copy(ctx, root, filepath.Join(dir, "tree")); err != nil {
 		return err
 	}
-	s.clean = filepath.Join(dir, "none.test")
-	if err := s.compile(ctx, bank.Bug{}, s.clean); err != nil {
-		return err
+	if slices.ContainsFunc(s.bugs, func(b bank.Bug) bool { return len(b.Hunts) > 0 }) {
+		s.clean = filepath.Join(dir, "none.test")
+		if err := s.runner.Tree.Build(ctx, bank.CampaignsPackage, s.clean); err != nil {
+			return err
+		}
 	}
 	var hunts sync.WaitGroup
 	for _, b := range s.bugs {
@@ -104,24 +110,42 @@ func choose(root, names, campaigns string) ([]bank.Bug, error) {
 	}
 	for i := range bugs {
 		bugs[i].Hunts = slices.DeleteFunc(bugs[i].Hunts, func(h bank.Hunt) bool { return !by.MatchString(h.Campaign) })
+		if !by.MatchString("tests") {
+			bugs[i].Tests = nil
+		}
 	}
-	bugs = slices.DeleteFunc(bugs, func(b bank.Bug) bool { return !want.MatchString(b.Name) || len(b.Hunts) == 0 })
+	bugs = slices.DeleteFunc(bugs, func(b bank.Bug) bool {
+		return !want.MatchString(b.Name) || len(b.Hunts)+len(b.Tests) == 0
+	})
 	if len(bugs) == 0 {
 		return nil, fmt.Errorf("no bug matches %q that %q is to catch", names, campaigns)
 	}
 	return bugs, nil
 }
 
-// seed compiles the campaigns with a bug and sets them off. The tree is free for the next bug when it
-// returns: what runs needs the tree no more than for what no bug changes.
+// seed puts a bug into the tree, runs its tests, compiles the campaigns with it and sets them off. The tree is free for the
+// next bug when it returns: a campaign needs the tree no more than for what no bug changes.
 func (s *show) seed(ctx context.Context, b bank.Bug, hunts *sync.WaitGroup) {
 	s.mu.Lock()
 	s.rows[b.Name] = &bank.Row{Name: b.Name, Class: b.Class}
 	s.mu.Unlock()
-	binary := filepath.Join(s.runner.Dir, b.Name+".test")
-	if err := s.compile(ctx, b, binary); err != nil {
+	tree := s.runner.Tree
+	if err := tree.Apply(ctx, b); err != nil {
 		s.say(err.Error(), "%s: %v", b.Name, err)
 		return
+	}
+	results := s.test(ctx, b)
+	binary := filepath.Join(s.runner.Dir, b.Name+".test")
+	var err error
+	if len(b.Hunts) > 0 {
+		err = tree.Build(ctx, bank.CampaignsPackage, binary)
+	}
+	if err := errors.Join(err, tree.Revert()); err != nil {
+		s.say(err.Error(), "%s: %v", b.Name, err)
+		return
+	}
+	for _, r := range results {
+		s.judge(ctx, b, r)
 	}
 	var mine sync.WaitGroup
 	for _, h := range b.Hunts {
@@ -138,18 +162,63 @@ func (s *show) seed(ctx context.Context, b bank.Bug, hunts *sync.WaitGroup) {
 	})
 }
 
-func (s *show) compile(ctx context.Context, b bank.Bug, binary string) error {
-	tree := s.runner.Tree
-	if b.Diff != "" {
-		if err := tree.Apply(ctx, b); err != nil {
-			return err
+// tested is what one test made of a bug.
+type tested struct {
+	test   bank.Test
+	failed bool
+	err    error
+	took   time.Duration
+}
+
+// test compiles and runs the tests of the bug that is in the tree. They run while it is there, since a test may read a file
+// that the bug changes.
+func (s *show) test(ctx context.Context, b bank.Bug) []tested {
+	var out []tested
+	for _, t := range b.Tests {
+		r := tested{test: t}
+		start := time.Now()
+		r.failed, r.err = s.run(ctx, b.Name, t)
+		r.took = time.Since(start)
+		out = append(out, r)
+	}
+	return out
+}
+
+// run compiles and runs one test on the tree as it is.
+func (s *show) run(ctx context.Context, name string, t bank.Test) (failed bool, err error) {
+	binary := filepath.Join(s.runner.Dir, name+"-tests.test")
+	defer func() { _ = os.Remove(binary) }()
+	if err := s.runner.Tree.Build(ctx, t.Package, binary); err != nil {
+		return false, err
+	}
+	return s.runner.Test(ctx, binary, name, t)
+}
+
+// judge notes what a test made of a bug. A test that fails without the bug as well has caught nothing; each is asked once,
+// on the tree without a bug.
+func (s *show) judge(ctx context.Context, b bank.Bug, r tested) {
+	if r.err == nil && r.failed {
+		if _, asked := s.passed[r.test]; !asked {
+			failed, err := s.run(ctx, "none", r.test)
+			if failed {
+				err = fmt.Errorf("false alarm: the code without the bug fails %s as well", r.test)
+			}
+			s.passed[r.test] = err
 		}
+		r.err = s.passed[r.test]
 	}
-	err := tree.Build(ctx, binary)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", b.Name, err)
+	s.mu.Lock()
+	s.rows[b.Name].Tested(r.failed, r.err)
+	s.mu.Unlock()
+	took := fmt.Sprintf("%s by %s in %s", b.Name, r.test, r.took.Round(time.Second))
+	switch {
+	case r.err != nil:
+		s.say(fmt.Sprintf("%s by %s: %v", b.Name, r.test, r.err), "%s: %v", took, r.err)
+	case r.failed:
+		s.say("", "%s: caught", took)
+	default:
+		s.say(fmt.Sprintf("%s is missed by %s", b.Name, r.test), "%s: MISSED", took)
 	}
-	return errors.Join(err, tree.Revert())
 }
 
 // hunt runs one campaign and notes what came of it.
