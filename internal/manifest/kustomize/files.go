@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/types"
 )
 
@@ -19,7 +20,10 @@ func (w *walk) document(v *visit, file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
 	}
-	v.add(cost{objects: objects})
+	v.add(cost{objects: int64(len(objects))})
+	for _, object := range objects {
+		v.name(nameOf(object))
+	}
 	if changed != nil {
 		w.tree.written[file] = changed
 	}
@@ -57,27 +61,27 @@ func (w *walk) file(v *visit, dir, what, p string) (string, error) {
 	return target, nil
 }
 
-// content measures a text of objects or patches and counts its documents, the items of lists one by one. It returns the
-// text as it has to be changed; nil when it can stay.
-func (w *walk) content(v *visit, content []byte) ([]byte, int64, error) {
+// content measures a text of objects or patches. It returns the text as it has to be changed, nil when it can stay, and its
+// documents with the items of lists.
+func (w *walk) content(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 	docs, err := documents(content)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	v.add(cost{bytes: int64(len(content)), references: int64(bytes.Count(content, []byte("$(")))})
 	v.namespaces = v.namespaces || namespaceKind.Match(content)
-	objects := int64(0)
+	var objects []*yaml.Node
 	for _, doc := range docs {
 		if !small(doc) {
-			return nil, 0, fmt.Errorf("its aliases stand for more than %d values: write them out", maxValues)
+			return nil, nil, fmt.Errorf("its aliases stand for more than %d values: write them out", maxValues)
 		}
 		w.longest = max(w.longest, longest(doc))
 		if len(doc.Content) != 1 {
 			continue
 		}
-		objects++
+		objects = append(objects, doc.Content[0])
 		if _, items := field(doc.Content[0], "items"); items != nil {
-			objects += int64(len(items.Content))
+			objects = append(objects, items.Content...)
 		}
 	}
 	changed, err := shield(docs)

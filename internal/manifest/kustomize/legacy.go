@@ -17,11 +17,12 @@ const kustomizationFile = "kustomization.yaml"
 type legacy struct {
 	tree *tree
 	app  Application
-	in   Input
 	// dir is the application's folder, absolute.
-	dir      string
-	params   *params
-	into     types.Kustomization
+	dir    string
+	params *params
+	into   types.Kustomization
+	// flat says that the application has no base, so that its own kustomization is used as it is.
+	flat     bool
 	seen     map[string]bool
 	warnings []string
 }
@@ -33,15 +34,13 @@ func (l *legacy) generate() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	l.flat = !merged
 	for _, p := range l.app.Parameters {
 		if p.Name != "namespace" && !l.params.used[p.Name] && merged {
 			l.warn("parameter %q is ignored: no %s has a line for it", p.Name, paramsFile)
 		}
 	}
 	k := &l.into
-	if k.Namespace == "" {
-		k.Namespace = l.in.Namespace
-	}
 	if len(k.Resources)+len(k.ConfigMapGenerator)+len(k.SecretGenerator)+len(k.Components)+len(k.Generators)+
 		len(k.HelmCharts)+len(k.HelmChartInflationGenerator) == 0 {
 		l.warn("nothing is rendered: neither %s nor %s lists anything",

@@ -159,9 +159,12 @@ func plainKustomize(t *testing.T, in Input, a Application, cut bool) (map[string
 	if in.Stacks() {
 		prepare = prepareStacks
 	}
-	tr, entry, _, err := prepare(in, a, path.Clean(a.Path))
+	p, err := prepare(in, a, path.Clean(a.Path))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if entry := path.Join(p.entry, kustomizationFile); !in.Stacks() && !bytes.Contains(p.tree.written[entry], []byte("\nnamespace: ")) {
+		p.tree.written[entry] = append(p.tree.written[entry], "\nnamespace: "+in.Namespace+"\n"...)
 	}
 	disk := filesys.MakeFsInMemory()
 	write := func(name string, content []byte) {
@@ -175,12 +178,12 @@ func plainKustomize(t *testing.T, in Input, a Application, cut bool) (map[string
 	for name, file := range in.Repos[a.Repo].(fstest.MapFS) {
 		write(path.Join(mount, name), file.Data)
 	}
-	for name, content := range tr.written {
+	for name, content := range p.tree.written {
 		write(name, content)
 	}
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsNone
-	result, err := krusty.MakeKustomizer(options).Run(disk, entry)
+	result, err := krusty.MakeKustomizer(options).Run(disk, p.entry)
 	if err != nil {
 		return nil, err
 	}

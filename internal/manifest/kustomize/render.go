@@ -84,23 +84,30 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	if err != nil {
 		return nil, nil, err
 	}
-	var t *tree
-	var entry string
-	var warnings []string
+	prepare := prepareLegacy
 	if in.Stacks() {
-		t, entry, warnings, err = prepareStacks(in, a, dir)
-	} else {
-		t, entry, warnings, err = prepareLegacy(in, a, dir)
+		prepare = prepareStacks
 	}
-	if err != nil || entry == "" {
-		return nil, warnings, err
+	p, err := prepare(in, a, dir)
+	if err != nil || p.entry == "" {
+		return nil, p.warnings, err
 	}
-	w := &walk{tree: t, legacy: !in.Stacks(), done: map[string]*visit{}}
-	if err := w.prepare(entry); err != nil {
-		return nil, warnings, err
+	w := &walk{tree: p.tree, legacy: !in.Stacks(), place: p.place, done: map[string]*visit{}}
+	if err := w.prepare(p.entry); err != nil {
+		return nil, p.warnings, err
 	}
-	objects, err := run(t, entry)
-	return objects, append(warnings, w.warnings...), err
+	objects, err := run(p.tree, p.entry)
+	return objects, append(p.warnings, w.warnings...), err
+}
+
+// prepared is an application whose kustomization is generated.
+type prepared struct {
+	tree *tree
+	// entry is the folder where kustomize begins; empty where there is nothing to render.
+	entry    string
+	warnings []string
+	// place says which namespace the application is given; nil where none is.
+	place *place
 }
 
 // locate finds the application's folder in its repository.
@@ -130,22 +137,22 @@ func locate(in Input, a Application) (string, error) {
 
 // prepareLegacy generates a kustomization in the application's folder. Nothing outside of that folder exists for it,
 // since kfctl copied only the folder.
-func prepareLegacy(in Input, a Application, dir string) (*tree, string, []string, error) {
-	t := newTree(in.Repos[a.Repo], dir)
-	entry := path.Join(mount, dir)
-	l := &legacy{tree: t, app: a, in: in, dir: entry, params: newParams(in, a)}
+func prepareLegacy(in Input, a Application, dir string) (prepared, error) {
+	out := prepared{tree: newTree(in.Repos[a.Repo], dir), entry: path.Join(mount, dir)}
+	l := &legacy{tree: out.tree, app: a, dir: out.entry, params: newParams(in, a)}
 	some, err := l.generate()
 	if err != nil || !some {
-		entry = ""
+		out.entry = ""
 	}
-	return t, entry, l.warnings, err
+	out.warnings, out.place = l.warnings, &place{namespace: in.Namespace, flat: l.flat}
+	return out, err
 }
 
 // prepareStacks generates a kustomization whose only resource is the application's folder. It sets no namespace, as
 // kfctl did on purpose: the folders name their own.
-func prepareStacks(in Input, a Application, dir string) (*tree, string, []string, error) {
-	t := newTree(in.Repos[a.Repo], ".")
-	var ignored, warnings []string
+func prepareStacks(in Input, a Application, dir string) (prepared, error) {
+	out := prepared{tree: newTree(in.Repos[a.Repo], "."), entry: generated}
+	var ignored []string
 	if len(a.Overlays) > 0 {
 		ignored = append(ignored, "overlays")
 	}
@@ -153,7 +160,7 @@ func prepareStacks(in Input, a Application, dir string) (*tree, string, []string
 		ignored = append(ignored, "parameters")
 	}
 	if len(ignored) > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s ignored, as kfctl did: a KfDef with an application %q takes every path "+
+		out.warnings = append(out.warnings, fmt.Sprintf("%s ignored, as kfctl did: a KfDef with an application %q takes every path "+
 			"as it is. Point repoRef.path at the overlay", strings.Join(ignored, " and "), stacksMark))
 	}
 	k := types.Kustomization{
@@ -163,10 +170,10 @@ func prepareStacks(in Input, a Application, dir string) (*tree, string, []string
 	}
 	content, err := yaml.Marshal(k)
 	if err != nil {
-		return nil, "", warnings, err
+		return prepared{}, err
 	}
-	t.written[path.Join(generated, kustomizationFile)] = content
-	return t, generated, warnings, nil
+	out.tree.written[path.Join(generated, kustomizationFile)] = content
+	return out, nil
 }
 
 // run has kustomize render a prepared tree.

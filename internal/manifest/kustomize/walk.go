@@ -14,8 +14,10 @@ import (
 // walk goes through every kustomization that kustomize is going to enter, before it does. It refuses what would be
 // fetched, adds up what the rendering is going to cost, and changes what today's kustomize does not take.
 type walk struct {
-	tree     *tree
-	legacy   bool
+	tree   *tree
+	legacy bool
+	// place says which namespace the application is given; nil where none is.
+	place    *place
 	done     map[string]*visit
 	trail    []string
 	warnings []string
@@ -29,6 +31,10 @@ type visit struct {
 	cost
 	// namespaces says that something below looks like a Namespace object.
 	namespaces bool
+	// named are the objects here and below that have a namespace before the kustomization above gives them its own.
+	named map[named]bool
+	// modern says that the kustomize of kfctl refused something here or below.
+	modern bool
 	// specs are the field specifications for namespaces that configurations below add.
 	specs []types.FieldSpec
 	// own is how many bytes of this kustomization may be added to each object: its file and its patches.
@@ -90,6 +96,11 @@ func (w *walk) enter(dir string) (*visit, error) {
 	}
 	w.vars = w.vars || len(v.k.Vars) > 0
 	v.growth = min(v.growth+v.own*min(v.objects, maxObjects), ceiling)
+	if len(w.trail) > 1 {
+		v.renamespace()
+	} else if w.place != nil {
+		w.warnings = append(w.warnings, w.place.settle(v)...)
+	}
 	keepNamespaces(v)
 	if v.changed {
 		content, err := kyaml.Marshal(v.k)
@@ -104,7 +115,7 @@ func (w *walk) enter(dir string) (*visit, error) {
 
 // load reads the kustomization of a folder exactly as kustomize does, so that both see the same fields.
 func (w *walk) load(dir string) (*visit, error) {
-	v := &visit{cost: cost{entered: 1}}
+	v := &visit{cost: cost{entered: 1}, named: map[named]bool{}}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		if w.tree.IsDir(file) || !w.tree.Exists(file) {
@@ -128,7 +139,7 @@ func (w *walk) load(dir string) (*visit, error) {
 		return nil, fmt.Errorf("%s: %s: correct the file", shown(v.file), plain(err))
 	}
 	v.k.FixKustomization()
-	return v, nil
+	return v, v.age(content)
 }
 
 // refuse stops at fields that reach beyond the tree. An OpenAPI schema is kept by kustomize for the whole process, so
@@ -181,6 +192,10 @@ func (w *walk) descend(v *visit, dir string) error {
 	}
 	v.add(below.cost)
 	v.namespaces = v.namespaces || below.namespaces
+	v.modern = v.modern || below.modern
+	for n := range below.named {
+		v.name(n)
+	}
 	v.specs = append(v.specs, below.specs...)
 	return nil
 }

@@ -34,6 +34,7 @@ var Classes = []string{
 	"transient error is terminal",
 	"two leaders fight",
 	"unobserved state",
+	"written to the wrong place",
 }
 
 // Campaigns are the campaigns that may be asked to catch a bug.
