@@ -97,7 +97,7 @@ type ElementInfo struct {
 	Condition
 }
 
-// Condition is how an element fares while it is deployed.
+// Condition is how an element fares while it is deployed, or while its order is hindered.
 type Condition struct {
 	// OperationalState is ENABLED or DISABLED, UseState IN_USE or IDLE.
 	OperationalState string            `json:"operationalState,omitempty"`
@@ -199,8 +199,9 @@ func (i Identity) ElementAck(now time.Time, a ElementAnswer) Outgoing {
 	if a.ElementID != "" {
 		results[a.ElementID] = elementResult{a.Outcome.DeployState, a.Outcome.LockState, base.Result, base.Message, properties}
 	}
-	return outgoing(TypeStateChangeAck, base.PartitionKey,
-		stateChangeAck{base, a.InstanceID, len(properties.OutProperties) > 0, results})
+	// What is not deployed has none, so that those which were told before go. An answer without a condition leaves them.
+	updated := properties.UseState != "" || a.Outcome.DeployState != Deployed
+	return outgoing(TypeStateChangeAck, base.PartitionKey, stateChangeAck{base, a.InstanceID, updated, results})
 }
 
 func outgoing(t MessageType, key string, message any) Outgoing {

@@ -23,7 +23,7 @@ type Facts struct {
 	// then those of before, for an update or a migration, and none for a deployment.
 	Services []*unstructured.Unstructured
 	Refused  *plan.Problem
-	// Deadline is when an order that is not carried out yet counts as failed; zero without an order.
+	// Deadline is when the runtime is told what an order waits for that is not carried out yet; zero without an order.
 	Deadline time.Time
 	Now      time.Time
 }

@@ -5,14 +5,18 @@ import (
 	"time"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 )
 
 // outcome is how the order of an element ended by what was observed; nil while it is being carried out. It is pure.
 //
-// A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a late success, which
-// the runtime takes even after its own timeout; that of an update or a migration stands, since what ran before is back.
+// A runtime takes back its own TIMEOUT when an order succeeds late, and a participant's FAILED never before its next order. So an
+// order fails only by what that order has to change; what is tried again or takes long is told in hindrance.
+//
+// A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a success, so that the
+// runtime knows the states of the element; that of an update or a migration stands, since what ran before is back.
 func outcome(facts Facts, seen room.Seen) *acm.Outcome {
 	order := facts.Element.Order
 	told := facts.Outcome
@@ -28,18 +32,31 @@ func outcome(facts Facts, seen room.Seen) *acm.Outcome {
 	default:
 		failure, done = progress(facts, seen)
 	}
-	switch {
-	case done || failure != "":
+	if done || failure != "" {
 		out := order.Conclude(room.Cut(failure, maxFailure))
-		return &out
-	case told == nil && !facts.Now.Before(facts.Deadline):
-		out := order.Conclude(room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(seen)), maxFailure))
 		return &out
 	}
 	return told
 }
 
-// maxFailure is how much of a failure is told, in bytes.
+// hindrance is why an order is not carried out that may still be: what is tried again, or what is waited for when the time that
+// the order was given is up. It is empty for an order that is in time, or has ended.
+func hindrance(facts Facts, seen room.Seen, ended *acm.Outcome) string {
+	if facts.Element.Order.Type == acm.NoOrder || ended != nil {
+		return ""
+	}
+	for _, p := range seen.Problems {
+		if p.Class == plan.Blocked {
+			return room.Cut(p.Error(), maxFailure)
+		}
+	}
+	if facts.Now.Before(facts.Deadline) {
+		return ""
+	}
+	return room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(seen)), maxFailure)
+}
+
+// maxFailure is how much of a failure or a hindrance is told, in bytes.
 const maxFailure = 900
 
 // progress says whether services are as ordered, or why they never will be.
@@ -48,7 +65,7 @@ func progress(facts Facts, seen room.Seen) (failure string, done bool) {
 		return why, false
 	}
 	for _, p := range seen.Problems {
-		if p.Class == plan.Terminal || p.Class == plan.Blocked {
+		if p.Class == plan.Terminal || p.Reason == act.ReasonConflict {
 			return p.Error(), false
 		}
 	}

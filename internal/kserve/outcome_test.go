@@ -8,6 +8,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -76,20 +77,22 @@ func TestDeploy(t *testing.T) {
 		change         func(*room.Seen)
 		state, failure string
 		concluded      bool
+		// message is what is told of an order that is not concluded.
+		message string
 	}{
 		{name: "on the way", values: one, seconds: 10, state: "DEPLOYING"},
 		{name: "ready", values: one, seconds: 10, ready: true, state: "DEPLOYED", concluded: true},
-		{name: "too late", values: one, seconds: 60, state: "UNDEPLOYED", failure: "Deploy Failed: not done after 1m0s: waiting for it", concluded: true},
+		{name: "late", values: one, seconds: 60, state: "DEPLOYING", message: "not done after 1m0s: waiting for it"},
 		{
-			name: "by its own timeout", values: merged(one, map[string]any{"deployTimeoutMs": 5000}), seconds: 6, state: "UNDEPLOYED",
-			failure: "not done after 5s", concluded: true,
+			name: "late by its own timeout", values: merged(one, map[string]any{"deployTimeoutMs": 5000}), seconds: 6, state: "DEPLOYING",
+			message: "not done after 5s: waiting for it",
 		},
 		{
 			name: "by the definition's timeout", values: merged(one, map[string]any{"uninitializedToPassiveTimeout": 600}), seconds: 599,
 			state: "DEPLOYING",
 		},
 		{
-			name: "a late success", values: one, seconds: 90, ready: true, state: "DEPLOYED", concluded: true,
+			name: "a success after a failure", values: one, seconds: 90, ready: true, state: "DEPLOYED", concluded: true,
 			told: &acm.Outcome{OrderID: "m1", Type: acm.OrderDeploy, Failure: "not done", States: acm.States{DeployState: "UNDEPLOYED"}},
 		},
 		{
@@ -97,11 +100,25 @@ func TestDeploy(t *testing.T) {
 			told: &acm.Outcome{OrderID: "m1", Type: acm.OrderDeploy, States: acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}},
 		},
 		{
-			name: "the API server's reason", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
+			name: "what is tried again", values: one, seconds: 1, state: "DEPLOYING",
 			change: func(s *room.Seen) {
 				s.Problems = []plan.Problem{{Class: plan.Blocked, Message: `admission webhook "v.kserve" denied the request: no runtime`}}
 			},
-			failure: `Deploy Failed: admission webhook "v.kserve" denied the request: no runtime`,
+			message: `admission webhook "v.kserve" denied the request: no runtime`,
+		},
+		{
+			name: "the API server's reason", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
+			change: func(s *room.Seen) {
+				s.Problems = []plan.Problem{{Class: plan.Terminal, Message: `spec.predictor: Invalid value: 7`}}
+			},
+			failure: `Deploy Failed: spec.predictor: Invalid value: 7`,
+		},
+		{
+			name: "an object of others in its place", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
+			change: func(s *room.Seen) {
+				s.Problems = []plan.Problem{{Class: plan.Blocked, Reason: act.ReasonConflict, Message: "it exists already"}}
+			},
+			failure: "Deploy Failed: it exists already",
 		},
 		{name: "bad properties", values: map[string]any{"a": 1}, state: "UNDEPLOYED", failure: "kserveInferenceEntities", concluded: true},
 		{name: "no services", values: list(), ready: true, state: "DEPLOYED", concluded: true},
@@ -115,6 +132,9 @@ func TestDeploy(t *testing.T) {
 			}
 			if c.concluded && (c.failure == "") != (s.Outcome.Failure == "") || s.Outcome != nil && !strings.Contains(s.Outcome.Failure, c.failure) {
 				t.Errorf("the failure is %q", s.Outcome.Failure)
+			}
+			if c.message != "" && (s.UseState != "IDLE" || s.OperationalState != "DISABLED") || s.DeployState != "DEPLOYED" && s.OutProperties["message"] != c.message {
+				t.Errorf("told is %+v", s.ElementCondition)
 			}
 			if c.failure != "" && (!verdict.Hold || verdict.Reason != reasonOrderFailed) {
 				t.Errorf("the verdict is %+v", verdict)
@@ -143,11 +163,11 @@ func TestUndeploy(t *testing.T) {
 		t.Errorf("while a service is there: %+v", cr.Status)
 	}
 	look(t, cr, 61, true, leaving)
-	if cr.Status.Outcome == nil || !strings.Contains(cr.Status.Outcome.Failure, "sklearn-iris is still there") {
-		t.Errorf("after the timeout: %+v", cr.Status.Outcome)
+	if cr.Status.Outcome != nil || !strings.Contains(cr.Status.OutProperties["message"], "sklearn-iris is still there") {
+		t.Errorf("after the timeout: %+v", cr.Status)
 	}
 	look(t, cr, 70, true, nil)
-	if cr.Status.DeployState != "UNDEPLOYED" || cr.Status.Outcome.Failure != "" {
+	if cr.Status.DeployState != "UNDEPLOYED" || cr.Status.Outcome == nil || cr.Status.Outcome.Failure != "" || len(cr.Status.OutProperties) != 0 {
 		t.Errorf("when it is gone: %+v", cr.Status)
 	}
 }
@@ -193,9 +213,15 @@ func TestUpdateGoesBack(t *testing.T) {
 	if replicas(p) != int64(2) || cr.Status.DeployState != "UPDATING" {
 		t.Errorf("the update runs %v, %+v", replicas(p), cr.Status)
 	}
-	_, verdict := look(t, cr, 61, false, nil)
+	p, verdict := look(t, cr, 61, false, nil)
+	if replicas(p) != int64(2) || verdict.Again || cr.Status.Outcome != nil || cr.Status.UseState != "IN_USE" || cr.Status.OutProperties["message"] == "" {
+		t.Errorf("after the timeout %v runs: %+v, %+v", replicas(p), verdict, cr.Status)
+	}
+	_, verdict = look(t, cr, 61, false, func(s *room.Seen) {
+		s.Problems = []plan.Problem{{Class: plan.Terminal, Message: "spec.predictor: Invalid value"}}
+	})
 	if !verdict.Again || cr.Status.Outcome == nil || cr.Status.DeployState != "DEPLOYED" {
-		t.Errorf("after the timeout: %+v, %+v", verdict, cr.Status.Outcome)
+		t.Errorf("after a refusal: %+v, %+v", verdict, cr.Status.Outcome)
 	}
 	p, verdict = look(t, cr, 62, true, nil)
 	if replicas(p) != int64(1) || verdict.Again || cr.Status.Outcome.Failure == "" || !verdict.Hold {

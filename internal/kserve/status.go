@@ -20,6 +20,7 @@ const (
 	enabled  = "ENABLED"
 	disabled = "DISABLED"
 	inUse    = "IN_USE"
+	idle     = "IDLE"
 )
 
 // The bounds of the schema.
@@ -54,7 +55,8 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen
 	if len(status.Services) > 0 {
 		status.ServicesReady = fmt.Sprintf("%d/%d", ready, len(status.Services))
 	}
-	status.ElementCondition = fares(status.Services, ready, status.DeployState)
+	hindered := hindrance(facts, seen, ended)
+	status.ElementCondition = fares(status.Services, ready, acm.DeployState(status.DeployState), hindered)
 	verdict := room.Verdict{}
 	if status.ServicesReady != "" {
 		verdict.Progress = status.ServicesReady + " services ready"
@@ -93,14 +95,20 @@ func serviceStatus(service *unstructured.Unstructured, seen room.Seen) keeper.El
 	return out
 }
 
-// fares says how a deployed element fares; nothing of one that is not.
-func fares(services []keeper.ElementService, ready int, deployState string) keeper.ElementCondition {
-	if deployState != string(acm.Deployed) {
+// fares says how an element fares that is deployed, or whose order is hindered; nothing of any other.
+func fares(services []keeper.ElementService, ready int, state acm.DeployState, hindered string) keeper.ElementCondition {
+	if state != acm.Deployed && hindered == "" {
 		return keeper.ElementCondition{}
 	}
-	out := keeper.ElementCondition{OperationalState: disabled, UseState: inUse, OutProperties: map[string]string{}}
-	if ready == len(services) {
-		out.OperationalState = enabled
+	out := keeper.ElementCondition{OperationalState: disabled, UseState: idle, OutProperties: map[string]string{}}
+	if state == acm.Deployed || state == acm.Updating || state == acm.Migrating {
+		out.UseState = inUse
+		if ready == len(services) {
+			out.OperationalState = enabled
+		}
+	}
+	if hindered != "" {
+		out.OutProperties["message"] = hindered
 	}
 	names := map[string]int{}
 	for _, service := range services {

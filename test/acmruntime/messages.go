@@ -144,7 +144,9 @@ func (r *Runtime) syncMessage(c *Composition, instances []*Instance) object {
 				"lockState": e.LockState, "properties": e.Properties, "outProperties": object{},
 			})
 		}
-		list = append(list, object{"automationCompositionId": i.ID, "revisionId": i.revision, "acElementList": elements})
+		list = append(list, object{
+			"automationCompositionId": i.ID, "revisionId": i.revision, "stateChangeResult": i.Result, "acElementList": elements,
+		})
 	}
 	out["automationcompositionList"] = list
 	return out

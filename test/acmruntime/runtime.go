@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,8 @@ type Instance struct {
 	ID          string
 	Composition *Composition
 	Elements    []*Element
+	// Result is the stateChangeResult: NO_ERROR, FAILED or TIMEOUT.
+	Result string
 
 	revision string
 }
@@ -45,9 +49,9 @@ type Element struct {
 	Properties map[string]any
 
 	DeployState, LockState string
-	// Result and Message are those of the last acknowledgement, Acks is how many there were.
-	Result, Message string
-	Acks            int
+	// Message is that of the last acknowledgement, Acks is how many there were.
+	Message string
+	Acks    int
 	// Reported is what the participant last reported of the element.
 	Reported acm.Condition
 }
@@ -157,15 +161,7 @@ func (r *Runtime) take(ctx context.Context, record []byte) error {
 			c.State = m.State + " " + m.Result
 		}
 	case acm.TypeStateChangeAck, acm.TypeDeployAck:
-		for id, result := range m.Results {
-			if e := r.elements[id]; e != nil {
-				e.DeployState, e.LockState, e.Result, e.Message = result.DeployState, result.LockState, m.Result, m.Message
-				e.Acks++
-				if m.Updated {
-					e.Reported = result.Condition
-				}
-			}
-		}
+		r.acknowledge(m)
 	case acm.TypeStatus:
 		for _, info := range m.Infos {
 			for _, one := range info.Elements {
@@ -176,6 +172,82 @@ func (r *Runtime) take(ctx context.Context, record []byte) error {
 		}
 	}
 	return nil
+}
+
+// acknowledge takes in how an order ended on elements. One FAILED fails the instance, and nothing but the next order takes that back:
+// an acknowledgement of success changes the element's states alone (policy/clamp 9.1.0, runtime-acm, supervision/scanner:
+// SimpleScanner.handleAcStateChange, and MonitoringScanner.scanAutomationComposition, line 120, which goes no further for FAILED;
+// London's SupervisionScanner, line 131, is the same). A TIMEOUT becomes NO_ERROR once every element is at rest
+// (AbstractScanner.complete). States on the way are refused (SupervisionAcHandler.validateMessage).
+func (r *Runtime) acknowledge(m told) {
+	for id, result := range m.Results {
+		e := r.elements[id]
+		if e == nil || underway(result.DeployState, result.LockState) {
+			continue
+		}
+		e.DeployState, e.LockState, e.Message = result.DeployState, result.LockState, m.Message
+		e.Acks++
+		if m.Updated {
+			e.Reported = result.Condition
+		}
+	}
+	i := r.instances[m.InstanceID]
+	switch {
+	case i == nil:
+	case m.Result == failed:
+		i.Result = failed
+	case i.Result == timedOut && !i.underway():
+		i.Result = noError
+	}
+}
+
+// The values of stateChangeResult.
+const (
+	noError  = "NO_ERROR"
+	failed   = "FAILED"
+	timedOut = "TIMEOUT"
+)
+
+// underway says that states are on the way to others.
+func underway(deployState, lockState string) bool {
+	return strings.HasSuffix(deployState, "ING") || strings.HasSuffix(lockState, "ING")
+}
+
+// underway says that an element of the instance has not been acknowledged.
+func (i *Instance) underway() bool {
+	return slices.ContainsFunc(i.Elements, func(e *Element) bool { return underway(e.DeployState, e.LockState) })
+}
+
+// TimeOut is what the runtime does with an instance whose time is up (AbstractScanner.handleTimeout): what has not failed is
+// timed out, and since Oslo the participant is told so.
+func (r *Runtime) TimeOut(ctx context.Context, i *Instance) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !i.underway() || i.Result == failed {
+		return nil
+	}
+	i.Result = timedOut
+	if r.Release != Master {
+		return nil
+	}
+	return r.send(ctx, r.syncMessage(i.Composition, []*Instance{i}))
+}
+
+// order sends an order on an instance, whose elements are on the way from now on. What was told of the order before is void
+// (SupervisionAcHandler sets NO_ERROR with each order).
+func (r *Runtime) order(ctx context.Context, i *Instance, message object, deployState, lockState string) error {
+	r.mu.Lock()
+	i.Result = noError
+	for _, e := range i.Elements {
+		if deployState != "" {
+			e.DeployState = deployState
+		}
+		if lockState != "" {
+			e.LockState = lockState
+		}
+	}
+	r.mu.Unlock()
+	return r.send(ctx, message)
 }
 
 func (r *Runtime) send(ctx context.Context, message object) error {
@@ -253,7 +325,7 @@ func (r *Runtime) Deprime(ctx context.Context, c *Composition) error {
 func (r *Runtime) Instantiate(c *Composition, properties ...map[string]any) *Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := &Instance{ID: uuid.NewString(), revision: uuid.NewString(), Composition: c}
+	i := &Instance{ID: uuid.NewString(), revision: uuid.NewString(), Composition: c, Result: noError}
 	for _, p := range properties {
 		e := &Element{ID: uuid.NewString(), Properties: p, DeployState: "UNDEPLOYED", LockState: "NONE"}
 		i.Elements = append(i.Elements, e)
@@ -265,27 +337,28 @@ func (r *Runtime) Instantiate(c *Composition, properties ...map[string]any) *Ins
 
 // Deploy orders what an instance is made of. It does not wait, nor do the orders that follow.
 func (r *Runtime) Deploy(ctx context.Context, i *Instance) error {
-	return r.send(ctx, r.orderMessage(acm.TypeDeploy, "DEPLOY", i))
+	return r.order(ctx, i, r.orderMessage(acm.TypeDeploy, "DEPLOY", i), "DEPLOYING", "")
 }
 
 // Undeploy orders the removal of what an instance runs.
 func (r *Runtime) Undeploy(ctx context.Context, i *Instance) error {
-	return r.send(ctx, r.changeMessage("UNDEPLOY", "NONE", i))
+	return r.order(ctx, i, r.changeMessage("UNDEPLOY", "NONE", i), "UNDEPLOYING", "")
 }
 
 // Delete orders an instance to be forgotten.
 func (r *Runtime) Delete(ctx context.Context, i *Instance) error {
-	return r.send(ctx, r.changeMessage("DELETE", "NONE", i))
+	return r.order(ctx, i, r.changeMessage("DELETE", "NONE", i), "DELETING", "")
 }
 
 // Lock orders an instance to be locked, or unlocked.
 func (r *Runtime) Lock(ctx context.Context, i *Instance, lock bool) error {
-	return r.send(ctx, r.changeMessage("NONE", map[bool]string{true: "LOCK", false: "UNLOCK"}[lock], i))
+	word := map[bool]string{true: "LOCK", false: "UNLOCK"}[lock]
+	return r.order(ctx, i, r.changeMessage("NONE", word, i), "", word+"ING")
 }
 
 // Update gives the elements of an instance, which have other properties by now.
 func (r *Runtime) Update(ctx context.Context, i *Instance) error {
-	return r.send(ctx, r.orderMessage(acm.TypePropertiesUpdate, "UPDATE", i))
+	return r.order(ctx, i, r.orderMessage(acm.TypePropertiesUpdate, "UPDATE", i), "UPDATING", "")
 }
 
 // Element returns a copy of an element as it was acknowledged last.
@@ -324,14 +397,9 @@ func (r *Runtime) AwaitComposition(ctx context.Context, c *Composition, state st
 	return r.Await(ctx, "the composition is "+state, func() bool { return c.State == state })
 }
 
-// AwaitInstance waits until all elements of an instance are in a deploy state with a result.
+// AwaitInstance waits until all elements of an instance are in a deploy state, and the instance has a result.
 func (r *Runtime) AwaitInstance(ctx context.Context, i *Instance, state, result string) error {
-	return r.Await(ctx, "the instance is "+state, func() bool {
-		for _, e := range i.Elements {
-			if e.DeployState != state || e.Result != result {
-				return false
-			}
-		}
-		return true
+	return r.Await(ctx, "the instance is "+state+" "+result, func() bool {
+		return i.Result == result && !slices.ContainsFunc(i.Elements, func(e *Element) bool { return e.DeployState != state })
 	})
 }

@@ -175,13 +175,17 @@ func (s *site) deployed(c *acmruntime.Composition, properties ...map[string]any)
 
 // model are the properties of an element with one service, in the flat form of the seed.
 func (s *site) model(name string, spec map[string]any) map[string]any {
+	return modelIn(s.ns, name, spec)
+}
+
+func modelIn(namespace, name string, spec map[string]any) map[string]any {
 	payload, _ := json.Marshal(map[string]any{
 		"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService",
-		"metadata": map[string]any{"name": name, "namespace": s.ns}, "spec": spec,
+		"metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
 	})
 	return map[string]any{
 		"kserveInferenceEntityId": map[string]any{"name": "entity1", "version": "1.0.0"},
-		"name":                    name, "namespace": s.ns, "payload": string(payload),
+		"name":                    name, "namespace": namespace, "payload": string(payload),
 	}
 }
 

@@ -104,7 +104,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestFailures: every failure carries the reason.
+// TestFailures: every failure carries the reason. What may still come is none: a namespace that is absent, say.
 func TestFailures(t *testing.T) {
 	s := onKafka(t, acmruntime.London)
 	s.start()
@@ -115,12 +115,11 @@ func TestFailures(t *testing.T) {
 		properties map[string]any
 		message    string
 	}{
-		"a name held by another":  {foreign, "foreign"},
-		"another name":            {merge(s.model("a", sklearn(1)), "name", "b"), "the payload says a"},
-		"no InferenceService":     {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
-		"a namespace that is not": {merge(merge(s.model("a", sklearn(1)), "namespace", "absent"), "payload", `{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":{}}`), `namespaces "absent" not found`},
+		"a name held by another": {foreign, "foreign"},
+		"another name":           {merge(s.model("a", sklearn(1)), "name", "b"), "the payload says a"},
+		"no InferenceService":    {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
 	} {
-		i := s.runtime.Instantiate(c, merge(want.properties, "deployTimeoutMs", 3000))
+		i := s.runtime.Instantiate(c, want.properties)
 		s.must(s.runtime.Deploy(within(t), i))
 		if err := s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -133,9 +132,20 @@ func TestFailures(t *testing.T) {
 	if got := s.service("foreign"); got == nil || len(got.GetOwnerReferences()) != 0 {
 		t.Errorf("the service of another is %v", got)
 	}
+
+	late := s.ns + "-late"
+	i := s.runtime.Instantiate(c, merge(modelIn(late, "patient", sklearn(1)), "deployTimeoutMs", 1500))
+	e := i.Elements[0]
+	s.must(s.runtime.Deploy(within(t), i))
+	s.must(s.runtime.Await(within(t), "the namespace is named", func() bool {
+		return strings.Contains(e.Reported.OutProperties["message"], `namespaces "`+late+`" not found`)
+	}))
+	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
+	s.c.Kubectl(t, "create", "namespace", late)
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 
-// TestKServeComesLater: without KServe readiness says so. An order to deploy waits for it, and fails with that reason when its
+// TestKServeComesLater: without KServe readiness says so. Orders to deploy wait for it, and what they wait for is told when their
 // time is up.
 func TestKServeComesLater(t *testing.T) {
 	s := onKafka(t, acmruntime.London)
@@ -149,13 +159,13 @@ func TestKServeComesLater(t *testing.T) {
 	c := s.primed(map[string]any{})
 	slow := s.runtime.Instantiate(c, merge(alone(s.model("slow", sklearn(1))), "deployTimeoutMs", 1500))
 	s.must(s.runtime.Deploy(within(t), slow))
-	s.must(s.runtime.AwaitInstance(within(t), slow, "UNDEPLOYED", "FAILED"))
-	if got := s.runtime.Element(slow.Elements[0].ID).Message; !strings.Contains(got, "waiting for the API of InferenceService") {
-		t.Errorf("said was %q", got)
-	}
+	s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
+		return strings.Contains(slow.Elements[0].Reported.OutProperties["message"], "waiting for the API of InferenceService")
+	}))
+	s.must(s.runtime.TimeOut(within(t), slow))
 	i := s.runtime.Instantiate(c, alone(s.model("patient", sklearn(1))))
 	s.must(s.runtime.Deploy(within(t), i))
-	s.c.Consistently(t, 2*time.Second, func() error { return s.unacknowledged(i) })
+	s.c.Consistently(t, 2*time.Second, func() error { return errors.Join(s.unacknowledged(i), s.unacknowledged(slow)) })
 
 	install()
 	for _, name := range []string{"patient", "slow"} {

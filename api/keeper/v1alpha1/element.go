@@ -105,7 +105,7 @@ type OrderOutcome struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// ElementCondition is how an element fares while it is deployed, as ACM runtimes spell it.
+// ElementCondition is how an element fares while it is deployed, or while its order is hindered, as ACM runtimes spell it.
 type ElementCondition struct {
 	// operationalState is ENABLED or DISABLED.
 	// +optional
@@ -115,7 +115,7 @@ type ElementCondition struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	UseState string `json:"useState,omitempty"`
-	// outProperties are the URLs and model states of the services.
+	// outProperties are the URLs and model states of the services, and as message what an order waits for that takes long.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=1000
 	OutProperties map[string]string `json:"outProperties,omitempty"`
