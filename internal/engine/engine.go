@@ -147,7 +147,8 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
-	e.probes = newProbes(opts.Clock, e, opts.Rendering, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
+	e.probes = newProbes(opts.Clock, e, opts.Rendering, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) },
+		opts.Log.WithName("probe"))
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
@@ -169,6 +170,7 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 
 // Start runs the engine's watches until the context is done. The reconcilers are run by the manager once it leads.
 func (e *Engine) Start(ctx context.Context) error {
+	defer e.probes.stop()
 	if err := e.catalog.Start(ctx); err != nil {
 		return fmt.Errorf("learn which APIs the cluster serves: %w", err)
 	}

@@ -2,12 +2,16 @@ package engine
 
 import (
 	"context"
-	"reflect"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
@@ -17,19 +21,23 @@ const (
 	maxProbes = 32
 	// probeTimeout bounds one probe; one may be a download.
 	probeTimeout = 3 * time.Minute
-	// unanswered is how long after a question without an answer it is asked again.
-	unanswered = 5 * time.Second
+	// firstPause is how long after a question that failed it is asked again; the pauses grow to lastRetry.
+	firstPause = 5 * time.Second
 )
 
 // probes asks what cannot be watched, such as a server in a pod (law 15), away from the workers, and wakes the custom
-// resource when the answer is another.
+// resource at the end of each question. So no pass has to come back while one is under way.
 type probes struct {
 	clock clock.PassiveClock
 	live  room.Live
 	// rendering is told when a question begins whose answer stands.
 	rendering func()
 	wake      func(watch.Holder)
+	log       logr.Logger
 	slots     chan struct{}
+	// ctx ends every question; stop ends it.
+	ctx  context.Context
+	stop context.CancelFunc
 
 	mu sync.Mutex
 	by map[watch.Holder]map[string]*probe
@@ -37,24 +45,37 @@ type probes struct {
 
 // probe is one question and its last answer.
 type probe struct {
-	asked   time.Time
-	asking  bool
-	answer  any
-	dropped bool
+	answer any
+	// cancel ends the question that is under way or waits for a slot; nil when there is none.
+	cancel context.CancelFunc
+	// ended is when the last question ended; zero before.
+	ended time.Time
+	// failures counts the questions in a row that failed, pause is how long the next one waits for that.
+	failures int
+	pause    time.Duration
+	panicked bool
 }
 
-func newProbes(c clock.PassiveClock, live room.Live, rendering func(), wake func(watch.Holder)) *probes {
+// reply is what a pass learns of a question.
+type reply struct {
+	// answer is the last one, nil while there is none.
+	answer any
+	// due is when the question is asked again; zero for never, and while it is being asked, since its end wakes.
+	due time.Time
+	// asking says that the question is being asked, panicked that it was ended by a panic the last time.
+	asking, panicked bool
+}
+
+func newProbes(c clock.PassiveClock, live room.Live, rendering func(), wake func(watch.Holder), log logr.Logger) *probes {
+	ctx, stop := context.WithCancel(context.Background())
 	return &probes{
-		clock: c, live: live, rendering: rendering, wake: wake, slots: make(chan struct{}, maxProbes),
+		clock: c, live: live, rendering: rendering, wake: wake, log: log, slots: make(chan struct{}, maxProbes), ctx: ctx, stop: stop,
 		by: map[watch.Holder]map[string]*probe{},
 	}
 }
 
-// ask returns the last answer, nil while there is none, when the question is due again, zero for never, and whether it is
-// being asked. It asks in the background if it is due now.
-func (p *probes) ask(
-	h watch.Holder, name string, every time.Duration, question room.Question,
-) (answer any, due time.Time, asking bool) {
+// ask returns what is known of a question, and asks it in the background if it is due now.
+func (p *probes) ask(h watch.Holder, name string, every time.Duration, question room.Question) reply {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.by[h] == nil {
@@ -65,40 +86,95 @@ func (p *probes) ask(
 		one = &probe{}
 		p.by[h][name] = one
 	}
-	now := p.clock.Now()
-	if every == room.Once && one.answer != nil {
-		return one.answer, time.Time{}, false
+	due := one.due(every)
+	if one.cancel == nil && (one.ended.IsZero() || !due.IsZero() && !p.clock.Now().Before(due)) {
+		ctx, cancel := context.WithCancel(p.ctx)
+		one.cancel = cancel
+		go p.run(ctx, h, one, question, every == room.Once)
 	}
-	once := every == room.Once
-	if once {
-		every = unanswered
+	out := reply{answer: one.answer, asking: one.cancel != nil, panicked: one.panicked}
+	if !out.asking {
+		out.due = due
 	}
-	if !one.asking && (one.asked.IsZero() || !now.Before(one.asked.Add(every))) {
-		one.asked, one.asking = now, true
-		if once {
-			p.rendering()
-		}
-		go p.run(h, one, question)
-	}
-	return one.answer, one.asked.Add(every), one.asking
+	return out
 }
 
-func (p *probes) run(h watch.Holder, one *probe, question room.Question) {
-	p.slots <- struct{}{}
+// due is when a question that has ended is asked again; zero for never.
+func (o *probe) due(every time.Duration) time.Time {
+	switch {
+	case o.failures > 0:
+		return o.ended.Add(o.pause)
+	case every == room.Once:
+		return time.Time{}
+	}
+	return o.ended.Add(every)
+}
+
+// run waits for a slot and asks. A question that was dropped meanwhile is not asked, and its answer not kept.
+func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question room.Question, stands bool) {
+	select {
+	case <-ctx.Done():
+		return
+	case p.slots <- struct{}{}:
+	}
 	defer func() { <-p.slots }()
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	answer := question(ctx, p.live)
-	p.mu.Lock()
-	changed := !one.dropped && !reflect.DeepEqual(answer, one.answer)
-	one.answer, one.asking = answer, false
-	p.mu.Unlock()
-	if changed {
-		p.wake(h)
+	if ctx.Err() != nil {
+		return
 	}
+	if stands {
+		p.rendering()
+	}
+	answer, panicked := p.put(ctx, h, question)
+	p.mu.Lock()
+	if ctx.Err() != nil {
+		p.mu.Unlock()
+		return
+	}
+	one.cancel()
+	one.cancel, one.ended, one.panicked = nil, p.clock.Now(), panicked
+	if !panicked {
+		one.answer = answer
+	}
+	if panicked || failed(answer) {
+		one.pause = pauseAfter(one.failures)
+		one.failures++
+	} else {
+		one.failures = 0
+	}
+	p.mu.Unlock()
+	p.wake(h)
 }
 
-// keep forgets the questions of a custom resource that it no longer asks.
+// put asks a question. A panic ends this question and nothing else.
+func (p *probes) put(ctx context.Context, h watch.Holder, question room.Question) (answer any, panicked bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			panicked = true
+			p.log.Error(fmt.Errorf("panic: %v", r), "a question in the background panicked", "kind", h.Kind.String(),
+				"namespace", h.Namespace, "name", h.Name, "stack", string(debug.Stack()))
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return question(limited, p.live), false
+}
+
+// failed says that a question has no answer, or one that tells of a passing failure.
+func failed(answer any) bool {
+	if answer == nil {
+		return true
+	}
+	retryable, ok := answer.(room.Retryable)
+	return ok && retryable.Retry()
+}
+
+// pauseAfter is the pause after a number of failures in a row before the last one, with jitter.
+func pauseAfter(failures int) time.Duration {
+	d := min(firstPause<<min(failures, 10), lastRetry)
+	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
+}
+
+// keep forgets the questions of a custom resource that it no longer asks, and ends those that are under way.
 func (p *probes) keep(h watch.Holder, names ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,12 +183,22 @@ func (p *probes) keep(h watch.Holder, names ...string) {
 		kept[name] = true
 	}
 	for name, one := range p.by[h] {
-		if !kept[name] {
-			one.dropped = true
-			delete(p.by[h], name)
+		if kept[name] {
+			continue
 		}
+		if one.cancel != nil {
+			one.cancel()
+		}
+		delete(p.by[h], name)
 	}
 	if len(p.by[h]) == 0 {
 		delete(p.by, h)
 	}
+}
+
+// questionPanicked is the problem of a custom resource one of whose questions panicked.
+var questionPanicked = plan.Problem{
+	Class: plan.Waiting, Reason: "InternalError", Message: "a panic of MLKeeper ended what it does in the background for this resource; " +
+		"the log has the stack",
+	Remedy: "report it as a bug; it is tried again with growing pauses",
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -13,117 +14,200 @@ import (
 	"mlkeeper.dev/internal/engine/watch"
 )
 
-// over waits for the end of a probe that tells when it answers.
-func (p *probes) over(answers <-chan bool) {
-	<-answers
-	for range maxProbes {
-		p.slots <- struct{}{} // It holds one until its answer is stored.
-	}
-	for range maxProbes {
-		<-p.slots
-	}
+// probing is a set of probes on a clock of its own, and whom it woke.
+type probing struct {
+	*probes
+	now      *testclock.FakePassiveClock
+	woken    chan watch.Holder
+	rendered atomic.Int32
 }
 
-func TestProbesAskInTheBackgroundAndWakeOnAnotherAnswer(t *testing.T) {
-	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	woken := make(chan watch.Holder, 10)
-	p := newProbes(now, nil, func() { t.Error("a question that is asked again renders") }, func(h watch.Holder) { woken <- h })
-	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
+func newProbing() *probing {
+	out := &probing{
+		now: testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), woken: make(chan watch.Holder, 100),
+	}
+	out.probes = newProbes(out.now, nil, func() { out.rendered.Add(1) }, func(h watch.Holder) { out.woken <- h }, logr.Discard())
+	return out
+}
+
+var asker = watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
+
+// passingFailure is an answer that says whether it is to be asked for again.
+type passingFailure bool
+
+func (f passingFailure) Retry() bool { return bool(f) }
+
+func TestProbesAskInTheBackgroundAndWakeAtTheEnd(t *testing.T) {
+	p := newProbing()
 	var answer, asked atomic.Int32
-	answers := make(chan bool, 10)
 	question := func(context.Context, room.Live) any {
-		defer func() { answers <- true }()
 		asked.Add(1)
 		return answer.Load()
 	}
-	ask := func() any {
-		got, due, _ := p.ask(holder, "models", time.Second, question)
-		if want := now.Now().Add(time.Second); due.After(want) {
-			t.Fatalf("due at %s, after %s", due, want)
-		}
-		return got
-	}
-
 	answer.Store(1)
-	if got := ask(); got != nil {
-		t.Fatalf("an answer before the question: %v", got)
+	if got := p.ask(asker, "models", time.Second, question); got.answer != nil || !got.asking {
+		t.Fatalf("before the answer: %+v", got)
 	}
-	if got := <-woken; got != holder {
+	if got := <-p.woken; got != asker {
 		t.Fatalf("woke %v", got)
 	}
-	p.over(answers)
-	if got := ask(); got != int32(1) || asked.Load() != 1 {
-		t.Fatalf("answer %v after %d questions", got, asked.Load())
+	if got := p.ask(asker, "models", time.Second, question); got.answer != int32(1) || got.asking || !got.due.Equal(p.now.Now().Add(time.Second)) {
+		t.Fatalf("after the answer: %+v", got)
 	}
-	now.SetTime(now.Now().Add(time.Second))
-	ask()
-	p.over(answers)
-	if len(woken) != 0 || asked.Load() != 2 {
-		t.Fatalf("the same answer woke somebody (%d), or was not asked for (%d)", len(woken), asked.Load())
+	p.now.SetTime(p.now.Now().Add(time.Second))
+	if got := p.ask(asker, "models", time.Second, question); got.answer != int32(1) || !got.asking {
+		t.Fatalf("asked again: %+v", got)
 	}
-
-	p.keep(holder)
+	<-p.woken // Else nobody would come back to ask a third time.
+	if asked.Load() != 2 || p.rendered.Load() != 0 {
+		t.Fatalf("%d questions, %d renderings", asked.Load(), p.rendered.Load())
+	}
+	p.keep(asker)
 	if len(p.by) != 0 {
 		t.Fatal("a question that nobody asks any more is kept")
 	}
 }
 
-func TestProbesForgetAnAnswerThatNobodyWaitsFor(t *testing.T) {
-	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	p := newProbes(now, nil, func() {}, func(watch.Holder) { t.Error("woken by an answer to a dropped question") })
-	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
-	begun, end, done := make(chan bool), make(chan bool), make(chan bool)
-	p.ask(holder, "models", time.Second, func(ctx context.Context, _ room.Live) any {
+func TestProbesAreNotDueWhileTheyAreAsked(t *testing.T) {
+	for name, every := range map[string]time.Duration{"once": room.Once, "again": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			p := newProbing()
+			end := make(chan struct{})
+			// More than there are slots, so that some wait for one.
+			for i := range maxProbes + 8 {
+				h := asker
+				h.Name = string(rune('a' + i))
+				question := func(context.Context, room.Live) any {
+					<-end
+					return 1
+				}
+				p.ask(h, "models", every, question)
+				p.now.SetTime(p.now.Now().Add(time.Minute))
+				if got := p.ask(h, "models", every, question); !got.due.IsZero() || !got.asking {
+					t.Fatalf("question %d: %+v", i, got)
+				}
+			}
+			close(end)
+			for range maxProbes + 8 {
+				<-p.woken
+			}
+		})
+	}
+}
+
+func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
+	p := newProbing()
+	begun, ended := make(chan bool), make(chan bool)
+	p.ask(asker, "models", time.Second, func(ctx context.Context, _ room.Live) any {
 		if _, limited := ctx.Deadline(); !limited {
 			t.Error("a probe without a deadline")
 		}
 		close(begun)
-		<-end
-		defer close(done)
+		<-ctx.Done()
+		defer close(ended)
 		return 1
 	})
 	<-begun
-	p.keep(holder)
-	close(end)
-	<-done
-	p.slots <- struct{}{} // Waits until the probe has returned its slot, if all are taken.
+	p.keep(asker)
+	<-ended
+	for range maxProbes {
+		p.slots <- struct{}{} // Waits until the probe has returned its slot.
+	}
+	p.ask(asker, "waits", time.Second, func(context.Context, room.Live) any {
+		t.Error("asked although nobody asks it any more")
+		return 1
+	})
+	p.keep(asker)
+	for range maxProbes {
+		<-p.slots
+	}
+	p.stop()
+	if len(p.woken) > 0 {
+		t.Error("woken by an answer to a dropped question")
+	}
+}
+
+func TestProbesEndWithTheManager(t *testing.T) {
+	p := newProbing()
+	begun, ended := make(chan bool), make(chan bool)
+	p.ask(asker, "models", time.Second, func(ctx context.Context, _ room.Live) any {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return 1
+	})
+	<-begun
+	p.stop()
+	<-ended
 }
 
 func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
-	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	rendered := 0
-	p := newProbes(now, nil, func() { rendered++ }, func(watch.Holder) {})
-	holder := watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns", Name: "x"}
-	done := make(chan bool, 10)
-	var answer atomic.Value
-	ask := func() (any, time.Time) {
-		answer, due, _ := p.ask(holder, "models", room.Once, func(context.Context, room.Live) any {
-			defer func() { done <- true }()
-			return answer.Load()
+	for name, failure := range map[string]any{"no answer": nil, "an answer that tells of a failure": passingFailure(true)} {
+		t.Run(name, func(t *testing.T) {
+			p := newProbing()
+			var answer atomic.Pointer[any]
+			answer.Store(&failure)
+			ask := func() reply {
+				return p.ask(asker, "models", room.Once, func(context.Context, room.Live) any { return *answer.Load() })
+			}
+			var last time.Duration
+			for i := range 12 {
+				if got := ask(); !got.asking {
+					t.Fatalf("question %d is not asked: %+v", i, got)
+				}
+				<-p.woken
+				got := ask()
+				pause := got.due.Sub(p.now.Now())
+				if got.asking || pause < firstPause || pause < min(last, lastRetry) || pause > lastRetry*5/4 {
+					t.Fatalf("after failure %d the pause is %s, and was %s", i, pause, last)
+				}
+				last = pause * 3 / 4 // Jitter adds up to a quarter.
+				p.now.SetTime(got.due)
+			}
+			if last*4/3 < lastRetry {
+				t.Fatalf("the pauses grow to %s only", last*4/3)
+			}
+			var good any = passingFailure(false)
+			answer.Store(&good)
+			ask()
+			<-p.woken
+			for range 3 {
+				p.now.SetTime(p.now.Now().Add(time.Hour))
+				if got := ask(); got.answer != good || !got.due.IsZero() || got.asking {
+					t.Fatalf("after the answer: %+v", got)
+				}
+			}
+			if p.rendered.Load() != 13 {
+				t.Fatalf("%d renderings were told of, 13 were begun", p.rendered.Load())
+			}
 		})
-		return answer, due
 	}
-	if _, due := ask(); due.IsZero() {
-		t.Fatal("a question that may stay without an answer is not due again")
-	}
-	p.over(done)
-	if ask(); len(done) > 0 {
-		t.Fatal("asked again at once")
-	}
-	answer.Store("yes")
-	now.SetTime(now.Now().Add(unanswered))
-	ask()
-	p.over(done)
-	for range 3 {
-		now.SetTime(now.Now().Add(time.Hour))
-		if got, due := ask(); got != "yes" || !due.IsZero() {
-			t.Fatalf("%v, due %s", got, due)
+}
+
+func TestAPanicEndsOneQuestionOnly(t *testing.T) {
+	p := newProbing()
+	var bad atomic.Bool
+	question := func(context.Context, room.Live) any {
+		if bad.Load() {
+			panic("of a template")
 		}
+		return 1
 	}
-	if len(done) > 0 {
-		t.Fatal("asked although it was answered")
+	p.ask(asker, "chart", time.Second, question)
+	<-p.woken
+	bad.Store(true)
+	p.now.SetTime(p.now.Now().Add(time.Second))
+	p.ask(asker, "chart", time.Second, question)
+	<-p.woken
+	got := p.ask(asker, "chart", time.Second, question)
+	if !got.panicked || got.answer != 1 || got.due.Before(p.now.Now().Add(firstPause)) {
+		t.Fatalf("after the panic: %+v", got)
 	}
-	if rendered != 2 {
-		t.Fatalf("%d renderings were told of, 2 were begun", rendered)
+	bad.Store(false)
+	p.now.SetTime(got.due)
+	p.ask(asker, "chart", time.Second, question)
+	<-p.woken
+	if got := p.ask(asker, "chart", time.Second, question); got.panicked || got.answer != 1 {
+		t.Fatalf("after it passed: %+v", got)
 	}
 }

@@ -40,8 +40,8 @@ type reader struct {
 	// asked are the probes of this pass, due when the first of them is asked again.
 	asked []string
 	due   time.Time
-	// unanswered says that one of them is being asked and has no answer yet.
-	unanswered bool
+	// unanswered says that one of them is being asked and has no answer yet, panicked that one panicked the last time.
+	unanswered, panicked bool
 }
 
 // Bounds of the bytes of what is kept of objects that were read; what had to go is read again.
@@ -198,13 +198,14 @@ func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 
 // Probe implements room.Reader.
 func (r *reader) Probe(name string, every time.Duration, question room.Question) any {
-	answer, due, asking := r.engine.probes.ask(r.holder, name, every, question)
+	got := r.engine.probes.ask(r.holder, name, every, question)
 	r.asked = append(r.asked, name)
-	r.unanswered = r.unanswered || asking && answer == nil
-	if !due.IsZero() && (r.due.IsZero() || due.Before(r.due)) {
-		r.due = due
+	r.unanswered = r.unanswered || got.asking && got.answer == nil
+	r.panicked = r.panicked || got.panicked
+	if !got.due.IsZero() && (r.due.IsZero() || got.due.Before(r.due)) {
+		r.due = got.due
 	}
-	return answer
+	return got.answer
 }
 
 // List implements room.Live.

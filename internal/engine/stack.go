@@ -331,6 +331,9 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
+	if p.reader.panicked {
+		p.problems = append(p.problems, questionPanicked)
+	}
 	var problem plan.Problem
 	switch {
 	case errors.As(err, &problem):

@@ -147,8 +147,10 @@ type Reader interface {
 	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
 	Targets(wire, namespace string) []*unstructured.Unstructured
 	// Probe asks what cannot be watched, such as a server in a pod, in the background (law 15), and again when the last
-	// answer is older than every (never with Once), for as long as each pass asks for it. It returns the last answer, nil
-	// while there is none; the custom resource is woken when the answer is another. A steady state must not ask but Once.
+	// answer is older than every (never with Once), for as long as each pass asks for it. A question that failed, because its
+	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds to five minutes instead,
+	// whatever every is. Probe returns the last answer, nil while there is none; the end of a question wakes the custom
+	// resource. A question that a pass no longer asks is ended. A steady state must not ask but Once.
 	Probe(name string, every time.Duration, question Question) any
 	// Now is the engine's clock.
 	Now() time.Time
@@ -158,8 +160,14 @@ type Reader interface {
 const Once time.Duration = 0
 
 // Question is what a probe asks. It may block until its context is done, runs beside others of its custom resource, and
-// returns a value that reflect.DeepEqual can compare, or nil where it could not be asked: then it is soon asked again.
+// returns nil where it could not be asked.
 type Question func(ctx context.Context, live Live) any
+
+// Retryable is implemented by answers that may report a failure which can pass, such as a repository that does not answer:
+// while Retry is true the question is asked again with growing pauses.
+type Retryable interface {
+	Retry() bool
+}
 
 // Live is what a question may read of the cluster.
 type Live interface {
