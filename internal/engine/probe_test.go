@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -96,35 +97,35 @@ func TestProbesAreNotDueWhileTheyAreAsked(t *testing.T) {
 }
 
 func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
-	p := newProbing()
-	begun, ended := make(chan bool), make(chan bool)
-	p.ask(asker, "models", time.Second, func(ctx context.Context, _ room.Live) any {
-		if _, limited := ctx.Deadline(); !limited {
-			t.Error("a probe without a deadline")
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbing()
+		asked, ended := 0, false
+		hangs := func(ctx context.Context, _ room.Live) any {
+			if _, limited := ctx.Deadline(); !limited {
+				t.Error("a probe without a deadline")
+			}
+			<-ctx.Done()
+			ended = true
+			return 1
 		}
-		close(begun)
-		<-ctx.Done()
-		defer close(ended)
-		return 1
+		p.ask(asker, "hangs", time.Second, hangs)
+		for range maxProbes - 1 {
+			p.slots <- struct{}{}
+		}
+		p.ask(asker, "waits", time.Second, func(context.Context, room.Live) any {
+			asked++
+			return 1
+		})
+		synctest.Wait()
+		p.keep(asker)
+		for range maxProbes - 1 {
+			<-p.slots
+		}
+		synctest.Wait()
+		if !ended || asked > 0 || len(p.woken) > 0 {
+			t.Errorf("the question under way has ended: %t; the one that waited was asked %d times; %d were woken", ended, asked, len(p.woken))
+		}
 	})
-	<-begun
-	p.keep(asker)
-	<-ended
-	for range maxProbes {
-		p.slots <- struct{}{} // Waits until the probe has returned its slot.
-	}
-	p.ask(asker, "waits", time.Second, func(context.Context, room.Live) any {
-		t.Error("asked although nobody asks it any more")
-		return 1
-	})
-	p.keep(asker)
-	for range maxProbes {
-		<-p.slots
-	}
-	p.stop()
-	if len(p.woken) > 0 {
-		t.Error("woken by an answer to a dropped question")
-	}
 }
 
 func TestProbesEndWithTheManager(t *testing.T) {
