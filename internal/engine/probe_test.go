@@ -109,6 +109,7 @@ func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
 			return 1
 		}
 		p.ask(asker, "hangs", time.Second, hangs)
+		synctest.Wait()
 		for range maxProbes - 1 {
 			p.slots <- struct{}{}
 		}
