@@ -13,7 +13,7 @@ export CGO_ENABLED ?= 0
 IMG ?= mlkeeper:dev
 # ARCH is the architecture of the image.
 ARCH ?= $(shell go env GOARCH)
-# CA_CERTIFICATES is a PEM file of root certificates to put into the image; empty for none.
+# CA_CERTIFICATES is a PEM file of certificates that the image trusts beside the public ones; empty for none.
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator.
 NAMESPACE ?= mlkeeper-system

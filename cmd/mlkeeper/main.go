@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	_ "golang.org/x/crypto/x509roots/fallback" // an image of nothing but this binary has no root certificates
 	"k8s.io/client-go/rest"
 
 	"mlkeeper.dev/config/crd"

@@ -5,6 +5,8 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	public "golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
 const (
@@ -41,7 +44,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "", "static linux binary to make an image of")
 	flag.StringVar(&o.arch, "arch", "amd64", "architecture of the binary")
 	flag.StringVar(&o.version, "version", "", "version to label the image with")
-	flag.StringVar(&o.certificates, "ca-certificates", "", "PEM file of root certificates to put into the image; empty for none")
+	flag.StringVar(&o.certificates, "ca-certificates", "", "PEM file of certificates to trust beside the public ones; empty for none")
 	flag.StringVar(&o.image, "image", "", "name of the image, with registry and tag")
 	flag.StringVar(&o.input, "input", "", "image tarball to push instead of making one")
 	flag.StringVar(&o.output, "output", "", "tarball to write the image to")
@@ -127,7 +130,7 @@ func build(o options) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer is the root file system: the binary, a folder for temporary files, and the certificates if there are any.
+// layer is the root file system: the binary, a folder for temporary files, and the bundle of certificates if there is one.
 func layer(o options) ([]byte, error) {
 	binary, err := os.ReadFile(o.binary)
 	if err != nil {
@@ -142,14 +145,14 @@ func layer(o options) ([]byte, error) {
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
 	}
 	if o.certificates != "" {
-		pem, err := os.ReadFile(o.certificates)
+		trusted, err := bundle(o.certificates)
 		if err != nil {
 			return nil, err
 		}
 		for _, folder := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
 			entries = append(entries, entry{tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}, nil})
 		}
-		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, pem})
+		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, trusted})
 	}
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
@@ -167,4 +170,26 @@ func layer(o options) ([]byte, error) {
 		return nil, err
 	}
 	return buffer.Bytes(), nil
+}
+
+// bundle is the public root certificates and those of a file. The binary's own count only where the image has none, so both
+// have to be there. A root with a constraint is left out, since a PEM file cannot say it.
+func bundle(file string) ([]byte, error) {
+	own, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(own) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	}
+	var out bytes.Buffer
+	for root := range public.Roots() {
+		if root.Constraint != nil {
+			continue
+		}
+		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
+			return nil, err
+		}
+	}
+	return append(out.Bytes(), own...), nil
 }

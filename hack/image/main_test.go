@@ -1,11 +1,24 @@
 package main
 
 import (
+	"archive/tar"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -69,6 +82,85 @@ func TestSameBinarySameImage(t *testing.T) {
 	}
 }
 
+// TestGivenCertificatesAreTrustedBesideThePublicOnes reads the bundle of an image: Go looks at no others where there is one,
+// not at those in the binary either.
+func TestGivenCertificatesAreTrustedBesideThePublicOnes(t *testing.T) {
+	o := inputs(t, "mlkeeper:dev")
+	if err := run(o); err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(o.output, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := mutate.Extract(image)
+	defer func() { _ = files.Close() }()
+	reader := tar.NewReader(files)
+	for {
+		header, err := reader.Next()
+		if err != nil {
+			t.Fatalf("no %s: %v", certificates, err)
+		}
+		if header.Name == certificates {
+			break
+		}
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subjects []string
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subjects = append(subjects, certificate.Subject.CommonName)
+	}
+	for _, want := range []string{"our own CA", "ISRG Root X1", "DigiCert Global Root G2"} {
+		if !slices.Contains(subjects, want) {
+			t.Errorf("%q is not among the %d certificates of the image", want, len(subjects))
+		}
+	}
+}
+
+// TestFileWithoutCertificatesIsRefused gives a file that would leave the image with nobody else's trust.
+func TestFileWithoutCertificatesIsRefused(t *testing.T) {
+	o := inputs(t, "mlkeeper:dev")
+	o.certificates = o.binary
+	if err := run(o); err == nil || !strings.Contains(err.Error(), "holds no certificate in PEM") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTheImageTrustsWhomTheBinaryTrusts compares the version of the public roots here with that of the product.
+func TestTheImageTrustsWhomTheBinaryTrusts(t *testing.T) {
+	var versions []string
+	for _, file := range []string{"go.mod", "../../go.mod"} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, regexp.MustCompile(`x509roots/fallback v\S+`).FindString(string(raw)))
+	}
+	if versions[0] == "" || versions[0] != versions[1] {
+		t.Errorf("the image is made with %q, the binary with %q", versions[0], versions[1])
+	}
+}
+
+// ownCA is a certificate that no public bundle has, the same for all tests.
+var ownCA = sync.OnceValues(func() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "our own CA"}, NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
+})
+
 // inputs writes a binary and certificates into a new folder.
 func inputs(t *testing.T, image string) options {
 	t.Helper()
@@ -79,8 +171,12 @@ func inputs(t *testing.T, image string) options {
 		output:       filepath.Join(folder, "image.tar"),
 		image:        image, arch: "arm64", version: "v1",
 	}
-	for _, file := range []string{o.binary, o.certificates} {
-		if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
+	own, err := ownCA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{o.binary: []byte("content"), o.certificates: own} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

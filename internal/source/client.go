@@ -45,7 +45,10 @@ func (s *Store) newSession(origin *url.URL, auth Auth) (*session, error) {
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
 	}
-	g := &gate{next: transport, guard: s.guard, origin: origin, body: l.Archive}
+	g := &gate{
+		next: transport, guard: s.guard, origin: origin, body: l.Archive,
+		rootless: roots.Equal(x509.NewCertPool()),
+	}
 	client := &http.Client{Transport: g, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		return g.note(checkRedirect(r, via, l.Redirects))
 	}}
@@ -62,15 +65,14 @@ func (s *session) failure(err error) *Error {
 	return describe(err)
 }
 
+// pool holds what the certificates of servers are checked with: the roots of the system, or else those in the binary, and
+// the bundle.
 func pool(bundle []byte) (*x509.CertPool, error) {
-	if len(bundle) == 0 {
-		return nil, nil //nolint:nilnil // no pool means the system's
-	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool()
 	}
-	if !roots.AppendCertsFromPEM(bundle) {
+	if len(bundle) > 0 && !roots.AppendCertsFromPEM(bundle) {
 		return nil, terminal(ReasonAuthInvalid, "put PEM certificates into the Secret", "the CA bundle holds no certificate")
 	}
 	return roots, nil
@@ -119,6 +121,8 @@ type gate struct {
 	refs int64
 	// strict turns statuses of failure into errors, for libraries that lose them.
 	strict bool
+	// rootless says that there is no certificate to check those of servers with.
+	rootless bool
 
 	mu   sync.Mutex
 	last *Error
@@ -141,6 +145,9 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", g.authorization)
 	}
 	res, err := g.next.RoundTrip(r)
+	if unknown := new(x509.UnknownAuthorityError); g.rootless && errors.As(err, unknown) {
+		return nil, g.note(noRoots())
+	}
 	if err != nil {
 		return nil, g.note(describe(err))
 	}

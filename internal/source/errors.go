@@ -155,8 +155,17 @@ func describe(err error) *Error {
 // exchangeFailed is said of what has no better words.
 const exchangeFailed = "the exchange with the server failed"
 
+// addCA is what the owner of a custom resource can do about a certificate.
+const addCA = "add the CA that signed the server's certificate to the Secret"
+
+// noRoots is the error of an operator that trusts no server at all, which its administrator has to mend.
+func noRoots() *Error {
+	return transient(ReasonUnreachable,
+		"ask an administrator to mount a bundle of them and to set SSL_CERT_FILE to its path, or "+addCA,
+		"the operator has no root certificates, so that it trusts no server")
+}
+
 func describeNetwork(err error) *Error {
-	const bundle = "add the CA that signed the server's certificate to the Secret"
 	var (
 		name      *net.DNSError
 		timeout   net.Error
@@ -171,11 +180,11 @@ func describeNetwork(err error) *Error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return transient(ReasonUnreachable, "", "the server did not answer in time")
 	case errors.As(err, &authority):
-		return transient(ReasonUnreachable, bundle, "the server's certificate is signed by an unknown authority")
+		return transient(ReasonUnreachable, addCA, "the server's certificate is signed by an unknown authority")
 	case errors.As(err, &host):
 		return transient(ReasonUnreachable, "use a name that the certificate has", "the server's certificate is for another host")
 	case errors.As(err, &cert):
-		return transient(ReasonUnreachable, bundle, "the server's certificate is not valid")
+		return transient(ReasonUnreachable, addCA, "the server's certificate is not valid")
 	case errors.As(err, &number):
 		return transient(ReasonUnreachable, "", "the connection failed (%s)", number.Error())
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
