@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/contest"
@@ -83,14 +83,13 @@ func (d *differ) taken(
 func (d *differ) changed(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
-	desired := contest.Yield(a.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
+	desired := contest.Yield(a.Object.Desired, live, sets.New(observe.FieldManager), contest.Autoscaled(live))
 	if a.Adopted {
 		desired.SetOwnerReferences(nil)
 		annotations := desired.GetAnnotations()
 		annotations[keeper.AdoptedAnnotation] = "true"
 		desired.SetAnnotations(annotations)
 	}
-	encode(desired)
 	after, note, err := d.predict(ctx, a, live, desired)
 	if err != nil {
 		return nil, err
@@ -146,30 +145,7 @@ func declarable(u *unstructured.Unstructured, owned bool) *unstructured.Unstruct
 		annotations = nil
 	}
 	out.SetAnnotations(annotations)
-	encode(out)
 	return out
-}
-
-// encode puts the stringData of a Secret where the API server puts it.
-func encode(u *unstructured.Unstructured) {
-	if u.GroupVersionKind().GroupKind() != secretKind {
-		return
-	}
-	plain, _ := u.Object["stringData"].(map[string]any)
-	if len(plain) == 0 {
-		return
-	}
-	data, _ := u.Object["data"].(map[string]any)
-	data = maps.Clone(data)
-	if data == nil {
-		data = map[string]any{}
-	}
-	for key, value := range plain {
-		text, _ := value.(string)
-		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
-	}
-	u.Object["data"] = data
-	delete(u.Object, "stringData")
 }
 
 // mask hides the values of Secrets, in place, but for whether they differ.
@@ -183,6 +159,9 @@ func mask(before, after *unstructured.Unstructured) {
 	values := func(u *unstructured.Unstructured) map[string]any {
 		if !secret(u) {
 			return nil
+		}
+		if u.Object["stringData"] != nil {
+			u.Object["stringData"] = redacted // The API server would refuse it, or it were in data.
 		}
 		if data, isMap := u.Object["data"].(map[string]any); isMap || u.Object["data"] == nil {
 			return data

@@ -26,6 +26,13 @@ func TestLaw11FieldsThatOthersFillAreYielded(t *testing.T) {
 			"data":{"tls.crt":"","tls.key":""}}`, b.ns),
 	))
 	b.ready("b")
+	// Until somebody fills them, empty values are there: pods that read a missing key never start.
+	for name, key := range map[string]string{"filled": "password", "tls": "tls.key"} {
+		data, _, _ := unstructured.NestedMap(b.must(secretGVK, b.ns, name).Object, "data")
+		if value, there := data[key]; !there || value != "" {
+			t.Errorf("Secret %s has %v at %s, want an empty value", name, value, key)
+		}
+	}
 	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"%s-part",
 		"labels":{"laws.test/part-of":%q}},"rules":[{"apiGroups":["laws.test"],"resources":["parts"],"verbs":["get"]}]}
 `, b.ns, b.ns))

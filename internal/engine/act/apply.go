@@ -22,11 +22,11 @@ import (
 )
 
 // apply writes what MLKeeper declares. The live object is read first only when the managedFields of a POST are to be
-// migrated, drift is repaired, or an autoscaler may hold the replicas, since only then it is needed.
+// migrated, drift is repaired, or another manager may fill what is declared, since only then it is needed.
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
 	if res.Action.Migrate || res.Action.Former || res.Action.Reason == decide.ReasonDrift ||
-		contest.DeclaresReplicas(res.Action.Object.Desired) {
+		contest.DependsOnLive(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 		if err != nil {
@@ -47,7 +47,11 @@ func (a *Actor) applyOver(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
 	takes bool,
 ) {
-	desired := contest.Yield(res.Action.Object.Desired, live, observe.FieldManager, contest.Autoscaled(live))
+	managers := sets.New(observe.FieldManager)
+	if res.Action.Former {
+		managers.Insert(req.FormerManagers...)
+	}
+	desired := contest.Yield(res.Action.Object.Desired, live, managers, contest.Autoscaled(live))
 	if res.Action.Adopted {
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (law 1).
 		desired.SetOwnerReferences(nil)
@@ -68,10 +72,6 @@ func (a *Actor) applyOver(
 					a.Tracker.Undo(res.Action.Key, res.Action.UID, lost)
 				}
 			}()
-		}
-		managers := sets.New(observe.FieldManager)
-		if res.Action.Former {
-			managers.Insert(req.FormerManagers...)
 		}
 		if err := a.migrate(ctx, client, live, managers); err != nil {
 			res.Err = err

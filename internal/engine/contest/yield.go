@@ -9,8 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
+
+var secretKind = schema.GroupKind{Kind: "Secret"}
 
 // serverFields are the fields of metadata that only the API server fills.
 var serverFields = []string{
@@ -24,47 +27,12 @@ var injectors = []string{
 	"service.beta.openshift.io/inject-cabundle", "service.alpha.openshift.io/inject-cabundle",
 }
 
-// requiredKeys are the data keys without which the API server refuses a Secret of a type, even while they are empty.
-var requiredKeys = map[string][]string{
-	"kubernetes.io/tls":              {"tls.crt", "tls.key"},
-	"kubernetes.io/dockercfg":        {".dockercfg"},
-	"kubernetes.io/dockerconfigjson": {".dockerconfigjson"},
-	"kubernetes.io/ssh-auth":         {"ssh-privatekey"},
-	"kubernetes.io/basic-auth":       {"username", "password"},
-}
-
-// ForCreate returns a copy of desired as it is created: without the fields that others must fill (law 11), which are
-// status and what the API server keeps in metadata, rules under an aggregationRule, empty or injected caBundles, and
-// empty values of Secrets. Empty values that the type of a Secret requires stay, since the API server refuses a Secret
-// without them, and so does spec.replicas, as the start value.
+// ForCreate returns a copy of desired as it is created: without what the API server or an injector fills whatever is
+// declared (law 11), which are status and what the API server keeps in metadata, rules under an aggregationRule, and
+// empty or injected caBundles. Everything else is created as it is declared, an empty value of a Secret too: what reads
+// the key does not start without it. The stringData of a Secret goes to its data, as it does in the API server, since
+// ownership of stringData says nothing about the data that it becomes.
 func ForCreate(desired *unstructured.Unstructured) *unstructured.Unstructured {
-	return yield(desired, func(secretType, key string) bool { return slices.Contains(requiredKeys[secretType], key) })
-}
-
-// Yield returns a copy of desired as it is applied to an object that exists: without what ForCreate leaves out, and
-// without anything else that others may have filled meanwhile. It comes before metadata.uid is added for the apply.
-//
-// live is the object as it is, or nil where it was not read; then what others may have filled is yielded. It decides
-// two cases. An empty value that the type of a Secret requires stays until somebody has filled it in. And spec.replicas
-// of an object that a HorizontalPodAutoscaler targets (scaled) follows the live value as long as the given manager
-// alone holds it, since dropping a field that nobody else holds would reset it, and is yielded as soon as another does.
-func Yield(desired, live *unstructured.Unstructured, manager string, scaled bool) *unstructured.Unstructured {
-	var liveData map[string]any
-	if live != nil {
-		liveData = child(live.Object, "data")
-	}
-	out := yield(desired, func(secretType, key string) bool {
-		content, ok := liveData[key]
-		return ok && (content == nil || content == "") && slices.Contains(requiredKeys[secretType], key)
-	})
-	if scaled {
-		yieldReplicas(out, live, manager)
-	}
-	return out
-}
-
-// yield takes out what others must fill; keep tells which empty values of a Secret stay.
-func yield(desired *unstructured.Unstructured, keep func(secretType, key string) bool) *unstructured.Unstructured {
 	out := desired.DeepCopy()
 	delete(out.Object, "status")
 	if metadata, ok := out.Object["metadata"].(map[string]any); ok {
@@ -87,10 +55,48 @@ func yield(desired *unstructured.Unstructured, keep func(secretType, key string)
 		yieldBundle(out, child(out.Object, "spec", "conversion", "webhook", "clientConfig"))
 	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
 		yieldBundle(out, child(out.Object, "spec"))
-	case schema.GroupKind{Kind: "Secret"}:
-		yieldSecret(out, keep)
+	case secretKind:
+		encodeSecret(out)
 	}
 	return out
+}
+
+// Yield returns a copy of desired as it is applied to live: what ForCreate returns, without the fields that another
+// manager than the given ones fills. managedFields are the evidence: an empty value of a Secret is yielded where another
+// manager holds the key with a value in it. spec.replicas of an object that a HorizontalPodAutoscaler targets (scaled)
+// follows the live value as long as nobody else holds it, since dropping a field that nobody else holds would reset it,
+// and is yielded as soon as another does.
+func Yield(desired, live *unstructured.Unstructured, managers sets.Set[string], scaled bool) *unstructured.Unstructured {
+	out := ForCreate(desired)
+	if live == nil {
+		return out
+	}
+	if out.GroupVersionKind().GroupKind() == secretKind {
+		yieldFilled(out, live, managers)
+	}
+	if scaled {
+		yieldReplicas(out, live, managers)
+	}
+	return out
+}
+
+// DependsOnLive says that Yield has to see the live object: it declares spec.replicas, which an autoscaler may hold, or
+// an empty value of a Secret, which another manager may have filled.
+func DependsOnLive(desired *unstructured.Unstructured) bool {
+	if _, declared := child(desired.Object, "spec")["replicas"]; declared {
+		return true
+	}
+	if desired.GroupVersionKind().GroupKind() != secretKind {
+		return false
+	}
+	for _, field := range []string{"data", "stringData"} {
+		for _, value := range child(desired.Object, field) {
+			if empty(value) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // child walks down maps; nil where the way ends.
@@ -128,60 +134,82 @@ func blank(encoded any) bool {
 	return err == nil && strings.TrimSpace(string(decoded)) == ""
 }
 
-// yieldSecret takes empty values out of a Secret, but for those to keep.
-func yieldSecret(u *unstructured.Unstructured, keep func(secretType, key string) bool) {
-	secretType, _ := u.Object["type"].(string)
-	for _, field := range []string{"data", "stringData"} {
-		data, ok := u.Object[field].(map[string]any)
-		if !ok {
-			if u.Object[field] == nil {
-				delete(u.Object, field)
-			}
-			continue
+// empty says that a value of a Secret holds nothing; the API server reads null as an empty value.
+func empty(value any) bool { return value == nil || value == "" }
+
+// encodeSecret puts all content of a Secret where the API server puts it: in data, in base64. An absent data holds the
+// same as an empty one, and claims nothing.
+func encodeSecret(u *unstructured.Unstructured) {
+	data, isMap := u.Object["data"].(map[string]any)
+	plain, isPlain := u.Object["stringData"].(map[string]any)
+	if u.Object["data"] != nil && !isMap || u.Object["stringData"] != nil && !isPlain {
+		return // The API server says what is wrong with it.
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for key, value := range data {
+		if empty(value) {
+			data[key] = ""
 		}
-		maps.DeleteFunc(data, func(key string, value any) bool {
-			return (value == nil || value == "") && !keep(secretType, key)
-		})
-		if len(data) == 0 {
-			delete(u.Object, field)
+	}
+	for key, value := range plain {
+		text, isText := value.(string)
+		if value != nil && !isText {
+			return
 		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	delete(u.Object, "stringData")
+	u.Object["data"] = data
+	if len(data) == 0 {
+		delete(u.Object, "data")
 	}
 }
 
-// yieldReplicas leaves spec.replicas to a HorizontalPodAutoscaler.
-func yieldReplicas(u, live *unstructured.Unstructured, manager string) {
-	spec := child(u.Object, "spec")
-	if _, declared := spec["replicas"]; !declared {
-		return
+// yieldFilled leaves the empty values of a Secret to the managers that have filled them.
+func yieldFilled(u, live *unstructured.Unstructured, managers sets.Set[string]) {
+	data, filled := child(u.Object, "data"), child(live.Object, "data")
+	maps.DeleteFunc(data, func(key string, value any) bool {
+		if !empty(value) || empty(filled[key]) {
+			return false
+		}
+		_, others := holders(live, fieldpath.MakePathOrDie("data", key), managers)
+		return others
+	})
+	if data != nil && len(data) == 0 {
+		delete(u.Object, "data")
 	}
-	if live == nil {
-		delete(spec, "replicas")
-		return
-	}
-	path := fieldpath.MakePathOrDie("spec", "replicas")
-	mine, others := false, false
+}
+
+// holders says whether the given managers hold a field, and whether others do.
+func holders(live *unstructured.Unstructured, path fieldpath.Path, managers sets.Set[string]) (mine, others bool) {
 	entries := live.GetManagedFields()
 	for i := range entries {
 		if fieldsOf(&entries[i]).Has(path) {
-			if entries[i].Manager == manager {
+			if managers.Has(entries[i].Manager) {
 				mine = true
 			} else {
 				others = true
 			}
 		}
 	}
+	return mine, others
+}
+
+// yieldReplicas leaves spec.replicas to a HorizontalPodAutoscaler.
+func yieldReplicas(u, live *unstructured.Unstructured, managers sets.Set[string]) {
+	spec := child(u.Object, "spec")
+	if _, declared := spec["replicas"]; !declared {
+		return
+	}
+	mine, others := holders(live, fieldpath.MakePathOrDie("spec", "replicas"), managers)
 	current, ok := child(live.Object, "spec")["replicas"]
 	if mine && !others && ok {
 		spec["replicas"] = current
 		return
 	}
 	delete(spec, "replicas")
-}
-
-// DeclaresReplicas says that an object declares spec.replicas, which an autoscaler may hold.
-func DeclaresReplicas(desired *unstructured.Unstructured) bool {
-	_, declared := child(desired.Object, "spec")["replicas"]
-	return declared
 }
 
 // Autoscaled says that a HorizontalPodAutoscaler wrote the replicas of the object: the controller that runs them is the

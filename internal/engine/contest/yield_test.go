@@ -5,13 +5,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// creation stands for no live object: the desired one is about to be created.
-const creation = "creation"
-
 func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
-	for name, c := range map[string]struct{ in, live, want string }{
+	for name, c := range map[string]struct{ in, want string }{
 		"status and server fields": {
 			in: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u, resourceVersion: "1", generation: 2, creationTimestamp: null,
 			  selfLink: /x, deletionTimestamp: null, managedFields: [], labels: {a: b}}, status: {phase: Running}}`,
@@ -51,27 +49,21 @@ func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 			in:   `{apiVersion: v1, kind: Secret, data: {}}`,
 			want: `{apiVersion: v1, kind: Secret}`,
 		},
-		"a Secret with empty values": {
-			in:   `{apiVersion: v1, kind: Secret, type: Opaque, data: {a: "", b: Yg==, c: null}, stringData: {d: ""}}`,
-			want: `{apiVersion: v1, kind: Secret, type: Opaque, data: {b: Yg==}}`,
+		"empty values of a Secret at creation": {
+			in:   `{apiVersion: v1, kind: Secret, type: Opaque, data: {a: "", b: Yg==, c: null}, stringData: {d: "", e: null, b: d}}`,
+			want: `{apiVersion: v1, kind: Secret, type: Opaque, data: {a: "", b: ZA==, c: "", d: "", e: ""}}`,
 		},
 		"a Secret without data": {
-			in:   `{apiVersion: v1, kind: Secret, data: null}`,
+			in:   `{apiVersion: v1, kind: Secret, data: null, stringData: {}}`,
 			want: `{apiVersion: v1, kind: Secret}`,
 		},
-		"required keys of a Secret at creation": {
+		"a Secret that the API server will refuse": {
+			in:   `{apiVersion: v1, kind: Secret, data: wrong, stringData: {a: b}}`,
+			want: `{apiVersion: v1, kind: Secret, data: wrong, stringData: {a: b}}`,
+		},
+		"empty keys that the type of a Secret requires": {
 			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: "", ca.crt: ""}}`,
-			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
-			live: creation,
-		},
-		"required keys of a Secret that may be filled": {
-			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
-			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls}`,
-		},
-		"required keys of a Secret once filled": {
-			in:   `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: ""}}`,
-			live: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: Yg==, tls.key: ""}}`,
-			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.key: ""}}`,
+			want: `{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, data: {tls.crt: "", tls.key: "", ca.crt: ""}}`,
 		},
 		"a ConfigMap keeps empty values": {
 			in:   `{apiVersion: v1, kind: ConfigMap, data: {a: ""}}`,
@@ -80,29 +72,75 @@ func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := object(t, c.in)
-			yielded := func(u *unstructured.Unstructured) *unstructured.Unstructured {
-				switch c.live {
-				case creation:
-					return ForCreate(u)
-				case "":
-					return Yield(u, nil, me, false)
-				default:
-					return Yield(u, object(t, c.live), me, false)
-				}
-			}
-			got := yielded(in)
+			got := ForCreate(in)
 			if diff := cmp.Diff(object(t, c.want).Object, got.Object); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(object(t, c.in).Object, in.Object); diff != "" {
 				t.Errorf("the input changed: %s", diff)
 			}
-			if diff := cmp.Diff(got.Object, yielded(got).Object); diff != "" {
+			if diff := cmp.Diff(object(t, c.want).Object, Yield(in, nil, managers, false).Object); diff != "" {
+				t.Errorf("applied without a live object: %s", diff)
+			}
+			if diff := cmp.Diff(got.Object, ForCreate(got).Object); diff != "" {
 				t.Errorf("not idempotent: %s", diff)
 			}
 		})
 	}
 }
+
+func TestEmptyValuesAreLeftToWhoHasFilledThem(t *testing.T) {
+	const (
+		declared = `{apiVersion: v1, kind: Secret, stringData: {a: "", b: ""}}`
+		secret   = "apiVersion: v1\nkind: Secret\nmetadata:\n  managedFields:\n"
+		filled   = "data: {a: eA==, b: \"\"}\n"
+	)
+	mine := entry(me, "Update", early, `{"f:data":{".":{},"f:a":{},"f:b":{}}}`)
+	rest := entry(me, "Apply", early, `{"f:data":{".":{},"f:b":{}}}`)
+	former := entry("kfctl", "Update", early, `{"f:data":{".":{},"f:a":{},"f:b":{}}}`)
+	theirs := entry("cert-manager", "Update", late, `{"f:data":{"f:a":{}}}`)
+	both := entry("user", "Apply", late, `{"f:data":{"f:a":{},"f:b":{}}}`)
+	for name, c := range map[string]struct{ live, want string }{
+		"another manager holds one with a value": {secret + rest + theirs + filled, `{b: ""}`},
+		"another manager holds both, one empty":  {secret + mine + both + filled, `{b: ""}`},
+		"another manager holds both, filled":     {secret + mine + both + "data: {a: eA==, b: eA==}\n", ""},
+		"nobody else holds it":                   {secret + mine + filled, `{a: "", b: ""}`},
+		"nobody holds it":                        {secret + "    []\n" + filled, `{a: "", b: ""}`},
+		"only the operator before us holds it":   {secret + former + filled, `{a: "", b: ""}`},
+		"another manager holds it empty":         {secret + both + `data: {a: "", b: ""}` + "\n", `{a: "", b: ""}`},
+		"the keys are gone":                      {secret + mine, `{a: "", b: ""}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := `{apiVersion: v1, kind: Secret, data: ` + c.want + `}`
+			if c.want == "" {
+				want = `{apiVersion: v1, kind: Secret}`
+			}
+			got := Yield(object(t, declared), object(t, c.live), managers, false)
+			if diff := cmp.Diff(object(t, want).Object, got.Object); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWhatAnotherManagerMayFillDependsOnTheLiveObject(t *testing.T) {
+	for text, want := range map[string]bool{
+		deployment: true,
+		`{apiVersion: v1, kind: Secret, data: {a: ""}}`:                  true,
+		`{apiVersion: v1, kind: Secret, data: {a: null}}`:                true,
+		`{apiVersion: v1, kind: Secret, stringData: {a: ""}}`:            true,
+		`{apiVersion: v1, kind: Secret, data: {a: eA==}}`:                false,
+		`{apiVersion: v1, kind: ConfigMap, data: {a: ""}}`:               false,
+		`{apiVersion: apps/v1, kind: DaemonSet, spec: {template: null}}`: false,
+	} {
+		if got := DependsOnLive(object(t, text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// managers are those whose fields are ours: MLKeeper, and an operator before it.
+var managers = sets.New(me, "kfctl")
 
 func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	const declared = int64(2)
@@ -115,7 +153,7 @@ func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 		want   any
 	}{
 		"no autoscaler":         {live + mine + tail, false, declared},
-		"not read":              {"", true, nil},
+		"not read":              {"", true, declared},
 		"only we hold it":       {live + mine + tail, true, int64(5)},
 		"the autoscaler too":    {live + mine + theirs + tail, true, nil},
 		"the autoscaler alone":  {live + theirs + tail, true, nil},
@@ -128,7 +166,7 @@ func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 			if c.live != "" {
 				observed = object(t, c.live)
 			}
-			got := Yield(object(t, deployment), observed, me, c.scaled)
+			got := Yield(object(t, deployment), observed, managers, c.scaled)
 			replicas := got.Object["spec"].(map[string]any)["replicas"]
 			if replicas != c.want {
 				t.Errorf("replicas are %v, want %v", replicas, c.want)

@@ -34,6 +34,7 @@ var Classes = []string{
 	"transient error is terminal",
 	"two leaders fight",
 	"unobserved state",
+	"declared content not written",
 	"written to the wrong place",
 }
 
