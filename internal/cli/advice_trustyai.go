@@ -33,6 +33,11 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "A Secured service needs a proxy, and the operator has no image for it.",
 		remedy:  "Set the operator's flag --trustyai-proxy-image, or spec.exposure to Plain.",
 	},
+	"ReplicasShareVolume": {
+		stalled: true,
+		meaning: "More than one pod would write to the volume, which loses data; the pods that run are left as they are.",
+		remedy:  "Set spec.replicas to 1, or spec.storage.format to DATABASE.",
+	},
 	"FolderMissing": {
 		stalled: true,
 		meaning: "The folder of the data is not named.", remedy: "Set spec.storage.folder to an absolute path such as /inputs.",
@@ -106,7 +111,7 @@ var trustyAIAdvice = map[string]advice{
 	},
 	"MigrationFailed": {
 		stalled: true,
-		meaning: "The migration of the data to the database failed, and the old pod keeps serving from the volume.",
+		meaning: "The migration of the data to the database failed, and the service is back on the volume.",
 		remedy: "Look at the message and the logs of the new pod, mend the cause, then set the annotation " +
 			"trustyai.opendatahub.io/db-migration to another value to try again, or spec.storage.format back to PVC.",
 	},

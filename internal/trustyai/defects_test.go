@@ -68,7 +68,7 @@ func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
 	c.Written(p, testOwner)
-	replicas, batch := int32(3), int32(7)
+	replicas, batch := int32(0), int32(7)
 	cr.Spec.Replicas, cr.Spec.Metrics.BatchSize, cr.Spec.Metrics.Schedule = &replicas, &batch, "9s"
 	cr.Spec.Image, cr.Spec.Storage.Folder = "other", "/elsewhere"
 	_, p = gatherAndRender(t, c, cr)
@@ -79,7 +79,7 @@ func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 		}
 	}
 	d := mustFind(t, p, "Deployment", "tas")
-	if n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); n != 3 {
+	if n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); n != 0 {
 		t.Errorf("%d replicas", n)
 	}
 	if !strings.Contains(compactJSON(t, d.Object), `"image":"other"`) {

@@ -2,6 +2,10 @@ package trustyai
 
 import (
 	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -67,10 +71,13 @@ type migrationInput struct {
 	Replicas int32
 	// Deployment is what was observed before this reconcile's writes.
 	Deployment *Deployment
+	// Now is when, for the record of how long nothing serves.
+	Now time.Time
 }
 
 // next is the migration to store: at most one step further than the one stored. It is pure, and the same input gives
-// the same step, so that a crash repeats a step and never skips one.
+// the same step, so that a crash repeats a step and never skips one. No row is lost: the pod that writes to the volume is
+// gone before the one that copies starts, and once the latter has served from the database nothing goes back.
 func next(in migrationInput) *v1.MigrationStatus {
 	if in.Want == in.Running {
 		if in.Stored != nil && in.Stored.Phase == v1.MigrationDone && in.Stored.To == in.Want {
@@ -91,15 +98,23 @@ func next(in migrationInput) *v1.MigrationStatus {
 		if !in.Source || !in.Credentials || in.Replicas == 0 {
 			return in.pending()
 		}
-		return in.step(v1.MigrationCopying, "a pod with both the volume and the database copies the data; the old pod serves until it is ready")
+		out := in.step(v1.MigrationCopying, "the pod that writes to the volume stops, then one with both the volume and the database copies the data; "+
+			"the service is interrupted until that one is ready")
+		out.InterruptedAt = in.now()
+		return out
 	case v1.MigrationCopying:
 		return in.copying()
 	case v1.MigrationVerifying:
 		return in.verifying()
+	case v1.MigrationFailed:
+		return in.failedBefore()
 	default:
 		return stored
 	}
 }
+
+// now is when in the precision that is stored, so that what is read back is what was written.
+func (in migrationInput) now() *metav1.Time { return pointer(metav1.NewTime(in.Now.Truncate(time.Second))) }
 
 // step is the stored attempt in another phase, or a first one.
 func (in migrationInput) step(phase v1.MigrationPhase, message string) *v1.MigrationStatus {
@@ -110,6 +125,17 @@ func (in migrationInput) step(phase v1.MigrationPhase, message string) *v1.Migra
 func (in migrationInput) on(phase v1.MigrationPhase, message string) *v1.MigrationStatus {
 	out := in.step(phase, message)
 	out.Request, out.Generation = in.Stored.Request, in.Stored.Generation
+	out.InterruptedAt, out.ResumedAt = in.Stored.InterruptedAt, in.Stored.ResumedAt
+	return out
+}
+
+// resumed is the stored attempt in another phase, with a pod that serves again.
+func (in migrationInput) resumed(phase v1.MigrationPhase, message string) *v1.MigrationStatus {
+	out := in.on(phase, message)
+	if out.InterruptedAt != nil && out.ResumedAt == nil {
+		out.ResumedAt = in.now()
+		out.Message += "; the service was interrupted for " + out.ResumedAt.Sub(out.InterruptedAt.Time).String()
+	}
 	return out
 }
 
@@ -143,37 +169,43 @@ func (in migrationInput) copying() *v1.MigrationStatus {
 		return in.on(v1.MigrationCopying, in.Stored.Message)
 	case d.Exceeded:
 		return in.failed()
-	case d.Desired > 0 && d.Updated >= d.Desired && d.Available > 0:
-		return in.on(v1.MigrationVerifying, "the copying pods are there; the migration is done when all of them are ready and no old one is left")
+	case d.rolledOut():
+		return in.resumed(v1.MigrationVerifying, "the data is copied, and the pod that copied it serves from the database")
 	default:
 		return in.on(v1.MigrationCopying, in.Stored.Message)
 	}
 }
 
+// verifying ends when the pod that copied is seen ready once more. There is no way back from here: what arrived since it
+// was first ready is in the database alone.
 func (in migrationInput) verifying() *v1.MigrationStatus {
-	switch {
-	case in.migrating() && in.Deployment.Exceeded:
-		return in.failed()
-	case in.migrating() && in.Deployment.rolledOut():
-		return in.on(v1.MigrationDone, "the data is in the database; the volume is no longer mounted")
-	default:
-		return in.on(v1.MigrationVerifying, in.Stored.Message)
+	if in.migrating() && in.Deployment.rolledOut() {
+		return in.on(v1.MigrationDone, in.Stored.Message+"; the volume is no longer mounted")
 	}
+	return in.on(v1.MigrationVerifying, in.Stored.Message)
 }
 
 func (in migrationInput) failed() *v1.MigrationStatus {
 	// What the spec and the annotation say now is what failed: only a later change asks for another attempt.
-	return in.step(v1.MigrationFailed, "no copying pod became ready within the deadline of the Deployment; the old pod keeps serving from the volume. "+
+	out := in.step(v1.MigrationFailed, "no copying pod became ready within the deadline of the Deployment; the service goes back to the volume. "+
 		"See the logs of the pod, mend the database or the Secret, then set the annotation "+MigrationAnnotation+
 		" to another value, or set spec.storage.format back to PVC")
+	out.InterruptedAt = in.Stored.InterruptedAt
+	return out
+}
+
+// failedBefore is an attempt that failed, once the pod on the volume serves again.
+func (in migrationInput) failedBefore() *v1.MigrationStatus {
+	d := in.Deployment
+	if in.Stored.InterruptedAt == nil || in.Stored.ResumedAt != nil || d == nil || d.Template != TemplatePVC || !d.rolledOut() {
+		return in.Stored
+	}
+	return in.resumed(v1.MigrationFailed, in.Stored.Message)
 }
 
 // sameMigration compares two migrations.
 func sameMigration(a, b *v1.MigrationStatus) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // inputOf gathers what the next step follows from.
@@ -186,7 +218,7 @@ func inputOf(cr *v1.TrustyAIService, facts Facts) migrationInput {
 		Want: cr.Spec.Storage.Format, Running: facts.Running, Stored: facts.Migration,
 		Request: cr.Annotations[MigrationAnnotation], Generation: cr.Generation,
 		Source:      cr.Spec.Storage.Folder != "" && cr.Spec.Data != nil && cr.Spec.Data.Filename != "",
-		Credentials: facts.Database.usable(), Replicas: replicas, Deployment: facts.Deployment,
+		Credentials: facts.Database.usable(), Replicas: replicas, Deployment: facts.Deployment, Now: facts.Now,
 	}
 }
 
@@ -202,7 +234,7 @@ func (r *scene) checkMigration() {
 		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the service cannot export its database into files",
 			"set spec.storage.format back to DATABASE, or create another TrustyAIService with format PVC")
 	case m.Phase == v1.MigrationFailed:
-		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the migration failed, and the old pod keeps serving from the volume",
+		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the migration failed, and the service is back on the volume",
 			fmt.Sprintf("mend the database or its Secret, then set the annotation %s to another value, or set spec.storage.format back to PVC", MigrationAnnotation))
 	case m.Phase == v1.MigrationPending && !inputOf(r.cr, r.facts).Source:
 		r.problem(plan.Terminal, "MigrationSourceUnknown", field, string(m.To), "the data cannot be copied without knowing where it is",

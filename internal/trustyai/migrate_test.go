@@ -1,7 +1,9 @@
 package trustyai
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,11 +18,11 @@ func Test_MigrationSteps(t *testing.T) {
 	}
 	old := &Deployment{Template: TemplatePVC, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
 	deployed := func(f func(*Deployment)) *Deployment {
-		d := &Deployment{Template: TemplateMigration, Observed: true, Desired: 2, Total: 2, Updated: 2, Available: 2}
+		d := &Deployment{Template: TemplateMigration, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
 		f(d)
 		return d
 	}
-	exceeded := deployed(func(d *Deployment) { d.Total, d.Updated, d.Available, d.Exceeded = 3, 1, 2, true })
+	exceeded := deployed(func(d *Deployment) { d.Total, d.Updated, d.Available, d.Exceeded = 1, 1, 0, true })
 	for _, tc := range []struct {
 		name   string
 		change func(*migrationInput)
@@ -36,8 +38,11 @@ func Test_MigrationSteps(t *testing.T) {
 		{"not observed yet", func(in *migrationInput) {
 			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Observed = false })
 		}, v1.MigrationCopying},
-		{"half rolled out", func(in *migrationInput) {
-			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Total, d.Updated = 3, 1 })
+		{"not ready yet", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Available = 0 })
+		}, v1.MigrationCopying},
+		{"an old pod is still there", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(d *Deployment) { d.Total = 2 })
 		}, v1.MigrationCopying},
 		{"old pod failed its deadline before", func(in *migrationInput) {
 			d := *old
@@ -47,15 +52,15 @@ func Test_MigrationSteps(t *testing.T) {
 		{"verifies", func(in *migrationInput) {
 			in.Stored, in.Deployment = at(v1.MigrationCopying), deployed(func(*Deployment) {})
 		}, v1.MigrationVerifying},
-		{"an old pod is left", func(in *migrationInput) {
-			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(d *Deployment) { d.Total = 3 })
+		{"not ready any more", func(in *migrationInput) {
+			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(d *Deployment) { d.Available = 0 })
 		}, v1.MigrationVerifying},
 		{"done", func(in *migrationInput) {
 			in.Stored, in.Deployment = at(v1.MigrationVerifying), deployed(func(*Deployment) {})
 		}, v1.MigrationDone},
 		{"stays done", func(in *migrationInput) { in.Stored, in.Running = at(v1.MigrationDone), v1.StorageDatabase }, v1.MigrationDone},
 		{"fails while copying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationCopying), exceeded }, v1.MigrationFailed},
-		{"fails while verifying", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), exceeded }, v1.MigrationFailed},
+		{"never goes back once it has served", func(in *migrationInput) { in.Stored, in.Deployment = at(v1.MigrationVerifying), exceeded }, v1.MigrationVerifying},
 		{"stays failed", func(in *migrationInput) { in.Stored = at(v1.MigrationFailed) }, v1.MigrationFailed},
 		{"again by the annotation", func(in *migrationInput) { in.Stored, in.Request = at(v1.MigrationFailed), "2" }, v1.MigrationPending},
 		{"again by the spec", func(in *migrationInput) { in.Stored, in.Generation = at(v1.MigrationFailed), 3 }, v1.MigrationPending},
@@ -157,7 +162,7 @@ func Test_MigrationCrashes(t *testing.T) {
 	}
 }
 
-func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
+func Test_FailedMigrationGoesBackToTheVolume(t *testing.T) {
 	s := testSystem()
 	c, cr := newCluster(), custom(t, databaseSpec+"  exposure: Plain\n")
 	c.Put(credentials("p"))
@@ -168,13 +173,12 @@ func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 	cr.Status.StorageFormat = v1.StoragePVC
 	cr.Status.Migration = &v1.MigrationStatus{Phase: v1.MigrationCopying, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
 	facts, p := gatherAndRender(t, c, cr)
-	strategy, _, _ := unstructured.NestedMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "strategy", "rollingUpdate")
-	if strategy["maxUnavailable"] != int64(0) {
-		t.Errorf("the copying pod replaces the old one at once: %v", strategy)
+	if strategy, _, _ := unstructured.NestedString(mustFind(t, p, "Deployment", "tas").Object, "spec", "strategy", "type"); strategy != "Recreate" {
+		t.Errorf("the copying pod starts while the old one writes: %v", strategy)
 	}
 	s.Project(cr, facts, room.Seen{Plan: s.Render(cr, facts), Now: testNow})
 	settle(t, c, p, map[string]any{
-		"replicas": int64(2), "updatedReplicas": int64(1), "availableReplicas": int64(1),
+		"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(0),
 		"conditions": []any{map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}},
 	})
 	facts, p = gatherAndRender(t, c, cr)
@@ -189,6 +193,41 @@ func Test_FailedMigrationLeavesTheOldPodServing(t *testing.T) {
 	}
 	if reasons(p) != "Terminal MigrationFailed" {
 		t.Error(p.Problems)
+	}
+}
+
+// Test_AMigrationTellsHowLongItInterrupts follows the record of the interruption from the first step to each end.
+func Test_AMigrationTellsHowLongItInterrupts(t *testing.T) {
+	migrating := &Deployment{Template: TemplateMigration, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
+	back := *migrating
+	back.Template = TemplatePVC
+	exceeded := *migrating
+	exceeded.Available, exceeded.Exceeded = 0, true
+	in := migrationInput{Want: v1.StorageDatabase, Running: v1.StoragePVC, Source: true, Credentials: true, Replicas: 1, Generation: 2, Now: testNow}
+	step := func(d *Deployment, after time.Duration) *v1.MigrationStatus {
+		in.Deployment, in.Now = d, in.Now.Add(after)
+		in.Stored = next(in)
+		return in.Stored
+	}
+	step(nil, 0)
+	began := in.Now.Add(time.Second)
+	if m := step(nil, time.Second); !m.InterruptedAt.Time.Equal(began) || m.ResumedAt != nil {
+		t.Fatalf("the copy begins with %+v", m)
+	}
+	failing := in
+	step(migrating, 42*time.Second)
+	if m := step(migrating, time.Minute); m.Phase != v1.MigrationDone || m.ResumedAt.Sub(began) != 42*time.Second || !strings.Contains(m.Message, "interrupted for 42s") {
+		t.Errorf("done: %+v", m)
+	}
+	in = failing
+	step(&exceeded, time.Minute)
+	if m := step(&exceeded, time.Minute); m.Phase != v1.MigrationFailed || !m.InterruptedAt.Time.Equal(began) || m.ResumedAt != nil {
+		t.Errorf("failed: %+v", m)
+	}
+	for range 2 {
+		if m := step(&back, 3*time.Minute); m.ResumedAt.Sub(began) != 5*time.Minute || strings.Count(m.Message, "interrupted for 5m0s") != 1 {
+			t.Errorf("back on the volume: %+v", m)
+		}
 	}
 }
 

@@ -299,3 +299,57 @@ func Test_ConsumerURL(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Test_OneWriterOnAVolume holds the Deployment of every template: what has the volume is replaced by Recreate, has one pod
+// and is tied to no node; what has the database alone surges and scales.
+func Test_OneWriterOnAVolume(t *testing.T) {
+	for _, tc := range []struct {
+		name, spec string
+		migration  v1.MigrationPhase
+		strategy   string
+		replicas   int64
+	}{
+		{"the ADR's shape", adrSpec, "", "Recreate", 1},
+		{"upstream's shape", upstreamSpec, "", "Recreate", 1},
+		{"waiting for the copy", databaseSpec, v1.MigrationPending, "Recreate", 1},
+		{"copying", databaseSpec, v1.MigrationCopying, "Recreate", 1},
+		{"copied", databaseSpec, v1.MigrationDone, "RollingUpdate", 3},
+		{"database", databaseSpec, "", "RollingUpdate", 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, cr := newCluster(), custom(t, tc.spec)
+			c.Put(credentials("p"))
+			if cr.Spec.Storage.Format == v1.StorageDatabase {
+				cr.Spec.Replicas = pointer(int32(3))
+			}
+			if tc.migration != "" {
+				cr.Status.StorageFormat = v1.StoragePVC
+				cr.Status.Migration = &v1.MigrationStatus{Phase: tc.migration, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
+			}
+			_, p := gatherAndRender(t, c, cr)
+			d := mustFind(t, p, "Deployment", ServiceName(cr))
+			if got, _, _ := unstructured.NestedString(d.Object, "spec", "strategy", "type"); got != tc.strategy {
+				t.Errorf("the strategy is %s, not %s", got, tc.strategy)
+			}
+			if got, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); got != tc.replicas {
+				t.Errorf("%d replicas, not %d", got, tc.replicas)
+			}
+			if affinity, found, _ := unstructured.NestedMap(d.Object, "spec", "template", "spec", "affinity"); found {
+				t.Errorf("the pod is tied to %v", affinity)
+			}
+		})
+	}
+}
+
+// Test_TwoWritersAreRefusedAndRunOn is about a custom resource that was stored before the schema refused it.
+func Test_TwoWritersAreRefusedAndRunOn(t *testing.T) {
+	cr := custom(t, upstreamSpec)
+	cr.Spec.Replicas = pointer(int32(2))
+	_, p := gatherAndRender(t, newCluster(), cr)
+	if reasons(p) != "Terminal ReplicasShareVolume" {
+		t.Error(p.Problems)
+	}
+	if find(p, "Deployment", "tas") != nil {
+		t.Error("the Deployment that runs is changed")
+	}
+}

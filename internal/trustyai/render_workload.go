@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -61,6 +62,7 @@ func (r *scene) workload() {
 	// No check may hide another: each adds its own problem.
 	ok = r.checkFolder() && ok
 	ok = r.checkDatabase() && ok
+	ok = r.checkWriters() && ok
 	if !ok {
 		return
 	}
@@ -74,10 +76,6 @@ func (r *scene) workload() {
 		maps.Copy(podLabels, selector)
 		meta.Annotations[selectorAnnotation] = encodeLabels(selector)
 	}
-	replicas := r.cr.Spec.Replicas
-	if replicas == nil {
-		replicas = pointer(int32(1))
-	}
 	var deadline *int32
 	if r.settings.ProgressDeadline > 0 {
 		deadline = pointer(r.settings.ProgressDeadline)
@@ -85,17 +83,9 @@ func (r *scene) workload() {
 	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
-			Replicas: replicas,
-			Selector: selectorOf(selector),
-			// The old pod serves until the new one is ready, so that neither a broken image nor a failed migration stops
-			// the service. Upstream stops the old pod first, since the volume is ReadWriteOnce; here the affinity below
-			// puts both pods on one node, where such a volume can be used by both.
-			Strategy: appsv1.DeploymentStrategy{
-				Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{
-					MaxSurge: pointer(intstr.FromInt32(1)), MaxUnavailable: pointer(intstr.FromInt32(0)),
-				},
-			},
+			Replicas:                r.replicas(),
+			Selector:                selectorOf(selector),
+			Strategy:                r.strategy(),
 			ProgressDeadlineSeconds: deadline,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: r.podAnnotations()},
@@ -145,6 +135,46 @@ func encodeLabels(labels map[string]string) string {
 		panic(fmt.Sprintf("bug: labels do not encode: %v", err))
 	}
 	return string(raw)
+}
+
+// strategy says how pods are replaced. The service guards its files within one process only: two processes on one folder
+// lose rows, and leave rows that no longer belong together. So the pod that has the volume is gone before the next one
+// starts, which RollingUpdate does not wait for even with maxSurge 0. Pods on a database start before the old ones stop.
+func (r *scene) strategy() appsv1.DeploymentStrategy {
+	if usesVolume(r.template) {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	return appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: pointer(intstr.FromInt32(1)), MaxUnavailable: pointer(intstr.FromInt32(0)),
+		},
+	}
+}
+
+// replicas is the number of pods: what the spec says, and at most one while a migration still has the volume.
+func (r *scene) replicas() *int32 {
+	n := int32(1)
+	if r.cr.Spec.Replicas != nil {
+		n = *r.cr.Spec.Replicas
+	}
+	if usesVolume(r.template) {
+		n = min(n, 1)
+	}
+	return &n
+}
+
+// checkWriters refuses more than one pod on a volume. The schema does so too; this is for a custom resource that was
+// stored before it did.
+func (r *scene) checkWriters() bool {
+	n := r.cr.Spec.Replicas
+	if n == nil || *n <= 1 || r.cr.Spec.Storage.Format != v1.StoragePVC || !usesVolume(r.template) {
+		return true
+	}
+	r.problem(plan.Terminal, "ReplicasShareVolume", "spec.replicas", strconv.FormatInt(int64(*n), 10),
+		"the service keeps files on a volume, which only one pod may write to; the pods that run are left as they are",
+		"set spec.replicas to 1, or spec.storage.format to DATABASE")
+	return false
 }
 
 // checkFolder checks where the volume is mounted.
@@ -215,7 +245,6 @@ func (r *scene) pod(image, schedule string) corev1.PodSpec {
 	pod := corev1.PodSpec{
 		Containers: []corev1.Container{r.service(image, schedule)},
 		Volumes:    r.volumes(),
-		Affinity:   r.affinity(),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   pointer(true),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -228,6 +257,7 @@ func (r *scene) pod(image, schedule string) corev1.PodSpec {
 	}
 	if s := r.cr.Spec.Scheduling; s != nil {
 		pod.NodeSelector, pod.Tolerations, pod.TopologySpreadConstraints = s.NodeSelector, s.Tolerations, s.TopologySpreadConstraints
+		pod.Affinity = s.Affinity
 	}
 	if r.secured {
 		pod.ServiceAccountName = r.names.proxyAccount
@@ -237,29 +267,6 @@ func (r *scene) pod(image, schedule string) corev1.PodSpec {
 		pod.AutomountServiceAccountToken = pointer(false)
 	}
 	return pod
-}
-
-// affinity keeps the pods that share a ReadWriteOnce volume on one node, next to what the spec asks for. The scheduler
-// lets the first such pod go anywhere.
-func (r *scene) affinity() *corev1.Affinity {
-	var out *corev1.Affinity
-	if s := r.cr.Spec.Scheduling; s != nil && s.Affinity != nil {
-		out = s.Affinity.DeepCopy()
-	}
-	if !usesVolume(r.template) {
-		return out
-	}
-	if out == nil {
-		out = &corev1.Affinity{}
-	}
-	if out.PodAffinity == nil {
-		out.PodAffinity = &corev1.PodAffinity{}
-	}
-	required := &out.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	*required = append(*required, corev1.PodAffinityTerm{
-		LabelSelector: selectorOf(r.podSelector()), TopologyKey: corev1.LabelHostname,
-	})
-	return out
 }
 
 // containerSecurity is what the restricted Pod Security Standard asks of a container.

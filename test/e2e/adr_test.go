@@ -159,16 +159,19 @@ func TestSpecChangesAreApplied(t *testing.T) { // Defect 7 of reference/trustyai
 	volume(t, c, pvName(ns))
 	c.Apply(t, adr(pvName(ns)), ns)
 	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
-	c.Apply(t, strings.NewReplacer("15s", "30s", "spec:", "spec:\n  replicas: 2").Replace(adr(pvName(ns))), ns)
-	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
+	c.Apply(t, strings.NewReplacer("15s", "30s", "spec:", "spec:\n  replicas: 0").Replace(adr(pvName(ns))), ns)
+	condition(t, c, ns, example, "Available", metav1.ConditionFalse)
 	d := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service")
-	if n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); n != 2 {
+	if n, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas"); n != 0 {
 		t.Errorf("replicas is %d", n)
 	}
 	if !strings.Contains(fmt.Sprint(d.Object), "30s") {
 		t.Error("the schedule did not reach the Deployment")
 	}
-	if cr := get(t, c, ns, example); cr.Status.Replicas != 2 {
-		t.Errorf("status.replicas is %d", cr.Status.Replicas)
-	}
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if cr := get(t, c, ns, example); cr.Status.Replicas != 0 {
+			return fmt.Errorf("status.replicas is %d", cr.Status.Replicas)
+		}
+		return nil
+	})
 }

@@ -101,9 +101,9 @@ func toDatabase(t *testing.T, c *cluster.Cluster, ns string) {
 	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"spec":{"storage":{"format":"DATABASE"}}}`)
 }
 
-// TestMigrationGoesOnAfterACrashInEachPhase holds a migration in each phase: Pending without a Secret, Copying while no
-// Deployment is rolled out, Verifying while no pod can start. An operator that dies there is followed by one that goes
-// on, to the same end.
+// TestMigrationGoesOnAfterACrashInEachPhase holds a migration in each phase that waits for something: Pending without a
+// Secret, Copying while no Deployment is rolled out and while no pod can start. An operator that dies there is followed by
+// one that goes on, to the same end.
 func TestMigrationGoesOnAfterACrashInEachPhase(t *testing.T) {
 	c := cluster.Shared(t)
 	var end []string
@@ -141,17 +141,20 @@ func TestMigrationGoesOnAfterACrashInEachPhase(t *testing.T) {
 
 			uncordon := cordon(t, c)
 			c.StartComponent(t, "kube-controller-manager")
-			phase(t, c, ns, v1.MigrationVerifying)
-			restart(v1.MigrationVerifying)
-			// The copying pod is there and cannot become ready: the old one serves, and nothing goes on.
-			cluster.Eventually(t, 30*time.Second, func() error {
-				if n := len(podUIDs(t, c, ns)); n != 2 {
-					return fmt.Errorf("%d pods", n)
+			// The copying pod is there and cannot become ready, so nothing goes on.
+			cluster.Eventually(t, 60*time.Second, func() error {
+				if now := podUIDs(t, c, ns); len(now) != 1 || slices.Contains(pods, now[0]) {
+					return fmt.Errorf("the pods are %v", now)
 				}
 				return nil
 			})
-			cluster.Consistently(t, time.Second, func() error { return serving(t, c, ns, pods[0]) })
-			phase(t, c, ns, v1.MigrationVerifying)
+			restart(v1.MigrationCopying)
+			cluster.Consistently(t, time.Second, func() error {
+				if m := get(t, c, ns, "tas").Status.Migration; m.Phase != v1.MigrationCopying {
+					return fmt.Errorf("the migration is %+v", m)
+				}
+				return nil
+			})
 			if text := template(t, c, ns); !strings.Contains(text, "STORAGE_MIGRATION_CONFIG_FROM_FOLDER") || !strings.Contains(text, "tas-pvc") {
 				t.Errorf("the copying pod lacks its source: %s", text)
 			}
@@ -184,14 +187,14 @@ func TestMigrationGoesOnAfterACrashInEachPhase(t *testing.T) {
 	}
 }
 
-func TestFailedMigrationLeavesTheOldPodServingAndIsRetriedByTheAnnotation(t *testing.T) {
+func TestFailedMigrationGoesBackToTheVolumeAndIsRetriedByTheAnnotation(t *testing.T) {
 	c := cluster.Shared(t)
 	startWith(t, c, harness.Options{}, trustyai.Settings{Image: trustyai.DefaultImage, ProgressDeadline: 3})
 	ns := c.Namespace(t)
 	boundClaim(t, c, ns, "tas-pvc")
 	c.Apply(t, migratable, ns)
 	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
-	pods, before := podUIDs(t, c, ns), template(t, c, ns)
+	before := template(t, c, ns)
 	c.Apply(t, databaseSecret("tas-db-credentials"), ns)
 	uncordon := cordon(t, c)
 	toDatabase(t, c, ns)
@@ -207,16 +210,19 @@ func TestFailedMigrationLeavesTheOldPodServingAndIsRetriedByTheAnnotation(t *tes
 		if text := template(t, c, ns); text != before {
 			return fmt.Errorf("the Deployment does not go back: %s", text)
 		}
-		if now := podUIDs(t, c, ns); !slices.Equal(now, pods) {
-			return fmt.Errorf("the pods are %v", now)
+		return nil
+	})
+	// The service comes back on the volume, and the status says for how long it was away. Nothing is tried again by itself,
+	// now that it could succeed.
+	uncordon()
+	cluster.Eventually(t, 60*time.Second, func() error {
+		m := get(t, c, ns, "tas").Status.Migration
+		if m.Phase != v1.MigrationFailed || m.InterruptedAt == nil || m.ResumedAt == nil || !strings.Contains(m.Message, "interrupted for") {
+			return fmt.Errorf("the migration is %+v", m)
 		}
 		return nil
 	})
-	if err := serving(t, c, ns, pods[0]); err != nil {
-		t.Error(err)
-	}
-	// Nothing is tried again by itself, now that it could succeed.
-	uncordon()
+	pods := podUIDs(t, c, ns)
 	cluster.Consistently(t, 2*time.Second, func() error {
 		if m := get(t, c, ns, "tas").Status.Migration; m.Phase != v1.MigrationFailed {
 			return fmt.Errorf("the migration is %+v", m)

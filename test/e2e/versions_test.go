@@ -44,12 +44,17 @@ func TestScaleSubresource(t *testing.T) {
 	c := cluster.Shared(t)
 	start(t, c, harness.Options{})
 	ns := c.Namespace(t)
-	volume(t, c, pvName(ns))
-	c.Apply(t, adr(pvName(ns)), ns)
-	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
-	c.Kubectl(t, "-n", ns, "scale", "trustyaiservice", example, "--replicas=3")
-	condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
-	if cr := get(t, c, ns, example); cr.Status.Replicas != 3 || cr.Status.Selector == "" {
+	c.Apply(t, databaseSecret("tas-db-credentials"), ns)
+	c.Apply(t, `
+apiVersion: trustyai.opendatahub.io/v1
+kind: TrustyAIService
+metadata: {name: tas}
+spec: {exposure: Plain, storage: {format: DATABASE}, metrics: {schedule: 5s}}
+`, ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	c.Kubectl(t, "-n", ns, "scale", "trustyaiservice", "tas", "--replicas=3")
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	if cr := get(t, c, ns, "tas"); cr.Status.Replicas != 3 || cr.Status.Selector == "" {
 		t.Errorf("replicas %d, selector %q", cr.Status.Replicas, cr.Status.Selector)
 	}
 }

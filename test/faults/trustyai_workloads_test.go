@@ -63,7 +63,6 @@ func updates() []Workload {
 		},
 		{
 			Name: "scale", Setup: plain, Steps: []Step{
-				patch("to 3", "plain", `{"spec":{"replicas":3}}`, replicas("trustyai-service", 3)),
 				patch("to 0", "plain", `{"spec":{"replicas":0}}`, replicas("trustyai-service", 0)),
 				patch("to 1", "plain", `{"spec":{"replicas":1}}`, replicas("trustyai-service", 1)),
 			},

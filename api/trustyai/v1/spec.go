@@ -38,8 +38,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.trustyaiMetrics) || !has(self.metrics) || self.trustyaiMetrics.schedule == self.metrics.schedule",messageExpression="'spec.trustyaiMetrics.schedule (' + self.trustyaiMetrics.schedule + ') and spec.metrics.schedule (' + self.metrics.schedule + ') must be equal: remove one of them'"
 // +kubebuilder:validation:XValidation:rule="!has(self.trustyaiMetrics) || has(self.data)",message="spec.data is required with spec.trustyaiMetrics (TrustyAI ADR 3): add filename and format"
 // +kubebuilder:validation:XValidation:rule="has(self.trustyaiMetrics) == has(oldSelf.trustyaiMetrics)",message="spec.trustyaiMetrics decides the names of the children and can be neither added nor removed later: create a new TrustyAIService instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas <= 1 || self.storage.format != 'PVC'",message="spec.replicas must be at most 1 with spec.storage.format PVC, since two pods that write to one volume lose data: set replicas to 1, or spec.storage.format to DATABASE"
 type TrustyAIServiceSpec struct {
-	// replicas is the number of pods; the default is 1.
+	// replicas is the number of pods; the default is 1, and with format PVC also the most.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0

@@ -43,6 +43,12 @@ type MigrationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Message string `json:"message,omitempty"`
+	// interruptedAt is when the pod that writes to the volume was stopped, so that nothing is written while it is copied.
+	// +optional
+	InterruptedAt *metav1.Time `json:"interruptedAt,omitempty"`
+	// resumedAt is when a pod served again: from the database, or after a failure from the volume.
+	// +optional
+	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 }
 
 // WiringStatus tells of one inference service whether its payloads reach this TrustyAI service.

@@ -89,6 +89,11 @@ func (a *Actor) applyOver(
 		desired.SetResourceVersion(live.GetResourceVersion())
 	}
 	out, err := a.patch(ctx, client, desired)
+	if keepsLimits(err, desired) {
+		if err = a.replaceStrategy(ctx, client, desired); err == nil {
+			out, err = a.patch(ctx, client, desired)
+		}
+	}
 	if sanitize.Refused(err) && a.Cleaner != nil {
 		var cleaned *unstructured.Unstructured
 		if cleaned, res.Warnings, err = a.Cleaner.Clean(ctx, desired); err == nil {
