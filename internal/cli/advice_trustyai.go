@@ -106,8 +106,8 @@ var trustyAIAdvice = map[string]advice{
 	},
 	"InvalidServiceMonitoring": {
 		stalled: true,
-		meaning: "The partial ServiceMonitor in spec.serviceMonitoring cannot be merged; the default one is kept meanwhile.",
-		remedy:  "Correct the field that the message names.",
+		meaning: "A field of spec.serviceMonitoring is wrong, or not the custom resource's to choose; the default ServiceMonitor is used meanwhile.",
+		remedy:  "Correct or remove the field that the message names.",
 	},
 	"MigrationFailed": {
 		stalled: true,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/scrape"
 )
 
 // disruption renders the PodDisruptionBudget.
@@ -77,10 +78,16 @@ func (r *scene) monitor() {
 	if spec == nil {
 		return
 	}
+	interval := cmp.Or(spec.Interval, defaultInterval)
+	if err := scrape.Interval(interval); err != nil {
+		// The schema refuses it too, but not in what was stored before.
+		r.problem(plan.Terminal, "InvalidInterval", "spec.monitoring.interval", interval, err.Error(), "set 1s or more; the default is used meanwhile")
+		interval = defaultInterval
+	}
 	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
 		"endpoints": []any{map[string]any{
-			"port": "rest", "path": cmp.Or(spec.Path, defaultMetrics), "interval": cmp.Or(spec.Interval, defaultInterval),
+			"port": "rest", "path": cmp.Or(spec.Path, defaultMetrics), "interval": interval,
 		}},
 	}))
 }

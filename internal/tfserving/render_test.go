@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/room/roomtest"
@@ -140,6 +141,18 @@ func TestABudgetThatForbidsEveryDrainIsWarnedOf(t *testing.T) {
 	_, p := gatherAndRender(t, roomtest.New(testNow), custom(t, inline+"  podDisruptionBudget: {minAvailable: 1}\n"))
 	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "no pod be drained") {
 		t.Errorf("warnings %v", p.Warnings)
+	}
+}
+
+// The schema refuses it too; this is for what was stored before it did.
+func TestAnIntervalUnderASecondIsAProblemAndTheDefaultStandsIn(t *testing.T) {
+	_, p := gatherAndRender(t, roomtest.New(testNow, gvkServiceMonitor), custom(t, inline+"  monitoring: {interval: 1ms}\n"))
+	if got := roomtest.Reasons(p); got != "Terminal InvalidInterval" {
+		t.Errorf("problems %q", got)
+	}
+	monitor := roomtest.MustFind(t, p, "ServiceMonitor", "tfs")
+	if list, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints"); list[0].(map[string]any)["interval"] != defaultInterval {
+		t.Error(list)
 	}
 }
 

@@ -114,7 +114,9 @@ func next(in migrationInput) *v1.MigrationStatus {
 }
 
 // now is when in the precision that is stored, so that what is read back is what was written.
-func (in migrationInput) now() *metav1.Time { return pointer(metav1.NewTime(in.Now.Truncate(time.Second))) }
+func (in migrationInput) now() *metav1.Time {
+	return pointer(metav1.NewTime(in.Now.Truncate(time.Second)))
+}
 
 // step is the stored attempt in another phase, or a first one.
 func (in migrationInput) step(phase v1.MigrationPhase, message string) *v1.MigrationStatus {

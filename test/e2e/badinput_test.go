@@ -49,6 +49,8 @@ func Test_Defect05_12_AdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T)
 			[]string{"spec.storage.folder", "such as /inputs"},
 		},
 		"negative replicas": {"replicas: -1\n  " + storage + "\n  " + metrics, []string{"spec.replicas", "greater than or equal to 0"}},
+		"hasty interval":    {"serviceMonitoring: {interval: 999ms}\n  " + storage + "\n  " + metrics, []string{"spec.serviceMonitoring.interval", "1s or more"}},
+		"no interval":       {"serviceMonitoring: {interval: \"0\"}\n  " + storage + "\n  " + metrics, []string{"spec.serviceMonitoring.interval", "1s or more"}},
 		"two writers":       {"replicas: 2\n  " + storage + "\n  " + metrics, []string{"spec.replicas", "at most 1", "set replicas to 1", "DATABASE"}},
 		"no batch":          {storage + "\n  metrics: {schedule: 5s, batchSize: 0}", []string{"spec.metrics.batchSize", "greater than or equal to 1"}},
 		"unknown exposure":  {"exposure: Open\n  " + storage + "\n  " + metrics, []string{"spec.exposure", "Open", "Plain", "Secured"}},

@@ -39,6 +39,7 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"unknown type":           {"{configMap: c, serviceType: Open}", []string{"spec.serviceType", "ClusterIP", "NodePort"}},
 		"batch sizes":            {"{configMap: c, batching: {maxBatchSize: 64, allowedBatchSizes: [8, 32]}}", []string{"allowedBatchSizes", "maxBatchSize"}},
 		"batch sizes that fall":  {"{configMap: c, batching: {maxBatchSize: 8, allowedBatchSizes: [32, 8]}}", []string{"increase"}},
+		"a hasty interval":       {"{configMap: c, monitoring: {interval: 999ms}}", []string{"spec.monitoring.interval", "1s or more"}},
 		"an empty budget":        {"{configMap: c, podDisruptionBudget: {}}", []string{"exactly one of"}},
 		"autoscaling the wrong":  {"{configMap: c, autoscaling: {minReplicas: 5, maxReplicas: 2}}", []string{"minReplicas must not be larger"}},
 	} {

@@ -166,17 +166,19 @@ type MetricsSpec struct {
 
 // ServiceMonitoringSpec overrides the ServiceMonitor that is made for the service.
 type ServiceMonitoringSpec struct {
-	// ref is a partial ServiceMonitor (TrustyAI ADR 3). What its spec gives overrides the default; the rest of the
-	// default stays.
+	// ref is a partial ServiceMonitor (TrustyAI ADR 3). It may give labels and annotations, and of its one endpoint interval,
+	// scrapeTimeout, honorTimestamps, and metricRelabelings that keep or drop; null takes a default out. The rest is refused,
+	// since it would be used with the rights of MLKeeper and of Prometheus.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Ref *runtime.RawExtension `json:"ref,omitempty"`
-	// interval is the scrape interval, a Prometheus duration; the default is 4s.
+	// interval is the scrape interval, a Prometheus duration of at least 1s; the default is 4s.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('[1-9][0-9]*(y|w|d|h|s|m([0-9]|$))|[1-9][0-9]{3,}ms')",message="spec.serviceMonitoring.interval must be 1s or more: a shorter one overloads Prometheus"
 	Interval string `json:"interval,omitempty"`
 	// metricNames are the metrics asked for; the default is trustyai_spd and trustyai_dir.
 	// +optional

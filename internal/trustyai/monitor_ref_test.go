@@ -1,0 +1,142 @@
+package trustyai
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// monitorOf renders the ServiceMonitor of a service with a partial one.
+func monitorOf(t *testing.T, spec, ref string, change func(*v1.TrustyAIService)) (*unstructured.Unstructured, plan.Plan) {
+	t.Helper()
+	c, cr := newCluster(), custom(t, spec)
+	c.Put(parse(t, pvYAML))
+	if ref != "" {
+		cr.Spec.ServiceMonitoring = &v1.ServiceMonitoringSpec{Ref: &runtime.RawExtension{Raw: []byte(ref)}}
+	}
+	if change != nil {
+		change(cr)
+	}
+	_, p := gatherAndRender(t, c, cr)
+	return mustFind(t, p, "ServiceMonitor", namesOf(cr).serviceMonitor), p
+}
+
+func endpointOf(t *testing.T, monitor *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	list, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	if len(list) != 1 {
+		t.Fatalf("%d endpoints", len(list))
+	}
+	return list[0].(map[string]any)
+}
+
+// Test_ATenantsServiceMonitorCannotUseTheRightsOfOthers goes through what the owner of a TrustyAIService could gain by a
+// partial ServiceMonitor: each is refused with a message that names the field, and the default stands in.
+func Test_ATenantsServiceMonitorCannotUseTheRightsOfOthers(t *testing.T) {
+	endpoint := func(field string) string { return `{"spec":{"endpoints":[{` + field + `}]}}` }
+	for field, ref := range map[string]string{
+		"spec.namespaceSelector":                              `{"spec":{"namespaceSelector":{"any":true}}}`,
+		"spec.selector":                                       `{"spec":{"selector":{}}}`,
+		"spec.selector ":                                      `{"spec":{"selector":null}}`,
+		"spec.targetLabels":                                   `{"spec":{"targetLabels":["namespace"]}}`,
+		"spec.attachMetadata":                                 `{"spec":{"attachMetadata":{"node":true}}}`,
+		"spec.endpoints":                                      `{"spec":{"endpoints":[{},{}]}}`,
+		"spec.endpoints[0].bearerTokenFile":                   endpoint(`"bearerTokenFile":"/var/run/secrets/kubernetes.io/serviceaccount/token"`),
+		"spec.endpoints[0].bearerTokenSecret":                 endpoint(`"bearerTokenSecret":{"name":"db","key":"password"}`),
+		"spec.endpoints[0].authorization":                     endpoint(`"authorization":{"credentials":{"name":"db","key":"password"}}`),
+		"spec.endpoints[0].basicAuth":                         endpoint(`"basicAuth":{"password":{"name":"db","key":"password"}}`),
+		"spec.endpoints[0].oauth2":                            endpoint(`"oauth2":{"tokenUrl":"http://mine"}`),
+		"spec.endpoints[0].proxyUrl":                          endpoint(`"proxyUrl":"http://mine:8080"`),
+		"spec.endpoints[0].tlsConfig":                         endpoint(`"tlsConfig":{"keyFile":"/etc/prometheus/tls.key"}`),
+		"spec.endpoints[0].path":                              endpoint(`"path":"/admin"`),
+		"spec.endpoints[0].port":                              endpoint(`"port":"other"`),
+		"spec.endpoints[0].targetPort":                        endpoint(`"targetPort":9443`),
+		"spec.endpoints[0].scheme":                            endpoint(`"scheme":"https"`),
+		"spec.endpoints[0].scheme ":                           endpoint(`"scheme":null`),
+		"spec.endpoints[0].params":                            endpoint(`"params":{"target":["x"]}`),
+		"spec.endpoints[0].honorLabels":                       endpoint(`"honorLabels":true`),
+		"spec.endpoints[0].relabelings":                       endpoint(`"relabelings":[{"targetLabel":"namespace","replacement":"prod"}]`),
+		"spec.endpoints[0].metricRelabelings[0].action":       endpoint(`"metricRelabelings":[{"targetLabel":"namespace","replacement":"prod"}]`),
+		"spec.endpoints[0].metricRelabelings[0].targetLabel":  endpoint(`"metricRelabelings":[{"action":"keep","targetLabel":"namespace"}]`),
+		"spec.endpoints[0].metricRelabelings[0].regex":        endpoint(`"metricRelabelings":[{"action":"keep","regex":"("}]`),
+		"spec.endpoints[0].metricRelabelings[0].sourceLabels": endpoint(`"metricRelabelings":[{"action":"keep","sourceLabels":[1]}]`),
+		"spec.endpoints[0].interval":                          endpoint(`"interval":"1ms"`),
+		"spec.endpoints[0].interval ":                         endpoint(`"interval":1`),
+		"spec.endpoints[0].scrapeTimeout":                     endpoint(`"interval":"5s","scrapeTimeout":"6s"`),
+		"metadata.labels":                                     `{"metadata":{"labels":{"keeper.mlkeeper.dev/room":"tfserving"}}}`,
+		"metadata.annotations":                                `{"metadata":{"annotations":{"keeper.mlkeeper.dev/adopt":"true"}}}`,
+		"status":                                              `{"status":{}}`,
+	} {
+		field = strings.TrimSpace(field)
+		t.Run(field, func(t *testing.T) {
+			monitor, p := monitorOf(t, upstreamSpec, ref, nil)
+			usual, _ := monitorOf(t, upstreamSpec, "", nil)
+			if reasons(p) != "Terminal InvalidServiceMonitoring" || p.Problems[0].Field != refField+"."+field {
+				t.Errorf("%+v", p.Problems)
+			}
+			if !reflect.DeepEqual(monitor, usual) {
+				t.Errorf("the default does not stand in: %v", monitor.Object)
+			}
+		})
+	}
+}
+
+func Test_AServiceMonitorTakesWhatIsTheTenantsToChoose(t *testing.T) {
+	monitor, p := monitorOf(t, adrSpec, `{"apiVersion":"monitoring.coreos.com/v1","kind":"ServiceMonitor",
+		"metadata":{"name":"mine","labels":{"release":"prometheus"},"annotations":{"note":"x"}},
+		"spec":{"endpoints":[{"interval":"2s","honorTimestamps":false,"honorLabels":null,"bearerTokenFile":null,
+		"metricRelabelings":[{"action":"Drop","sourceLabels":["__name__"],"regex":"trustyai_x|y","separator":";"}]}]}}`, nil)
+	if len(p.Problems) > 0 || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "metadata.name") {
+		t.Error(p.Problems, p.Warnings)
+	}
+	if monitor.GetLabels()["release"] != "prometheus" || monitor.GetLabels()["modelmesh-service"] == "" || monitor.GetAnnotations()["note"] != "x" {
+		t.Error(monitor.GetLabels(), monitor.GetAnnotations())
+	}
+	endpoint := endpointOf(t, monitor)
+	for key, want := range map[string]any{
+		"interval": "2s", "scrapeTimeout": "2s", "honorTimestamps": false, "honorLabels": nil, "bearerTokenFile": nil, "path": "/q/metrics",
+	} {
+		if endpoint[key] != want {
+			t.Errorf("%s is %v, not %v", key, endpoint[key], want)
+		}
+	}
+}
+
+// Test_NoTokenIsSentToAnImageThatTheTenantChose: only the administrator's own image gets what the ADR shows.
+func Test_NoTokenIsSentToAnImageThatTheTenantChose(t *testing.T) {
+	own := func(cr *v1.TrustyAIService) { cr.Spec.Image = "quay.io/trustyai/trustyai-service:v0.19.0" }
+	for _, tc := range []struct {
+		name, spec string
+		change     func(*v1.TrustyAIService)
+		token      any
+		honor      bool
+	}{
+		{"the ADR's, the administrator's image", adrSpec, nil, "/var/run/secrets/kubernetes.io/serviceaccount/token", true},
+		{"the ADR's, the tenant's image", adrSpec, own, nil, false},
+		{"upstream's, the administrator's image", upstreamSpec, nil, nil, true},
+		{"upstream's, the tenant's image", upstreamSpec, own, nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			monitor, _ := monitorOf(t, tc.spec, "", tc.change)
+			endpoint := endpointOf(t, monitor)
+			if endpoint["bearerTokenFile"] != tc.token || endpoint["honorLabels"] != tc.honor {
+				t.Errorf("bearerTokenFile %v, honorLabels %v", endpoint["bearerTokenFile"], endpoint["honorLabels"])
+			}
+		})
+	}
+}
+
+func Test_AnIntervalUnderASecondIsRefused(t *testing.T) {
+	monitor, p := monitorOf(t, upstreamSpec, "", func(cr *v1.TrustyAIService) {
+		cr.Spec.ServiceMonitoring = &v1.ServiceMonitoringSpec{Interval: "1ms"}
+	})
+	if reasons(p) != "Terminal InvalidServiceMonitoring" || endpointOf(t, monitor)["interval"] != "4s" {
+		t.Error(p.Problems, monitor.Object)
+	}
+}
