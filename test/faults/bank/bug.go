@@ -36,6 +36,8 @@ var Classes = []string{
 	"unobserved state",
 	"declared content not written",
 	"written to the wrong place",
+	"two writers",
+	"rights lent",
 }
 
 // Campaigns are the campaigns that may be asked to catch a bug.
