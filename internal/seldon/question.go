@@ -211,6 +211,12 @@ func failureOf(q inquiry, err error) *plan.Problem {
 // chartFailure tells why a chart could not be read or rendered. The text of a template's error may quote values of Secrets, so
 // that none of them is told where some are used.
 func chartFailure(q inquiry, err error) *plan.Problem {
+	if errors.Is(err, helm.ErrUnavailable) {
+		return &plan.Problem{
+			Class: plan.Waiting, Reason: reasonSourceFetching, Field: q.field + ".chart", Value: q.chart.Name + " " + q.chart.Version,
+			Message: err.Error(), Remedy: "nothing to do",
+		}
+	}
 	message := err.Error()
 	for _, ref := range q.spec.ValuesFrom {
 		if ref.Kind == "Secret" {

@@ -28,6 +28,7 @@ func TestLife(t *testing.T) {
 	t.Run("Credentials", func(t *testing.T) { credentials(t, c, ns) })
 	t.Run("Suspend", func(t *testing.T) { suspended(t, c, ns) })
 	t.Run("BadValues", func(t *testing.T) { badValues(t, c, ns) })
+	t.Run("TemplatesWithoutEnd", func(t *testing.T) { endless(t, c, ns) })
 	t.Run("WhatCannotBeChanged", func(t *testing.T) { upgraded(t, c, ns) })
 	t.Run("TheDetectorsAlias", func(t *testing.T) { aliased(t, c, ns) })
 	t.Run("ASecondOne", func(t *testing.T) { second(t, c) })
@@ -174,6 +175,34 @@ func badValues(t *testing.T, c *cluster.Cluster, ns string) {
 	}
 	apply(t, c, ns, "{}")
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+}
+
+// endless gives charts that would take all memory, as some author may. The operator lives, tells it, and tears nothing down.
+func endless(t *testing.T, c *cluster.Cluster, ns string) {
+	before := c.Get(t, deployments, ns, "seldon-controller-manager")
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
+	for _, template := range []string{
+		`{{ $l := until 20000 }}{{ range $l }}{{ range $l }}xxxxxxxxxxxxxxxx{{ end }}{{ end }}`,
+		`{{ indent 2000000000 "x" }}`,
+		`{{ $x := "xxxxxxxx" }}{{ range until 40 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`,
+	} {
+		chartMap(t, c, ns, map[string]string{"core": template})
+		cluster.Eventually(t, patience, func() error {
+			cr := get(t, c, ns, "stack")
+			if !meta.IsStatusConditionTrue(cr.Status.Conditions, "Stalled") {
+				return fmt.Errorf("it is not Stalled: %v", cr.Status.Conditions)
+			}
+			return reason(cr, "ChartFailed", "MiB of memory")
+		})
+		apply(t, c, ns, "{}")
+		cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+		apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
+	}
+	apply(t, c, ns, "{}")
+	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
+	if after := c.Get(t, deployments, ns, "seldon-controller-manager"); after == nil || after.GetUID() != before.GetUID() {
+		t.Error("what runs was made again because of a chart that fails")
+	}
 }
 
 // upgraded changes a chart in what cannot be changed: a Deployment is made again, a StatefulSet with consent, a claim never.

@@ -8,11 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -23,6 +26,8 @@ const (
 	maxFiles = 5000
 	// maxPacked is how deep charts may be packed within charts.
 	maxPacked = 4
+	// maxChartfile bounds Chart.yaml, in bytes.
+	maxChartfile = 1 << 20
 )
 
 // Chart is a chart that was read.
@@ -61,12 +66,27 @@ func Load(tree fs.FS) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := out.parse()
-	if err != nil {
-		return nil, err
+	return out, out.describe()
+}
+
+// describe reads Chart.yaml alone: what else is in a chart is read by the worker that renders it.
+func (c *Chart) describe() error {
+	i := slices.IndexFunc(c.files, func(f *archive.BufferedFile) bool { return f.Name == chartutil.ChartfileName })
+	if i < 0 {
+		return fmt.Errorf("the chart cannot be read: it has no %s", chartutil.ChartfileName)
 	}
-	out.Name, out.Version = c.Name(), c.Metadata.Version
-	return out, nil
+	if size := len(c.files[i].Data); size > maxChartfile {
+		return fmt.Errorf("the chart cannot be read: its %s has %d bytes, more than %d", chartutil.ChartfileName, size, maxChartfile)
+	}
+	var metadata chartv2.Metadata
+	if err := yaml.Unmarshal(c.files[i].Data, &metadata); err != nil {
+		return fmt.Errorf("the chart cannot be read: %s: %w", chartutil.ChartfileName, err)
+	}
+	if kind := metadata.Type; kind != "" && kind != "application" {
+		return fmt.Errorf("the chart is of type %q, which installs nothing: name the chart that uses it", kind)
+	}
+	c.Name, c.Version = metadata.Name, metadata.Version
+	return nil
 }
 
 // parse makes Helm's chart anew, since rendering changes it.
@@ -79,9 +99,6 @@ func (c *Chart) parse() (*chartv2.Chart, error) {
 	out, err := loader.LoadFiles(files)
 	if err != nil {
 		return nil, fmt.Errorf("the chart cannot be read: %w", err)
-	}
-	if kind := out.Metadata.Type; kind != "" && kind != "application" {
-		return nil, fmt.Errorf("the chart is of type %q, which installs nothing: name the chart that uses it", kind)
 	}
 	return out, nil
 }

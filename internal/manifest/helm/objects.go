@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxObjects and maxOutput bound what one chart renders; maxOutput is in bytes.
-const maxObjects, maxOutput = 2000, 32 << 20
+// maxObjects, maxOutput and maxValues bound what one chart renders; maxOutput is in bytes, and maxValues counts every value of
+// every object, since a list of nothing takes more memory than text.
+const maxObjects, maxOutput, maxValues = 2000, 32 << 20, 1 << 20
 
 // Helm's marks on hooks.
 const (
@@ -25,11 +26,11 @@ const KeepAnnotation = "helm.sh/resource-policy"
 
 // decoder sorts the objects of a chart.
 type decoder struct {
-	in           Input
-	out          *Rendered
-	count, bytes int
-	before       []hook
-	after        []hook
+	in                   Input
+	out                  *Rendered
+	count, bytes, values int
+	before               []hook
+	after                []hook
 }
 
 type hook struct {
@@ -72,6 +73,22 @@ func number(key string) int {
 	return n
 }
 
+// size counts the values of one.
+func size(value any) int {
+	sum := 1
+	switch v := value.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			sum += size(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			sum += size(inner)
+		}
+	}
+	return sum
+}
+
 func (d *decoder) object(file string, content map[string]any, definitions bool) error {
 	u := &unstructured.Unstructured{Object: content}
 	if u.IsList() {
@@ -92,6 +109,9 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 	}
 	if d.count++; d.count > maxObjects {
 		return fmt.Errorf("chart %s renders more than %d objects: split it", d.in.Chart.Name, maxObjects)
+	}
+	if d.values += size(u.Object); d.values > maxValues {
+		return fmt.Errorf("chart %s renders objects of more than %d values: split it", d.in.Chart.Name, maxValues)
 	}
 	unstructured.RemoveNestedField(u.Object, "status")
 	relabel(u)

@@ -45,28 +45,13 @@ type Rendered struct {
 	Warnings []string
 }
 
-// Render renders a chart. The error is one sentence with the remedy.
+// Render renders a chart in a process of its own, which is ended when it takes too long or too much. The error is one sentence
+// with the remedy; it is ErrUnavailable where the chart is not at fault.
 func Render(ctx context.Context, in Input) (Rendered, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, fmt.Errorf("it takes longer than %s: simplify its templates", maxTime))
-	defer cancel()
-	type result struct {
-		out Rendered
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		out, err := render(ctx, in)
-		done <- result{out, err}
-	}()
-	select {
-	case got := <-done:
-		return got.out, got.err
-	case <-ctx.Done():
-		// A template cannot be stopped from outside; those of its functions that could go on for long stop by themselves.
-		return Rendered{}, fmt.Errorf("chart %s: %w", in.Chart.Name, context.Cause(ctx))
-	}
+	return renderApart(ctx, in, maxTime)
 }
 
+// render renders a chart in this process, which is a worker.
 func render(ctx context.Context, in Input) (out Rendered, err error) {
 	// Helm has panicked on odd charts before. One author's file must not end the operator of all.
 	defer func() {
@@ -83,7 +68,9 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
 	}
-	asked := &stable{ctx: ctx, kept: in.Kept, lookup: in.Lookup, counts: map[string]int{}}
+	asked := &stable{kept: in.Kept, counts: map[string]int{}, lookup: func(apiVersion, kind, namespace, name string) (map[string]any, error) {
+		return in.Lookup(ctx, apiVersion, kind, namespace, name)
+	}}
 	files, err := engine.Engine{CustomTemplateFuncs: asked.functions()}.RenderWithContext(ctx, c, values)
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, plain(err))

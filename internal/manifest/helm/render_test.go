@@ -1,8 +1,6 @@
 package helm
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -117,6 +115,7 @@ func TestRefused(t *testing.T) {
 		"no YAML":          {"-- templates/a.yaml --\na: [", "renders no YAML"},
 		"no kind":          {"-- templates/a.yaml --\na: b\n", "without apiVersion, kind or name"},
 		"no name":          {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\n", "without apiVersion, kind or name"},
+		"many values":      {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: [{{ range until 1050 }}[{{ range until 1000 }}[],{{ end }}],{{ end }}]\n", "more than 1048576 values"},
 		"many objects":     {"-- templates/a.yaml --\n{{ range until 3000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\n{{ end }}", "more than 2000 objects"},
 		"much output":      {"-- templates/a.yaml --\n{{ range until 500 }}\n# {{ repeat 90000 \"x\" }}\n{{ end }}", "more than 33554432 bytes"},
 		"schema":           {"-- values.schema.json --\n{\"properties\": {\"x\": {\"type\": \"string\"}}}\n-- values.yaml --\nx: 1\n", "small: "},
@@ -133,16 +132,6 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
-	}
-}
-
-// TestALateTemplateIsLeft ends a rendering whose caller has gone.
-func TestALateTemplateIsLeft(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("the caller has gone"))
-	_, err := Render(ctx, input(chartOf(t, expressing("range until 100000 }}{{ range until 100000 }}{{ until 100 }}{{ end }}{{ end }}{{ 1")), nil))
-	if err == nil || !strings.Contains(err.Error(), "the caller has gone") {
-		t.Error(err)
 	}
 }
 

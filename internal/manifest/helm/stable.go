@@ -1,7 +1,6 @@
 package helm
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,9 +12,8 @@ import (
 
 // stable are the functions of templates that would give another answer each time, or take without bounds.
 type stable struct {
-	ctx    context.Context //nolint:containedctx // a function of a template has no other way to learn of it
 	kept   Kept
-	lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
+	lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
 	// counts tells several calls of one function with the same arguments apart.
 	counts  map[string]int
 	lookups int
@@ -56,11 +54,8 @@ func (s *stable) functions() template.FuncMap {
 	}
 }
 
-// bounded refuses what would fill the memory, and stops a template that is late.
-func (s *stable) bounded(n int) error {
-	if err := context.Cause(s.ctx); err != nil {
-		return err
-	}
+// bounded refuses what would fill the memory, by the name of what is wrong.
+func bounded(n int) error {
 	if n > maxText {
 		return fmt.Errorf("%d is more than the %d that one call may make", n, maxText)
 	}
@@ -75,7 +70,7 @@ func (s *stable) bytes(purpose string, n int) []byte {
 
 func (s *stable) text(name, alphabet string) func(int) (string, error) {
 	return func(n int) (string, error) {
-		if err := s.bounded(n); err != nil || n <= 0 {
+		if err := bounded(n); err != nil || n <= 0 {
 			return "", err
 		}
 		return Pick(s.bytes(fmt.Sprintf("%s %d", name, n), 2*n), alphabet), nil
@@ -92,7 +87,7 @@ func Pick(random []byte, alphabet string) string {
 }
 
 func (s *stable) randBytes(n int) (string, error) {
-	if err := s.bounded(n); err != nil || n <= 0 {
+	if err := bounded(n); err != nil || n <= 0 {
 		return "", err
 	}
 	return base64.StdEncoding.EncodeToString(s.bytes(fmt.Sprintf("randBytes %d", n), n)), nil
@@ -116,7 +111,7 @@ func (s *stable) uuid() string {
 }
 
 func (s *stable) shuffle(text string) (string, error) {
-	if err := s.bounded(len(text)); err != nil {
+	if err := bounded(len(text)); err != nil {
 		return "", err
 	}
 	runes := []rune(text)
@@ -148,9 +143,6 @@ func (s *stable) refuse(name string) func(...any) (string, error) {
 }
 
 func (s *stable) certificate(c Certificate) (Pair, error) {
-	if err := s.bounded(0); err != nil {
-		return Pair{}, err
-	}
 	if len(s.used) == maxCertificates {
 		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
 	}
@@ -219,13 +211,7 @@ func (s *stable) look(apiVersion, kind, namespace, name string) (map[string]any,
 	if s.lookups++; s.lookups > maxLookups {
 		return nil, errLookups
 	}
-	if err := s.bounded(0); err != nil {
-		return nil, err
-	}
-	if s.lookup == nil {
-		return map[string]any{}, nil
-	}
-	found, err := s.lookup(s.ctx, apiVersion, kind, namespace, name)
+	found, err := s.lookup(apiVersion, kind, namespace, name)
 	if err != nil || found == nil {
 		return map[string]any{}, err
 	}
@@ -234,12 +220,12 @@ func (s *stable) look(apiVersion, kind, namespace, name string) (map[string]any,
 
 func (s *stable) repeat(n int, text string) (string, error) {
 	if n <= 0 || text == "" {
-		return "", s.bounded(0)
+		return "", nil
 	}
 	if n > maxText {
-		return "", s.bounded(n)
+		return "", bounded(n)
 	}
-	if err := s.bounded(n * len(text)); err != nil {
+	if err := bounded(n * len(text)); err != nil {
 		return "", err
 	}
 	return strings.Repeat(text, n), nil
@@ -255,9 +241,9 @@ func (s *stable) until(n int) ([]int, error) {
 
 func (s *stable) untilStep(start, stop, step int) ([]int, error) {
 	if step == 0 || step > 0 && start >= stop || step < 0 && start <= stop {
-		return []int{}, s.bounded(0)
+		return []int{}, nil
 	}
-	if err := s.bounded((stop - start) / step); err != nil {
+	if err := bounded((stop - start) / step); err != nil {
 		return nil, err
 	}
 	var out []int

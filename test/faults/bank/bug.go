@@ -38,6 +38,7 @@ var Classes = []string{
 	"written to the wrong place",
 	"two writers",
 	"rights lent",
+	"unbounded input",
 }
 
 // Campaigns are the campaigns that may be asked to catch a bug.

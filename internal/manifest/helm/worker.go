@@ -1,0 +1,147 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+const (
+	// maxMemory is what a worker may take beyond what the binary takes by itself, in bytes.
+	maxMemory = 256 << 20
+	// maxStack bounds the stack of a template that calls itself, in bytes.
+	maxStack = 64 << 20
+	// maxTold bounds what is read of the last words of a worker, in bytes.
+	maxTold = 16 << 10
+)
+
+// workerMark is the variable of the environment that makes a process a worker.
+const workerMark = "MLKEEPER_RENDERS_A_CHART"
+
+// slots bounds the workers at one time: together they take a multiple of maxMemory.
+var slots = make(chan struct{}, 1)
+
+// ErrUnavailable says that a chart was not rendered through no fault of its own.
+var ErrUnavailable = errors.New("the chart could not be rendered now")
+
+// init makes a process a worker before main, so that every binary that renders charts can start itself as one, those of tests
+// too.
+func init() {
+	if os.Getenv(workerMark) == "" {
+		return
+	}
+	// What a library prints must not come between the messages.
+	out := os.Stdout
+	os.Stdout = os.Stderr
+	if err := work(os.Stdin, out); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// renderApart renders a chart in a process of its own. Templates are programs: nothing within a process can stop one that goes
+// on for ever, or bound what it takes, and memory that runs out ends the process that it runs out in.
+func renderApart(ctx context.Context, in Input, within time.Duration) (Rendered, error) {
+	select {
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-ctx.Done():
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, cause)
+	}
+	late := fmt.Errorf("it takes longer than %s: simplify its templates", within)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	words := &lastWords{}
+	worker := exec.CommandContext(ctx, self, "renders", in.Chart.Name)
+	// One processor is enough for a chart, and all that an endless one gets.
+	worker.Env, worker.Stderr, worker.WaitDelay = []string{workerMark + "=1", "GOMAXPROCS=1"}, words, time.Second
+	to, err := worker.StdinPipe()
+	if err != nil {
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	from, err := worker.StdoutPipe()
+	if err != nil {
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if err := worker.Start(); err != nil {
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	out, err := converse(ctx, in, within, to, from)
+	cause := context.Cause(ctx)
+	cancel()
+	ended := worker.Wait()
+	switch {
+	case !errors.Is(err, errWorker):
+		return out, err
+	case errors.Is(cause, late):
+		return Rendered{}, fmt.Errorf("chart %s: %w", in.Chart.Name, late)
+	case cause != nil:
+		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, cause)
+	case words.ofMemory():
+		return Rendered{}, fmt.Errorf("chart %s: rendering it takes more than %d MiB of memory: simplify its templates", in.Chart.Name, maxMemory>>20)
+	}
+	return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, ended)
+}
+
+// lastWords keeps the beginning of what a worker says about its end. It is never shown: it may quote what templates hold.
+type lastWords struct{ bytes.Buffer }
+
+// Write implements io.Writer.
+func (w *lastWords) Write(p []byte) (int, error) {
+	if left := maxTold - w.Len(); left > 0 {
+		w.Buffer.Write(p[:min(left, len(p))])
+	}
+	return len(p), nil
+}
+
+// ofMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
+func (w *lastWords) ofMemory() bool {
+	for _, words := range []string{"out of memory", "cannot allocate memory", "stack exceeds", "newosproc"} {
+		if strings.Contains(w.String(), words) {
+			return true
+		}
+	}
+	return false
+}
+
+// work is the life of a worker: one chart.
+func work(in io.Reader, out io.Writer) error {
+	if err := confine(maxMemory); err != nil {
+		return err
+	}
+	debug.SetMemoryLimit(maxMemory / 2)
+	debug.SetMaxStack(maxStack)
+	c := &caller{tell: gob.NewEncoder(out), hear: gob.NewDecoder(in)}
+	j, chart, err := c.hearJob()
+	if err != nil {
+		return err
+	}
+	// Whoever started it ends it; if that process is gone, nobody does.
+	time.AfterFunc(j.Within+time.Second, func() { os.Exit(1) })
+	values := map[string]any{}
+	if err := json.Unmarshal(j.Values, &values); err != nil {
+		return err
+	}
+	rendered, err := render(context.Background(), Input{
+		Chart: chart, Release: j.Release, Namespace: j.Namespace, Values: values, Kept: c, Lookup: c.Lookup,
+		Cluster: Cluster{Version: j.Version, Serves: c.Serves},
+	})
+	return c.tell.Encode(message{Kind: tellResult, Result: resultOf(rendered, err)})
+}
