@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/kube-openapi/pkg/spec3"
 
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 )
@@ -53,7 +54,7 @@ func (d *differ) predict(
 			return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 		}
 		return keepFilled(live, after), "", nil
-	case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "immutable"), strings.Contains(err.Error(), "cannot change roleRef"):
+	case apistatus.Immutable(err):
 		note = "a field of it cannot be changed: it is made anew where that harms nobody, and else Stalled: " + withoutValues(a, err)
 		return merged, note, nil
 	}
@@ -70,8 +71,7 @@ func untried(err error) bool {
 	if apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "dry run") {
 		return true
 	}
-	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "exceeded quota") &&
-		!strings.Contains(err.Error(), "denied request") && !strings.Contains(err.Error(), "denied the request")
+	return apierrors.IsForbidden(err) && !apistatus.OverQuota(err) && !apistatus.Denied(err)
 }
 
 // withoutValues is an answer of the API server; of a Secret its reason alone, since the answer may quote values.

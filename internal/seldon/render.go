@@ -2,9 +2,12 @@ package seldon
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -165,11 +168,20 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 	return out
 }
 
+// builtIn knows the kinds that Kubernetes has by itself, whatever else was added to the scheme of all clients.
+var builtIn = sync.OnceValue(func() *runtime.Scheme {
+	out := runtime.NewScheme()
+	if err := scheme.AddToScheme(out); err != nil {
+		panic(err) // Two Go types of Kubernetes claim one kind.
+	}
+	return out
+})
+
 // onImmutable says what happens to an object of which an upgrade changes what cannot be changed, such as the selector of a
-// Deployment: it is made again, unless it holds data.
+// Deployment: it is made again, unless it holds data. A custom resource may: that of an operator for databases is one.
 func (b *builder) onImmutable(key plan.Key, retained bool) plan.Immutable {
 	switch {
-	case retained, key.GroupKind == customResourceDefinitions:
+	case retained, !builtIn().IsGroupRegistered(key.Group):
 		return plan.ImmutableByKind
 	case key.Group == "" && (key.Kind == "Namespace" || key.Kind == "PersistentVolume"):
 		return plan.ImmutableByKind

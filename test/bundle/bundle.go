@@ -45,6 +45,8 @@ spec:
 // Object is one object of a stage, with the switches of plan.Object.
 type Object struct {
 	Retain   bool                  `json:"retain,omitempty"`
+	// Recreate allows the object to be deleted and made again for a field that cannot be changed.
+	Recreate bool `json:"recreate,omitempty"`
 	Optional bool                  `json:"optional,omitempty"`
 	Manifest *runtime.RawExtension `json:"manifest"`
 }
@@ -184,7 +186,11 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 			if u.GetKind() == "ConfigMap" && len(facts.Keys) > 0 {
 				_ = unstructured.SetNestedField(u.Object, fmt.Sprint(facts.Keys), "data", "keys")
 			}
-			st.Objects = append(st.Objects, plan.Object{Desired: u, Retain: o.Retain, Optional: o.Optional})
+			declared := plan.Object{Desired: u, Retain: o.Retain, Optional: o.Optional}
+			if o.Recreate {
+				declared.OnImmutable = plan.ImmutableRecreate
+			}
+			st.Objects = append(st.Objects, declared)
 		}
 		out.Stages = append(out.Stages, st)
 	}

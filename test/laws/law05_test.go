@@ -2,6 +2,7 @@ package laws
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,4 +129,83 @@ func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestLaw05NothingIsRecreatedInVain has names and values say "immutable", and changes that a new object would be refused for.
+func TestLaw05NothingIsRecreatedInVain(t *testing.T) {
+	b := open(t, options{})
+	const name = "immutable-store"
+	spec := func(selector, volumes string) bundle.Spec {
+		o := object(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%q},"spec":{
+			"selector":{"matchLabels":{"app":%q}},"template":{"metadata":{"labels":{"app":%q}},"spec":{"volumes":[%s],
+			"containers":[{"name":"main","image":"example.test/image:1","env":[{"name":"A","value":": field is immutable"}]}]}}}}`,
+			b.ns, name, selector, selector, volumes)
+		o.Recreate = true
+		service := object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"port"},"spec":{"type":"NodePort",
+			"ports":[{"port":80,"nodePort":31987}]}}`, b.ns)
+		if selector == "c" {
+			service = object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"port"},"spec":{
+				"clusterIP":"None","ports":[{"port":80}]}}`, b.ns)
+		}
+		service.Recreate = true
+		return one(o, service)
+	}
+	b.apply("b", spec("a", ""))
+	b.ready("b")
+	uid := b.must(deploymentGVK, b.ns, name).GetUID()
+	stays := func(reason, says string) {
+		b.Helper()
+		got := b.condition("b", "Stalled", metav1.ConditionTrue, reason)
+		if !strings.Contains(got.Message, says) {
+			t.Errorf("%q is not in the message: %s", says, got.Message)
+		}
+		b.quiet()
+		if got := b.must(deploymentGVK, b.ns, name); got.GetUID() != uid || got.GetDeletionTimestamp() != nil {
+			t.Fatalf("the Deployment was deleted: %v", got.Object)
+		}
+	}
+	// Invalid alone: the volume has no such name, which the answer quotes.
+	b.apply("b", spec("a", `{"name":": field is immutable","emptyDir":{}}`))
+	stays("Invalid", "field is immutable")
+	// A change that is refused, and a new object that would be, too.
+	b.apply("b", spec("b", `{"name":"UPPER","emptyDir":{}}`))
+	stays("Invalid", "it stays as it is")
+	// A change that is refused alone.
+	b.apply("b", spec("c", ""))
+	b.ready("b")
+	if b.must(deploymentGVK, b.ns, name).GetUID() == uid {
+		t.Error("the Deployment was not made again")
+	}
+}
+
+// TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject has a policy refuse every new Deployment.
+func TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject(t *testing.T) {
+	b := open(t, options{})
+	spec := func(selector string) bundle.Spec {
+		o := deployment(b.ns, "app", false)
+		o.Manifest.Raw = []byte(strings.ReplaceAll(string(o.Manifest.Raw), `"app":"app"`, fmt.Sprintf(`"app":%q`, selector)))
+		o.Recreate = true
+		return one(o)
+	}
+	b.apply("b", spec("a"))
+	b.ready("b")
+	uid := b.must(deploymentGVK, b.ns, "app").GetUID()
+	quota := object(`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"namespace":%q,"name":"none"},"spec":{"hard":{"count/deployments.apps":"0"}}}`, b.ns)
+	b.c.Apply(t, string(quota.Manifest.Raw)+"\n")
+	cluster.Eventually(t, patience, func() error {
+		if out, err := b.c.TryKubectl("create", "deployment", "probe", "-n", b.ns, "--image=x", "--dry-run=server"); err == nil {
+			return fmt.Errorf("the quota is not active yet: %s", out)
+		}
+		return nil
+	})
+	b.apply("b", spec("b"))
+	b.condition("b", "Ready", metav1.ConditionFalse, "QuotaExceeded")
+	if got := b.must(deploymentGVK, b.ns, "app"); got.GetUID() != uid || got.GetDeletionTimestamp() != nil {
+		t.Fatalf("the Deployment was deleted: %v", got.Object)
+	}
+	b.delete(quotaGVK, b.ns, "none")
+	b.ready("b")
+	if b.must(deploymentGVK, b.ns, "app").GetUID() == uid {
+		t.Error("the Deployment was not made again once the quota was gone")
+	}
 }

@@ -128,7 +128,7 @@ func resourceOf(path string) schema.GroupResource {
 func (s *apiServer) serve(verb string, r *http.Request, body []byte) (*unstructured.Unstructured, error) {
 	path, manager := r.URL.Path, r.URL.Query().Get("fieldManager")
 	if verb == "POST" {
-		return s.post(path, manager, body)
+		return s.post(path, manager, body, len(r.URL.Query()["dryRun"]) > 0)
 	}
 	live, resource := s.objects[path], resourceOf(path)
 	name := path[strings.LastIndex(path, "/")+1:]
@@ -183,10 +183,13 @@ func (s *apiServer) applyNew(
 	return s.store(path, out), nil
 }
 
-func (s *apiServer) post(path, manager string, body []byte) (*unstructured.Unstructured, error) {
+func (s *apiServer) post(path, manager string, body []byte, dryRun bool) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	if err := json.Unmarshal(body, &u.Object); err != nil {
 		return nil, err
+	}
+	if u.GetName() == "" {
+		u.SetName(u.GetGenerateName() + "xxxxx")
 	}
 	path += "/" + u.GetName()
 	if s.objects[path] != nil {
@@ -195,8 +198,8 @@ func (s *apiServer) post(path, manager string, body []byte) (*unstructured.Unstr
 	empty := &unstructured.Unstructured{Object: map[string]any{}}
 	empty.SetGroupVersionKind(u.GroupVersionKind())
 	out, err := s.manage("POST", empty, u, manager)
-	if err != nil {
-		return nil, err
+	if err != nil || dryRun {
+		return out, err
 	}
 	return s.store(path, out), nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
@@ -103,9 +104,8 @@ func (a *Actor) applyOver(
 	switch {
 	case err == nil:
 		a.wrote(req, res, out)
-	case isImmutable(err) && recreates(res.Action.Object):
-		res.Action.Verb, res.Action.Reason = decide.Delete, "Immutable"
-		a.remove(ctx, client, res, nil)
+	case apistatus.Immutable(err) && recreates(res.Action.Object):
+		a.recreate(ctx, client, res)
 	default:
 		res.Err = err
 	}

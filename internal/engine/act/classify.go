@@ -3,7 +3,6 @@ package act
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -37,13 +37,13 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 			Message: "the namespace is being deleted, so " + key.String() + " cannot be made",
 			Remedy:  "nothing to do if that is wanted; otherwise create the resource again in another namespace",
 		}, nil
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+	case apistatus.OverQuota(err):
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonQuota,
 			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "raise the ResourceQuota of namespace " + key.Namespace + " or free some of it",
 		}, nil
-	case isDenied(err):
+	case apistatus.Denied(err):
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonDenied,
 			Message: key.String() + " was refused: " + answer(key, err),
@@ -55,7 +55,7 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  forbiddenRemedy(user),
 		}, nil
-	case isImmutable(err):
+	case apistatus.Immutable(err):
 		return &plan.Problem{
 			Class: plan.Terminal, Reason: ReasonImmutable,
 			Message: key.String() + " differs in a field that cannot be changed: " + answer(key, err),
@@ -145,21 +145,3 @@ type withheld struct {
 func (w withheld) Error() string { return w.text }
 
 func (w withheld) Unwrap() error { return w.error }
-
-// isDenied says that an admission policy or webhook refused, whatever code it chose: a ValidatingAdmissionPolicy answers
-// with Invalid unless it says otherwise, which does not make the object invalid for good (law 15).
-func isDenied(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request")
-}
-
-// unchangeable matches what the API server says of fields that cannot be changed, which differs from kind to kind: most of them,
-// role bindings, StatefulSets and StorageClasses, Services.
-var unchangeable = regexp.MustCompile(`immutable|cannot change roleRef|updates to .* are forbidden|may not change once set`)
-
-func isImmutable(err error) bool {
-	return apierrors.IsInvalid(err) && !isDenied(err) && unchangeable.MatchString(err.Error())
-}

@@ -33,6 +33,11 @@ func invalid(detail string) *apierrors.StatusError {
 	})
 }
 
+// forbiddenChange is what the API server answers where no value of a field may be changed.
+func forbiddenChange(detail string) *apierrors.StatusError {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "n", field.ErrorList{field.Forbidden(field.NewPath("data").Key("password"), detail)})
+}
+
 func namespaceTerminating() error {
 	err := apierrors.NewForbidden(resource, "n", errors.New("unable to create new content in namespace ns because it is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
@@ -73,9 +78,9 @@ var answers = []struct {
 	{"forbidden", apierrors.NewForbidden(resource, "n", errors.New("no "+value)), plan.Blocked, ReasonForbidden},
 	{"unauthorized", apierrors.NewUnauthorized("who? " + value), plan.Blocked, ReasonForbidden},
 	{"immutable", invalid("field is immutable"), plan.Terminal, ReasonImmutable},
-	{"immutable Secret", invalid("field is immutable when `immutable` is set"), plan.Terminal, ReasonImmutable},
+	{"immutable Secret", forbiddenChange("field is immutable when `immutable` is set"), plan.Terminal, ReasonImmutable},
 	{"immutable roleRef", invalid("cannot change roleRef"), plan.Terminal, ReasonImmutable},
-	{"immutable StatefulSet", invalid("updates to statefulset spec for fields other than 'replicas' are forbidden"), plan.Terminal, ReasonImmutable},
+	{"immutable StatefulSet", forbiddenChange("updates to statefulset spec for fields other than 'replicas' are forbidden"), plan.Terminal, ReasonImmutable},
 	{"immutable Service", invalid("may not change once set"), plan.Terminal, ReasonImmutable},
 	{"invalid", invalid("must be less"), plan.Terminal, ReasonInvalid},
 	{"bad request", apierrors.NewBadRequest("illegal base64 data: " + value), plan.Terminal, ReasonInvalid},

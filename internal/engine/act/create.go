@@ -70,9 +70,9 @@ func whose(req Request, action decide.Action, live *unstructured.Unstructured, f
 // post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped
 // with a warning, as it is when the object is applied (law 11).
 func (a *Actor) post(
-	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result,
+	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result, dryRun ...string,
 ) (*unstructured.Unstructured, error) {
-	opts := metav1.CreateOptions{FieldManager: observe.FieldManager}
+	opts := metav1.CreateOptions{FieldManager: observe.FieldManager, DryRun: dryRun}
 	if a.Cleaner == nil {
 		return client.Create(ctx, desired, opts)
 	}

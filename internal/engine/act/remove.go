@@ -10,7 +10,6 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/observe"
-	"mlkeeper.dev/internal/engine/plan"
 )
 
 // prune deletes what the plan no longer has as it was judged. What no watch shows any more is read first, since nobody
@@ -59,20 +58,4 @@ func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, re
 	default:
 		res.Err = err
 	}
-}
-
-// recreates says whether an object may be deleted and made again for the sake of an immutable field. Nothing that
-// holds data or serves is, unless the plan says so.
-func recreates(o plan.Stamped) bool {
-	switch o.OnImmutable {
-	case plan.ImmutableRecreate:
-		return o.Key.Kind != "PersistentVolumeClaim"
-	case plan.ImmutableStall:
-		return false
-	}
-	switch o.Key.Kind {
-	case "Job", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret":
-		return !o.Retain
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -177,7 +178,7 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 			if v != "APPLY" {
 				return nil
 			}
-			return invalid("field is immutable when `immutable` is set")
+			return forbiddenChange("field is immutable when `immutable` is set")
 		}
 		res := c.do(t, applies(st, uid, decide.ReasonChanged))
 		if on == plan.ImmutableStall {
@@ -193,6 +194,57 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 			t.Errorf("%s, %v", res.Action.Reason, c.counts)
 		}
 	}
+}
+
+func TestAnObjectWhoseReplacementWouldBeRefusedStays(t *testing.T) {
+	c := newCast(t)
+	st := declared(t, nil)
+	uid := c.server.put(path, "mlkeeper", st.Desired).GetUID()
+	before := c.server.get(path)
+	c.server.answer = func(v, _ string) *apierrors.StatusError {
+		switch v {
+		case "APPLY":
+			return invalid("field is immutable")
+		case http.MethodPost:
+			return invalid("must be less")
+		}
+		return nil
+	}
+	res := c.do(t, applies(st, uid, decide.ReasonChanged))
+	if res.Problem == nil || res.Problem.Reason != ReasonInvalid || !strings.Contains(res.Problem.Message, "it stays as it is") {
+		t.Errorf("%+v", res)
+	}
+	if res.Wrote || res.Action.Verb != decide.Apply || !reflect.DeepEqual(before, c.server.get(path)) {
+		t.Errorf("it was written: %+v", res)
+	}
+	if got := c.verbs(); got != "APPLY GET POST" {
+		t.Error(got)
+	}
+}
+
+// TestWhatTheLiveServiceHoldsIsNotTried: addresses and ports that are free once it is gone.
+func TestWhatTheLiveServiceHoldsIsNotTried(t *testing.T) {
+	service := func(ip string, check int64, ports ...int64) *unstructured.Unstructured {
+		var list []any
+		for _, p := range ports {
+			list = append(list, map[string]any{"nodePort": p})
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"clusterIP": ip, "clusterIPs": []any{ip}, "healthCheckNodePort": check, "ports": list,
+		}}}
+	}
+	trial := service("10.0.0.1", 30000, 30001, 30002)
+	shareAllocated(trial, service("10.0.0.1", 30000, 30002))
+	want := map[string]any{"ports": []any{map[string]any{"nodePort": int64(30001)}, map[string]any{}}}
+	if !reflect.DeepEqual(trial.Object["spec"], want) {
+		t.Errorf("%v", trial.Object)
+	}
+	trial = service("None", 30003, 30001)
+	shareAllocated(trial, service("10.0.0.1", 30000, 30002))
+	if !reflect.DeepEqual(trial, service("None", 30003, 30001)) {
+		t.Errorf("%v", trial.Object)
+	}
+	shareAllocated(&unstructured.Unstructured{Object: map[string]any{"spec": "x"}}, service("None", 1))
 }
 
 // TestDelete is law 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.

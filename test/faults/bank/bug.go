@@ -35,6 +35,7 @@ var Classes = []string{
 	"two leaders fight",
 	"unobserved state",
 	"declared content not written",
+	"error text misread",
 	"written to the wrong place",
 	"two writers",
 	"rights lent",

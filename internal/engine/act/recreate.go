@@ -1,0 +1,84 @@
+package act
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// recreates says whether an object may be deleted and made again for the sake of an immutable field. Nothing that
+// holds data or serves is, unless the plan says so.
+func recreates(o plan.Stamped) bool {
+	switch o.OnImmutable {
+	case plan.ImmutableRecreate:
+		return o.Key.Kind != "PersistentVolumeClaim"
+	case plan.ImmutableStall:
+		return false
+	}
+	switch o.Key.Kind {
+	case "Job", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret":
+		return !o.Retain
+	}
+	return false
+}
+
+// trialName begins the names under which replacements are tried; it is short enough for every kind.
+const trialName = "mlkeeper-trial-"
+
+// recreate deletes an object so that the next pass makes it again, if the API server would take its replacement. A
+// refusal of that leaves the object as it is.
+func (a *Actor) recreate(ctx context.Context, client dynamic.ResourceInterface, res *Result) {
+	live, err := client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
+	if err != nil {
+		res.Err = err
+		return
+	}
+	trial := contest.ForCreate(res.Action.Object.Desired)
+	trial.SetName("")
+	trial.SetGenerateName(trialName)
+	if res.Action.Key.GroupKind == (schema.GroupKind{Kind: "Service"}) {
+		shareAllocated(trial, live)
+	}
+	if _, err := a.post(ctx, client, trial, &Result{}, metav1.DryRunAll); err != nil {
+		res.Err = fmt.Errorf("it differs in a field that cannot be changed, and a new one would be refused, so that it stays as it is: %w", err)
+		return
+	}
+	res.Action.Verb, res.Action.Reason = decide.Delete, "Immutable"
+	a.remove(ctx, client, res, nil)
+}
+
+// shareAllocated takes out of the trial of a Service what the live one has been allocated, which becomes free with it.
+func shareAllocated(trial, live *unstructured.Unstructured) {
+	spec, _ := trial.Object["spec"].(map[string]any)
+	held, _ := live.Object["spec"].(map[string]any)
+	if spec == nil || held == nil {
+		return
+	}
+	if spec["clusterIP"] == held["clusterIP"] {
+		delete(spec, "clusterIP")
+		delete(spec, "clusterIPs")
+	}
+	if spec["healthCheckNodePort"] == held["healthCheckNodePort"] {
+		delete(spec, "healthCheckNodePort")
+	}
+	taken := map[any]bool{}
+	ports, _ := held["ports"].([]any)
+	for _, p := range ports {
+		port, _ := p.(map[string]any)
+		taken[port["nodePort"]] = true
+	}
+	ports, _ = spec["ports"].([]any)
+	for _, p := range ports {
+		if port, _ := p.(map[string]any); taken[port["nodePort"]] {
+			delete(port, "nodePort")
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// Package apistatus tells what an API server refused a write for. It reads the structure of the answer and the fixed words
+// around quoted names and values, never a text in which a name or value could stand for such words.
+package apistatus
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// statusOf is the answer of an API server; false where the error is none.
+func statusOf(err error) (metav1.Status, bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return metav1.Status{}, false
+	}
+	return status.Status(), true
+}
+
+// forbidden is how the answer of an admission plugin begins (NewForbidden of apimachinery): the resource and the name of the
+// object, quoted as Go does, or neither where the request had none.
+const forbidden = `^(?:[^"\s]+ (?:"(?:[^"\\]|\\.)*" )?is )?forbidden: `
+
+var (
+	quota    = regexp.MustCompile(forbidden + `exceeded quota: `)
+	byPolicy = regexp.MustCompile(forbidden + `ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
+	// byWebhook matches what the API server puts before the words of a webhook.
+	byWebhook = regexp.MustCompile(`^admission webhook "(?:[^"\\]|\\.)*" denied the request`)
+)
+
+// OverQuota says that a ResourceQuota has no room for an object.
+func OverQuota(err error) bool {
+	status, ok := statusOf(err)
+	return ok && apierrors.IsForbidden(err) && quota.MatchString(status.Message)
+}
+
+// Denied says that an admission policy or webhook refused, whatever code it chose: a ValidatingAdmissionPolicy answers with
+// Invalid unless it says otherwise, which does not make the object invalid for good.
+func Denied(err error) bool {
+	status, ok := statusOf(err)
+	return ok && (byPolicy.MatchString(status.Message) || byWebhook.MatchString(status.Message))
+}
+
+// What the API server's validation says of a field that cannot be changed, by the reason of the cause. The message of a value
+// that is not allowed ends with the reason, after the quoted value; that of a forbidden change begins with it and quotes
+// nothing before. An update of a StatefulSet is told by both ends of a list of fields.
+var (
+	endings = []string{": field is immutable", ": cannot change roleRef", ": may not change once set"}
+
+	beginnings = []string{
+		"Forbidden: field is immutable", "Forbidden: spec is immutable after creation",
+		"Forbidden: spec.persistentvolumesource is immutable after creation", "Forbidden: may not be changed in an update.",
+		"Forbidden: pod updates may not change fields other than ", "Forbidden: updates to statefulset spec for fields other than ",
+	}
+)
+
+// Immutable says that the API server refused a change for a field that cannot be changed. It may have refused it for others
+// too, which follow from that one or not: what a new object would be refused for, only the API server knows.
+func Immutable(err error) bool {
+	status, ok := statusOf(err)
+	return ok && apierrors.IsInvalid(err) && !Denied(err) && status.Details != nil && slices.ContainsFunc(status.Details.Causes, immutable)
+}
+
+func immutable(cause metav1.StatusCause) bool {
+	var parts []string
+	var is func(text, part string) bool
+	switch cause.Type {
+	case metav1.CauseTypeFieldValueInvalid:
+		parts, is = endings, strings.HasSuffix
+	case metav1.CauseTypeForbidden:
+		parts, is = beginnings, strings.HasPrefix
+	default:
+		return false
+	}
+	for _, part := range parts {
+		if is(cause.Message, part) {
+			return true
+		}
+	}
+	return false
+}

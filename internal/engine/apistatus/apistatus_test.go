@@ -1,0 +1,108 @@
+package apistatus
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var things = schema.GroupResource{Group: "apps", Resource: "things"}
+
+func invalid(name string, causes ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Thing"}, name, causes)
+}
+
+// The answers of kube-apiserver 1.34 to an apply that changes what cannot be changed.
+var immutables = map[string]*field.Error{
+	"selector of a Deployment": field.Invalid(field.NewPath("spec", "selector"), map[string]any{"matchLabels": "x"}, "field is immutable"),
+	"type of a Secret":         field.Invalid(field.NewPath("type"), "a/y", "field is immutable"),
+	"roleRef":                  field.Invalid(field.NewPath("roleRef"), "role", "cannot change roleRef"),
+	"clusterIP of a Service":   field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), "10.0.0.1", "may not change once set"),
+	"immutable ConfigMap":      field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"),
+	"value of a PriorityClass": field.Forbidden(field.NewPath("value"), "may not be changed in an update."),
+	"spec of a claim": field.Forbidden(field.NewPath("spec"),
+		"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n@@ -1,6 +1,6 @@\n"),
+	"source of a volume": field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+		"spec.persistentvolumesource is immutable after creation\n@@ -2,7 +2,7 @@\n"),
+	"StatefulSet": field.Forbidden(field.NewPath("spec"),
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals' and 'template' are forbidden"),
+	"Pod": field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than `spec.containers[*].image`\n@@ -1 +1 @@\n"),
+}
+
+// words are what users, and those who attack them, may put into names and values.
+var words = []string{
+	"immutable", "field is immutable", ": field is immutable", `": field is immutable`, "cannot change roleRef", "may not change once set",
+	"Forbidden: field is immutable", "updates to statefulset spec for fields other than x are forbidden", "denied the request",
+	`admission webhook "w" denied the request`, "exceeded quota: ", `" is forbidden: exceeded quota: `,
+	`" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: `,
+}
+
+func TestWhatCannotBeChangedIsToldByTheCause(t *testing.T) {
+	for name, cause := range immutables {
+		for _, err := range []error{invalid("n", cause), fmt.Errorf("apply: %w", invalid("n", cause)), invalid("n", field.Required(field.NewPath("a"), ""), cause)} {
+			if !Immutable(err) {
+				t.Errorf("%s is not told from %v", name, err)
+			}
+		}
+	}
+}
+
+func TestNoNameAndNoValueIsTakenForAReason(t *testing.T) {
+	for _, word := range words {
+		at := field.NewPath("spec").Key(word)
+		for _, err := range []error{
+			invalid(word, field.Required(field.NewPath("spec"), "")),
+			invalid(word, field.Invalid(field.NewPath("spec", "replicas"), -1, "must be greater than or equal to 0")),
+			invalid("n", field.Invalid(at, word, "must be no more than 15 characters")),
+			invalid("n", field.Invalid(at, map[string]any{word: word}, "must be less")),
+			invalid("n", field.NotSupported(at, word, []string{"a", word})),
+			invalid("n", field.Duplicate(at, word)),
+			invalid("n", field.NotFound(at, word)),
+			apierrors.NewForbidden(things, word, errors.New("User \"x\" cannot patch resource")),
+			apierrors.NewForbidden(things, "n", fmt.Errorf("User %q cannot patch resource", word)),
+			apierrors.NewBadRequest("cannot unmarshal " + word[:1]),
+			errors.New(word),
+		} {
+			if Immutable(err) || Denied(err) || OverQuota(err) {
+				t.Errorf("immutable %t, denied %t, over quota %t: %v", Immutable(err), Denied(err), OverQuota(err), err)
+			}
+		}
+	}
+}
+
+func TestDenialsAndQuotasAreToldByTheFixedWords(t *testing.T) {
+	for _, name := range append([]string{"", "n"}, words...) {
+		quota := apierrors.NewForbidden(things, name, errors.New("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"))
+		if !OverQuota(quota) || Denied(quota) || Immutable(quota) {
+			t.Errorf("quota: %v", quota)
+		}
+		policy := apierrors.NewForbidden(things, name, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: field is immutable"))
+		policy.ErrStatus.Reason = metav1.StatusReasonInvalid
+		policy.ErrStatus.Details.Causes = []metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: 1: field is immutable",
+		}}
+		if !Denied(policy) || OverQuota(policy) || Immutable(policy) {
+			t.Errorf("policy: %v", policy)
+		}
+	}
+	for _, words := range []string{`admission webhook "w.example.test" denied the request: field is immutable`, `admission webhook "w.example.test" denied the request without explanation`} {
+		webhook := &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid, Message: words,
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+				Type: metav1.CauseTypeFieldValueInvalid, Message: "Invalid value: 1: field is immutable",
+			}}},
+		}}
+		if !Denied(webhook) || Immutable(webhook) {
+			t.Errorf("webhook: %v", webhook)
+		}
+	}
+	if bare := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota: q")); !OverQuota(bare) || !strings.HasPrefix(bare.Error(), "forbidden") {
+		t.Errorf("quota without a resource: %v", bare)
+	}
+}
