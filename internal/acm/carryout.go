@@ -1,6 +1,10 @@
 package acm
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // target is an element as a message orders it.
 type target struct {
@@ -13,8 +17,8 @@ type target struct {
 }
 
 // carryOut gives the order of a message to every element that it is for.
-func carryOut(me Identity, s *State, m Message) []Effect {
-	given := Order{Type: order(m), ID: m.MessageID, Time: m.Timestamp.Time}
+func carryOut(me Identity, s *State, m Message, received time.Time) []Effect {
+	given := Order{Type: order(m), ID: m.MessageID, Time: m.Timestamp.Time, Received: received}
 	all := targets(me, s, m)
 	if len(all) == 0 && given.Type == OrderDelete {
 		return []Effect{ElementAnswer{
@@ -115,8 +119,9 @@ func notYet(s *State, t target, m Message) []Effect {
 	}}}
 }
 
-// give gives an order to one element. One that was given before, or is older than the last, changes nothing; it is answered with
-// how the last one ended, if it has.
+// give gives an order to one element. A message that comes again changes nothing, and needs no answer: how its order ends is told
+// once it has, until the broker has taken that. An answer now would be taken for that of an order which is on its way, since the
+// runtime asks of an acknowledgement which element it is about, not which order (SupervisionAcHandler, SimpleScanner.scanMessage).
 func give(s *State, t target, given Order, m Message) []Effect {
 	known, ok := s.Elements[t.id]
 	switch {
@@ -125,13 +130,10 @@ func give(s *State, t target, given Order, m Message) []Effect {
 			InstanceID: m.InstanceID, ElementID: t.id,
 			Outcome: given.Conclude("element " + t.id + " belongs to automation composition " + known.InstanceID),
 		}}
-	case ok && known.Order.Type != NoOrder && (known.Order.ID == given.ID || given.Time.Before(known.Order.Time)):
-		if known.Settled == nil {
-			return nil
-		}
-		return []Effect{ElementAnswer{
-			InstanceID: known.InstanceID, ElementID: t.id, Outcome: *known.Settled, Condition: known.Condition,
-		}}
+	case ok && known.Order.has(given.ID):
+		return nil
+	case ok && late(known, given, m):
+		return tooLate(known, given)
 	}
 	if given.Type == OrderMigrate && t.migration == MigrationRemoved {
 		given.Type = OrderDelete
@@ -139,10 +141,40 @@ func give(s *State, t target, given Order, m Message) []Effect {
 	return []Effect{PutElement{ordered(known, ok, t, given, m)}}
 }
 
+// maxSkew is how far the clocks of a runtime's replicas may be apart. A runtime that waits for an order gives the next one when the
+// order has ended or timed out, which takes 36 s at least (maxOperationWaitMs), so that none overtakes another by less.
+const maxSkew = 30 * time.Second
+
+// late says that an order is older than the last one of its element. Runtimes since 9.0.2 send all orders of a composition under one
+// key, so that they come as they were given, whatever the clocks say. The order of those of older ones is that of their times; an
+// order that has ended is not overtaken by less than clocks differ.
+func late(known Element, given Order, m Message) bool {
+	if known.Order.Type == NoOrder || m.PartitionKey != "" {
+		return false
+	}
+	behind := known.Order.Time.Sub(given.Time)
+	return behind > maxSkew || behind > 0 && known.Settled == nil
+}
+
+// tooLate answers an order that is older than the last one. It fails, and the states are those of the element: the last order's
+// success is none of this one. While the last order is on its way nothing is answered, since the runtime waits for that one.
+func tooLate(known Element, given Order) []Effect {
+	last := known.Order
+	why := fmt.Sprintf("it was given at %s, before the last order, %s of %s: give it again, and compare the clocks of the runtime's replicas",
+		given.Time.UTC().Format(time.RFC3339), last.Type, last.Time.UTC().Format(time.RFC3339))
+	out := []Effect{IgnoreOrder{MessageID: given.ID, InstanceID: known.InstanceID, Why: why}}
+	if known.Settled == nil {
+		return out
+	}
+	failed := given.Conclude(why)
+	failed.States = known.Settled.States
+	return append(out, ElementAnswer{InstanceID: known.InstanceID, ElementID: known.ID, Outcome: failed, Condition: known.Condition})
+}
+
 // ordered is an element with a new order; known says whether there was one before.
 func ordered(before Element, known bool, t target, given Order, m Message) Element {
 	next := before
-	next.ID, next.InstanceID, next.Order, next.Settled, next.Known = t.id, m.InstanceID, given, nil, States{}
+	next.ID, next.InstanceID, next.Order, next.Settled, next.Known = t.id, m.InstanceID, given.after(before.Order), nil, States{}
 	if m.RevisionInstance != "" {
 		next.Revision = m.RevisionInstance
 	}

@@ -27,17 +27,14 @@ func Handle(me Identity, s *State, m Message, received time.Time) []Effect {
 	case TypePrime:
 		return prime(me, s, m)
 	case TypeRestart:
-		return restart(me, s, m)
+		return restart(me, s, m, received)
 	case TypeSync:
 		return synchronize(me, s, m, received)
 	}
 	if order(m) == NoOrder {
 		return nil
 	}
-	if held := hold(s, m); held != nil {
-		return held
-	}
-	return carryOut(me, s, m)
+	return obey(me, s, m, received)
 }
 
 // Refuse answers a message that cannot be carried out, as Handle would answer one that failed.
@@ -110,11 +107,12 @@ func prime(me Identity, s *State, m Message) []Effect {
 	answer := PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Primed, Message: "Primed"}
 	if deprimes(m) {
 		answer.State, answer.Message = Commissioned, "Deprimed"
+		out := s.dropHeld("the composition is deprimed", func(h Held) bool { return h.CompositionID == m.CompositionID })
 		if _, known := s.Definitions[m.CompositionID]; !known {
 			answer.Message = "Already deprimed or never primed"
-			return []Effect{answer}
+			return append(out, answer)
 		}
-		return []Effect{DropDefinition{m.CompositionID}, answer}
+		return append(out, DropDefinition{m.CompositionID}, answer)
 	}
 	definition, ours := definition(me, m)
 	if !ours {
@@ -150,38 +148,6 @@ func definition(me Identity, m Message) (out Definition, ours bool) {
 		}
 	}
 	return out, len(out.Elements) > 0
-}
-
-// hold keeps an order that was made for other revisions than are known, and asks for those. Runtimes before Quebec send none,
-// and their orders are carried out as they are.
-func hold(s *State, m Message) []Effect {
-	ask := SendReqSync{}
-	if known, ok := s.Definitions[m.CompositionID]; m.RevisionComposition != "" && (!ok || known.Revision != m.RevisionComposition) {
-		ask.CompositionID = m.CompositionID
-	}
-	if m.RevisionInstance != "" && needsInstance(order(m)) && s.instanceRevision(m.InstanceID) != m.RevisionInstance {
-		ask.InstanceID = m.InstanceID
-	}
-	if ask == (SendReqSync{}) {
-		return nil
-	}
-	return []Effect{
-		HoldOrder{Held{MessageID: m.MessageID, CompositionID: m.CompositionID, InstanceID: m.InstanceID, Record: m}}, ask,
-	}
-}
-
-// needsInstance says whether an order presumes that the instance is known.
-func needsInstance(t OrderType) bool {
-	return t != OrderDeploy && t != OrderPrepare && t != OrderDelete
-}
-
-func (s *State) instanceRevision(instance string) string {
-	for _, e := range s.Elements {
-		if e.InstanceID == instance {
-			return e.Revision
-		}
-	}
-	return ""
 }
 
 // instance returns the known elements of an instance, by id.

@@ -9,6 +9,9 @@ type Message struct {
 	ParticipantID string      `json:"participantId"`
 	// ReplicaID addresses one replica of a participant (Oslo and later).
 	ReplicaID string `json:"replicaId"`
+	// PartitionKey is the key of the record (9.0.2 and later): records of one key come in the order in which they were sent. Older
+	// runtimes give each record a random key.
+	PartitionKey string `json:"partitionKey"`
 	// ParticipantIDList names those that a broadcast is for (Quebec and later); empty for all.
 	ParticipantIDList []string `json:"participantIdList"`
 

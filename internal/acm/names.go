@@ -38,6 +38,9 @@ const (
 	Deleted     DeployState = "DELETED"
 	Updating    DeployState = "UPDATING"
 	Migrating   DeployState = "MIGRATING"
+	// The way back from an update or a migration (9.0.2 and later, Quebec and later).
+	UpdateReverting    DeployState = "UPDATE_REVERTING"
+	MigrationReverting DeployState = "MIGRATION_REVERTING"
 )
 
 // LockState says whether an element is locked.

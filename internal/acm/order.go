@@ -1,6 +1,9 @@
 package acm
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // OrderType is what the runtime wants of an element.
 type OrderType string
@@ -23,9 +26,32 @@ const (
 // Order is the last order on an element.
 type Order struct {
 	Type OrderType
-	// ID is the id of the message that gave it, Time that of the message: an older order changes nothing.
+	// ID is the id of the message that gave it, Time that of the message.
 	ID   string
 	Time time.Time
+	// Received is when it came first, or was no longer held, from which its timeouts are counted.
+	Received time.Time
+	// Earlier are the ids of the orders before it, the newest first: brokers deliver messages again.
+	Earlier []string
+}
+
+// maxEarlier is how many earlier orders are remembered. Those that come again after a crash came in one batch, and the runtime
+// waits for one order before it gives the next.
+const maxEarlier = 8
+
+// has says that a message has given this order, or one of those before it.
+func (o Order) has(messageID string) bool {
+	return messageID != "" && (o.ID == messageID || slices.Contains(o.Earlier, messageID))
+}
+
+// after is the order as the one that follows another.
+func (o Order) after(before Order) Order {
+	o.Earlier = nil
+	if before.ID != "" {
+		o.Earlier = append([]string{before.ID}, before.Earlier...)
+		o.Earlier = o.Earlier[:min(len(o.Earlier), maxEarlier)]
+	}
+	return o
 }
 
 // States are a deploy state with a lock state, which the runtime takes from acknowledgements word for word.

@@ -8,7 +8,7 @@ import (
 
 // restart answers the runtime of Montreal and New Delhi, which asks a participant that registers anew to go on: it waits until
 // the composition and every element are acknowledged.
-func restart(me Identity, s *State, m Message) []Effect {
+func restart(me Identity, s *State, m Message, received time.Time) []Effect {
 	var out []Effect
 	answer := PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Primed, Message: "Restarted"}
 	switch definition, ours := definition(me, m); {
@@ -21,19 +21,19 @@ func restart(me Identity, s *State, m Message) []Effect {
 	out = append(out, answer)
 	for _, instance := range m.Instances {
 		for _, e := range instance.Elements {
-			out = append(out, restartElement(s, m, instance, e)...)
+			out = append(out, restartElement(s, m, instance, e, received)...)
 		}
 	}
 	return out
 }
 
-func restartElement(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
+func restartElement(s *State, m Message, instance Instance, e ElementUpdate, received time.Time) []Effect {
 	told := States{e.DeployState, e.LockState}
 	if unfinished := unfinished(told); unfinished != NoOrder {
 		of := m
 		of.InstanceID = instance.InstanceID
 		t := target{id: e.ID, content: content(s, m, e)}
-		return give(s, t, Order{Type: unfinished, ID: m.MessageID, Time: m.Timestamp.Time}, of)
+		return give(s, t, Order{Type: unfinished, ID: m.MessageID, Time: m.Timestamp.Time, Received: received}, of)
 	}
 	answer := ElementAnswer{
 		InstanceID: instance.InstanceID, ElementID: e.ID, Message: "Restarted",
@@ -51,9 +51,9 @@ func unfinished(told States) OrderType {
 		return OrderUndeploy
 	case Deleting:
 		return OrderDelete
-	case Updating:
+	case Updating, UpdateReverting:
 		return OrderUpdate
-	case Migrating:
+	case Migrating, MigrationReverting:
 		return OrderMigrate
 	}
 	switch told.LockState {
@@ -84,7 +84,7 @@ func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
 	if !ok {
 		return []Effect{PutElement{Element{
 			ID: e.ID, InstanceID: instance.InstanceID, Revision: instance.Revision, Content: content(s, m, e),
-			Known: States{e.DeployState, e.LockState}, Present: e.DeployState == Deployed,
+			Known: States{e.DeployState, e.LockState}, Present: e.DeployState == Deployed && !instance.leaves(),
 		}}}
 	}
 	if instance.Revision == "" || instance.Revision == known.Revision {
@@ -92,6 +92,11 @@ func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
 	}
 	known.Revision = instance.Revision
 	return []Effect{PutElement{known}}
+}
+
+// leaves says that an instance is undeployed, or on the way there, whatever its elements were acknowledged as.
+func (i Instance) leaves() bool {
+	return slices.Contains([]DeployState{Undeployed, Undeploying, Deleting, Deleted}, i.DeployState)
 }
 
 // synchronize takes over what the runtime (Oslo and later) says that a participant should know, and carries out the orders that
@@ -117,44 +122,24 @@ func synchronize(me Identity, s *State, m Message, received time.Time) []Effect 
 	return append(out, release(me, s, m, out, received)...)
 }
 
-// forget drops what the runtime has deleted.
+// forget drops what the runtime has deleted, with the orders that are held for it.
 func forget(s *State, m Message) []Effect {
 	var out []Effect
-	if _, known := s.Definitions[m.CompositionID]; known && m.State == Commissioned {
-		out = append(out, DropDefinition{m.CompositionID})
+	if m.State == Commissioned {
+		if _, known := s.Definitions[m.CompositionID]; known {
+			out = append(out, DropDefinition{m.CompositionID})
+		}
+		out = append(out, s.dropHeld("the composition is deprimed", func(h Held) bool {
+			return h.CompositionID == m.CompositionID && h.Record.Timestamp.Before(m.Timestamp.Time)
+		})...)
 	}
 	for _, instance := range m.Instances {
 		for _, e := range s.instance(instance.InstanceID) {
 			out = append(out, DropElement{e.ID})
 		}
-	}
-	return out
-}
-
-// release carries out the held orders, oldest first, that fit what is known after the effects so far. Those that still do not
-// stay held.
-func release(me Identity, s *State, m Message, sofar []Effect, received time.Time) []Effect {
-	if len(s.Held) == 0 {
-		return nil
-	}
-	next := s.clone()
-	for _, e := range sofar {
-		next.Apply(e)
-	}
-	var out []Effect
-	held := slices.SortedFunc(maps.Values(s.Held), func(a, b Held) int {
-		return a.Record.Timestamp.Compare(b.Record.Timestamp.Time)
-	})
-	for _, one := range held {
-		if one.CompositionID != m.CompositionID || hold(next, one.Record) != nil {
-			continue
-		}
-		effects := append([]Effect{}, Handle(me, next, one.Record, received)...)
-		effects = append(effects, ReleaseOrder{one.MessageID})
-		for _, e := range effects {
-			next.Apply(e)
-		}
-		out = append(out, effects...)
+		out = append(out, s.dropHeld("the automation composition is deleted", func(h Held) bool {
+			return h.InstanceID == instance.InstanceID
+		})...)
 	}
 	return out
 }

@@ -1,5 +1,7 @@
 package acm
 
+import "time"
+
 // State is all that a participant has to remember. It is read by Handle and changed by Apply only; what the cluster keeps of it
 // are custom resources.
 type State struct {
@@ -63,8 +65,11 @@ func (c Content) Effective() Properties { return c.Properties.Over(c.Common) }
 // Held is an order that was made for another revision than the participant knows.
 type Held struct {
 	MessageID, CompositionID, InstanceID string
-	// Record is the message as it came.
+	// Record is the message as it came, Size how many bytes are kept of it.
 	Record Message
+	Size   int
+	// Received is when it came.
+	Received time.Time
 }
 
 // Effect is one thing that follows from a message. The order of effects matters: what is stored comes before what is said.
@@ -85,8 +90,11 @@ type DropElement struct{ ID string }
 // HoldOrder keeps an order until a SYNC.
 type HoldOrder struct{ Held Held }
 
-// ReleaseOrder forgets a held order, since it is carried out now.
-type ReleaseOrder struct{ MessageID string }
+// ReleaseOrder forgets a held order. Dropped says why it will not be carried out; empty where it is carried out now.
+type ReleaseOrder struct{ MessageID, Dropped string }
+
+// IgnoreOrder says that an order has no effect, and why.
+type IgnoreOrder struct{ MessageID, InstanceID, Why string }
 
 // Acknowledged says that the runtime has answered the registration.
 type Acknowledged struct{}
@@ -96,9 +104,6 @@ type SendRegister struct{}
 
 // SendStatus tells that the participant is there.
 type SendStatus struct{}
-
-// SendReqSync asks for what the participant lacks of a composition and an instance.
-type SendReqSync struct{ CompositionID, InstanceID string }
 
 // PrimeAnswer is sent for PRIME and DEPRIME. Failure is empty for success.
 type PrimeAnswer struct {
@@ -125,7 +130,7 @@ func (ReleaseOrder) effect()   {}
 func (Acknowledged) effect()   {}
 func (SendRegister) effect()   {}
 func (SendStatus) effect()     {}
-func (SendReqSync) effect()    {}
+func (IgnoreOrder) effect()    {}
 func (PrimeAnswer) effect()    {}
 func (ElementAnswer) effect()  {}
 

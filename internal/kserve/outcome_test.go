@@ -27,14 +27,14 @@ const (
 func ordered(kind acm.OrderType, values map[string]any) acm.Element {
 	return acm.Element{
 		ID: elementID, InstanceID: instanceID, Present: kind != acm.OrderUndeploy && kind != acm.OrderDelete,
-		Order:   acm.Order{Type: kind, ID: "m1", Time: noon},
+		Order:   acm.Order{Type: kind, ID: "m1", Time: noon, Received: noon},
 		Content: acm.Content{Properties: properties(values)},
 	}
 }
 
 // resource makes the custom resource of an element, with what the room told of it before.
 func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
-	cr := &keeper.CompositionElement{Spec: record.ElementSpec(e, noon)}
+	cr := &keeper.CompositionElement{Spec: record.ElementSpec(e)}
 	cr.Name, cr.Generation = e.ID, 1
 	if told != nil {
 		outcome := record.OutcomeStatus(*told)

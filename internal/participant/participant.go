@@ -3,13 +3,14 @@ package participant
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	"mlkeeper.dev/internal/acm"
@@ -22,6 +23,8 @@ type Settings struct {
 	Interval time.Duration
 	Clock    clock.WithTicker
 	Log      logr.Logger
+	// Events tells of orders that are dropped; nil for nobody.
+	Events events.EventRecorder
 }
 
 // DefaultInterval is the time between heartbeats of the original (reportingTimeIntervalMs).
@@ -49,7 +52,8 @@ type Participant struct {
 	mu    sync.Mutex
 	state *acm.State
 
-	connected atomic.Bool
+	// woken has a value when orders are held that were not before.
+	woken chan struct{}
 }
 
 // New makes a participant. It does nothing until it is started.
@@ -60,7 +64,7 @@ func New(settings Settings, transport acm.Transport, store Store) *Participant {
 	if settings.Clock == nil {
 		settings.Clock = clock.RealClock{}
 	}
-	p := &Participant{settings: settings, transport: transport, store: store, state: acm.NewState()}
+	p := &Participant{settings: settings, transport: transport, store: store, state: acm.NewState(), woken: make(chan struct{}, 1)}
 	p.outbox = newOutbox(p)
 	return p
 }
@@ -83,6 +87,7 @@ func (p *Participant) Start(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.run(running) })
 	group.Go(func() error { return p.announce(running) })
+	group.Go(func() error { return p.ask(running) })
 	group.Go(func() error { return p.receive(running) })
 	err = group.Wait()
 	p.deregister(context.WithoutCancel(ctx))
@@ -96,11 +101,11 @@ func (p *Participant) Start(ctx context.Context) error {
 func (p *Participant) Healthy() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case !p.connected.Load():
-		return errors.New("the broker does not answer: see the log")
-	case !p.state.Registered:
-		return errors.New("the ACM runtime has not acknowledged the registration: is it running, on the same topic?")
+	if err := p.transport.Healthy(); err != nil {
+		return fmt.Errorf("the broker: %w", err)
+	}
+	if !p.state.Registered {
+		return errors.New("the ACM runtime has not acknowledged the registration: is it running, on the same topics?")
 	}
 	return nil
 }
@@ -111,9 +116,7 @@ func (p *Participant) announce(ctx context.Context) error {
 	wait := minRetry
 	for {
 		if p.registered() {
-			if err := p.publish(ctx, p.settings.Identity.Status(newID(), p.now(), "", nil)); err == nil {
-				p.askAgain(ctx)
-			}
+			_ = p.publish(ctx, p.settings.Identity.Status(newID(), p.now(), "", nil))
 			wait = p.settings.Interval
 		} else {
 			_ = p.publish(ctx, p.settings.Identity.Register(newID(), p.now()))
@@ -122,19 +125,6 @@ func (p *Participant) announce(ctx context.Context) error {
 		if err := p.sleep(ctx, wait); err != nil {
 			return err
 		}
-	}
-}
-
-// askAgain asks for what held orders wait for: the answer to an earlier question may have been lost.
-func (p *Participant) askAgain(ctx context.Context) {
-	p.mu.Lock()
-	var questions []acm.Outgoing
-	for _, held := range p.state.Held {
-		questions = append(questions, p.settings.Identity.ReqSync(newID(), p.now(), held.CompositionID, held.InstanceID))
-	}
-	p.mu.Unlock()
-	if len(questions) > 0 {
-		_ = p.publish(ctx, questions...)
 	}
 }
 
@@ -158,12 +148,10 @@ func (p *Participant) publish(ctx context.Context, messages ...acm.Outgoing) err
 	}
 	err := p.transport.Publish(ctx, messages...)
 	if err != nil && ctx.Err() == nil {
-		p.connected.Store(false)
 		publishFailures.Inc()
 		p.settings.Log.Error(err, "messages were not published", "type", messages[0].Type, "messages", len(messages))
 	}
 	if err == nil {
-		p.connected.Store(true)
 		for _, m := range messages {
 			messagesPublished.WithLabelValues(string(m.Type)).Inc()
 		}

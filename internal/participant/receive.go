@@ -17,7 +17,6 @@ func (p *Participant) receive(ctx context.Context) error {
 			if ctx.Err() != nil {
 				break
 			}
-			p.connected.Store(false)
 			p.settings.Log.Error(err, "no records were received", "again", wait)
 			if err := p.sleep(ctx, wait); err != nil {
 				return err
@@ -25,7 +24,6 @@ func (p *Participant) receive(ctx context.Context) error {
 			wait = min(2*wait, maxReceive)
 			continue
 		}
-		p.connected.Store(true)
 		wait = minRetry
 		if err := p.carryOut(ctx, batch); err != nil {
 			return err
@@ -40,6 +38,7 @@ func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
 	work := p.decide(batch.Records)
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return p.save(ctx, work) },
+		p.wakeAsker,
 		func(ctx context.Context) error { return p.publish(ctx, work.messages(p)...) },
 		batch.Done,
 	} {
@@ -142,6 +141,10 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 		put("order " + e.Held.MessageID)
 	case acm.ReleaseOrder:
 		put("order " + e.MessageID)
+		p.tellDropped(e)
+	case acm.IgnoreOrder:
+		ordersIgnored.Inc()
+		p.settings.Log.Info("an order has no effect", "messageId", e.MessageID, "instance", e.InstanceID, "why", e.Why)
 	case acm.Acknowledged:
 	default:
 		out.answers = append(out.answers, effect)
@@ -162,8 +165,6 @@ func toSay(me acm.Identity, now time.Time, effect acm.Effect) acm.Outgoing {
 	switch e := effect.(type) {
 	case acm.SendRegister:
 		return me.Register(newID(), now)
-	case acm.SendReqSync:
-		return me.ReqSync(newID(), now, e.CompositionID, e.InstanceID)
 	case acm.PrimeAnswer:
 		return me.PrimeAck(now, e)
 	case acm.ElementAnswer:

@@ -95,7 +95,7 @@ func (r *runner) Start(ctx context.Context) error {
 	if r.options.Transport != nil {
 		transport = r.options.Transport(transport)
 	}
-	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log}, transport,
+	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log, Events: r.mgr.GetEventRecorder("mlkeeper")}, transport,
 		Store{
 			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Elements: r.options.Elements,
 			Participant: settings.Identity.ParticipantID,

@@ -73,7 +73,7 @@ func (p *Participant) saveAll(ctx context.Context, w *work, chosen func(acm.Effe
 func (p *Participant) write(ctx context.Context, w write) error {
 	switch e := w.effect.(type) {
 	case acm.PutElement:
-		return p.store.PutElement(ctx, e.Element, w.known, p.now())
+		return p.store.PutElement(ctx, e.Element, w.known)
 	case acm.DropElement:
 		return p.store.DropElement(ctx, e.ID)
 	case acm.PutDefinition:

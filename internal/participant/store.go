@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,8 +82,8 @@ func (s Store) Load(ctx context.Context) (*acm.State, error) {
 }
 
 // PutElement writes an element with its order; known says that it is there already.
-func (s Store) PutElement(ctx context.Context, e acm.Element, known bool, received time.Time) error {
-	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e, received)}
+func (s Store) PutElement(ctx context.Context, e acm.Element, known bool) error {
+	cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: e.ID}, Spec: record.ElementSpec(e)}
 	cr.Spec.ParticipantID = s.Participant
 	return s.put(ctx, cr, cr.Spec, known)
 }

@@ -1,8 +1,10 @@
 package acmruntime
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
@@ -12,16 +14,55 @@ import (
 	"mlkeeper.dev/internal/acm/kafka"
 )
 
-// Topic is the topic of everything that is said.
-const Topic = config.DefaultTopic
+// Topic is the topic of orders and of all that participants say; runtimes since Oslo answer and synchronize on SyncTopic.
+const Topic, SyncTopic = config.DefaultTopic, config.DefaultSyncTopic
 
 // OnKafka is the runtime's side of a Kafka broker. change gives credentials, say; nil for none.
-func OnKafka(servers []string, change func(*kafka.Config)) (acm.Transport, error) {
+func OnKafka(release Release, servers []string, change func(*kafka.Config)) (acm.Transport, error) {
 	c := kafka.Config{Servers: servers, OperationTopic: Topic, Group: "acm-runtime", ReplicaID: uuid.NewString()}
 	if change != nil {
 		change(&c)
 	}
-	return kafka.New(c, logr.Discard())
+	operations, err := kafka.New(c, logr.Discard())
+	if err != nil || release == London {
+		return operations, err
+	}
+	c.OperationTopic, c.Group = SyncTopic, "acm-runtime-sync"
+	syncs, err := kafka.New(c, logr.Discard())
+	if err != nil {
+		operations.Close()
+		return nil, err
+	}
+	return twoTopics{operations, syncs}, nil
+}
+
+// twoTopics is the side of runtimes since Oslo.
+type twoTopics struct {
+	acm.Transport
+	syncs acm.Transport
+}
+
+// onSyncTopic is what those runtimes send on the second topic (sendToSyncTopic in the publishers of policy/clamp 9.1.0).
+var onSyncTopic = []acm.MessageType{acm.TypeRegisterAck, acm.TypeStatusReq, acm.TypeSync}
+
+// Publish implements acm.Transport.
+func (t twoTopics) Publish(ctx context.Context, messages ...acm.Outgoing) error {
+	for _, m := range messages {
+		to := t.Transport
+		if slices.Contains(onSyncTopic, m.Type) {
+			to = t.syncs
+		}
+		if err := to.Publish(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements acm.Transport.
+func (t twoTopics) Close() {
+	t.Transport.Close()
+	t.syncs.Close()
 }
 
 // Application is an application.yaml for a participant, with a consumer group of its own. properties are the additionalProps of

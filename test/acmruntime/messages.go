@@ -146,6 +146,7 @@ func (r *Runtime) syncMessage(c *Composition, instances []*Instance) object {
 		}
 		list = append(list, object{
 			"automationCompositionId": i.ID, "revisionId": i.revision, "stateChangeResult": i.Result, "acElementList": elements,
+			"deployState": i.Elements[0].DeployState, "lockState": i.Elements[0].LockState,
 		})
 	}
 	out["automationcompositionList"] = list

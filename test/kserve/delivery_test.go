@@ -24,9 +24,13 @@ func TestDelivery(t *testing.T) {
 	t.Run("a duplicate", func(t *testing.T) {
 		i := s.deployed(c, s.model("duplicate", sklearn(1)))
 		s.quiet(func() {
+			// The runtime takes every acknowledgement for that of its last order: a second one might be of another by then.
 			acks := s.runtime.Element(i.Elements[0].ID).Acks
 			s.must(s.runtime.Again(within(t)))
-			s.must(s.runtime.Await(within(t), "acknowledged again", func() bool { return i.Elements[0].Acks > acks }))
+			s.primed(map[string]any{}) // What comes after it is dealt with.
+			if got := s.runtime.Element(i.Elements[0].ID).Acks; got != acks {
+				t.Errorf("it is acknowledged %d times", 1+got-acks)
+			}
 		})
 	})
 	t.Run("a late order", func(t *testing.T) {
@@ -40,8 +44,10 @@ func TestDelivery(t *testing.T) {
 			s.must(s.runtime.Send(within(t), old))
 			s.must(s.runtime.Await(within(t), "acknowledged", func() bool { return i.Elements[0].Acks > acks }))
 		})
-		if got := s.runtime.Element(i.Elements[0].ID).DeployState; got != "UNDEPLOYED" || s.service("late") != nil {
-			t.Errorf("a late order leaves %s, %v", got, s.service("late"))
+		got := s.runtime.Element(i.Elements[0].ID)
+		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
+		if !strings.Contains(got.Message, "clocks") || s.service("late") != nil {
+			t.Errorf("a late order leaves %+v, %v", got, s.service("late"))
 		}
 	})
 	t.Run("an oversized record", func(t *testing.T) {

@@ -127,7 +127,7 @@ func (k *realKafka) stop() {
 // site makes a site on the broker.
 func (k *realKafka) site(release acmruntime.Release) *site {
 	k.t.Helper()
-	side, err := acmruntime.OnKafka([]string{k.address}, func(c *kafka.Config) {
+	side, err := acmruntime.OnKafka(release, []string{k.address}, func(c *kafka.Config) {
 		c.Mechanism, c.User, c.Password = "SCRAM-SHA-512", kafkaUser, kafkaPassword
 	})
 	if err != nil {

@@ -98,12 +98,16 @@ func (s *site) clean() {
 // onKafka makes a site on the in-process broker.
 func onKafka(t *testing.T, release acmruntime.Release) *site {
 	t.Helper()
-	broker, err := kfake.NewCluster(kfake.SeedTopics(10, topic), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4194304"}))
+	topics := []string{topic}
+	if release == acmruntime.Master {
+		topics = append(topics, acmruntime.SyncTopic)
+	}
+	broker, err := kfake.NewCluster(kfake.SeedTopics(10, topics...), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4194304"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	side, err := acmruntime.OnKafka(broker.ListenAddrs(), nil)
+	side, err := acmruntime.OnKafka(release, broker.ListenAddrs(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,16 @@ type ElementOrder struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id,omitempty"`
-	// time is that of the message: an older order changes nothing.
+	// earlier are the ids of the messages that gave the orders before, the newest first: brokers deliver messages again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=64
+	Earlier []string `json:"earlier,omitempty"`
+	// time is that of the message.
 	// +required
 	Time metav1.MicroTime `json:"time"`
-	// received is when the participant stored the order, from which its timeouts are counted.
+	// received is when the order came first, or was no longer held, from which its timeouts are counted.
 	// +required
 	Received metav1.MicroTime `json:"received"`
 }

@@ -83,7 +83,7 @@ func workflow(ctx context.Context, file, payload, namespace string) error {
 	if err != nil {
 		return err
 	}
-	side, err := acmruntime.OnKafka(settings.Kafka.Servers, nil)
+	side, err := acmruntime.OnKafka(acmruntime.London, settings.Kafka.Servers, nil)
 	if err != nil {
 		return err
 	}

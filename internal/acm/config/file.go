@@ -79,12 +79,17 @@ type topic struct {
 	AdditionalProps  map[string]string `json:"additionalProps"`
 }
 
-// parse reads a file, with Spring's placeholders filled from the environment.
+// parse reads a file, with Spring's placeholders filled from the environment, and from the file itself.
 func parse(text []byte, env func(string) (string, bool)) (file, error) {
 	if len(text) > maxFile {
 		return file{}, fmt.Errorf("the file has %d bytes, more than %d", len(text), maxFile)
 	}
-	filled, err := fill(string(text), env)
+	filled, err := fill(string(text), func(name string) (string, bool) {
+		if value, set := env(name); set {
+			return value, true
+		}
+		return property(text, name)
+	})
 	if err != nil {
 		return file{}, err
 	}
@@ -93,6 +98,21 @@ func parse(text []byte, env func(string) (string, bool)) (file, error) {
 		return file{}, fmt.Errorf("read the file as YAML: %w", err)
 	}
 	return out, nil
+}
+
+// property finds a value of the file by the names of its keys with dots between them, since files since Oslo refer to their own:
+// ${participant.intermediaryParameters.topics.syncTopic}.
+func property(text []byte, name string) (string, bool) {
+	var at any
+	if yaml.Unmarshal(text, &at) != nil {
+		return "", false
+	}
+	for key := range strings.SplitSeq(name, ".") {
+		fields, _ := at.(map[string]any)
+		at = fields[key]
+	}
+	value, ok := at.(string)
+	return value, ok && !placeholder.MatchString(value)
 }
 
 // placeholder is ${NAME} or ${NAME:default}, as Spring has it.

@@ -25,6 +25,7 @@ const (
 	DefaultType          = "org.onap.policy.clamp.acm.KserveAutomationCompositionElement"
 	DefaultTypeVersion   = "1.0.1"
 	DefaultTopic         = "policy-acruntime-participant"
+	DefaultSyncTopic     = "acm-ppnt-sync"
 	DefaultGroup         = "policy-clamp-ac-kserve-ppnt"
 	DefaultContextPath   = "/onap/policy/clamp/acm/kserveparticipant"
 )
@@ -158,10 +159,12 @@ func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 	topics := f.Participant.Intermediary.Topics
 	config := &kafka.Config{
 		Servers: split(source.Servers), OperationTopic: cmp.Or(source.Topic, topics.Operation, DefaultTopic), PublishTopic: sink.Topic,
-		SyncTopic: topics.Sync, Group: cmp.Or(source.ConsumerGroup, DefaultGroup), ReplicaID: out.Identity.ReplicaID,
+		SyncTopic: cmp.Or(topics.Sync, f.syncTopic(cmp.Or(source.Topic, topics.Operation, DefaultTopic))), ReplicaID: out.Identity.ReplicaID,
+		Group: cmp.Or(source.ConsumerGroup, source.AdditionalProps["group.id"], DefaultGroup),
 	}
 	if config.SyncTopic == "" {
-		config.SyncTopic = f.syncTopic(config.OperationTopic)
+		// Files for London to New Delhi name one topic, and their runtimes have no other; later ones answer on the second alone.
+		config.SyncTopic, config.SyncOptional = DefaultSyncTopic, true
 	}
 	properties := source.AdditionalProps
 	config.Mechanism = properties["sasl.mechanism"]

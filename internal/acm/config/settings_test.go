@@ -146,6 +146,41 @@ kafka:
 	}
 }
 
+// TestTopics: the second topic is read wherever there may be one.
+func TestTopics(t *testing.T) {
+	source := func(topic string) string {
+		return "{topic: " + topic + ", servers: [s], topicCommInfrastructure: kafka, additionalProps: {group.id: ours}}"
+	}
+	list := func(sources ...string) string {
+		return "clampAutomationCompositionTopics: {topicSources: [" + strings.Join(sources, ", ") + "]}"
+	}
+	shipped, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "participant", "application.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text, operation, sync string
+		optional              bool
+	}{
+		"the shipped file": {string(shipped), DefaultTopic, DefaultSyncTopic, false},
+		"as New Delhi":     {"participant: {intermediaryParameters: {" + list(source("ops")) + "}}", "ops", DefaultSyncTopic, true},
+		"two topics":       {"participant: {intermediaryParameters: {" + list(source("ops"), source("syncs")) + "}}", "ops", "syncs", false},
+		"as 9.1.0, by reference": {"participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}, " +
+			list(source("'${participant.intermediaryParameters.topics.operationTopic}'"), source("'${participant.intermediaryParameters.topics.syncTopic}'")) +
+			"}}", "ops", "syncs", false},
+		"as the current master, without names": {"kafka: {bootstrapServers: s}", DefaultTopic, DefaultSyncTopic, true},
+	} {
+		got, err := Read([]byte(c.text), Options{Env: environment(nil)})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if k := got.Kafka; k.OperationTopic != c.operation || k.SyncTopic != c.sync || k.SyncOptional != c.optional {
+			t.Errorf("%s: the topics are %s and %s, optional %t", name, k.OperationTopic, k.SyncTopic, k.SyncOptional)
+		}
+	}
+}
+
 // TestReplica: a replica keeps its id over restarts, and has another one in another installation.
 func TestReplica(t *testing.T) {
 	read := func(installation string) string {

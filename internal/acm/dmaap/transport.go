@@ -2,6 +2,7 @@ package dmaap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha1" //nolint:gosec // The router signs with it.
@@ -37,6 +38,10 @@ type Transport struct {
 	clock  clock.PassiveClock
 	// next is the server to ask; another after each failure.
 	next atomic.Int64
+	// busy holds a value while a batch is not done: the router counts records as delivered when it has answered.
+	busy chan struct{}
+	// unread and unpublished are why the last request of a kind has failed; nil where it has not.
+	unread, unpublished atomic.Pointer[error]
 }
 
 // New makes a transport. It connects when it is used.
@@ -57,34 +62,69 @@ func New(config Config) (*Transport, error) {
 		// The router does not redirect; who answers in its place may not have our credentials.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Transport{config: config, client: client, clock: clock.RealClock{}}, nil
+	return &Transport{config: config, client: client, clock: clock.RealClock{}, busy: make(chan struct{}, 1)}, nil
 }
 
 // Receive implements acm.Transport. It asks again when the router has nothing.
 func (t *Transport) Receive(ctx context.Context) (acm.Batch, error) {
-	query := url.Values{"timeout": {strconv.FormatInt(t.config.FetchTimeout.Milliseconds(), 10)}, "limit": {"1"}}
-	for {
-		raw, err := t.do(ctx, http.MethodGet, t.config.FetchTimeout+grace,
-			[]string{"events", t.config.Topic, t.config.Group, t.config.Instance}, query, nil)
-		if err != nil {
-			return acm.Batch{}, err
-		}
-		var texts []string
-		if err := json.Unmarshal(raw, &texts); err != nil {
-			return acm.Batch{}, fmt.Errorf("the Message Router has answered something else than a list of records: %w", err)
-		}
-		if len(texts) == 0 {
-			if ctx.Err() != nil {
-				return acm.Batch{}, ctx.Err()
-			}
-			continue
-		}
-		batch := acm.Batch{Done: func(context.Context) error { return nil }}
-		for _, text := range texts {
-			batch.Records = append(batch.Records, []byte(text))
-		}
-		return batch, nil
+	select {
+	case <-ctx.Done():
+		return acm.Batch{}, ctx.Err()
+	case t.busy <- struct{}{}:
 	}
+	for {
+		records, err := t.poll(ctx)
+		if ctx.Err() == nil {
+			keep(&t.unread, err)
+		}
+		switch {
+		case err != nil || ctx.Err() != nil:
+			<-t.busy
+			return acm.Batch{}, cmp.Or(err, ctx.Err())
+		case len(records) > 0:
+			return acm.Batch{Records: records, Done: func(context.Context) error {
+				<-t.busy
+				return nil
+			}}, nil
+		}
+	}
+}
+
+// poll asks the router once; no records are none yet.
+func (t *Transport) poll(ctx context.Context) ([][]byte, error) {
+	query := url.Values{"timeout": {strconv.FormatInt(t.config.FetchTimeout.Milliseconds(), 10)}, "limit": {"1"}}
+	raw, err := t.do(ctx, http.MethodGet, t.config.FetchTimeout+grace,
+		[]string{"events", t.config.Topic, t.config.Group, t.config.Instance}, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	if err := json.Unmarshal(raw, &texts); err != nil {
+		return nil, fmt.Errorf("the Message Router has answered something else than a list of records: %w", err)
+	}
+	var out [][]byte
+	for _, text := range texts {
+		out = append(out, []byte(text))
+	}
+	return out, nil
+}
+
+func keep(to *atomic.Pointer[error], err error) {
+	if err == nil {
+		to.Store(nil)
+		return
+	}
+	to.Store(&err)
+}
+
+// Healthy implements acm.Transport.
+func (t *Transport) Healthy() error {
+	for what, failure := range map[string]*error{"read": t.unread.Load(), "written": t.unpublished.Load()} {
+		if failure != nil {
+			return fmt.Errorf("topic %s cannot be %s: %w", t.config.Topic, what, *failure)
+		}
+	}
+	return nil
 }
 
 // Publish implements acm.Transport.
@@ -92,9 +132,11 @@ func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error
 	for _, m := range messages {
 		if _, err := t.do(ctx, http.MethodPost, posting,
 			[]string{"events", t.config.PublishTopic}, url.Values{"partitionKey": {m.Key}}, m.Body); err != nil {
+			keep(&t.unpublished, err)
 			return fmt.Errorf("publish on topic %s: %w", t.config.PublishTopic, err)
 		}
 	}
+	keep(&t.unpublished, nil)
 	return nil
 }
 

@@ -73,6 +73,9 @@ func TestRecords(t *testing.T) {
 				if err != nil || len(batch.Records) != 1 || string(batch.Records[0]) != text {
 					t.Fatalf("received %q, %v in place of %q", batch.Records, err, text)
 				}
+				if err := batch.Done(within(t)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
@@ -97,6 +100,9 @@ func TestErrorAnswers(t *testing.T) {
 		}
 		if err := transport.Publish(within(t), acm.Outgoing{Body: []byte("{}")}); err == nil {
 			t.Errorf("HTTP %d, code %d counts as published", c.status, c.code)
+		}
+		if err := transport.Healthy(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("after HTTP %d, code %d its health is %v", c.status, c.code, err)
 		}
 	}
 }

@@ -19,8 +19,11 @@ type Config struct {
 	Servers []string
 	// OperationTopic is read and written; PublishTopic is written instead of it, unless it is empty.
 	OperationTopic, PublishTopic string
-	// SyncTopic is read by every replica (Oslo and later); empty for runtimes without one.
+	// SyncTopic is read by every replica (Oslo and later). The runtime makes it, by writing to it; runtimes without one never do.
+	// Empty for none.
 	SyncTopic string
+	// SyncOptional says that nobody has named SyncTopic: the broker may refuse it without harm.
+	SyncOptional bool
 	// Group is the consumer group of the participant. The group for SyncTopic is Group, a dash and ReplicaID, which the access
 	// rules of ONAP's Helm charts allow by their prefix.
 	Group string
@@ -65,7 +68,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 		return nil, err
 	}
 	out := []kgo.Opt{
-		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch), kgo.AllowAutoTopicCreation(),
+		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch),
 		kgo.RecordDeliveryTimeout(delivery), kgo.ProducerLinger(linger),
 	}
 	if mechanism != nil {
@@ -94,10 +97,14 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 
 // consumer are the options of a member of a group.
 func (c Config) consumer(group, topic string) []kgo.Opt {
-	return []kgo.Opt{
+	out := []kgo.Opt{
 		kgo.ConsumerGroup(group), kgo.InstanceID(c.ReplicaID), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(session),
 		// What was committed and has been deleted since is gone; what is left of the topic is not skipped too.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
+	if topic == c.OperationTopic {
+		out = append(out, kgo.AllowAutoTopicCreation())
+	}
+	return out
 }

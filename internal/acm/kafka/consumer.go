@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,12 +19,17 @@ import (
 type consumer struct {
 	client *kgo.Client
 	log    logr.Logger
+	// topic is what it reads; optional says that the broker may refuse it without harm.
+	topic    string
+	optional bool
+	// trouble is why the topic cannot be read; nil while it can.
+	trouble atomic.Pointer[error]
 	// made is closed when client is set: assignments may come before.
 	made chan struct{}
 }
 
-func newConsumer(options []kgo.Opt, log logr.Logger) (*consumer, error) {
-	c := &consumer{log: log, made: make(chan struct{})}
+func newConsumer(topic string, optional bool, options []kgo.Opt, log logr.Logger) (*consumer, error) {
+	c := &consumer{topic: topic, optional: optional, log: log, made: make(chan struct{})}
 	client, err := kgo.NewClient(append(options, kgo.AdjustFetchOffsetsFn(c.positions))...)
 	if err != nil {
 		return nil, fmt.Errorf("make a Kafka consumer: %w", err)
@@ -68,19 +75,16 @@ func (c *consumer) positions(ctx context.Context, offsets map[string]map[int32]k
 }
 
 // run hands over batches, one at a time, until its context is done.
-func (c *consumer) run(ctx context.Context, to chan<- received) {
+func (c *consumer) run(ctx context.Context, to chan<- acm.Batch) {
 	defer c.client.AllowRebalance()
 	for ctx.Err() == nil {
-		fetches := c.client.PollRecords(ctx, maxRecords)
+		polled, end := context.WithTimeout(ctx, quiet)
+		fetches := c.client.PollRecords(polled, maxRecords)
+		end()
 		if ctx.Err() != nil {
 			return
 		}
-		if err := fetches.Err0(); err != nil {
-			c.hand(ctx, to, received{err: fmt.Errorf("read from Kafka: %w", err)})
-		}
-		fetches.EachError(func(_ string, partition int32, err error) {
-			c.log.Error(err, "a partition cannot be read", "partition", partition)
-		})
+		c.note(fetches)
 		if records := fetches.Records(); len(records) > 0 {
 			c.deliver(ctx, to, records)
 		}
@@ -88,8 +92,37 @@ func (c *consumer) run(ctx context.Context, to chan<- received) {
 	}
 }
 
+// quiet is how long nothing may go wrong until a topic that brings no records counts as readable again: longer than the client
+// waits before it tries again what has failed.
+const quiet = 30 * time.Second
+
+// note keeps whether a poll has met an error, on any partition.
+func (c *consumer) note(fetches kgo.Fetches) {
+	var trouble error
+	fetches.EachError(func(_ string, partition int32, err error) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+		case c.optional && refused(err):
+			c.log.Info("the broker does not let this topic be read, which nobody has named: runtimes since Oslo synchronize by it", "why", err.Error())
+		default:
+			trouble = fmt.Errorf("partition %d: %w", partition, err)
+		}
+	})
+	if trouble == nil {
+		c.trouble.Store(nil)
+		return
+	}
+	c.trouble.Store(&trouble)
+	c.log.Error(trouble, "the topic cannot be read")
+}
+
+// refused says that the broker's access rules forbid a topic or a group.
+func refused(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.GroupAuthorizationFailed)
+}
+
 // deliver hands records over and waits until they are done.
-func (c *consumer) deliver(ctx context.Context, to chan<- received, records []*kgo.Record) {
+func (c *consumer) deliver(ctx context.Context, to chan<- acm.Batch, records []*kgo.Record) {
 	done := make(chan struct{})
 	batch := acm.Batch{Done: func(ctx context.Context) error {
 		err := c.client.CommitRecords(ctx, records...)
@@ -105,21 +138,14 @@ func (c *consumer) deliver(ctx context.Context, to chan<- received, records []*k
 	for _, r := range records {
 		batch.Records = append(batch.Records, r.Value)
 	}
-	if !c.hand(ctx, to, received{batch: batch}) {
+	select {
+	case <-ctx.Done():
 		return
+	case to <- batch:
 	}
 	select {
 	case <-ctx.Done():
 	case <-done:
-	}
-}
-
-func (c *consumer) hand(ctx context.Context, to chan<- received, one received) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case to <- one:
-		return true
 	}
 }
 

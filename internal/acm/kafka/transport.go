@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,15 +17,11 @@ type Transport struct {
 	consumers []*consumer
 	producer  *kgo.Client
 	topic     string
-	received  chan received
+	received  chan acm.Batch
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
-}
-
-// received is a batch of one consumer, or why it has none.
-type received struct {
-	batch acm.Batch
-	err   error
+	// unpublished is why the last messages were not published; nil where they were.
+	unpublished atomic.Pointer[error]
 }
 
 // New connects to the broker. It returns at once; what does not work is told by Receive and Publish.
@@ -37,7 +34,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{topic: config.PublishTopic, received: make(chan received), cancel: cancel}
+	t := &Transport{topic: config.PublishTopic, received: make(chan acm.Batch), cancel: cancel}
 	if t.topic == "" {
 		t.topic = config.OperationTopic
 	}
@@ -46,7 +43,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		groups[config.SyncTopic] = config.Group + "-" + config.ReplicaID
 	}
 	for topic, group := range groups {
-		one, err := newConsumer(append(config.consumer(group, topic), common...), log.WithValues("topic", topic, "group", group))
+		one, err := newConsumer(topic, config.SyncOptional && topic == config.SyncTopic, append(config.consumer(group, topic), common...), log.WithValues("topic", topic, "group", group))
 		if err != nil {
 			t.Close()
 			return nil, err
@@ -54,7 +51,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		t.consumers = append(t.consumers, one)
 		t.running.Go(func() { one.run(ctx, t.received) })
 	}
-	if t.producer, err = kgo.NewClient(common...); err != nil {
+	if t.producer, err = kgo.NewClient(append(common, kgo.AllowAutoTopicCreation())...); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("make a Kafka producer: %w", err)
 	}
@@ -66,8 +63,8 @@ func (t *Transport) Receive(ctx context.Context) (acm.Batch, error) {
 	select {
 	case <-ctx.Done():
 		return acm.Batch{}, ctx.Err()
-	case one := <-t.received:
-		return one.batch, one.err
+	case batch := <-t.received:
+		return batch, nil
 	}
 }
 
@@ -78,7 +75,24 @@ func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error
 		records = append(records, &kgo.Record{Topic: t.topic, Key: []byte(m.Key), Value: m.Body})
 	}
 	if err := t.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return fmt.Errorf("publish on topic %s: %w", t.topic, err)
+		err = fmt.Errorf("publish on topic %s: %w", t.topic, err)
+		t.unpublished.Store(&err)
+		return err
+	}
+	t.unpublished.Store(nil)
+	return nil
+}
+
+// Healthy implements acm.Transport. A broker that is not there is noticed by what is published; what it refuses to let be read, by
+// reading.
+func (t *Transport) Healthy() error {
+	for _, c := range t.consumers {
+		if trouble := c.trouble.Load(); trouble != nil {
+			return fmt.Errorf("topic %s cannot be read: %w", c.topic, *trouble)
+		}
+	}
+	if failure := t.unpublished.Load(); failure != nil {
+		return *failure
 	}
 	return nil
 }

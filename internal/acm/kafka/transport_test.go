@@ -3,12 +3,16 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/kafka"
@@ -170,6 +174,77 @@ func TestOrderIsKept(t *testing.T) {
 		if got != fmt.Sprint(n) {
 			t.Fatalf("record %d is %q", n, got)
 		}
+	}
+}
+
+// TestTopicOfSynchronizationsComesLater: runtimes before Oslo have none, so that it is not made and its absence is no harm; one that
+// comes is read.
+func TestTopicOfSynchronizationsComesLater(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.SeedTopics(10, operations), kfake.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	transport := open(t, config(c))
+	joined(t, c, transport)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	topics, err := kadm.NewClient(client).ListTopics(within(t))
+	if err != nil || topics.Has(syncs) {
+		t.Errorf("there are %v, %v", topics.Names(), err)
+	}
+	if err := transport.Healthy(); err != nil {
+		t.Errorf("its health is %v", err)
+	}
+	for ctx := within(t); ; {
+		if err := client.ProduceSync(ctx, &kgo.Record{Topic: syncs, Value: []byte("told")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		soon, end := context.WithTimeout(ctx, 300*time.Millisecond)
+		batch, err := transport.Receive(soon)
+		end()
+		if err == nil && string(batch.Records[0]) == "told" {
+			return
+		}
+	}
+}
+
+// TestForbiddenTopicOfSynchronizations: a topic that the file names has to be readable, and stays known as what is wrong while others
+// are read and written; one that nobody has named is done without.
+func TestForbiddenTopicOfSynchronizations(t *testing.T) {
+	var rules []kfake.ACL
+	for _, r := range []struct {
+		kind kmsg.ACLResourceType
+		name string
+	}{{kmsg.ACLResourceTypeTopic, operations}, {kmsg.ACLResourceTypeGroup, "policy-clamp-ac-kserve-ppnt"}} {
+		rules = append(rules, kfake.ACL{
+			Resource: r.kind, Name: r.name, Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: kmsg.ACLOperationAll, Allow: true,
+		})
+	}
+	c := broker(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "kserve", "secret", rules...))
+	for _, optional := range []bool{false, true} {
+		with := config(c)
+		with.Mechanism, with.User, with.Password, with.SyncOptional = "PLAIN", "kserve", "secret", optional
+		noticed := make(chan struct{}, 100)
+		transport, err := kafka.New(with, funcr.New(func(string, string) { noticed <- struct{}{} }, funcr.Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-noticed:
+		case <-within(t).Done():
+			t.Fatal("a topic that cannot be read is not noticed")
+		}
+		if err := transport.Publish(within(t), acm.Outgoing{Key: "k", Body: []byte("own echo")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := transport.Healthy(); (err == nil) != optional || err != nil && !strings.Contains(err.Error(), syncs) {
+			t.Errorf("optional %t: its health is %v", optional, err)
+		}
+		transport.Close()
 	}
 }
 

@@ -37,7 +37,10 @@ func DefinitionSpec(d acm.Definition) keeper.CompositionDefinitionSpec {
 
 // Held reads an order that waits for a revision.
 func Held(cr *keeper.HeldOrder) (acm.Held, error) {
-	out := acm.Held{MessageID: cr.Name, CompositionID: cr.Spec.CompositionID, InstanceID: cr.Spec.AutomationCompositionID}
+	out := acm.Held{
+		MessageID: cr.Name, CompositionID: cr.Spec.CompositionID, InstanceID: cr.Spec.AutomationCompositionID,
+		Size: len(cr.Spec.Message.Raw), Received: cr.CreationTimestamp.Time,
+	}
 	if err := json.Unmarshal(cr.Spec.Message.Raw, &out.Record); err != nil {
 		return acm.Held{}, fmt.Errorf("read the message of HeldOrder %s: %w", cr.Name, err)
 	}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/json"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +43,9 @@ func Order(o *keeper.ElementOrder) acm.Order {
 	if o == nil {
 		return acm.Order{}
 	}
-	return acm.Order{Type: acm.OrderType(o.Type), ID: o.ID, Time: o.Time.Time}
+	return acm.Order{
+		Type: acm.OrderType(o.Type), ID: o.ID, Time: o.Time.Time, Received: o.Received.Time, Earlier: o.Earlier,
+	}
 }
 
 // Outcome reads how an order ended.
@@ -70,14 +71,15 @@ func Condition(c keeper.ElementCondition) acm.Condition {
 	return acm.Condition{OperationalState: c.OperationalState, UseState: c.UseState, OutProperties: c.OutProperties}
 }
 
-// ElementSpec writes an element whose order was received at a time.
-func ElementSpec(e acm.Element, received time.Time) keeper.CompositionElementSpec {
+// ElementSpec writes an element.
+func ElementSpec(e acm.Element) keeper.CompositionElementSpec {
 	out := keeper.CompositionElementSpec{
 		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Present: e.Present, Content: contentSpec(e.Content),
 	}
 	if e.Order.Type != acm.NoOrder {
 		out.Order = &keeper.ElementOrder{
-			Type: string(e.Order.Type), ID: e.Order.ID, Time: metav1.NewMicroTime(e.Order.Time), Received: metav1.NewMicroTime(received),
+			Type: string(e.Order.Type), ID: e.Order.ID, Earlier: e.Order.Earlier,
+			Time: metav1.NewMicroTime(e.Order.Time), Received: metav1.NewMicroTime(e.Order.Received),
 		}
 	}
 	if e.Known != (acm.States{}) {

@@ -113,11 +113,11 @@ func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
 
 // connect starts the broker and the runtime, and writes the participant's file.
 func (s *acmSite) connect(ctx context.Context) error {
-	broker, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic))
+	broker, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic, acmruntime.SyncTopic))
 	if err != nil {
 		return err
 	}
-	side, err := acmruntime.OnKafka(broker.ListenAddrs(), nil)
+	side, err := acmruntime.OnKafka(acmruntime.Master, broker.ListenAddrs(), nil)
 	if err != nil {
 		broker.Close()
 		return err

@@ -1,0 +1,192 @@
+package acm
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// HeldFor is how long an order is held. The runtime has given it up long before (maxOperationWaitMs, 36 to 200 s), but still takes a
+// late success.
+const HeldFor = time.Hour
+
+// maxHeld and maxHeldSize are how many orders are held at once, and with how many bytes: anybody who may write to the broker can
+// invent orders for compositions that no runtime will ever tell of.
+const (
+	maxHeld     = 100
+	maxHeldSize = 8 << 20
+)
+
+// obey carries out an order, or holds it. Either way the orders that are held for its instance are overtaken: the runtime gives an
+// order when it no longer waits for the one before.
+func obey(me Identity, s *State, m Message, received time.Time) []Effect {
+	if s.has(m) {
+		return carryOut(me, s, m, received) // It was not held when it came first.
+	}
+	for _, h := range s.held() {
+		if h.InstanceID == m.InstanceID && m.PartitionKey == "" && m.Timestamp.Before(h.Record.Timestamp.Time) {
+			return []Effect{IgnoreOrder{
+				MessageID: m.MessageID, InstanceID: m.InstanceID, Why: "a newer order is held: " + string(order(h.Record)),
+			}}
+		}
+	}
+	out := s.dropHeld("a newer order has come: "+string(order(m)), func(h Held) bool {
+		return h.InstanceID == m.InstanceID && h.MessageID != m.MessageID
+	})
+	if composition, instance := s.missing(m); composition == "" && !instance {
+		return append(out, carryOut(me, s, m, received)...)
+	}
+	return append(out, hold(me, s, m, received)...)
+}
+
+// has says that a message has given its order already, to one of the elements of its instance at least.
+func (s *State) has(m Message) bool {
+	return slices.ContainsFunc(s.instance(m.InstanceID), func(e Element) bool { return e.Order.has(m.MessageID) })
+}
+
+// hold keeps an order until the runtime has told what it was made for. What is too much is refused.
+func hold(me Identity, s *State, m Message, received time.Time) []Effect {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic("bug: a message that was decoded does not encode: " + err.Error())
+	}
+	number, size := 0, len(raw)
+	for id, h := range s.Held {
+		if id != m.MessageID {
+			number, size = number+1, size+h.Size
+		}
+	}
+	if number >= maxHeld || size > maxHeldSize {
+		return Refuse(me, s, m, fmt.Sprintf("%d orders wait already until the runtime tells the revisions that they were made for, and no more than "+
+			"%d with %d MiB are held: look at the topic of synchronizations, and give the order again", number, maxHeld, maxHeldSize>>20))
+	}
+	return []Effect{HoldOrder{Held{
+		MessageID: m.MessageID, CompositionID: m.CompositionID, InstanceID: m.InstanceID, Record: m, Size: len(raw), Received: received,
+	}}}
+}
+
+// missing is what an order was made for and is not known: a composition of another revision, or of its instance another revision.
+// Runtimes before Quebec send no revisions, and their orders are carried out as they are.
+func (s *State) missing(m Message) (composition string, instance bool) {
+	for _, one := range []struct{ id, revision string }{
+		{m.CompositionID, m.RevisionComposition}, {m.CompositionTargetID, m.RevisionCompositionTarget},
+	} {
+		if known, ok := s.Definitions[one.id]; composition == "" && one.revision != "" && (!ok || known.Revision != one.revision) {
+			composition = one.id
+		}
+	}
+	return composition, m.RevisionInstance != "" && needsInstance(order(m)) && !s.hasRevision(m.InstanceID, m.RevisionInstance)
+}
+
+// needsInstance says whether an order presumes that the instance is known.
+func needsInstance(t OrderType) bool {
+	return t != OrderDeploy && t != OrderPrepare && t != OrderDelete
+}
+
+func (s *State) hasRevision(instance, revision string) bool {
+	return slices.ContainsFunc(s.instance(instance), func(e Element) bool { return e.Revision == revision })
+}
+
+// held are the orders that wait, in the order in which they came.
+func (s *State) held() []Held {
+	return slices.SortedFunc(maps.Values(s.Held), func(a, b Held) int {
+		return cmp.Or(a.Received.Compare(b.Received), a.Record.Timestamp.Compare(b.Record.Timestamp.Time), cmp.Compare(a.MessageID, b.MessageID))
+	})
+}
+
+func (s *State) dropHeld(why string, which func(Held) bool) []Effect {
+	var out []Effect
+	for _, h := range s.held() {
+		if which(h) {
+			out = append(out, ReleaseOrder{h.MessageID, why})
+		}
+	}
+	return out
+}
+
+// Expired drops the orders that have been held for HeldFor.
+func (s *State) Expired(now time.Time) []Effect {
+	return s.dropHeld(fmt.Sprintf("the runtime has not told within %s what it was made for", HeldFor), func(h Held) bool {
+		return now.Sub(h.Received) >= HeldFor
+	})
+}
+
+// Question asks the runtime for a composition, with the state of an instance, or for an instance alone; either may be empty.
+type Question struct{ CompositionID, InstanceID string }
+
+// Questions ask for what held orders wait for: one for each composition, with the instance of its oldest order, and one for each
+// instance whose composition is known.
+func (s *State) Questions() []Question {
+	asked := map[string]bool{}
+	var out []Question
+	for _, h := range s.held() {
+		composition, _ := s.missing(h.Record)
+		if about := cmp.Or(composition, h.InstanceID); !asked[about] {
+			asked[about] = true
+			out = append(out, Question{composition, h.InstanceID})
+		}
+	}
+	return out
+}
+
+// release carries out the held orders that fit what is known after the effects of a SYNC so far, and drops those that it has
+// overtaken. All others stay held.
+func release(me Identity, s *State, m Message, sofar []Effect, received time.Time) []Effect {
+	if len(s.Held) == 0 {
+		return nil
+	}
+	next := s.clone()
+	for _, e := range sofar {
+		next.Apply(e)
+	}
+	var out []Effect
+	for _, h := range s.held() {
+		var effects []Effect
+		switch fits, dropped := next.judge(h, m); {
+		case dropped != "":
+			effects = []Effect{ReleaseOrder{h.MessageID, dropped}}
+		case fits:
+			effects = append(carryOut(me, next, h.Record, received), ReleaseOrder{MessageID: h.MessageID})
+		}
+		for _, e := range effects {
+			next.Apply(e)
+		}
+		out = append(out, effects...)
+	}
+	return out
+}
+
+// judge says whether a held order can be carried out after a SYNC, or why it is dropped. Each end, failure and timeout gives an
+// instance a new revision, and so does each report on its elements (AbstractScanner.saveAndSync), so that another one than the order
+// was made for says nothing by itself: the order is wanted as long as the instance is in the state that the order leads through.
+func (s *State) judge(h Held, m Message) (fits bool, dropped string) {
+	composition, instance := s.missing(h.Record)
+	at := slices.IndexFunc(m.Instances, func(i Instance) bool { return i.InstanceID == h.InstanceID })
+	if at < 0 {
+		return composition == "" && !instance, ""
+	}
+	told, newer := m.Instances[at], m.Timestamp.After(h.Record.Timestamp.Time)
+	switch {
+	case newer && told.awaits(order(h.Record)):
+		return composition == "" || composition == m.CompositionID && m.RevisionComposition != "", ""
+	case h.Record.RevisionInstance == "" || h.Record.RevisionInstance == told.Revision:
+		return composition == "", ""
+	case newer && told.DeployState != "":
+		return false, fmt.Sprintf("the automation composition is %s, %s by now", told.DeployState, told.LockState)
+	}
+	return false, ""
+}
+
+// awaits says that the runtime still waits for an order of a type on the instance.
+func (i Instance) awaits(t OrderType) bool {
+	switch t {
+	case OrderPrepare:
+		return i.DeployState == Undeployed
+	case OrderPrecheck, OrderReview:
+		return i.DeployState == Deployed
+	}
+	return i.Result != Failed && unfinished(States{i.DeployState, i.LockState}) == t
+}

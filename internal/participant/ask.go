@@ -1,0 +1,109 @@
+package participant
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+)
+
+// minAsk and maxAsk bound the pause before a question is asked again, which doubles each time.
+const minAsk, maxAsk = 5 * time.Second, 5 * time.Minute
+
+// asked is a question that the runtime has not answered yet.
+type asked struct {
+	again time.Time
+	pause time.Duration
+}
+
+// ask asks the runtime for what held orders wait for, until none waits any more.
+func (p *Participant) ask(ctx context.Context) error {
+	questions := map[acm.Question]asked{}
+	for {
+		var due <-chan time.Time
+		if wait := p.askDue(ctx, questions); wait > 0 {
+			due = p.settings.Clock.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.woken:
+		case <-due:
+		}
+	}
+}
+
+// wakeAsker has questions asked that are new.
+func (p *Participant) wakeAsker(context.Context) error {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// askDue drops orders that have waited too long, asks what is to be asked now, and returns when to look again; zero for never.
+func (p *Participant) askDue(ctx context.Context, questions map[acm.Question]asked) (wait time.Duration) {
+	p.dropExpired(ctx)
+	p.mu.Lock()
+	open := p.state.Questions()
+	p.mu.Unlock()
+	now, still := p.now(), map[acm.Question]asked{}
+	for _, q := range open {
+		one := questions[q]
+		if !one.again.After(now) {
+			one.pause = min(max(2*one.pause, minAsk), maxAsk)
+			one.again = now.Add(one.pause)
+			_ = p.publish(ctx, p.settings.Identity.ReqSync(newID(), now, q.CompositionID, q.InstanceID))
+		}
+		if rest := one.again.Sub(now); wait == 0 || rest < wait {
+			wait = rest
+		}
+		still[q] = one
+	}
+	clear(questions)
+	for q, one := range still {
+		questions[q] = one
+	}
+	return wait
+}
+
+// dropExpired forgets the held orders that the runtime has not told anything about.
+func (p *Participant) dropExpired(ctx context.Context) {
+	p.mu.Lock()
+	expired := p.state.Expired(p.now())
+	p.mu.Unlock()
+	for _, effect := range expired {
+		order, ok := effect.(acm.ReleaseOrder)
+		if !ok {
+			continue
+		}
+		if err := p.store.ReleaseOrder(ctx, order.MessageID); err != nil {
+			p.settings.Log.Error(err, "an order that was held too long is not removed yet", "messageId", order.MessageID)
+			continue
+		}
+		p.tellDropped(order)
+		p.mu.Lock()
+		p.state.Apply(order)
+		p.mu.Unlock()
+	}
+}
+
+// tellDropped says that a held order will not be carried out. The runtime is told nothing: it has ended the order by itself.
+func (p *Participant) tellDropped(order acm.ReleaseOrder) {
+	if order.Dropped == "" {
+		return
+	}
+	ordersDropped.Inc()
+	p.settings.Log.Info("a held order is dropped", "messageId", order.MessageID, "why", order.Dropped)
+	if p.settings.Events == nil {
+		return
+	}
+	about := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: order.MessageID}}
+	about.SetGroupVersionKind(keeper.GroupVersion.WithKind("HeldOrder"))
+	p.settings.Events.Eventf(about, nil, corev1.EventTypeWarning, "OrderDropped", "Receive", "%s", order.Dropped)
+}
