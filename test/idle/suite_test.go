@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
@@ -87,32 +86,7 @@ type activity struct {
 
 func (w *world) activity(t *testing.T) activity {
 	t.Helper()
-	return activity{requests: w.operator.Requests.Snapshot(), reconciles: reconciles(t)}
-}
-
-func reconciles(t *testing.T) map[string]float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]float64{}
-	for _, f := range families {
-		if f.GetName() != "controller_runtime_reconcile_total" && f.GetName() != "mlkeeper_reconciles_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, label := range m.GetLabel() {
-				name += " " + label.GetName() + "=" + label.GetValue()
-			}
-			out[name] = m.GetCounter().GetValue()
-		}
-	}
-	if len(out) == 0 {
-		t.Fatal("no metric counts the reconciles")
-	}
-	return out
+	return activity{requests: w.operator.Requests.Snapshot(), reconciles: harness.Reconciles(t)}
 }
 
 // settle waits until the operator has had nothing to do for three seconds.
@@ -139,7 +113,7 @@ func (w *world) idleSince(t *testing.T, earlier activity) error {
 	writes := cluster.Sum(since, cluster.Request.Write, "leases")
 	reads := cluster.Sum(since, cluster.Request.Read, "leases")
 	var busy []string
-	for controller, n := range reconciles(t) {
+	for controller, n := range harness.Reconciles(t) {
 		if n > earlier.reconciles[controller] {
 			busy = append(busy, controller)
 		}
