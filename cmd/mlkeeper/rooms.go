@@ -75,7 +75,9 @@ type registration struct {
 func registrations() []registration {
 	return []registration{
 		{name: trustyai.RoomName, any: func(s settings) room.Any {
-			return room.Erase(trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
+			settings := s.forTrustyAI()
+			settings.Printed = true
+			return room.Erase(trustyai.RoomIn(s.clusterDomain), trustyai.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
 		}},

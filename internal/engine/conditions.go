@@ -90,17 +90,17 @@ func setConditions(common room.Common, generation int64, j judgement) {
 		contested(j.yielded), generation, now)
 }
 
-// worst picks the problem to show: a terminal one before one that is waited for.
+// worst picks the problem to show: a terminal one before one that is waited for, and that before one that passes by itself.
 func worst(problems []plan.Problem) (worst *plan.Problem, stalled bool) {
 	for i := range problems {
-		if problems[i].Class == plan.Terminal {
-			return &problems[i], true
+		switch one := &problems[i]; {
+		case one.Class == plan.Terminal:
+			return one, true
+		case worst == nil || worst.Brief && !one.Brief:
+			worst = one
 		}
 	}
-	if len(problems) > 0 {
-		return &problems[0], false
-	}
-	return nil, false
+	return worst, false
 }
 
 // mark keeps an abnormal-true condition: present while it holds, absent otherwise, as kstatus wants it.

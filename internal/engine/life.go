@@ -46,7 +46,7 @@ type life struct {
 	wiring map[string][]wiring.Outcome
 	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
 	deleted map[plan.Key]types.UID
-	// refused holds the writes that were refused and wait for their next attempt.
+	// refused holds the writes that were refused, until one of the same object is not.
 	refused map[plan.Key]refusal
 	// vanished holds what was made anew lately.
 	vanished map[plan.Key]vanished

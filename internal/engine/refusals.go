@@ -13,9 +13,11 @@ import (
 )
 
 // refusal is a write that was refused. Where no watch tells the end of the cause (quota, admission, rights, a name that
-// is taken) it is tried again when its pause is over (law 15); where only a change of the input helps, an event may lead
-// to another attempt after the pause. Neither is tried whenever something happens to wake the custom resource, but at
-// once when the user changed or asked for something, or the object is another.
+// is taken) it is tried again when its pause is over (law 15), whatever is rendered meanwhile; where only a change of the
+// input helps, at once when something else is rendered, and after the pause when an event comes. Neither is tried whenever
+// something happens to wake the custom resource, but at once when the user changed or asked for something, or the object is
+// another. The pauses grow for as long as the same object is refused for the same reason: content that is another in every
+// pass must not begin anew.
 type refusal struct {
 	attempts int
 	until    time.Time
@@ -37,11 +39,11 @@ func (s *stacks[C, F]) holdRefused(p *pass[C, F]) {
 	for i := range p.actions {
 		a := &p.actions[i]
 		r, ok := p.life.refused[a.Key]
-		if !ok || !a.Writes() || r.digest != a.Object.Digest || r.asked != p.asked() || r.uid != a.UID {
+		if !ok || !a.Writes() || r.asked != p.asked() || r.uid != a.UID {
 			continue
 		}
 		kept[a.Key] = r
-		if now.Before(r.until) {
+		if now.Before(r.until) && (r.problem.Class == plan.Blocked || r.digest == a.Object.Digest) {
 			a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
 			p.problems = append(p.problems, r.problem)
 		}
@@ -56,6 +58,9 @@ func (s *stacks[C, F]) refused(p *pass[C, F], r act.Result) {
 		return
 	}
 	last := p.life.refused[r.Action.Key]
+	if last.problem.Reason != r.Problem.Reason {
+		last.attempts = 0
+	}
 	p.life.refused[r.Action.Key] = refusal{
 		attempts: last.attempts + 1, until: s.Clock.Now().Add(retryBlocked(last.attempts)),
 		digest: r.Action.Object.Digest, asked: p.asked(), uid: r.Action.UID, problem: *r.Problem,

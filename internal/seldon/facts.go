@@ -38,6 +38,8 @@ type Password struct {
 	Text string
 	// Theirs says that a user made the Secret that holds it, which is left alone.
 	Theirs bool
+	// Absent says that there is no Secret yet: one that is made meanwhile is left as it is.
+	Absent bool
 }
 
 // Part is one component as it was rendered.

@@ -78,11 +78,13 @@ func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.
 		return nil, err
 	}
 	if found == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
-		// Others must not be made in place of those that were written a moment ago.
-		return nil, plan.Problem{
-			Class: plan.Waiting, Reason: decide.ReasonNotSynced,
-			Message: "the Secret " + name + " was written a moment ago and is not readable yet", Remedy: "nothing to do",
-		}
+		return nil, notYetRead(name)
+	}
+	ours := found != nil && found.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr)
+	var data map[string][]byte
+	if ours {
+		// What somebody else put under the name is no seed of ours.
+		data = room.SecretData(found)
 	}
 	wanted := foreseen(cr)
 	for _, c := range s.componentsOf(cr) {
@@ -90,7 +92,26 @@ func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.
 			wanted = append(wanted, last.Wanted...)
 		}
 	}
-	return keysOf(room.SecretData(found), found != nil, wanted, s.settings.Random, read.Now(), cr.Namespace+"/"+cr.Name)
+	out, err := keysOf(data, ours, wanted, s.settings.Random, read.Now(), cr.Namespace+"/"+cr.Name)
+	if err != nil {
+		return nil, err
+	}
+	out.absent = found == nil
+	return out, nil
+}
+
+// notYetRead says that a Secret of ours was written a moment ago and is not readable yet. What is generated must not be made
+// anew in its place; the watch on it tells when it is.
+func notYetRead(name string) error {
+	return plan.Problem{
+		Class: plan.Waiting, Reason: decide.ReasonNotSynced,
+		Message: "the Secret " + name + " was written a moment ago and is not readable yet", Remedy: "nothing to do",
+	}
+}
+
+// ownerID names a custom resource as the owner of its children.
+func ownerID(cr *v1alpha1.SeldonOperator) string {
+	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name}.ID()
 }
 
 // gatherPart asks for one component as it is declared now.

@@ -58,8 +58,9 @@ type keys struct {
 	data map[string][]byte
 	// stored says that the Secret holds exactly this.
 	stored bool
-	// there says that there is a Secret, with this or with something before it.
-	there bool
+	// there says that our Secret is there, with this or with something before it, absent that none is, not even one of
+	// somebody else; seeded that the seed is read from it.
+	there, absent, seeded bool
 	// wakeAt is when something is due.
 	wakeAt time.Time
 }
@@ -73,7 +74,8 @@ func keysOf(data map[string][]byte, there bool, wanted []helm.Certificate, rando
 			k.data[entry] = value
 		}
 	}
-	if len(k.data[entrySeed]) < sha256.Size || k.since().IsZero() {
+	k.seeded = len(k.data[entrySeed]) >= sha256.Size && !k.since().IsZero()
+	if !k.seeded {
 		seed := make([]byte, sha256.Size)
 		if _, err := io.ReadFull(random, seed); err != nil {
 			return nil, fmt.Errorf("make a seed: %w", err)

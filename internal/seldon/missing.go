@@ -136,18 +136,25 @@ func missingKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOpera
 	return nil
 }
 
-// gatherPasswords takes the passwords of the trial instances from their Secrets, or makes them.
+// gatherPasswords takes the passwords of the trial instances from their Secrets, or makes them of the seed once that is stored.
 func (s *system) gatherPasswords(
 	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, k *keys,
 ) (postgres, elastic Password, err error) {
+	generated := k.seeded || s.settings.Printed
 	if cr.Spec.Enable.Catalogue {
-		if postgres, err = gatherPassword(ctx, read, cr, postgresSecret, k.password(catalogue)); err != nil {
+		fresh := ""
+		if generated {
+			fresh = k.password(catalogue)
+		}
+		if postgres, err = gatherPassword(ctx, read, cr, postgresSecret, fresh); err != nil {
 			return postgres, elastic, err
 		}
 	}
 	if internalElastic(cr) {
 		fresh := "admin" // What OpenSearch's demo configuration is set up with.
-		if chosenPassword(s.chartOf(payloadStore, cr.Spec.PayloadStore.Chart).Version) {
+		if !generated {
+			fresh = ""
+		} else if chosenPassword(s.chartOf(payloadStore, cr.Spec.PayloadStore.Chart).Version) {
 			fresh = k.password(payloadStore) + "-1aA" // It asks for a special character, a number and both cases.
 		}
 		elastic, err = gatherPassword(ctx, read, cr, elasticSecret, fresh)
@@ -160,7 +167,11 @@ func gatherPassword(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOp
 	if err != nil {
 		return Password{}, err
 	}
-	out := Password{Text: fresh, Theirs: found != nil && read.Child(gvkSecret, cr.Namespace, name) == nil}
+	child := read.Child(gvkSecret, cr.Namespace, name)
+	if found == nil && child != nil {
+		return Password{}, notYetRead(name)
+	}
+	out := Password{Text: fresh, Theirs: found != nil && child == nil, Absent: found == nil}
 	// The data that it unlocks may be older than the SeldonOperator.
 	if have := room.SecretData(found)["password"]; len(have) > 0 {
 		out.Text = string(have)

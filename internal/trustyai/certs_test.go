@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,14 +25,13 @@ func compactJSON(t testing.TB, v any) string {
 
 func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	first, p := gatherAndRender(t, c, cr)
+	first, p := stored(t, c, cr)
 	if first.Certs.Source != CertsOwn || len(first.Certs.Own) != 3 || p.WakeAt.IsZero() {
 		t.Fatalf("%+v", first.Certs)
 	}
 	if at := first.Certs.RenewAt.Sub(testNow); at < pki.LeafLife/2 || at > pki.LeafLife {
 		t.Errorf("renewed after %s", at)
 	}
-	c.Written(p, testOwner)
 	again, q := gatherAndRender(t, c, cr)
 	if again.Certs.Digest != first.Certs.Digest || !bytes.Equal(print(t, p), print(t, q)) {
 		t.Fatal("the certificates are made anew though they are there")
@@ -51,6 +52,10 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 		t.Error("renewed too early")
 	}
 	c.Time = first.Certs.RenewAt.Add(time.Second)
+	if due, _ := gatherAndRender(t, c, cr); due.Certs.Digest != first.Certs.Digest {
+		t.Error("the pods are told of certificates that are not stored")
+	}
+	stored(t, c, cr)
 	renewed, _ := gatherAndRender(t, c, cr)
 	if renewed.Certs.Digest == first.Certs.Digest || renewed.Certs.CA != first.Certs.CA || !renewed.Certs.RenewAt.After(c.Time) {
 		t.Error("not renewed by the same authority")
@@ -59,20 +64,18 @@ func Test_OwnCertificatesAreStableAndRenewed(t *testing.T) {
 
 func Test_OwnCertificatesFollowTheirNames(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	first, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	first, _ := stored(t, c, cr)
 	s := testSystem()
 	s.settings.ClusterDomain = "example.org"
 	facts, err := s.Gather(context.Background(), c, cr)
-	if err != nil || facts.Certs.Digest == first.Certs.Digest || facts.Certs.CA != first.Certs.CA {
+	if err != nil || bytes.Equal(facts.Certs.Own[1].Cert, first.Certs.Own[1].Cert) || facts.Certs.CA != first.Certs.CA {
 		t.Error("certificates for other names are kept", err)
 	}
 }
 
 func Test_OwnCertificatesAreNotMadeTwice(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	_, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	stored(t, c, cr)
 	// The Secret was written a moment ago: the cache of children knows it, the other does not yet.
 	delete(c.Objects, plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-internal"})
 	if _, err := testSystem().Gather(context.Background(), c, cr); err == nil {
@@ -82,8 +85,7 @@ func Test_OwnCertificatesAreNotMadeTwice(t *testing.T) {
 
 func Test_ASourceNeverFlipsByItself(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	_, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	stored(t, c, cr)
 	c.APIs[gvkServiceCA], c.APIs[gvkCertificate] = true, true
 	if facts, _ := gatherAndRender(t, c, cr); facts.Certs.Source != CertsOwn {
 		t.Errorf("own flips to %s", facts.Certs.Source)
@@ -108,11 +110,65 @@ func Test_ASourceNeverFlipsByItself(t *testing.T) {
 
 func Test_GarbageInASecretIsReplaced(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	_, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	stored(t, c, cr)
 	c.Own(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}), testOwner)
 	facts, _ := gatherAndRender(t, c, cr)
 	if _, err := pki.Decode(facts.Certs.Own[1].Cert, facts.Certs.Own[1].Key); err != nil {
 		t.Error(err)
+	}
+	if facts.Certs.Digest != "" || facts.Certs.AwaitsLeaf != "tas-tls" {
+		t.Errorf("the pods are told of it: %+v", facts.Certs)
+	}
+}
+
+// Test_NothingDependsOnWhatIsNotStored has a Secret of somebody under the name of each that is generated: whatever depends on
+// it is held, and nothing that is stored is made anew.
+func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
+	for _, name := range []string{"tas-tls", "tas-internal", "tas-ca"} {
+		for _, runs := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s of a service that runs: %t", name, runs), func(t *testing.T) {
+				c, cr := newCluster(), custom(t, upstreamSpec)
+				before := Facts{}
+				if runs {
+					before, _ = stored(t, c, cr)
+				}
+				theirs := secretOf2("ns", name, map[string]string{"tls.crt": "theirs", "tls.key": "theirs"})
+				delete(c.Children, plan.KeyOf(theirs))
+				c.Put(theirs)
+				facts, p := gatherAndRender(t, c, cr)
+				for range 3 {
+					for _, o := range p.Stages[0].Objects {
+						if o.Hold == "" && o.Desired.GetName() != name {
+							c.Own(o.Desired.DeepCopy(), ownerID(cr))
+						}
+					}
+					facts, p = gatherAndRender(t, c, cr)
+				}
+				for _, o := range p.Stages[0].Objects {
+					kind, dependsOn := o.Desired.GetKind(), ""
+					if kind == "Deployment" && (name != "tas-ca" || !runs) || kind == "Route" && name == "tas-ca" {
+						dependsOn = name
+						if kind == "Deployment" && name == "tas-ca" {
+							dependsOn = "tas-tls" // It is not made, for want of the authority.
+						}
+					}
+					if strings.Contains(o.Hold, dependsOn) != (o.Hold != "" || dependsOn == "") || (o.Hold != "") != (dependsOn != "") {
+						t.Errorf("%s is held for %q", o.Key(), o.Hold)
+					}
+				}
+				if name == "tas-ca" && runs && facts.Certs.Digest != before.Certs.Digest {
+					t.Error("the certificates are made anew by an authority that is not stored")
+				}
+			})
+		}
+	}
+}
+
+func Test_WhatIsPrintedHasEveryCertificate(t *testing.T) {
+	c, cr, s := newCluster(), custom(t, upstreamSpec), testSystem()
+	s.settings.Printed = true
+	facts, err := s.Gather(context.Background(), c, cr)
+	if err != nil || len(facts.Certs.Own) != 3 || facts.Certs.Digest == "" || facts.Certs.CA == "" || facts.Certs.AwaitsCA+facts.Certs.AwaitsLeaf != "" {
+		t.Errorf("%+v, %v", facts.Certs, err)
 	}
 }

@@ -25,6 +25,8 @@ type Settings struct {
 	// ProgressDeadline is how many seconds a rollout may go without progress before it counts as failed, and a migration
 	// with it; zero leaves it to Kubernetes, which gives it ten minutes.
 	ProgressDeadline int32
+	// Printed says that nothing is written, so that what is generated counts as stored.
+	Printed bool
 }
 
 // upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.
@@ -177,12 +179,16 @@ const (
 // Certs are the certificates of a Secured service.
 type Certs struct {
 	Source CertSource
-	// CA is the certificate, in PEM, that a reencrypt Route verifies the proxy with; empty where the platform knows it.
+	// CA is the certificate, in PEM, that a reencrypt Route verifies the proxy with; empty where the platform knows it. It is
+	// read from a Secret.
 	CA string
-	// Digest is a keyed digest of what the pods mount, so that a renewal rolls them; empty while there is nothing.
+	// Digest is a keyed digest of what the pods mount, so that a renewal rolls them; empty while there is nothing. It is of
+	// what was read from the Secrets, never of what was generated: what is not stored yet may become another.
 	Digest string
-	// Own are the Secrets of the operator's own CA.
+	// Own are the Secrets of the operator's own CA, as they are to be.
 	Own []OwnSecret
+	// AwaitsCA and AwaitsLeaf say which Secret has to be stored before the CA, or the digest, is known; empty when it is.
+	AwaitsCA, AwaitsLeaf string
 	// RenewAt is when the operator's own certificates are renewed.
 	RenewAt time.Time
 	// Missing and MissingKeys tell that the user's Secret is absent or lacks keys.

@@ -188,7 +188,7 @@ func rendered(cr *v1.TrustyAIService) Template {
 // belongsTo says that an object that MLKeeper has not written names the custom resource as its owner, by a reference or,
 // where MLKeeper has taken that off and not yet gone on, by its mark.
 func belongsTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
-	return live.GetAnnotations()[keeper.OwnerAnnotation] == wireOwner(cr) || slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
+	return live.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr) || slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
 }
 
 func decodeTakenOver(text string) *TakenOver {

@@ -100,8 +100,9 @@ func notYetRead(name string) error {
 	}
 }
 
-// ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for
-// renewal, or for other names.
+// ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for renewal, or
+// for other names. What is made is for its own Secret alone: everything that depends on it is made from what was read from
+// that Secret, a certificate as well as the digest and the CA that other objects get.
 func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured) (Certs, error) {
 	n := namesOf(cr)
 	secrets := map[string]*unstructured.Unstructured{n.tlsSecret: proxy}
@@ -112,67 +113,103 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 		}
 		secrets[name] = u
 	}
+	stored := map[string]map[string][]byte{}
 	for _, name := range sortedKeys(secrets) {
-		if secrets[name] == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
+		u := secrets[name]
+		switch {
+		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
 			return Certs{}, notYetRead(name)
+		case u != nil && belongsTo(u, cr):
+			// What somebody else put under the name is not ours to build on.
+			stored[name] = room.SecretData(u)
 		}
 	}
-	now := read.Now()
-	authority, trusted, err := s.authority(room.SecretData(secrets[n.caSecret]), now, pki.CommonName(cr.Namespace, n.base))
-	if err != nil {
-		return Certs{}, err
+	out := Certs{Source: CertsOwn}
+	add := func(name string, cert, key, ca []byte) {
+		out.Own = append(out.Own, OwnSecret{Name: name, Cert: cert, Key: key, CA: ca, First: secrets[name] == nil})
 	}
-	out := Certs{Source: CertsOwn, CA: string(trusted), RenewAt: authority.RenewAt()}
-	add := func(name string, p *pki.Pair) {
-		out.Own = append(out.Own, OwnSecret{
-			Name: name, Cert: p.CertPEM, Key: p.KeyPEM, CA: trusted, First: secrets[name] == nil,
-		})
-		if at := p.RenewAt(); at.Before(out.RenewAt) {
+	renew := func(p *pki.Pair) {
+		if at := p.RenewAt(); out.RenewAt.IsZero() || at.Before(out.RenewAt) {
 			out.RenewAt = at
 		}
 	}
-	add(n.caSecret, authority)
-	for _, leaf := range []struct{ secret, service string }{{n.tlsSecret, n.tlsService}, {n.internalSecret, n.base}} {
-		p, err := s.leaf(room.SecretData(secrets[leaf.secret]), now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
-		if err != nil {
-			return Certs{}, err
-		}
-		add(leaf.secret, p)
+	now := read.Now()
+	authority, trusted := storedAuthority(stored[n.caSecret], now)
+	wanted, bundle, err := s.authority(authority, trusted, now, pki.CommonName(cr.Namespace, n.base))
+	if err != nil {
+		return Certs{}, err
 	}
-	out.Digest = ownDigest(cr, out.Own)
+	add(n.caSecret, wanted.CertPEM, wanted.KeyPEM, bundle)
+	renew(wanted)
+	if authority == nil && s.settings.Printed {
+		authority, trusted = wanted, bundle
+	}
+	out.CA = string(trusted)
+	if authority == nil {
+		out.AwaitsCA = n.caSecret
+	}
+	var mounted []map[string][]byte
+	for _, leaf := range []struct{ secret, service string }{{n.tlsSecret, n.tlsService}, {n.internalSecret, n.base}} {
+		have := stored[leaf.secret]
+		switch {
+		case authority != nil:
+			p, err := s.leaf(have, now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
+			if err != nil {
+				return Certs{}, err
+			}
+			add(leaf.secret, p.CertPEM, p.KeyPEM, trusted)
+			renew(p)
+			if s.settings.Printed {
+				have = map[string][]byte{corev1.TLSCertKey: p.CertPEM, corev1.TLSPrivateKeyKey: p.KeyPEM, corev1.ServiceAccountRootCAKey: trusted}
+			}
+		case have != nil:
+			add(leaf.secret, have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey], have[corev1.ServiceAccountRootCAKey])
+		}
+		if !usable(have, now) && out.AwaitsLeaf == "" {
+			out.AwaitsLeaf = leaf.secret
+		}
+		mounted = append(mounted, map[string][]byte{
+			"crt": have[corev1.TLSCertKey], "key": have[corev1.TLSPrivateKeyKey], "ca": have[corev1.ServiceAccountRootCAKey],
+		})
+	}
+	if out.AwaitsLeaf == "" {
+		out.Digest = room.SecretDigest(cr.UID, mounted...)
+	}
 	return out, nil
 }
 
-// ownDigest is the digest of what the pods mount: the leaves, and not the authority.
-func ownDigest(cr *v1.TrustyAIService, own []OwnSecret) string {
-	var mounted []map[string][]byte
-	for _, secret := range own[1:] {
-		mounted = append(mounted, map[string][]byte{"crt": secret.Cert, "key": secret.Key, "ca": secret.CA})
-	}
-	return room.SecretDigest(cr.UID, mounted...)
+// usable says that pods can serve with what a Secret holds, even if it is due for renewal.
+func usable(data map[string][]byte, now time.Time) bool {
+	p, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	return err == nil && now.Before(p.Cert.NotAfter)
 }
 
-// authority takes the CA from its Secret, or makes one, and returns what is to be trusted with it: a renewed CA comes
-// with the one before, so that who has the new bundle still trusts a pod with an old certificate.
-func (s *system) authority(data map[string][]byte, now time.Time, name string) (p *pki.Pair, trusted []byte, err error) {
-	old, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	if err != nil || !old.Cert.IsCA {
-		old = nil
+// storedAuthority takes the CA from the data of its Secret, and what is to be trusted with it; nil while there is none.
+func storedAuthority(data map[string][]byte, now time.Time) (p *pki.Pair, trusted []byte) {
+	p, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil || !p.Cert.IsCA || !now.Before(p.Cert.NotAfter) {
+		return nil, nil
 	}
-	if old != nil && old.Fresh(now) {
-		if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, old.CertPEM) && pki.OnlyAuthorities(bundle) {
-			return old, bundle, nil
-		}
-		return old, old.CertPEM, nil
+	if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, p.CertPEM) && pki.OnlyAuthorities(bundle) {
+		return p, bundle
+	}
+	return p, p.CertPEM
+}
+
+// authority is the CA that the Secret is to hold: the one that is stored, or another where that is due for renewal or
+// missing. A renewed CA comes with the one before, so that who has the new bundle still trusts a pod with an old certificate.
+func (s *system) authority(stored *pki.Pair, trusted []byte, now time.Time, name string) (p *pki.Pair, bundle []byte, err error) {
+	if stored != nil && stored.Fresh(now) {
+		return stored, trusted, nil
 	}
 	if p, err = pki.NewAuthority(s.random, now, name); err != nil {
 		return nil, nil, err
 	}
-	trusted = p.CertPEM
-	if old != nil && now.Before(old.Cert.NotAfter) {
-		trusted = slices.Concat(p.CertPEM, old.CertPEM)
+	bundle = p.CertPEM
+	if stored != nil {
+		bundle = slices.Concat(p.CertPEM, stored.CertPEM)
 	}
-	return p, trusted, nil
+	return p, bundle, nil
 }
 
 // leaf takes a server certificate from its Secret, or makes one.

@@ -43,7 +43,7 @@ func testSystem() *system {
 type cluster = roomtest.Cluster
 
 // testOwner is whom own and written make objects for.
-const testOwner = "TrustyAIService.trustyai.opendatahub.io/ns/x"
+const testOwner = "TrustyAIService.trustyai.opendatahub.io/ns/tas"
 
 // newCluster serves what most clusters of users do, and more.
 func newCluster(served ...schema.GroupVersionKind) *cluster {
@@ -122,6 +122,21 @@ func gatherAndRender(t testing.TB, c *cluster, cr *v1.TrustyAIService) (Facts, p
 		t.Fatal(err)
 	}
 	return facts, s.Render(cr, facts)
+}
+
+// stored reconciles until every generated Secret is stored, as the engine does: a pass for the authority, one for the
+// certificates, and one for what depends on them.
+func stored(t testing.TB, c *cluster, cr *v1.TrustyAIService) (Facts, plan.Plan) {
+	t.Helper()
+	for range 4 {
+		facts, p := gatherAndRender(t, c, cr)
+		c.Written(p, ownerID(cr))
+		if facts.Certs.AwaitsCA == "" && facts.Certs.AwaitsLeaf == "" && facts.Certs.Digest != "" {
+			return facts, p
+		}
+	}
+	t.Fatal("the generated certificates are not stored")
+	return Facts{}, plan.Plan{}
 }
 
 // env is the environment of the service as one line per variable.

@@ -68,6 +68,14 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration strin
 	}
 }
 
+// awaits says that an object waits for a generated Secret to be stored; empty for none.
+func awaits(secret string) string {
+	if secret == "" {
+		return ""
+	}
+	return "the generated certificate in Secret " + secret + " to be stored"
+}
+
 // ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.
 func (r *scene) ownSecret(own OwnSecret) plan.Object {
 	o := plan.Typed(gvkSecret, &corev1.Secret{

@@ -87,7 +87,9 @@ func (r *scene) route() {
 	}
 	spec["to"] = map[string]any{"kind": "Service", "name": to, "weight": int64(100)}
 	spec["port"] = map[string]any{"targetPort": port}
-	r.add(plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec))
+	o := plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec)
+	o.Hold = awaits(r.facts.Certs.AwaitsCA)
+	r.add(o)
 }
 
 // certificates renders where the certificates of a Secured service come from.

@@ -101,6 +101,7 @@ func (r *scene) workload() {
 		annotations[takenOverAnnotation] = then
 		o.Desired.SetAnnotations(annotations)
 	}
+	o.Hold = awaits(r.facts.Certs.AwaitsLeaf)
 	r.add(o)
 }
 

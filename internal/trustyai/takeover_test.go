@@ -137,7 +137,7 @@ func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
 	c, cr := takenOver(t, upstreamSpec)
 	d := c.Objects[plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}]
 	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Inventory", Name: "i", UID: "i"}})
-	d.SetAnnotations(map[string]string{keeper.OwnerAnnotation: wireOwner(cr)})
+	d.SetAnnotations(map[string]string{keeper.OwnerAnnotation: ownerID(cr)})
 	for _, cached := range []bool{false, true} {
 		if cached {
 			c.Children[plan.KeyOf(d)] = d
@@ -182,21 +182,25 @@ spec: {resources: {requests: {storage: 5Gi}}}
 
 func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
-	first, p := gatherAndRender(t, c, cr)
-	c.Written(p, testOwner)
+	first, _ := stored(t, c, cr)
 	c.Time = testNow.Add(pki.AuthorityLife * 3 / 4)
-	renewed, p := gatherAndRender(t, c, cr)
+	due, p := gatherAndRender(t, c, cr)
+	if due.Certs.CA != first.Certs.CA {
+		t.Error("an authority that is not stored is trusted")
+	}
+	c.Written(p, testOwner)
+	stored(t, c, cr)
+	renewed, p := stored(t, c, cr)
 	own := renewed.Certs.Own[0]
 	if bytes.Equal(own.Cert, first.Certs.Own[0].Cert) || string(own.CA) != string(own.Cert)+first.Certs.CA {
 		t.Fatalf("%d bytes of trust, of which the new authority has %d", len(own.CA), len(own.Cert))
 	}
-	c.Written(p, testOwner)
 	if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != renewed.Certs.Digest || again.Certs.CA != renewed.Certs.CA {
 		t.Error("the next reconcile trusts something else, which rolls the pods again")
 	}
 	data := room.SecretData(c.Objects[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
 	data["ca.crt"] = append(data["ca.crt"], "garbage"...)
-	if _, trusted, err := testSystem().authority(data, c.Time, "x"); err != nil || string(trusted) != string(own.Cert) {
+	if authority, trusted := storedAuthority(data, c.Time); authority == nil || string(trusted) != string(own.Cert) {
 		t.Error("garbage is trusted")
 	}
 	c.Time = c.Time.Add(pki.AuthorityLife)
@@ -214,10 +218,20 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 			}
 		}
 	}
+	for _, want := range []int{1, 2, 0} {
+		_, p := gatherAndRender(t, c, cr)
+		first := 0
+		for _, o := range p.Stages[0].Objects {
+			if o.CreateOnly {
+				first++
+			}
+		}
+		if first != want {
+			t.Errorf("%d Secrets are only created, want %d", first, want)
+		}
+		c.Written(p, testOwner)
+	}
 	_, p := gatherAndRender(t, c, cr)
-	check(p, true)
-	c.Written(p, testOwner)
-	_, p = gatherAndRender(t, c, cr)
 	check(p, false)
 	c.Time = c.Time.Add(pki.LeafLife - time.Hour)
 	_, p = gatherAndRender(t, c, cr)

@@ -36,8 +36,8 @@ func WiresIn(clusterDomain string) []wiring.Wire {
 	return []wiring.Wire{meshConfigWire(clusterDomain), meshDeploymentWire(clusterDomain), kserveWire(clusterDomain)}
 }
 
-// wireOwner is the owner of the entries of a custom resource.
-func wireOwner(cr *v1.TrustyAIService) string {
+// ownerID names a custom resource as the owner of its children, and of its entries in objects of others.
+func ownerID(cr *v1.TrustyAIService) string {
 	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}.ID()
 }
 
@@ -65,7 +65,7 @@ func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []
 // suspended keeps what it has and gets nothing new.
 func wirer(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) *v1.TrustyAIService {
 	holds := func(cr *v1.TrustyAIService) bool {
-		return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == wireOwner(cr) })
+		return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == ownerID(cr) })
 	}
 	for i, cr := range oldestFirst {
 		if holds(cr) || i == 0 && reachable(cr) && cr.Annotations[keeper.SuspendAnnotation] != "true" {

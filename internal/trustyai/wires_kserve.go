@@ -92,7 +92,7 @@ func kserveWire(clusterDomain string) wiring.Wire {
 			if ADRShape(cr) {
 				detail = loggerDetail
 			}
-			return []wiring.Entry{{Owner: wireOwner(cr), Value: url, Detail: detail}}
+			return []wiring.Entry{{Owner: ownerID(cr), Value: url, Detail: detail}}
 		},
 		Edit: editLogger,
 	}
@@ -104,7 +104,7 @@ func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) 
 	return func(cr *v1.TrustyAIService) bool {
 		selected, err := selects(cr, target.GetLabels())
 		if err != nil {
-			return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == wireOwner(cr) })
+			return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == ownerID(cr) })
 		}
 		return selected
 	}

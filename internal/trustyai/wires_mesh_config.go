@@ -37,7 +37,7 @@ func meshConfigWire(clusterDomain string) wiring.Wire {
 			if cr == nil {
 				return nil
 			}
-			return []wiring.Entry{{Owner: wireOwner(cr), Value: ConsumerURLIn(cr, clusterDomain)}}
+			return []wiring.Entry{{Owner: ownerID(cr), Value: ConsumerURLIn(cr, clusterDomain)}}
 		},
 		Edit: editMeshConfig,
 	}

@@ -84,7 +84,7 @@ func meshDeploymentWire(clusterDomain string) wiring.Wire {
 			if ExposureOf(cr) == v1.ExposureSecured {
 				d.Volume, d.Secret = ServiceName(cr)+"-internal", InternalSecretName(cr)
 			}
-			return []wiring.Entry{{Owner: wireOwner(cr), Value: ConsumerURLIn(cr, clusterDomain), Detail: d.text()}}
+			return []wiring.Entry{{Owner: ownerID(cr), Value: ConsumerURLIn(cr, clusterDomain), Detail: d.text()}}
 		},
 		Edit: editMeshDeployment,
 	}

@@ -104,7 +104,7 @@ func (s *simulation) user(edit func(*unstructured.Unstructured)) {
 }
 
 func (s *simulation) outcome(cr *v1.TrustyAIService) wiring.Outcome {
-	if o := s.outcomes[wireOwner(cr)]; len(o) == 1 {
+	if o := s.outcomes[ownerID(cr)]; len(o) == 1 {
 		return o[0]
 	}
 	return wiring.Outcome{}

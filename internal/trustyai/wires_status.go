@@ -96,7 +96,7 @@ func firstWirings(all []v1.WiringStatus) []v1.WiringStatus {
 }
 
 func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.Unstructured, in *Wired) v1.WiringStatus {
-	owner := wireOwner(cr)
+	owner := ownerID(cr)
 	key := plan.Key{GroupKind: wire.GVK.GroupKind(), Namespace: target.GetNamespace(), Name: target.GetName()}
 	for _, o := range in.Reported[key] {
 		if o.Entry.Owner == owner && (o.Reason == wiring.ReasonRefused || o.Reason == wiring.ReasonContested) {
@@ -153,7 +153,7 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 	if len(wanted) > 0 {
 		return unwired(ReasonOtherService, fmt.Sprintf("%s is the one that wires it", wanted[0].Owner))
 	}
-	if first := services(in.Services, eligible); len(first) > 0 && wireOwner(first[0]) != wireOwner(cr) {
+	if first := services(in.Services, eligible); len(first) > 0 && ownerID(first[0]) != ownerID(cr) {
 		return unwired(ReasonOtherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and wires it "+
 			"once it is reachable", first[0].Name))
 	}

@@ -452,7 +452,7 @@ func TestWiringStatus(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "mesh"}
-	refusal := []wiring.Outcome{{Entry: wiring.Entry{Owner: wireOwner(cr)}, Reason: wiring.ReasonRefused, Message: "no"}}
+	refusal := []wiring.Outcome{{Entry: wiring.Entry{Owner: ownerID(cr)}, Reason: wiring.ReasonRefused, Message: "no"}}
 	if got := print(WiringOf(cr, Wired{Targets: targets, Reported: map[plan.Key][]wiring.Outcome{key: refusal}})); !strings.Contains(got, "Deployment/mesh False Refused") {
 		t.Errorf("got\n%s", got)
 	}

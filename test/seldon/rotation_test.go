@@ -54,16 +54,6 @@ webhooks:
     rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
 `
 
-// shifted is a clock that a test sets forward or back.
-type shifted struct {
-	clock.RealClock
-	by atomic.Int64
-}
-
-func (s *shifted) Now() time.Time { return s.RealClock.Now().Add(time.Duration(s.by.Load())) }
-
-func (s *shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
-
 // hook is the server behind the webhook. It reads its certificate from the Secret anew all the time, as pods do.
 type hook struct {
 	url    string
@@ -156,8 +146,8 @@ func TestRotation(t *testing.T) {
 	const ago, due = 2 * time.Hour, 2 * pki.AuthorityLife / 3
 	c := cluster.Start(t)
 	ns := c.Namespace(t)
-	h, now := newHook(t, c, ns), &shifted{}
-	now.by.Store(int64(-ago - due))
+	h, now := newHook(t, c, ns), &harness.ShiftedClock{}
+	now.Shift(-ago - due)
 	start(t, c, repository(t).URL, harness.Options{Engine: engine.Options{Clock: now}})
 	chartMap(t, c, ns, map[string]string{"hook": hookChart})
 	apply(t, c, ns, fmt.Sprintf(`{core: {chart: {repository: "configmap:charts/hook.tgz"}, values: {url: %q}}}`, h.url))
@@ -184,7 +174,7 @@ func TestRotation(t *testing.T) {
 		{"the next one signs", -ago + 11*time.Minute, 2, true, false},
 		{"the first is trusted no more", -ago + 73*time.Minute, 1, false, false},
 	} {
-		now.by.Store(int64(phase.at))
+		now.Shift(phase.at)
 		c.Kubectl(t, "-n", ns, "annotate", "seldonoperator", "stack", "--overwrite", keeper.ReconcileAtAnnotation+"="+fmt.Sprint(i))
 		cluster.Eventually(t, patience, func() error {
 			bundle := trusted(t, c)

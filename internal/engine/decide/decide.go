@@ -190,6 +190,9 @@ func judge(in Input, item Item, gate string) Action {
 		a.Former = (item.Observed.Digest() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
+	if item.Hold != "" && a.Writes() {
+		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, item.Hold
+	}
 	return a
 }
 

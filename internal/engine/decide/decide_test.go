@@ -54,6 +54,7 @@ func decideOne(item Item) Action {
 
 func TestJudge(t *testing.T) {
 	type change = func(*Item, *thing)
+	held := func(o *plan.Object) { o.Hold = "a Secret to be stored" }
 	for _, c := range []struct {
 		name   string
 		object func(*plan.Object)
@@ -77,6 +78,10 @@ func TestJudge(t *testing.T) {
 			"the cache is not complete, and what it has is of another", nil,
 			func(i *Item, th *thing) { i.Synced, th.controller = false, "other" }, Wait, ReasonNotSynced,
 		},
+		{"held and missing", held, func(i *Item, _ *thing) { i.Observed = nil }, Wait, ReasonGate},
+		{"held, as declared", held, nil, Leave, ""},
+		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Wait, ReasonGate},
+		{"held and of another", held, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another", nil, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another, but adoptable", nil, func(i *Item, th *thing) { th.controller, i.Adopt = "other", true }, Leave, ""},
 		{

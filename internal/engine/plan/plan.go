@@ -60,6 +60,9 @@ type Object struct {
 	OnImmutable Immutable
 	// Informational says that the object's health does not count for Ready.
 	Informational bool
+	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
+	// is not stored yet; empty mostly. What is there is left as it is.
+	Hold string
 }
 
 // Key returns the identity of the desired object.

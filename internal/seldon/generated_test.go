@@ -1,0 +1,76 @@
+package seldon
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+func opaque(name string, data map[string]string) *unstructured.Unstructured {
+	encoded := map[string]any{}
+	for key, value := range data {
+		encoded[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"data": encoded}}
+	u.SetGroupVersionKind(gvkSecret)
+	u.SetNamespace("ns")
+	u.SetName(name)
+	return u
+}
+
+// secrets are the Secrets of a plan by name.
+func secrets(p plan.Plan) map[string]plan.Object {
+	out := map[string]plan.Object{}
+	for _, o := range p.Stages[0].Objects {
+		out[o.Desired.GetName()] = o
+	}
+	return out
+}
+
+// TestWhatIsGeneratedIsUsedOnceItIsStored takes a SeldonOperator through its first passes: the passwords are made of the
+// seed that is stored, and of no other.
+func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	cr.Spec.Enable.Catalogue, cr.Spec.Enable.PayloadStore = true, true
+	s := &system{settings: Settings{Trusted: true}.complete()}
+	c := roomtest.New(testNow)
+	pass := func() (Facts, plan.Plan) {
+		t.Helper()
+		facts, err := s.Gather(t.Context(), c, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return facts, s.Render(cr, facts)
+	}
+	// Somebody else has a Secret of the name, with what looks like a seed.
+	c.Put(opaque("stack-generated", map[string]string{entrySeed: "0123456789012345678901234567890123456789", entrySince: "2026-01-01T00:00:00Z"}))
+	facts, p := pass()
+	if got := secrets(p); len(got) != 1 || got["stack-generated"].CreateOnly || facts.Keys.there || facts.Keys.Since() != testNow || len(facts.Parts) > 0 {
+		t.Errorf("beside a Secret of somebody: %v, %+v", got, facts.Keys)
+	}
+	c.Remove(plan.KeyOf(opaque("stack-generated", nil)))
+	facts, p = pass()
+	if got := secrets(p); len(got) != 1 || !got["stack-generated"].CreateOnly || facts.Keys.stored {
+		t.Errorf("at first: %v", got)
+	}
+	c.Written(p, ownerID(cr))
+	facts, p = pass()
+	got := secrets(p)
+	if len(got) != 3 || got["stack-generated"].CreateOnly || !got[postgresSecret].CreateOnly || !got[elasticSecret].CreateOnly || !facts.Keys.stored {
+		t.Errorf("once the seed is stored: %v", got)
+	}
+	// A user writes one of the passwords, and the other is stored.
+	theirs := opaque(postgresSecret, map[string]string{"password": "theirs"})
+	c.Put(theirs)
+	c.Own(got[elasticSecret].Desired, ownerID(cr))
+	facts, p = pass()
+	if got := secrets(p); len(got) != 2 || got[elasticSecret].CreateOnly || facts.Postgres.Text != "theirs" || !facts.Postgres.Theirs {
+		t.Errorf("once the passwords are stored: %v, %+v", got, facts.Postgres)
+	}
+}
