@@ -104,6 +104,10 @@ var engineAdvice = map[string]advice{
 		remedy: "Grant the right that the message names to MLKeeper's service account; `mlkeeper rbac` prints the roles that " +
 			"it needs. It tries again with pauses of up to five minutes.",
 	},
+	"InternalError": {
+		meaning: "A panic of MLKeeper ended what it does in the background for the resource; that is a bug.",
+		remedy:  "Report it with the stack in the manager's log. It tries again with pauses of up to five minutes.",
+	},
 	"AdmissionDenied": {
 		meaning: "An admission policy or webhook refused one of its objects.",
 		remedy:  "Change what the policy objects to, or the policy. It tries again with pauses of up to five minutes.",
