@@ -17,6 +17,8 @@ ARCH ?= $(shell go env GOARCH)
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator.
 NAMESPACE ?= mlkeeper-system
+# COMPONENTS are the parts of config/components that deploy switches on, separated by spaces; it switches off all others.
+COMPONENTS ?=
 # PKG limits test and test-race to some packages of the main module; with it, the other modules are left out.
 PKG ?=
 # FUZZTIME is how long fuzz-smoke runs each fuzz target.
@@ -150,13 +152,16 @@ run: build-mlkeeper ## Run the manager on this machine against the current kubec
 	bin/mlkeeper manager $(ARGS)
 
 .PHONY: deploy
-deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace).
-	@IMG=$(IMG) NAMESPACE=$(NAMESPACE) hack/overlay.sh bin/deploy
+deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, COMPONENTS="trusted participant network-policy disruption-budget monitoring").
+	@[[ "$(origin IMG)" != file ]] || { echo "make deploy: say which image to run, such as IMG=registry.example.com/mlkeeper:v0.1.0" >&2; exit 1; }
+	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" COMPONENTS="$(COMPONENTS)" hack/overlay.sh
 	$(KUBECTL) apply --server-side -k bin/deploy
+	@[[ ! -e bin/deploy/off ]] || $(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 
 .PHONY: undeploy
 undeploy: $(kubectl_deps) ## Delete what deploy applied.
-	@IMG=$(IMG) NAMESPACE=$(NAMESPACE) hack/overlay.sh bin/deploy
+	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" COMPONENTS= hack/overlay.sh
+	$(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 	$(KUBECTL) delete --ignore-not-found -k bin/deploy
 
 # The tools. Each is rebuilt when the go.mod that pins its version changes.

@@ -69,7 +69,7 @@ done
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
 kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
-# Like config/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
+# Like config/components/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
 bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --seldon-trusted \
 	--participant-config "$dir/application.yaml" --metrics-bind-address 0 --health-probe-bind-address 0 \
 	2>"$dir/manager.log" &

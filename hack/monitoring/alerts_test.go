@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +35,15 @@ var now = time.Unix(100_000, 0)
 
 const scrapes = 120
 
-// world holds time series by their selectors: a value, and by how much it grows in a minute.
-type world map[string]struct{ value, growth float64 }
+// world holds time series by their selectors.
+type world map[string]trend
+
+// trend is a value, and by how much it grows in a minute.
+type trend struct {
+	value, growth float64
+	// first and last are the scrapes, counted back from now, that have the series; all of them if both are zero.
+	first, last int
+}
 
 // every answers queries with the series of a world.
 func (w world) queryable(t *testing.T) storage.Queryable {
@@ -49,6 +57,9 @@ func (w world) queryable(t *testing.T) storage.Queryable {
 		lset = labels.NewBuilder(lset).Set("job", "mlkeeper").Set("instance", "a").Labels()
 		var samples []chunks.Sample
 		for i := range scrapes {
+			if ago := scrapes - 1 - i; ago < v.last || v.first > 0 && ago > v.first {
+				continue
+			}
 			samples = append(samples, sample{
 				at:    now.Add(time.Duration(i-scrapes+1) * time.Minute).UnixMilli(),
 				value: v.value + float64(i)*v.growth,
@@ -125,6 +136,35 @@ func well() world {
 	}
 }
 
+// between leaves of all series what was scraped between so many scrapes ago; zero is the beginning, or now.
+func (w world) between(first, last int) {
+	for selector, v := range w {
+		v.first, v.last = first, last
+		w[selector] = v
+	}
+}
+
+// TestAFreshInstallationPagesNothing looks at what Prometheus has before and after MLKeeper is installed: nothing, since
+// nothing scrapes it or it is not there yet, or the series of a manager that has just come up with nothing declared.
+func TestAFreshInstallationPagesNothing(t *testing.T) {
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: promQL})
+	t.Cleanup(func() { _ = engine.Close() })
+	young := world{}
+	for selector, v := range well() {
+		if !strings.Contains(selector, "kind=") {
+			young[selector] = v
+		}
+	}
+	young.between(2, 0)
+	for name, w := range map[string]world{"nothing is scraped": {}, "the first scrapes": young} {
+		for _, r := range rules(t) {
+			if fires(t, engine, r, w) {
+				t.Errorf("%s: %s fires: %s", name, r.Alert, r.Expr)
+			}
+		}
+	}
+}
+
 // TestAlertsFireWhenTheyShould breaks a world that is well in one way for each alert.
 func TestAlertsFireWhenTheyShould(t *testing.T) {
 	all := rules(t)
@@ -136,14 +176,14 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		}
 	}
 	set := func(selector string, value, growth float64) func(world) {
-		return func(w world) { w[selector] = struct{ value, growth float64 }{value, growth} }
+		return func(w world) { w[selector] = trend{value: value, growth: growth} }
 	}
 	broken := map[string]func(world){
 		"MLKeeperNotReady":        set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
 		"MLKeeperStalled":         set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="NamesTaken"}`, 2, 0),
 		"MLKeeperObjectFailed":    set(`mlkeeper_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
 		"MLKeeperDriftFought":     set(`mlkeeper_drift_repaired_total{kind="Deployment"}`, 0, 1),
-		"MLKeeperDown":            func(w world) { clear(w) },
+		"MLKeeperDown":            func(w world) { w.between(0, 10) },
 		"MLKeeperNoLeader":        set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),
 		"MLKeeperReconcileErrors": set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="transient"}`, 0, 2),
 		"MLKeeperPanics":          set(`controller_runtime_reconcile_panics_total{controller="trustyai"}`, 0, 1),

@@ -174,7 +174,8 @@ func check(t *testing.T, where, query string, known map[string]metric, used map[
 			existence := slices.ContainsFunc(path, func(p parser.Node) bool {
 				call, ok := p.(*parser.Call)
 				binary, isBinary := p.(*parser.BinaryExpr)
-				return ok && call.Func.Name == "absent" || isBinary && binary.Op == parser.LAND || strings.HasPrefix(where, "panel variable")
+				return ok && call.Func.Name == "present_over_time" ||
+					isBinary && (binary.Op == parser.LAND || binary.Op == parser.LUNLESS) || strings.HasPrefix(where, "panel variable")
 			})
 			if grown != counts && !existence {
 				t.Errorf("%s: %s is a %s, and used otherwise", where, n.Name, m.Type)

@@ -5,7 +5,7 @@ var kubeflowAdvice = map[string]advice{
 	"NotTrusted": {
 		meaning: "What users bring is written with the rights of a ServiceAccount of the namespace, and none is named.",
 		remedy: "Name one in spec.serviceAccountName and grant it what the objects need, as the message shows; or, if all authors are " +
-			"trusted, install config/trusted.", stalled: true,
+			"trusted, switch on config/components/trusted.", stalled: true,
 	},
 	"ServiceAccountNotFound": {
 		meaning: "The ServiceAccount whose rights the objects are written with does not exist.",

@@ -33,9 +33,9 @@ func Root() (string, error) {
 	}
 }
 
-// binary returns the path of devcluster and builds it where it is missing. The test packages run in parallel; a lock
+// Binary returns the path of devcluster and builds it where it is missing. The test packages run in parallel; a lock
 // file makes one of them build and the others wait.
-func binary() (string, error) {
+func Binary() (string, error) {
 	if path := os.Getenv(binaryEnv); path != "" {
 		if _, err := os.Stat(path); err != nil {
 			return "", fmt.Errorf("%s: %w: unset it to use bin/devcluster", binaryEnv, err)

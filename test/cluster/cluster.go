@@ -79,7 +79,7 @@ func Start(t testing.TB, opts ...Option) *Cluster {
 }
 
 func start(opts []Option) (*Cluster, error) {
-	path, err := binary()
+	path, err := Binary()
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func TestSmall(t *testing.T) {
 	})
 }
 
-// demo brings up the small Kubeflow without config/trusted: first nobody is named, then somebody without rights.
+// demo brings up the small Kubeflow without config/components/trusted: first nobody is named, then somebody without rights.
 func demo(t *testing.T, c *cluster.Cluster) {
 	ns := c.Namespace(t)
 	archive(t, c, ns, "small-kubeflow", folder(t, filepath.Join(small, "manifests")))

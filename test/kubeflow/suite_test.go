@@ -60,7 +60,7 @@ func (a archives) again(t *testing.T) archives {
 	return a
 }
 
-// trusting are the settings of config/trusted.
+// trusting are the settings of config/components/trusted.
 var trusting = kubeflow.Settings{Trusted: true}
 
 // start runs the operator with the room.

@@ -109,9 +109,11 @@ func (w *writer) managerAlerts() []alert {
 	return []alert{
 		{
 			name: "MLKeeperDown", wait: "5m", severity: "critical",
-			expr:        fmt.Sprintf("absent(%s)", requests.series("")),
-			summary:     "No manager of MLKeeper is scraped",
-			description: "What is declared runs on, but nothing is repaired, made or updated.",
+			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet.
+			expr:    fmt.Sprintf("group(present_over_time(%s[1d])) unless on () group(%[1]s)", requests.series("")),
+			summary: "The manager of MLKeeper is gone",
+			description: "One was scraped within the last day, and none is now. What is declared runs on, but nothing is repaired, made " +
+				"or updated.",
 		},
 		{
 			name: "MLKeeperNoLeader", wait: "2m", severity: "critical",

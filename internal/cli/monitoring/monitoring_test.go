@@ -95,6 +95,22 @@ func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
 	}
 }
 
+// TestNoAlertIsAboutWhatNeverWas shows that no alert fires where nothing scrapes the manager, or it is not there yet: absent()
+// cannot tell these from a manager that is gone. hack/monitoring evaluates the rules.
+func TestNoAlertIsAboutWhatNeverWas(t *testing.T) {
+	groups, err := Alerts(registered(t), []string{"Invalid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if strings.Contains(r.Expr, "absent") {
+				t.Errorf("%s: %s", r.Alert, r.Expr)
+			}
+		}
+	}
+}
+
 func TestDashboard(t *testing.T) {
 	raw, err := Dashboard(registered(t))
 	if err != nil {

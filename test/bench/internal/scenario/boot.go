@@ -21,7 +21,7 @@ func (b *Bench) few(n int) int {
 }
 
 // bootTrusted boots a cluster on which no webhook is called, with a namespace, and an administrator in the operator's own, as
-// config/trusted has it.
+// config/components/trusted has it.
 func (b *Bench) bootTrusted(ctx context.Context, ns string, flags ...string) (*world.Cluster, *world.Identity, error) {
 	c, err := world.Boot(ctx, b.Config.Devcluster, append([]string{"--webhook-admission=false"}, flags...)...)
 	if err != nil {

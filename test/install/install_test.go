@@ -1,0 +1,243 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+const (
+	namespace = "mlkeeper-system"
+	manager   = "mlkeeper-controller-manager"
+	image     = "registry.example.com/mlkeeper:v0.1.0"
+)
+
+// trusted and participant are the flags that two of the components stand for.
+var (
+	trusted     = []string{"--kubeflow-trusted", "--seldon-trusted"}
+	participant = []string{"--participant-config=/etc/mlkeeper/participant/application.yaml"}
+)
+
+// definition is a kind of the Prometheus operator, whatever is in it.
+const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {plural: %[1]s, kind: %[2]s}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// maker runs make in the root of the repository against one cluster.
+func maker(t *testing.T, c *cluster.Cluster) func(args ...string) (string, error) {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	devcluster, err := cluster.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --kubeconfig=%q \"$@\"\n", devcluster, c.Kubeconfig)
+	if err := os.WriteFile(kubectl, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return func(args ...string) (string, error) {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "make", append(args, "KUBECTL="+kubectl)...)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		t.Logf("make %s: %v", strings.Join(args, " "), err)
+		return string(out), err
+	}
+}
+
+// must fails the test with the output of what failed.
+func must(t *testing.T, out string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// operator is the Deployment as it is stored.
+func operator(t *testing.T, c *cluster.Cluster) *appsv1.Deployment {
+	t.Helper()
+	out := &appsv1.Deployment{}
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: manager}, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// runs says what is wrong with the image and the flags of the operator.
+func runs(d *appsv1.Deployment, with, without []string) error {
+	container := d.Spec.Template.Spec.Containers[0]
+	var failed error
+	if container.Image != image {
+		failed = fmt.Errorf("it runs the image %s", container.Image)
+	}
+	for _, flag := range with {
+		if !slices.Contains(container.Args, flag) {
+			failed = errors.Join(failed, fmt.Errorf("it runs without %s", flag))
+		}
+	}
+	for _, flag := range without {
+		if slices.Contains(container.Args, flag) {
+			failed = errors.Join(failed, fmt.Errorf("it runs with %s", flag))
+		}
+	}
+	return failed
+}
+
+// TestComponentsCombine switches the parts of config/components on and off, one after the other and together: neither the
+// image nor a flag of another part is lost, and rights do not outlive the flag that they are for.
+func TestComponentsCombine(t *testing.T) {
+	c := cluster.Start(t)
+	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
+		c.Apply(t, fmt.Sprintf(definition, plural, kind))
+		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+".monitoring.coreos.com")
+	}
+	run := maker(t, c)
+	if out, err := run("deploy"); err == nil || !strings.Contains(out, "IMG=") {
+		t.Errorf("without an image: %v\n%s", err, out)
+	}
+	if out, err := run("deploy", "IMG="+image, "COMPONENTS=trusted no-such"); err == nil || !strings.Contains(out, `no component "no-such"`) {
+		t.Errorf("with a component that is not there: %v\n%s", err, out)
+	}
+	var base []string
+	for _, step := range []struct {
+		components    string
+		with, without []string
+	}{
+		{"", []string{"--leader-elect"}, slices.Concat(trusted, participant)},
+		{"trusted", trusted, participant},
+		{"trusted participant", slices.Concat(trusted, participant), nil},
+		{"participant disruption-budget", participant, trusted},
+		{"disruption-budget monitoring network-policy participant trusted", slices.Concat(trusted, participant), nil},
+		{"", nil, slices.Concat(trusted, participant)},
+	} {
+		out, err := run("deploy", "IMG="+image, "COMPONENTS="+step.components)
+		must(t, out, err)
+		d := operator(t, c)
+		if base == nil {
+			base = d.Spec.Template.Spec.Containers[0].Args
+		}
+		if err := runs(d, slices.Concat(base, step.with), step.without); err != nil {
+			t.Errorf("with %q: %v", step.components, err)
+		}
+		if want := int32(1 + strings.Count(step.components, "disruption-budget")); *d.Spec.Replicas != want {
+			t.Errorf("with %q: %d replicas", step.components, *d.Spec.Replicas)
+		}
+		for _, v := range d.Spec.Template.Spec.Volumes {
+			if v.ConfigMap == nil {
+				continue
+			}
+			key := client.ObjectKey{Namespace: namespace, Name: v.ConfigMap.Name}
+			if err := c.Client.Get(t.Context(), key, &corev1.ConfigMap{}); err != nil {
+				t.Errorf("with %q: the volume %s: %v", step.components, v.Name, err)
+			}
+		}
+		bound := &rbacv1.ClusterRoleBinding{}
+		err = c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-trusted"}, bound)
+		if on := strings.Contains(step.components, "trusted"); on != (err == nil) || !on && !apierrors.IsNotFound(err) {
+			t.Errorf("with %q: the binding to cluster-admin: %v", step.components, err)
+		} else if on && bound.Subjects[0].Namespace != namespace {
+			t.Errorf("cluster-admin is bound to a ServiceAccount in %s", bound.Subjects[0].Namespace)
+		}
+	}
+}
+
+// TestAllOfADeploymentIsInItsNamespace renders every component for another namespace, in which all of it has to be, and
+// whose ServiceAccount all bindings have to name.
+func TestAllOfADeploymentIsInItsNamespace(t *testing.T) {
+	c := cluster.Shared(t)
+	run := maker(t, c)
+	out, err := run("deploy", "IMG="+image, "NAMESPACE=elsewhere", "COMPONENTS=trusted participant network-policy disruption-budget")
+	must(t, out, err)
+	t.Cleanup(func() {
+		out, err := run("undeploy", "NAMESPACE=elsewhere")
+		must(t, out, err)
+		all, err := c.Everything(context.WithoutCancel(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range all {
+			if strings.Contains(o.Name, "mlkeeper") {
+				t.Errorf("make undeploy leaves %s", o)
+			}
+		}
+	})
+	all, err := c.Everything(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		if o.Namespace != "" && o.Namespace != "elsewhere" && strings.Contains(o.Name, "mlkeeper") {
+			t.Errorf("%s is not in the namespace", o)
+		}
+	}
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := c.Client.List(t.Context(), bindings); err != nil {
+		t.Fatal(err)
+	}
+	for i := range bindings.Items {
+		for _, s := range bindings.Items[i].Subjects {
+			if s.Name == manager && s.Namespace != "elsewhere" {
+				t.Errorf("%s binds the ServiceAccount of %s", bindings.Items[i].Name, s.Namespace)
+			}
+		}
+	}
+}
+
+// TestInstallFileAndDeployMix applies config/install.yaml and runs make deploy, in this order and with every way to apply: none
+// meets a conflict, and the operator ends with the image and the flags of the last.
+func TestInstallFileAndDeployMix(t *testing.T) {
+	for name, apply := range map[string][]string{
+		"client-side": {"apply"}, "server-side": {"apply", "--server-side"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cluster.Start(t)
+			run := maker(t, c)
+			root, err := cluster.Root()
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(root, "config", "install.yaml")
+			c.Kubectl(t, append(apply, "-f", file)...)
+			// Somebody who declares the same, such as a GitOps tool, disagrees with nobody: what the API server fills in is no
+			// other value.
+			if out, err := c.TryKubectl("apply", "--server-side", "--dry-run=server", "--field-manager=another", "-f", file); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			c.Kubectl(t, append(apply, "-f", file)...)
+			for _, components := range []string{"", "trusted"} {
+				out, err := run("deploy", "IMG="+image, "COMPONENTS="+components)
+				must(t, out, err)
+			}
+			if err := runs(operator(t, c), trusted, participant); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

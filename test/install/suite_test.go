@@ -1,0 +1,9 @@
+package install
+
+import (
+	"testing"
+
+	"mlkeeper.dev/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
