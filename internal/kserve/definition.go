@@ -24,7 +24,8 @@ func Room() room.Definition[*keeper.CompositionElement] {
 				Ledger:                 &cr.Status.Children,
 			}
 		},
-		Children: []schema.GroupVersionKind{gvkService},
+		Children:   []schema.GroupVersionKind{gvkService},
+		AlsoServed: []schema.GroupVersionKind{gvkKnative},
 		// The ACM runtime ordered it, and is told.
 		WarningsOnly: true,
 		Rules: []room.Rule{
@@ -36,6 +37,14 @@ func Room() room.Definition[*keeper.CompositionElement] {
 			{
 				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements/status"}, Verbs: []string{"patch"},
 				Why: "The participant records what the runtime was told.",
+			},
+			{
+				Group: "apps", Resources: []string{"deployments"}, Verbs: []string{"list"},
+				Why: "Whether KServe has rolled out what was ordered is told by nothing but what it made: read while an order waits for it.",
+			},
+			{
+				Group: gvkKnative.Group, Resources: []string{"services"}, Verbs: []string{"list"},
+				Why: "The same in KServe's Knative mode.",
 			},
 			{
 				Group: "", Resources: []string{"namespaces"}, Names: []string{"kube-system"}, Verbs: []string{"get"},

@@ -23,6 +23,8 @@ type Facts struct {
 	// then those of before, for an update or a migration, and none for a deployment.
 	Services []*unstructured.Unstructured
 	Refused  *plan.Problem
+	// Rollouts are what KServe made of the services, by namespace, while an order waits for them alone.
+	Rollouts map[string]*workloads
 	// Deadline is when the runtime is told what an order waits for that is not carried out yet; zero without an order.
 	Deadline time.Time
 	Now      time.Time
@@ -56,6 +58,7 @@ func (system) Gather(_ context.Context, read room.Reader, cr *keeper.Composition
 		services, _ = servicesOf(*e.Previous)
 	}
 	facts.Services = services
+	facts.Rollouts = facts.rollouts(read)
 	return facts, nil
 }
 

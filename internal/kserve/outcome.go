@@ -53,7 +53,7 @@ func hindrance(facts Facts, seen room.Seen, ended *acm.Outcome) string {
 	if facts.Now.Before(facts.Deadline) {
 		return ""
 	}
-	return room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(seen)), maxFailure)
+	return room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(facts, seen)), maxFailure)
 }
 
 // maxFailure is how much of a failure or a hindrance is told, in bytes.
@@ -69,7 +69,7 @@ func progress(facts Facts, seen room.Seen) (failure string, done bool) {
 			return p.Error(), false
 		}
 	}
-	return "", seen.Ready && len(seen.Leaving) == 0
+	return "", seen.Ready && len(seen.Leaving) == 0 && rollingOut(facts, seen) == ""
 }
 
 func refusal(facts Facts) string {
@@ -82,12 +82,15 @@ func refusal(facts Facts) string {
 func waited(facts Facts) time.Duration { return timeout(facts.Element).Round(time.Millisecond) }
 
 // waiting says what is waited for.
-func waiting(seen room.Seen) string {
+func waiting(facts Facts, seen room.Seen) string {
 	if len(seen.Leaving) > 0 {
 		return seen.Leaving[0].String() + " is still there"
 	}
 	if seen.Waiting != "" {
 		return seen.Waiting
+	}
+	if lacks := rollingOut(facts, seen); lacks != "" {
+		return lacks
 	}
 	return "the services are not ready"
 }

@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/health"
-	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/room/roomtest"
@@ -43,7 +45,27 @@ func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
 	return cr
 }
 
-// look runs the room once, some seconds after noon, with the services in a state.
+// service is a service of a plan as it is observed: written with a digest, and Ready or not.
+func service(desired *unstructured.Unstructured, ready bool) *unstructured.Unstructured {
+	u := desired.DeepCopy()
+	u.SetUID(types.UID("uid of " + u.GetName()))
+	u.SetAnnotations(map[string]string{keeper.DigestAnnotation: "digest of " + u.GetName()})
+	status := map[bool]string{true: "True", false: "False"}[ready]
+	u.Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "Ready", "status": status, "message": "PredictorReady is not true yet."},
+	}}
+	return u
+}
+
+// predictor is what KServe made of a service, rolled out.
+func predictor(of *unstructured.Unstructured) workload {
+	return workload{
+		Kind: "Deployment", Name: of.GetName() + "-predictor", Component: "predictor", Owner: of.GetUID(),
+		Digest: of.GetAnnotations()[keeper.DigestAnnotation], Health: health.Result{Status: health.Current},
+	}
+}
+
+// look runs the room once, some seconds after noon, with the services in a state, and rolled out where they are ready.
 func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*room.Seen)) (plan.Plan, room.Verdict) {
 	t.Helper()
 	cluster := roomtest.New(noon.Add(time.Duration(seconds) * time.Second))
@@ -52,10 +74,19 @@ func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, 
 		t.Fatal(err)
 	}
 	p := system{}.Render(cr, facts)
+	rolled := &workloads{}
+	for _, o := range p.Stages[0].Objects {
+		u := service(o.Desired, ready)
+		cluster.Own(u, "")
+		rolled.Items = append(rolled.Items, predictor(u))
+	}
+	cluster.Answers["what runs in kserve-test for m1"] = rolled
+	if facts, err = (system{}).Gather(t.Context(), cluster, cr); err != nil {
+		t.Fatal(err)
+	}
 	seen := room.Seen{Plan: p, Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
 	for _, o := range p.Stages[0].Objects {
-		observed := &observe.Object{Key: o.Key(), Health: health.Result{Status: health.InProgress, Message: "PredictorReady is not true yet."}}
-		seen.Objects[o.Key()] = room.State{Observed: observed, Current: ready}
+		seen.Objects[o.Key()] = room.State{Observed: cluster.Child(gvkService, o.Desired.GetNamespace(), o.Desired.GetName()), Current: ready}
 		if !ready {
 			seen.Waiting = "waiting for it"
 		}

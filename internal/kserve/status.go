@@ -61,6 +61,9 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen
 	if status.ServicesReady != "" {
 		verdict.Progress = status.ServicesReady + " services ready"
 	}
+	if lacks := rollingOut(facts, seen); ended == nil && lacks != "" {
+		verdict.Hold, verdict.Progress = true, verdict.Progress+", "+lacks
+	}
 	if ended != nil && ended.Failure != "" {
 		verdict.Hold, verdict.Failed = true, true
 		verdict.Reason, verdict.Message = reasonOrderFailed, room.Cut(ended.Failure, maxMessage)

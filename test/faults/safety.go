@@ -198,7 +198,8 @@ func (r *run) belongs(u, cr *unstructured.Unstructured) bool {
 }
 
 // current says that an object is ready: that kstatus calls it Current or, of a Deployment, that its rollout is complete
-// as kubectl tells. kstatus asks for a reason that the controller never gives to a rollout that was undone at once.
+// as kubectl tells. kstatus asks for a reason that the controller never gives to a rollout that was undone at once, and takes what an
+// InferenceService copies from a Deployment (kserve#6081) for its own generation.
 func current(u *unstructured.Unstructured) bool {
 	if u.GetKind() == "Deployment" {
 		count := func(missing int64, path ...string) int64 {
@@ -210,6 +211,10 @@ func current(u *unstructured.Unstructured) bool {
 		want := count(1, "spec", "replicas")
 		return count(0, "status", "observedGeneration") >= u.GetGeneration() && count(0, "status", "updatedReplicas") >= want &&
 			count(0, "status", "replicas") <= want && count(0, "status", "availableReplicas") >= want
+	}
+	if u.GetKind() == "InferenceService" {
+		u = u.DeepCopy()
+		unstructured.RemoveNestedField(u.Object, "status", "observedGeneration")
 	}
 	res, err := status.Compute(u)
 	return err == nil && res.Status == status.CurrentStatus

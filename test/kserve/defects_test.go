@@ -13,7 +13,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/test/acmruntime"
@@ -46,11 +51,127 @@ func TestReadyByType(t *testing.T) {
 	s.c.Eventually(t, patience, func() error { return s.c.There(t, services, s.ns, "sklearn-iris") })
 	s.status("sklearn-iris", 1, "IngressReady=True", "LatestDeploymentReady=True", "PredictorConfigurationReady=True", "PredictorReady=False", "Ready=False")
 	s.c.Consistently(t, 2*time.Second, func() error { return s.unacknowledged(i) })
-	// Ready, but of the generation before.
-	s.status("sklearn-iris", 0, "IngressReady=True", "PredictorReady=True", "Ready=True")
-	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
+	// Ready, but of what ran before for all that it says: nothing runs of what was ordered.
 	s.status("sklearn-iris", 1, "IngressReady=True", "PredictorReady=True", "Ready=True")
+	s.c.Consistently(t, 3*time.Second, func() error { return s.unacknowledged(i) })
+	// The generation that it has observed is a Deployment's.
+	s.status("sklearn-iris", 4, "IngressReady=True", "PredictorReady=True", "Ready=True")
+	s.serve("sklearn-iris")
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
+
+// TestScalingIsNoTrouble: an InferenceService copies the generation that its Deployment has observed, which counts each scaling, so
+// that it says nothing of the service (kserve#6081).
+func TestScalingIsNoTrouble(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	model := sklearn(1)
+	model["predictor"].(map[string]any)["maxReplicas"] = 5
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", model))
+	e := i.Elements[0]
+	for _, replicas := range []string{"2", "3"} {
+		s.c.Kubectl(t, "scale", "deployment", "sklearn-iris-predictor", "-n", s.ns, "--replicas="+replicas)
+	}
+	s.c.Eventually(t, patience, func() error {
+		u := s.service("sklearn-iris")
+		seen, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+		if seen <= u.GetGeneration() {
+			return fmt.Errorf("%w: it has counted to %d, and its generation is %d", errNotYet, seen, u.GetGeneration())
+		}
+		return nil
+	})
+	// Until the new replicas run KServe itself says that it is not Ready.
+	s.c.Eventually(t, patience, func() error {
+		if got := s.element(e.ID).Status; got.ServicesReady != "1/1" || got.OperationalState != "ENABLED" {
+			return fmt.Errorf("the element is %+v", got)
+		}
+		return nil
+	})
+	s.must(s.runtime.Await(within(t), "it is enabled", func() bool { return e.Reported.OperationalState == "ENABLED" }))
+	e.Properties = s.model("sklearn-iris", sklearn(2))
+	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+}
+
+// TestUpdateIsRolledOut: while an update is rolled out the conditions of the service stay True for what ran before (kserve#4626). It
+// is told as done when what was ordered runs.
+func TestUpdateIsRolledOut(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
+	e := i.Elements[0]
+	slow := sklearn(1)
+	slow["predictor"].(map[string]any)["nodeSelector"] = map[string]any{"kserve.test/node": s.ns}
+	e.Properties = merge(s.model("sklearn-iris", slow), "updateTimeoutMs", 1500)
+	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
+		return strings.Contains(e.Reported.OutProperties["message"], "sklearn-iris-predictor")
+	}))
+	s.c.Consistently(t, 3*time.Second, func() error {
+		ready := conditionOf(s.service("sklearn-iris"), "Ready")
+		if got := s.runtime.Element(e.ID); got.DeployState != "UPDATING" || ready != "True" {
+			return fmt.Errorf("%w: the service is Ready=%s, told is %+v", errTooEarly, ready, got)
+		}
+		return nil
+	})
+	nodes := &corev1.NodeList{}
+	s.must(s.c.Client.List(context.Background(), nodes))
+	s.c.Kubectl(t, "label", "node", nodes.Items[0].Name, "--overwrite", "kserve.test/node="+s.ns)
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	if got := s.runtime.Element(e.ID); got.Message != "Updated" {
+		t.Errorf("told was %+v", got)
+	}
+}
+
+// TestKnativeMode: what is waited for in Knative mode is the Knative Service.
+func TestKnativeMode(t *testing.T) {
+	s := onKafka(t, acmruntime.Master)
+	s.start()
+	model := func(replicas int) map[string]any {
+		text, _ := s.model("sklearn-iris", sklearn(replicas))["payload"].(string)
+		return merge(s.model("sklearn-iris", nil), "payload",
+			strings.Replace(text, `"metadata":{`, `"metadata":{"annotations":{"serving.kserve.io/deploymentMode":"Serverless"},`, 1))
+	}
+	i := s.deployed(s.primed(map[string]any{}), model(1))
+	i.Elements[0].Properties = model(2)
+	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	kind := schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
+	if u := s.c.Get(t, kind, s.ns, "sklearn-iris-predictor"); u == nil || u.GetGeneration() != 2 {
+		t.Errorf("the Knative Service is %v", u)
+	}
+}
+
+// serve makes the Deployment of a service, as KServe does of one that the stand-in leaves alone.
+func (s *site) serve(name string) {
+	s.t.Helper()
+	u, yes := s.service(name), true
+	labels := map[string]string{"serving.kserve.io/inferenceservice": name, "component": "predictor", "app": "isvc." + name}
+	s.must(s.c.Client.Create(context.Background(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name + "-predictor", Namespace: s.ns, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: name, UID: u.GetUID(), Controller: &yes}},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: u.GetAnnotations()},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "kserve-container", Image: "kserve.test/kserve"}}},
+			},
+		},
+	}))
+}
+
+// conditionOf is the status of a condition.
+func conditionOf(u *unstructured.Unstructured, kind string) string {
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, one := range list {
+		if c, ok := one.(map[string]any); ok && c["type"] == kind {
+			status, _ := c["status"].(string)
+			return status
+		}
+	}
+	return ""
 }
 
 // TestUndeployWaits: a service that a finalizer holds is not gone.
@@ -92,6 +213,7 @@ func TestLateSuccess(t *testing.T) {
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYING", "TIMEOUT"))
 	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
 	s.status("sklearn-iris", 1, "Ready=True")
+	s.serve("sklearn-iris")
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	if got := s.runtime.Element(e.ID); got.Acks != 1 || got.Reported.OutProperties["message"] != "" {
 		t.Errorf("the runtime knows %+v", got)

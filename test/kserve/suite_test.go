@@ -28,7 +28,7 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("inferenceservice")) }
+func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("inferenceservice", "knative")) }
 
 var services = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}
 

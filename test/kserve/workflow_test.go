@@ -171,6 +171,7 @@ func TestKServeComesLater(t *testing.T) {
 	for _, name := range []string{"patient", "slow"} {
 		s.c.Eventually(t, patience, func() error { return s.c.There(t, services, s.ns, name) })
 		s.status(name, 1, "Ready=True")
+		s.serve(name)
 	}
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	s.must(s.runtime.AwaitInstance(within(t), slow, "DEPLOYED", "NO_ERROR"))

@@ -144,6 +144,10 @@ func (v *victim) keeps(o cluster.Object) bool {
 	case "inferenceservices":
 		return o.Name == "model"
 	case "deployments", "replicasets", "pods":
+		// What KServe made of the InferenceService.
+		if strings.HasPrefix(o.Name, "model-predictor") {
+			return true
+		}
 		return (o.Name == "modelmesh" || strings.HasPrefix(o.Name, "modelmesh-")) && v.Shape == fixture.Secured
 	}
 	return false

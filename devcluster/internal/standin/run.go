@@ -181,6 +181,9 @@ func (t *troupe) play(ctx context.Context, r role) {
 		queue.ShutDown()
 	}()
 	go informer.RunWithContext(ctx)
+	for _, child := range r.children {
+		go t.followChildren(ctx, r, child, queue)
+	}
 	var workers sync.WaitGroup
 	for range actors {
 		workers.Go(func() {
@@ -189,6 +192,33 @@ func (t *troupe) play(ctx context.Context, r role) {
 		})
 	}
 	workers.Wait()
+}
+
+// followChildren queues the objects whose children change. A kind whose CRD comes later is followed when it is there, since the
+// informer lists again until it may.
+func (t *troupe) followChildren(
+	ctx context.Context, r role, resource schema.GroupVersionResource, queue workqueue.TypedRateLimitingInterface[string],
+) {
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(t.client, 0, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		o.LabelSelector = r.childOf
+	})
+	informer := factory.ForResource(resource).Informer()
+	enqueue := func(obj any) {
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			queue.Add(u.GetNamespace() + "/" + u.GetLabels()[r.childOf])
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue,
+	})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "stand-in: %s: %v\n", resource.Resource, err)
+		return
+	}
+	informer.RunWithContext(ctx)
 }
 
 // next brings the next object of the queue to its healthy state; it is false once there is none any more.
@@ -223,7 +253,10 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 			return ignoreGone(err)
 		}
 	}
-	wanted := r.status(obj, timestamp(time.Now()))
+	wanted, err := t.wanted(ctx, r, obj)
+	if err != nil {
+		return ignoreGone(err)
+	}
 	if settled(obj.Object["status"], wanted) {
 		return nil
 	}
@@ -236,6 +269,15 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 	obj.Object["status"] = status
 	_, err = client.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
 	return ignoreGone(err)
+}
+
+// wanted is the status of an object, whose children are made first.
+func (t *troupe) wanted(ctx context.Context, r role, obj *unstructured.Unstructured) (map[string]any, error) {
+	now := timestamp(time.Now())
+	if r.reconcile == nil {
+		return r.status(obj, now), nil
+	}
+	return r.reconcile(ctx, t.client, obj, now)
 }
 
 // ignoreGone drops the errors after which a newer event is on its way.

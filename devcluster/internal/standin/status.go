@@ -1,11 +1,13 @@
 package standin
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 )
 
 // optOut is the annotation that keeps the stand-in away from an object.
@@ -21,6 +23,11 @@ type role struct {
 	crd string
 	// status returns the healthy status of an object.
 	status func(obj *unstructured.Unstructured, now string) map[string]any
+	// reconcile, in place of status, makes what the controller makes of an object, and returns the status that follows from
+	// it; children are the kinds of that, which name the object in the label childOf.
+	reconcile func(ctx context.Context, client dynamic.Interface, obj *unstructured.Unstructured, now string) (map[string]any, error)
+	children  []schema.GroupVersionResource
+	childOf   string
 	// spec changes what the real server would default, and says if it did.
 	spec func(obj *unstructured.Unstructured) bool
 }
@@ -37,8 +44,15 @@ var roles = []role{
 		resource: schema.GroupVersionResource{
 			Group: "serving.kserve.io", Version: "v1beta1", Resource: "inferenceservices",
 		},
-		crd:    "inferenceservices.serving.kserve.io",
-		status: inferenceServiceStatus,
+		crd:       "inferenceservices.serving.kserve.io",
+		reconcile: reconcileInferenceService,
+		children:  []schema.GroupVersionResource{deployments, knativeServices},
+		childOf:   serviceLabel,
+	},
+	{
+		resource: knativeServices,
+		crd:      "services.serving.knative.dev",
+		status:   knativeServiceStatus,
 	},
 	{
 		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"},
@@ -102,34 +116,6 @@ func routeStatus(obj *unstructured.Unstructured, now string) map[string]any {
 				"lastTransitionTime": now,
 			}},
 		}},
-	}
-}
-
-func inferenceServiceStatus(obj *unstructured.Unstructured, now string) map[string]any {
-	var conditions []any
-	for _, t := range []string{"IngressReady", "PredictorReady", "Ready"} {
-		conditions = append(conditions, map[string]any{
-			"type": t, "status": "True", "lastTransitionTime": now,
-		})
-	}
-	name, namespace := obj.GetName(), obj.GetNamespace()
-	url := fmt.Sprintf("http://%s-%s.models.%s", name, namespace, domain)
-	return map[string]any{
-		"observedGeneration": obj.GetGeneration(),
-		"url":                url,
-		"address": map[string]any{
-			"url": fmt.Sprintf("http://%s-predictor.%s.svc.cluster.local", name, namespace),
-		},
-		"components": map[string]any{
-			"predictor": map[string]any{
-				"url": fmt.Sprintf("http://%s-predictor-%s.models.%s", name, namespace, domain),
-			},
-		},
-		"conditions": conditions,
-		"modelStatus": map[string]any{
-			"states":           map[string]any{"activeModelState": "Loaded", "targetModelState": "Loaded"},
-			"transitionStatus": "UpToDate",
-		},
 	}
 }
 

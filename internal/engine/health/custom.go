@@ -27,8 +27,16 @@ var awaited = func() map[schema.GroupKind]bool {
 	return out
 }()
 
-// inferenceService is the kind of KServe whose URL and model state are told in status.
+// inferenceService is the kind of KServe that has a rule of its own, and whose URL and model state are told in status.
 var inferenceService = schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}
+
+// copiesGeneration are the kinds whose status.observedGeneration is copied from an object that their controller made, a Deployment
+// or a Knative Service, which counts its own changes and each scaling (kserve, inference_service_status.go, PropagateRawStatus and
+// PropagateStatus; raw_ig.go; issue kserve#6081). It says nothing of the object's own generation.
+var copiesGeneration = map[schema.GroupKind]bool{
+	inferenceService: true,
+	{Group: "serving.kserve.io", Kind: "InferenceGraph"}: true,
+}
 
 // route is the kind of OpenShift that reports per router and not in one list of conditions.
 var route = schema.GroupKind{Group: "route.openshift.io", Kind: "Route"}
@@ -42,7 +50,7 @@ var summaries = []string{
 
 // custom is the health of an object of a custom kind, in this order:
 //
-//  1. status.observedGeneration other than metadata.generation: in progress (done by Of);
+//  1. status.observedGeneration other than metadata.generation: in progress (done by Of, but for the kinds of copiesGeneration);
 //  2. Stalled=True: failed, and Reconciling=True: in progress (the conditions of kstatus);
 //  3. Failed=True: failed (the convention of batch jobs, such as those of Kubeflow);
 //  4. the first of the summary conditions: True is current, anything else in progress, but for Succeeded=False, which is
@@ -53,6 +61,11 @@ var summaries = []string{
 func custom(gk schema.GroupKind, o object) Result {
 	if gk == route {
 		return openshiftRoute(o)
+	}
+	if gk == inferenceService {
+		if res, decides := model(o); decides {
+			return res
+		}
 	}
 	conds := o.conditions()
 	generation := o.count(0, "metadata", "generation")
@@ -90,6 +103,24 @@ func byCondition(name string, c condition) (Result, bool) {
 		return current(word(c.reason, name), "The condition "+name+" is true."), true
 	}
 	return inProgress(word(c.reason, ReasonNotReady), sentence(c.message, "The condition "+name+" is not true yet.")), true
+}
+
+// modelFields are what model reads.
+var modelFields = []string{"status.modelStatus.transitionStatus", "status.modelStatus.lastFailureInfo.reason"}
+
+// model is what KServe's predictor says of the model of an InferenceService, if that decides: a spec that it could not act on and a
+// model that does not load leave the conditions as they were for what ran before. InProgress decides nothing: it is also what is
+// told of a service that is scaled to zero and of each new replica (inference_service_status.go, PropagateModelStatus). Nor does
+// UpToDate, which may be that of what ran before. The failure's message is a container's, which may say anything.
+func model(o object) (Result, bool) {
+	reason := o.text("status", "modelStatus", "lastFailureInfo", "reason")
+	switch transition := o.text("status", "modelStatus", "transitionStatus"); transition {
+	case "InvalidSpec":
+		return failed(word(reason, transition), "KServe cannot act on the spec; status.modelStatus says why."), true
+	case "BlockedByFailedLoad":
+		return failed(word(reason, transition), "The model cannot be loaded; status.modelStatus says why."), true
+	}
+	return Result{}, false
 }
 
 // openshiftRoute is the rule of a Route (openshift/api route/v1, RouteIngress). Every router that selects the route answers

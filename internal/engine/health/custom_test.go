@@ -7,6 +7,8 @@ const (
 	unread   = "kstatus does not read this condition"
 	byRouter = "kstatus does not read the answers of routers"
 	awaits   = "kstatus takes silence for current"
+	counter  = "kstatus takes it for the object's own"
+	isvc     = "serving.kserve.io/v1beta1 InferenceService"
 )
 
 var customSamples = []sample{
@@ -78,6 +80,20 @@ status: {conditions: [{type: Running, status: "False"}, {type: Failed, status: "
 status: {conditions: [{type: PredictorReady, status: "True"}, {type: Ready, status: "True"}]}`, Current, "Ready", ""},
 	{"not ready", "serving.kserve.io/v1beta1 InferenceService", `
 status: {conditions: [{type: Ready, status: "False", reason: PredictorNotReady}]}`, InProgress, "PredictorNotReady", ""},
+	{"a counter of another object", isvc, `
+metadata: {generation: 3}
+status: {observedGeneration: 4, conditions: [{type: Ready, status: "True"}]}`, Current, "Ready", counter},
+	{"a counter of another object", "serving.kserve.io/v1alpha1 InferenceGraph", `
+metadata: {generation: 1}
+status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}`, Current, "Ready", counter},
+	{"scaled to zero", isvc, `
+status: {modelStatus: {transitionStatus: InProgress, states: {activeModelState: Loaded, targetModelState: Pending}}, conditions: [{type: Ready, status: "True"}]}`,
+		Current, "Ready", ""},
+	{"a spec that it cannot act on", isvc, `
+status: {modelStatus: {transitionStatus: InvalidSpec, lastFailureInfo: {reason: NoSupportingRuntime, message: none}}, conditions: [{type: Ready, status: "True"}]}`,
+		Failed, "NoSupportingRuntime", unread},
+	{"a model that does not load", isvc, `
+status: {modelStatus: {transitionStatus: BlockedByFailedLoad}, conditions: [{type: Ready, status: "False"}]}`, Failed, "BlockedByFailedLoad", unread},
 	{"never reports", "serving.kserve.io/v1alpha1 ServingRuntime", ``, Current, ReasonExists, ""},
 	{"silent", "serving.knative.dev/v1 Service", ``, InProgress, ReasonNotObserved, awaits},
 	{"ready", "serving.knative.dev/v1 Service", `

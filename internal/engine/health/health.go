@@ -78,8 +78,10 @@ func Of(obj *unstructured.Unstructured) Result {
 			return malformed("status.conditions")
 		}
 	}
-	if res, done := observed(o, r.observes); done {
-		return res
+	if !copiesGeneration[gk] {
+		if res, done := observed(o, r.observes); done {
+			return res
+		}
 	}
 	if known {
 		return r.health(o)

@@ -36,8 +36,9 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	if gk == inferenceService {
-		// For rooms that tell where a model is reached, and in which state it is.
-		for _, path := range []string{"status.url", "status.modelStatus.states.activeModelState"} {
+		// For rooms that tell where a model is reached, in which state it is, and what runs it.
+		told := []string{"status.url", "status.deploymentMode", "status.modelStatus.states.activeModelState"}
+		for _, path := range append(told, modelFields...) {
 			project(out, obj.Object, strings.Split(path, "."))
 		}
 	}
