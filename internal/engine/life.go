@@ -11,6 +11,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -114,6 +115,9 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) {
 	delete(s.written, key)
 	delete(s.foreseen, key)
 	s.mu.Unlock()
+	if keeps, ok := s.sys.(room.Forgetful); ok {
+		keeps.Forget(key)
+	}
 	s.rolled(key)
 	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
 	s.metrics.forget(s.def.GVK.Kind, key)

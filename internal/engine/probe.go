@@ -21,7 +21,7 @@ const (
 	maxProbes = 32
 	// probeTimeout bounds one probe; one may be a download.
 	probeTimeout = 3 * time.Minute
-	// firstPause is how long after a question that failed it is asked again; the pauses grow to lastRetry.
+	// firstPause is how long after a question that failed it is asked again; the pauses grow to what the answer says.
 	firstPause = 5 * time.Second
 )
 
@@ -135,8 +135,8 @@ func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question r
 	if !panicked {
 		one.answer = answer
 	}
-	if panicked || failed(answer) {
-		one.pause = pauseAfter(one.failures)
+	if longest := longestPause(answer, panicked); longest > 0 {
+		one.pause = pauseAfter(one.failures, longest)
 		one.failures++
 	} else {
 		one.failures = 0
@@ -159,18 +159,21 @@ func (p *probes) put(ctx context.Context, h watch.Holder, question room.Question
 	return question(limited, p.live), false
 }
 
-// failed says that a question has no answer, or one that tells of a passing failure.
-func failed(answer any) bool {
-	if answer == nil {
-		return true
+// longestPause is what the pauses grow to after a question that has no answer, or one that tells of a failure; zero after any
+// other.
+func longestPause(answer any, panicked bool) time.Duration {
+	if answer == nil || panicked {
+		return room.RetryPassing
 	}
-	retryable, ok := answer.(room.Retryable)
-	return ok && retryable.Retry()
+	if retryable, ok := answer.(room.Retryable); ok {
+		return retryable.Retry()
+	}
+	return 0
 }
 
 // pauseAfter is the pause after a number of failures in a row before the last one, with jitter.
-func pauseAfter(failures int) time.Duration {
-	d := min(firstPause<<min(failures, 10), lastRetry)
+func pauseAfter(failures int, longest time.Duration) time.Duration {
+	d := min(firstPause<<min(failures, 10), longest)
 	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
 }
 

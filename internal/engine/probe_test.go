@@ -36,7 +36,12 @@ var asker = watch.Holder{Kind: schema.GroupKind{Kind: "Tfserv"}, Namespace: "ns"
 // passingFailure is an answer that says whether it is to be asked for again.
 type passingFailure bool
 
-func (f passingFailure) Retry() bool { return bool(f) }
+func (f passingFailure) Retry() time.Duration {
+	if f {
+		return lastRetry
+	}
+	return 0
+}
 
 func TestProbesAskInTheBackgroundAndWakeAtTheEnd(t *testing.T) {
 	p := newProbing()

@@ -40,8 +40,8 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 // system is the room.
 type system struct {
 	settings Settings
-	// last are the answers by the UID of the KfDef, noted with the inputs.
-	last room.Last[types.UID, string, Answer]
+	// last are the answers by the name of the KfDef, noted with its UID.
+	last room.Last[types.NamespacedName, types.UID, Answer]
 }
 
 // New makes the room.

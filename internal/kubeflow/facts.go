@@ -1,14 +1,22 @@
 package kubeflow
 
 import (
+	"slices"
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/room"
 )
 
 // Facts are everything that the plan needs beyond the custom resource.
 type Facts struct {
 	// Answer is what the repositories gave.
 	Answer *Answer
+	// Pending says that it is the answer to another spec than the one that is declared now, which is being rendered.
+	Pending bool
 	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
 	ActAs string
 	// Namespaced says of the kinds that are rendered whether their objects are in namespaces, as far as that is known.
@@ -17,18 +25,60 @@ type Facts struct {
 
 // Answer is what became of fetching and rendering.
 type Answer struct {
-	// Repos are the repositories that were fetched.
+	// Inputs tell which spec was rendered; empty where nothing was.
+	Inputs string
+	// Spec are the applications of that spec.
+	Spec []kubeflowv1.Application
+	// Repos are the repositories that were rendered.
 	Repos []Repo
-	// Applications are in the order of the spec.
+	// Applications are in the order of Spec.
 	Applications []Application
-	// Failure says why nothing was rendered; nil where it was.
+	// Failure says why what the repositories have now is not known; nil where it is. What was rendered of what they gave before
+	// stays here meanwhile.
 	Failure *Failure
-	// Stale says why what was rendered is of what the repositories gave before; empty where it is of what they have.
-	Stale string
 }
 
-// unsettled says that asking again is of use.
-func (a *Answer) unsettled() bool { return a.Failure != nil && a.Failure.Transient || a.Stale != "" }
+// Retry implements room.Retryable.
+func (a *Answer) Retry() time.Duration {
+	failed := func(a Application) bool { return a.Error != "" }
+	switch {
+	case a.Failure != nil && a.Failure.Transient:
+		return room.RetryPassing
+	case a.Failure != nil || slices.ContainsFunc(a.Applications, failed):
+		return room.RetryLasting
+	}
+	return 0
+}
+
+// with is an answer that stands, but for why the repositories cannot be asked now.
+func (a *Answer) with(failure *Failure) *Answer {
+	if a == nil {
+		return &Answer{Failure: failure}
+	}
+	if a.Failure == failure || a.Failure != nil && failure != nil && *a.Failure == *failure {
+		return a
+	}
+	out := *a
+	out.Failure = failure
+	return &out
+}
+
+// keep takes over the objects of the applications that were rendered before and failed now.
+func (a *Answer) keep(before *Answer) {
+	if before == nil {
+		return
+	}
+	for i := range a.Applications {
+		one := &a.Applications[i]
+		if one.Error == "" {
+			continue
+		}
+		j := slices.IndexFunc(before.Applications, func(b Application) bool { return b.Name == one.Name })
+		if j >= 0 {
+			one.Objects = before.Applications[j].Objects
+		}
+	}
+}
 
 // Repo is a repository as it was used.
 type Repo struct{ Name, Digest string }
@@ -38,7 +88,7 @@ type Application struct {
 	Name     string
 	Objects  []*unstructured.Unstructured
 	Warnings []string
-	// Error says why it has no objects.
+	// Error says why it was not rendered; its objects are those of before then.
 	Error string
 }
 

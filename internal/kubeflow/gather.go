@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,14 +16,14 @@ import (
 	"mlkeeper.dev/internal/engine/room"
 )
 
-// retry is how long after a failure that may pass the repositories are asked for again.
-const retry = 30 * time.Second
-
 // The reasons of problems, stable across releases.
 const (
 	reasonFetching          = "Fetching"
 	reasonApplicationFailed = "ApplicationFailed"
 )
+
+// fetching is said while there is no answer.
+const fetching = "the repositories are being fetched and rendered"
 
 // Gather has the repositories fetched and rendered in the background, and looks up which kinds are in namespaces.
 func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
@@ -36,14 +35,13 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.Kf
 	if err != nil {
 		return Facts{}, err
 	}
-	answer := s.answer(read, cr, from)
-	if answer == nil {
+	answer, pending := s.answer(read, cr, from)
+	if answer == nil || pending && answer.Inputs == "" {
 		return Facts{}, plan.Problem{
-			Class: plan.Waiting, Reason: reasonFetching, Message: "the repositories are being fetched and rendered",
-			Remedy: "nothing to do", Brief: true,
+			Class: plan.Waiting, Reason: reasonFetching, Message: fetching, Remedy: "nothing to do", Brief: true,
 		}
 	}
-	facts := Facts{Answer: answer, ActAs: user, Namespaced: map[schema.GroupKind]bool{}}
+	facts := Facts{Answer: answer, Pending: pending, ActAs: user, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range answer.Applications {
 		for _, o := range a.Objects {
 			gvk := o.GroupVersionKind()
@@ -65,26 +63,20 @@ func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
 }
 
 // answer asks once for each spec, each content of what it refers to, and each wish to reconcile now, and at the interval of
-// the spec; after a failure that may pass it asks again. Until there is an answer, the one before to the same spec stands.
-func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) *Answer {
+// the spec; after a failure the engine asks again. Until there is an answer, the one before stands, which is pending where it is
+// to another spec.
+func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) (answer *Answer, pending bool) {
 	inputs := inputsOf(cr)
-	before, of := s.last.Get(cr.UID)
-	if of != inputs {
-		before = nil
-	}
-	question := s.question(cr.DeepCopy(), from, inputs, before, read.Serves)
+	question := s.question(cr.DeepCopy(), from, inputs, read.Serves)
 	name, every := strings.Join([]string{"rendered", inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " "), room.Once
 	if i := cr.Spec.Interval; i != nil {
 		every = i.Duration
 	}
-	answer, _ := read.Probe(name, every, question).(*Answer)
-	if answer != nil && answer.unsettled() && (every == room.Once || every > retry) {
-		answer, _ = read.Probe(name, retry, question).(*Answer)
+	if answer, _ := read.Probe(name, every, question).(*Answer); answer != nil {
+		return answer, false
 	}
-	if answer == nil {
-		answer = before
-	}
-	return answer
+	before := s.before(cr)
+	return before, before != nil && before.Inputs != inputs
 }
 
 // inputsOf tells apart what is rendered: another spec is another input.

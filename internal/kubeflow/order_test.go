@@ -64,6 +64,7 @@ func four(change func(map[string]*kubeflowv1.Application)) (*kubeflowv1.KfDef, F
 		})
 	}
 	change(by)
+	facts.Answer.Spec = cr.Spec.Applications
 	return cr, facts
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -19,56 +20,59 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// question fetches the repositories, renders the applications, and converts what the cluster does not serve. before is the
-// last answer to the same inputs: while the repositories give the same, nothing is rendered again.
+// question fetches the repositories, renders the applications, and converts what the cluster does not serve. What was rendered
+// before stands where that fails, and where the repositories give the same for the same inputs.
 func (s *system) question(
-	cr *kubeflowv1.KfDef, from []repo, inputs string, before *Answer, serves func(schema.GroupVersionKind) bool,
+	cr *kubeflowv1.KfDef, from []repo, inputs string, serves func(schema.GroupVersionKind) bool,
 ) room.Question {
 	return func(ctx context.Context, _ room.Live) any {
-		out := &Answer{}
-		trees := map[string]fs.FS{}
-		for _, o := range from {
-			artifact, err := o.Fetch(ctx, s.settings.Sources)
-			if err != nil {
-				return s.failed(cr.UID, inputs, o, err, before)
-			}
-			defer artifact.Close()
-			trees[o.name] = artifact.FS()
-			out.Repos = append(out.Repos, Repo{Name: o.name, Digest: artifact.Digest})
-			if artifact.Stale != nil {
-				out.Stale = artifact.Stale.Error()
-			}
-		}
-		if before != nil && slices.Equal(before.Repos, out.Repos) {
-			return s.again(cr.UID, inputs, before, out.Stale)
-		}
-		converter := convert.Converter{Served: serves}
-		for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
-			out.Applications = append(out.Applications, applicationOf(converter, rendered))
-		}
-		s.last.Put(cr.UID, inputs, out)
-		return out
+		answer := s.ask(ctx, cr, from, inputs, serves)
+		s.last.Put(ctx, client.ObjectKeyFromObject(cr), cr.UID, answer)
+		return answer
 	}
 }
 
-// again is an answer as it was before, but for whether the repositories could be asked.
-func (s *system) again(uid types.UID, inputs string, before *Answer, stale string) *Answer {
-	if before.Stale == stale {
-		return before
+func (s *system) ask(
+	ctx context.Context, cr *kubeflowv1.KfDef, from []repo, inputs string, serves func(schema.GroupVersionKind) bool,
+) *Answer {
+	before := s.before(cr)
+	out := &Answer{Inputs: inputs, Spec: cr.Spec.Applications}
+	trees := map[string]fs.FS{}
+	for _, o := range from {
+		artifact, err := o.Fetch(ctx, s.settings.Sources)
+		if err != nil {
+			return before.with(failureOf(o, err))
+		}
+		defer artifact.Close()
+		trees[o.name] = artifact.FS()
+		out.Repos = append(out.Repos, Repo{Name: o.name, Digest: artifact.Digest})
+		if artifact.Stale != nil {
+			out.Failure = failureOf(o, artifact.Stale)
+		}
 	}
-	out := *before
-	out.Stale = stale
-	s.last.Put(uid, inputs, &out)
-	return &out
+	if before != nil && before.Inputs == inputs && slices.Equal(before.Repos, out.Repos) {
+		return before.with(out.Failure)
+	}
+	converter := convert.Converter{Served: serves}
+	for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
+		out.Applications = append(out.Applications, applicationOf(converter, rendered))
+	}
+	out.keep(before)
+	return out
 }
 
-// failed is the answer where a repository could not be fetched: what was rendered before stands while that may pass.
-func (s *system) failed(uid types.UID, inputs string, o repo, err error, before *Answer) *Answer {
-	f := failureOf(o, err)
-	if before == nil || !f.Transient {
-		return &Answer{Failure: f}
+// before is the last answer for a KfDef, to whatever spec; nil where there is none.
+func (s *system) before(cr *kubeflowv1.KfDef) *Answer {
+	before, uid := s.last.Get(client.ObjectKeyFromObject(cr))
+	if uid != cr.UID {
+		return nil
 	}
-	return s.again(uid, inputs, before, f.Message)
+	return before
+}
+
+// Forget implements room.Forgetful.
+func (s *system) Forget(key types.NamespacedName) {
+	s.last.Forget(func(of types.NamespacedName) bool { return of == key })
 }
 
 // failureOf tells why a repository could not be fetched.
@@ -121,7 +125,7 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 
 // SamePlan implements room.Steady.
 func (s *system) SamePlan(before, now Facts) bool {
-	return before.Answer == now.Answer && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
+	return before.Answer == now.Answer && before.Pending == now.Pending && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
 }
 
 // scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.

@@ -3,13 +3,18 @@ package kubeflow
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/manifest/manifesttest"
@@ -100,16 +105,100 @@ func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	if second == first || second.Repos[0].Digest == first.Repos[0].Digest {
 		t.Error("another archive gives the same answer")
 	}
-	from.down = &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "no route"}
-	cr.Annotations[keeper.ReconcileAtAnnotation] = "offline"
-	stale := ask()
-	if stale.Failure != nil || stale.Stale != "no route" || len(stale.Applications) != 1 || !stale.unsettled() {
-		t.Errorf("%+v", stale)
+	s.Forget(client.ObjectKeyFromObject(cr))
+	clear(cluster.Answers)
+	if facts, err := s.Gather(t.Context(), cluster, cr); err == nil {
+		t.Errorf("what is gone is remembered: %+v", facts.Answer)
 	}
-	from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404"}
-	cr.Annotations[keeper.ReconcileAtAnnotation] = "removed"
-	if gone := ask(); gone.Failure == nil || gone.Failure.Reason != source.ReasonNotFound {
-		t.Errorf("%+v", gone)
+}
+
+// TestWhatWasRenderedStaysDeclared takes the repository away in every way, and breaks what is in it.
+func TestWhatWasRenderedStaysDeclared(t *testing.T) {
+	from := newShelf(t)
+	from.put(configMap("one"))
+	s := &system{settings: Settings{Trusted: true, Sources: from}}
+	cluster := roomtest.New(testNow)
+	cr := custom("first")
+	ask := func() Facts {
+		t.Helper()
+		_, _ = s.Gather(t.Context(), cluster, cr)
+		last := cluster.Asked[len(cluster.Asked)-1]
+		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		runtime.GC() // What stands must not depend on it.
+		facts, err := s.Gather(t.Context(), cluster, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return facts
+	}
+	declared := func(facts Facts) string {
+		t.Helper()
+		var out []string
+		for _, stage := range s.Render(cr, facts).Stages {
+			for _, o := range stage.Objects {
+				out = append(out, o.Desired.GetKind()+" "+o.Desired.GetName())
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	first := ask()
+	want := declared(first)
+	if want != "ConfigMap c" || first.Answer.Retry() != 0 {
+		t.Fatalf("declared %q, asked again after %s", want, first.Answer.Retry())
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		reason string
+		class  plan.Class
+		pause  time.Duration
+	}{
+		{"404", func() {
+			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404"}
+		}, source.ReasonNotFound, plan.Terminal, room.RetryLasting},
+		{"no route", func() {
+			from.down = &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "no route"}
+		}, "", "", room.RetryPassing},
+		{"403", func() {
+			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonUnauthorized, Message: "403"}
+		}, source.ReasonUnauthorized, plan.Terminal, room.RetryLasting},
+		{"another spec, and no route", func() {
+			from.down = &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "no route"}
+			cr.Spec.Applications = append(custom("zeroth").Spec.Applications, cr.Spec.Applications...)
+		}, source.ReasonUnreachable, plan.Waiting, room.RetryPassing},
+		{"another spec, and 404", func() {
+			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404"}
+		}, source.ReasonNotFound, plan.Terminal, room.RetryLasting},
+		{"an application that cannot be rendered", func() {
+			from.down, cr.Spec.Applications = nil, cr.Spec.Applications[1:]
+			from.put("no: [")
+		}, reasonApplicationFailed, plan.Terminal, room.RetryLasting},
+	} {
+		c.change()
+		cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: c.name}
+		facts := ask()
+		if got := declared(facts); got != want {
+			t.Errorf("%s: declared is %q", c.name, got)
+		}
+		if got := facts.Answer.Retry(); got != c.pause {
+			t.Errorf("%s: asked again after %s at most", c.name, got)
+		}
+		p := s.Render(cr, facts)
+		switch {
+		case c.reason == "" && (len(p.Problems) > 0 || !strings.Contains(strings.Join(p.Warnings, ""), "no route")):
+			t.Errorf("%s: problems %v, warnings %q", c.name, p.Problems, p.Warnings)
+		case c.reason != "" && (len(p.Problems) != 1 || p.Problems[0].Reason != c.reason || p.Problems[0].Class != c.class):
+			t.Errorf("%s: %v", c.name, p.Problems)
+		}
+	}
+	from.put(configMap("two"))
+	if back := ask(); back.Answer.Failure != nil || back.Answer.Applications[0].Error != "" || len(s.Render(cr, back).Problems) > 0 {
+		t.Errorf("%+v", back.Answer)
+	}
+	other := cr.DeepCopy()
+	other.UID = "another"
+	if _, err := s.Gather(t.Context(), cluster, other); err == nil {
+		t.Error("a KfDef of the same name has what the one before it had")
 	}
 }
 
@@ -132,22 +221,26 @@ func TestMovingRepositoriesAreAskedForAtTheInterval(t *testing.T) {
 func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *Answer
-		want   bool
+		want   string
 	}{
-		"out of reach":         {&Answer{Failure: &Failure{Transient: true, Reason: "Unreachable", Message: "m"}}, true},
-		"refused for good":     {&Answer{Failure: &Failure{Reason: "NotFound", Message: "m"}}, false},
-		"as it was before":     {&Answer{Stale: "m"}, false},
-		"there":                {&Answer{}, false},
-		"not asked for so far": {nil, false},
+		"out of reach":         {&Answer{Failure: &Failure{Transient: true, Reason: "Unreachable", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
+		"refused for good":     {&Answer{Failure: &Failure{Reason: "NotFound", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
+		"as it was before":     {&Answer{Inputs: "i", Failure: &Failure{Reason: "NotFound", Message: "m"}}, "what the repositories gave before stays declared, and nothing newer is applied: m"},
+		"there":                {&Answer{Inputs: "i"}, ""},
+		"not asked for so far": {nil, "as before"},
 	} {
 		cr := custom()
+		since := metav1.NewTime(testNow.Add(-time.Hour))
+		cr.Status.Conditions = []metav1.Condition{{
+			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
+		}}
 		New(Settings{}).Project(cr, Facts{Answer: c.answer}, room.Seen{Now: testNow})
-		got := false
-		for _, condition := range cr.Status.Conditions {
-			got = got || condition.Type == ConditionSourceUnavailable && condition.Status == metav1.ConditionTrue
-		}
-		if got != c.want {
+		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
+		switch {
+		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):
 			t.Errorf("%s: %v", name, got)
+		case got != nil && !got.LastTransitionTime.Equal(&since):
+			t.Errorf("%s: since %s", name, got.LastTransitionTime)
 		}
 	}
 }

@@ -29,28 +29,20 @@ const maxWarnings, maxRendered = 64, 44
 // Render puts the objects of the applications into stages. It is pure.
 func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	out := plan.Plan{}
-	if f := facts.Answer.Failure; f != nil {
-		class := plan.Terminal
-		if f.Transient {
-			class = plan.Waiting
-		}
-		out.Problems = append(out.Problems, plan.Problem{
-			Class: class, Reason: f.Reason, Field: f.Field, Value: f.Value, Message: f.Message, Remedy: f.Remedy,
-		})
+	answer := facts.Answer
+	unfetched(cr, facts, &out)
+	if answer.Inputs == "" {
 		return out
 	}
 	out.ActAs = facts.ActAs
 	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
-	order, wrong := arrange(cr.Spec.Applications)
+	order, wrong := arrange(answer.Spec)
 	for _, i := range order {
-		out.Stages = append(out.Stages, stage(cr, facts, i, wrong, applications[i]))
+		out.Stages = append(out.Stages, stage(answer, i, wrong, applications[i]))
 	}
-	if facts.Answer.Stale != "" {
-		out.Warnings = append(out.Warnings, "what the repositories gave before is used, since they cannot be asked now: "+facts.Answer.Stale)
-	}
-	for i, a := range facts.Answer.Applications {
+	for i, a := range answer.Applications {
 		if message, field := failureOfApplication(a, wrong[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
 				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
@@ -71,6 +63,34 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	return out
 }
 
+// unfetched tells why what is rendered is not what is declared now. It is a warning alone where it may pass by itself, and the
+// repositories gave the same spec's objects before.
+func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
+	f := facts.Answer.Failure
+	switch {
+	case facts.Pending:
+		out.Problems = append(out.Problems, plan.Problem{
+			Class: plan.Waiting, Reason: reasonFetching, Message: fetching, Remedy: "nothing to do", Brief: true,
+		})
+		return
+	case f == nil:
+		return
+	case f.Transient && facts.Answer.Inputs == inputsOf(cr):
+		out.Warnings = append(out.Warnings, "what the repositories gave before is used, since they cannot be asked now: "+f.Message)
+		return
+	}
+	problem := plan.Problem{
+		Class: plan.Terminal, Reason: f.Reason, Field: f.Field, Value: f.Value, Message: f.Message, Remedy: f.Remedy,
+	}
+	if f.Transient {
+		problem.Class = plan.Waiting
+	}
+	if facts.Answer.Inputs != "" {
+		problem.Message += "; what was rendered before stays declared"
+	}
+	out.Problems = append(out.Problems, problem)
+}
+
 // failureOfApplication says why an application is not made, and which of its fields is at fault.
 func failureOfApplication(a Application, wrong string) (message, field string) {
 	if a.Error != "" || wrong == "" {
@@ -80,19 +100,19 @@ func failureOfApplication(a Application, wrong string) (message, field string) {
 }
 
 // stage is that of one application.
-func stage(cr *kubeflowv1.KfDef, facts Facts, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
-	spec := cr.Spec.Applications[i]
+func stage(answer *Answer, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
+	spec := answer.Spec[i]
 	out := plan.Stage{Name: stageName(i, spec.Name), Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
 	if spec.Timeout != nil {
 		out.Timeout = spec.Timeout.Duration
 	}
 	for _, name := range spec.DependsOn {
-		j := slices.IndexFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.Name == name })
+		j := slices.IndexFunc(answer.Spec, func(a kubeflowv1.Application) bool { return a.Name == name })
 		if j < 0 {
 			continue // Told by arrange.
 		}
 		out.After = append(out.After, stageName(j, name))
-		if facts.Answer.Applications[j].Error != "" && out.Hold == "" {
+		if answer.Applications[j].Error != "" && out.Hold == "" {
 			out.Hold = "application " + name + ", which failed"
 		}
 	}
@@ -105,7 +125,7 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 	applications = make([][]plan.Object, len(facts.Answer.Applications))
 	seen := map[plan.Key]bool{}
 	for i, a := range facts.Answer.Applications {
-		kept := retains(cr, i)
+		kept := retains(cr, facts.Answer.Spec[i])
 		for _, o := range a.Objects {
 			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
 			if seen[key] {
@@ -126,9 +146,15 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 	return definitions, applications
 }
 
-// retains says that the objects of an application stay when they leave it, and when the KfDef is deleted.
-func retains(cr *kubeflowv1.KfDef, i int) bool {
-	prune := cr.Spec.Applications[i].Prune
+// retains says that the objects of an application stay when they leave it, and when the KfDef is deleted. What is declared now
+// counts where it is declared still, since what is kept must not wait for a repository.
+func retains(cr *kubeflowv1.KfDef, rendered kubeflowv1.Application) bool {
+	prune := rendered.Prune
+	for _, a := range cr.Spec.Applications {
+		if a.Name == rendered.Name {
+			prune = a.Prune
+		}
+	}
 	return cr.Spec.DeletionPolicy == kubeflowv1.DeletionOrphan || prune != nil && !*prune
 }
 

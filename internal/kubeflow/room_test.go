@@ -56,6 +56,7 @@ func definition(group, kind, scope string) *unstructured.Unstructured {
 func two() Facts {
 	facts := Facts{
 		Answer: &Answer{
+			Inputs: "inputs", Spec: custom("first", "Second App!").Spec.Applications,
 			Repos: []Repo{{Name: "manifests", Digest: "sha256:1"}},
 			Applications: []Application{
 				{Name: "first", Objects: []*unstructured.Unstructured{
@@ -198,8 +199,8 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	if _, err := s.Gather(t.Context(), c, custom("first")); err != nil {
 		t.Fatal(err)
 	}
-	if last := c.Asked[len(c.Asked)-1]; last.Every != retry {
-		t.Errorf("a failure that may pass is asked for again after %s", last.Every)
+	if pause := answer.Retry(); pause != room.RetryPassing {
+		t.Errorf("a failure that may pass is asked for again after %s at most", pause)
 	}
 	if f := failureOf(repo{}, fs.ErrNotExist); !f.Transient {
 		t.Error("an error that nobody knows is final")

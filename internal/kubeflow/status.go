@@ -41,7 +41,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
 	}
 	unavailable(cr, facts, seen)
-	if facts.Answer == nil || facts.Answer.Failure != nil {
+	if facts.Answer == nil || facts.Answer.Inputs == "" {
 		// What runs is as it was; nothing new is known of it.
 		conditions(cr, seen)
 		return room.Verdict{}
@@ -59,7 +59,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	status := &cr.Status
 	before := status.Applications
-	_, wrong := arrange(cr.Spec.Applications)
+	_, wrong := arrange(facts.Answer.Spec)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Answer.Applications))
 	made := make([]int32, len(facts.Answer.Applications))
 	for i, a := range facts.Answer.Applications {
@@ -93,7 +93,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		case failure != "":
 			one.Phase, one.Message = phaseFailed, room.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:
-			one.Phase, one.Message, one.Revision = phaseReady, "", revision(cr.Spec.Applications[i], facts.Answer.Repos)
+			one.Phase, one.Message, one.Revision = phaseReady, "", revision(facts.Answer.Spec[i], facts.Answer.Repos)
 			ready++
 		case made[i] > 0:
 			one.Phase = phaseProgressing
@@ -115,15 +115,23 @@ func revision(a kubeflowv1.Application, repos []Repo) string {
 	return ""
 }
 
-// unavailable says that nothing is repaired, since what was rendered is lost and the repositories cannot be asked (law 16).
+// unavailable says since when and why the repositories cannot be fetched, and what that means (law 16). While nothing is known of
+// them, it stays as it is.
 func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
-	if facts.Answer == nil || facts.Answer.Failure == nil || !facts.Answer.Failure.Transient {
+	switch {
+	case facts.Answer == nil || facts.Pending:
+		return
+	case facts.Answer.Failure == nil:
 		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 		return
 	}
+	means := "nothing is repaired until the repositories can be fetched: "
+	if facts.Answer.Inputs != "" {
+		means = "what the repositories gave before stays declared, and nothing newer is applied: "
+	}
 	meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
 		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Answer.Failure.Reason,
-		Message:            room.Cut("nothing is repaired until the repositories can be fetched: "+facts.Answer.Failure.Message, maxMessage),
+		Message:            room.Cut(means+facts.Answer.Failure.Message, maxMessage),
 		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 	})
 }

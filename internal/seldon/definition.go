@@ -35,13 +35,16 @@ func Room() room.Definition[*v1alpha1.SeldonOperator] {
 
 // asker is the component of a SeldonOperator that an answer is for.
 type asker struct {
-	uid       types.UID
+	key       types.NamespacedName
 	component string
 }
 
-// asked is what an answer was rendered from, but for what the templates asked of the cluster, when a user asked for it to be asked
-// again, and the name of the question that it answers.
-type asked struct{ inputs, again, name string }
+// asked is whose question it was, what was declared, but for what the templates asked of the cluster, when a user asked for it to be
+// asked again, and the name of the question.
+type asked struct {
+	uid                 types.UID
+	inputs, again, name string
+}
 
 // system is the room.
 type system struct {

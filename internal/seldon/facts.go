@@ -1,12 +1,15 @@
 package seldon
 
 import (
+	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/helm"
 )
 
@@ -45,22 +48,46 @@ type Password struct {
 // Part is one component as it was rendered.
 type Part struct {
 	component
-	// Answer is nil while there is none.
+	// Answer is nil while there is none with objects.
 	Answer *Answer
-	// Pending says that the answer is of other values than those that are declared now, which are being rendered.
-	Pending bool
+	// Pending says that what is declared now is being rendered, Older that the objects of the answer are of something else that was
+	// declared before.
+	Pending, Older bool
 	// Problem is why the values cannot be put together; nil where they can.
 	Problem *plan.Problem
 }
 
-// Answer is what became of fetching and rendering a chart.
-type Answer struct {
-	// Chart, Version and Digest are those of the archive that was rendered.
+// failure is why a component is not as it is declared. It is nil where it is, and where a failure may pass and what the repository
+// gave before is rendered with what is declared.
+func (p Part) failure() *plan.Problem {
+	switch a := p.Answer; {
+	case p.Problem != nil:
+		return p.Problem
+	case p.Pending || a == nil || a.Failure == nil:
+		return nil
+	case a.Failure.Class == plan.Waiting && a.rendered() && !p.Older:
+		return nil
+	default:
+		return a.Failure
+	}
+}
+
+// Content is what a chart renders.
+type Content struct {
+	// Inputs tell what was declared when it was rendered.
+	Inputs string
+	// Chart, Version and Digest are those of the archive.
 	Chart, Version, Digest string
 	// ValuesDigest is a keyed digest of all values.
-	ValuesDigest string
-	// Definitions, Before, Objects and After are what the chart renders.
+	ValuesDigest                        string
 	Definitions, Before, Objects, After []*unstructured.Unstructured
+	Warnings                            []string
+}
+
+// Answer is what became of fetching and rendering a chart. Where that failed, or something has to be made first, the content is what
+// was rendered before, if anything was.
+type Answer struct {
+	Content
 	// APIs and Certificates are what the templates asked for, and what they were told.
 	APIs         map[string]bool
 	Certificates map[string]string
@@ -68,18 +95,37 @@ type Answer struct {
 	Served map[schema.GroupVersionKind]bool
 	// LooksUp says that the templates looked something up.
 	LooksUp bool
-	// Wanted are certificates that have to be made first; nothing was rendered then.
-	Wanted   []helm.Certificate
-	Warnings []string
-	// Stale says why the chart is the one that the repository gave before; empty where it is what it gives now.
-	Stale string
-	// Failure says why nothing was rendered; nil where it was.
+	// Wanted are certificates that have to be made first.
+	Wanted []helm.Certificate
+	// Failure says why the content is not of what is declared, or not of what the repository gives now; nil where it is.
 	Failure *plan.Problem
 }
 
-// unsettled says that asking again is of use.
-func (a *Answer) unsettled() bool {
-	return a.Failure != nil && a.Failure.Class == plan.Waiting || a.Stale != ""
+// rendered says that there is something that was rendered, now or before.
+func (a *Answer) rendered() bool { return a != nil && a.Chart != "" }
+
+// Retry implements room.Retryable.
+func (a *Answer) Retry() time.Duration {
+	switch {
+	case a.Failure == nil:
+		return 0
+	case a.Failure.Class == plan.Waiting:
+		return room.RetryPassing
+	}
+	return room.RetryLasting
+}
+
+// with is an answer that stands, but for a failure.
+func (a *Answer) with(failure *plan.Problem) *Answer {
+	if a == nil {
+		return &Answer{Failure: failure}
+	}
+	if reflect.DeepEqual(a.Failure, failure) {
+		return a
+	}
+	out := *a
+	out.Failure = failure
+	return &out
 }
 
 // all are the objects of an answer.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
@@ -19,9 +19,6 @@ import (
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
-
-// retry is how long after a failure that may pass a chart is asked for again.
-const retry = 30 * time.Second
 
 // Gather reads what is random once and what users' values refer to, and has the charts fetched and rendered in the background.
 func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
@@ -88,7 +85,7 @@ func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.
 	}
 	wanted := foreseen(cr)
 	for _, c := range s.componentsOf(cr) {
-		if last, _ := s.last.Get(asker{cr.UID, c.name}); last != nil {
+		if last, _ := s.lastOf(client.ObjectKeyFromObject(cr), cr.UID, c.name); last != nil {
 			wanted = append(wanted, last.Wanted...)
 		}
 	}
@@ -118,22 +115,23 @@ func ownerID(cr *v1alpha1.SeldonOperator) string {
 func (s *system) gatherPart(
 	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
 ) (Part, error) {
-	part := Part{component: c}
+	last, before := s.lastOf(client.ObjectKeyFromObject(cr), cr.UID, c.name)
+	part := Part{component: c, Pending: true}
+	if last.rendered() {
+		part.Answer = last
+	}
 	q, err := s.inquire(ctx, read, cr, c, facts)
 	var problem plan.Problem
 	if errors.As(err, &problem) {
 		// What is there of the other components is kept up meanwhile.
-		last, _ := s.last.Get(asker{cr.UID, c.name})
-		part.Answer, part.Pending, part.Problem = usable(last), true, &problem
+		part.Problem = &problem
 		return part, nil
 	}
 	if err != nil {
 		return Part{}, err
 	}
-	last, before := s.last.Get(asker{cr.UID, c.name})
 	if !facts.Keys.stored && !s.settings.Printed {
 		// A certificate that is not stored yet may become another.
-		part.Pending, part.Answer = true, usable(last)
 		return part, nil
 	}
 	q.name = strings.Join([]string{c.name, q.inputs, q.again}, " ")
@@ -141,27 +139,16 @@ func (s *system) gatherPart(
 		// A chart is rendered anew when what its templates asked of the cluster has another answer.
 		q.name = before.name
 		if q.outdated(last) {
-			q.name = fmt.Sprintf("%s %d", q.name, read.Now().UnixNano())
+			apis, certificates := q.told(last)
+			q.name = strings.Join([]string{c.name, q.inputs, q.again, keyedDigest(cr.UID, []any{apis, certificates})}, " ")
 		}
 	}
-	question := s.question(q)
-	answer, _ := read.Probe(q.name, room.Once, question).(*Answer)
-	if answer != nil && answer.unsettled() {
-		answer, _ = read.Probe(q.name, retry, question).(*Answer)
+	answer, _ := read.Probe(q.name, room.Once, s.question(q)).(*Answer)
+	if answer != nil && len(answer.Wanted) == 0 {
+		part.Answer, part.Pending = answer, false
 	}
-	part.Answer = answer
-	if answer == nil || len(answer.Wanted) > 0 {
-		part.Pending, part.Answer = true, usable(last)
-	}
+	part.Older = part.Answer != nil && part.Answer.Inputs != q.inputs
 	return part, nil
-}
-
-// usable is an answer with objects, or nil.
-func usable(answer *Answer) *Answer {
-	if answer == nil || answer.Failure != nil || len(answer.Wanted) > 0 {
-		return nil
-	}
-	return answer
 }
 
 // serves answers what templates ask of .Capabilities.APIVersions: a group and version, or a kind of one.
@@ -180,7 +167,7 @@ func (s *system) inquire(
 	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
 ) (inquiry, error) {
 	q := inquiry{
-		component: c, uid: cr.UID, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
+		component: c, key: client.ObjectKeyFromObject(cr), uid: cr.UID, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
 		cluster: helm.Cluster{
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
 		},

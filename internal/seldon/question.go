@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ const reasonChartFailed = "ChartFailed"
 // inquiry is everything that the answer for one component depends on.
 type inquiry struct {
 	component
+	key       types.NamespacedName
 	uid       types.UID
 	namespace string
 	user      string
@@ -48,23 +50,28 @@ type inquiry struct {
 func (s *system) question(q inquiry) room.Question {
 	return func(ctx context.Context, live room.Live) any {
 		answer := s.ask(ctx, live, q)
-		s.last.Put(asker{q.uid, q.component.name}, asked{q.inputs, q.again, q.name}, answer)
+		s.last.Put(ctx, asker{q.key, q.component.name}, asked{q.uid, q.inputs, q.again, q.name}, answer)
 		return answer
 	}
 }
 
 func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
+	last, _ := s.lastOf(q.key, q.uid, q.component.name)
 	artifact, err := q.from.Fetch(ctx, s.settings.Sources)
 	if err != nil {
-		return &Answer{Failure: failureOf(q, err)}
+		return last.with(failureOf(q, err))
 	}
 	defer artifact.Close()
-	if last := s.same(q, artifact); last != nil {
-		return last
+	var stale *plan.Problem
+	if artifact.Stale != nil {
+		stale = failureOf(q, artifact.Stale)
+	}
+	if q.same(last, artifact) {
+		return last.with(stale)
 	}
 	chart, err := helm.Load(artifact.FS())
 	if err != nil {
-		return &Answer{Failure: chartFailure(q, err)}
+		return last.with(chartFailure(q, err))
 	}
 	in := helm.Input{
 		Chart: chart, Release: q.release, Namespace: q.namespace, Values: q.values, Cluster: q.cluster, Kept: q.keys,
@@ -78,15 +85,24 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 		}
 	}
 	if err != nil {
-		return &Answer{Failure: chartFailure(q, err)}
+		return last.with(chartFailure(q, err))
 	}
 	out := &Answer{
-		Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
-		APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted, Warnings: rendered.Warnings,
-		Served: map[schema.GroupVersionKind]bool{}, LooksUp: rendered.LooksUp, Stale: staleness(artifact),
+		APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted, LooksUp: rendered.LooksUp,
+		Served: map[schema.GroupVersionKind]bool{}, Failure: stale,
 	}
 	for _, c := range rendered.Used {
 		out.Certificates[c.Name()] = q.keys.digest(c.Name(), c)
+	}
+	if len(out.Wanted) > 0 {
+		if last != nil {
+			out.Content, out.Served = last.Content, last.Served
+		}
+		return out
+	}
+	out.Content = Content{
+		Inputs: q.inputs, Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
+		Warnings: rendered.Warnings,
 	}
 	converter := convert.Converter{Served: func(gvk schema.GroupVersionKind) bool {
 		served := q.serves(gvk)
@@ -108,44 +124,49 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 	return out
 }
 
-// staleness says why an archive is the one that the repository gave before; empty where it is what it gives now.
-func staleness(artifact *source.Artifact) string {
-	if artifact.Stale == nil {
-		return ""
+// lastOf is the last answer for a component of a SeldonOperator, and what it was asked with; nil where there is none.
+func (s *system) lastOf(key types.NamespacedName, uid types.UID, component string) (*Answer, asked) {
+	last, note := s.last.Get(asker{key, component})
+	if note.uid != uid {
+		return nil, asked{}
 	}
-	return artifact.Stale.Error()
+	return last, note
 }
 
-// same is the last answer where rendering the chart again would give it again.
-func (s *system) same(q inquiry, artifact *source.Artifact) *Answer {
-	last, before := s.last.Get(asker{q.uid, q.component.name})
-	switch {
-	case last == nil || before.inputs != q.inputs || last.Digest != artifact.Digest || last.Stale != staleness(artifact):
-		return nil
-	case usable(last) == nil || last.LooksUp || q.outdated(last):
-		return nil
+// Forget implements room.Forgetful.
+func (s *system) Forget(key types.NamespacedName) {
+	s.last.Forget(func(of asker) bool { return of.key == key })
+}
+
+// same says that rendering the chart again would give the last answer again.
+func (q inquiry) same(last *Answer, artifact *source.Artifact) bool {
+	if !last.rendered() || last.Inputs != q.inputs || last.Digest != artifact.Digest || len(last.Wanted) > 0 || last.LooksUp || q.outdated(last) {
+		return false
 	}
 	for gvk, was := range last.Served {
 		if q.serves(gvk) != was {
-			return nil
+			return false
 		}
 	}
-	return last
+	return true
+}
+
+// told is what a template would be told now of what it asked.
+func (q inquiry) told(answer *Answer) (apis map[string]bool, certificates map[string]string) {
+	apis, certificates = map[string]bool{}, map[string]string{}
+	for apiVersion := range answer.APIs {
+		apis[apiVersion] = q.cluster.Serves(apiVersion)
+	}
+	for name := range answer.Certificates {
+		certificates[name] = q.keys.digestOf(name)
+	}
+	return apis, certificates
 }
 
 // outdated says that a template would be told something else than it was.
 func (q inquiry) outdated(answer *Answer) bool {
-	for apiVersion, was := range answer.APIs {
-		if q.cluster.Serves(apiVersion) != was {
-			return true
-		}
-	}
-	for name, was := range answer.Certificates {
-		if q.keys.digestOf(name) != was {
-			return true
-		}
-	}
-	return false
+	apis, certificates := q.told(answer)
+	return !maps.Equal(apis, answer.APIs) || !maps.Equal(certificates, answer.Certificates)
 }
 
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of

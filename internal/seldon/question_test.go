@@ -3,22 +3,31 @@ package seldon
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
 
-// shelf is a store whose one chart can be exchanged.
+// shelf is a store whose one chart can be exchanged, and be out of reach.
 type shelf struct {
 	store *source.Store
 	data  []byte
+	down  error
 	asked int
 }
 
@@ -36,6 +45,9 @@ func (s *shelf) put(t *testing.T, template string) {
 
 func (s *shelf) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.Artifact, error) {
 	s.asked++
+	if s.down != nil {
+		return nil, s.down
+	}
 	return s.store.Unpack(ctx, "chart", s.data)
 }
 
@@ -106,5 +118,122 @@ func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	last = ask("first")
 	if again := ask("first"); again == last {
 		t.Error("a chart that looks something up is not rendered again")
+	}
+}
+
+// TestWhatWasRenderedStaysDeclared takes the repository away in every way, gives values that the chart cannot take, and wants a
+// certificate that has to be made first.
+func TestWhatWasRenderedStaysDeclared(t *testing.T) {
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	from := &shelf{store: store}
+	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ required \"a name\" .Values.name }}}\n")
+	s := &system{settings: Settings{Sources: from}.complete()}
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	key := types.NamespacedName{Namespace: "ns", Name: "stack"}
+	ask := func(inputs string, given values) Part {
+		t.Helper()
+		q := inquiry{
+			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, key: key, uid: cr.UID, namespace: "ns",
+			inputs: inputs, values: given, keys: made(t, nil, testNow), from: origin.Origin{Chart: &source.ChartRequest{}},
+			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return false }},
+			serves:  func(schema.GroupVersionKind) bool { return true },
+		}
+		answer, _ := s.question(q)(t.Context(), nil).(*Answer)
+		runtime.GC() // What stands must not depend on it.
+		if last, _ := s.lastOf(key, cr.UID, core); last != answer {
+			t.Fatal("the last answer is lost")
+		}
+		return Part{component: q.component, Answer: answer, Older: answer.Inputs != inputs}
+	}
+	if first := ask("first", values{"name": "one"}); first.failure() != nil || names(first.Answer) != "one" || first.Answer.Retry() != 0 {
+		t.Fatalf("%+v", first)
+	}
+	refused := func(reason string) error {
+		return &source.Error{Class: source.Terminal, Reason: reason, Message: reason}
+	}
+	for _, c := range []struct {
+		name, inputs string
+		values       values
+		down         error
+		reason       string
+		pause        time.Duration
+	}{
+		{"404", "first", values{"name": "one"}, refused(source.ReasonNotFound), source.ReasonNotFound, room.RetryLasting},
+		{"403", "first", values{"name": "one"}, refused(source.ReasonUnauthorized), source.ReasonUnauthorized, room.RetryLasting},
+		{"no route", "first", values{"name": "one"}, errors.New("no route"), "", room.RetryPassing},
+		{"other values, and no route", "second", values{"name": "two"}, errors.New("no route"), source.ReasonUnreachable, room.RetryPassing},
+		{"other values, and 404", "second", values{"name": "two"}, refused(source.ReasonNotFound), source.ReasonNotFound, room.RetryLasting},
+		{"values that do not fit", "third", nil, nil, reasonChartFailed, room.RetryLasting},
+	} {
+		from.down = c.down
+		part := ask(c.inputs, c.values)
+		if got := names(part.Answer); got != "one" {
+			t.Errorf("%s: what is declared is %q", c.name, got)
+		}
+		if got := part.Answer.Retry(); got != c.pause {
+			t.Errorf("%s: asked again after %s at most", c.name, got)
+		}
+		failure := part.failure()
+		if c.reason == "" && failure != nil || c.reason != "" && (failure == nil || failure.Reason != c.reason) {
+			t.Errorf("%s: %v", c.name, failure)
+		}
+	}
+	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\ndata: {x: {{ (genSelfSignedCert \"a\" nil nil 1).Cert | quote }}}\n")
+	if part := ask("third", nil); len(part.Answer.Wanted) != 1 || names(part.Answer) != "one" {
+		t.Errorf("while a certificate is made, %q is declared", names(part.Answer))
+	}
+	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\n")
+	if back := ask("third", nil); back.failure() != nil || names(back.Answer) != "new" {
+		t.Errorf("%+v", back)
+	}
+	if last, _ := s.lastOf(key, "another", core); last != nil {
+		t.Error("one of the same name has what the one before it had")
+	}
+	s.Forget(key)
+	if last, _ := s.lastOf(key, cr.UID, core); last != nil {
+		t.Error("what is gone is remembered")
+	}
+}
+
+func names(a *Answer) string {
+	var out []string
+	for _, o := range a.all() {
+		out = append(out, o.GetName())
+	}
+	return strings.Join(out, " ")
+}
+
+// TestSinceWhenASourceIsUnavailable keeps the time over a restart, when nothing is known at first.
+func TestSinceWhenASourceIsUnavailable(t *testing.T) {
+	since := metav1.NewTime(testNow.Add(-time.Hour))
+	down := &plan.Problem{Class: plan.Terminal, Reason: source.ReasonNotFound, Message: "404"}
+	for name, c := range map[string]struct {
+		part Part
+		want string
+	}{
+		"nothing known":            {Part{Pending: true}, "as before"},
+		"refused":                  {Part{Answer: &Answer{Failure: down}}, "core: nothing of it is repaired until its chart can be fetched: 404"},
+		"refused, and known":       {Part{Answer: &Answer{Content: Content{Chart: "c"}, Failure: down}}, "core: what was rendered before stays declared, and nothing newer is applied: 404"},
+		"there":                    {Part{Answer: &Answer{Content: Content{Chart: "c"}}}, ""},
+		"there, and not to render": {Part{Answer: &Answer{Failure: &plan.Problem{Class: plan.Terminal, Reason: reasonChartFailed}}}, ""},
+	} {
+		cr := &v1alpha1.SeldonOperator{}
+		cr.Status.Conditions = []metav1.Condition{{
+			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
+		}}
+		c.part.component = component{name: core}
+		unavailable(cr, Facts{Parts: []Part{c.part}}, room.Seen{Now: testNow})
+		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
+		switch {
+		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):
+			t.Errorf("%s: %v", name, got)
+		case got != nil && !got.LastTransitionTime.Equal(&since):
+			t.Errorf("%s: since %s", name, got.LastTransitionTime)
+		}
 	}
 }

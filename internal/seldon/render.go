@@ -89,11 +89,13 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 
 // problems tells why a component is not as it is declared.
 func problems(part Part, out *plan.Plan) {
-	switch a := part.Answer; {
-	case part.Problem != nil:
-		out.Problems = append(out.Problems, *part.Problem)
-	case a != nil && a.Failure != nil:
-		out.Problems = append(out.Problems, *a.Failure)
+	switch f := part.failure(); {
+	case f != nil:
+		problem := *f
+		if part.Answer.rendered() {
+			problem.Message += "; what was rendered before stays declared"
+		}
+		out.Problems = append(out.Problems, problem)
 	case part.Pending:
 		out.Problems = append(out.Problems, plan.Problem{
 			Class: plan.Waiting, Reason: reasonSourceFetching, Message: "the chart of " + part.name + " is being fetched and rendered", Remedy: "nothing to do",
@@ -106,8 +108,8 @@ func problems(part Part, out *plan.Plan) {
 	for _, w := range part.Answer.Warnings {
 		out.Warnings = append(out.Warnings, part.name+": "+w)
 	}
-	if part.Answer.Stale != "" {
-		out.Warnings = append(out.Warnings, part.name+": what the repository gave before is used, since it cannot be asked now: "+part.Answer.Stale)
+	if f := part.Answer.Failure; f != nil && part.failure() == nil && !part.Pending {
+		out.Warnings = append(out.Warnings, part.name+": what the repository gave before is used, since it cannot be asked now: "+f.Message)
 	}
 }
 

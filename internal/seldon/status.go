@@ -71,6 +71,7 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen room.See
 	}
 	status.ComponentsReady = fmt.Sprintf("%d/%d", ready, len(status.Components))
 	conditions(cr, seen)
+	unavailable(cr, facts, seen)
 	return room.Verdict{Progress: status.ComponentsReady + " components ready"}
 }
 
@@ -80,7 +81,7 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
 	a := part.Answer
-	if a != nil && a.Failure == nil {
+	if a.rendered() {
 		out.Chart, out.Version, out.Digest, out.ValuesDigest = a.Chart, a.Version, a.Digest, a.ValuesDigest
 	}
 	var keys []plan.Key
@@ -93,8 +94,8 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
 	case part.Problem != nil:
 		out.Phase, out.Message = phaseFailed, room.Cut(part.Problem.Error(), maxMessage)
-	case a != nil && a.Failure != nil:
-		out.Phase, out.Message = phaseFailed, room.Cut(a.Failure.Message, maxMessage)
+	case part.failure() != nil:
+		out.Phase, out.Message = phaseFailed, room.Cut(part.failure().Message, maxMessage)
 	case a == nil:
 		out.Message = "the chart is being fetched and rendered"
 	case part.Pending && out.Phase == phaseReady:
@@ -176,6 +177,38 @@ func conditions(cr *v1alpha1.SeldonOperator, seen room.Seen) {
 		}
 		c.Message = room.Cut(c.Message, maxMessage)
 		meta.SetStatusCondition(&cr.Status.Conditions, c)
+	}
+}
+
+// ConditionSourceUnavailable is True while the chart of a component cannot be fetched.
+const ConditionSourceUnavailable = "SourceUnavailable"
+
+// unavailable says since when and why a chart cannot be fetched, and what that means. While nothing is known of one, it stays as it
+// is.
+func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen room.Seen) {
+	known := len(facts.Parts) > 0
+	for _, part := range facts.Parts {
+		a := part.Answer
+		if part.Pending || a == nil {
+			known = false
+			continue
+		}
+		if a.Failure == nil || a.Failure.Reason == reasonChartFailed || a.Failure.Reason == reasonSourceFetching {
+			continue
+		}
+		means := "nothing of it is repaired until its chart can be fetched: "
+		if a.rendered() {
+			means = "what was rendered before stays declared, and nothing newer is applied: "
+		}
+		meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
+			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: a.Failure.Reason,
+			Message:            room.Cut(part.name+": "+means+a.Failure.Message, maxMessage),
+			ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
+		})
+		return
+	}
+	if known {
+		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 	}
 }
 

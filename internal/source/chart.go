@@ -55,7 +55,7 @@ func (s *Store) FetchChart(ctx context.Context, r ChartRequest) (*Artifact, erro
 	}
 	artifact, err := s.fetchListed(ctx, r)
 	if err != nil {
-		return s.before(Request{Before: r.Before}, key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
+		return s.before(Request{Before: r.Before}, r.Digest, key, describe(err).at(r.Name+" "+r.Version+" of "+shown(r.Repository)))
 	}
 	if artifact.Stale == nil {
 		s.remember(key, meta{ID: artifact.ID, Digest: artifact.Digest, Revision: artifact.Revision})
@@ -179,7 +179,7 @@ func (s *Store) fetchFile(ctx context.Context, u URI, auth Auth) ([]byte, error)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		return nil, status(res.StatusCode)
+		return nil, status(res.StatusCode, res.Header)
 	}
 	raw, err := io.ReadAll(res.Body)
 	if err != nil {

@@ -153,7 +153,7 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if g.strict && res.StatusCode >= 400 {
 		_ = res.Body.Close()
-		return nil, g.note(status(res.StatusCode))
+		return nil, g.note(status(res.StatusCode, res.Header))
 	}
 	_ = g.note(nil)
 	limit := g.body

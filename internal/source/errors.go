@@ -107,10 +107,13 @@ func tooLarge(format string, args ...any) *Error {
 	return terminal(ReasonTooLarge, "make it smaller, or ask an administrator to raise the limit", format, args...)
 }
 
-// status is the error of an HTTP status that brings no content.
-func status(code int) *Error {
+// status is the error of an HTTP status that brings no content. Hosts such as GitHub answer 403 to those who ask too often, and
+// say so in a header.
+func status(code int, header http.Header) *Error {
 	text := fmt.Sprintf("the server answered %d %s", code, http.StatusText(code))
 	switch {
+	case code == http.StatusForbidden && tooOften(header):
+		return transient(ReasonServerError, "", "%s, since it was asked too often", text)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return terminal(ReasonUnauthorized, "check the Secret with the credentials", "%s", text)
 	case code == http.StatusNotFound || code == http.StatusGone:
@@ -119,6 +122,11 @@ func status(code int) *Error {
 		return transient(ReasonServerError, "", "%s", text)
 	}
 	return terminal(ReasonRejected, "check the URI", "%s", text)
+}
+
+// tooOften says that a server takes no more requests for a while.
+func tooOften(header http.Header) bool {
+	return header.Get("Retry-After") != "" || header.Get("X-RateLimit-Remaining") == "0" || header.Get("RateLimit-Remaining") == "0"
 }
 
 // describe tells an error of the network or the disk in words that hold no secret: the texts of many errors quote URLs

@@ -45,10 +45,10 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	})
 	select {
 	case <-ctx.Done():
-		return nil, describe(ctx.Err()).at(u.String())
+		return s.before(r, u.Digest, key, describe(ctx.Err()).at(u.String()))
 	case got := <-result:
 		if got.Err != nil {
-			return s.before(r, key, describe(got.Err).at(u.String()))
+			return s.before(r, u.Digest, key, describe(got.Err).at(u.String()))
 		}
 		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
 		e := s.pin(m.ID)
@@ -60,13 +60,18 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	}
 }
 
-// before returns what a source gave the last time, where the request allows it and the failure may pass.
-func (s *Store) before(r Request, key string, failure *Error) (*Artifact, error) {
-	if !r.Before || failure.Class != Transient {
+// before returns what a source gave the last time, where the request allows it, whatever the failure is: a server that refuses
+// today what it gave yesterday says nothing about what is deployed. Content that is pinned by a digest is never another.
+func (s *Store) before(r Request, digest, key string, failure *Error) (*Artifact, error) {
+	if !r.Before {
 		return nil, failure
 	}
 	m, e := s.known(key)
 	if e == nil {
+		return nil, failure
+	}
+	if digest != "" && digest != m.ID {
+		s.unpin(e)
 		return nil, failure
 	}
 	artifact, err := s.artifact(e, m)
@@ -177,7 +182,7 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	case res.StatusCode == http.StatusNotModified && r.Header.Get("If-None-Match") != "":
 		return last, nil
 	case res.StatusCode != http.StatusOK:
-		return meta{}, status(res.StatusCode)
+		return meta{}, status(res.StatusCode, res.Header)
 	case res.ContentLength > s.options.Limits.Archive:
 		return meta{}, tooLarge("the archive has %d bytes, more than %d", res.ContentLength, s.options.Limits.Archive)
 	}

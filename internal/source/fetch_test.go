@@ -243,10 +243,42 @@ func TestWhatCameBeforeIsGivenWhileTheSourceIsDown(t *testing.T) {
 		t.Error("another source gave the same")
 	}
 	request.URI = server.URL + "/x.tar.gz"
-	down.Store(http.StatusNotFound)
-	if _, err := fetch(t, s, request); err == nil {
-		t.Error("a source that has gone is not reported")
+	for _, code := range []int32{http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden, http.StatusTeapot} {
+		down.Store(code)
+		a, err := fetch(t, s, request)
+		if err != nil {
+			t.Fatalf("%d: %v", code, err)
+		}
+		wantContents(t, a, forged)
+		var stale *Error
+		if !errors.As(a.Stale, &stale) || stale.Class != Terminal {
+			t.Errorf("%d is reported as %v", code, a.Stale)
+		}
 	}
+	request.Digest = strings.Repeat("0", 64)
+	if _, err := fetch(t, s, request); err == nil {
+		t.Error("what came before is given for another digest")
+	}
+}
+
+// TestAServerThatIsAskedTooOften holds what GitHub and GitLab answer to those who ask too often: 403 with Retry-After, or with
+// no requests left. (docs.github.com, "Rate limits for the REST API": "you will receive a 403 or 429 response, and the
+// x-ratelimit-remaining header will be 0"; a secondary limit brings retry-after.)
+func TestAServerThatIsAskedTooOften(t *testing.T) {
+	for name, header := range map[string]string{"Retry-After": "60", "X-RateLimit-Remaining": "0", "RateLimit-Remaining": "0"} {
+		server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(name, header)
+			w.WriteHeader(http.StatusForbidden)
+		})
+		_, err := fetch(t, open(t, nil), Request{URI: server.URL})
+		wantError(t, err, Transient, ReasonServerError)
+	}
+	server := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-RateLimit-Remaining", "12")
+		w.WriteHeader(http.StatusForbidden)
+	})
+	_, err := fetch(t, open(t, nil), Request{URI: server.URL})
+	wantError(t, err, Terminal, ReasonUnauthorized)
 }
 
 func TestServersWithoutETagsSendButAreNotUnpackedAgain(t *testing.T) {

@@ -118,11 +118,11 @@ func ociError(err error, client *session) *Error {
 	var response *errcode.ErrorResponse
 	switch {
 	case errors.As(err, &response):
-		return status(response.StatusCode)
+		return status(response.StatusCode, nil)
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return status(http.StatusUnauthorized)
+		return status(http.StatusUnauthorized, nil)
 	case errors.Is(err, errdef.ErrNotFound):
-		return status(http.StatusNotFound)
+		return status(http.StatusNotFound, nil)
 	case errors.Is(err, errdef.ErrSizeExceedsLimit):
 		return tooLarge("the manifest is too large")
 	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData):

@@ -89,7 +89,14 @@ func repository(t testing.TB) *httptest.Server {
 // start runs the operator with the room, trusted, and with charts from a repository.
 func start(t *testing.T, c *cluster.Cluster, repository string, opts harness.Options) *harness.Operator {
 	t.Helper()
-	store, err := source.New(source.Options{Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	o, _ := startIn(t, c, repository, t.TempDir(), opts)
+	return o
+}
+
+// startIn runs it with a folder of what was fetched.
+func startIn(t *testing.T, c *cluster.Cluster, repository, dir string, opts harness.Options) (*harness.Operator, *source.Store) {
+	t.Helper()
+	store, err := source.New(source.Options{Dir: dir, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +110,7 @@ func start(t *testing.T, c *cluster.Cluster, repository string, opts harness.Opt
 	opts.Verbose = testing.Verbose()
 	return harness.Start(t, c, opts, func(e *engine.Engine) error {
 		return engine.Register(e, seldon.Room(), seldon.New(settings))
-	})
+	}), store
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *v1alpha1.SeldonOperator {

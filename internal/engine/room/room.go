@@ -148,8 +148,8 @@ type Reader interface {
 	Targets(wire, namespace string) []*unstructured.Unstructured
 	// Probe asks what cannot be watched, such as a server in a pod, in the background (law 15), and again when the last
 	// answer is older than every (never with Once), for as long as each pass asks for it. A question that failed, because its
-	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds to five minutes instead,
-	// whatever every is. Probe returns the last answer, nil while there is none; the end of a question wakes the custom
+	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds instead, whatever every
+	// is: to five minutes, or to what the answer says. Probe returns the last answer, nil while there is none; the end of a question wakes the custom
 	// resource. A question that a pass no longer asks is ended. A steady state must not ask but Once.
 	Probe(name string, every time.Duration, question Question) any
 	// Now is the engine's clock.
@@ -163,11 +163,18 @@ const Once time.Duration = 0
 // returns nil where it could not be asked.
 type Question func(ctx context.Context, live Live) any
 
-// Retryable is implemented by answers that may report a failure which can pass, such as a repository that does not answer:
-// while Retry is true the question is asked again with growing pauses.
+// Retryable is implemented by answers that may report a failure, such as a repository that does not answer: the question is
+// asked again with pauses that grow to Retry, and not where that is zero.
 type Retryable interface {
-	Retry() bool
+	Retry() time.Duration
 }
+
+// The longest pauses before a question is asked again: after a failure that may pass by itself, and after one that most likely
+// waits for a change of somebody, which may be in a place that cannot be watched.
+const (
+	RetryPassing = 5 * time.Minute
+	RetryLasting = time.Hour
+)
 
 // Live is what a question may read of the cluster.
 type Live interface {
