@@ -67,7 +67,7 @@ func (d *differ) taken(
 	found := observe.From(live, false)
 	a.Migrate = true
 	switch {
-	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || a.KnownUID != "" && a.KnownUID == found.UID:
+	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || found.Written() && a.KnownUID != "" && a.KnownUID == found.UID:
 		a.Former = found.Digest() == ""
 	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
 		a.Adopted = true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -344,9 +345,13 @@ func (s *stacks[C, F]) timedOut(p *pass[C, F], gate, waitsFor string, timeout ti
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
-	taken := map[plan.Key]bool{}
+	taken, listed := map[plan.Key]bool{}, ledgerOf(p.inventories)
 	for key, entry := range p.ledger {
 		if desired[key] {
+			continue
+		}
+		if _, ours := listed[key]; !ours && !s.reaches(p.stack, key) {
+			delete(p.ledger, key) // Somebody else wrote it into the status.
 			continue
 		}
 		taken[key] = true
@@ -361,6 +366,18 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 		}
 	}
 	return out
+}
+
+// reaches says that an entry of a status may be about a child: it has a kind of the room's, and is where the custom resource
+// can own objects. Whoever may write the status of his own custom resource names what he likes there; an Inventory, which lists
+// everything else, only cluster administrators can write.
+func (s *stacks[C, F]) reaches(stack plan.Stack, key plan.Key) bool {
+	if stack.Namespace != "" && key.Namespace != stack.Namespace {
+		return false
+	}
+	return s.def.AnyChildren || slices.ContainsFunc(s.def.Children, func(gvk schema.GroupVersionKind) bool {
+		return gvk.GroupKind() == key.GroupKind
+	})
 }
 
 // act performs the decisions and keeps what the writes answered.

@@ -1,13 +1,18 @@
 package laws
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -125,4 +130,71 @@ func TestLaw04WithTheDefinitionGoneEverythingGoes(t *testing.T) {
 	b.noInventories("b")
 	b.gone(clusterRoleGVK, "", b.ns+"-role")
 	b.gone(configMapGVK, other, "far")
+}
+
+// TestLaw04AStatusIsNoEvidence has a tenant, who may write the status of his own custom resource and nothing else, list objects
+// of others in it.
+func TestLaw04AStatusIsNoEvidence(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(configMap(b.ns, "one", "v")))
+	b.ready("b")
+	elsewhere := b.namespace()
+	role := b.ns + "-of-others"
+	foreign := `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":%q,"annotations":{%s}},"stringData":{"k":"theirs"}}`
+	copied := fmt.Sprintf(`"keeper.mlkeeper.dev/owner":%q`, b.must(configMapGVK, b.ns, "one").GetAnnotations()["keeper.mlkeeper.dev/owner"])
+	b.c.Apply(t, strings.Join([]string{
+		fmt.Sprintf(foreign, elsewhere, "db", ""), fmt.Sprintf(foreign, b.ns, "db", ""), fmt.Sprintf(foreign, b.ns, "copied", copied),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"named"},"data":{"k":"theirs"}}`, b.ns),
+		fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q},"rules":[]}`, role),
+	}, "\n---\n")+"\n")
+	b.Cleanup(func() { b.delete(clusterRoleGVK, "", role) })
+	type victim struct {
+		gvk      schema.GroupVersionKind
+		ns, name string
+	}
+	victims := []victim{
+		{secretGVK, elsewhere, "db"}, {secretGVK, b.ns, "db"}, {secretGVK, b.ns, "copied"}, {configMapGVK, b.ns, "named"}, {clusterRoleGVK, "", role},
+	}
+	children := b.bundle("b").Status.Children
+	uids := map[victim]string{}
+	for _, v := range victims {
+		uids[v] = string(b.must(v.gvk, v.ns, v.name).GetUID())
+		children = append(children, keeper.LedgerEntry{
+			ObjectReference: keeper.ObjectReference{Group: v.gvk.Group, Version: v.gvk.Version, Kind: v.gvk.Kind, Namespace: v.ns, Name: v.name},
+			UID:             types.UID(uids[v]),
+		})
+	}
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"children": children}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := b.journal.mark()
+	b.c.Kubectl(t, "-n", b.ns, "patch", "bundle", "b", "--subresource=status", "--type=merge", "-p", string(raw))
+	b.nudge("b")
+	b.settle()
+	stand := func() {
+		t.Helper()
+		for _, v := range victims {
+			if u := b.c.Get(t, v.gvk, v.ns, v.name); u == nil || string(u.GetUID()) != uids[v] || u.GetDeletionTimestamp() != nil {
+				t.Errorf("%s %s/%s was deleted", v.gvk.Kind, v.ns, v.name)
+			}
+		}
+	}
+	stand()
+	// One of them is declared now: it is somebody's, as before.
+	b.apply("b", one(configMap(b.ns, "one", "v"), configMap(b.ns, "named", "ours")))
+	b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
+	stand()
+	b.value("named", "theirs")
+	for _, e := range b.bundle("b").Status.Children {
+		if e.Name != "one" {
+			t.Errorf("the status still lists %s %s/%s", e.Kind, e.Namespace, e.Name)
+		}
+	}
+	// What is out of the custom resource's reach is not even asked for.
+	for _, r := range b.journal.since(mark, func(r request) bool {
+		return r.method == http.MethodDelete || strings.Contains(r.path, "/"+elsewhere+"/") || strings.HasSuffix(r.path, "/"+role)
+	}) {
+		t.Errorf("the operator sent %s %s", r.method, r.path)
+	}
 }

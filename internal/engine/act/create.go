@@ -62,8 +62,8 @@ func whose(req Request, action decide.Action, live *unstructured.Unstructured, f
 	free = len(live.GetOwnerReferences()) == 0 && maker == ""
 	ours = found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
 		free && (action.Object.Inherit || req.Former.Of(live.GetAnnotations())) ||
-		// Nothing but our record tells whose a retained object without labels is.
-		!controlled && action.KnownUID != "" && action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
+		// Our record tells whose a retained object without labels is, if MLKeeper has written it at all.
+		!controlled && found.Written() && action.KnownUID != "" && action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
 	return ours, free
 }
 

@@ -59,9 +59,11 @@ func TestCreateOnATakenName(t *testing.T) {
 		object func(*plan.Object)
 		change []func(*Request)
 		known  bool
-		want   string // The verbs.
-		taken  bool
-		adopts bool
+		// written says that MLKeeper has written the object before.
+		written bool
+		want    string // The verbs.
+		taken   bool
+		adopts  bool
 	}{
 		{
 			name:  "ours by the UID of the owner",
@@ -77,7 +79,8 @@ func TestCreateOnATakenName(t *testing.T) {
 			name:  "ours by its marks, and kept",
 			there: ours, object: func(o *plan.Object) { o.Retain = true }, want: "POST GET APPLY", taken: true,
 		},
-		{name: "ours by its recorded UID", known: true, want: "POST GET APPLY", taken: true},
+		{name: "ours by its recorded UID", known: true, written: true, want: "POST GET JSONPATCH APPLY", taken: true},
+		{name: "of somebody, though recorded", known: true, want: "POST GET"},
 		{name: "nobody's", want: "POST GET"},
 		{name: "nobody's, and adoption is asked for", change: []func(*Request){adopting}, want: "POST GET APPLY", taken: true, adopts: true},
 		{
@@ -167,6 +170,10 @@ func TestCreateOnATakenName(t *testing.T) {
 				c.there(t, u)
 			}
 			before := cast.server.put(path, "kubectl", u)
+			if c.written {
+				before.SetAnnotations(map[string]string{"of": "ours"})
+				before = cast.server.put(path, "mlkeeper", before)
+			}
 			st := declared(t, c.object)
 			action := creates(st)
 			if c.known {

@@ -30,14 +30,15 @@ func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceI
 	a.remove(ctx, client, res, &version)
 }
 
-// prunable says that an object that lost its label is still nobody else's.
+// prunable says that an object that lost its label is the stack's, on the evidence of the object itself: the stack controls
+// it or, where nothing does, its mark names the stack and MLKeeper holds fields of it. That it is recorded is no evidence,
+// since users may write a status.
 func prunable(req Request, live *unstructured.Unstructured) bool {
 	seen := observe.From(live, false)
 	if metav1.GetControllerOfNoCopy(&seen.ObjectMeta) != nil {
 		return seen.OwnedBy(req.Stack, req.Owners...)
 	}
-	id := seen.Annotations[keeper.OwnerAnnotation]
-	return id == "" || id == req.Stack.ID()
+	return seen.Written() && seen.Annotations[keeper.OwnerAnnotation] == req.Stack.ID()
 }
 
 // remove deletes by UID, and by resourceVersion where one is given, in the background, so that the call never waits for

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -299,11 +300,20 @@ func TestDeleteOfWhatNoWatchShows(t *testing.T) {
 	st := declared(t, nil)
 	yes := true
 	for name, c := range map[string]struct {
-		change func(*unstructured.Unstructured)
-		stays  bool
+		change  func(*unstructured.Unstructured)
+		stays   bool
+		manager string
 	}{
-		"as we made it": {change: func(*unstructured.Unstructured) {}},
-		"without marks": {change: func(u *unstructured.Unstructured) {
+		"as we made it":                  {change: func(*unstructured.Unstructured) {}},
+		"written over by somebody":       {manager: "kubectl", change: func(*unstructured.Unstructured) {}},
+		"without labels and owner":       {change: func(u *unstructured.Unstructured) { u.SetLabels(nil); u.SetOwnerReferences(nil) }},
+		"a copy of what we made, marked": {manager: "kubectl", stays: true, change: func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) }},
+		"of somebody": {manager: "kubectl", stays: true, change: func(u *unstructured.Unstructured) {
+			u.SetLabels(nil)
+			u.SetAnnotations(nil)
+			u.SetOwnerReferences(nil)
+		}},
+		"without marks": {stays: true, change: func(u *unstructured.Unstructured) {
 			u.SetLabels(nil)
 			u.SetAnnotations(nil)
 			u.SetOwnerReferences(nil)
@@ -320,7 +330,7 @@ func TestDeleteOfWhatNoWatchShows(t *testing.T) {
 			cast := newCast(t)
 			u := st.Desired.DeepCopy()
 			c.change(u)
-			uid := cast.server.put(path, "mlkeeper", u).GetUID()
+			uid := cast.server.put(path, cmp.Or(c.manager, "mlkeeper"), u).GetUID()
 			res := cast.do(t, deletes(st, uid))
 			if res.Err != nil || res.Problem != nil || res.Wrote == c.stays || res.Stale {
 				t.Errorf("%+v", res)

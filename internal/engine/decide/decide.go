@@ -154,10 +154,10 @@ func Decide(in Input) []Action {
 	return out
 }
 
-// recorded says that nobody controls the object, but that by its UID it is the very one that we recorded: marks that
-// somebody changed do not make a retained object another's.
+// recorded says that nobody controls the object, but that by its UID it is the very one that we recorded, and that MLKeeper
+// has written it: marks that somebody changed do not make a retained object another's.
 func (i Item) recorded() bool {
-	return !i.Held && i.Known != nil && i.Known.UID != "" && i.Known.UID == i.Observed.UID &&
+	return !i.Held && i.Known != nil && i.Observed.Written() && i.Known.UID != "" && i.Known.UID == i.Observed.UID &&
 		metav1.GetControllerOfNoCopy(&i.Observed.ObjectMeta) == nil
 }
 
@@ -236,8 +236,8 @@ func prune(in Input) []Action {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
 		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key) || e.Observed.Adopted(),
-			// Without a record the missing owner reference tells that it was retained.
-			e.Entry.UID == "" && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
+			// Without a record of what MLKeeper has written the missing owner reference tells that it was retained.
+			(e.Entry.UID != e.Observed.UID || !e.Observed.Written()) && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
 		case e.Observed.Terminating():
 			a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, e.Observed.Key.String()+" to be gone"

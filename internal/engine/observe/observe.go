@@ -111,6 +111,10 @@ func (o *Object) Refers(owners ...plan.Owner) bool {
 // Adopted says that MLKeeper did not create the object but was asked to take it over.
 func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation] != "" }
 
+// Written says that MLKeeper holds fields of the object, so that it has written it. Who can merely read the object cannot
+// bring that about.
+func (o *Object) Written() bool { return o.Fields != "" }
+
 // Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (law 8).
 func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
 
