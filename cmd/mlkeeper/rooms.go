@@ -29,10 +29,12 @@ import (
 type settings struct {
 	clusterDomain string
 	trustyAI      trustyai.Settings
-	tfserving     tfserving.Settings
-	kubeflow      kubeflow.Settings
-	seldon        seldon.Settings
-	seldonCharts  []string
+	// trustyAIGeneration is what the image of trustyAI is; empty for what its name tells.
+	trustyAIGeneration string
+	tfserving          tfserving.Settings
+	kubeflow           kubeflow.Settings
+	seldon             seldon.Settings
+	seldonCharts       []string
 	// serviceAccount is that of custom resources which name none.
 	serviceAccount string
 	sources        sources
@@ -45,6 +47,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&s.clusterDomain, "cluster-domain", trustyai.DefaultClusterDomain, "DNS domain of the cluster")
 	flags.StringVar(&s.trustyAI.Image, "trustyai-image", trustyai.DefaultImage,
 		"image of a TrustyAIService that names none")
+	flags.StringVar(&s.trustyAIGeneration, "trustyai-image-generation", "",
+		"what --trustyai-image is, where its name does not tell: Java (before v0.16.0), JavaTLS (v0.16.0 to v0.28.0) or Python")
 	flags.StringVar(&s.trustyAI.ProxyImage, "trustyai-proxy-image", trustyai.DefaultProxyImage,
 		"image of the kube-rbac-proxy of a Secured TrustyAIService")
 	flags.StringVar(&s.tfserving.Image, "tfserving-image", tfserving.DefaultImage, "image of a Tfserv that names none")
@@ -79,7 +83,11 @@ func registrations() []registration {
 			settings.Printed = true
 			return room.Erase(trustyai.RoomIn(s.clusterDomain), trustyai.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
-			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
+			settings := s.forTrustyAI()
+			if err := settings.Check(); err != nil {
+				return fmt.Errorf("--trustyai-image-generation: %w", err)
+			}
+			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(settings))
 		}},
 		{name: tfserving.RoomName, any: func(s settings) room.Any {
 			return room.Erase(tfserving.Room(), tfserving.New(s.forTfserving()))
@@ -144,7 +152,7 @@ func (s settings) forSeldon() (seldon.Settings, error) {
 // forTrustyAI completes the settings of one room with those of all.
 func (s settings) forTrustyAI() trustyai.Settings {
 	out := s.trustyAI
-	out.ClusterDomain = s.clusterDomain
+	out.ClusterDomain, out.ImageGeneration = s.clusterDomain, trustyaiv1.ImageGeneration(s.trustyAIGeneration)
 	// config/manager sets POD_NAMESPACE from the downward API.
 	out.OperatorNamespace = os.Getenv("POD_NAMESPACE")
 	return out

@@ -28,6 +28,17 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "Neither the custom resource nor the operator names an image for the service.",
 		remedy:  "Set spec.image, or the operator's flag --trustyai-image.",
 	},
+	"ImageGenerationUnknown": {
+		stalled: true,
+		meaning: "The name of the image does not tell on which ports it serves, so nothing of it is changed.",
+		remedy: "Set spec.imageGeneration to Java (before v0.16.0), JavaTLS (v0.16.0 to v0.28.0) or Python; for the image of the operator, " +
+			"its flag --trustyai-image-generation.",
+	},
+	"ExposureNotServed": {
+		stalled: true,
+		meaning: "The image does not serve what spec.exposure needs: Java knows no TLS, and Python serves its API to other pods over TLS alone.",
+		remedy:  "Change spec.exposure or spec.image; if the image is of another generation than status.imageGeneration says, set spec.imageGeneration.",
+	},
 	"ProxyImageNotConfigured": {
 		stalled: true,
 		meaning: "A Secured service needs a proxy, and the operator has no image for it.",
@@ -167,6 +178,10 @@ var trustyAIAdvice = map[string]advice{
 	"Wired":        {meaning: "Payloads arrive.", quiet: true},
 	"AlreadyThere": {meaning: "The user had this very entry before; it stays when the service goes.", quiet: true},
 	"Pending":      {meaning: "It is being wired.", remedy: "Wait a moment.", quiet: true},
+	"NotServed": {
+		meaning: "The entry is there, and the image of the service does not serve that address, or is not known to.",
+		remedy:  "Look at the condition Ready of the service: spec.image, spec.imageGeneration and spec.exposure must fit together.",
+	},
 	"NotReachable": {meaning: "It is wired once the service is available.", remedy: "Wait until the service is Ready."},
 	"NotSelected": {
 		meaning: "spec.inferenceServices.selector does not select it.", remedy: "Change the selector or its labels if it should.", quiet: true,

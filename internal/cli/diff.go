@@ -79,7 +79,7 @@ fields that the API server fills in or that would be removed may be missing; a w
 The exit status is 0 without a difference, 1 with one, and 2 when it could not be told or a problem stands in the way.`,
 		Example: `  mlkeeper diff -f service.yaml
   mlkeeper diff trustyaiservice/my-service -n models
-  mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v2`,
+  mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v0.28.0`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiff(cmd, env, f, args)

@@ -70,7 +70,7 @@ func Test_Defect07_SpecChangesAreApplied(t *testing.T) {
 	c.Written(p, testOwner)
 	replicas, batch := int32(0), int32(7)
 	cr.Spec.Replicas, cr.Spec.Metrics.BatchSize, cr.Spec.Metrics.Schedule = &replicas, &batch, "9s"
-	cr.Spec.Image, cr.Spec.Storage.Folder = "other", "/elsewhere"
+	cr.Spec.Image, cr.Spec.ImageGeneration, cr.Spec.Storage.Folder = "other", v1.GenerationJavaTLS, "/elsewhere"
 	_, p = gatherAndRender(t, c, cr)
 	got := env(t, p, "tas")
 	for _, want := range []string{"SERVICE_METRICS_SCHEDULE=9s", "SERVICE_BATCH_SIZE=7", "STORAGE_DATA_FOLDER=/elsewhere"} {

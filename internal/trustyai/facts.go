@@ -13,6 +13,8 @@ import (
 type Settings struct {
 	// Image is the image of the TrustyAI service where a custom resource names none.
 	Image string
+	// ImageGeneration says what Image is, where its name does not tell.
+	ImageGeneration v1.ImageGeneration
 	// ProxyImage is the image of kube-rbac-proxy in front of a Secured service.
 	ProxyImage string
 	// OperatorNamespace is the namespace of the operator; nothing is ever made there.
@@ -36,6 +38,8 @@ const upstreamVersion = "1.39.0"
 type Facts struct {
 	// Now is when the facts were gathered; it is used for deadlines only.
 	Now time.Time
+	// Generation is what the image is; empty where that is not known.
+	Generation v1.ImageGeneration
 	// First is the name of the older custom resource in the ADR's shape that holds the ADR's names in the namespace.
 	First string
 	// Serves tells which optional APIs are served.

@@ -42,7 +42,7 @@ func New(settings Settings) room.System[*v1.TrustyAIService, Facts] {
 // Gather does every read that rendering needs.
 func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (Facts, error) {
 	facts := Facts{
-		Now:       read.Now(),
+		Now: read.Now(), Generation: s.settings.generation(cr),
 		Migration: cr.Status.Migration.DeepCopy(),
 		Serves: Serves{
 			ServiceCA: read.Serves(gvkServiceCA), CertManager: read.Serves(gvkCertificate), Route: read.Serves(gvkRoute),

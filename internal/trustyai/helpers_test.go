@@ -34,7 +34,7 @@ var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func testSystem() *system {
 	return &system{random: rand.Reader, settings: Settings{
-		Image: "quay.io/trustyai/trustyai-service:v1", ProxyImage: "quay.io/opendatahub/odh-kube-rbac-proxy:v1",
+		Image: "quay.io/trustyai/trustyai-service:v1", ImageGeneration: v1.GenerationJavaTLS, ProxyImage: "quay.io/opendatahub/odh-kube-rbac-proxy:v1",
 		OperatorNamespace: "mlkeeper-system", ClusterDomain: DefaultClusterDomain,
 	}}
 }

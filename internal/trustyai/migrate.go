@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -150,7 +151,7 @@ func (in migrationInput) pending() *v1.MigrationStatus {
 	message := "the copy starts now"
 	switch {
 	case !in.Source:
-		message = "spec.storage.folder and spec.data.filename must say where the data is"
+		message = "spec.storage.folder and spec.data.filename must say where the data is, and an image of the generation Python copies files named *.hdf5 alone"
 	case !in.Credentials:
 		message = "waits for the Secret with the credentials of the database"
 	case in.Replicas == 0:
@@ -219,9 +220,14 @@ func inputOf(cr *v1.TrustyAIService, facts Facts) migrationInput {
 	return migrationInput{
 		Want: cr.Spec.Storage.Format, Running: facts.Running, Stored: facts.Migration,
 		Request: cr.Annotations[MigrationAnnotation], Generation: cr.Generation,
-		Source:      cr.Spec.Storage.Folder != "" && cr.Spec.Data != nil && cr.Spec.Data.Filename != "",
+		Source:      cr.Spec.Storage.Folder != "" && cr.Spec.Data != nil && copies(facts.Generation, cr.Spec.Data.Filename),
 		Credentials: facts.Database.usable(), Replicas: replicas, Deployment: facts.Deployment, Now: facts.Now,
 	}
+}
+
+// copies says that an image copies files of this name. trustyai-service looks for *.hdf5 (maria/pvc_migration.py, 4aa44d6).
+func copies(g v1.ImageGeneration, filename string) bool {
+	return filename != "" && (g != v1.GenerationPython || strings.HasSuffix(filename, ".hdf5"))
 }
 
 // checkMigration names why a migration does not go on.
@@ -239,8 +245,8 @@ func (r *scene) checkMigration() {
 		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the migration failed, and the service is back on the volume",
 			fmt.Sprintf("mend the database or its Secret, then set the annotation %s to another value, or set spec.storage.format back to PVC", MigrationAnnotation))
 	case m.Phase == v1.MigrationPending && !inputOf(r.cr, r.facts).Source:
-		r.problem(plan.Terminal, "MigrationSourceUnknown", field, string(m.To), "the data cannot be copied without knowing where it is",
-			"set spec.storage.folder and spec.data.filename as they were")
+		r.problem(plan.Terminal, "MigrationSourceUnknown", field, string(m.To), "the data cannot be copied without knowing where it is, and an image of the generation Python copies files named *.hdf5 alone",
+			"set spec.storage.folder and spec.data.filename as they were, or rename the files")
 	case m.Phase == v1.MigrationPending && inputOf(r.cr, r.facts).Replicas == 0:
 		r.problem(plan.Terminal, "MigrationNeedsPod", "spec.replicas", "0", "a pod has to copy the data", "set spec.replicas to 1 or more")
 	}

@@ -75,8 +75,12 @@ func LoggerURLIn(cr *v1.TrustyAIService, clusterDomain string) string {
 }
 
 // ServerlessLoggerURL is the address for an InferenceService in serverless mode, which upstream addresses by HTTP
-// (trustyai-service-operator HEAD 11c335b).
+// (trustyai-service-operator HEAD 11c335b). An image that serves no loggers without TLS is addressed as in every other mode:
+// upstream redirects these in Istio, where there is one.
 func ServerlessLoggerURL(cr *v1.TrustyAIService, clusterDomain string) string {
+	if !layoutOf(cr.Status.ImageGeneration).open {
+		return LoggerURLIn(cr, clusterDomain)
+	}
 	return "http://" + host(cr, clusterDomain)
 }
 

@@ -34,8 +34,10 @@ type scene struct {
 	names    names
 	secured  bool
 	template Template
-	plan     plan.Plan
-	objects  []plan.Object
+	// layout is where the image listens.
+	layout  layout
+	plan    plan.Plan
+	objects []plan.Object
 }
 
 // Render renders the children. It is pure.
@@ -43,6 +45,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r := &scene{
 		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr),
 		secured: ExposureOf(cr) == v1.ExposureSecured, template: templateOf(cr.Spec.Storage.Format, facts),
+		layout: layoutOf(facts.Generation),
 	}
 	if facts.First != "" {
 		r.problem(plan.Terminal, "NamesTaken", "spec.trustyaiMetrics", "",
@@ -54,9 +57,12 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.certificates()
 	r.claim()
 	r.checkVolume()
-	r.workload()
+	served := r.checkGeneration()
+	r.workload(served)
 	r.services()
-	r.monitor()
+	if served {
+		r.monitor()
+	}
 	r.route()
 	r.checkMigration()
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
@@ -177,7 +183,7 @@ upstreamConfig:
 `
 
 func (r *scene) proxyConfiguration() string {
-	return fmt.Sprintf(proxyConfigurationForm, r.names.base, r.cr.Namespace, strings.Join(proxyCiphers, "\n  - "), proxyUpstream)
+	return fmt.Sprintf(proxyConfigurationForm, r.names.base, r.cr.Namespace, strings.Join(proxyCiphers, "\n  - "), r.upstream())
 }
 
 // schedule is the metrics schedule, under whichever name the spec has it; ok is false when it cannot be used.

@@ -6,9 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/scrape"
 )
+
+// metricsPath is where every generation serves its metrics.
+const metricsPath = "/q/metrics"
 
 // monitor renders the ServiceMonitor: the one of TrustyAI ADR 3, or upstream's local one
 // (trustyai-service-operator HEAD 11c335b); upstream's central one is not made, since a namespace's services are
@@ -70,7 +75,7 @@ func (r *scene) defaultEndpoint() map[string]any {
 		match = append(match, fmt.Sprintf("{__name__= %q}", name))
 	}
 	endpoint := map[string]any{
-		"interval": interval, "path": "/q/metrics", "honorLabels": r.trusted(), "scheme": "http",
+		"interval": interval, "path": metricsPath, "honorLabels": r.trusted(), "scheme": "http",
 		"params": map[string]any{"match[]": match},
 		"metricRelabelings": []any{map[string]any{
 			"action": "keep", "regex": keep, "sourceLabels": []any{"__name__"},
@@ -79,16 +84,35 @@ func (r *scene) defaultEndpoint() map[string]any {
 	if ADRShape(r.cr) {
 		endpoint["honorTimestamps"] = true
 		endpoint["scrapeTimeout"] = "3s"
-		// The ADR shows the token, and nothing needs it. OpenShift's Prometheus for users drops a ServiceMonitor that names a file.
-		if r.trusted() && !r.facts.Serves.Constraints {
+		// The ADR shows the token, and nothing needs it.
+		if r.trusted() && r.layout.open {
 			endpoint["bearerTokenFile"] = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 		}
-		endpoint["targetPort"] = int64(8080)
 		fitTimeout(endpoint)
-	} else {
+	}
+	switch {
+	case !r.layout.open:
+		endpoint["port"], endpoint["scheme"], endpoint["tlsConfig"] = "https", "https", r.scrapeTLS()
+	case ADRShape(r.cr):
+		endpoint["targetPort"] = int64(r.layout.http)
+	default:
 		endpoint["port"] = "http"
 	}
 	return endpoint
+}
+
+// scrapeTLS is how Prometheus verifies the service: by the authority of its certificate where that is known, else by those
+// that Prometheus trusts anyway.
+func (r *scene) scrapeTLS() map[string]any {
+	out := map[string]any{"serverName": r.names.base + "." + r.cr.Namespace + ".svc"}
+	switch {
+	case r.facts.Certs.Source == CertsServiceCA:
+		// OpenShift keeps it in every namespace.
+		out["ca"] = map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}}
+	case r.facts.Certs.CA != "":
+		out["ca"] = map[string]any{"secret": map[string]any{"name": r.names.internalSecret, "key": corev1.ServiceAccountRootCAKey}}
+	}
+	return out
 }
 
 // fitTimeout lowers a scrape timeout that is longer than the interval, which Prometheus refuses.

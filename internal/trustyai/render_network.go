@@ -1,6 +1,8 @@
 package trustyai
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -17,9 +19,14 @@ const (
 	servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-name"
 )
 
-// scrapeAnnotations are those that upstream sets on pods and on the internal Service.
-func scrapeAnnotations() map[string]string {
-	return map[string]string{"prometheus.io/path": "/q/metrics", "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
+// scrapeAnnotations are those that upstream sets on pods and on the internal Service; where metrics are served over TLS alone
+// they name that port.
+func (r *scene) scrapeAnnotations() map[string]string {
+	out := map[string]string{"prometheus.io/path": metricsPath, "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
+	if !r.layout.open {
+		out["prometheus.io/scheme"], out["prometheus.io/port"] = "https", strconv.Itoa(int(r.layout.tls))
+	}
+	return out
 }
 
 // services renders the Service (TrustyAI ADR 3: port http 80 to 8080) and, for a Secured service, its TLS port and the
@@ -29,11 +36,11 @@ func (r *scene) services() {
 	internal := r.meta(r.names.base, labels)
 	if !ADRShape(r.cr) {
 		labels[metricsLabel] = labelValue(r.cr.Name)
-		internal.Annotations = scrapeAnnotations()
+		internal.Annotations = r.scrapeAnnotations()
 	}
-	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(8080)}}
+	ports := []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromInt32(r.layout.http)}}
 	if r.secured {
-		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(4443)})
+		ports = append(ports, corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(r.layout.tls)})
 		if r.facts.Certs.Source == CertsServiceCA {
 			if internal.Annotations == nil {
 				internal.Annotations = map[string]string{}

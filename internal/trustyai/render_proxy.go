@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// proxyUpstream is where the proxy finds the service: the port of the service's own API, inside of the pod
-// (trustyai-service-operator 45b721e).
-const proxyUpstream = "http://127.0.0.1:8081"
+// upstream is where the proxy finds the whole API, inside of the pod.
+func (r *scene) upstream() string { return fmt.Sprintf("http://127.0.0.1:%d", r.layout.upstream) }
 
 // proxy renders the sidecar of a Secured service (trustyai-service-operator HEAD 11c335b), with what the restricted Pod
 // Security Standard asks for added, and with TLS settings that the proxy reads from flags and not from its file.
@@ -29,7 +29,7 @@ func (r *scene) proxy() corev1.Container {
 		Name:  "kube-rbac-proxy",
 		Image: r.settings.ProxyImage,
 		Args: []string{
-			"--secure-listen-address=0.0.0.0:8443", "--upstream=" + proxyUpstream + "/",
+			"--secure-listen-address=0.0.0.0:8443", "--upstream=" + r.upstream() + "/",
 			"--config-file=/etc/kube-rbac-proxy/config.yaml", "--tls-cert-file=/etc/tls/private/tls.crt",
 			"--tls-private-key-file=/etc/tls/private/tls.key", "--proxy-endpoints-port=9443",
 			"--tls-min-version=VersionTLS12", "--tls-cipher-suites=" + strings.Join(proxyCiphers, ","), "--v=0",

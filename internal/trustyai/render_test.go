@@ -119,9 +119,23 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 		}
 	}
 	pv := func(c *cluster, _ *v1.TrustyAIService) { c.Put(parse(t, pvYAML)) }
+	const python = "  image: quay.io/trustyai/trustyai-service:latest\n"
+	// The ADR is of the time before TLS.
+	own := func(c *cluster, cr *v1.TrustyAIService) {
+		pv(c, cr)
+		cr.Spec.ImageGeneration = v1.GenerationJava
+	}
 	return map[string]func() (*cluster, *v1.TrustyAIService){
-		"adr-pvc":                       with(adrSpec, pv),
-		"adr-service-monitoring":        with(adrSpec+"  serviceMonitoring: {ref: {apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, spec: {endpoints: [{interval: 15s}]}}}\n", pv),
+		"adr-pvc":                   with(adrSpec, own),
+		"adr-java-tls":              with(adrSpec, pv),
+		"python-secured-service-ca": with(adrSpec+python+"  exposure: Secured\n", pv, gvkServiceCA),
+		"python-secured-user":       with(upstreamSpec+python, user),
+		"python-migration-copying": with(strings.ReplaceAll(databaseSpec, "data.csv", "data.hdf5")+python, func(c *cluster, cr *v1.TrustyAIService) {
+			migrating(v1.MigrationCopying)(c, cr)
+			user(c, cr)
+			cr.Spec.Exposure = v1.ExposureSecured
+		}),
+		"adr-service-monitoring":        with(adrSpec+"  serviceMonitoring: {ref: {apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, spec: {endpoints: [{interval: 15s}]}}}\n", own),
 		"adr-secured-service-ca":        with(adrSpec+"  exposure: Secured\n", pv, gvkServiceCA),
 		"upstream-secured-service-ca":   with(upstreamSpec, nil, gvkServiceCA, gvkCertificate, gvkConstraints),
 		"upstream-secured-cert-manager": with(upstreamSpec, nil, gvkCertificate),

@@ -42,17 +42,10 @@ const (
 
 // workload renders the Deployment, unless a problem keeps its pods from starting: then a Deployment that runs is left
 // as it is, and none is created.
-func (r *scene) workload() {
-	schedule, ok := r.schedule()
-	image := r.cr.Spec.Image
-	if image == "" {
-		image = r.settings.Image
-	}
-	if image == "" {
-		r.problem(plan.Terminal, "ImageNotConfigured", "spec.image", "", "neither the TrustyAIService nor the operator names an image",
-			"set spec.image, or start the operator with --trustyai-image")
-		ok = false
-	}
+func (r *scene) workload(ok bool) {
+	schedule, valid := r.schedule()
+	ok = ok && valid
+	image := r.settings.image(r.cr)
 	if r.secured && r.settings.ProxyImage == "" {
 		r.problem(plan.Terminal, "ProxyImageNotConfigured", "spec.exposure", string(v1.ExposureSecured),
 			"a Secured service needs the image of kube-rbac-proxy, and the operator names none",
@@ -227,7 +220,7 @@ func (r *scene) checkDatabase() bool {
 func (r *scene) podAnnotations() map[string]string {
 	out := map[string]string{}
 	if !ADRShape(r.cr) {
-		maps.Copy(out, scrapeAnnotations())
+		maps.Copy(out, r.scrapeAnnotations())
 	}
 	if usesDatabase(r.template) && r.facts.Database.Digest != "" {
 		out[credentialsAnnotation] = r.facts.Database.Digest
@@ -284,7 +277,7 @@ func containerSecurity() *corev1.SecurityContext {
 func (r *scene) service(image, schedule string) corev1.Container {
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
-			ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(8080), Scheme: corev1.URISchemeHTTP}},
+			ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(r.layout.probes), Scheme: corev1.URISchemeHTTP}},
 			InitialDelaySeconds: 10, PeriodSeconds: 5, TimeoutSeconds: 2,
 		}
 	}
@@ -292,7 +285,7 @@ func (r *scene) service(image, schedule string) corev1.Container {
 		Name:            serviceContainer,
 		Image:           image,
 		Env:             r.environment(schedule),
-		Ports:           []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		Ports:           []corev1.ContainerPort{{Name: "http", ContainerPort: r.layout.http, Protocol: corev1.ProtocolTCP}},
 		ReadinessProbe:  probe("/q/health/ready"),
 		LivenessProbe:   probe("/q/health/live"),
 		SecurityContext: containerSecurity(),
@@ -301,7 +294,7 @@ func (r *scene) service(image, schedule string) corev1.Container {
 		c.Resources = *res.DeepCopy()
 	}
 	if r.secured {
-		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "service-https", ContainerPort: 4443, Protocol: corev1.ProtocolTCP})
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: "service-https", ContainerPort: r.layout.tls, Protocol: corev1.ProtocolTCP})
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: r.internalVolume(), MountPath: "/etc/tls/internal", ReadOnly: true})
 	}
 	if usesVolume(r.template) {

@@ -70,8 +70,8 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	if seen.Ready {
 		status.Phase, status.Ready = phaseReady, "True"
 	}
-	status.URL = ""
-	if facts.First == "" {
+	status.URL, status.ImageGeneration = "", facts.Generation
+	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(ExposureOf(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
 	}
 	status.Replicas = int32(min(v.ready(), 1<<30))

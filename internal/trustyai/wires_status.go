@@ -19,6 +19,7 @@ import (
 const (
 	ReasonPending        = "Pending"
 	ReasonNotReachable   = "NotReachable"
+	ReasonNotServed      = "NotServed"
 	ReasonNotSelected    = "NotSelected"
 	ReasonSelectorBroken = "SelectorInvalid"
 	ReasonOtherService   = "OtherService"
@@ -122,6 +123,9 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 		}
 		if !o.Wired {
 			return unwired(o.Reason, o.Message)
+		}
+		if cr.Status.URL == "" {
+			return unwired(ReasonNotServed, "its payloads are sent where the image of the service does not receive them, or is not known to: see the condition Ready")
 		}
 		return v1.WiringStatus{Wired: metav1.ConditionTrue, Reason: o.Reason, Message: o.Message}
 	}

@@ -102,14 +102,14 @@ func Test_Defect09_ADeletionThatOthersHoldIsWaitedFor(t *testing.T) {
 // operator of another release rolls what it made and changes no selector.
 func Test_Defect11_AnUpgradeChangesNoSelector(t *testing.T) {
 	c := cluster.Shared(t)
-	o := startWith(t, c, harness.Options{}, trustyai.Settings{Image: "image:1", Version: "1"})
+	o := startWith(t, c, harness.Options{}, trustyai.Settings{Image: "trustyai-service:v0.27.0", Version: "1"})
 	ns := c.Namespace(t)
 	c.Apply(t, databaseSecret("db"), ns)
 	c.Apply(t, withDatabase("tas"), ns)
 	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
 	before := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
 	o.Stop()
-	startWith(t, c, harness.Options{}, trustyai.Settings{Image: "image:2", Version: "2"})
+	startWith(t, c, harness.Options{}, trustyai.Settings{Image: "trustyai-service:v0.28.0", Version: "2"})
 	cluster.Eventually(t, 60*time.Second, func() error {
 		now := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
 		text := fmt.Sprint(now.Object["spec"])

@@ -42,7 +42,7 @@ func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 
 	opts.Verbose = testing.Verbose()
 	harness.Start(t, c, opts,
-		trustyAI(trustyai.Settings{Image: "example.com/trustyai:next", ProxyImage: trustyai.DefaultProxyImage}))
+		trustyAI(trustyai.Settings{Image: "example.com/trustyai-service:v0.27.0", ProxyImage: trustyai.DefaultProxyImage}))
 	var rolling, waiting string
 	cluster.Eventually(t, 30*time.Second, func() error {
 		for i, ns := range namespaces {
@@ -69,7 +69,7 @@ func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 	uncordon()
 	for _, ns := range namespaces {
 		cluster.Eventually(t, 60*time.Second, func() error {
-			if got := image(t, c, ns); got != "example.com/trustyai:next" {
+			if got := image(t, c, ns); got != "example.com/trustyai-service:v0.27.0" {
 				return fmt.Errorf("namespace %s still has %s", ns, got)
 			}
 			return nil

@@ -11,7 +11,7 @@ import (
 	"mlkeeper.dev/internal/trustyai"
 )
 
-const newImage, oldImage = "quay.io/trustyai/trustyai-service:new", "quay.io/trustyai/trustyai-service:old"
+const newImage, oldImage = "quay.io/trustyai/trustyai-service:v0.27.0", "quay.io/trustyai/trustyai-service:v0.26.0"
 
 // What the workloads begin with: a service of each shape, with what it needs and with others' objects that it is wired
 // into.

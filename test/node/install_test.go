@@ -23,7 +23,8 @@ const (
 	operatorNamespace  = "mlkeeper-system"
 	operatorDeployment = "mlkeeper-controller-manager"
 	// The stand-ins' images are of no registry, so that nothing can pull them.
-	serviceImage = "mlkeeper-test.local/trustyai-service-standin:test"
+	// The name tells the operator which generation it is; it is the stand-in's nevertheless.
+	serviceImage = "mlkeeper-test.local/trustyai-service:v0.28.0"
 	proxyImage   = "mlkeeper-test.local/kube-rbac-proxy-standin:test"
 	servingImage = "mlkeeper-test.local/tensorflow-serving-standin:test"
 )
@@ -49,7 +50,7 @@ func loadImages(t *testing.T, c *cluster.Cluster) string {
 	}
 	service, proxy, serving := filepath.Join(folder, "service.tar"), filepath.Join(folder, "proxy.tar"), filepath.Join(folder, "serving.tar")
 	for _, args := range [][]string{
-		{"image", "make", "--name", serviceImage, "--output", service, binary},
+		{"image", "make", "--name", serviceImage, "--output", service, binary, "serve", "JavaTLS"},
 		{"image", "make", "--name", proxyImage, "--output", proxy, binary, "proxy"},
 		{"image", "make", "--name", servingImage, "--output", serving, "--path", "/usr/bin/tensorflow_model_server", binary},
 		{"image", "load", "--dir", c.Dir, operator, service, proxy, serving},

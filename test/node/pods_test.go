@@ -144,6 +144,11 @@ func probed(t *testing.T, c *cluster.Cluster, ns, name, from string, pod *corev1
 	}
 }
 
+// partial is a payload as ModelMesh sends it.
+func partial(id string) string {
+	return fmt.Sprintf(`{"id":%q,"kind":"request","modelid":"m","data":"AA=="}`, id)
+}
+
 // arrived asserts that a payload with the text arrived at a pod.
 func arrived(t *testing.T, c *cluster.Cluster, ns, from string, pod *corev1.Pod, text string) {
 	t.Helper()

@@ -85,8 +85,8 @@ spec:
 		t.Errorf("ModelMesh has the URL %q, and status.url is %q", url, cr.Status.URL)
 	}
 	// It trusts the certificate that the operator mounted, and no other.
-	mustIn(t, c, ns, "deployment/"+meshName, "post", url, `{"id":"secured"}`)
-	arrived(t, c, ns, "client", pod, `{\"id\":\"secured\"}`)
+	mustIn(t, c, ns, "deployment/"+meshName, "post", url, partial("secured"))
+	arrived(t, c, ns, "client", pod, `\"id\":\"secured\"`)
 	arrived(t, c, ns, "client", pod, `"tls":true`)
 	scraped(t, c, ns, securedName, "client", "trustyai_dir", "trustyai_spd")
 	proxied(t, c, ns)

@@ -68,16 +68,16 @@ spec:
 	probed(t, c, ns, seedName, "client", pod)
 
 	url := processorURL(t, c, ns, cr)
-	mustIn(t, c, ns, "client", "post", url, `{"id":"first"}`)
-	arrived(t, c, ns, "client", pod, `{\"id\":\"first\"}`)
+	mustIn(t, c, ns, "client", "post", url, partial("first"))
+	arrived(t, c, ns, "client", pod, `\"id\":\"first\"`)
 	scraped(t, c, ns, "trustyai-metrics", "client", "trustyai_dir", "trustyai_spd")
 	repaired(t, c, ns)
 	// The Service that was made anew has another address; the URL is the same.
 	cluster.Eventually(t, patience, func() error {
-		_, err := in(c, ns, "client", "post", url, `{"id":"second"}`)
+		_, err := in(c, ns, "client", "post", url, partial("second"))
 		return err
 	})
-	arrived(t, c, ns, "client", pod, `{\"id\":\"second\"}`)
+	arrived(t, c, ns, "client", pod, `\"id\":\"second\"`)
 
 	c.Kubectl(t, "delete", "-n", ns, "trustyaiservice", seedName, "--timeout="+patience.String())
 	onlyLeft(t, c, ns, before, "persistentvolumeclaims trustyai-service-pvc")

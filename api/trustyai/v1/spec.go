@@ -32,6 +32,20 @@ const (
 	ExposureSecured Exposure = "Secured"
 )
 
+// ImageGeneration says on which ports, and with which environment, an image of the TrustyAI service works.
+//
+// +kubebuilder:validation:Enum=Java;JavaTLS;Python
+type ImageGeneration string
+
+const (
+	// GenerationJava is trustyai-explainability before v0.16.0, which knows no TLS.
+	GenerationJava ImageGeneration = "Java"
+	// GenerationJavaTLS is trustyai-explainability from v0.16.0 to v0.28.0.
+	GenerationJavaTLS ImageGeneration = "JavaTLS"
+	// GenerationPython is trustyai-service since August 2026, which serves its API to other pods over TLS alone.
+	GenerationPython ImageGeneration = "Python"
+)
+
 // TrustyAIServiceSpec is what the owner of a TrustyAI service declares.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.trustyaiMetrics) || has(self.metrics)",message="spec.trustyaiMetrics (TrustyAI ADR 3) or spec.metrics (upstream) is required: add trustyaiMetrics with a schedule, such as 5s"
@@ -79,6 +93,10 @@ type TrustyAIServiceSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
+	// imageGeneration says what the image is, where its name does not tell: Java (trustyai-explainability before v0.16.0),
+	// JavaTLS (v0.16.0 to v0.28.0) or Python (trustyai-service since August 2026).
+	// +optional
+	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`
 	// resources are the compute resources of the trustyai-service container.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`

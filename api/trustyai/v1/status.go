@@ -105,6 +105,9 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
+	// imageGeneration is what the image is: Java, JavaTLS or Python. Ports, paths and environment follow from it.
+	// +optional
+	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`
 	// lastUpdateTime is when this status last changed otherwise.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`

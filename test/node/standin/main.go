@@ -1,7 +1,7 @@
 // Command standin stands in for the images that a real node would run in the
 // test of one. It was made for that test and calculates nothing: as the TrustyAI
-// service it answers the probes, shows metrics of the expected names, and
-// remembers the payloads that it receives; as TensorFlow Serving it has one toy
+// service it listens where the real one of a generation does, answers the probes,
+// shows metrics of the expected names, and remembers the payloads that it receives; as TensorFlow Serving it has one toy
 // model. Further commands let a pod play a client in the cluster, and
 // kube-rbac-proxy.
 package main
@@ -22,7 +22,7 @@ import (
 )
 
 const usage = `usage: standin COMMAND
-  serve                          be the TrustyAI service (without a command, too)
+  serve GENERATION               be the TrustyAI service: Java, JavaTLS or Python
   proxy FLAG...                  be kube-rbac-proxy
   wait                           be a client: wait for commands by kubectl exec
   get URL [TOKENFILE]            print what is there, asking with the token in a file
@@ -45,11 +45,11 @@ func run(ctx context.Context, name string, args []string) error {
 		return serveModels(ctx, args)
 	}
 	if len(args) == 0 {
-		args = []string{"serve"}
+		return errors.New(usage)
 	}
 	switch command, rest := args[0], args[1:]; {
-	case command == "serve":
-		return serve(ctx)
+	case command == "serve" && len(rest) == 1:
+		return serve(ctx, rest[0])
 	case command == "proxy":
 		return proxy(ctx, rest)
 	case command == "wait":

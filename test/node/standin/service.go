@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,21 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
 
-// The ports of the real service: health and metrics with the API on the first,
-// the API for the proxy on the second, the API with TLS on the third.
-const (
-	healthAddress = ":8080"
-	apiAddress    = ":8081"
-	secureAddress = ":4443"
-	// tlsFolder is where the certificate of a Secured service is mounted.
-	tlsFolder = "/etc/tls/internal"
-	// maxPayload bounds what one request can make the stand-in remember.
-	maxPayload = 1 << 20
-)
+// maxPayload bounds what one request can make the stand-in remember.
+const maxPayload = 1 << 20
 
 // payload is one request to the consumer.
 type payload struct {
@@ -35,22 +28,30 @@ type payload struct {
 
 // service is what the stand-in remembers.
 type service struct {
-	// folder must exist before the service is ready; "" for none.
-	folder string
+	// storage says why the data cannot be kept; nil for no doubt.
+	storage func() error
 
 	mu       sync.Mutex
 	unready  bool
 	payloads []payload
 }
 
-// handler serves the paths of the TrustyAI service, and those below /standin,
+// api serves the given paths of the TrustyAI service, and those below /standin,
 // which the real one does not have, for the test.
-func (s *service) handler() http.Handler {
+func (s *service) api(paths []string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /q/health/live", func(w http.ResponseWriter, _ *http.Request) { health(w, nil) })
-	mux.HandleFunc("GET /q/health/ready", func(w http.ResponseWriter, _ *http.Request) { health(w, s.notReady()) })
-	mux.HandleFunc("GET /q/metrics", s.metrics)
-	mux.HandleFunc("POST /consumer/kserve/v2", s.consume)
+	for _, path := range paths {
+		mux.HandleFunc(path, map[string]http.HandlerFunc{
+			"GET /{$}":                 always(`{"message":"Welcome to TrustyAI Explainability Service"}`),
+			"GET /info":                always(`{}`),
+			"GET /q/health":            s.ready,
+			"GET /q/health/ready":      s.ready,
+			"GET /q/health/live":       always(`{"status":"UP"}`),
+			"GET /q/metrics":           s.metrics,
+			"POST /consumer/kserve/v2": s.consumePartial,
+			"POST /{$}":                s.consumeEvent,
+		}[path])
+	}
 	mux.HandleFunc("GET /standin/payloads", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -64,9 +65,13 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// health answers a probe as Quarkus and its successors do.
-func health(w http.ResponseWriter, problem error) {
-	status := "UP"
+func always(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
+}
+
+// ready answers the readiness probe as Quarkus and its successors do.
+func (s *service) ready(w http.ResponseWriter, _ *http.Request) {
+	status, problem := "UP", s.notReady()
 	if problem != nil {
 		status = "DOWN"
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -81,11 +86,36 @@ func (s *service) notReady() error {
 	if s.unready {
 		return errors.New("the test asked for it")
 	}
-	if s.folder == "" {
+	if s.storage == nil {
 		return nil
 	}
-	// Writing shows that the volume is there and that the pod has a right to it.
-	return os.WriteFile(filepath.Join(s.folder, "standin"), []byte("the stand-in was here\n"), 0o600)
+	return s.storage()
+}
+
+// storageOf checks what the environment says of the storage, as P
+// service/health_checks.py and storage/__init__.py do: the folder of files must
+// be writable, which a file shows that is written to it. There is no database;
+// that its credentials are named is all that can be told.
+func storageOf(c container) func() error {
+	return func() error {
+		switch format := c.or("SERVICE_STORAGE_FORMAT", "PVC"); format {
+		case "PVC":
+			folder := c.or("STORAGE_DATA_FOLDER", "/tmp")
+			return os.WriteFile(filepath.Join(folder, "standin"), []byte("the stand-in was here\n"), 0o600)
+		case "MARIA", "DATABASE":
+			for _, names := range [][]string{
+				{"DATABASE_USERNAME", "QUARKUS_DATASOURCE_USERNAME"}, {"DATABASE_PASSWORD", "QUARKUS_DATASOURCE_PASSWORD"},
+				{"DATABASE_HOST", "DATABASE_SERVICE"}, {"DATABASE_DATABASE", "DATABASE_NAME"},
+			} {
+				if c.or(names[0], "") == "" && c.or(names[1], "") == "" {
+					return fmt.Errorf("requires the environment variable %s", strings.Join(names, " or "))
+				}
+			}
+			return nil
+		default:
+			return fmt.Errorf("unknown storage format: %s", format)
+		}
+	}
 }
 
 func (s *service) metrics(w http.ResponseWriter, _ *http.Request) {
@@ -104,8 +134,45 @@ standin_payloads_total %d
 `, len(s.payloads))
 }
 
-func (s *service) consume(w http.ResponseWriter, r *http.Request) {
+// consumePartial takes a payload of ModelMesh (P consume_inference_payload): JSON
+// with id, kind, modelid and data, the last in base64.
+func (s *service) consumePartial(w http.ResponseWriter, r *http.Request) {
+	s.consume(w, r, func(body []byte) error {
+		var partial struct{ ID, Kind, ModelID, Data string }
+		if err := json.Unmarshal(body, &partial); err != nil {
+			return err
+		}
+		if partial.Kind != "request" && partial.Kind != "response" {
+			return errors.New("the payload must specify 'kind' as either 'request' or 'response'")
+		}
+		if partial.ID == "" || partial.ModelID == "" || partial.Data == "" {
+			return errors.New("the payload requires 'id', 'modelid' and 'data'")
+		}
+		_, err := base64.StdEncoding.DecodeString(partial.Data)
+		return err
+	})
+}
+
+// consumeEvent takes a payload of a logger of KServe (P consume_cloud_event): a
+// request or a response of the v2 protocol.
+func (s *service) consumeEvent(w http.ResponseWriter, r *http.Request) {
+	s.consume(w, r, func(body []byte) error {
+		var event struct{ Inputs, Outputs []any }
+		if err := json.Unmarshal(body, &event); err != nil {
+			return err
+		}
+		if event.Inputs == nil && event.Outputs == nil {
+			return errors.New("neither a request nor a response")
+		}
+		return nil
+	})
+}
+
+func (s *service) consume(w http.ResponseWriter, r *http.Request, check func([]byte) error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
+	if err == nil {
+		err = check(body)
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -115,22 +182,24 @@ func (s *service) consume(w http.ResponseWriter, r *http.Request) {
 	s.payloads = append(s.payloads, payload{r.URL.Path, r.Header.Get("Content-Type"), string(body), r.TLS != nil})
 }
 
-// serve is the TrustyAI service until ctx ends.
-func serve(ctx context.Context) error {
-	s := &service{folder: os.Getenv("STORAGE_DATA_FOLDER")}
-	failed := make(chan error, 3)
-	start := func(addr, cert, key string) {
-		server := &http.Server{Addr: addr, Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
-		if cert == "" {
-			failed <- server.ListenAndServe()
-			return
-		}
-		failed <- server.ListenAndServeTLS(cert, key)
+// serve is the TrustyAI service of a generation until ctx ends.
+func serve(ctx context.Context, generation string) error {
+	found := container{env: os.LookupEnv, exists: exists}
+	s := &service{storage: storageOf(found)}
+	listeners, err := s.listeners(generation, found)
+	if err != nil {
+		return err
 	}
-	go start(healthAddress, "", "")
-	go start(apiAddress, "", "")
-	if cert := filepath.Join(tlsFolder, "tls.crt"); exists(cert) {
-		go start(secureAddress, cert, filepath.Join(tlsFolder, "tls.key"))
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		server := &http.Server{Addr: l.address(), Handler: l.handler, ReadHeaderTimeout: 5 * time.Second}
+		go func() {
+			if l.cert == "" {
+				failed <- server.ListenAndServe()
+				return
+			}
+			failed <- server.ListenAndServeTLS(l.cert, l.key)
+		}()
 	}
 	select {
 	case <-ctx.Done():

@@ -25,9 +25,18 @@ func ask(h http.Handler, method, path, body string, headers ...string) *httptest
 	return w
 }
 
+// partialPayload and eventPayload are what ModelMesh and a logger of KServe send.
+const (
+	partialPayload = `{"id":"one","kind":"request","modelid":"m","data":"AA=="}`
+	eventPayload   = `{"id":"one","inputs":[]}`
+)
+
 func TestReadinessFollowsVolumeAndWish(t *testing.T) {
-	s := &service{folder: t.TempDir()}
-	h := s.handler()
+	folder := t.TempDir()
+	s := &service{storage: storageOf(container{env: func(name string) (string, bool) {
+		return folder, name == "STORAGE_DATA_FOLDER"
+	}})}
+	h := s.api(javaPaths)
 	expect := func(code int) {
 		t.Helper()
 		if w := ask(h, "GET", "/q/health/ready", ""); w.Code != code {
@@ -39,7 +48,7 @@ func TestReadinessFollowsVolumeAndWish(t *testing.T) {
 	expect(http.StatusServiceUnavailable)
 	ask(h, "POST", "/standin/ready/true", "")
 	expect(http.StatusOK)
-	s.folder = filepath.Join(s.folder, "absent")
+	folder = filepath.Join(folder, "absent")
 	expect(http.StatusServiceUnavailable)
 	if w := ask(h, "GET", "/q/health/live", ""); w.Code != http.StatusOK {
 		t.Errorf("live answers %d", w.Code)
@@ -48,11 +57,16 @@ func TestReadinessFollowsVolumeAndWish(t *testing.T) {
 
 func TestPayloadsAreRemembered(t *testing.T) {
 	s := &service{}
-	h := s.handler()
-	if w := ask(h, "POST", "/consumer/kserve/v2", `{"id":"one"}`, "Content-Type: application/json"); w.Code != http.StatusOK {
+	h := s.api(javaPaths)
+	if w := ask(h, "POST", "/consumer/kserve/v2", partialPayload, "Content-Type: application/json"); w.Code != http.StatusOK {
 		t.Fatalf("the consumer answers %d", w.Code)
 	}
-	if w := ask(h, "GET", "/standin/payloads", ""); !strings.Contains(w.Body.String(), `{\"id\":\"one\"}`) {
+	for _, bad := range []string{`{"id":"one"}`, `{`, `{"id":"one","kind":"other","modelid":"m","data":"AA=="}`, `{"id":"one","kind":"request","modelid":"m","data":"?"}`} {
+		if w := ask(h, "POST", "/consumer/kserve/v2", bad); w.Code != http.StatusBadRequest {
+			t.Errorf("%s is answered %d", bad, w.Code)
+		}
+	}
+	if w := ask(h, "GET", "/standin/payloads", ""); !strings.Contains(w.Body.String(), `\"id\":\"one\"`) {
 		t.Errorf("payloads: %s", w.Body)
 	}
 	if w := ask(h, "GET", "/q/metrics", ""); !strings.Contains(w.Body.String(), "standin_payloads_total 1\n") {
