@@ -124,6 +124,8 @@ type TakenOver struct {
 	// Database and Certs are the digests of what the pods read once at their start; empty while there was nothing.
 	Database string `json:"database,omitempty"`
 	Certs    string `json:"certs,omitempty"`
+	// Runs is what their image is, which is the original operator's and not MLKeeper's; empty where its name does not tell.
+	Runs v1.ImageGeneration `json:"runs,omitempty"`
 }
 
 // holds says that nothing changed since, and returns what is to be compared with next: what was absent at first counts
@@ -133,7 +135,8 @@ func (t *TakenOver) holds(now TakenOver) (TakenOver, bool) {
 		return TakenOver{}, false
 	}
 	then := *t
-	if then == (TakenOver{}) {
+	now.Runs = then.Runs
+	if then == (TakenOver{Runs: then.Runs}) {
 		return now, true
 	}
 	if then.Database == "" {

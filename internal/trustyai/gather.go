@@ -82,6 +82,10 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAISe
 		return Facts{}, err
 	}
 	facts.Next = next(inputOf(cr, facts))
+	// The pods of the original operator run its image until they are replaced.
+	if then, holds := s.scene(cr, facts).takenOver(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
+		facts.Generation = then.Runs
+	}
 	return facts, nil
 }
 
@@ -171,7 +175,7 @@ func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIServ
 	d.Format = formatOf(live)
 	d.TakenOver = decodeTakenOver(live.GetAnnotations()[takenOverAnnotation])
 	if d.Template == "" && belongsTo(live, cr) {
-		d.TakenOver = &TakenOver{}
+		d.TakenOver = &TakenOver{Runs: imageGeneration(imageIn(live))}
 	}
 	return d, nil
 }
@@ -230,6 +234,18 @@ func deploymentOf(u *unstructured.Unstructured) *Deployment {
 		}
 	}
 	return d
+}
+
+// imageIn reads the image of the service from a Deployment of the original operator.
+func imageIn(u *unstructured.Unstructured) string {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	for _, item := range containers {
+		if c, _ := item.(map[string]any); c["name"] == serviceContainer {
+			image, _ := c["image"].(string)
+			return image
+		}
+	}
+	return ""
 }
 
 // formatOf reads the storage format from the environment of a Deployment of the original operator.

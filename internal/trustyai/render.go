@@ -40,13 +40,17 @@ type scene struct {
 	objects []plan.Object
 }
 
-// Render renders the children. It is pure.
-func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
-	r := &scene{
+func (s *system) scene(cr *v1.TrustyAIService, facts Facts) *scene {
+	return &scene{
 		settings: s.settings, cr: cr, facts: facts, names: namesOf(cr),
 		secured: ExposureOf(cr) == v1.ExposureSecured, template: templateOf(cr.Spec.Storage.Format, facts),
 		layout: layoutOf(facts.Generation),
 	}
+}
+
+// Render renders the children. It is pure.
+func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
+	r := s.scene(cr, facts)
 	if facts.First != "" {
 		r.problem(plan.Terminal, "NamesTaken", "spec.trustyaiMetrics", "",
 			fmt.Sprintf("the namespace already has the TrustyAIService %q, and the names of the children are the same", facts.First),

@@ -86,12 +86,12 @@ func (r *scene) workload(ok bool) {
 			},
 		},
 	})
-	if then, holds := r.takenOver(image); holds {
+	if then, holds := r.takenOver(); holds {
 		// The template stays as the original operator wrote it, and so do its pods (law 8).
 		o.Partial = true
 		unstructured.RemoveNestedField(o.Desired.Object, "spec", "template")
 		annotations := o.Desired.GetAnnotations()
-		annotations[takenOverAnnotation] = then
+		annotations[takenOverAnnotation] = then.text()
 		o.Desired.SetAnnotations(annotations)
 	}
 	o.Hold = awaits(r.facts.Certs.AwaitsLeaf)
@@ -100,26 +100,27 @@ func (r *scene) workload(ok bool) {
 
 // takenOver says whether the pods of the original operator keep running, and what is recorded for that: until the spec,
 // an image or what they read at their start changes.
-func (r *scene) takenOver(image string) (record string, holds bool) {
+func (r *scene) takenOver() (then TakenOver, holds bool) {
 	if r.facts.Deployment == nil || r.template != templateFor(r.facts.Running) || r.facts.Next != nil {
-		return "", false
+		return TakenOver{}, false
 	}
-	now := TakenOver{Generation: r.cr.Generation, Image: image}
+	now := TakenOver{Generation: r.cr.Generation, Image: r.settings.image(r.cr)}
 	if r.secured {
 		now.Proxy, now.Certs = r.settings.ProxyImage, r.facts.Certs.Digest
 	}
 	if usesDatabase(r.template) {
 		now.Database = r.facts.Database.Digest
 	}
-	then, holds := r.facts.Deployment.TakenOver.holds(now)
-	if !holds {
-		return "", false
-	}
-	raw, err := json.Marshal(then)
+	return r.facts.Deployment.TakenOver.holds(now)
+}
+
+// text is what is recorded on the Deployment.
+func (t TakenOver) text() string {
+	raw, err := json.Marshal(t)
 	if err != nil {
 		panic(fmt.Sprintf("bug: what was taken over does not encode: %v", err))
 	}
-	return string(raw), true
+	return string(raw)
 }
 
 // encodeLabels prints labels as JSON with sorted keys.

@@ -256,3 +256,32 @@ func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
 		t.Errorf("it is rendered as %v", got.Object)
 	}
 }
+
+// Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes: its pods run on at a takeover, whatever image MLKeeper would run.
+func Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes(t *testing.T) {
+	c, cr := takenOver(t, upstreamSpec)
+	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}
+	live := c.Objects[key]
+	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")
+	containers[0].(map[string]any)["name"], containers[0].(map[string]any)["image"] = serviceContainer, "quay.io/trustyai/trustyai-service:latest"
+	_ = unstructured.SetNestedSlice(live.Object, containers, "spec", "template", "spec", "containers")
+	for _, want := range []struct {
+		scheme     string
+		generation v1.ImageGeneration
+	}{
+		{"https", v1.GenerationPython}, {"https", v1.GenerationPython},
+		// The spec changes, and MLKeeper's image is rolled out.
+		{"http", v1.GenerationJavaTLS},
+	} {
+		facts, p := gatherAndRender(t, c, cr)
+		if endpoint := endpointOf(t, mustFind(t, p, "ServiceMonitor", "tas")); endpoint["scheme"] != want.scheme || facts.Generation != want.generation {
+			t.Errorf("%s: scraped by %v", facts.Generation, endpoint["scheme"])
+		}
+		first := c.Children[key] == nil
+		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
+		delete(c.Objects, key)
+		if !first {
+			cr.Generation, cr.Spec.Metrics.Schedule = 2, "9s"
+		}
+	}
+}
