@@ -124,10 +124,10 @@ func TestDiffShowsWhatAnotherImageChangesAndWritesNothing(t *testing.T) {
 
 	deployment := gvkOf("apps/v1", "Deployment")
 	before := c.Get(t, deployment, s.Namespace, s.Name)
-	sh.settings.Image = "quay.io/trustyai/another:latest"
+	sh.settings.Image = "quay.io/trustyai/trustyai-service:v0.27.0"
 	change := []string{
 		"changed Deployment " + s.Namespace + "/" + s.Name, "- image: " + trustyai.DefaultImage,
-		"+ image: quay.io/trustyai/another:latest", "0 created, 1 changed, 0 deleted",
+		"+ image: quay.io/trustyai/trustyai-service:v0.27.0", "0 created, 1 changed, 0 deleted",
 	}
 	admin := sh.says(1, change, cli.NewDiffCommand, name, "-n", s.Namespace)
 	if n := changedLines(admin); n != 2 {

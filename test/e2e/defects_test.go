@@ -113,7 +113,7 @@ func Test_Defect11_AnUpgradeChangesNoSelector(t *testing.T) {
 	cluster.Eventually(t, 60*time.Second, func() error {
 		now := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
 		text := fmt.Sprint(now.Object["spec"])
-		if now.GetUID() != before.GetUID() || !strings.Contains(text, "image:2") || now.GetLabels()["app.kubernetes.io/version"] != "2" {
+		if now.GetUID() != before.GetUID() || !strings.Contains(text, "trustyai-service:v0.28.0") || now.GetLabels()["app.kubernetes.io/version"] != "2" {
 			return fmt.Errorf("the Deployment is %s", text)
 		}
 		return nil

@@ -78,12 +78,17 @@ func render(t *testing.T, generation v1.ImageGeneration, exposure v1.Exposure, m
 	cluster := roomtest.New(time.Now(),
 		schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
 		schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"})
-	facts, err := system.Gather(context.Background(), cluster, cr)
-	if err != nil {
-		t.Fatal(err)
+	w := &world{t: t, cr: cr}
+	// A pass for the authority, one for the certificates, and one for what depends on them.
+	for range 3 {
+		facts, err := system.Gather(context.Background(), cluster, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.plan = system.Render(cr, facts)
+		system.Project(cr, facts, room.Seen{Plan: w.plan, Now: time.Now()})
+		cluster.Written(w.plan, "TrustyAIService.trustyai.opendatahub.io/ns/"+cr.Name)
 	}
-	w := &world{t: t, cr: cr, plan: system.Render(cr, facts)}
-	system.Project(cr, facts, room.Seen{Plan: w.plan, Now: time.Now()})
 	deployment := &appsv1.Deployment{}
 	if !w.object("Deployment", trustyai.ServiceName(cr), deployment) {
 		return w
@@ -91,9 +96,11 @@ func render(t *testing.T, generation v1.ImageGeneration, exposure v1.Exposure, m
 	w.pod = deployment.Spec.Template.Spec
 	found := w.container()
 	s := &service{storage: storageOf(found)}
-	if w.listeners, err = s.listeners(string(generation), found); err != nil {
+	listeners, err := s.listeners(string(generation), found)
+	if err != nil {
 		t.Fatalf("the service ends at its start: %v", err)
 	}
+	w.listeners = listeners
 	return w
 }
 
