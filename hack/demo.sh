@@ -77,6 +77,8 @@ manager_pid=$!
 
 say "A namespace with a PersistentVolume and ModelMesh's configuration"
 kubectl create namespace "$ns"
+# ONAP's orders go into namespaces that say so.
+kubectl label namespace "$ns" keeper.mlkeeper.dev/compositions=allowed
 kubectl -n "$ns" apply -f hack/demo/prerequisites.yaml
 
 say "The manifest of TrustyAI ADR 3, unchanged"

@@ -47,8 +47,8 @@ func Room() room.Definition[*keeper.CompositionElement] {
 				Why: "The same in KServe's Knative mode.",
 			},
 			{
-				Group: "", Resources: []string{"namespaces"}, Names: []string{"kube-system"}, Verbs: []string{"get"},
-				Why: "The UID of kube-system tells installations with the same participant id apart.",
+				Group: "", Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"},
+				Why: "A label lets orders into a namespace; the UID of kube-system tells installations with the same participant id apart.",
 			},
 		},
 	}

@@ -23,6 +23,10 @@ type Facts struct {
 	// then those of before, for an update or a migration, and none for a deployment.
 	Services []*unstructured.Unstructured
 	Refused  *plan.Problem
+	// Held is why some services are left out: their namespace is absent, or takes no orders, or they are somebody else's.
+	Held *plan.Problem
+	// HandedOver are the services of somebody else that were handed over to the element.
+	HandedOver map[plan.Key]bool
 	// Rollouts are what KServe made of the services, by namespace, while an order waits for them alone.
 	Rollouts map[string]*workloads
 	// Deadline is when the runtime is told what an order waits for that is not carried out yet; zero without an order.
@@ -30,8 +34,8 @@ type Facts struct {
 	Now      time.Time
 }
 
-// Gather reads the order. All that it needs is in the custom resource.
-func (system) Gather(_ context.Context, read room.Reader, cr *keeper.CompositionElement) (Facts, error) {
+// Gather reads the order, and whether it may go where it says.
+func (system) Gather(ctx context.Context, read room.Reader, cr *keeper.CompositionElement) (Facts, error) {
 	facts := Facts{Element: record.Element(cr), Now: read.Now()}
 	e := facts.Element
 	if told := cr.Status.Outcome; told != nil {
@@ -44,22 +48,44 @@ func (system) Gather(_ context.Context, read room.Reader, cr *keeper.Composition
 		facts.Deadline = cr.Spec.Order.Received.Add(timeout(e))
 	}
 	if e.Candidate != nil {
-		_, facts.Refused = servicesOf(*e.Candidate)
+		candidates, refused := servicesOf(*e.Candidate)
+		_, held, err := admit(ctx, read, candidates, true)
+		if err != nil {
+			return facts, err
+		}
+		if facts.Refused = refused; held != nil && held.Class == plan.Terminal {
+			facts.Refused = held
+		}
 	}
 	if !e.Present {
 		return facts, nil
 	}
-	services, refused := servicesOf(e.Content)
-	if refused != nil {
-		facts.Refused = refused
+	if err := facts.settle(ctx, read); err != nil {
+		return facts, err
 	}
-	if facts.goesBack() {
-		// What ran before was accepted when it was ordered.
-		services, _ = servicesOf(*e.Previous)
-	}
-	facts.Services = services
 	facts.Rollouts = facts.rollouts(read)
-	return facts, nil
+	return facts, facts.handOver(ctx, read)
+}
+
+// settle finds the services that should run.
+func (f *Facts) settle(ctx context.Context, read room.Reader) error {
+	services, refused := servicesOf(f.Element.Content)
+	open := f.rollsOut() && (f.Outcome == nil || f.Outcome.Failure != "")
+	var err error
+	if f.Services, f.Held, err = admit(ctx, read, services, open); err != nil {
+		return err
+	}
+	if open && f.Held != nil && f.Held.Class == plan.Terminal {
+		refused, f.Services, f.Held = f.Held, nil, nil
+	}
+	if refused != nil {
+		f.Refused = refused
+	}
+	if f.goesBack() {
+		before, _ := servicesOf(*f.Element.Previous)
+		f.Services, f.Held, err = admit(ctx, read, before, false)
+	}
+	return err
 }
 
 // goesBack says that an update or a migration has failed, so that what ran before runs on.

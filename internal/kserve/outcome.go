@@ -86,6 +86,9 @@ func waiting(facts Facts, seen room.Seen) string {
 	if len(seen.Leaving) > 0 {
 		return seen.Leaving[0].String() + " is still there"
 	}
+	if facts.Held != nil {
+		return facts.Held.Error()
+	}
 	if seen.Waiting != "" {
 		return seen.Waiting
 	}

@@ -65,10 +65,23 @@ func predictor(of *unstructured.Unstructured) workload {
 	}
 }
 
+// open makes the namespace of the services, which takes orders.
+func open(cluster *roomtest.Cluster) *roomtest.Cluster {
+	cluster.Put(namespace("kserve-test", keeper.CompositionsAllowed))
+	return cluster
+}
+
+func namespace(name, orders string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	u.SetName(name)
+	u.SetLabels(map[string]string{keeper.CompositionsLabel: orders})
+	return u
+}
+
 // look runs the room once, some seconds after noon, with the services in a state, and rolled out where they are ready.
 func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*room.Seen)) (plan.Plan, room.Verdict) {
 	t.Helper()
-	cluster := roomtest.New(noon.Add(time.Duration(seconds) * time.Second))
+	cluster := open(roomtest.New(noon.Add(time.Duration(seconds) * time.Second)))
 	facts, err := system{}.Gather(t.Context(), cluster, cr)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package kserve
 
 import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -10,14 +9,15 @@ import (
 func (system) Render(_ *keeper.CompositionElement, facts Facts) plan.Plan {
 	out := plan.Plan{}
 	stage := plan.Stage{Name: "services"}
-	// What the runtime calls deployed although it never ordered it of us, the participant before us has made.
-	inherit := facts.Element.Order.Type == acm.NoOrder
 	for _, service := range facts.Services {
-		stage.Objects = append(stage.Objects, plan.Object{Desired: service, Inherit: inherit})
+		stage.Objects = append(stage.Objects, plan.Object{Desired: service, Inherit: facts.HandedOver[plan.KeyOf(service)]})
 	}
 	out.Stages = []plan.Stage{stage}
 	if facts.Refused != nil && facts.Element.Present && !facts.goesBack() && facts.Element.Candidate == nil {
 		out.Problems = []plan.Problem{*facts.Refused}
+	}
+	if facts.Held != nil && len(out.Problems) == 0 {
+		out.Problems = []plan.Problem{*facts.Held}
 	}
 	if facts.Outcome == nil && facts.Now.Before(facts.Deadline) {
 		out.WakeAt = facts.Deadline

@@ -44,7 +44,7 @@ func TestRolledOut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cr := resource(ordered(acm.OrderUpdate, list(declared("sklearn-iris", "kserve-test", c.payload))), nil)
-			cluster := roomtest.New(noon.Add(time.Second))
+			cluster := open(roomtest.New(noon.Add(time.Second)))
 			facts, err := system{}.Gather(t.Context(), cluster, cr)
 			if err != nil || len(cluster.Asked) != 0 {
 				t.Fatalf("before the service is there: %v, asked %v", err, cluster.Asked)

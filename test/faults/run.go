@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/harness"
 )
@@ -107,7 +108,7 @@ func (r *run) close() {
 // perform runs the workload up to its end; it returns why it cannot be judged, or did not come to its end.
 func (r *run) perform() error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace},
+		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace, keeper.CompositionsLabel: keeper.CompositionsAllowed},
 	}}
 	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
 		return fmt.Errorf("create the namespace: %w", err)

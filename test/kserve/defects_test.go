@@ -16,10 +16,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/test/acmruntime"
 )
@@ -297,26 +299,54 @@ func TestBrokerDown(t *testing.T) {
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 
-// TestAdoptionAfterSync: the services of a participant before us are taken up when the runtime tells that they are deployed.
+// TestAdoptionAfterSync: the runtime says that an element is deployed, and the service of that name is somebody's. It is taken up
+// when somebody who may write it hands it over, and not on the message's word; nor is it deleted on one.
 func TestAdoptionAfterSync(t *testing.T) {
 	s := onKafka(t, acmruntime.Master)
 	model := s.model("sklearn-iris", sklearn(1))
-	s.create(model) // As the participant before us made it.
+	s.create(model) // As the participant before us made it, or a user.
 	c := s.runtime.Commission(map[string]any{})
 	i := s.runtime.Instantiate(c, model)
 	i.Elements[0].DeployState, i.Elements[0].LockState = "DEPLOYED", "LOCKED"
 	s.start()
 	s.must(s.runtime.Sync(within(t), c))
+	id := i.Elements[0].ID
 	s.c.Eventually(t, patience, func() error {
-		if cr := s.element(i.Elements[0].ID); cr == nil || cr.Status.ServicesReady != "1/1" {
+		cr := s.element(id)
+		if cr == nil {
+			return errNotYet
+		}
+		ready := meta.FindStatusCondition(cr.Status.Conditions, "Ready")
+		if ready == nil || ready.Reason != "NotHandedOver" || !strings.Contains(ready.Message, keeper.ElementAnnotation+"="+id) {
+			return fmt.Errorf("the element is %+v", cr.Status)
+		}
+		return nil
+	})
+	before := s.service("sklearn-iris")
+	s.must(s.runtime.Undeploy(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+	if u := s.service("sklearn-iris"); u == nil || u.GetUID() != before.GetUID() || len(u.GetOwnerReferences())+len(u.GetLabels()) != 0 {
+		t.Fatalf("the service of somebody else is %v", u)
+	}
+
+	// The same with a mark.
+	i = s.runtime.Instantiate(c, model)
+	i.Elements[0].DeployState, i.Elements[0].LockState = "DEPLOYED", "LOCKED"
+	id = i.Elements[0].ID
+	s.c.Kubectl(t, "annotate", "inferenceservice", "sklearn-iris", "-n", s.ns, keeper.ElementAnnotation+"="+id)
+	s.must(s.runtime.Sync(within(t), c))
+	s.c.Eventually(t, patience, func() error {
+		if cr := s.element(id); cr == nil || cr.Status.ServicesReady != "1/1" {
 			return errNotYet
 		}
 		return nil
 	})
-	before := s.service("sklearn-iris").GetUID()
+	if u := s.service("sklearn-iris"); u.GetUID() != before.GetUID() || len(u.GetOwnerReferences()) != 1 {
+		t.Errorf("the service that was taken up is %v", u)
+	}
 	s.must(s.runtime.Undeploy(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
 	if u := s.service("sklearn-iris"); u != nil {
-		t.Errorf("the service %s of the participant before us is still there", before)
+		t.Errorf("the service that was handed over is still there: %v", u)
 	}
 }

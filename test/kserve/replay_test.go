@@ -59,7 +59,7 @@ func play(t *testing.T) *player {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	shipped, err := os.ReadFile(filepath.Join("..", "..", "config", "participant", "application.yaml"))
+	shipped, err := os.ReadFile(filepath.Join("..", "..", "config", "components", "participant", "application.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,6 +68,7 @@ func play(t *testing.T) *player {
 	p.news = sync.NewCond(&p.mu)
 	p.c.InstallCRDs(t)
 	p.ns = p.c.Namespace(t)
+	p.allow(p.ns)
 	t.Cleanup(p.clean)
 	p.own = strings.NewReplacer(config.DefaultParticipantID, id, "kserve-test", p.ns, "45b06d8a-952a-59ca-99f9-678637e3cae7", "")
 	p.yaml = strings.NewReplacer(config.DefaultParticipantID, id, "${topicServer:kafka:9092}", broker.ListenAddrs()[0]).Replace(string(shipped))

@@ -71,6 +71,7 @@ func newSite(
 	s := &site{t: t, c: cluster.Shared(t), runtime: acmruntime.New(release, id, side), yaml: acmruntime.Application(id, infrastructure, servers, properties)}
 	s.c.InstallCRDs(t)
 	s.ns = s.c.Namespace(t)
+	s.allow(s.ns)
 	t.Cleanup(s.clean)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -84,6 +85,12 @@ func newSite(
 		side.Close()
 	})
 	return s
+}
+
+// allow lets orders into a namespace.
+func (s *site) allow(namespace string) {
+	s.t.Helper()
+	s.c.Kubectl(s.t, "label", "namespace", namespace, keeper.CompositionsLabel+"="+keeper.CompositionsAllowed)
 }
 
 // clean removes what the participant remembers.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/acmruntime"
 )
 
@@ -138,10 +139,11 @@ func TestFailures(t *testing.T) {
 	e := i.Elements[0]
 	s.must(s.runtime.Deploy(within(t), i))
 	s.must(s.runtime.Await(within(t), "the namespace is named", func() bool {
-		return strings.Contains(e.Reported.OutProperties["message"], `namespaces "`+late+`" not found`)
+		got := e.Reported.OutProperties["message"]
+		return strings.Contains(got, late) && strings.Contains(got, "there is no such namespace")
 	}))
 	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
-	s.c.Kubectl(t, "create", "namespace", late)
+	s.c.Apply(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+late+", labels: {"+keeper.CompositionsLabel+": allowed}}\n")
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 

@@ -17,6 +17,12 @@ const (
 	// AdoptedAnnotation marks a child that MLKeeper took over instead of creating it; it gets no owner reference and so
 	// outlives its custom resource.
 	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
+	// CompositionsLabel, with the value CompositionsAllowed on a Namespace, lets orders of an ACM runtime into it.
+	CompositionsLabel   = "keeper.mlkeeper.dev/compositions"
+	CompositionsAllowed = "allowed"
+	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys
+	// it from then on, and removes it when it is ordered to.
+	ElementAnnotation = "keeper.mlkeeper.dev/element"
 	// TakenOverAnnotation marks a custom resource that the operator before us kept.
 	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
 	// PartialAnnotation marks a child of which MLKeeper declares a part, and the operator before us the rest.

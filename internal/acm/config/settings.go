@@ -2,17 +2,13 @@ package config
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	"software.sslmate.com/src/go-pkcs12"
 
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/dmaap"
@@ -150,6 +146,14 @@ func (f file) transport(out *Settings, options Options) error {
 			FetchTimeout: time.Duration(source.FetchTimeout) * time.Millisecond,
 			User:         source.UserName, Password: source.Password, APIKey: source.APIKey, APISecret: source.APISecret,
 		}
+		secured, err := readSecurity(source.AdditionalProps, source.UseHTTPS, options.ReadFile)
+		if err != nil {
+			return err
+		}
+		if secured.mechanism != "" {
+			return errors.New(mechanismKey + " is set, and the Message Router knows no SASL: set userName and password, or apiKey and apiSecret")
+		}
+		out.DMaaP.HTTPS, out.DMaaP.TLS = secured.tls != nil, secured.tls
 		return out.DMaaP.Validate()
 	}
 	return fmt.Errorf("topicSources[0].topicCommInfrastructure is %q, which carries nothing: set kafka or dmaap", source.Infrastructure)
@@ -166,19 +170,11 @@ func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 		// Files for London to New Delhi name one topic, and their runtimes have no other; later ones answer on the second alone.
 		config.SyncTopic, config.SyncOptional = DefaultSyncTopic, true
 	}
-	properties := source.AdditionalProps
-	config.Mechanism = properties["sasl.mechanism"]
-	if jaas := properties["sasl.jaas.config"]; jaas != "" {
-		if config.User, config.Password = login(jaas); config.User == "" {
-			return errors.New(`sasl.jaas.config names no username="…" and password="…"`)
-		}
+	secured, err := readSecurity(source.AdditionalProps, source.UseHTTPS, options.ReadFile)
+	if err != nil {
+		return err
 	}
-	if strings.HasSuffix(strings.ToUpper(properties["security.protocol"]), "SSL") || source.UseHTTPS {
-		var err error
-		if config.TLS, err = trust(properties, options.ReadFile); err != nil {
-			return err
-		}
-	}
+	config.TLS, config.Mechanism, config.User, config.Password = secured.tls, secured.mechanism, secured.user, secured.password
 	out.Kafka = config
 	return config.Validate()
 }
@@ -204,60 +200,4 @@ func (f file) syncTopic(operation string) string {
 		}
 	}
 	return ""
-}
-
-var username, password = regexp.MustCompile(`username="([^"]*)"`), regexp.MustCompile(`password="([^"]*)"`)
-
-// login reads the user and the password of a JAAS configuration, as Strimzi writes it.
-func login(jaas string) (user, secret string) {
-	if found := username.FindStringSubmatch(jaas); found != nil {
-		user = found[1]
-	}
-	if found := password.FindStringSubmatch(jaas); found != nil {
-		secret = found[1]
-	}
-	return user, secret
-}
-
-// trust reads the certificates that the broker's is checked against; without any, those of the system.
-func trust(properties map[string]string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	raw, kind := []byte(properties["ssl.truststore.certificates"]), storePEM
-	if location := properties["ssl.truststore.location"]; location != "" {
-		kind = strings.ToUpper(cmp.Or(properties["ssl.truststore.type"], "JKS"))
-		if kind != storePEM && kind != storePKCS12 {
-			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM or PKCS12 (Strimzi has ca.crt and ca.p12)", kind)
-		}
-		var err error
-		if raw, err = readFile(location); err != nil {
-			return nil, fmt.Errorf("ssl.truststore.location: %w", err)
-		}
-	} else if len(raw) == 0 {
-		return out, nil
-	}
-	var err error
-	out.RootCAs, err = roots(raw, kind, properties["ssl.truststore.password"])
-	return out, err
-}
-
-// The types of trust stores.
-const storePEM, storePKCS12 = "PEM", "PKCS12"
-
-// roots are the certificates of a trust store.
-func roots(raw []byte, kind, password string) (*x509.CertPool, error) {
-	out := x509.NewCertPool()
-	if kind == storePEM {
-		if !out.AppendCertsFromPEM(raw) {
-			return nil, errors.New("ssl.truststore holds no PEM certificate")
-		}
-		return out, nil
-	}
-	certificates, err := pkcs12.DecodeTrustStore(raw, password)
-	if err != nil {
-		return nil, fmt.Errorf("ssl.truststore.location is no PKCS12 trust store that ssl.truststore.password opens: %w", err)
-	}
-	for _, one := range certificates {
-		out.AddCert(one)
-	}
-	return out, nil
 }

@@ -154,7 +154,7 @@ func TestTopics(t *testing.T) {
 	list := func(sources ...string) string {
 		return "clampAutomationCompositionTopics: {topicSources: [" + strings.Join(sources, ", ") + "]}"
 	}
-	shipped, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "participant", "application.yaml"))
+	shipped, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "components", "participant", "application.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,16 +205,93 @@ func TestErrors(t *testing.T) {
 		"{":                                     "YAML",
 		"{}":                                    "topicSources",
 		topics("topicCommInfrastructure: NOOP"): "carries nothing",
-		"customresourcedefinition: {group: apps}":                                                                                              "customresourcedefinition.group",
-		"participant: {intermediaryParameters: {participantId: me}}":                                                                           "no UUID",
-		topics("topicCommInfrastructure: kafka, additionalProps: {sasl.mechanism: GSSAPI}"):                                                    "GSSAPI",
-		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.location: /x}"):                       "PEM",
-		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.certificates: none}"):                 "no PEM certificate",
-		topics("topicCommInfrastructure: kafka, additionalProps: {sasl.mechanism: PLAIN, sasl.jaas.config: 'org.apache.PlainLoginModule x;'}"): "username",
+		"customresourcedefinition: {group: apps}":                    "customresourcedefinition.group",
+		"participant: {intermediaryParameters: {participantId: me}}": "no UUID",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: GSSAPI, sasl.jaas.config: 'username=\"u\" password=\"p\"'}"): "GSSAPI",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.location: /x}"):                                                    "PEM",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.certificates: none}"):                                              "no PEM certificate",
+		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.jaas.config: 'org.apache.PlainLoginModule x;'}"): "username",
 		strings.Repeat("#", maxFile+1): "more than",
 	} {
 		if _, err := Read([]byte(text), Options{Env: environment(nil)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q is told as %v", text, err)
+		}
+	}
+}
+
+// TestSecurityIsTakenAsAWhole: what a file says about TLS and credentials has its effect, or is refused with the key and what to do.
+func TestSecurityIsTakenAsAWhole(t *testing.T) {
+	const jaas = `sasl.jaas.config: 'x required username="u" password="p";'`
+	for _, c := range []struct {
+		name, infrastructure, rest string
+		tls                        bool
+		refused                    []string
+	}{
+		{"nothing", "kafka", "", false, nil},
+		{"in clear", "kafka", "additionalProps: {security.protocol: PLAINTEXT}", false, nil},
+		{"a blank behind it", "kafka", `additionalProps: {security.protocol: "SASL_SSL ", sasl.mechanism: PLAIN, ` + jaas + `}`, true, nil},
+		{"small letters", "kafka", "additionalProps: {security.protocol: ssl}", true, nil},
+		{"useHttps", "kafka", "useHttps: true", true, nil},
+		{"useHttps and credentials", "kafka", "useHttps: true, additionalProps: {sasl.mechanism: PLAIN, " + jaas + "}", true, nil},
+		{"variables that are not set", "kafka", `additionalProps: {sasl.mechanism: "", ssl.truststore.location: ""}`, false, nil},
+		{"versions", "kafka", `additionalProps: {security.protocol: SSL, ssl.enabled.protocols: "TLSv1.2,TLSv1.3", ssl.protocol: TLSv1.3}`, true, nil},
+		{"names that are checked", "kafka", "additionalProps: {security.protocol: SSL, ssl.endpoint.identification.algorithm: https}", true, nil},
+		{"others of Kafka's", "kafka", `additionalProps: {max.poll.records: "5"}`, false, nil},
+
+		{"another word", "kafka", "additionalProps: {security.protocol: SSLv2}", false, []string{"security.protocol", "SSLv2", "SASL_SSL"}},
+		{"no word", "kafka", `additionalProps: {security.protocol: ""}`, false, []string{"security.protocol", "SASL_SSL"}},
+		{"a trust store in clear", "kafka", "additionalProps: {ssl.truststore.location: /x}", false, []string{"ssl.truststore.location", "PLAINTEXT", "SASL_SSL"}},
+		{"its password in clear", "kafka", "additionalProps: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, ssl.truststore.password: secret, " + jaas + "}", false, []string{"ssl.truststore.password"}},
+		{"a mechanism without SASL", "kafka", "additionalProps: {sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.jaas.config", "SASL_SSL"}},
+		{"a mechanism with TLS alone", "kafka", "additionalProps: {security.protocol: SSL, sasl.mechanism: PLAIN}", false, []string{"sasl.mechanism", "SASL_SSL"}},
+		{"SASL without a mechanism", "kafka", "additionalProps: {security.protocol: SASL_SSL, " + jaas + "}", false, []string{"sasl.mechanism", "SCRAM-SHA-512"}},
+		{"SASL without credentials", "kafka", "additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN}", false, []string{"sasl.jaas.config"}},
+		{"useHttps in clear", "kafka", "useHttps: true, additionalProps: {security.protocol: PLAINTEXT}", false, []string{"useHttps", "security.protocol"}},
+		{"a certificate of its own", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.location: /x}", false, []string{"ssl.keystore.location", "SASL"}},
+		{"names that are not checked", "kafka", `additionalProps: {security.protocol: SSL, ssl.endpoint.identification.algorithm: ""}`, false, []string{"ssl.endpoint.identification.algorithm"}},
+		{"an old version", "kafka", "additionalProps: {security.protocol: SSL, ssl.protocol: TLSv1.1}", false, []string{"ssl.protocol", "TLSv1.1"}},
+		{"a handler of credentials", "kafka", "additionalProps: {security.protocol: SASL_SSL, sasl.login.callback.handler.class: x, sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.login.callback.handler.class"}},
+
+		{"DMaaP", "dmaap", "", false, nil},
+		{"DMaaP over TLS", "dmaap", "useHttps: true", true, nil},
+		{"DMaaP with a trust store in clear", "dmaap", "additionalProps: {ssl.truststore.location: /x}", false, []string{"ssl.truststore.location"}},
+		{"DMaaP with SASL", "dmaap", "useHttps: true, additionalProps: {sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.mechanism", "userName"}},
+	} {
+		text := "participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: [{topic: t, servers: [s], topicCommInfrastructure: " +
+			c.infrastructure + ", " + c.rest + "}]}}}"
+		got, err := Read([]byte(text), Options{Env: environment(nil)})
+		if len(c.refused) > 0 {
+			for _, word := range c.refused {
+				if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%s: told as %v, without %s", c.name, err, word)
+				}
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		secured := got.Kafka != nil && got.Kafka.TLS != nil || got.DMaaP != nil && got.DMaaP.HTTPS && got.DMaaP.TLS != nil
+		if secured != c.tls {
+			t.Errorf("%s: TLS is %t", c.name, secured)
+		}
+	}
+}
+
+// TestServersInClear: an address in clear beside useHttps is a contradiction, and nothing is sent to it.
+func TestServersInClear(t *testing.T) {
+	read := func(server string) error {
+		_, err := Read([]byte("participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: [{topic: t, servers: ['"+
+			server+"'], topicCommInfrastructure: dmaap, useHttps: true, userName: u, password: p}]}}}"), Options{Env: environment(nil)})
+		return err
+	}
+	if err := read("http://router:3904"); err == nil || !strings.Contains(err.Error(), "useHttps") {
+		t.Errorf("told as %v", err)
+	}
+	for _, server := range []string{"router", "router:3905", "https://router"} {
+		if err := read(server); err != nil {
+			t.Errorf("%s: %v", server, err)
 		}
 	}
 }

@@ -58,8 +58,11 @@ func (c Config) base(server string) (*url.URL, error) {
 		server = scheme + "://" + server
 	}
 	u, err := url.Parse(server)
-	if err != nil || u.Hostname() == "" {
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("%q is no address of a server: give host, or host:port", server)
+	case c.HTTPS && u.Scheme == "http":
+		return nil, fmt.Errorf("topicSources.servers has %s, which is in clear, and useHttps is true: give host, or host:port", server)
 	}
 	if u.Port() == "" {
 		u.Host = u.Hostname() + ":" + port

@@ -40,6 +40,7 @@ var Classes = []string{
 	"two writers",
 	"rights lent",
 	"unbounded input",
+	"security switched off",
 }
 
 // Campaigns are the campaigns that may be asked to catch a bug.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/bench/internal/audit"
@@ -104,7 +105,9 @@ func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
 		return nil, err
 	}
 	s := &acmSite{c: c, id: id, stop: c.Stop}
-	if err := errors.Join(c.Apply(ctx, []*unstructured.Unstructured{namespace(acmNamespace)}), s.connect(ctx)); err != nil {
+	ns := namespace(acmNamespace)
+	ns.SetLabels(map[string]string{keeper.CompositionsLabel: keeper.CompositionsAllowed})
+	if err := errors.Join(c.Apply(ctx, []*unstructured.Unstructured{ns}), s.connect(ctx)); err != nil {
 		s.stop()
 		return nil, err
 	}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// What a topic says about TLS and credentials is taken as a whole or not at all: a key that is not understood, or one that has no
+// effect, would have the participant speak in clear although its file asks for something else.
+
+// The keys of Kafka's clients that are read.
+const (
+	protocolKey  = "security.protocol"
+	mechanismKey = "sasl.mechanism"
+	jaasKey      = "sasl.jaas.config"
+	storeKey     = "ssl.truststore.location"
+	storeTypeKey = "ssl.truststore.type"
+	storePassKey = "ssl.truststore.password"
+	storeTextKey = "ssl.truststore.certificates"
+	hostsKey     = "ssl.endpoint.identification.algorithm"
+)
+
+// truststoreKeys are about the certificates that a server's is checked against.
+var truststoreKeys = []string{storeKey, storeTypeKey, storePassKey, storeTextKey}
+
+// versionKeys name versions of TLS, of which MLKeeper speaks 1.2 and 1.3.
+var versionKeys = []string{"ssl.protocol", "ssl.enabled.protocols"}
+
+// security is what the properties of a topic come to.
+type security struct {
+	tls *tls.Config
+	// mechanism is empty for no credentials.
+	mechanism, user, password string
+}
+
+// readSecurity reads the properties of a topic.
+func readSecurity(properties map[string]string, https bool, readFile func(string) ([]byte, error)) (security, error) {
+	out := security{}
+	protocol, err := protocolOf(properties, https)
+	if err != nil {
+		return out, err
+	}
+	encrypted, authenticated := strings.HasSuffix(protocol, "SSL"), strings.HasPrefix(protocol, "SASL_")
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
+		if err := checkKey(key, properties[key], protocol, encrypted, authenticated); err != nil {
+			return out, err
+		}
+	}
+	if authenticated {
+		if out, err = credentials(properties, protocol); err != nil {
+			return out, err
+		}
+	}
+	if encrypted {
+		out.tls, err = trust(properties, readFile)
+	}
+	return out, err
+}
+
+// protocolOf is the protocol of a topic: what the file says, as Kafka's clients read it, else PLAINTEXT, or SSL with useHttps.
+func protocolOf(properties map[string]string, https bool) (string, error) {
+	given, set := properties[protocolKey]
+	protocol := strings.ToUpper(strings.TrimSpace(given))
+	switch {
+	case !set && https && properties[mechanismKey] != "":
+		return "SASL_SSL", nil
+	case !set && https:
+		return "SSL", nil
+	case !set:
+		return "PLAINTEXT", nil
+	case !slices.Contains([]string{"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}, protocol):
+		return "", fmt.Errorf("%s is %q, which is none: set PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", protocolKey, given)
+	case https && !strings.HasSuffix(protocol, "SSL"):
+		return "", fmt.Errorf("useHttps is true, and %s is %s, which is in clear: set SSL or SASL_SSL, or remove useHttps", protocolKey, protocol)
+	}
+	return protocol, nil
+}
+
+// checkKey refuses a key of TLS or of credentials that has no effect, or that is not understood.
+func checkKey(key, value, protocol string, encrypted, authenticated bool) error {
+	switch {
+	case value == "" && key != hostsKey:
+		// A variable of the environment that is not set.
+	case key == mechanismKey || key == jaasKey:
+		if !authenticated {
+			return fmt.Errorf("%s is set, and %s is %s, which uses no credentials: set SASL_SSL or SASL_PLAINTEXT, or remove it", key, protocolKey, protocol)
+		}
+	case slices.Contains(truststoreKeys, key):
+		if !encrypted {
+			return fmt.Errorf("%s is set, and %s is %s, which is in clear: set SSL or SASL_SSL, or remove it", key, protocolKey, protocol)
+		}
+	case key == hostsKey:
+		if value != "https" {
+			return fmt.Errorf("%s is %q: the name of a server is always checked; remove it, and give the server a certificate of its name", key, value)
+		}
+	case slices.Contains(versionKeys, key):
+		for version := range strings.SplitSeq(value, ",") {
+			if version = strings.TrimSpace(version); version != "TLSv1.2" && version != "TLSv1.3" && version != "TLS" {
+				return fmt.Errorf("%s has %q: MLKeeper speaks TLSv1.2 and TLSv1.3; remove the others", key, version)
+			}
+		}
+	case strings.HasPrefix(key, "ssl.keystore.") || key == "ssl.key.password":
+		return fmt.Errorf("%s is set, and MLKeeper has no certificate of its own to show: use a listener with SASL, and remove it", key)
+	case strings.HasPrefix(key, "ssl.") || strings.HasPrefix(key, "sasl.") || strings.HasPrefix(key, "security."):
+		if key != protocolKey {
+			return fmt.Errorf("%s is not understood, and would have no effect: remove it", key)
+		}
+	}
+	return nil
+}
+
+// credentials reads those of SASL.
+func credentials(properties map[string]string, protocol string) (security, error) {
+	out := security{mechanism: properties[mechanismKey]}
+	if out.mechanism == "" {
+		return out, fmt.Errorf("%s is %s, and there is no %s: set SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN", protocolKey, protocol, mechanismKey)
+	}
+	if out.user, out.password = login(properties[jaasKey]); out.user == "" || out.password == "" {
+		return out, fmt.Errorf(`%s is %s, and %s names no username="…" and password="…"`, protocolKey, protocol, jaasKey)
+	}
+	return out, nil
+}
+
+var username, password = regexp.MustCompile(`username="([^"]*)"`), regexp.MustCompile(`password="([^"]*)"`)
+
+// login reads the user and the password of a JAAS configuration, as Strimzi writes it.
+func login(jaas string) (user, secret string) {
+	if found := username.FindStringSubmatch(jaas); found != nil {
+		user = found[1]
+	}
+	if found := password.FindStringSubmatch(jaas); found != nil {
+		secret = found[1]
+	}
+	return user, secret
+}
+
+// trust reads the certificates that the broker's is checked against; without any, those of the system.
+func trust(properties map[string]string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	raw, kind := []byte(properties[storeTextKey]), storePEM
+	if location := properties[storeKey]; location != "" {
+		kind = strings.ToUpper(cmp.Or(properties[storeTypeKey], "JKS"))
+		if kind != storePEM && kind != storePKCS12 {
+			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM or PKCS12 (Strimzi has ca.crt and ca.p12)", kind)
+		}
+		var err error
+		if raw, err = readFile(location); err != nil {
+			return nil, fmt.Errorf("ssl.truststore.location: %w", err)
+		}
+	} else if len(raw) == 0 {
+		return out, nil
+	}
+	var err error
+	out.RootCAs, err = roots(raw, kind, properties[storePassKey])
+	return out, err
+}
+
+// The types of trust stores.
+const storePEM, storePKCS12 = "PEM", "PKCS12"
+
+// roots are the certificates of a trust store.
+func roots(raw []byte, kind, password string) (*x509.CertPool, error) {
+	out := x509.NewCertPool()
+	if kind == storePEM {
+		if !out.AppendCertsFromPEM(raw) {
+			return nil, errors.New("ssl.truststore holds no PEM certificate")
+		}
+		return out, nil
+	}
+	certificates, err := pkcs12.DecodeTrustStore(raw, password)
+	if err != nil {
+		return nil, fmt.Errorf("ssl.truststore.location is no PKCS12 trust store that ssl.truststore.password opens: %w", err)
+	}
+	for _, one := range certificates {
+		out.AddCert(one)
+	}
+	return out, nil
+}

@@ -1,0 +1,104 @@
+package kserve
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// Nothing proves who gave an order: whoever may write to the topic can. So orders go into those namespaces alone which an
+// administrator labelled, and a service that somebody made becomes an element's only by a mark on it.
+
+var gvkNamespace = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
+// Reasons of services that are left out.
+const (
+	reasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	reasonNamespaceAbsent     = "NamespaceAbsent"
+	reasonNotHandedOver       = "NotHandedOver"
+)
+
+// admitted says why a service may not be made in its namespace; nil where it may.
+func admitted(ctx context.Context, read room.Reader, service *unstructured.Unstructured) (*plan.Problem, error) {
+	name := service.GetNamespace()
+	namespace, err := read.Referenced(ctx, gvkNamespace, corev1.NamespaceAll, name)
+	label := keeper.CompositionsLabel + "=" + keeper.CompositionsAllowed
+	switch {
+	case err != nil:
+		return nil, err
+	case namespace == nil:
+		return &plan.Problem{
+			Class: plan.Waiting, Reason: reasonNamespaceAbsent, Field: "namespace", Value: name,
+			Message: "there is no such namespace", Remedy: "create it with the label " + label,
+		}, nil
+	case namespace.GetLabels()[keeper.CompositionsLabel] != keeper.CompositionsAllowed:
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonNamespaceNotAllowed, Field: "namespace", Value: name,
+			Message: "no orders are let into the namespace",
+			Remedy:  "have an administrator allow them: kubectl label namespace " + name + " " + label,
+		}, nil
+	}
+	return nil, nil
+}
+
+// admit returns those of the services that may be made, and why the others may not. What the element runs already stays, unless all
+// of them are asked for: those of an order that is yet to be carried out.
+func admit(
+	ctx context.Context, read room.Reader, services []*unstructured.Unstructured, all bool,
+) (may []*unstructured.Unstructured, held *plan.Problem, err error) {
+	for _, service := range services {
+		if !all && read.Child(gvkService, service.GetNamespace(), service.GetName()) != nil {
+			may = append(may, service)
+			continue
+		}
+		problem, err := admitted(ctx, read, service)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case problem == nil:
+			may = append(may, service)
+		case held == nil || problem.Class == plan.Terminal:
+			held = problem
+		}
+	}
+	return may, held, nil
+}
+
+// handOver leaves out the services that somebody else made, and nobody handed over to the element. It is about those that the
+// runtime calls deployed and never ordered of us: the participant before us made them, which left no mark, or so a message says.
+func (f *Facts) handOver(ctx context.Context, read room.Reader) error {
+	if f.Element.Order.Type != acm.NoOrder {
+		return nil
+	}
+	var out []*unstructured.Unstructured
+	f.HandedOver = map[plan.Key]bool{}
+	for _, service := range f.Services {
+		key := plan.KeyOf(service)
+		if read.Child(gvkService, key.Namespace, key.Name) == nil {
+			live, err := read.Referenced(ctx, gvkService, key.Namespace, key.Name)
+			if err != nil {
+				return err
+			}
+			f.HandedOver[key] = live != nil && live.GetAnnotations()[keeper.ElementAnnotation] == f.Element.ID
+			if live != nil && !f.HandedOver[key] {
+				f.Held = &plan.Problem{
+					Class: plan.Blocked, Reason: reasonNotHandedOver, Field: "metadata.annotations", Value: keeper.ElementAnnotation,
+					Message: key.String() + " exists already, and nothing on it says that it is this element's; it is left alone",
+					Remedy: "hand it over: kubectl annotate inferenceservice -n " + key.Namespace + " " + key.Name + " " +
+						keeper.ElementAnnotation + "=" + f.Element.ID,
+				}
+				continue
+			}
+		}
+		out = append(out, service)
+	}
+	f.Services = out
+	return nil
+}

@@ -1,0 +1,152 @@
+package kserve
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
+)
+
+// planned is what the room makes of an element in a cluster, with the status that follows when all that it wants is there.
+func planned(t *testing.T, cluster *roomtest.Cluster, cr *keeper.CompositionElement) plan.Plan {
+	t.Helper()
+	facts, err := system{}.Gather(t.Context(), cluster, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := system{}.Render(cr, facts)
+	system{}.Project(cr, facts, room.Seen{Plan: p, Problems: p.Problems, Now: facts.Now, Waiting: "waiting"})
+	return p
+}
+
+func names(p plan.Plan) string {
+	var out []string
+	for _, o := range p.Stages[0].Objects {
+		out = append(out, o.Desired.GetNamespace()+"/"+o.Desired.GetName())
+	}
+	return strings.Join(out, " ")
+}
+
+// TestOrdersGoIntoLabelledNamespaces: whatever was ordered before, nothing is made in a namespace that takes no orders, and nothing
+// that runs is taken away because it takes none any more.
+func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
+	in := func(namespace, name string) map[string]any {
+		return declared(name, namespace, `{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":{"predictor":{}}}`)
+	}
+	content := func(entities ...map[string]any) acm.Content {
+		return acm.Content{Properties: properties(list(entities...))}
+	}
+	bad := acm.Content{Properties: properties(map[string]any{"a": 1})}
+	success := &acm.Outcome{OrderID: "m1", States: acm.States{DeployState: acm.Deployed}}
+	for _, c := range []struct {
+		name                         string
+		order                        acm.OrderType
+		content                      acm.Content
+		previous, candidate          *acm.Content
+		told                         *acm.Outcome
+		runs                         []string
+		want, problem, failure, says string
+	}{
+		{name: "a labelled one", order: acm.OrderDeploy, content: content(in("kserve-test", "a")), want: "kserve-test/a"},
+		{
+			name: "another one", order: acm.OrderDeploy, content: content(in("kserve-test", "a"), in("kube-system", "b")),
+			problem: "Terminal NamespaceNotAllowed", failure: "kubectl label namespace kube-system keeper.mlkeeper.dev/compositions=allowed",
+		},
+		{
+			name: "one that is absent", order: acm.OrderDeploy, content: content(in("kserve-test", "a"), in("absent", "b")),
+			want: "kserve-test/a", problem: "Waiting NamespaceAbsent", says: "there is no such namespace",
+		},
+		{
+			name: "of an update", order: acm.OrderUpdate, content: content(in("kube-system", "a")), previous: ptr(content(in("kserve-test", "a"))),
+			want: "kserve-test/a", failure: "kube-system",
+		},
+		{
+			name: "of an update of what was refused", order: acm.OrderUpdate, content: bad, previous: ptr(content(in("kube-system", "a"))),
+			problem: "Terminal NamespaceNotAllowed", failure: "kserveInferenceEntities",
+		},
+		{
+			name: "of a lock after a refusal", order: acm.OrderLock, content: content(in("kube-system", "a")), told: success,
+			problem: "Terminal NamespaceNotAllowed",
+		},
+		{
+			name: "of a review", order: acm.OrderReview, content: content(in("kserve-test", "a")), candidate: ptr(content(in("kube-system", "a"))),
+			want: "kserve-test/a", failure: "kube-system",
+		},
+		{
+			name: "that takes none any more", order: acm.OrderDeploy, content: content(in("withdrawn", "a")), told: success, runs: []string{"withdrawn/a"},
+			want: "withdrawn/a",
+		},
+		{
+			name: "that takes none any more, of an update", order: acm.OrderUpdate, content: content(in("withdrawn", "a"), in("withdrawn", "b")),
+			previous: ptr(content(in("withdrawn", "a"))), runs: []string{"withdrawn/a"}, want: "withdrawn/a", failure: "withdrawn",
+		},
+		{name: "of a message about the past", order: acm.NoOrder, content: content(in("kube-system", "a")), problem: "Terminal NamespaceNotAllowed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := open(roomtest.New(noon.Add(time.Hour)))
+			cluster.Put(namespace("kube-system", "true"))
+			cluster.Put(namespace("withdrawn", ""))
+			for _, one := range c.runs {
+				ns, name, _ := strings.Cut(one, "/")
+				u := &unstructured.Unstructured{Object: map[string]any{}}
+				u.SetGroupVersionKind(gvkService)
+				u.SetNamespace(ns)
+				u.SetName(name)
+				cluster.Own(u, "CompositionElement.keeper.mlkeeper.dev//"+elementID)
+			}
+			e := acm.Element{
+				ID: elementID, InstanceID: instanceID, Present: true, Content: c.content, Previous: c.previous, Candidate: c.candidate,
+			}
+			if c.order != acm.NoOrder {
+				e.Order = acm.Order{Type: c.order, ID: "m1", Time: noon}
+			}
+			if c.told != nil {
+				c.told.Type = c.order
+			}
+			cr := resource(e, c.told)
+			p := planned(t, cluster, cr)
+			if got := names(p); got != c.want || roomtest.Reasons(p) != c.problem {
+				t.Errorf("it makes %q, with problems %v", got, p.Problems)
+			}
+			failure := ""
+			if cr.Status.Outcome != nil {
+				failure = cr.Status.Outcome.Failure
+			}
+			if (failure == "") != (c.failure == "") || !strings.Contains(failure, c.failure) || !strings.Contains(cr.Status.OutProperties["message"], c.says) {
+				t.Errorf("the failure is %q, told is %+v", failure, cr.Status.ElementCondition)
+			}
+		})
+	}
+}
+
+func ptr(c acm.Content) *acm.Content { return &c }
+
+// TestNothingIsTakenOverOnAMessagesWord: a service that somebody made becomes the element's by a mark on it alone.
+func TestNothingIsTakenOverOnAMessagesWord(t *testing.T) {
+	for mark, want := range map[string]string{"": "", "another": "", elementID: "kserve-test/sklearn-iris"} {
+		e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
+		e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}
+		cluster := open(roomtest.New(noon))
+		u := &unstructured.Unstructured{Object: object(iris)}
+		u.SetAnnotations(map[string]string{keeper.ElementAnnotation: mark})
+		cluster.Put(u)
+		p := planned(t, cluster, resource(e, nil))
+		if names(p) != want || want == "" && !strings.Contains(p.Problems[0].Remedy, keeper.ElementAnnotation+"="+elementID) {
+			t.Errorf("%q: it takes %q, with problems %v", mark, names(p), p.Problems)
+		}
+		if want != "" && (!p.Stages[0].Objects[0].Inherit || len(p.Problems) != 0) {
+			t.Errorf("%q: it is %+v, with problems %v", mark, p.Stages[0].Objects[0], p.Problems)
+		}
+		cluster.Remove(plan.KeyOf(u))
+		if p := planned(t, cluster, resource(e, nil)); names(p) != "kserve-test/sklearn-iris" || p.Stages[0].Objects[0].Inherit {
+			t.Errorf("%q: what is gone is made anew as %q", mark, names(p))
+		}
+	}
+}
