@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -38,7 +39,7 @@ func (a *Artifact) Close() { a.close() }
 func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
 	tree, file, err := s.open(e)
 	if err != nil {
-		s.unpin(e)
+		s.lost(e, err)
 		return nil, diskError(err)
 	}
 	return &Artifact{
@@ -50,6 +51,18 @@ func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
 			s.unpin(e)
 		}),
 	}, nil
+}
+
+// lost gives back an entry that cannot be opened. One whose files are gone is forgotten, so that it is fetched again the next time.
+func (s *Store) lost(e *entryState, err error) {
+	var doomed []string
+	s.mu.Lock()
+	e.pins--
+	if errors.Is(err, fs.ErrNotExist) && e.pins == 0 && s.entries[e.ID] == e {
+		doomed = append(doomed, s.drop(e))
+	}
+	s.mu.Unlock()
+	s.remove(doomed)
 }
 
 // open opens the contents of an entry, and reads its list.

@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -246,5 +248,31 @@ func TestStoreIsConcurrencySafe(t *testing.T) {
 		if e.pins != 0 {
 			t.Errorf("%d pins of %s are left", e.pins, id)
 		}
+	}
+}
+
+// TestATreeThatIsGoneFromTheDiskIsFetchedAgain removes what was kept while the store runs: pinned content is asked for once more.
+func TestATreeThatIsGoneFromTheDiskIsFetchedAgain(t *testing.T) {
+	data := forge(t)
+	server := serve(t, false, static(data))
+	s := open(t, nil)
+	sum := sha256.Sum256(data)
+	request := Request{URI: server.URL, Digest: hex.EncodeToString(sum[:])}
+	a, err := fetch(t, s, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	if err := os.RemoveAll(s.path(a.ID)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fetch(t, s, request)
+	wantError(t, err, Transient, ReasonStoreFailed)
+	if a, err = fetch(t, s, request); err != nil {
+		t.Fatal(err)
+	}
+	wantContents(t, a, forged)
+	if size := s.size; size != a.Size {
+		t.Errorf("the store counts %d bytes for a tree of %d", size, a.Size)
 	}
 }

@@ -23,7 +23,7 @@ type place struct {
 // An application that no kfctl could have rendered keeps the namespaces that its files name: it was written for kustomize
 // build, and no installation knows it otherwise. So does one without a base whose files name several namespaces: they are
 // apart on purpose, such as the leader election of cert-manager in kube-system. No KfDef that Kubeflow 1.0 to 1.2 or Open Data
-// Hub published has an application without a base.
+// Hub 1.1 published has an application without a base.
 func (p *place) settle(v *visit) []string {
 	given := v.k.Namespace
 	if given == "" {
