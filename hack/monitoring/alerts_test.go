@@ -182,6 +182,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		"MLKeeperNotReady":        set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
 		"MLKeeperStalled":         set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="NamesTaken"}`, 2, 0),
 		"MLKeeperObjectFailed":    set(`mlkeeper_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
+		"MLKeeperRolloutOverdue":  set(`mlkeeper_rollout_started_timestamp_seconds{holder="team-a"}`, -3600, 0),
 		"MLKeeperDriftFought":     set(`mlkeeper_drift_repaired_total{kind="Deployment"}`, 0, 1),
 		"MLKeeperDown":            func(w world) { w.between(0, 10) },
 		"MLKeeperNoLeader":        set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),

@@ -65,8 +65,8 @@ var engineAdvice = map[string]advice{
 	},
 	"Rollout": {
 		meaning: "An update that restarts pods waits for the rollout in another namespace; what runs now serves as before.",
-		remedy: "Nothing, if that rollout is going on. If it is stuck, repair the custom resources of the namespace that the " +
-			"message names, or delete them: the next namespace follows when all of them are Ready.",
+		remedy: "Nothing: the next namespace follows when all custom resources of the one that the message names are Ready, " +
+			"suspended or deleted, or when it has had ten minutes.",
 	},
 	"SuspendAnnotation": {
 		meaning: "It is suspended: MLKeeper neither writes nor deletes anything of it.",

@@ -57,6 +57,8 @@ type life struct {
 	// nil and zero when it is.
 	unrecorded []keeper.LedgerEntry
 	made       time.Time
+	// settled is what the custom resource was Ready with last.
+	settled settled
 	// left says that the last pass left workloads to this one.
 	left bool
 	// drawn is the last plan, of a system that tells when it stays the same; nil for others.

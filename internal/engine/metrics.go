@@ -49,6 +49,10 @@ var (
 		Name: "mlkeeper_verified_timestamp_seconds",
 		Help: "When the manager that leads last reconciled a custom resource for the first time, in seconds since 1970.",
 	}, []string{"kind"})
+	rolloutSince = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_rollout_started_timestamp_seconds",
+		Help: "When the namespace that pods are restarted in for a change of the operator, while others wait, got its turn, in seconds since 1970.",
+	}, []string{"holder"})
 	register sync.Once
 )
 
@@ -68,7 +72,7 @@ type stackCounts struct {
 
 func newMetrics() *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, drift, objects, timeToReady, ready, verified)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, drift, objects, timeToReady, ready, verified, rolloutSince)
 	})
 	return &engineMetrics{stack: map[string]map[client.ObjectKey]stackCounts{}}
 }

@@ -28,10 +28,8 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	var verdict room.Verdict
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
-		if seen.Ready && p.held == "" {
-			s.rolled(p.key)
-		}
 	}
+	s.settleRollout(p, seen.Ready)
 	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
 		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient, held: p.held,
 	})
@@ -279,6 +277,7 @@ const (
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
 	s.progress(p.life, false)
+	s.rolled(p.key)
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}

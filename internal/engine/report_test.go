@@ -271,18 +271,19 @@ func TestRoller(t *testing.T) {
 		return rolling{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: name}}
 	}
 	var r roller
+	now := time.Unix(1e9, 0)
 	if woken := r.done(at("a", "1")); woken != nil {
 		t.Error("who never rolled wakes", woken)
 	}
 	for _, name := range []string{"1", "2", "1"} {
-		if _, ok := r.enter(at("a", name)); !ok {
+		if !r.enter(at("a", name), now).ok {
 			t.Error("the namespace that rolls is held back")
 		}
 	}
-	if by, ok := r.enter(at("b", "1")); ok || by != "a" {
-		t.Errorf("two namespaces roll at once: held by %q", by)
+	if got := r.enter(at("b", "1"), now.Add(rolloutDeadline-1)); got.ok || got.heldBy != "a" || !got.until.Equal(now.Add(rolloutDeadline)) {
+		t.Errorf("two namespaces roll at once: %+v", got)
 	}
-	_, _ = r.enter(at("c", "1"))
+	r.enter(at("c", "1"), now)
 	// Who is gone waits no more.
 	if woken := r.done(at("c", "1")); woken != nil {
 		t.Error(woken)
@@ -296,11 +297,11 @@ func TestRoller(t *testing.T) {
 	}
 	other := at("b", "1")
 	other.kind.Kind = "Other"
-	if _, ok := r.enter(other); !ok {
+	if !r.enter(other, now).ok {
 		t.Error("the next namespace is held back")
 	}
-	if by, ok := r.enter(at("a", "1")); ok || by != "b" {
-		t.Errorf("held by %q", by)
+	if got := r.enter(at("a", "1"), now); got.ok || got.heldBy != "b" {
+		t.Errorf("%+v", got)
 	}
 	if woken := r.done(at("b", "1")); woken != nil {
 		t.Error("one kind's custom resource ends the rollout of another's:", woken)
@@ -313,13 +314,14 @@ func TestRoller(t *testing.T) {
 func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r roller
+		now := time.Unix(1e9, 0)
 		in, waits := map[rolling]bool{}, map[rolling]bool{}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			key := rolling{schema.GroupKind{Kind: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "kind")}, client.ObjectKey{
 				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace"), Name: "n",
 			}}
 			if rapid.Bool().Draw(t, "enter") {
-				if _, ok := r.enter(key); ok {
+				if r.enter(key, now).ok {
 					in[key] = true
 					delete(waits, key)
 				} else {

@@ -288,10 +288,14 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.forget(key)
 		return reconcile.Result{}, nil
 	case bad != nil:
+		s.rolled(key)
 		return s.undecodable(ctx, bad)
 	case !s.shard.mine(key.Namespace, cr.GetLabels()):
 		s.forget(key)
 		return reconcile.Result{}, nil
+	}
+	if cr.GetDeletionTimestamp() != nil {
+		s.rolled(key)
 	}
 	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
 		return reconcile.Result{}, err

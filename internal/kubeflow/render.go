@@ -35,6 +35,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		return out
 	}
 	out.ActAs = facts.ActAs
+	out.Inputs = fmt.Sprint(facts.Answer.Repos)
 	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})

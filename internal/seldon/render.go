@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,7 +29,7 @@ const maxRendered = 44
 
 // Render puts the objects of the components into stages. It is pure.
 func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
-	out := plan.Plan{ActAs: facts.ActAs, WakeAt: facts.Keys.wakeAt}
+	out := plan.Plan{ActAs: facts.ActAs, WakeAt: facts.Keys.wakeAt, Inputs: inputsOf(facts.Parts)}
 	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: secretsOf(cr, facts)})
 	for _, name := range order {
 		if p, missing := facts.Missing[name]; missing {
@@ -85,6 +86,18 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
 	}
 	return out
+}
+
+// inputsOf tells apart the charts and values that the components were rendered from; empty while one is being rendered.
+func inputsOf(parts []Part) string {
+	var out strings.Builder
+	for _, part := range parts {
+		if part.Pending || part.Answer == nil {
+			return ""
+		}
+		_, _ = fmt.Fprintf(&out, "%s %s %s %v\n", part.name, part.Answer.Digest, part.Answer.ValuesDigest, part.Answer.Certificates)
+	}
+	return out.String()
 }
 
 // problems tells why a component is not as it is declared.

@@ -39,6 +39,7 @@ type scene struct {
 func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 	r := &scene{settings: s.settings, cr: cr, facts: facts}
 	r.plan.Problems = slices.Clone(facts.Problems)
+	r.plan.Inputs = inputsOf(facts)
 	r.checkPaths()
 	r.service()
 	r.disruption()
@@ -51,6 +52,12 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 	}
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
 	return r.plan
+}
+
+// inputsOf tells apart what users' objects give the pods.
+func inputsOf(facts Facts) string {
+	sum := sha256.Sum256([]byte(facts.ConfigText))
+	return fmt.Sprintf("%x %s %s %q", sum, facts.CredentialsFile, facts.CredentialsDigest, facts.Downloads)
 }
 
 func (r *scene) add(o plan.Object) { r.objects = append(r.objects, o) }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,19 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
 
-// TestOperatorUpgradeRollsOneNamespaceAtATime holds the rollout of one namespace by an image that no pod gets ready
-// with, and sees that the other namespace waits, stays Ready and says for whom.
+// TestOperatorUpgradeRollsOneNamespaceAtATime holds the rollout of one namespace after the other by an image that no pod gets
+// ready with. The others wait, stay Ready and say for whom, until the one that rolls is suspended, or its deadline is over.
 func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 	c := cluster.Shared(t)
-	namespaces := []string{c.Namespace(t), c.Namespace(t)}
+	namespaces := []string{c.Namespace(t), c.Namespace(t), c.Namespace(t)}
+	now := &harness.ShiftedClock{}
 	// What other tests leave behind is torn down meanwhile, and would take its turn too.
-	opts := harness.Options{Engine: engine.Options{Namespaces: namespaces}}
+	opts := harness.Options{Engine: engine.Options{Namespaces: namespaces, Clock: now}}
 	first := start(t, c, opts)
 	for _, ns := range namespaces {
 		volume(t, c, pvName(ns))
@@ -30,55 +33,110 @@ func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
 	}
 	first.Stop()
-	c.Kubectl(t, "cordon", "--selector", "!none")
-	uncordoned := false
-	uncordon := func() {
-		if !uncordoned {
-			uncordoned = true
-			c.Kubectl(t, "uncordon", "--selector", "!none")
-		}
-	}
-	t.Cleanup(uncordon)
-
+	uncordon := cordon(t, c)
 	opts.Verbose = testing.Verbose()
 	harness.Start(t, c, opts,
-		trustyAI(trustyai.Settings{Image: "example.com/trustyai-service:v0.27.0", ProxyImage: trustyai.DefaultProxyImage}))
-	var rolling, waiting string
-	cluster.Eventually(t, 30*time.Second, func() error {
-		for i, ns := range namespaces {
-			cr := get(t, c, ns, example)
-			held := meta.FindStatusCondition(cr.Status.Conditions, "Reconciling")
-			if held != nil && held.Reason == "Rollout" {
-				rolling, waiting = namespaces[1-i], ns
-				return nil
-			}
-		}
-		return fmt.Errorf("nobody waits for the rollout of the other namespace")
-	})
-	cr := get(t, c, waiting, example)
-	held := meta.FindStatusCondition(cr.Status.Conditions, "Reconciling")
-	if !strings.Contains(held.Message, rolling) {
-		t.Errorf("the message does not name the namespace that rolls: %s", held.Message)
-	}
-	if !meta.IsStatusConditionTrue(cr.Status.Conditions, "Ready") {
-		t.Error("a service whose pods still run as before is not Ready")
-	}
-	if image(t, c, rolling) == image(t, c, waiting) {
-		t.Error("both namespaces have the same image")
-	}
-	uncordon()
-	for _, ns := range namespaces {
+		trustyAI(trustyai.Settings{Image: nextImage, ProxyImage: trustyai.DefaultProxyImage}))
+	// rolls waits until so many namespaces have the image, and all others wait for the last of them.
+	var rolled []string
+	rolls := func(n int) (rolling string, waiting []string) {
+		t.Helper()
 		cluster.Eventually(t, 60*time.Second, func() error {
-			if got := image(t, c, ns); got != "example.com/trustyai-service:v0.27.0" {
-				return fmt.Errorf("namespace %s still has %s", ns, got)
+			rolling, waiting = "", nil
+			for _, ns := range namespaces {
+				switch {
+				case slices.Contains(rolled, ns):
+				case image(t, c, ns) == nextImage:
+					rolling = ns
+				default:
+					waiting = append(waiting, ns)
+				}
+			}
+			if rolling == "" || len(rolled)+1+len(waiting) != len(namespaces) || len(waiting) != len(namespaces)-n {
+				return fmt.Errorf("%q has the image, %v have not, %v had it before", rolling, waiting, rolled)
+			}
+			for _, ns := range waiting {
+				cr := get(t, c, ns, example)
+				held := meta.FindStatusCondition(cr.Status.Conditions, "Reconciling")
+				if held == nil || held.Reason != "Rollout" || !strings.Contains(held.Message, rolling) {
+					return fmt.Errorf("%s does not wait for %s: %+v", ns, rolling, held)
+				}
+				if !meta.IsStatusConditionTrue(cr.Status.Conditions, "Ready") {
+					return fmt.Errorf("a service whose pods still run as before is not Ready")
+				}
 			}
 			return nil
 		})
+		rolled = append(rolled, rolling)
+		return rolling, waiting
+	}
+	suspended, _ := rolls(1)
+	c.Kubectl(t, "-n", suspended, "annotate", "trustyaiservice", example, keeper.SuspendAnnotation+"=true")
+	overdue, waiting := rolls(2)
+	now.Shift(11 * time.Minute)
+	c.Kubectl(t, "-n", waiting[0], "annotate", "trustyaiservice", example, keeper.ReconcileAtAnnotation+"=now")
+	rolls(3)
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if text := c.Kubectl(t, "-n", overdue, "get", "events", "-o", "jsonpath={.items[*].reason}"); !strings.Contains(text, "RolloutDeadlineExceeded") {
+			return fmt.Errorf("no event tells of the deadline: %s", text)
+		}
+		return nil
+	})
+	uncordon()
+	c.Kubectl(t, "-n", suspended, "annotate", "trustyaiservice", example, keeper.SuspendAnnotation+"-")
+	for _, ns := range namespaces {
 		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
+		if got := image(t, c, ns); got != nextImage {
+			t.Errorf("namespace %s has %s", ns, got)
+		}
 	}
 }
 
-// image is the image of the service's Deployment.
+const nextImage = "example.com/trustyai-service:v0.27.0"
+
+// TestATenantsOwnCredentialsHoldNobodyUp rotates the credentials of two namespaces one after the other, of which the first
+// never becomes Ready with its own.
+func TestATenantsOwnCredentialsHoldNobodyUp(t *testing.T) {
+	c := cluster.Shared(t)
+	namespaces := []string{c.Namespace(t), c.Namespace(t)}
+	start(t, c, harness.Options{Engine: engine.Options{Namespaces: namespaces}})
+	generations := map[string]int64{}
+	generation := func(ns string) int64 {
+		return c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service").GetGeneration()
+	}
+	credentials := func(ns, password string) {
+		c.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: db}, stringData: {databaseKind: mariadb, databaseUsername: u, databasePassword: "+
+			password+", databaseService: s, databasePort: '3306', databaseName: d, databaseGeneration: update}}\n", ns)
+	}
+	for _, ns := range namespaces {
+		credentials(ns, "right")
+		c.Apply(t, `
+apiVersion: trustyai.opendatahub.io/v1alpha1
+kind: TrustyAIService
+metadata: {name: trustyai-service-example}
+spec:
+  storage: {format: DATABASE, databaseConfigurations: db}
+  data: {filename: data.csv, format: CSV}
+  trustyaiMetrics: {schedule: 15s}
+`, ns)
+	}
+	for _, ns := range namespaces {
+		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
+		generations[ns] = generation(ns)
+	}
+	cordon(t, c) // So that no pod becomes Ready with other credentials.
+	for _, ns := range namespaces {
+		credentials(ns, "wrong")
+		cluster.Eventually(t, 30*time.Second, func() error {
+			if now := generation(ns); now <= generations[ns] {
+				cr := get(t, c, ns, example)
+				return fmt.Errorf("the pods of %s run with the old credentials: %+v", ns, meta.FindStatusCondition(cr.Status.Conditions, "Reconciling"))
+			}
+			return nil
+		})
+	}
+}
+
 func image(t *testing.T, c *cluster.Cluster, ns string) string {
 	t.Helper()
 	d := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service")

@@ -66,6 +66,7 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 	ready := w.of("mlkeeper_ready")
 	drift := w.of("mlkeeper_drift_repaired_total")
 	objects := w.of("mlkeeper_objects")
+	rollout := w.of("mlkeeper_rollout_started_timestamp_seconds")
 	return []alert{
 		{
 			name: "MLKeeperNotReady", wait: "30m", severity: "warning",
@@ -85,6 +86,13 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 			expr:        objects.by("sum", objects.where("health", "=~", "Failed|Missing").now(), "kind", "health") + " > 0",
 			summary:     "{{ $value }} objects of {{ $labels.kind }} are {{ $labels.health }}",
 			description: "They do not get well by themselves. `mlkeeper tree -A` shows which ones and why.",
+		},
+		{
+			name: "MLKeeperRolloutOverdue", wait: "1m", severity: "warning",
+			expr:    "time() - " + rollout.by("max", rollout.now(), "holder") + " > 600",
+			summary: "A rollout in namespace {{ $labels.holder }} has not come to an end in ten minutes",
+			description: "Its pods were restarted for a change of the operator, such as another default image, and are not Ready. The next " +
+				"namespace follows now: if the release is at fault, return to the one before.",
 		},
 		{
 			name: "MLKeeperDriftFought", wait: "15m", severity: "warning",

@@ -115,6 +115,10 @@ type Plan struct {
 	// Former is how the operator before us marked the objects of the custom resource. What nobody owns and is marked so is
 	// taken over as if MLKeeper had made it (law 8).
 	Former Mark
+	// Inputs tells apart what the pods of the custom resource follow from beside its spec and the operator: credentials,
+	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
+	// where there is none, and while it is not known.
+	Inputs string
 	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
 	// what should keep running nevertheless.
 	Problems []Problem

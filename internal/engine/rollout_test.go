@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+)
+
+// rollingStacks are stacks of which custom resources roll.
+func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClock, *events.FakeRecorder) {
+	clock, recorder := testclock.NewFakeClock(time.Unix(1e9, 0)), events.NewFakeRecorder(10)
+	s := &stacks[*v1.TrustyAIService, struct{}]{
+		Engine: &Engine{Options: Options{Clock: clock}, recorder: recorder},
+		def: room.Definition[*v1.TrustyAIService]{
+			GVK: v1.GroupVersion.WithKind("TrustyAIService"),
+			Common: func(cr *v1.TrustyAIService) room.Common {
+				return room.Common{ObservedGeneration: &cr.Status.ObservedGeneration}
+			},
+		},
+	}
+	return s, clock, recorder
+}
+
+// passOf is a pass of a custom resource in a namespace.
+func passOf(namespace string, l *life, inputs string) *pass[*v1.TrustyAIService, struct{}] {
+	cr := &v1.TrustyAIService{}
+	cr.Namespace, cr.Name, cr.Generation, cr.Status.ObservedGeneration = namespace, "x", 1, 1
+	return &pass[*v1.TrustyAIService, struct{}]{
+		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, life: l, plan: plan.Plan{Inputs: inputs},
+	}
+}
+
+func TestANamespaceThatIsNotReadyByTheDeadlineLosesItsTurn(t *testing.T) {
+	s, clock, recorder := rollingStacks()
+	at := func(ns string) rolling { return s.rolling(client.ObjectKey{Namespace: ns, Name: "x"}) }
+	if !s.roller.enter(at("a"), clock.Now()).ok {
+		t.Fatal("nobody rolls, and the first is held back")
+	}
+	clock.Step(rolloutDeadline / 2)
+	// That more of the namespace begin to roll does not put the deadline off.
+	if !s.roller.enter(rolling{schema.GroupKind{Kind: "Other"}, client.ObjectKey{Namespace: "a"}}, clock.Now()).ok {
+		t.Fatal("the namespace that rolls is held back")
+	}
+	held := s.roller.enter(at("b"), clock.Now())
+	if held.ok || held.heldBy != "a" || !held.until.Equal(clock.Now().Add(rolloutDeadline/2)) {
+		t.Fatalf("%+v", held)
+	}
+	clock.Step(rolloutDeadline / 2)
+	if next := s.roller.enter(at("b"), clock.Now()); !next.ok || len(next.overdue) != 2 {
+		t.Fatalf("at the deadline: %+v", next)
+	}
+	if held := s.roller.enter(at("c"), clock.Now()); held.ok || held.heldBy != "b" || !held.until.Equal(clock.Now().Add(rolloutDeadline)) {
+		t.Fatalf("the one after: %+v", held)
+	}
+	for range 2 {
+		s.settleRollout(passOf("a", &life{}, ""), false)
+	}
+	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutOverdue) {
+		t.Errorf("%d events tell of it, want 1", len(recorder.Events))
+	}
+	// What becomes of it later is nobody's turn.
+	if woken := s.roller.done(at("a")); woken != nil {
+		t.Errorf("woke %v", woken)
+	}
+	if woken := s.roller.done(at("b")); len(woken) != 1 || woken[0] != at("c") {
+		t.Errorf("woke %v", woken)
+	}
+}
+
+func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
+	type edit func(*pass[*v1.TrustyAIService, struct{}]) (ready bool)
+	for name, one := range map[string]struct {
+		edit edit
+		back bool
+	}{
+		"it rolls":    {func(*pass[*v1.TrustyAIService, struct{}]) bool { return false }, false},
+		"it is Ready": {func(*pass[*v1.TrustyAIService, struct{}]) bool { return true }, true},
+		"its spec is invalid": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
+			p.problems = []plan.Problem{{Class: plan.Terminal}}
+			return false
+		}, true},
+		"what it refers to is gone": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
+			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting}}
+			return false
+		}, true},
+		"what it refers to is being fetched": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
+			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting, Brief: true}}
+			return false
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clock, _ := rollingStacks()
+			p := passOf("a", &life{}, "")
+			s.roller.enter(s.rolling(p.key), clock.Now())
+			s.settleRollout(p, one.edit(p))
+			if got := s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok; got != one.back {
+				t.Errorf("the next namespace rolls: %t", got)
+			}
+		})
+	}
+}
+
+func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
+	s, clock, _ := rollingStacks()
+	l := &life{}
+	if s.ownChange(passOf("a", l, "credentials 1")) {
+		t.Error("what is found at the start is taken for a change")
+	}
+	if s.ownChange(passOf("a", l, "")) {
+		t.Error("inputs that are not known are taken for a change")
+	}
+	changed := passOf("a", l, "credentials 2")
+	s.roller.enter(s.rolling(changed.key), clock.Now())
+	for range 2 {
+		s.holdRollout(changed)
+	}
+	if !s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok {
+		t.Error("a namespace keeps its turn for a change of its own")
+	}
+	s.settleRollout(changed, false)
+	if !s.ownChange(changed) {
+		t.Error("the change is the operator's before it has come to an end")
+	}
+	s.settleRollout(changed, true)
+	if s.ownChange(changed) {
+		t.Error("the change is of the namespace's own for ever")
+	}
+	changed.before.Generation++
+	if !s.ownChange(changed) {
+		t.Error("another spec is taken for a change of the operator")
+	}
+}
