@@ -17,6 +17,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/origin"
@@ -197,6 +198,57 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	s.Forget(key)
 	if last, _ := s.lastOf(key, cr.UID, core); last != nil {
 		t.Error("what is gone is remembered")
+	}
+}
+
+// TestWhatIsOutdatedIsOneQuestion lets an API appear that a template asked for, while the chart cannot be fetched: each pass asks the
+// same question, which the engine asks with pauses.
+func TestWhatIsOutdatedIsOneQuestion(t *testing.T) {
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	from := &shelf{store: store}
+	from.put(t, small)
+	s := &system{settings: Settings{Sources: from}.complete()}
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
+	cluster := roomtest.New(testNow)
+	facts := Facts{Keys: made(t, nil, testNow)}
+	facts.Keys.there, facts.Keys.stored = true, true
+	pass := func() string {
+		t.Helper()
+		cluster.Time = cluster.Time.Add(time.Second)
+		if _, err := s.gatherPart(t.Context(), cluster, cr, c, facts); err != nil {
+			t.Fatal(err)
+		}
+		last := cluster.Asked[len(cluster.Asked)-1]
+		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		return last.Name
+	}
+	first := pass()
+	if again := pass(); again != first {
+		t.Errorf("asked is %s, and then %s", first, again)
+	}
+	cluster.APIs[schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Any"}] = true
+	from.down = errors.New("no route")
+	other := pass()
+	if other == first {
+		t.Error("what a template would be told now is not asked for")
+	}
+	for range 3 {
+		if again := pass(); again != other {
+			t.Errorf("asked is %s, and then %s", other, again)
+		}
+	}
+	from.down = nil
+	if last := pass(); last != other {
+		t.Errorf("asked is %s, and then %s", other, last)
+	}
+	if last := pass(); last != other {
+		t.Errorf("what is answered is asked again: %s, not %s", last, other)
 	}
 }
 
