@@ -17,6 +17,8 @@ ARCH ?= $(shell go env GOARCH)
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator.
 NAMESPACE ?= mlkeeper-system
+# FORCE=1 makes install and deploy take over what another operator or tool has applied.
+FORCE ?=
 # COMPONENTS are the parts of config/components that deploy switches on, separated by spaces; it switches off all others.
 COMPONENTS ?=
 # PKG limits test and test-race to some packages of the main module; with it, the other modules are left out.
@@ -140,8 +142,8 @@ push: image ## Push the image to the registry that IMG names, with the credentia
 ##@ A cluster (the one of the current kubeconfig)
 
 .PHONY: install
-install: $(kubectl_deps) ## Apply the CustomResourceDefinitions.
-	$(KUBECTL) apply --server-side -k config/crd
+install: $(kubectl_deps) ## Apply the CustomResourceDefinitions (FORCE=1 takes over those of another operator).
+	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" hack/crds.sh
 
 .PHONY: uninstall
 uninstall: $(kubectl_deps) ## Delete the CustomResourceDefinitions, and with them every resource of these kinds.
@@ -155,7 +157,8 @@ run: build-mlkeeper ## Run the manager on this machine against the current kubec
 deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, COMPONENTS="trusted participant network-policy disruption-budget monitoring").
 	@[[ "$(origin IMG)" != file ]] || { echo "make deploy: say which image to run, such as IMG=registry.example.com/mlkeeper:v0.1.0" >&2; exit 1; }
 	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" COMPONENTS="$(COMPONENTS)" hack/overlay.sh
-	$(KUBECTL) apply --server-side -k bin/deploy
+	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" hack/crds.sh
+	$(KUBECTL) apply --server-side $(if $(FORCE),--force-conflicts) -k bin/deploy
 	@[[ ! -e bin/deploy/off ]] || $(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 
 .PHONY: undeploy

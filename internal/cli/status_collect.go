@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -22,6 +23,10 @@ import (
 
 // healthMissing is the health of an object that MLKeeper wrote and that is not there.
 const healthMissing = "Missing"
+
+var definitionResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 var inventoryKind = keeper.GroupVersion.WithKind("Inventory")
 
@@ -60,6 +65,7 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 		if err != nil {
 			return nil, c.explain(mapping.Resource.Resource, err)
 		}
+		c.warnForeign(ctx, mapping.Resource.GroupResource().String())
 		if len(resources) == 0 {
 			continue
 		}
@@ -87,6 +93,18 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return report, nil
+}
+
+// warnForeign warns of a definition of another operator. Who may not read definitions is told nothing; readiness and the log
+// of the manager tell it as well.
+func (c *collector) warnForeign(ctx context.Context, name string) {
+	definition, err := c.dynamic.Resource(definitionResource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return
+	}
+	if converter := catalog.Converter(definition); converter != "" {
+		c.warn("%v", catalog.Foreign(name, converter))
+	}
 }
 
 // resources lists the custom resources of a kind, or gives the one that is asked for.

@@ -107,7 +107,7 @@ func TestStatusReadsNoSecretData(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range dyn.Actions() {
-		if a.GetResource().Resource == "secrets" || a.GetVerb() != "list" {
+		if resource := a.GetResource().Resource; resource == "secrets" || a.GetVerb() != "list" && resource != "customresourcedefinitions" {
 			t.Errorf("status does %s %s", a.GetVerb(), a.GetResource().Resource)
 		}
 	}
@@ -133,6 +133,23 @@ func TestStatusErrors(t *testing.T) {
 	env.Connection = &Connection{kubeconfig: "/nonexistent"}
 	if _, _, err := run(t, NewStatusCommand(env), ""); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("no kubeconfig: %v", err)
+	}
+}
+
+// TestStatusWarnsOfADefinitionOfAnotherOperator names the webhook without which a version cannot be read.
+func TestStatusWarnsOfADefinitionOfAnotherOperator(t *testing.T) {
+	c, dyn := fakeCluster(t, statusKinds, statusObjects()...)
+	dyn.PrependReactor("get", "customresourcedefinitions", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conversion": map[string]any{
+			"strategy": "Webhook", "webhook": map[string]any{"clientConfig": map[string]any{
+				"service": map[string]any{"namespace": "theirs", "name": "webhook"},
+			}},
+		}}}}, nil
+	})
+	_, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A")
+	want := "warning: the CustomResourceDefinition trustyaiservices.trustyai.opendatahub.io is another operator's"
+	if err != nil || !strings.Contains(stderr, want) || !strings.Contains(stderr, "theirs/webhook") {
+		t.Errorf("%v\n%s", err, stderr)
 	}
 }
 

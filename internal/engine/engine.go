@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,6 +158,9 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.wakeServes(gk)
 		if _, ok := e.room(gk); ok {
+			if err := e.catalog.Foreign(gk); err != nil {
+				opts.Log.Error(err, "not ready")
+			}
 			// The CRD of a room may be gone, and its custom resources with it, of which no watch tells any more.
 			e.kept.wakeAll()
 		}
@@ -180,12 +186,20 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready says whether every watch is complete; it is the manager's readiness check.
+// Ready says whether every watch is complete and the definitions of the rooms' kinds are MLKeeper's; it is the manager's
+// readiness check.
 func (e *Engine) Ready() error {
 	if !e.hub.Synced() {
 		return errors.New("not every watch is complete yet")
 	}
-	return nil
+	e.mu.Lock()
+	kinds := slices.SortedFunc(maps.Keys(e.rooms), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	e.mu.Unlock()
+	var failed error
+	for _, gk := range kinds {
+		failed = errors.Join(failed, e.catalog.Foreign(gk))
+	}
+	return failed
 }
 
 // Serves says whether the cluster serves a kind, by what the engine knows. It never reads the cluster.

@@ -16,10 +16,12 @@ type api struct {
 	namespaced bool
 	// versions are in order of preference.
 	versions []string
+	// converter is the webhook that converts between the versions; empty where the API server does it by itself.
+	converter string
 }
 
 func (a api) equal(b api) bool {
-	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions)
+	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions) && a.converter == b.converter
 }
 
 // origin names what makes an API served: a definition, a service, or the discovery of what is built in. The order of
@@ -155,6 +157,16 @@ func (b *book) lookup(gvk schema.GroupVersionKind) (Mapping, origin, bool) {
 		}
 	}
 	return Mapping{}, origin{}, false
+}
+
+// converter is the webhook that converts a kind by its definition; empty where there is none.
+func (b *book) converter(gk schema.GroupKind) string {
+	for _, e := range b.kinds[gk] {
+		if e.origin.rank == fromDefinition {
+			return e.api.converter
+		}
+	}
+	return ""
 }
 
 func (b *book) versions(gk schema.GroupKind) []string {

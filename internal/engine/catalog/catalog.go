@@ -124,6 +124,18 @@ func (c *Catalog) Versions(gk schema.GroupKind) []string {
 	return c.book.versions(gk)
 }
 
+// Foreign is the error of the definition of a kind of MLKeeper's that is another operator's; nil where it is MLKeeper's, or
+// is not served.
+func (c *Catalog) Foreign(gk schema.GroupKind) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	converter := c.book.converter(gk)
+	if converter == "" {
+		return nil
+	}
+	return Foreign(c.book.kinds[gk][0].api.resource+"."+gk.Group, converter)
+}
+
 // ServesVersion says whether any kind of a group and version is served.
 func (c *Catalog) ServesVersion(gv schema.GroupVersion) bool {
 	c.mu.RLock()
@@ -143,8 +155,8 @@ func (c *Catalog) KubernetesVersion() string {
 	return c.version
 }
 
-// OnChange registers a callback that is called after a kind became served, ceased to be, or is served in other versions
-// or under another resource; served tells whether any version is. Callbacks are called one at a time, in the order of
+// OnChange registers a callback that is called after a kind became served, ceased to be, or is served in other versions,
+// under another resource or with another converter; served tells whether any version is. Callbacks are called one at a time, in the order of
 // the changes, with no lock held that the methods of the catalog take; they must not block.
 func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
 	c.mu.Lock()

@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +72,32 @@ func reduceDefinition(obj any) (any, error) {
 		}
 	}
 	sortVersions(d.api.versions)
+	d.api.converter = Converter(u)
 	return d, nil
+}
+
+// Converter is the webhook that converts between the versions of a CustomResourceDefinition, as namespace/name of its
+// Service or as a URL; empty where the API server does it by itself.
+func Converter(crd *unstructured.Unstructured) string {
+	if how, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); how != "Webhook" {
+		return ""
+	}
+	client, _, _ := unstructured.NestedMap(crd.Object, "spec", "conversion", "webhook", "clientConfig")
+	namespace, _, _ := unstructured.NestedString(client, "service", "namespace")
+	name, _, _ := unstructured.NestedString(client, "service", "name")
+	if name != "" {
+		return namespace + "/" + name
+	}
+	url, _, _ := unstructured.NestedString(client, "url")
+	return cmp.Or(url, "unknown")
+}
+
+// Foreign is the error of a definition of MLKeeper's whose versions a webhook converts: it is another operator's, since
+// MLKeeper's need none.
+func Foreign(definition, converter string) error {
+	return fmt.Errorf("the CustomResourceDefinition %s is another operator's: its versions are converted by the webhook %s, without "+
+		"which only the stored one can be read and written; stop that operator for good, then run make install FORCE=1, or the two "+
+		"commands of docs/operations.md#definitions-of-another-operator", definition, converter)
 }
 
 // reduceService is the transform of the APIService watch. It never fails.

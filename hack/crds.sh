@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Apply the CustomResourceDefinitions with KUBECTL, all of them or none. Definitions that are another operator's, since a
+# webhook of its converts their versions or it owns their fields, are taken over only with FORCE=1: the versions convert
+# without a webhook then, and fields and objects stay.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+read -r -a kubectl <<<"$KUBECTL"
+apply=(apply --server-side)
+[[ -z ${FORCE-} ]] || apply+=(--force-conflicts)
+patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
+
+foreign=()
+for file in config/crd/bases/*.yaml; do
+  name=${file##*/} name=${name%.yaml}
+  # A file is named GROUP_PLURAL.yaml, its definition PLURAL.GROUP.
+  name=${name#*_}.${name%%_*}
+  if [[ $("${kubectl[@]}" get crd "$name" --ignore-not-found -o 'jsonpath={.spec.conversion.strategy}') == Webhook ]]; then
+    foreign+=("$name")
+  fi
+done
+if ((${#foreign[@]} > 0)) && [[ -z ${FORCE-} ]]; then
+  cat >&2 <<MESSAGE
+Nothing was installed: these CustomResourceDefinitions are another operator's, whose webhook converts their versions:
+  ${foreign[*]}
+Stop that operator for good (docs/trustyai.md says how), then run make again with FORCE=1, which takes them over.
+MESSAGE
+  exit 1
+fi
+
+# Everything is tried before anything is written. The folder of the bases does not mention the conversion, which the API
+# server would refuse to change together with them.
+"${kubectl[@]}" "${apply[@]}" --dry-run=server -f config/crd/bases >/dev/null || {
+  echo "Nothing was installed. If the fields belong to another operator that you have stopped, run make again with FORCE=1." >&2
+  exit 1
+}
+for dry in --dry-run=server ""; do
+  for name in "${foreign[@]}"; do
+    "${kubectl[@]}" patch crd "$name" --type=merge ${dry:+"$dry"} -p "$patch" >/dev/null
+  done
+done
+"${kubectl[@]}" "${apply[@]}" -k config/crd
