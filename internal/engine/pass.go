@@ -165,10 +165,23 @@ func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
 	for _, stage := range p.stamped {
 		for _, o := range stage {
 			p.informative[o.Key] = o.Informational
+			s.follow(p, o)
 			s.bring(o.Desired.GroupVersionKind())
 		}
 	}
 	return nil
+}
+
+// follow has the ledger say whether an object is to outlive its custom resource as the plan says it now: that alone changes
+// nothing about the object, so that no write would tell.
+func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
+	e, recorded := p.ledger[o.Key]
+	seen, found := s.hub.Child(s.def.Room, o.Key)
+	if !recorded || !found {
+		return
+	}
+	e.Policy = policyOf(o, seen)
+	p.ledger[o.Key] = e
 }
 
 func (s *stacks[C, F]) stampAnew(p *pass[C, F]) error {

@@ -303,15 +303,19 @@ func keyOf(e keeper.LedgerEntry) plan.Key {
 
 // entryOf records what a write answered.
 func entryOf(o plan.Stamped, seen *observe.Object) keeper.LedgerEntry {
-	e := keeper.LedgerEntry{
+	return keeper.LedgerEntry{
 		ObjectReference: keeper.ObjectReference{
 			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
-		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields,
+		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields, Policy: policyOf(o, seen),
 	}
+}
+
+// policyOf says whether an object is to outlive its custom resource, because the plan says so or since it was adopted.
+func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 	if o.Retain || seen.Adopted() {
-		e.Policy = keeper.Retain
+		return keeper.Retain
 	}
-	return e
+	return ""
 }

@@ -48,9 +48,9 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		}
 		log.FromContext(ctx).Info("teardown goes on although an object is held", "held", waitingFor)
 	}
-	if brought && len(invs) == 1 {
-		if err := t.outlivers(ctx, last); err != nil {
-			return reconcile.Result{}, err
+	if brought {
+		if again, err := t.outlivers(ctx, last); err != nil || again > 0 {
+			return reconcile.Result{RequeueAfter: again}, err
 		}
 	}
 	t.mu.Lock()

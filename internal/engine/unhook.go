@@ -51,7 +51,7 @@ func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 		}
 		for i := range list.Items {
 			if u := &list.Items[i]; callsOnly(u, services) && !madeForAnother(u, invs[0]) {
-				if err := t.deleteObject(ctx, invs[0], mapping.Resource, u); err != nil {
+				if err := t.deleteObject(ctx, invs[0], mapping.Resource, u, nil); err != nil {
 					return err
 				}
 			}
@@ -72,10 +72,11 @@ func madeForAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
 	return id != "" && id != inv.Annotations[keeper.OwnerAnnotation]
 }
 
-// deleteObject deletes a cluster-scoped object by UID, with the rights that the stack was written with. One that may not be
+// deleteObject deletes a cluster-scoped object by UID, and by resourceVersion where one is given, with the rights that the stack
+// was written with. One that may not be
 // deleted stays, and the log says so: the teardown never waits for rights that went with the custom resource.
 func (t *teardown) deleteObject(
-	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured,
+	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured, version *string,
 ) error {
 	client, err := t.actor.Acting(inv.Spec.ActAs)
 	if err != nil {
@@ -83,7 +84,7 @@ func (t *teardown) deleteObject(
 	}
 	uid, background := u.GetUID(), metav1.DeletePropagationBackground
 	err = client.Resource(resource).Delete(ctx, u.GetName(), metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}, PropagationPolicy: &background,
 	})
 	key := plan.KeyOf(u)
 	switch {

@@ -52,26 +52,3 @@ func TestMadeForAnother(t *testing.T) {
 		}
 	}
 }
-
-func TestIncidental(t *testing.T) {
-	gone := metav1.Now()
-	for name, c := range map[string]struct {
-		resource string
-		object   metav1.ObjectMeta
-		want     bool
-	}{
-		"a ConfigMap":                {"configmaps", metav1.ObjectMeta{Name: "of-a-user"}, false},
-		"the CA of Kubernetes":       {"configmaps", metav1.ObjectMeta{Name: "kube-root-ca.crt"}, true},
-		"the default ServiceAccount": {"serviceaccounts", metav1.ObjectMeta{Name: "default"}, true},
-		"another ServiceAccount":     {"serviceaccounts", metav1.ObjectMeta{Name: "robot"}, false},
-		"a Secret called default":    {"secrets", metav1.ObjectMeta{Name: "default"}, false},
-		"a Lease":                    {"leases", metav1.ObjectMeta{Name: "lock"}, true},
-		"a claim":                    {"persistentvolumeclaims", metav1.ObjectMeta{Name: "data"}, false},
-		"what goes with its owner":   {"pods", metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{}}}, true},
-		"what goes already":          {"pods", metav1.ObjectMeta{DeletionTimestamp: &gone}, true},
-	} {
-		if got := incidental(c.resource, &metav1.PartialObjectMetadata{ObjectMeta: c.object}); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

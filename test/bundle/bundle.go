@@ -44,9 +44,9 @@ spec:
 
 // Object is one object of a stage, with the switches of plan.Object.
 type Object struct {
-	Retain   bool                  `json:"retain,omitempty"`
+	Retain bool `json:"retain,omitempty"`
 	// Recreate allows the object to be deleted and made again for a field that cannot be changed.
-	Recreate bool `json:"recreate,omitempty"`
+	Recreate bool                  `json:"recreate,omitempty"`
 	Optional bool                  `json:"optional,omitempty"`
 	Manifest *runtime.RawExtension `json:"manifest"`
 }

@@ -38,6 +38,7 @@ func TestSmall(t *testing.T) {
 	t.Run("TwoClaimOneObject", func(t *testing.T) { collide(t, c) })
 	t.Run("LeftTheSpec", func(t *testing.T) { prunes(t, c) })
 	t.Run("TakeOver", func(t *testing.T) { takesOver(t, c) })
+	t.Run("NamespacesOfSeveral", func(t *testing.T) { shares(t, c) })
 	t.Run("Restart", func(t *testing.T) {
 		o.Stop()
 		restarted(t, c, a)
@@ -229,6 +230,88 @@ spec: {suspend: true}
 	}
 	remove(t, c, ns, "kf")
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, deployments, ns, "web") })
+}
+
+// shares deletes a KfDef that made Namespaces: one holds what it made alone, the others what others made, each in a way of its
+// own. Only the first goes.
+func shares(t *testing.T, c *cluster.Cluster) {
+	ns, other := c.Namespace(t), c.Namespace(t)
+	grant(t, c, ns)
+	grant(t, c, other)
+	alone, holders := ns+"-alone", []string{ns + "-stack", ns + "-element", ns + "-claim", ns + "-user"}
+	objects := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: ` + alone + `}, spec: {selector: {matchLabels: {a: b}},
+			template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: ` + alone + `}, spec: {selector: {a: b}, ports: [{port: 80}]}}`
+	for _, name := range append([]string{alone}, holders...) {
+		objects += "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}"
+	}
+	// The field labels, which no kfctl knew, leaves objects in the namespaces that they name.
+	keeping := func(object string) fstest.MapFS {
+		files := application("one", object)
+		files["one/base/kustomization.yaml"].Data = []byte("resources: [object.yaml]\nlabels: [{pairs: {part: one}}]\n")
+		return files
+	}
+	archive(t, c, ns, "kf", keeping(objects))
+	apply(t, c, ns, "kf", "", "one")
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, deployments, alone, "web") })
+	// Another stack's, owned by its Inventory.
+	archive(t, c, other, "kf", keeping("{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: "+holders[0]+"}}"))
+	apply(t, c, other, "kf", "", "one")
+	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, holders[0], "theirs") })
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	// What a cluster-scoped object owns, such as a CompositionElement; a claim with an owner; a user's.
+	role := ns + "-owner"
+	c.Kubectl(t, "create", "clusterrole", role, "--verb=get", "--resource=pods")
+	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "clusterrole", role) })
+	uid := func(kind, ns, name string) string {
+		return strings.TrimSpace(c.Kubectl(t, "-n", ns, "get", kind, name, "-o", "jsonpath={.metadata.uid}"))
+	}
+	c.Apply(t, fmt.Sprintf(`
+{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %[1]s, ownerReferences: [
+  {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: %[2]s, uid: %[3]s}]}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: theirs, namespace: %[4]s}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %[5]s}}
+`, holders[1], role, uid("clusterrole", "default", role), holders[2], holders[3]))
+	c.Apply(t, fmt.Sprintf(`
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: theirs, namespace: %[1]s, ownerReferences: [
+  {apiVersion: v1, kind: ServiceAccount, name: default, uid: %[2]s}]}, spec: {accessModes: [ReadWriteOnce], storageClassName: none,
+  resources: {requests: {storage: 1Gi}}}}
+`, holders[2], uid("serviceaccount", holders[2], "default")))
+	c.Kubectl(t, "-n", holders[2], "delete", "serviceaccount", "theirs")
+
+	remove(t, c, ns, "kf")
+	namespaces := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	cluster.Eventually(t, 2*time.Minute, func() error { return c.Gone(t, namespaces, "", alone) })
+	inventories := schema.GroupVersionKind{Group: "keeper.mlkeeper.dev", Version: "v1alpha1", Kind: "InventoryList"}
+	cluster.Eventually(t, 2*time.Minute, func() error {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(inventories)
+		if err := c.Client.List(t.Context(), &list); err != nil {
+			return err
+		}
+		for _, inv := range list.Items {
+			if owner, _, _ := unstructured.NestedString(inv.Object, "spec", "owner", "namespace"); owner == ns {
+				return fmt.Errorf("the Inventory %s is left", inv.GetName())
+			}
+		}
+		return nil
+	})
+	for i, name := range holders {
+		u := c.Get(t, namespaces, "", name)
+		if u == nil || u.GetDeletionTimestamp() != nil {
+			t.Errorf("Namespace %s was deleted with what others made in it", name)
+		}
+		if i != 2 {
+			if err := c.There(t, configMaps, name, "theirs"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	remove(t, c, other, "kf")
+	c.Kubectl(t, append([]string{"delete", "namespace", "--wait=false"}, holders...)...)
 }
 
 // restarted repairs with what the store kept, although no repository can be reached any more.

@@ -34,6 +34,7 @@ func TestLife(t *testing.T) {
 	t.Run("ASecondOne", func(t *testing.T) { second(t, c) })
 	t.Run("Idle", func(t *testing.T) { idle(t, c, o, ns) })
 	t.Run("Delete", func(t *testing.T) { deleted(t, c, ns) })
+	t.Run("DeleteCRDs", func(t *testing.T) { deletesDefinitions(t, c) })
 }
 
 func apply(t *testing.T, c *cluster.Cluster, ns, spec string) {
@@ -350,5 +351,81 @@ func deleted(t *testing.T, c *cluster.Cluster, ns string) {
 		if c.Get(t, one.gvk, one.ns, one.name) == nil {
 			t.Errorf("%s %s is gone", one.gvk.Kind, one.name)
 		}
+	}
+}
+
+// deletesDefinitions has a chart with definitions and Namespaces: what holds nothing goes with the SeldonOperator, a definition
+// only where it is asked for at the end.
+func deletesDefinitions(t *testing.T, c *cluster.Cluster) {
+	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	namespaces := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	definition := func(kind string) string {
+		return strings.ReplaceAll(`
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: KINDs.crds.example.test}
+spec:
+  group: crds.example.test
+  scope: Namespaced
+  names: {kind: KIND, plural: KINDs}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`, "KIND", kind)
+	}
+	for _, consent := range []bool{false, true} {
+		ns := c.Namespace(t)
+		empty, used := ns+"-empty", ns+"-used"
+		chartMap(t, c, ns, map[string]string{"core": definition("idle") + definition("used") + fmt.Sprintf(`
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: %[2]s}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %[1]s}}
+`, empty, used)})
+		const chart = `core: {chart: {repository: "configmap:charts/core.tgz"}}`
+		// What it says at the end counts, though nothing about the definitions changes with it.
+		apply(t, c, ns, fmt.Sprintf("{deleteCRDs: %t, %s}", !consent, chart))
+		cluster.Eventually(t, patience, func() error {
+			if err := c.There(t, crds, "", "idles.crds.example.test"); err != nil {
+				return err
+			}
+			return c.There(t, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, empty, "ours")
+		})
+		c.Apply(t, "\n{apiVersion: crds.example.test/v1, kind: used, metadata: {name: theirs}}\n", ns)
+		c.Kubectl(t, "-n", used, "create", "configmap", "theirs")
+		apply(t, c, ns, fmt.Sprintf("{deleteCRDs: %t, %s}", consent, chart))
+		cluster.Eventually(t, patience, func() error {
+			if err := ready(get(t, c, ns, "stack")); err != nil {
+				return err
+			}
+			out := c.Kubectl(t, "get", "inventories", "-o", `jsonpath={range .items[?(@.spec.owner.namespace=="`+ns+`")]}{.status.objects}{end}`)
+			if kept := strings.Contains(out, `"name":"idles.crds.example.test","policy":"Retain"`); kept == consent {
+				return fmt.Errorf("with deleteCRDs %t the definition is recorded as kept: %t", consent, kept)
+			}
+			return nil
+		})
+		c.Kubectl(t, "-n", ns, "delete", "seldonoperator", "stack", "--timeout=1m")
+		cluster.Eventually(t, patience, func() error {
+			if err := c.Gone(t, namespaces, "", empty); err != nil {
+				return err
+			}
+			if out := c.Kubectl(t, "get", "inventories", "-o", `jsonpath={.items[?(@.spec.owner.namespace=="`+ns+`")].metadata.name}`); out != "" {
+				return fmt.Errorf("left: %s", out)
+			}
+			return nil
+		})
+		there := c.Get(t, crds, "", "idles.crds.example.test") != nil
+		if consent {
+			cluster.Eventually(t, patience, func() error { return c.Gone(t, crds, "", "idles.crds.example.test") })
+		} else if !there {
+			t.Error("a definition was deleted although nobody asked for it")
+		}
+		for name, gvk := range map[string]schema.GroupVersionKind{"useds.crds.example.test": crds, used: namespaces} {
+			if u := c.Get(t, gvk, "", name); u == nil || u.GetDeletionTimestamp() != nil {
+				t.Errorf("%s %s was deleted with what others made of it", gvk.Kind, name)
+			}
+		}
+		c.Kubectl(t, "delete", "crd", "--ignore-not-found", "idles.crds.example.test", "useds.crds.example.test")
 	}
 }
