@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -100,10 +99,7 @@ func (p *Participant) tellDropped(order acm.ReleaseOrder) {
 	}
 	ordersDropped.Inc()
 	p.settings.Log.Info("a held order is dropped", "messageId", order.MessageID, "why", order.Dropped)
-	if p.settings.Events == nil {
-		return
-	}
 	about := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: order.MessageID}}
 	about.SetGroupVersionKind(keeper.GroupVersion.WithKind("HeldOrder"))
-	p.settings.Events.Eventf(about, nil, corev1.EventTypeWarning, "OrderDropped", "Receive", "%s", order.Dropped)
+	p.event(about, "OrderDropped", order.Dropped)
 }

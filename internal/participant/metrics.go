@@ -29,11 +29,24 @@ var (
 		Name: "mlkeeper_acm_orders_ignored_total",
 		Help: "Orders without an effect, since a newer one was there already.",
 	})
+	stepsFailing = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_failing_steps",
+		Help: "What follows from records and cannot be stored or told at the moment; nothing behind them on their topic is read.",
+	})
+	writesRefused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "mlkeeper_acm_writes_refused_total",
+		Help: "Writes that the API server refuses for what they contain; an order among them is answered FAILED.",
+	})
+	objectsUnreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mlkeeper_acm_unreadable_objects_total",
+		Help: "Objects of the participant that cannot be read at its start and are left out, by kind.",
+	}, []string{"kind"})
 	registerMetrics sync.Once
 )
 
 func serveMetrics() {
 	registerMetrics.Do(func() {
-		ctrlmetrics.Registry.MustRegister(messagesReceived, messagesPublished, publishFailures, ordersDropped, ordersIgnored)
+		ctrlmetrics.Registry.MustRegister(messagesReceived, messagesPublished, publishFailures, ordersDropped, ordersIgnored,
+			stepsFailing, writesRefused, objectsUnreadable)
 	})
 }

@@ -9,9 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 
 	"mlkeeper.dev/internal/acm"
 )
@@ -35,8 +38,8 @@ const (
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
 	// maxReceive bounds the wait before records are asked for again: transports have patience of their own.
 	maxReceive = 4 * time.Second
-	// maxRegister bounds the wait before another registration.
-	maxRegister = 5 * time.Second
+	// minAnnounce and maxAnnounce bound the wait before another registration, or a heartbeat in place of one that was not taken.
+	minAnnounce, maxAnnounce = time.Second, 5 * time.Second
 	// farewell bounds the time for taking leave of the runtime.
 	farewell = 3 * time.Second
 )
@@ -51,7 +54,10 @@ type Participant struct {
 	// mu guards state, which is what the cluster holds with what is being written to it.
 	mu    sync.Mutex
 	state *acm.State
-
+	// failures are the steps that do not succeed; mu guards them too.
+	failures map[*failure]bool
+	// writing has each entry written by one at a time.
+	writing keymutex.KeyMutex
 	// woken has a value when orders are held that were not before.
 	woken chan struct{}
 }
@@ -64,7 +70,10 @@ func New(settings Settings, transport acm.Transport, store Store) *Participant {
 	if settings.Clock == nil {
 		settings.Clock = clock.RealClock{}
 	}
-	p := &Participant{settings: settings, transport: transport, store: store, state: acm.NewState(), woken: make(chan struct{}, 1)}
+	p := &Participant{
+		settings: settings, transport: transport, store: store, state: acm.NewState(), woken: make(chan struct{}, 1),
+		failures: map[*failure]bool{}, writing: keymutex.NewHashed(0),
+	}
 	p.outbox = newOutbox(p)
 	return p
 }
@@ -75,21 +84,15 @@ func (p *Participant) NeedLeaderElection() bool { return true }
 // Start runs the participant until its context is done, and takes leave of the runtime then.
 func (p *Participant) Start(ctx context.Context) error {
 	defer p.transport.Close()
-	state, err := p.store.Load(ctx)
-	if err != nil {
-		return err
+	if err := p.insist(ctx, p.load); err != nil {
+		return nil // The context is done, which is no failure.
 	}
-	p.mu.Lock()
-	p.state = state
-	p.mu.Unlock()
-	p.settings.Log.Info("participant started", "participantId", p.settings.Identity.ParticipantID,
-		"replicaId", p.settings.Identity.ReplicaID, "elements", len(state.Elements))
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.outbox.run(running) })
 	group.Go(func() error { return p.announce(running) })
 	group.Go(func() error { return p.ask(running) })
 	group.Go(func() error { return p.receive(running) })
-	err = group.Wait()
+	err := group.Wait()
 	p.deregister(context.WithoutCancel(ctx))
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -97,10 +100,66 @@ func (p *Participant) Start(ctx context.Context) error {
 	return err
 }
 
-// Healthy says whether the broker answers and the runtime knows the participant; nil if so.
+// load takes in what the cluster remembers. An object that cannot be read is left out, and told of.
+func (p *Participant) load(ctx context.Context) error {
+	state, unreadable, err := p.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range unreadable {
+		objectsUnreadable.WithLabelValues(one.Object.GetKind()).Inc()
+		p.settings.Log.Error(one.Err, "an object cannot be read and is left out", "kind", one.Object.GetKind(), "name", one.Object.GetName())
+		p.event(one.Object, "Unreadable", "the participant cannot read it and goes on without it: "+one.Err.Error())
+	}
+	p.mu.Lock()
+	p.state = state
+	p.mu.Unlock()
+	p.settings.Log.Info("participant started", "participantId", p.settings.Identity.ParticipantID,
+		"replicaId", p.settings.Identity.ReplicaID, "elements", len(state.Elements), "unreadable", len(unreadable))
+	return nil
+}
+
+// event tells of an object for which something goes wrong.
+func (p *Participant) event(about runtime.Object, reason, message string) {
+	if p.settings.Events != nil {
+		p.settings.Events.Eventf(about, nil, corev1.EventTypeWarning, reason, "Receive", "%s", message)
+	}
+}
+
+// failure is a step that does not succeed.
+type failure struct {
+	since time.Time
+	why   error
+}
+
+// patience is how long a step may fail until health tells.
+const patience = 10 * time.Second
+
+// failed keeps why a step has not succeeded, ended forgets it.
+func (p *Participant) failed(one *failure, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one.why = why
+	p.failures[one] = true
+	stepsFailing.Set(float64(len(p.failures)))
+}
+
+func (p *Participant) ended(one *failure) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.failures, one)
+	stepsFailing.Set(float64(len(p.failures)))
+}
+
+// Healthy says whether the broker answers, what it brings is safe and the runtime knows the participant; nil if so.
 func (p *Participant) Healthy() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for one := range p.failures {
+		if p.now().Sub(one.since) >= patience {
+			return fmt.Errorf("orders wait since %s, what they need cannot be stored or told: %w", one.since.UTC().Format(time.RFC3339), one.why)
+		}
+	}
 	if err := p.transport.Healthy(); err != nil {
 		return fmt.Errorf("the broker: %w", err)
 	}
@@ -111,16 +170,20 @@ func (p *Participant) Healthy() error {
 }
 
 // announce registers until the runtime answers, and sends heartbeats from then on. Messages that were sent before anybody
-// listened are lost, so that one registration is not enough.
+// listened are lost, so that one registration is not enough; and a heartbeat that the broker has not taken is sent again soon, since
+// runtimes give up a replica of which they have not heard for 150 s (maxStatusWaitMs, SupervisionParticipantScanner).
 func (p *Participant) announce(ctx context.Context) error {
-	wait := minRetry
+	pause := minAnnounce
 	for {
-		if p.registered() {
-			_ = p.publish(ctx, p.settings.Identity.Status(newID(), p.now(), "", nil))
-			wait = p.settings.Interval
+		registered, message := p.registered(), p.settings.Identity.Register(newID(), p.now())
+		if registered {
+			message = p.settings.Identity.Status(newID(), p.now(), "", nil)
+		}
+		err, wait := p.publish(ctx, message), p.settings.Interval
+		if registered && err == nil {
+			pause = minAnnounce
 		} else {
-			_ = p.publish(ctx, p.settings.Identity.Register(newID(), p.now()))
-			wait = min(2*wait, maxRegister)
+			wait, pause = min(pause, wait), min(2*pause, maxAnnounce)
 		}
 		if err := p.sleep(ctx, wait); err != nil {
 			return err

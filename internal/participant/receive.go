@@ -5,11 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"mlkeeper.dev/internal/acm"
 )
 
-// receive carries out records until the context is done.
+// receive carries out records until the context is done. The topics are independent of each other: an order that is not safe yet holds
+// back those behind it, but no synchronization.
 func (p *Participant) receive(ctx context.Context) error {
+	batches, ctx := errgroup.WithContext(ctx)
 	wait := minRetry
 	for ctx.Err() == nil {
 		batch, err := p.transport.Receive(ctx)
@@ -18,17 +22,14 @@ func (p *Participant) receive(ctx context.Context) error {
 				break
 			}
 			p.settings.Log.Error(err, "no records were received", "again", wait)
-			if err := p.sleep(ctx, wait); err != nil {
-				return err
-			}
+			_ = p.sleep(ctx, wait)
 			wait = min(2*wait, maxReceive)
 			continue
 		}
 		wait = minRetry
-		if err := p.carryOut(ctx, batch); err != nil {
-			return err
-		}
+		batches.Go(func() error { return p.carryOut(ctx, batch) })
 	}
+	_ = batches.Wait() // Batches end with the context alone.
 	return ctx.Err()
 }
 
@@ -49,8 +50,10 @@ func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
 	return nil
 }
 
-// insist repeats a step until it succeeds, or the context is done.
+// insist repeats a step until it succeeds, or the context is done. Health tells when that takes long.
 func (p *Participant) insist(ctx context.Context, step func(context.Context) error) error {
+	failing := &failure{since: p.now()}
+	defer p.ended(failing)
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
 		err := step(ctx)
 		if err == nil {
@@ -59,6 +62,7 @@ func (p *Participant) insist(ctx context.Context, step func(context.Context) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		p.failed(failing, err)
 		p.settings.Log.Error(err, "an order is not safe yet", "again", wait)
 		if err := p.sleep(ctx, wait); err != nil {
 			return err
@@ -66,25 +70,17 @@ func (p *Participant) insist(ctx context.Context, step func(context.Context) err
 	}
 }
 
-// work is what follows from a batch: what is to be stored, the last version of each, and what is to be said.
+// work is what follows from a batch: the entries that are to be written, and what is to be said.
 type work struct {
-	writes  map[string]write
+	writes  map[entry]undo
 	answers []acm.Effect
-}
-
-// write is one custom resource to be written.
-type write struct {
-	effect acm.Effect
-	// before is the element as it was before the batch; known says that there was one.
-	before acm.Element
-	known  bool
 }
 
 // decide has acm judge every record, each on the state that the one before left.
 func (p *Participant) decide(records [][]byte) *work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := &work{writes: map[string]write{}}
+	out := &work{writes: map[entry]undo{}}
 	for _, record := range records {
 		for _, effect := range p.judge(record) {
 			p.note(out, effect)
@@ -118,29 +114,30 @@ func (p *Participant) judge(record []byte) []acm.Effect {
 
 // note adds an effect to the work.
 func (p *Participant) note(out *work, effect acm.Effect) {
-	put := func(key string) {
-		w, twice := out.writes[key]
-		if !twice {
-			if e, ok := effect.(acm.PutElement); ok {
-				w.before, w.known = p.state.Elements[e.Element.ID]
-			}
+	put := func(kind entryKind, id string) {
+		one := entry{kind, id}
+		if _, twice := out.writes[one]; twice {
+			return
 		}
-		w.effect = effect
-		out.writes[key] = w
+		before := undo{}
+		if kind == elementEntry {
+			before.before, before.known = p.state.Elements[id]
+		}
+		out.writes[one] = before
 	}
 	switch e := effect.(type) {
 	case acm.PutElement:
-		put("element " + e.Element.ID)
+		put(elementEntry, e.Element.ID)
 	case acm.DropElement:
-		put("element " + e.ID)
+		put(elementEntry, e.ID)
 	case acm.PutDefinition:
-		put("definition " + e.Definition.CompositionID)
+		put(definitionEntry, e.Definition.CompositionID)
 	case acm.DropDefinition:
-		put("definition " + e.CompositionID)
+		put(definitionEntry, e.CompositionID)
 	case acm.HoldOrder:
-		put("order " + e.Held.MessageID)
+		put(orderEntry, e.Held.MessageID)
 	case acm.ReleaseOrder:
-		put("order " + e.MessageID)
+		put(orderEntry, e.MessageID)
 		p.tellDropped(e)
 	case acm.IgnoreOrder:
 		ordersIgnored.Inc()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -25,6 +26,8 @@ type runner struct {
 	log     logr.Logger
 	read    func(installation string) (config.Settings, error)
 	running atomic.Pointer[Participant]
+	// waiting is what the leader cannot start without; nil once it has started.
+	waiting atomic.Pointer[error]
 }
 
 // Options are what an application.yaml does not say.
@@ -72,6 +75,9 @@ func (r *runner) healthy() error {
 			return err
 		}
 	}
+	if err := r.waiting.Load(); err != nil {
+		return *err
+	}
 	if p := r.running.Load(); p != nil {
 		return p.Healthy()
 	}
@@ -81,8 +87,18 @@ func (r *runner) healthy() error {
 // Start runs the participant until the context is done.
 func (r *runner) Start(ctx context.Context) error {
 	system := &corev1.Namespace{}
-	if err := r.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: "kube-system"}, system); err != nil {
-		return fmt.Errorf("tell this installation from others: %w", err)
+	if err := wait.PollUntilContextCancel(ctx, maxReceive, true, func(ctx context.Context) (bool, error) {
+		err := r.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: "kube-system"}, system)
+		if err == nil {
+			r.waiting.Store(nil)
+			return true, nil
+		}
+		err = fmt.Errorf("tell this installation from others: %w", err)
+		r.waiting.Store(&err)
+		r.log.Error(err, "the participant does not start yet", "again", maxReceive)
+		return false, nil
+	}); err != nil {
+		return nil // The context is done, which is no failure.
 	}
 	settings, err := r.read(string(system.UID))
 	if err != nil {

@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,104 +17,170 @@ import (
 // maxWrites is how many custom resources are written at once.
 const maxWrites = 16
 
+// entry is a custom resource of the participant.
+type entry struct {
+	kind entryKind
+	id   string
+}
+
+// entryKind says what an entry remembers.
+type entryKind string
+
+const (
+	elementEntry    entryKind = "element"
+	definitionEntry entryKind = "definition"
+	orderEntry      entryKind = "order"
+)
+
+// String prints the entry.
+func (e entry) String() string { return string(e.kind) + " " + e.id }
+
+// undo is what was remembered under an entry before a batch.
+type undo struct {
+	before acm.Element
+	// known says that there was an element.
+	known bool
+}
+
 // save writes what a batch leaves to be remembered, and forgets what it leaves to be forgotten when all of that is safe: a held
 // order must not go before the elements that it was given to. What the cluster refuses for good is taken back and answered as
 // failed. What was written is not written again when save is repeated.
 func (p *Participant) save(ctx context.Context, w *work) error {
-	if err := p.saveAll(ctx, w, func(e acm.Effect) bool { return !forgets(e) }); err != nil {
-		return err
+	for _, kept := range []bool{true, false} {
+		if err := p.saveAll(ctx, w, kept); err != nil {
+			return err
+		}
 	}
-	return p.saveAll(ctx, w, forgets)
+	return nil
 }
 
-// forgets says that an effect takes something away.
-func forgets(effect acm.Effect) bool {
-	switch effect.(type) {
-	case acm.DropElement, acm.DropDefinition, acm.ReleaseOrder:
-		return true
-	}
-	return false
-}
-
-// saveAll writes those of the effects that are chosen, many at once.
-func (p *Participant) saveAll(ctx context.Context, w *work, chosen func(acm.Effect) bool) error {
+// saveAll writes the entries of a batch that are in the state, or removes those that are not, many at once.
+func (p *Participant) saveAll(ctx context.Context, w *work, kept bool) error {
 	var mu sync.Mutex
-	done := map[string]bool{}
+	var failures []error
 	group := errgroup.Group{}
 	group.SetLimit(maxWrites)
-	var failures []error
-	for _, key := range slices.Sorted(maps.Keys(w.writes)) {
-		one := w.writes[key]
-		if !chosen(one.effect) {
+	for _, one := range slices.SortedFunc(maps.Keys(w.writes), func(a, b entry) int { return cmp.Compare(a.String(), b.String()) }) {
+		if p.keeps(one) != kept {
 			continue
 		}
+		before := w.writes[one]
 		group.Go(func() error {
-			err := p.write(ctx, one)
-			var refusal *Refusal
+			answers, err := p.write(ctx, one, before)
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
-			case errors.As(err, &refusal):
-				p.takeBack(w, one, refusal)
-			case err != nil:
-				failures = append(failures, fmt.Errorf("%s: %w", key, err))
+			if err != nil {
+				failures = append(failures, fmt.Errorf("%s: %w", one, err))
 				return nil
 			}
-			done[key] = true
+			delete(w.writes, one)
+			w.answer(answers)
 			return nil
 		})
 	}
 	_ = group.Wait()
-	for key := range done {
-		delete(w.writes, key)
-	}
 	return errors.Join(failures...)
 }
 
-func (p *Participant) write(ctx context.Context, w write) error {
-	switch e := w.effect.(type) {
-	case acm.PutElement:
-		return p.store.PutElement(ctx, e.Element, w.known)
-	case acm.DropElement:
-		return p.store.DropElement(ctx, e.ID)
-	case acm.PutDefinition:
-		return p.store.PutDefinition(ctx, e.Definition)
-	case acm.DropDefinition:
-		return p.store.DropDefinition(ctx, e.CompositionID)
-	case acm.HoldOrder:
-		return p.store.HoldOrder(ctx, e.Held)
-	case acm.ReleaseOrder:
-		return p.store.ReleaseOrder(ctx, e.MessageID)
-	}
-	return fmt.Errorf("bug: %T is not to be stored", w.effect)
-}
-
-// takeBack undoes in memory what the cluster does not take, and answers for it.
-func (p *Participant) takeBack(all *work, w write, refusal *Refusal) {
+// keeps says whether the state has an entry.
+func (p *Participant) keeps(one entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch e := w.effect.(type) {
-	case acm.PutElement:
-		if w.known {
-			p.state.Elements[e.Element.ID] = w.before
-		} else {
-			delete(p.state.Elements, e.Element.ID)
+	var ok bool
+	switch one.kind {
+	case elementEntry:
+		_, ok = p.state.Elements[one.id]
+	case definitionEntry:
+		_, ok = p.state.Definitions[one.id]
+	case orderEntry:
+		_, ok = p.state.Held[one.id]
+	}
+	return ok
+}
+
+// write has the cluster hold under an entry what the state holds. Batches of different topics are saved at the same time: since each
+// writes the newest state, and one after the other, the last write is right whosever it is.
+func (p *Participant) write(ctx context.Context, one entry, before undo) (answers []acm.Effect, err error) {
+	p.writing.LockKey(one.String())
+	defer func() { _ = p.writing.UnlockKey(one.String()) }()
+	p.mu.Lock()
+	element, isElement := p.state.Elements[one.id]
+	definition, isDefinition := p.state.Definitions[one.id]
+	held, isHeld := p.state.Held[one.id]
+	p.mu.Unlock()
+	kept := true
+	switch {
+	case one.kind == elementEntry && isElement:
+		err = p.store.PutElement(ctx, element, before.known)
+	case one.kind == definitionEntry && isDefinition:
+		err = p.store.PutDefinition(ctx, definition)
+	case one.kind == orderEntry && isHeld:
+		err = p.store.HoldOrder(ctx, held)
+	default:
+		kept, err = false, p.remove(ctx, one)
+	}
+	var refusal *Refusal
+	if !errors.As(err, &refusal) {
+		return nil, err
+	}
+	p.settings.Log.Info("the API server refuses what an order needs", "what", one.String(), "kept", kept, "why", refusal.Error())
+	writesRefused.Inc()
+	if !kept {
+		return nil, nil // It is read again at the next start, and is forgotten then again.
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch one.kind {
+	case elementEntry:
+		answers = p.takeBackElement(element, before, refusal)
+	case definitionEntry:
+		delete(p.state.Definitions, one.id)
+		answers = []acm.Effect{acm.PrimeAnswer{CompositionID: one.id, State: acm.Commissioned, Failure: refusal.Error()}}
+	case orderEntry:
+		delete(p.state.Held, one.id)
+		answers = acm.Refuse(p.settings.Identity, p.state, held.Record, refusal.Error())
+	}
+	return answers, nil
+}
+
+func (p *Participant) remove(ctx context.Context, one entry) error {
+	switch one.kind {
+	case elementEntry:
+		return p.store.DropElement(ctx, one.id)
+	case definitionEntry:
+		return p.store.DropDefinition(ctx, one.id)
+	}
+	return p.store.ReleaseOrder(ctx, one.id)
+}
+
+// takeBackElement undoes in memory what the cluster does not take, and answers for it.
+func (p *Participant) takeBackElement(written acm.Element, before undo, refusal *Refusal) []acm.Effect {
+	if before.known {
+		p.state.Elements[written.ID] = before.before
+	} else {
+		delete(p.state.Elements, written.ID)
+	}
+	if written.Order.Type == acm.NoOrder {
+		return nil
+	}
+	return []acm.Effect{acm.ElementAnswer{
+		InstanceID: written.InstanceID, ElementID: written.ID, Outcome: written.Order.Conclude(refusal.Error()),
+	}}
+}
+
+// answer adds what is to be said of refusals. That of a definition is the answer to the priming, if there was one.
+func (w *work) answer(refusals []acm.Effect) {
+	for _, refusal := range refusals {
+		failed, primes := refusal.(acm.PrimeAnswer)
+		if !primes {
+			w.answers = append(w.answers, refusal)
+			continue
 		}
-		if e.Element.Order.Type != acm.NoOrder {
-			all.answers = append(all.answers, acm.ElementAnswer{
-				InstanceID: e.Element.InstanceID, ElementID: e.Element.ID, Outcome: e.Element.Order.Conclude(refusal.Error()),
-			})
-		}
-	case acm.PutDefinition:
-		delete(p.state.Definitions, e.Definition.CompositionID)
-		for i, answer := range all.answers {
-			if primed, ok := answer.(acm.PrimeAnswer); ok && primed.CompositionID == e.Definition.CompositionID {
-				primed.State, primed.Failure = acm.Commissioned, refusal.Error()
-				all.answers[i] = primed
+		for i, answer := range w.answers {
+			if primed, ok := answer.(acm.PrimeAnswer); ok && primed.CompositionID == failed.CompositionID {
+				primed.State, primed.Failure = failed.State, failed.Failure
+				w.answers[i] = primed
 			}
 		}
-	case acm.HoldOrder:
-		delete(p.state.Held, e.Held.MessageID)
-		all.answers = append(all.answers, acm.Refuse(p.settings.Identity, p.state, e.Held.Record, refusal.Error())...)
 	}
 }

@@ -8,12 +8,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/apistatus"
 )
 
 // maxElement is how large an element may be in the cluster, in bytes: etcd takes 1.5 MiB by default.
@@ -47,38 +50,61 @@ type Store struct {
 	Participant string
 }
 
-// Load reads everything that is remembered.
-func (s Store) Load(ctx context.Context) (*acm.State, error) {
+// Unreadable is an object that cannot be read, such as one that somebody has edited.
+type Unreadable struct {
+	Object *unstructured.Unstructured
+	Err    error
+}
+
+// Load reads everything that is remembered, and leaves out what cannot be read: one object must not keep all others from being served.
+func (s Store) Load(ctx context.Context) (*acm.State, []Unreadable, error) {
 	out := acm.NewState()
-	elements, definitions, held := keeper.CompositionElementList{}, keeper.CompositionDefinitionList{}, keeper.HeldOrderList{}
-	for _, list := range []client.ObjectList{&elements, &definitions, &held} {
+	var unreadable []Unreadable
+	for _, kind := range []struct {
+		name string
+		take func(*unstructured.Unstructured) (acm.Effect, error)
+	}{
+		{"CompositionElement", read(func(cr *keeper.CompositionElement) (acm.Effect, error) {
+			return acm.PutElement{Element: record.Element(cr)}, nil
+		})},
+		{"CompositionDefinition", read(func(cr *keeper.CompositionDefinition) (acm.Effect, error) {
+			return acm.PutDefinition{Definition: record.Definition(cr)}, nil
+		})},
+		{"HeldOrder", read(func(cr *keeper.HeldOrder) (acm.Effect, error) {
+			held, err := record.Held(cr)
+			return acm.HoldOrder{Held: held}, err
+		})},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(keeper.GroupVersion.WithKind(kind.name + "List"))
 		if err := s.Reader.List(ctx, list); err != nil {
-			return nil, fmt.Errorf("read what is remembered: %w", err)
+			return nil, nil, fmt.Errorf("read what is remembered: %w", err)
+		}
+		for i := range list.Items {
+			one := &list.Items[i]
+			if owner, _, _ := unstructured.NestedString(one.Object, "spec", "participantId"); owner != s.Participant {
+				continue
+			}
+			effect, err := kind.take(one)
+			if err != nil {
+				unreadable = append(unreadable, Unreadable{one, err})
+				continue
+			}
+			out.Apply(effect)
 		}
 	}
-	for i := range elements.Items {
-		if elements.Items[i].Spec.ParticipantID != s.Participant {
-			continue
-		}
-		out.Apply(acm.PutElement{Element: record.Element(&elements.Items[i])})
-	}
-	for i := range definitions.Items {
-		if definitions.Items[i].Spec.ParticipantID != s.Participant {
-			continue
-		}
-		out.Apply(acm.PutDefinition{Definition: record.Definition(&definitions.Items[i])})
-	}
-	for i := range held.Items {
-		if held.Items[i].Spec.ParticipantID != s.Participant {
-			continue
-		}
-		one, err := record.Held(&held.Items[i])
-		if err != nil {
+	return out, unreadable, nil
+}
+
+// read makes a reader of objects of a type.
+func read[T any](take func(*T) (acm.Effect, error)) func(*unstructured.Unstructured) (acm.Effect, error) {
+	return func(one *unstructured.Unstructured) (acm.Effect, error) {
+		out := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, out); err != nil {
 			return nil, err
 		}
-		out.Apply(acm.HoldOrder{Held: one})
+		return take(out)
 	}
-	return out, nil
 }
 
 // PutElement writes an element with its order; known says that it is there already.
@@ -123,7 +149,13 @@ func (s Store) put(ctx context.Context, cr client.Object, spec any, known bool) 
 	} else if err = create(); apierrors.IsAlreadyExists(err) {
 		err = replace()
 	}
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
+	return refuse(err)
+}
+
+// refuse makes a refusal of an error that comes of what was written: it stays what it is however often it is tried. All others pass,
+// such as a right that the participant lacks or an API server that does not answer, and no order is to blame for them.
+func refuse(err error) error {
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apistatus.Denied(err) || apistatus.TooLarge(err) {
 		return &Refusal{err.Error()}
 	}
 	return err
@@ -145,7 +177,7 @@ func (s Store) ReleaseOrder(ctx context.Context, messageID string) error {
 }
 
 func (s Store) drop(ctx context.Context, cr client.Object) error {
-	return client.IgnoreNotFound(s.Client.Delete(ctx, cr))
+	return refuse(client.IgnoreNotFound(s.Client.Delete(ctx, cr)))
 }
 
 // Acknowledge records what the runtime was told of an element, unless the element is another by now.

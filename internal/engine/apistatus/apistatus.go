@@ -45,6 +45,14 @@ func Denied(err error) bool {
 	return ok && (byPolicy.MatchString(status.Message) || byWebhook.MatchString(status.Message))
 }
 
+// TooLarge says that an object has more bytes than the API server or its storage takes, which etcd and its client tell as errors of
+// the server.
+func TooLarge(err error) bool {
+	status, ok := statusOf(err)
+	return ok && (apierrors.IsRequestEntityTooLargeError(err) || status.Message == "etcdserver: request is too large" ||
+		strings.HasPrefix(status.Message, "rpc error: code = ResourceExhausted desc = trying to send message larger than max "))
+}
+
 // What the API server's validation says of a field that cannot be changed, by the reason of the cause. The message of a value
 // that is not allowed ends with the reason, after the quoted value; that of a forbidden change begins with it and quotes
 // nothing before. An update of a StatefulSet is told by both ends of a list of fields.

@@ -76,7 +76,7 @@ func TestNoNameAndNoValueIsTakenForAReason(t *testing.T) {
 	}
 }
 
-func TestDenialsAndQuotasAreToldByTheFixedWords(t *testing.T) {
+func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 	for _, name := range append([]string{"", "n"}, words...) {
 		quota := apierrors.NewForbidden(things, name, errors.New("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"))
 		if !OverQuota(quota) || Denied(quota) || Immutable(quota) {
@@ -101,6 +101,15 @@ func TestDenialsAndQuotasAreToldByTheFixedWords(t *testing.T) {
 		if !Denied(webhook) || Immutable(webhook) {
 			t.Errorf("webhook: %v", webhook)
 		}
+	}
+	for _, words := range []string{"etcdserver: request is too large", "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2154612 vs. 2097152)"} {
+		large := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: words}}
+		if !TooLarge(large) || Denied(large) {
+			t.Errorf("size: %v", large)
+		}
+	}
+	if !TooLarge(apierrors.NewRequestEntityTooLargeError("limit is 3145728")) || TooLarge(apierrors.NewInternalError(errors.New("slow"))) {
+		t.Error("size: 413 is none, or any error of the server is one")
 	}
 	if bare := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota: q")); !OverQuota(bare) || !strings.HasPrefix(bare.Error(), "forbidden") {
 		t.Errorf("quota without a resource: %v", bare)

@@ -1,0 +1,166 @@
+package acm
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// ahead is an order that was made for revisions of which the participant does not know.
+func ahead(m Message) Message {
+	m.RevisionComposition, m.RevisionInstance, m.PartitionKey = "r1", "i1", composition
+	return m
+}
+
+// syncMessage tells the composition, with an instance in some states.
+func syncMessage(seconds int, revision string, states States) Message {
+	m := primeMessage(seconds, `{"a":1}`)
+	m.MessageType, m.RevisionComposition, m.State = TypeSync, "r1", Primed
+	m.Instances = []Instance{{
+		InstanceID: instance, Revision: revision, DeployState: states.DeployState, LockState: states.LockState,
+		Elements: []ElementUpdate{{ID: element, ParticipantID: participant, DeployState: states.DeployState, LockState: states.LockState}},
+	}}
+	return m
+}
+
+func TestHeldOrders(t *testing.T) {
+	s := NewState()
+	deploy := ahead(deployMessage(10, `{"b":2}`))
+	told(t, s, deploy)
+	if q := s.Questions(); len(s.Elements) != 0 || len(s.Held) != 1 || !reflect.DeepEqual(q, []Question{{composition, instance}}) {
+		t.Fatalf("an order for an unknown revision leaves %+v, asked is %v", s, q)
+	}
+	sync := syncMessage(11, "", States{})
+	sync.Instances = nil
+	told(t, s, sync)
+	if e := s.Elements[element]; e.Order.ID != deploy.MessageID || len(s.Held) != 0 || string(e.Content.Effective()["a"]) != "1" {
+		t.Errorf("after the SYNC there is %+v, held %v", e, s.Held)
+	}
+	undeploy := ahead(changeMessage(20, "UNDEPLOY", "NONE"))
+	undeploy.RevisionInstance = "i2"
+	told(t, s, undeploy)
+	if q := s.Questions(); !reflect.DeepEqual(q, []Question{{InstanceID: instance}}) {
+		t.Errorf("for an unknown revision of the instance is asked %v", q)
+	}
+	told(t, s, syncMessage(19, "i2", States{Deployed, Locked}))
+	if e := s.Elements[element]; e.Order.Type != OrderUndeploy || e.Revision != "i2" || len(s.Held)+len(s.Questions()) != 0 {
+		t.Errorf("after the SYNC there is %+v", e)
+	}
+}
+
+func TestSyncJudgesHeldOrders(t *testing.T) {
+	undeploying := States{Undeploying, Unspecified}
+	for name, c := range map[string]struct {
+		sync    Message
+		carried bool
+		dropped string
+		held    int
+	}{
+		"the revision of the order":               {sync: syncMessage(19, "i1", States{Deployed, Locked}), carried: true},
+		"a newer one, and the order is awaited":   {sync: syncMessage(21, "i3", undeploying), carried: true},
+		"a newer one, and the order is over":      {sync: syncMessage(21, "i3", States{Undeployed, Unspecified}), dropped: "UNDEPLOYED"},
+		"a newer one, and another order is given": {sync: syncMessage(21, "i3", States{Deploying, Unspecified}), dropped: "DEPLOYING"},
+		"an older one, which was on its way":      {sync: syncMessage(19, "i0", States{Deployed, Locked}), held: 1},
+		"nothing of the instance":                 {sync: func() Message { m := syncMessage(21, "", States{}); m.Instances = nil; return m }(), held: 1},
+		"the instance is deleted":                 {sync: func() Message { m := syncMessage(19, "i3", States{Deleted, Unspecified}); m.Delete = true; return m }(), dropped: "deleted"},
+		"another replica is told": {sync: func() Message {
+			m := syncMessage(19, "i1", undeploying)
+			m.ExcludeReplicas = []string{replica}
+			return m
+		}(), held: 1},
+		"a failure, which has ended the order":      {sync: func() Message { m := syncMessage(21, "i3", undeploying); m.Instances[0].Result = Failed; return m }(), dropped: "UNDEPLOYING"},
+		"a timeout, after which success is welcome": {sync: func() Message { m := syncMessage(21, "i3", undeploying); m.Instances[0].Result = TimedOut; return m }(), carried: true},
+	} {
+		s := NewState()
+		told(t, s, ahead(changeMessage(20, "UNDEPLOY", "NONE")))
+		dropped := ""
+		for _, e := range told(t, s, c.sync) {
+			if released, ok := e.(ReleaseOrder); ok {
+				dropped = released.Dropped
+			}
+		}
+		if got := s.Elements[element].Order.Type == OrderUndeploy; got != c.carried || len(s.Held) != c.held ||
+			!strings.Contains(dropped, c.dropped) || (dropped == "") != (c.dropped == "") {
+			t.Errorf("%s: carried out %t, dropped %q, held %d", name, got, dropped, len(s.Held))
+		}
+	}
+}
+
+func TestNewerOrdersOvertakeHeldOnes(t *testing.T) {
+	s := NewState()
+	told(t, s, ahead(deployMessage(10, `{}`)))
+	got := told(t, s, ahead(changeMessage(9, "UNDEPLOY", "NONE"))) // Its replica's clock is behind.
+	if len(got) != 2 || got[0].(ReleaseOrder).MessageID != id(10) || !strings.Contains(got[0].(ReleaseOrder).Dropped, "Undeploy") || len(s.Held) != 1 {
+		t.Errorf("a newer order gives %v, held are %v", got, s.Held)
+	}
+	if got := told(t, s, changeMessage(8, "DELETE", "NONE")); len(got) != 1 || len(s.Held) != 1 {
+		t.Errorf("an older order of a runtime without keys gives %v", got)
+	}
+	got = told(t, s, Message{MessageType: TypePrime, MessageID: id(30), CompositionID: composition})
+	if len(got) != 2 || got[0].(ReleaseOrder).Dropped == "" || len(s.Held) != 0 {
+		t.Errorf("DEPRIME gives %v", got)
+	}
+}
+
+func TestHeldOrdersHaveBounds(t *testing.T) {
+	flood := func(n int, text string) Message {
+		m := ahead(deployMessage(n, text))
+		m.CompositionID, m.InstanceID = id(100+n), id(1000+n)
+		return m
+	}
+	s := NewState()
+	for n := range maxHeld {
+		told(t, s, flood(n, `{}`))
+	}
+	got := told(t, s, flood(maxHeld, `{}`))
+	if len(s.Held) != maxHeld || len(got) != 1 || got[0].(ElementAnswer).Outcome.Result() != Failed {
+		t.Errorf("%d are held, one more gives %v", len(s.Held), got)
+	}
+	if got := told(t, s, flood(0, `{}`)); len(got) != 1 || len(s.Held) != maxHeld {
+		t.Errorf("a repeated order gives %v", got)
+	}
+	if q := s.Questions(); len(q) != maxHeld {
+		t.Errorf("%d questions are asked", len(q))
+	}
+	if got := s.Expired(noon.Add(HeldFor - 1)); len(got) != 0 {
+		t.Errorf("too early go %v", got)
+	}
+	if got := s.Expired(noon.Add(HeldFor)); len(got) != maxHeld {
+		t.Errorf("in the end go %d", len(got))
+	}
+
+	s = NewState()
+	large := `{"x":"` + strings.Repeat("x", 1<<20-1000) + `"}`
+	for n := range 9 {
+		got = told(t, s, flood(n, large))
+	}
+	if len(s.Held) > 8 || got[0].(ElementAnswer).Outcome.Result() != Failed {
+		t.Errorf("%d MiB are held", len(s.Held))
+	}
+	for n := range 5 {
+		m := ahead(deployMessage(50+n, `{}`))
+		m.InstanceID = id(2000 + n)
+		told(t, s, m)
+	}
+	if q := s.Questions(); len(s.Held) != 7+5 || len(q) != 7+1 {
+		t.Errorf("of %d orders are asked %v", len(s.Held), q)
+	}
+}
+
+// TestMigrationWaitsForItsTarget: without the target's definition an element would lose its properties.
+func TestMigrationWaitsForItsTarget(t *testing.T) {
+	s := NewState()
+	sync := syncMessage(0, "i1", States{Deployed, Locked})
+	migrate := ahead(orderMessage(TypeMigration, 20, `{}`))
+	migrate.CompositionTargetID, migrate.RevisionCompositionTarget = id(99), "t1"
+	told(t, s, sync, migrate)
+	if q := s.Questions(); !reflect.DeepEqual(q, []Question{{id(99), instance}}) {
+		t.Fatalf("asked is %v", q)
+	}
+	sync = syncMessage(21, "i1", States{Migrating, Locked})
+	sync.CompositionID, sync.RevisionComposition = id(99), "t1"
+	told(t, s, sync)
+	if e := s.Elements[element]; e.Order.Type != OrderMigrate || string(e.Content.Common["a"]) != "1" || len(s.Held) != 0 {
+		t.Errorf("after the SYNC there is %+v", e)
+	}
+}

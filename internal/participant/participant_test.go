@@ -1,0 +1,460 @@
+package participant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/acm"
+)
+
+const me = "101c62b3-8918-41b9-a747-d21eb79c6c04"
+
+var noon = time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
+
+// broker is a transport whose topics are what the test sends.
+type broker struct {
+	batches chan acm.Batch
+	mu      sync.Mutex
+	// refuse says why a message is not taken; nil for never.
+	refuse func(acm.Outgoing) error
+	said   []acm.Outgoing
+}
+
+func (b *broker) Receive(ctx context.Context) (acm.Batch, error) {
+	select {
+	case <-ctx.Done():
+		return acm.Batch{}, ctx.Err()
+	case batch := <-b.batches:
+		return batch, nil
+	}
+}
+
+func (b *broker) Publish(_ context.Context, messages ...acm.Outgoing) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range messages {
+		if b.refuse != nil {
+			if err := b.refuse(m); err != nil {
+				return err
+			}
+		}
+		b.said = append(b.said, m)
+	}
+	return nil
+}
+
+func (b *broker) Healthy() error { return nil }
+func (b *broker) Close()         {}
+
+// send hands a batch over; done is closed when it is.
+func (b *broker) send(messages ...any) (done chan struct{}) {
+	done = make(chan struct{})
+	batch := acm.Batch{Done: func(context.Context) error { close(done); return nil }}
+	for _, m := range messages {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		batch.Records = append(batch.Records, raw)
+	}
+	select {
+	case b.batches <- batch:
+	case <-time.After(30 * time.Second): // Then it is never done, either.
+	}
+	return done
+}
+
+// told are the messages of a type.
+func (b *broker) told(kind acm.MessageType) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, m := range b.said {
+		if m.Type == kind {
+			out = append(out, string(m.Body))
+		}
+	}
+	return out
+}
+
+// server is an API server that the test lets refuse.
+type server struct {
+	client.Client
+	mu sync.Mutex
+	// refuse says why a write is not taken; nil for never.
+	refuse func(verb string, o client.Object) error
+	// items are what is listed, unreachable how many lists fail first.
+	items       map[string][]unstructured.Unstructured
+	unreachable int
+	stored      map[string]client.Object
+}
+
+func (s *server) write(verb string, o client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		if err := s.refuse(verb, o); err != nil {
+			return err
+		}
+	}
+	if verb == "delete" {
+		delete(s.stored, o.GetName())
+		return nil
+	}
+	s.stored[o.GetName()] = o
+	return nil
+}
+
+func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	return s.write("create", o)
+}
+
+func (s *server) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return s.write("patch", o)
+}
+
+func (s *server) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+	return s.write("delete", o)
+}
+
+func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unreachable > 0 {
+		s.unreachable--
+		return apierrors.NewServiceUnavailable("the API server starts")
+	}
+	out, ok := list.(*unstructured.UnstructuredList)
+	if !ok {
+		return errors.New("a typed list fails as a whole where one object does not fit")
+	}
+	out.Items = s.items[strings.TrimSuffix(out.GetKind(), "List")]
+	return nil
+}
+
+func (s *server) has(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored[name] != nil
+}
+
+// none are no CompositionElements on the watch.
+type none struct{}
+
+func (none) Get(string, string) (*keeper.CompositionElement, bool) { return nil, false }
+func (none) Follow(func(_, _ *keeper.CompositionElement))          {}
+
+// hurried is a clock on which nobody waits; it keeps how long it was asked to.
+type hurried struct {
+	*clocktesting.FakeClock
+	mu    sync.Mutex
+	waits []time.Duration
+}
+
+func (h *hurried) After(d time.Duration) <-chan time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, d)
+	h.Step(d)
+	out := make(chan time.Time, 1)
+	out <- h.Now()
+	return out
+}
+
+func participant(b *broker, s *server) (*Participant, *hurried) {
+	if b.batches == nil {
+		b.batches = make(chan acm.Batch)
+	}
+	s.stored = map[string]client.Object{}
+	clock := &hurried{FakeClock: clocktesting.NewFakeClock(noon)}
+	return New(Settings{Identity: acm.Identity{ParticipantID: me, ReplicaID: "r"}, Clock: clock, Log: logr.Discard()}, b,
+		Store{Client: s, Reader: s, Elements: none{}, Participant: me}), clock
+}
+
+// start runs a participant until the test ends.
+func start(t *testing.T, p *Participant) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.receive(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s is not done", what)
+	}
+}
+
+// until waits for what follows from another goroutine.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it does not come to this: %s", what)
+		}
+	}
+}
+
+func newUUID() string { return string(uuid.NewUUID()) }
+
+// deploy is an order for a new element.
+func deploy() (message map[string]any, id, element string) {
+	id, element = newUUID(), newUUID()
+	return map[string]any{
+		"messageType": acm.TypeDeploy, "messageId": id, "timestamp": noon.Format(time.RFC3339), "automationCompositionId": newUUID(),
+		"compositionId": newUUID(), "participantUpdatesList": []any{map[string]any{
+			"participantId": me, "acElementList": []any{map[string]any{"id": element, "properties": map[string]any{}}},
+		}},
+	}, id, element
+}
+
+// answered says how an order was acknowledged; empty for not at all.
+func answered(b *broker, id string) string {
+	for _, text := range b.told(acm.TypeStateChangeAck) {
+		var ack struct{ ResponseTo, StateChangeResult, Message string }
+		if json.Unmarshal([]byte(text), &ack) == nil && ack.ResponseTo == id {
+			return ack.StateChangeResult + " " + ack.Message
+		}
+	}
+	return ""
+}
+
+// TestHeartbeatIsRepeatedSoon: the runtime gives up a replica after 150 s, so that the next heartbeat must not wait for the interval of
+// 120 s.
+func TestHeartbeatIsRepeatedSoon(t *testing.T) {
+	refusals := []bool{false, true, true, true, true, true, false, true, false}
+	b := &broker{}
+	p, clock := participant(b, &server{})
+	p.state.Registered = true
+	ctx, cancel := context.WithCancel(context.Background())
+	n := 0
+	b.refuse = func(acm.Outgoing) error {
+		if n == len(refusals) {
+			cancel()
+			return nil
+		}
+		n++
+		if refusals[n-1] {
+			return errors.New("the broker does not answer")
+		}
+		return nil
+	}
+	if err := p.announce(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	const s = time.Second
+	want := []time.Duration{120 * s, 1 * s, 2 * s, 4 * s, 5 * s, 5 * s, 120 * s, 1 * s, 120 * s}
+	if !slices.Equal(clock.waits[:len(want)], want) {
+		t.Errorf("it has waited %v", clock.waits)
+	}
+}
+
+// refusals are answers of the API server to one order, with what is to blame: the order, or nobody who gives orders.
+func refusals() map[string]struct {
+	err   error
+	order bool
+} {
+	status := func(code int32, reason metav1.StatusReason, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message}}
+	}
+	elements := schema.GroupResource{Group: "keeper.mlkeeper.dev", Resource: "compositionelements"}
+	return map[string]struct {
+		err   error
+		order bool
+	}{
+		"a webhook":            {status(403, metav1.StatusReasonForbidden, `admission webhook "gatekeeper.sh" denied the request: no models on Friday`), true},
+		"a policy":             {status(422, metav1.StatusReasonInvalid, `compositionelements.keeper.mlkeeper.dev "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), true},
+		"its size":             {status(500, "", "etcdserver: request is too large"), true},
+		"its content":          {status(422, metav1.StatusReasonInvalid, `CompositionElement "x" is invalid: spec.content: too long`), true},
+		"a missing right":      {apierrors.NewForbidden(elements, "x", errors.New(`User "mlkeeper" cannot create resource "compositionelements"`)), false},
+		"a webhook that fails": {status(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "x": no endpoints available`), false},
+		"an unreachable one":   {errors.New("connection refused"), false},
+		"a timeout":            {apierrors.NewTimeoutError("slow", 1), false},
+	}
+}
+
+// TestOrdersThatAreRefused: an order that the API server refuses for what it is fails, and those behind it are carried out. What no order
+// is to blame for is waited for: nothing fails, health tells, and synchronizations go on.
+func TestOrdersThatAreRefused(t *testing.T) {
+	for name, c := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			b, s := &broker{}, &server{}
+			p, _ := participant(b, s)
+			p.state.Registered = true
+			first, id, bad := deploy()
+			next, _, good := deploy()
+			healed := false
+			s.refuse = func(_ string, o client.Object) error {
+				if o.GetName() == bad && !healed {
+					return c.err
+				}
+				return nil
+			}
+			start(t, p)
+			done := b.send(first)
+			if c.order {
+				within(t, "the order", done)
+				if got := answered(b, id); !strings.HasPrefix(got, "FAILED Deploy Failed: ") || !strings.Contains(got, c.err.Error()) {
+					t.Errorf("it is answered with %q", got)
+				}
+				within(t, "the next order", b.send(next))
+				if !s.has(good) || s.has(bad) || p.Healthy() != nil {
+					t.Errorf("stored are %v, health is %v", s.stored, p.Healthy())
+				}
+				return
+			}
+			until(t, "health tells", func() bool { return p.Healthy() != nil })
+			if got := p.Healthy().Error(); !strings.Contains(got, c.err.Error()) {
+				t.Errorf("health is %s", got)
+			}
+			// The second topic goes on.
+			within(t, "a message of the second topic", b.send(map[string]any{
+				"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": good, "state": "PRIMED",
+				"participantDefinitionUpdates": []any{map[string]any{"participantId": me, "automationCompositionElementDefinitionList": []any{
+					map[string]any{"acElementDefinitionId": map[string]any{"name": "n", "version": "1"}},
+				}}},
+			}))
+			if got := answered(b, id); got != "" || !s.has(good) {
+				t.Errorf("it is answered with %q, stored are %v", got, s.stored)
+			}
+			s.mu.Lock()
+			healed = true
+			s.mu.Unlock()
+			within(t, "the order", done)
+			if got := answered(b, id); got != "" || !s.has(bad) || p.Healthy() != nil {
+				t.Errorf("it is answered with %q, stored are %v, health is %v", got, s.stored, p.Healthy())
+			}
+		})
+	}
+}
+
+// TestTopicsThatChangeOneElement: an order that could not be stored and a synchronization of its element leave the newest state, whichever
+// is written last.
+func TestTopicsThatChangeOneElement(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, _ := participant(b, s)
+	order, _, element := deploy()
+	down := true
+	s.refuse = func(string, client.Object) error {
+		if down {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	start(t, p)
+	first := b.send(order)
+	until(t, "the order waits", func() bool { return p.Healthy() != nil })
+	second := b.send(map[string]any{
+		"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": order["compositionId"], "state": "PRIMED",
+		"automationcompositionList": []any{map[string]any{
+			"automationCompositionId": order["automationCompositionId"], "revisionId": "r2", "deployState": "DEPLOYING", "lockState": "NONE",
+			"acElementList": []any{map[string]any{"id": element, "participantId": me, "deployState": "DEPLOYING", "lockState": "NONE"}},
+		}},
+	})
+	s.mu.Lock()
+	down = false
+	s.mu.Unlock()
+	within(t, "the order", first)
+	within(t, "the synchronization", second)
+	cr, ok := s.stored[element].(*keeper.CompositionElement)
+	if !ok || cr.Spec.Revision != "r2" || cr.Spec.Order == nil || cr.Spec.Order.ID != order["messageId"] {
+		t.Errorf("stored is %+v", s.stored[element])
+	}
+}
+
+// stored is an object as it is stored, whatever the types say.
+func stored(t *testing.T, kind, name, spec string) unstructured.Unstructured {
+	t.Helper()
+	out := unstructured.Unstructured{}
+	text := fmt.Sprintf(`{"apiVersion":"keeper.mlkeeper.dev/v1alpha1","kind":%q,"metadata":{"name":%q},"spec":%s}`, kind, name, spec)
+	if err := out.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestUnreadableObjectsAreLeftOut: somebody has edited an element, with a time that the schema allows, and a held order.
+func TestUnreadableObjectsAreLeftOut(t *testing.T) {
+	spec := func(time string) string {
+		return fmt.Sprintf(`{"participantId":%q,"automationCompositionId":"i","content":{},"order":{"type":"Deploy","id":"m","time":%q,"received":%q}}`, me, time, time)
+	}
+	s := &server{unreachable: 2, items: map[string][]unstructured.Unstructured{
+		"CompositionElement": {
+			stored(t, "CompositionElement", "good", spec("2026-08-21T12:00:00.000000Z")),
+			stored(t, "CompositionElement", "edited", spec("2026-08-21T12:00:00Z")),
+			stored(t, "CompositionElement", "of another", `{"participantId":"x"}`),
+		},
+		"CompositionDefinition": {stored(t, "CompositionDefinition", "primed", fmt.Sprintf(`{"participantId":%q,"revision":"r"}`, me))},
+		"HeldOrder": {
+			stored(t, "HeldOrder", "edited", fmt.Sprintf(`{"participantId":%q,"message":{"startPhase":"zero"}}`, me)),
+			stored(t, "HeldOrder", "held", fmt.Sprintf(`{"participantId":%q,"message":{"messageId":"held"}}`, me)),
+		},
+	}}
+	p, clock := participant(&broker{}, s)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := p.insist(ctx, p.load); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.state.Elements) != 1 || p.state.Elements["good"].Order.ID != "m" || len(p.state.Definitions) != 1 || len(p.state.Held) != 1 {
+		t.Errorf("known are %+v", p.state)
+	}
+	if len(clock.waits) != 2 {
+		t.Errorf("an API server that starts was waited for %v", clock.waits)
+	}
+}
+
+// TestQuestionsEnd: what a held order waits for is asked for with pauses that grow, until the order is dropped.
+func TestQuestionsEnd(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, clock := participant(b, s)
+	start(t, p)
+	order, id, _ := deploy()
+	order["revisionIdComposition"] = newUUID()
+	again, second, _ := deploy()
+	again["compositionId"], again["revisionIdComposition"] = order["compositionId"], order["revisionIdComposition"]
+	within(t, "the order", b.send(order, again))
+	if !s.has(id) || !s.has(second) {
+		t.Fatalf("stored are %v", s.stored)
+	}
+	questions, asked := map[acm.Question]asked{}, []int{}
+	for wait := time.Nanosecond; wait > 0; {
+		if wait = p.askDue(context.Background(), questions); wait > 0 {
+			clock.Step(wait)
+		}
+		asked = append(asked, len(b.told(acm.TypeReqSync)))
+		if len(asked) > 1000 {
+			t.Fatal("it asks for ever")
+		}
+	}
+	if asked[0] != 1 || asked[len(asked)-1] > 20 || s.has(id) || s.has(second) || len(p.state.Held) != 0 {
+		t.Errorf("the questions are %v, held are %v", asked, p.state.Held)
+	}
+	if took := clock.Now().Sub(noon); took < acm.HeldFor || took > acm.HeldFor+maxAsk {
+		t.Errorf("it took %v", took)
+	}
+}
