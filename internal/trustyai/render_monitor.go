@@ -42,6 +42,9 @@ func (r *scene) monitor() {
 			}
 		}
 	}
+	if !r.layout.open {
+		o.Hold = awaits(r.facts.Certs.AwaitsCA)
+	}
 	r.add(o)
 }
 
