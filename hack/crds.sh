@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-read -r -a kubectl <<<"$KUBECTL"
+read -r -a kubectl <<<"${KUBECTL:-kubectl}"
 apply=(apply --server-side)
 [[ -z ${FORCE-} ]] || apply+=(--force-conflicts)
 patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
