@@ -112,12 +112,14 @@ func TestFailures(t *testing.T) {
 	c := s.primed(map[string]any{})
 	foreign := s.model("foreign", sklearn(1))
 	s.create(foreign)
+	closed := s.c.Namespace(t)
 	for name, want := range map[string]struct {
 		properties map[string]any
 		message    string
 	}{
 		"a name held by another": {foreign, "foreign"},
 		"another name":           {merge(s.model("a", sklearn(1)), "name", "b"), "the payload says a"},
+		"a namespace of others":  {modelIn(closed, "a", sklearn(1)), "kubectl label namespace " + closed + " keeper.mlkeeper.dev/compositions=allowed"},
 		"no InferenceService":    {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
 	} {
 		i := s.runtime.Instantiate(c, want.properties)

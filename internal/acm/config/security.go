@@ -110,13 +110,14 @@ func checkKey(key, value, protocol string, encrypted, authenticated bool) error 
 		}
 	case strings.HasPrefix(key, "ssl.keystore.") || key == "ssl.key.password":
 		return fmt.Errorf("%s is set, and MLKeeper has no certificate of its own to show: use a listener with SASL, and remove it", key)
-	case strings.HasPrefix(key, "ssl.") || strings.HasPrefix(key, "sasl.") || strings.HasPrefix(key, "security."):
-		if key != protocolKey {
-			return fmt.Errorf("%s is not understood, and would have no effect: remove it", key)
-		}
+	case key != protocolKey && aboutSecurity.MatchString(key):
+		return fmt.Errorf("%s is not understood, and would have no effect: remove it", key)
 	}
 	return nil
 }
+
+// aboutSecurity matches the keys of Kafka's clients that are about TLS and credentials.
+var aboutSecurity = regexp.MustCompile(`^(ssl|sasl|security)\.`)
 
 // credentials reads those of SASL.
 func credentials(properties map[string]string, protocol string) (security, error) {

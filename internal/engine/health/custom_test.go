@@ -86,12 +86,16 @@ status: {observedGeneration: 4, conditions: [{type: Ready, status: "True"}]}`, C
 	{"a counter of another object", "serving.kserve.io/v1alpha1 InferenceGraph", `
 metadata: {generation: 1}
 status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}`, Current, "Ready", counter},
-	{"scaled to zero", isvc, `
+	{
+		"scaled to zero", isvc, `
 status: {modelStatus: {transitionStatus: InProgress, states: {activeModelState: Loaded, targetModelState: Pending}}, conditions: [{type: Ready, status: "True"}]}`,
-		Current, "Ready", ""},
-	{"a spec that it cannot act on", isvc, `
+		Current, "Ready", "",
+	},
+	{
+		"a spec that it cannot act on", isvc, `
 status: {modelStatus: {transitionStatus: InvalidSpec, lastFailureInfo: {reason: NoSupportingRuntime, message: none}}, conditions: [{type: Ready, status: "True"}]}`,
-		Failed, "NoSupportingRuntime", unread},
+		Failed, "NoSupportingRuntime", unread,
+	},
 	{"a model that does not load", isvc, `
 status: {modelStatus: {transitionStatus: BlockedByFailedLoad}, conditions: [{type: Ready, status: "False"}]}`, Failed, "BlockedByFailedLoad", unread},
 	{"never reports", "serving.kserve.io/v1alpha1 ServingRuntime", ``, Current, ReasonExists, ""},
