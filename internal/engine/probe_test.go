@@ -134,7 +134,7 @@ func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
 	})
 }
 
-func TestProbesEndWithTheManager(t *testing.T) {
+func TestProbesEndWithTheManager(*testing.T) {
 	p := newProbing()
 	begun, ended := make(chan bool), make(chan bool)
 	p.ask(asker, "models", time.Second, func(ctx context.Context, _ room.Live) any {

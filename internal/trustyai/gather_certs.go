@@ -100,29 +100,38 @@ func notYetRead(name string) error {
 	}
 }
 
+// ownSecrets reads the Secrets under the names of the own certificates, and the data of those that belong to the custom
+// resource: what somebody else put under a name is not ours to build on.
+func ownSecrets(
+	ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured,
+) (secrets map[string]*unstructured.Unstructured, stored map[string]map[string][]byte, err error) {
+	n := namesOf(cr)
+	secrets = map[string]*unstructured.Unstructured{n.tlsSecret: proxy}
+	for _, name := range []string{n.caSecret, n.internalSecret} {
+		if secrets[name], err = read.Referenced(ctx, gvkSecret, cr.Namespace, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	stored = map[string]map[string][]byte{}
+	for _, name := range sortedKeys(secrets) {
+		switch u := secrets[name]; {
+		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
+			return nil, nil, notYetRead(name)
+		case u != nil && belongsTo(u, cr):
+			stored[name] = room.SecretData(u)
+		}
+	}
+	return secrets, stored, nil
+}
+
 // ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for renewal, or
 // for other names. What is made is for its own Secret alone: everything that depends on it is made from what was read from
 // that Secret, a certificate as well as the digest and the CA that other objects get.
 func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured) (Certs, error) {
 	n := namesOf(cr)
-	secrets := map[string]*unstructured.Unstructured{n.tlsSecret: proxy}
-	for _, name := range []string{n.caSecret, n.internalSecret} {
-		u, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
-		if err != nil {
-			return Certs{}, err
-		}
-		secrets[name] = u
-	}
-	stored := map[string]map[string][]byte{}
-	for _, name := range sortedKeys(secrets) {
-		u := secrets[name]
-		switch {
-		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
-			return Certs{}, notYetRead(name)
-		case u != nil && belongsTo(u, cr):
-			// What somebody else put under the name is not ours to build on.
-			stored[name] = room.SecretData(u)
-		}
+	secrets, stored, err := ownSecrets(ctx, read, cr, proxy)
+	if err != nil {
+		return Certs{}, err
 	}
 	out := Certs{Source: CertsOwn}
 	add := func(name string, cert, key, ca []byte) {

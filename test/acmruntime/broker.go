@@ -14,8 +14,13 @@ import (
 	"mlkeeper.dev/internal/acm/kafka"
 )
 
-// Topic is the topic of orders and of all that participants say; runtimes since Oslo answer and synchronize on SyncTopic.
-const Topic, SyncTopic = config.DefaultTopic, config.DefaultSyncTopic
+// The topics of a runtime.
+const (
+	// Topic is that of orders and of all that participants say.
+	Topic = config.DefaultTopic
+	// SyncTopic is that on which runtimes since Oslo answer and synchronize.
+	SyncTopic = config.DefaultSyncTopic
+)
 
 // OnKafka is the runtime's side of a Kafka broker. change gives credentials, say; nil for none.
 func OnKafka(release Release, servers []string, change func(*kafka.Config)) (acm.Transport, error) {

@@ -23,10 +23,10 @@ type unstored struct {
 	// secret is the one that somebody else has; empty where a quota refuses all.
 	secret, reason string
 	// runs says that the service ran before, with certificates that are due for renewal now.
-	runs              bool
-	generation        int64
-	replicaSets, keys int
-	trusts            string
+	runs        bool
+	generation  int64
+	replicaSets int
+	trusts      string
 }
 
 func (u *unstored) String() string {

@@ -65,8 +65,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := &show{slots: make(chan struct{}, max(*jobs, 1)), rows: map[string]*bank.Row{},
-		passed: map[bank.Test]error{}}
+	s := &show{
+		slots: make(chan struct{}, max(*jobs, 1)), rows: map[string]*bank.Row{}, passed: map[bank.Test]error{},
+	}
 	if s.bugs, err = choose(root, *names, *campaigns); err != nil {
 		return err
 	}
