@@ -35,8 +35,8 @@ const (
 	serviceLabel, componentLabel = "serving.kserve.io/inferenceservice", "component"
 	// modelMesh is the deployment mode in which nothing is made for an InferenceService alone: its status is all there is.
 	modelMesh = "ModelMesh"
-	// askEvery is how often they are read while an order waits for them, and askLate after its time is up.
-	askEvery, askLate = 2 * time.Second, 10 * time.Second
+	// askEvery is how often they are read while an order waits for them and is in time; after that the pauses grow.
+	askEvery = 2 * time.Second
 	// maxWorkloads bounds what is read of one service: three components, with workers and canaries.
 	maxWorkloads = 20
 )
@@ -54,10 +54,19 @@ type workload struct {
 type workloads struct {
 	Items   []workload
 	Failure string
+	// Late says that the time of the order is up, so that what it waits for may never come.
+	Late bool
 }
 
+var _ room.Retryable = (*workloads)(nil)
+
 // Retry implements room.Retryable.
-func (w *workloads) Retry() bool { return w.Failure != "" }
+func (w *workloads) Retry() time.Duration {
+	if w.Failure != "" || w.Late {
+		return room.RetryPassing
+	}
+	return 0
+}
 
 // rollsOut says that the order is one by which KServe has something to make.
 func (f Facts) rollsOut() bool {
@@ -85,23 +94,20 @@ func (f Facts) rollouts(read room.Reader) map[string]*workloads {
 	if read.Serves(gvkKnative) {
 		kinds = append(kinds, gvkKnative)
 	}
-	every := askEvery
-	if !f.Now.Before(f.Deadline) {
-		every = askLate
-	}
+	late := !f.Now.Before(f.Deadline)
 	out := map[string]*workloads{}
 	for namespace, services := range names {
-		question := made(kinds, namespace, services)
-		out[namespace], _ = read.Probe("what runs in "+namespace+" for "+f.Element.Order.ID, every, question).(*workloads)
+		question := made(kinds, namespace, services, late)
+		out[namespace], _ = read.Probe("what runs in "+namespace+" for "+f.Element.Order.ID, askEvery, question).(*workloads)
 	}
 	return out
 }
 
 // made asks for what KServe made of some services.
-func made(kinds []schema.GroupVersionKind, namespace string, services []string) room.Question {
+func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) room.Question {
 	selector := serviceLabel + " in (" + strings.Join(services, ",") + ")"
 	return func(ctx context.Context, live room.Live) any {
-		out := &workloads{}
+		out := &workloads{Late: late}
 		for _, gvk := range kinds {
 			items, err := live.List(ctx, gvk, namespace, selector, int64(len(services)*maxWorkloads))
 			if err != nil {

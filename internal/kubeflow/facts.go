@@ -38,6 +38,8 @@ type Answer struct {
 	Failure *Failure
 }
 
+var _ room.Retryable = (*Answer)(nil)
+
 // Retry implements room.Retryable.
 func (a *Answer) Retry() time.Duration {
 	failed := func(a Application) bool { return a.Error != "" }

@@ -104,6 +104,8 @@ type Answer struct {
 // rendered says that there is something that was rendered, now or before.
 func (a *Answer) rendered() bool { return a != nil && a.Chart != "" }
 
+var _ room.Retryable = (*Answer)(nil)
+
 // Retry implements room.Retryable.
 func (a *Answer) Retry() time.Duration {
 	switch {
