@@ -192,8 +192,11 @@ func participant(b *broker, s *server) (*Participant, *hurried) {
 func start(t *testing.T, p *Participant) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.receive(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.receive(ctx) // It ends with its context.
+	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done

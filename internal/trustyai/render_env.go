@@ -81,8 +81,11 @@ func (r *scene) pythonEnvironment(schedule string) []corev1.EnvVar {
 	}
 	if usesDatabase(r.template) {
 		for _, v := range [][2]string{
-			{"DATABASE_USERNAME", "databaseUsername"}, {"DATABASE_PASSWORD", "databasePassword"}, {"DATABASE_HOST", "databaseService"},
-			{"DATABASE_PORT", "databasePort"}, {"DATABASE_DATABASE", "databaseName"},
+			{"DATABASE_USERNAME", "databaseUsername"},
+			{"DATABASE_PASSWORD", "databasePassword"},
+			{"DATABASE_HOST", "databaseService"},
+			{"DATABASE_PORT", "databasePort"},
+			{"DATABASE_DATABASE", "databaseName"},
 		} {
 			env = append(env, r.fromDatabaseSecret(v[0], v[1]))
 		}

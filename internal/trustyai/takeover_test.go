@@ -269,7 +269,8 @@ func Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes(t *testing.T) {
 		scheme     string
 		generation v1.ImageGeneration
 	}{
-		{"https", v1.GenerationPython}, {"https", v1.GenerationPython},
+		{"https", v1.GenerationPython},
+		{"https", v1.GenerationPython},
 		// The spec changes, and MLKeeper's image is rolled out.
 		{"http", v1.GenerationJavaTLS},
 	} {

@@ -153,7 +153,7 @@ func (r *recorder) take(resource string, kind watch.EventType, u *unstructured.U
 	r.mu.Lock()
 	h := r.runs[namespace]
 	r.mu.Unlock()
-	if h == nil || slices.Contains(given, resource+"/"+u.GetName()) {
+	if h == nil || slices.Contains(given, resource+"/"+u.GetName()) || ofKServe(u) {
 		return
 	}
 	h.mu.Lock()
@@ -173,6 +173,13 @@ func versionOf(u *unstructured.Unstructured) uint64 {
 		return 0
 	}
 	return version
+}
+
+// ofKServe says that KServe made an object for an InferenceService, as the Deployment controller makes ReplicaSets: it mirrors the
+// service and its autoscaler, and MLKeeper never writes it.
+func ofKServe(u *unstructured.Unstructured) bool {
+	ref := metav1.GetControllerOfNoCopy(u)
+	return ref != nil && ref.Kind == "InferenceService"
 }
 
 // begin starts the history of a run.

@@ -200,7 +200,9 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 	}
 	defer func() {
 		stop()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}()
 	cluster.Eventually(t, 30*time.Second, func() error {
 		if err := operator.Engine.Ready(); err == nil || !strings.Contains(err.Error(), "opendatahub/trustyai-webhook-service") {

@@ -23,11 +23,13 @@ func TestOrderThatAPolicyDenies(t *testing.T) {
 	c := s.primed(map[string]any{})
 	denied := s.runtime.Instantiate(c, s.model("denied", sklearn(1)))
 	name := "friday-" + denied.ID[:8]
-	for _, o := range []string{fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{
+	for _, o := range []string{
+		fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{
 		"matchConstraints":{"resourceRules":[{"apiGroups":["keeper.mlkeeper.dev"],"apiVersions":["*"],"operations":["CREATE","UPDATE"],"resources":["compositionelements"]}]},
 		"validations":[{"expression":"object.spec.automationCompositionId != '%s'","message":"no models on Friday","reason":"Forbidden"}]}}`, name, denied.ID),
 		fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{
-		"policyName":%q,"validationActions":["Deny"]}}`, name, name)} {
+		"policyName":%q,"validationActions":["Deny"]}}`, name, name),
+	} {
 		u := &unstructured.Unstructured{}
 		s.must(u.UnmarshalJSON([]byte(o)))
 		s.must(s.c.Client.Create(context.Background(), u))

@@ -51,7 +51,7 @@ func readSecurity(properties map[string]string, https bool, readFile func(string
 	}
 	encrypted, authenticated := strings.HasSuffix(protocol, "SSL"), strings.HasPrefix(protocol, "SASL_")
 	for _, key := range slices.Sorted(maps.Keys(properties)) {
-		if err := checkKey(key, properties[key], protocol, encrypted, authenticated); err != nil {
+		if err := checkKey(key, properties[key], protocol, properties[protocolKey] != "", encrypted, authenticated); err != nil {
 			return out, err
 		}
 	}
@@ -85,13 +85,25 @@ func protocolOf(properties map[string]string, https bool) (string, error) {
 	return protocol, nil
 }
 
-// checkKey refuses a key of TLS or of credentials that has no effect, or that is not understood.
-func checkKey(key, value, protocol string, encrypted, authenticated bool) error {
+// checkVersions refuses versions of TLS that MLKeeper does not speak.
+func checkVersions(key, value string) error {
+	for version := range strings.SplitSeq(value, ",") {
+		if version = strings.TrimSpace(version); version != "TLSv1.2" && version != "TLSv1.3" && version != "TLS" {
+			return fmt.Errorf("%s has %q: MLKeeper speaks TLSv1.2 and TLSv1.3; remove the others", key, version)
+		}
+	}
+	return nil
+}
+
+// checkKey refuses a key of TLS or of credentials that has no effect, or that is not understood. explicit says that the file names the
+// protocol itself.
+func checkKey(key, value, protocol string, explicit, encrypted, authenticated bool) error {
 	switch {
 	case value == "" && key != hostsKey:
 		// A variable of the environment that is not set.
 	case key == mechanismKey || key == jaasKey:
-		if !authenticated {
+		// ONAP's own file names Kafka's default mechanism beside PLAINTEXT, without credentials that would be kept back.
+		if named := explicit && key == mechanismKey; !authenticated && !named {
 			return fmt.Errorf("%s is set, and %s is %s, which uses no credentials: set SASL_SSL or SASL_PLAINTEXT, or remove it", key, protocolKey, protocol)
 		}
 	case slices.Contains(truststoreKeys, key):
@@ -103,11 +115,7 @@ func checkKey(key, value, protocol string, encrypted, authenticated bool) error 
 			return fmt.Errorf("%s is %q: the name of a server is always checked; remove it, and give the server a certificate of its name", key, value)
 		}
 	case slices.Contains(versionKeys, key):
-		for version := range strings.SplitSeq(value, ",") {
-			if version = strings.TrimSpace(version); version != "TLSv1.2" && version != "TLSv1.3" && version != "TLS" {
-				return fmt.Errorf("%s has %q: MLKeeper speaks TLSv1.2 and TLSv1.3; remove the others", key, version)
-			}
-		}
+		return checkVersions(key, value)
 	case strings.HasPrefix(key, "ssl.keystore.") || key == "ssl.key.password":
 		return fmt.Errorf("%s is set, and MLKeeper has no certificate of its own to show: use a listener with SASL, and remove it", key)
 	case key != protocolKey && aboutSecurity.MatchString(key):

@@ -236,6 +236,7 @@ func TestSecurityIsTakenAsAWhole(t *testing.T) {
 		{"variables that are not set", "kafka", `additionalProps: {sasl.mechanism: "", ssl.truststore.location: ""}`, false, nil},
 		{"versions", "kafka", `additionalProps: {security.protocol: SSL, ssl.enabled.protocols: "TLSv1.2,TLSv1.3", ssl.protocol: TLSv1.3}`, true, nil},
 		{"names that are checked", "kafka", "additionalProps: {security.protocol: SSL, ssl.endpoint.identification.algorithm: https}", true, nil},
+		{"as ONAP's file has it", "kafka", `additionalProps: {security.protocol: PLAINTEXT, sasl.mechanism: GSSAPI, sasl.jaas.config: ""}`, false, nil},
 		{"others of Kafka's", "kafka", `additionalProps: {max.poll.records: "5"}`, false, nil},
 
 		{"another word", "kafka", "additionalProps: {security.protocol: SSLv2}", false, []string{"security.protocol", "SSLv2", "SASL_SSL"}},
@@ -243,7 +244,8 @@ func TestSecurityIsTakenAsAWhole(t *testing.T) {
 		{"a trust store in clear", "kafka", "additionalProps: {ssl.truststore.location: /x}", false, []string{"ssl.truststore.location", "PLAINTEXT", "SASL_SSL"}},
 		{"its password in clear", "kafka", "additionalProps: {security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, ssl.truststore.password: secret, " + jaas + "}", false, []string{"ssl.truststore.password"}},
 		{"a mechanism without SASL", "kafka", "additionalProps: {sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.jaas.config", "SASL_SSL"}},
-		{"a mechanism with TLS alone", "kafka", "additionalProps: {security.protocol: SSL, sasl.mechanism: PLAIN}", false, []string{"sasl.mechanism", "SASL_SSL"}},
+		{"credentials with TLS alone", "kafka", "additionalProps: {security.protocol: SSL, sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.jaas.config", "SASL_SSL"}},
+		{"a mechanism and no protocol", "kafka", "additionalProps: {sasl.mechanism: PLAIN}", false, []string{"sasl.mechanism", "SASL_SSL"}},
 		{"SASL without a mechanism", "kafka", "additionalProps: {security.protocol: SASL_SSL, " + jaas + "}", false, []string{"sasl.mechanism", "SCRAM-SHA-512"}},
 		{"SASL without credentials", "kafka", "additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN}", false, []string{"sasl.jaas.config"}},
 		{"useHttps in clear", "kafka", "useHttps: true, additionalProps: {security.protocol: PLAINTEXT}", false, []string{"useHttps", "security.protocol"}},

@@ -104,8 +104,10 @@ func storageOf(c container) func() error {
 			return os.WriteFile(filepath.Join(folder, "standin"), []byte("the stand-in was here\n"), 0o600)
 		case "MARIA", "DATABASE":
 			for _, names := range [][]string{
-				{"DATABASE_USERNAME", "QUARKUS_DATASOURCE_USERNAME"}, {"DATABASE_PASSWORD", "QUARKUS_DATASOURCE_PASSWORD"},
-				{"DATABASE_HOST", "DATABASE_SERVICE"}, {"DATABASE_DATABASE", "DATABASE_NAME"},
+				{"DATABASE_USERNAME", "QUARKUS_DATASOURCE_USERNAME"},
+				{"DATABASE_PASSWORD", "QUARKUS_DATASOURCE_PASSWORD"},
+				{"DATABASE_HOST", "DATABASE_SERVICE"},
+				{"DATABASE_DATABASE", "DATABASE_NAME"},
 			} {
 				if c.or(names[0], "") == "" && c.or(names[1], "") == "" {
 					return fmt.Errorf("requires the environment variable %s", strings.Join(names, " or "))
