@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -173,6 +174,13 @@ func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) 
 		}
 	}
 	return false
+}
+
+// incomplete says that a plan waits for more objects, and that users bring their kinds: one may be a child that the custom
+// resource cannot own. An Inventory that comes only then would have every object written again for its new owner.
+func (s *stacks[C, F]) incomplete(p plan.Plan) bool {
+	return s.def.AnyChildren && slices.ContainsFunc(p.Problems, func(problem plan.Problem) bool { return problem.Class == plan.Waiting }) &&
+		slices.ContainsFunc(p.Stages, func(stage plan.Stage) bool { return len(stage.Objects) > 0 })
 }
 
 // ensure makes one Inventory per stage and lists in it every object of the plan, before any of them is written. What

@@ -151,13 +151,6 @@ func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
 	return s.stamp(p)
 }
 
-// incomplete says that a plan waits for more objects, and that users bring their kinds: one may be a child that the custom
-// resource cannot own. An Inventory that comes only then would have every object written again for its new owner.
-func (s *stacks[C, F]) incomplete(p plan.Plan) bool {
-	return s.def.AnyChildren && slices.ContainsFunc(p.Problems, func(problem plan.Problem) bool { return problem.Class == plan.Waiting }) &&
-		slices.ContainsFunc(p.Stages, func(stage plan.Stage) bool { return len(stage.Objects) > 0 })
-}
-
 // stamp gives the objects of the plan the engine's marks, or takes those of the pass before where nothing is different.
 func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
 	last := p.life.drawn
