@@ -174,7 +174,7 @@ func TestComponentsStopAndStart(t *testing.T) {
 	must(t, "", "--dir", dir, "start", component.ControllerManager)
 	must(t, "", "--dir", dir, "kubectl", "wait", "--for=condition=Available", "deployment/web", "--timeout=90s")
 
-	for _, name := range []string{component.APIServer, component.Etcd, component.Kwok, component.Scheduler} {
+	for _, name := range []string{component.APIServer, component.Etcd, component.SimulatedKubelet, component.Scheduler} {
 		must(t, "", "--dir", dir, "stop", "--kill", name)
 		must(t, "", "--dir", dir, "start", name)
 	}
@@ -211,6 +211,95 @@ func TestTwoClustersSideBySide(t *testing.T) {
 	must(t, "", "--dir", first, "down")
 }
 
+const pods = `
+apiVersion: v1
+kind: Pod
+metadata: {name: waits}
+spec:
+  volumes: [{name: v, configMap: {name: missing}}]
+  containers: [{name: a, image: i, env: [{name: E, valueFrom: {secretKeyRef: {name: missing, key: k}}}]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: too-large}
+spec: {containers: [{name: a, image: i, resources: {limits: {nvidia.com/gpu: 3}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gated}
+spec:
+  readinessGates: [{conditionType: example.test/gate}]
+  containers: [{name: a, image: i}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: good}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: i}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: bad}
+spec:
+  backoffLimit: 1
+  template:
+    metadata: {annotations: {devcluster.mlkeeper.dev/fail: Error}}
+    spec: {restartPolicy: Never, containers: [{name: a, image: i}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: everywhere}
+spec:
+  selector: {matchLabels: {app: e}}
+  template:
+    metadata: {labels: {app: e}}
+    spec:
+      volumes: [{name: v, persistentVolumeClaim: {claimName: claim}}]
+      containers: [{name: a, image: i}]
+`
+
+func TestPodsBehaveAsAKubeletMakesThem(t *testing.T) {
+	dir, _ := up(t)
+	kubectl := func(stdin string, args ...string) string {
+		return must(t, stdin, append([]string{"--dir", dir, "kubectl"}, args...)...)
+	}
+	event := func(reason, text string) {
+		t.Helper()
+		eventually(t, "the event "+reason+": "+text, func() bool {
+			return strings.Contains(kubectl("", "get", "events", "--field-selector=reason="+reason, "-o", "jsonpath={.items[*].message}"), text)
+		})
+	}
+	kubectl(workload, "apply", "-f", "-")
+	kubectl("", "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/claim", "--timeout=90s")
+	kubectl(pods, "apply", "-f", "-")
+	event("FailedMount", `MountVolume.SetUp failed for volume "v" : configmap "missing" not found`)
+	kubectl("", "create", "configmap", "missing")
+	const waiting = "jsonpath={.status.containerStatuses[0].state.waiting.message}"
+	kubectl("", "wait", "--for="+waiting+`=secret "missing" not found`, "pod/waits", "--timeout=60s")
+	kubectl("", "create", "secret", "generic", "missing", "--from-literal=other=x")
+	kubectl("", "wait", "--for="+waiting+"=couldn't find key k in Secret default/missing", "pod/waits", "--timeout=60s")
+	kubectl("", "patch", "secret", "missing", "-p", `{"stringData":{"k":"x"}}`)
+	kubectl("", "wait", "--for=condition=Ready", "pod/waits", "--timeout=60s")
+
+	event("FailedScheduling", "Insufficient nvidia.com/gpu")
+	kubectl("", "wait", "--for=condition=ContainersReady", "pod/gated", "--timeout=60s")
+	if out := kubectl("", "get", "pod", "gated", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].reason}`); out != "ReadinessGatesNotReady" {
+		t.Errorf("a pod with an open readiness gate is %s", out)
+	}
+	kubectl("", "wait", "--for=condition=Complete", "job/good", "--timeout=60s")
+	kubectl("", "wait", "--for=condition=Failed", "job/bad", "--timeout=60s")
+
+	// One of the three pods has the volume; another one gets it when that one is gone.
+	event("FailedAttachVolume", `Multi-Attach error for volume "static" Volume is already used by pod(s) everywhere-`)
+	kubectl("", "wait", "--for=jsonpath={.status.numberReady}=1", "daemonset/everywhere", "--timeout=60s")
+	kubectl("", "delete", "daemonset", "everywhere", "--cascade=orphan")
+	had := kubectl("", "get", "pods", "-l", "app=e", "--field-selector=status.phase=Running", "-o", "name")
+	kubectl("", "delete", strings.TrimSpace(had))
+	eventually(t, "another pod has the volume", func() bool {
+		out := kubectl("", "get", "pods", "-l", "app=e", "--field-selector=status.phase=Running", "-o", "name")
+		return out != "" && out != had
+	})
+}
+
 const routed = `
 apiVersion: route.openshift.io/v1
 kind: Route
@@ -220,17 +309,17 @@ spec: {to: {kind: Service, name: s}}
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata: {name: i}
-spec: {predictor: {model: {}}}
+spec: {predictor: {model: {modelFormat: {name: sklearn}}}}
 ---
 apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata: {name: c}
-spec: {secretName: c}
+spec: {secretName: c, issuerRef: {name: c}}
 ---
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata: {name: left-alone, annotations: {devcluster.mlkeeper.dev/stand-in: "off"}}
-spec: {}
+spec: {predictor: {}}
 `
 
 func TestThirdParties(t *testing.T) {

@@ -1,7 +1,7 @@
 // devcluster is a real Kubernetes control plane in one binary: etcd,
 // kube-apiserver, kube-controller-manager and kube-scheduler at the release that
-// go.mod pins, KWOK as the kubelet of simulated nodes, and a stand-in for the
-// third-party controllers that the operator meets. It is built with
+// go.mod pins, with simulated kubelets, and a stand-in for the third-party
+// controllers that the operator meets. It is built with
 //
 //	go build -o ../bin/devcluster .
 //
@@ -19,8 +19,10 @@
 //
 //	internal/component  names, command lines and entry points of the processes
 //	internal/cluster    boot, supervision, state file, control socket, removal
-//	internal/catalog    permissive third-party CRDs
+//	internal/catalog    third-party CRDs
 //	internal/standin    plays the controllers of some of them
+//	internal/simkubelet plays the kubelets of simulated nodes
+//	internal/health     endpoint of the components that are devcluster's own
 //	internal/enclosure  namespaces of its own for a cluster with a real node
 //	internal/clusterdns stand-in for the name server of a real node
 //	internal/image      images of one static binary

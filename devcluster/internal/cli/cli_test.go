@@ -46,8 +46,8 @@ func TestUpFlagsSurviveTheHandOver(t *testing.T) {
 		return *flags
 	}
 	want := parse([]string{
-		"--port=1234", "--nodes=3", "--crds=route,istio", "--fsync", "--webhook-admission=false",
-		"--audit-log=/a", "--no-stand-in", "--no-kwok", "--timeout=9s", "--kubeconfig=/k",
+		"--port=1234", "--nodes=4", "--node-size=cpu=2,pods=9", "--crds=route,istio", "--fsync", "--webhook-admission=false",
+		"--audit-log=/a", "--audit-group=g", "--no-stand-in", "--timeout=9s", "--kubeconfig=/k",
 	})
 	if !want.opts.Spec.NoWebhookAdmission || want.opts.Timeout != 9*time.Second {
 		t.Errorf("flags are lost: %+v", want.opts)

@@ -63,7 +63,7 @@ func newRoot() *cobra.Command {
 		Use:   "devcluster",
 		Short: "A real Kubernetes control plane with simulated nodes, in one binary",
 		Long: "devcluster runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler " + component.Loopback + `-only,
-with KWOK as the kubelet and a stand-in for third-party controllers. With --node=real, pods
+with simulated kubelets and a stand-in for third-party controllers. With --node=real, pods
 run: a kubelet and the machine's containerd, in namespaces of their own.
 
   devcluster up --detach          boot a cluster and return
@@ -206,8 +206,8 @@ func newStart(dir *string) *cobra.Command {
 func newCRDs(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:       "crds [NAME...]",
-		Short:     "Install third-party definitions (" + strings.Join(catalog.Names(), ", ") + ", all); without names, list them",
-		ValidArgs: append(catalog.Names(), catalog.All),
+		Short:     "Install third-party definitions (" + strings.Join(catalog.Names(), ", ") + ", openshift, all); without names, list them",
+		ValidArgs: append(catalog.Names(), catalog.OpenShift, catalog.All),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), strings.Join(catalog.Names(), "\n"))

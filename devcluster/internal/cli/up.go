@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"mlkeeper.dev/devcluster/internal/catalog"
 	"mlkeeper.dev/devcluster/internal/cluster"
@@ -25,6 +29,7 @@ const superviseName = "__supervise"
 type upFlags struct {
 	opts   cluster.Options
 	node   string
+	size   map[string]string
 	noHook bool
 	// announce lets a supervisor print what up prints at its end.
 	announce bool
@@ -42,15 +47,17 @@ func (f *upFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.opts.Kubeconfig, "kubeconfig", "", "where to write the admin's kubeconfig (default <dir>/kubeconfig)")
 	flags.IntVar(&f.opts.Port, "port", 0, "port of the API server (default: a free one)")
 	flags.StringVar(&f.node, "node", nodeSimulated,
-		"simulated (KWOK; pods do not run), or real (kubelet and containerd; needs root and Debian's packages)")
-	flags.IntVar(&f.opts.Nodes, "nodes", 1, "number of simulated nodes")
+		"simulated (pods do not run), or real (kubelet and containerd; needs root and Debian's packages)")
+	flags.IntVar(&f.opts.Nodes, "nodes", 3, "number of simulated nodes")
+	flags.StringToStringVar(&f.size, "node-size", map[string]string{"cpu": "16", "memory": "64Gi", "pods": "110"},
+		"what a simulated node has; the second one has a GPU besides, and the third one two")
 	flags.StringSliceVar(&f.opts.CRDs, "crds", nil,
-		"third-party definitions to install: "+strings.Join(catalog.Names(), ",")+", or all")
+		"third-party definitions to install: "+strings.Join(catalog.Names(), ",")+", openshift, or all")
 	flags.BoolVar(&f.opts.Spec.Fsync, "fsync", false, "let etcd write through to the disk; for fault tests of storage")
 	flags.BoolVar(&f.noHook, "webhook-admission", true, "call admission webhooks")
 	flags.StringVar(&f.opts.Spec.AuditLog, "audit-log", "", "file for one line of metadata per request")
+	flags.StringVar(&f.opts.Spec.AuditGroup, "audit-group", "", "group whose users' requests are in the audit log (default: everybody's)")
 	flags.BoolVar(&f.opts.Spec.NoStandIn, "no-stand-in", false, "do not play third-party controllers")
-	flags.BoolVar(&f.opts.Spec.NoKwok, "no-kwok", false, "do not simulate a kubelet; nodes and pods stay pending")
 	flags.DurationVar(&f.opts.Timeout, "timeout", 3*time.Minute, "limit of the boot")
 }
 
@@ -70,12 +77,17 @@ func (f *upFlags) complete(dir string) error {
 	switch f.node {
 	case nodeSimulated:
 	case nodeReal:
-		f.opts.Spec.RealNode = true
-		if f.opts.Nodes != 1 {
-			return fmt.Errorf("--nodes is %d; there is exactly one real node", f.opts.Nodes)
-		}
+		f.opts.Spec.RealNode, f.opts.Nodes = true, 1
 	default:
 		return fmt.Errorf("--node is %q; give %s or %s", f.node, nodeSimulated, nodeReal)
+	}
+	f.opts.NodeSize = corev1.ResourceList{}
+	for name, text := range f.size {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return fmt.Errorf("--node-size: %s is %q: %w", name, text, err)
+		}
+		f.opts.NodeSize[corev1.ResourceName(name)] = quantity
 	}
 	for _, path := range []*string{&f.opts.Kubeconfig, &f.opts.Spec.AuditLog} {
 		if *path == "" {
@@ -96,8 +108,11 @@ func (f *upFlags) args() []string {
 		superviseName, "--node=" + f.node, "--dir=" + o.Spec.Dir, "--kubeconfig=" + o.Kubeconfig,
 		fmt.Sprintf("--port=%d", o.Port), fmt.Sprintf("--nodes=%d", o.Nodes),
 		fmt.Sprintf("--fsync=%t", o.Spec.Fsync), fmt.Sprintf("--webhook-admission=%t", f.noHook),
-		"--audit-log=" + o.Spec.AuditLog, fmt.Sprintf("--no-stand-in=%t", o.Spec.NoStandIn),
-		fmt.Sprintf("--no-kwok=%t", o.Spec.NoKwok), fmt.Sprintf("--timeout=%s", o.Timeout),
+		"--audit-log=" + o.Spec.AuditLog, "--audit-group=" + o.Spec.AuditGroup,
+		fmt.Sprintf("--no-stand-in=%t", o.Spec.NoStandIn), fmt.Sprintf("--timeout=%s", o.Timeout),
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.size)) {
+		args = append(args, "--node-size="+name+"="+f.size[name])
 	}
 	if len(o.CRDs) > 0 {
 		args = append(args, "--crds="+strings.Join(o.CRDs, ","))

@@ -10,9 +10,6 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	nodefast "sigs.k8s.io/kwok/kustomize/stage/node/fast"
-	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
-	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 
 	"mlkeeper.dev/devcluster/internal/component"
 )
@@ -20,13 +17,19 @@ import (
 // contextName names the cluster, the user and the context in every kubeconfig.
 const contextName = "devcluster"
 
-// auditPolicy records who did what to which object, and no bodies.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+// auditPolicy records who did what to which object, and no bodies: of everybody, or of the users of a group.
+func auditPolicy(group string) string {
+	policy := `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: ["RequestReceived"]
 rules:
 - level: Metadata
 `
+	if group != "" {
+		policy += fmt.Sprintf("  userGroups: [%q]\n", group)
+	}
+	return policy
+}
 
 // layout lists what a cluster puts into its directory. Down removes these and
 // nothing else, so that a directory named by mistake keeps its files.
@@ -38,7 +41,7 @@ var layout = []string{
 var users = map[string][]string{
 	component.ControllerManager: {"system:kube-controller-manager"},
 	component.Scheduler:         {"system:kube-scheduler"},
-	component.Kwok:              {"kwok", "system:masters"},
+	component.SimulatedKubelet:  {"simulated-kubelet", "system:masters"},
 	component.Kubelet:           {"system:node:" + component.RealNodeName, "system:nodes"},
 	component.KubeProxy:         {"system:kube-proxy"},
 	component.ClusterDNS:        {"cluster-dns", "system:masters"},
@@ -76,15 +79,7 @@ func writeFiles(s component.Spec, kubeconfig string) error {
 			return err
 		}
 	}
-	// The stages are KWOK's own, taken from its module.
-	stages := strings.Join([]string{
-		nodefast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease,
-		podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete,
-	}, "\n---\n")
-	return errors.Join(
-		os.WriteFile(s.StagesFile(), []byte(stages), 0o600),
-		os.WriteFile(s.AuditPolicyFile(), []byte(auditPolicy), 0o600),
-	)
+	return os.WriteFile(s.AuditPolicyFile(), []byte(auditPolicy(s.AuditGroup)), 0o600)
 }
 
 // writeKubeconfig writes a self-contained kubeconfig for a user (its name, then

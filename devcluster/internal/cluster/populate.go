@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,7 +29,7 @@ func (s *Supervisor) populate(ctx context.Context, config *rest.Config) error {
 		simulated = 0
 	}
 	for i := range simulated {
-		_, err := client.CoreV1().Nodes().Create(ctx, node(fmt.Sprintf("node-%d", i+1)), metav1.CreateOptions{})
+		_, err := client.CoreV1().Nodes().Create(ctx, node(i+1, s.opts.NodeSize), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating a node: %w", err)
 		}
@@ -57,9 +58,6 @@ func (s *Supervisor) missing(ctx context.Context, client kubernetes.Interface) s
 	if _, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return "there is no default service account yet"
 	}
-	if s.spec.NoKwok && !s.spec.RealNode {
-		return ""
-	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "the nodes cannot be listed"
@@ -80,7 +78,7 @@ func (s *Supervisor) nodeComponent() string {
 	if s.spec.RealNode {
 		return component.Kubelet
 	}
-	return component.Kwok
+	return component.SimulatedKubelet
 }
 
 // lost names a component that ended by itself.
@@ -102,20 +100,37 @@ func nodeReady(n *corev1.Node) bool {
 	return false
 }
 
-// node is what a kubelet would register; KWOK does the rest.
-func node(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name:        name,
-		Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
-		Labels: map[string]string{
-			corev1.LabelHostname:                 name,
-			corev1.LabelOSStable:                 "linux",
-			corev1.LabelArchStable:               runtime.GOARCH,
-			"node-role.kubernetes.io/worker":     "",
-			"type":                               "kwok",
-			corev1.LabelTopologyZone:             "zone-a",
-			corev1.LabelInstanceTypeStable:       "devcluster",
-			"node.kubernetes.io/devcluster-role": "simulated",
+// node is what a kubelet would register; the simulated one makes it Ready. Beside its size it has GPUs: the first node
+// none, the second one, the third two, and so on.
+func node(number int, size corev1.ResourceList) *corev1.Node {
+	name := fmt.Sprintf("node-%d", number)
+	size = size.DeepCopy()
+	if gpus := int64((number - 1) % 3); gpus > 0 {
+		size["nvidia.com/gpu"] = *resource.NewQuantity(gpus, resource.DecimalSI)
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Labels: map[string]string{
+				corev1.LabelHostname:                 name,
+				corev1.LabelOSStable:                 "linux",
+				corev1.LabelArchStable:               runtime.GOARCH,
+				"node-role.kubernetes.io/worker":     "",
+				corev1.LabelTopologyZone:             "zone-a",
+				corev1.LabelInstanceTypeStable:       "devcluster",
+				"node.kubernetes.io/devcluster-role": "simulated",
+			},
 		},
-	}}
+		Status: corev1.NodeStatus{
+			Capacity: size, Allocatable: size,
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", number/250, number%250+1)},
+				{Type: corev1.NodeHostName, Address: name},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				Architecture: runtime.GOARCH, OperatingSystem: "linux", OSImage: "devcluster", KernelVersion: "devcluster",
+				ContainerRuntimeVersion: "devcluster://1", KubeletVersion: kubernetesVersion,
+			},
+		},
+	}
 }

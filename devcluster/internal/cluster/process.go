@@ -71,7 +71,7 @@ func (sp spawner) spawn(name string, s component.Spec) (*process, error) {
 		cmd = exec.Command(path, args...)
 	}
 	cmd.Dir = s.Dir
-	cmd.Env = childEnv(s)
+	cmd.Env = childEnv()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		// Ctrl-C in a terminal goes to the whole foreground group; the children
@@ -97,16 +97,15 @@ func (sp spawner) spawn(name string, s component.Spec) (*process, error) {
 }
 
 // childEnv keeps a caller's own Kubernetes settings out of the components.
-func childEnv(s component.Spec) []string {
+func childEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		if strings.HasPrefix(kv, "KUBECONFIG=") || strings.HasPrefix(kv, "KWOK_") ||
-			strings.HasPrefix(kv, "ETCD_") {
+		if strings.HasPrefix(kv, "KUBECONFIG=") || strings.HasPrefix(kv, "ETCD_") {
 			continue
 		}
 		env = append(env, kv)
 	}
-	return append(env, "KWOK_WORKDIR="+s.Path("conf", "kwok"))
+	return env
 }
 
 func (p *process) running() bool {

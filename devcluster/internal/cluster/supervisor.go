@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"mlkeeper.dev/devcluster/internal/component"
 	"mlkeeper.dev/devcluster/internal/enclosure"
 )
@@ -27,8 +29,9 @@ type Options struct {
 	Kubeconfig string
 	// Port is the API server's port; 0 chooses a free one.
 	Port int
-	// Nodes is the number of simulated nodes.
-	Nodes int
+	// Nodes is the number of simulated nodes, and NodeSize what each of them has.
+	Nodes    int
+	NodeSize corev1.ResourceList
 	// Outside is the process that started this one in an enclosure; 0 where there
 	// is none. It holds the lock, and is the supervisor to everybody outside.
 	Outside int
@@ -259,7 +262,7 @@ func (s *Supervisor) shutdown(phase, reason string) {
 		grace = 0
 	}
 	clients := []string{
-		component.ControllerManager, component.Scheduler, component.Kwok, component.StandIn,
+		component.ControllerManager, component.Scheduler, component.SimulatedKubelet, component.StandIn,
 		component.Kubelet, component.KubeProxy, component.ClusterDNS,
 	}
 	for _, group := range [][]string{clients, {component.APIServer}, {component.Etcd, component.Containerd}} {

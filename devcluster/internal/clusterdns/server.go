@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"mlkeeper.dev/devcluster/internal/health"
 )
 
 // idle is how long a TCP connection may be silent.
@@ -27,7 +28,7 @@ func Main(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("cluster-dns", pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the cluster")
 	listen := flags.String("listen", "127.0.0.1:53", "address on which questions are answered, by UDP and TCP")
-	health := flags.String("health", "127.0.0.1:0", "address of the health endpoint")
+	healthAddress := flags.String("health", "127.0.0.1:0", "address of the health endpoint")
 	domain := flags.String("domain", "cluster.local", "domain of the cluster")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -44,14 +45,14 @@ func Main(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	checks, err := net.Listen("tcp", *health)
+	checks, err := net.Listen("tcp", *healthAddress)
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 3)
 	go func() { failed <- servePackets(packets, zone) }()
 	go func() { failed <- serveStreams(streams, zone) }()
-	go func() { failed <- serveHealth(checks) }()
+	go func() { failed <- health.Serve(checks) }()
 	select {
 	case <-ctx.Done():
 		return nil
@@ -155,13 +156,4 @@ func serveOne(conn net.Conn, zone Zone) error {
 	binary.BigEndian.PutUint16(size[:], uint16(len(response)))
 	_, err = conn.Write(append(size[:], response...))
 	return err
-}
-
-func serveHealth(listener net.Listener) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok"))
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	return server.Serve(listener)
 }

@@ -17,8 +17,8 @@ func Args(name string, s Spec) ([]string, error) {
 		return controllerManagerArgs(s), nil
 	case Scheduler:
 		return schedulerArgs(s), nil
-	case Kwok:
-		return kwokArgs(s), nil
+	case SimulatedKubelet:
+		return simulatedKubeletArgs(s), nil
 	case StandIn:
 		return standInArgs(s), nil
 	case Containerd:
@@ -93,6 +93,9 @@ func apiServerArgs(s Spec) []string {
 			// kubernetes Service could only ever log errors.
 			"--endpoint-reconciler-type=none")
 	}
+	// On OpenShift it is on: who sets an owner reference needs the right to delete what gets it, and who blocks the owner's
+	// deletion the right to update the owner's finalizers.
+	args = append(args, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	if s.NoWebhookAdmission {
 		args = append(args,
 			"--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook")
@@ -160,16 +163,11 @@ func schedulerArgs(s Spec) []string {
 	}
 }
 
-func kwokArgs(s Spec) []string {
+func simulatedKubeletArgs(s Spec) []string {
 	return []string{
-		"--kubeconfig=" + s.KubeconfigOf(Kwok),
-		"--config=" + s.StagesFile(),
-		"--manage-all-nodes=true",
-		"--cidr=" + PodCIDR,
-		"--node-ip=10.0.0.1",
-		"--node-lease-duration-seconds=40",
-		// Without an address of its own KWOK listens on every interface.
-		fmt.Sprintf("--server-address=%s:%d", Loopback, s.Ports.Kwok),
+		"--kubeconfig=" + s.KubeconfigOf(SimulatedKubelet),
+		"--pod-cidr=" + PodCIDR,
+		fmt.Sprintf("--listen=%s:%d", Loopback, s.Ports.SimulatedKubelet),
 	}
 }
 

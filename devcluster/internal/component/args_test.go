@@ -8,7 +8,7 @@ import (
 
 func testSpec() Spec {
 	return Spec{Dir: "/c", Ports: Ports{
-		Etcd: 1, EtcdPeer: 2, APIServer: 3, ControllerManager: 4, Scheduler: 5, Kwok: 6, StandIn: 7,
+		Etcd: 1, EtcdPeer: 2, APIServer: 3, ControllerManager: 4, Scheduler: 5, SimulatedKubelet: 6, StandIn: 7,
 		Containerd: 8, Kubelet: 9, KubeletHealth: 10, KubeProxy: 11, ClusterDNS: 12,
 	}}
 }
@@ -54,7 +54,7 @@ func TestEverythingListensOnLoopback(t *testing.T) {
 		APIServer:         {"--bind-address=127.0.0.1", "--secure-port=3"},
 		ControllerManager: {"--bind-address=127.0.0.1", "--secure-port=4"},
 		Scheduler:         {"--bind-address=127.0.0.1", "--secure-port=5"},
-		Kwok:              {"--server-address=127.0.0.1:6"},
+		SimulatedKubelet:  {"--listen=127.0.0.1:6"},
 		StandIn:           {"--listen=127.0.0.1:7"},
 	}
 	for _, name := range testSpec().Enabled() {
@@ -102,13 +102,13 @@ func TestEveryComponentHasAPortAndAHealthURL(t *testing.T) {
 
 func TestEnabledLeavesOut(t *testing.T) {
 	s := testSpec()
-	simulated := []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok, StandIn}
+	simulated := []string{Etcd, APIServer, ControllerManager, Scheduler, SimulatedKubelet, StandIn}
 	if got := s.Enabled(); !slices.Equal(got, simulated) {
 		t.Errorf("by default %v", got)
 	}
-	s.NoKwok, s.NoStandIn = true, true
-	if got := s.Enabled(); slices.Contains(got, Kwok) || slices.Contains(got, StandIn) || len(got) != 4 {
-		t.Errorf("without the simulations %v", got)
+	s.NoStandIn = true
+	if got := s.Enabled(); slices.Contains(got, StandIn) || len(got) != 5 {
+		t.Errorf("without the stand-in %v", got)
 	}
 }
 

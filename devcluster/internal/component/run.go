@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics of the control plane
@@ -17,11 +16,9 @@ import (
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
-	kwokconfig "sigs.k8s.io/kwok/pkg/config"
-	kwokcmd "sigs.k8s.io/kwok/pkg/kwok/cmd"
-	kwoklog "sigs.k8s.io/kwok/pkg/log"
 
 	"mlkeeper.dev/devcluster/internal/clusterdns"
+	"mlkeeper.dev/devcluster/internal/simkubelet"
 	"mlkeeper.dev/devcluster/internal/standin"
 	"mlkeeper.dev/devcluster/internal/version"
 )
@@ -44,24 +41,27 @@ func Run(name string, args []string) int {
 		return cli.Run(controllermanager.NewControllerManagerCommand())
 	case Scheduler:
 		return cli.Run(scheduler.NewSchedulerCommand())
-	case Kwok:
-		return exitCode(name, runKwok())
 	case Kubelet:
 		// Its command ends the context at the first signal by itself.
 		return cli.Run(kubelet.NewKubeletCommand(context.Background()))
 	case KubeProxy:
 		return cli.Run(kubeproxy.NewProxyCommand())
+	case SimulatedKubelet:
+		return exitCode(name, untilSignal(args, simkubelet.Main))
 	case ClusterDNS:
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		return exitCode(name, clusterdns.Main(ctx, args))
+		return exitCode(name, untilSignal(args, clusterdns.Main))
 	case StandIn:
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-		defer stop()
-		return exitCode(name, standin.Main(ctx, args))
+		return exitCode(name, untilSignal(args, standin.Main))
 	default:
 		return exitCode(name, fmt.Errorf("there is no such component; choose one of %v", Names))
 	}
+}
+
+// untilSignal runs a component of devcluster's own until it is told to end.
+func untilSignal(args []string, run func(context.Context, []string) error) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, args)
 }
 
 func exitCode(name string, err error) int {
@@ -70,26 +70,4 @@ func exitCode(name string, err error) int {
 	}
 	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	return 1
-}
-
-// runKwok does what KWOK's own main does: the stages come in through the
-// context, which is why its command cannot be used alone.
-func runKwok() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-
-	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.Usage = func() {}
-	ctx, _ = kwoklog.InitFlags(ctx, flags)
-	ctx, err := kwokconfig.InitFlags(ctx, flags)
-	if err != nil {
-		return fmt.Errorf("reading the stages: %w", err)
-	}
-	// Kubernetes registers flags of its own for the whole process, among them a
-	// --version that cobra cannot live with.
-	pflag.CommandLine = pflag.NewFlagSet(Kwok, pflag.ContinueOnError)
-	cmd := kwokcmd.NewCommand(ctx)
-	cmd.PersistentFlags().AddFlagSet(flags)
-	return cmd.ExecuteContext(ctx)
 }

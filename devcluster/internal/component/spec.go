@@ -11,7 +11,7 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	Kwok              = "kwok"
+	SimulatedKubelet  = "simulated-kubelet"
 	Containerd        = "containerd"
 	Kubelet           = "kubelet"
 	KubeProxy         = "kube-proxy"
@@ -20,9 +20,9 @@ const (
 )
 
 // Names lists every component in start order; shutdown goes the other way. No
-// cluster has all of them: a node is either simulated by KWOK or a real one.
+// cluster has all of them: a node is either simulated or a real one.
 var Names = []string{
-	Etcd, APIServer, ControllerManager, Scheduler, Kwok, Containerd, Kubelet, KubeProxy, ClusterDNS, StandIn,
+	Etcd, APIServer, ControllerManager, Scheduler, SimulatedKubelet, Containerd, Kubelet, KubeProxy, ClusterDNS, StandIn,
 }
 
 // Loopback is the only address of the machine on which a devcluster listens.
@@ -52,7 +52,7 @@ type Ports struct {
 	APIServer         int `json:"apiserver"`
 	ControllerManager int `json:"controllerManager"`
 	Scheduler         int `json:"scheduler"`
-	Kwok              int `json:"kwok"`
+	SimulatedKubelet  int `json:"simulatedKubelet"`
 	StandIn           int `json:"standIn"`
 
 	// A cluster without a real node leaves these out.
@@ -65,7 +65,7 @@ type Ports struct {
 
 // Needed points to every port that a cluster with this kind of node uses.
 func (p *Ports) Needed(realNode bool) []*int {
-	out := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.ControllerManager, &p.Scheduler, &p.Kwok, &p.StandIn}
+	out := []*int{&p.Etcd, &p.EtcdPeer, &p.APIServer, &p.ControllerManager, &p.Scheduler, &p.SimulatedKubelet, &p.StandIn}
 	if realNode {
 		out = append(out, &p.Containerd, &p.Kubelet, &p.KubeletHealth, &p.KubeProxy, &p.ClusterDNS)
 	}
@@ -83,8 +83,8 @@ func (p Ports) Of(name string) int {
 		return p.ControllerManager
 	case Scheduler:
 		return p.Scheduler
-	case Kwok:
-		return p.Kwok
+	case SimulatedKubelet:
+		return p.SimulatedKubelet
 	case StandIn:
 		return p.StandIn
 	case Containerd:
@@ -115,10 +115,10 @@ type Spec struct {
 	NoWebhookAdmission bool `json:"noWebhookAdmission,omitempty"`
 	// AuditLog is the file that receives one line of metadata per request.
 	AuditLog string `json:"auditLog,omitempty"`
+	// AuditGroup is the group whose users' requests are in it; everybody's where it is empty.
+	AuditGroup string `json:"auditGroup,omitempty"`
 	// NoStandIn leaves the stand-in for third-party controllers out.
 	NoStandIn bool `json:"noStandIn,omitempty"`
-	// NoKwok leaves the simulated kubelet out, for write-floor measurements.
-	NoKwok bool `json:"noKwok,omitempty"`
 	// RealNode runs a kubelet and containerd in place of the simulated kubelet.
 	RealNode bool `json:"realNode,omitempty"`
 	// CNIPlugins is the folder of the machine's CNI plugins, for a real node.
@@ -139,9 +139,6 @@ func (s Spec) KubeconfigOf(name string) string { return s.Path("conf", name+".ku
 // LogOf returns the file that collects a component's output.
 func (s Spec) LogOf(name string) string { return s.Path("logs", name+".log") }
 
-// StagesFile returns the KWOK configuration of the simulated kubelet.
-func (s Spec) StagesFile() string { return s.Path("conf", "stages.yaml") }
-
 // AuditPolicyFile returns the API server's audit policy.
 func (s Spec) AuditPolicyFile() string { return s.Path("conf", "audit-policy.yaml") }
 
@@ -154,7 +151,7 @@ func (s Spec) Server() string {
 func (s Spec) Enabled() []string {
 	var out []string
 	for _, n := range Names {
-		if (n == StandIn && s.NoStandIn) || (n == Kwok && (s.NoKwok || s.RealNode)) || (isNode(n) && !s.RealNode) {
+		if (n == StandIn && s.NoStandIn) || (n == SimulatedKubelet && s.RealNode) || (isNode(n) && !s.RealNode) {
 			continue
 		}
 		out = append(out, n)

@@ -1,0 +1,387 @@
+package simkubelet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubeletevents "k8s.io/kubernetes/pkg/kubelet/events"
+	"k8s.io/kubernetes/pkg/kubelet/util/format"
+)
+
+// How long what is not simulated takes.
+const (
+	// second is what a second of a pod's own times takes.
+	second = 10 * time.Millisecond
+	// creating is from a pod's first status to its first container.
+	creating = 50 * time.Millisecond
+	// working is how long an init container or a container of a Job runs, and one that is asked to fail.
+	working = 50 * time.Millisecond
+	// probing is how long the first success of a probe takes, at least and at most.
+	probing, maxProbing = 50 * time.Millisecond, 200 * time.Millisecond
+	// ending is how long containers take to end when they are told to, at most their grace period.
+	ending = 50 * time.Millisecond
+	// backOff and maxBackOff are in pkg/kubelet/kubelet.go, which restarts a container at once the first time.
+	backOff, maxBackOff = 10 * time.Second, 5 * time.Minute
+)
+
+// pod is what a kubelet remembers of a pod.
+type pod struct {
+	uid types.UID
+	// status was written last.
+	status corev1.PodStatus
+	// due is when the present state of a container ends, or of the pod under the empty name.
+	due map[string]time.Time
+	// said are the events that there were.
+	said map[string]bool
+	// waits says that the next step follows an object of the namespace.
+	waits bool
+	// deleted says that the API server was told that the containers have ended.
+	deleted bool
+}
+
+// event is something that is said about a pod.
+type event struct {
+	reason, message string
+	// byAttachDetach says that it is not a kubelet who says it.
+	byAttachDetach bool
+}
+
+// step is one synchronisation of a pod.
+type step struct {
+	*pod
+	of     *corev1.Pod
+	read   reader
+	now    time.Time
+	attach func() []string
+	// address is the pod's own, once it is asked for.
+	address func() string
+	events  []event
+}
+
+// take moves the pod on as far as it goes now.
+func (s *step) take() {
+	s.waits = false
+	if s.status.StartTime == nil || len(s.status.ContainerStatuses) != len(s.of.Spec.Containers) {
+		s.begin()
+	}
+	switch {
+	case s.of.DeletionTimestamp != nil:
+		s.end()
+	case !terminal(s.status.Phase) && s.sandbox() && s.initialised():
+		for i := range s.of.Spec.Containers {
+			s.container(&s.of.Spec.Containers[i], &s.status.ContainerStatuses[i])
+		}
+		s.endSidecars()
+	}
+	summarise(s.of, &s.status, s.now)
+	if terminal(s.status.Phase) {
+		// Nothing of it runs on.
+		s.endAll()
+		summarise(s.of, &s.status, s.now)
+	}
+}
+
+// begin is a pod that nothing was done for yet.
+func (s *step) begin() {
+	started := metav1.NewTime(s.now)
+	s.status.StartTime = &started
+	waiting := "ContainerCreating"
+	if len(s.of.Spec.InitContainers) > 0 {
+		waiting = "PodInitializing"
+	}
+	statuses := func(containers []corev1.Container) []corev1.ContainerStatus {
+		var out []corev1.ContainerStatus
+		for i := range containers {
+			no := false
+			out = append(out, corev1.ContainerStatus{
+				Name: containers[i].Name, Image: containers[i].Image, Started: &no,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}},
+			})
+		}
+		return out
+	}
+	s.status.InitContainerStatuses = statuses(s.of.Spec.InitContainers)
+	s.status.ContainerStatuses = statuses(s.of.Spec.Containers)
+	s.due[""] = s.now.Add(creating)
+}
+
+// over says whether the present state of a container, or of the pod, has ended.
+func (s *step) over(name string) bool {
+	due, set := s.due[name]
+	if set && !s.now.Before(due) {
+		delete(s.due, name)
+		set = false
+	}
+	return !set
+}
+
+// sandbox says whether the pod has its volumes and its network.
+func (s *step) sandbox() bool {
+	if !s.over("") {
+		return false
+	}
+	if s.status.PodIP != "" {
+		return true
+	}
+	messages := s.read.volumes(s.of)
+	for _, m := range messages {
+		s.events = append(s.events, event{reason: kubeletevents.FailedMountVolume, message: m})
+	}
+	if len(messages) > 0 {
+		s.waits = true
+		return false
+	}
+	for _, m := range s.attach() {
+		s.waits = true
+		s.events = append(s.events, event{reason: kubeletevents.FailedAttachVolume, message: m, byAttachDetach: true})
+	}
+	if s.waits {
+		return false
+	}
+	if message := s.read.pullSecrets(s.of); message != "" {
+		s.events = append(s.events, event{reason: "FailedToRetrieveImagePullSecret", message: message})
+	}
+	s.status.PodIP = s.address()
+	s.status.PodIPs = []corev1.PodIP{{IP: s.status.PodIP}}
+	return true
+}
+
+// initialised says whether the init containers are through, and those that run on have started.
+func (s *step) initialised() bool {
+	through := true
+	for i := range s.of.Spec.InitContainers {
+		c, status := &s.of.Spec.InitContainers[i], &s.status.InitContainerStatuses[i]
+		if podutil.IsRestartableInitContainer(c) {
+			s.container(c, status)
+			through = isTrue(status.Started)
+		} else if !completed(status) {
+			s.container(c, status)
+			through = completed(status)
+		}
+		if !through {
+			return false
+		}
+	}
+	return through
+}
+
+func completed(status *corev1.ContainerStatus) bool {
+	return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
+}
+
+// container moves one container on as far as it goes now.
+func (s *step) container(c *corev1.Container, status *corev1.ContainerStatus) {
+	fails, known := failureOf(s.of, c.Name)
+	if !known {
+		s.events = append(s.events, event{reason: "Failed", message: "the annotation " + failAnnotation + " has an unknown value"})
+	}
+	switch {
+	case status.State.Running != nil:
+		s.running(c, status, fails)
+	case status.State.Terminated != nil:
+		s.terminated(c, status)
+	case s.over(c.Name):
+		s.start(c, status, fails)
+	}
+}
+
+// start starts a container that waits.
+func (s *step) start(c *corev1.Container, status *corev1.ContainerStatus, fails failure) {
+	waiting := status.State.Waiting
+	if fails == imagePullBackOff && status.ImageID == "" {
+		// containerd's words; pkg/kubelet/images/image_manager.go repeats them in the back-off.
+		cause := fmt.Sprintf("failed to pull and unpack image %q: failed to resolve reference %q: %s: not found", c.Image, c.Image, c.Image)
+		if waiting.Reason != "ErrImagePull" && waiting.Reason != "ImagePullBackOff" {
+			s.due[c.Name] = s.now.Add(working)
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: cause}
+			s.events = append(s.events, event{
+				reason: kubeletevents.FailedToPullImage, message: fmt.Sprintf("Failed to pull image %q: %s", c.Image, cause),
+			})
+			return
+		}
+		status.State.Waiting = &corev1.ContainerStateWaiting{
+			Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", c.Image, cause),
+		}
+		return
+	}
+	if err := s.read.config(s.of, c); err != nil {
+		s.waits = true
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: err.Error()}
+		s.events = append(s.events, event{reason: kubeletevents.FailedToCreateContainer, message: "Error: " + err.Error()})
+		return
+	}
+	if last := status.LastTerminationState.Terminated; last != nil {
+		status.RestartCount++
+	}
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
+	status.ImageID = c.Image
+	status.ContainerID = fmt.Sprintf("devcluster://%s-%s-%d", s.of.UID, c.Name, status.RestartCount)
+	started := c.StartupProbe == nil
+	status.Started = &started
+	switch {
+	case s.ends(c, fails):
+		s.due[c.Name] = s.now.Add(working)
+	case c.StartupProbe != nil:
+		s.due[c.Name] = s.now.Add(probeTime(c.StartupProbe))
+	case c.ReadinessProbe != nil:
+		s.due[c.Name] = s.now.Add(probeTime(c.ReadinessProbe))
+	}
+	s.running(c, status, fails)
+}
+
+// ends says whether a container ends by itself.
+func (s *step) ends(c *corev1.Container, fails failure) bool {
+	for i := range s.of.Spec.InitContainers {
+		if init := &s.of.Spec.InitContainers[i]; init.Name == c.Name {
+			return fails == exitsWithError || !podutil.IsRestartableInitContainer(init)
+		}
+	}
+	owner := metav1.GetControllerOf(s.of)
+	return fails == exitsWithError || owner != nil && owner.Kind == "Job"
+}
+
+// probeTime is how long a probe takes to succeed first.
+func probeTime(p *corev1.Probe) time.Duration {
+	return min(max(time.Duration(p.InitialDelaySeconds)*second, probing), maxProbing)
+}
+
+// running is a container that runs: it ends, or its probes succeed one after the other.
+func (s *step) running(c *corev1.Container, status *corev1.ContainerStatus, fails failure) {
+	if fails == exitsWithError {
+		if _, set := s.due[c.Name]; !set {
+			s.due[c.Name] = s.now.Add(working)
+			return
+		}
+	}
+	if !s.over(c.Name) {
+		return
+	}
+	if s.ends(c, fails) {
+		code := int32(0)
+		if fails == exitsWithError {
+			code = 1
+		}
+		s.exit(status, code)
+		s.terminated(c, status)
+		return
+	}
+	if !isTrue(status.Started) {
+		started := true
+		status.Started = &started
+		if c.ReadinessProbe != nil {
+			s.due[c.Name] = s.now.Add(probeTime(c.ReadinessProbe))
+			return
+		}
+	}
+	if status.Ready = fails != unready; !status.Ready {
+		s.events = append(s.events, event{
+			reason: kubeletevents.ContainerUnhealthy, message: "Readiness probe failed: HTTP probe failed with statuscode: 503",
+		})
+	}
+}
+
+// exit ends a container.
+func (s *step) exit(status *corev1.ContainerStatus, code int32) {
+	reason := "Completed"
+	if code != 0 {
+		reason = "Error"
+	}
+	status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: code, Reason: reason, StartedAt: status.State.Running.StartedAt, FinishedAt: metav1.NewTime(s.now),
+		ContainerID: status.ContainerID,
+	}}
+	no := false
+	status.Started = &no
+	// A regular init container that has succeeded counts as ready: pkg/kubelet/prober/prober_manager.go, UpdatePodStatus.
+	status.Ready = code == 0 && slices.ContainsFunc(s.of.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == status.Name && !podutil.IsRestartableInitContainer(&c)
+	})
+	delete(s.due, status.Name)
+}
+
+// terminated is a container that has ended: pkg/kubelet/kuberuntime/kuberuntime_manager.go, doBackOff, restarts it with growing
+// pauses.
+func (s *step) terminated(c *corev1.Container, status *corev1.ContainerStatus) {
+	last := status.State.Terminated
+	if !restarts(s.of, c, last.ExitCode) {
+		return
+	}
+	if _, set := s.due[c.Name]; !set {
+		// The state is seen before the next one.
+		s.due[c.Name] = s.now.Add(working)
+		return
+	}
+	if !s.over(c.Name) {
+		return
+	}
+	status.LastTerminationState = corev1.ContainerState{Terminated: last}
+	if status.RestartCount == 0 {
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		fails, _ := failureOf(s.of, c.Name)
+		s.start(c, status, fails)
+		return
+	}
+	pause := min(backOff<<min(status.RestartCount-1, 10), maxBackOff)
+	message := fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", pause, c.Name, format.Pod(s.of))
+	status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: message}}
+	s.due[c.Name] = s.now.Add(time.Duration(pause.Seconds()) * second)
+	s.events = append(s.events, event{
+		reason:  kubeletevents.BackOffStartContainer,
+		message: fmt.Sprintf("Back-off restarting failed container %s in pod %s", c.Name, format.Pod(s.of)),
+	})
+}
+
+// endSidecars ends the init containers that run on when nothing else runs, or will.
+func (s *step) endSidecars() {
+	for i := range s.of.Spec.Containers {
+		state := s.status.ContainerStatuses[i].State.Terminated
+		if state == nil || restarts(s.of, &s.of.Spec.Containers[i], state.ExitCode) {
+			return
+		}
+	}
+	s.endAll()
+}
+
+// endAll ends whatever runs.
+func (s *step) endAll() {
+	for _, statuses := range [][]corev1.ContainerStatus{s.status.InitContainerStatuses, s.status.ContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].State.Running != nil {
+				s.exit(&statuses[i], 0)
+			}
+		}
+	}
+}
+
+// end is a pod that is being deleted: its containers end after a moment.
+func (s *step) end() {
+	if s.deleted || terminal(s.status.Phase) || s.status.PodIP == "" {
+		s.deleted = true
+		return
+	}
+	const name = "deletion"
+	if _, set := s.due[name]; !set {
+		clear(s.due)
+		s.due[name] = s.now.Add(ending)
+		return
+	}
+	if !s.over(name) {
+		return
+	}
+	s.endAll()
+	// What never ran ends with 137: pkg/kubelet/status/status_manager.go, TerminatePod.
+	for i := range s.status.ContainerStatuses {
+		if status := &s.status.ContainerStatuses[i]; status.State.Waiting != nil {
+			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: 137, Reason: "ContainerStatusUnknown",
+				Message: "The container could not be located when the pod was terminated",
+			}}
+		}
+	}
+	s.deleted = true
+}
