@@ -1,9 +1,10 @@
-// Package catalog holds permissive definitions of the third-party kinds that the
+// Package catalog holds the definitions of the third-party kinds that the
 // operator meets, and installs them on request.
 //
-// They accept any spec and any status: they let the operator's reads, writes and
-// watches be exercised without the third party's controllers, and say nothing
-// about what the real schemas would refuse.
+// They are those that the third parties publish, with every validation, default
+// and list type, and without descriptions: make generate takes them from the Go
+// modules in hack/catalog/sources.yaml. So the operator's reads, writes and
+// watches meet what they meet in life, without the third party's controllers.
 package catalog
 
 import (
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
@@ -28,8 +30,12 @@ import (
 // All is the name that stands for every definition.
 const All = "all"
 
+// OpenShift is the name that stands for those that make a cluster OpenShift: Routes,
+// security context constraints and service-ca.
+const OpenShift = "openshift"
+
 // served limits the wait for a definition to be established and served.
-const served = 30 * time.Second
+const served = 60 * time.Second
 
 //go:embed crds/*.yaml
 var files embed.FS
@@ -38,7 +44,7 @@ var files embed.FS
 var aliases = map[string]string{
 	"isvc": "inferenceservice", "kserve": "inferenceservice", "cert-manager": "certmanager",
 	"routes": "route", "servicemonitors": "servicemonitor", "inferenceservices": "inferenceservice",
-	"servingruntimes": "servingruntime",
+	"servingruntimes": "servingruntime", "securitycontextconstraints": "scc",
 }
 
 var crdResource = schema.GroupVersionResource{
@@ -63,7 +69,7 @@ func Names() []string {
 func Resolve(asked []string) ([]string, error) {
 	known := Names()
 	var names []string
-	for _, name := range asked {
+	for _, name := range expand(asked) {
 		name = strings.ToLower(strings.TrimSpace(name))
 		if name == All {
 			return known, nil
@@ -72,14 +78,27 @@ func Resolve(asked []string) ([]string, error) {
 			name = real
 		}
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no definition %q; choose from %s, or %s",
-				name, strings.Join(known, ", "), All)
+			return nil, fmt.Errorf("there is no definition %q; choose from %s, %s, or %s",
+				name, strings.Join(known, ", "), OpenShift, All)
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names, nil
+}
+
+// expand puts what makes a cluster OpenShift in the place of that name.
+func expand(asked []string) []string {
+	var out []string
+	for _, name := range asked {
+		if strings.EqualFold(strings.TrimSpace(name), OpenShift) {
+			out = append(out, "route", "scc", "serviceca")
+		} else {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Load reads the definitions of the named files.
@@ -90,24 +109,34 @@ func Load(names []string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-		for {
-			obj := &unstructured.Unstructured{}
-			err := decoder.Decode(&obj.Object)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("definition %s: %w", name, err)
-			}
-			out = append(out, obj)
+		found, err := decode(file)
+		if err != nil {
+			return nil, fmt.Errorf("definition %s: %w", name, err)
 		}
+		out = append(out, found...)
 	}
 	return out, nil
 }
 
-// Install applies the definitions asked for and returns, with their names, when
-// the server serves every version of each.
+// decode reads the objects of a YAML file.
+func decode(text io.Reader) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(text, 4096)
+	for {
+		obj := &unstructured.Unstructured{}
+		err := decoder.Decode(&obj.Object)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, obj)
+	}
+}
+
+// Install applies the definitions asked for, with the policies that belong to
+// them, and returns, with their names, when the server serves every version of each.
 func Install(ctx context.Context, config *rest.Config, asked []string) ([]string, error) {
 	names, err := Resolve(asked)
 	if err != nil {
@@ -121,6 +150,9 @@ func Install(ctx context.Context, config *rest.Config, asked []string) ([]string
 	if err != nil {
 		return nil, err
 	}
+	if err := enforce(ctx, client, names); err != nil {
+		return nil, err
+	}
 	var installed []string
 	for _, crd := range crds {
 		_, err := client.Resource(crdResource).Apply(ctx, crd.GetName(), crd,
@@ -130,11 +162,16 @@ func Install(ctx context.Context, config *rest.Config, asked []string) ([]string
 		}
 		installed = append(installed, crd.GetName())
 	}
+	found, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, served)
 	defer cancel()
 	for _, crd := range crds {
+		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 		for _, gvr := range resources(crd) {
-			if err := waitServed(ctx, client, gvr); err != nil {
+			if err := waitServed(ctx, client, found, gvr, kind); err != nil {
 				return nil, err
 			}
 		}
@@ -157,11 +194,44 @@ func resources(crd *unstructured.Unstructured) []schema.GroupVersionResource {
 	return out
 }
 
-// waitServed asks for the resource itself: the Established condition comes a
-// little before the handlers do.
-func waitServed(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource) error {
+// discovered says whether discovery names the resource; an error of its own if not yet.
+func discovered(found discovery.DiscoveryInterface, gvr schema.GroupVersionResource) error {
+	list, err := found.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }) {
+		return apierrors.NewNotFound(gvr.GroupResource(), "")
+	}
+	return nil
+}
+
+// mutable says whether admission knows the schema of the resource, which a policy that
+// changes its objects needs and which follows within five seconds; an error of its own if
+// not yet. The object is never stored, and what else is wrong with it does not matter.
+func mutable(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, kind string) error {
+	empty := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "probe"}}}
+	empty.SetAPIVersion(gvr.GroupVersion().String())
+	empty.SetKind(kind)
+	_, err := client.Resource(gvr).Namespace(metav1.NamespaceDefault).Create(ctx, empty, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if apierrors.IsServiceUnavailable(err) {
+		return err
+	}
+	return nil
+}
+
+// waitServed asks for the resource itself and for its discovery: the Established
+// condition comes a little before the handlers do, and discovery, without which a
+// client does not know the kind, seconds after them.
+func waitServed(ctx context.Context, client dynamic.Interface, found discovery.DiscoveryInterface, gvr schema.GroupVersionResource, kind string) error {
 	for {
 		_, err := client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil {
+			err = discovered(found, gvr)
+		}
+		if err == nil {
+			err = mutable(ctx, client, gvr, kind)
+		}
 		if err == nil {
 			return nil
 		}

@@ -35,10 +35,35 @@ func TestDefinitions(t *testing.T) {
 		"virtualservices.v1beta1.networking.istio.io", "virtualservices.v1.networking.istio.io",
 		"destinationrules.v1.networking.istio.io", "gateways.v1beta1.networking.istio.io",
 		"services.v1.serving.knative.dev", "brokers.v1.eventing.knative.dev", "triggers.v1.eventing.knative.dev",
-		"certificates.v1.cert-manager.io", "issuers.v1.cert-manager.io", "clusterissuers.v1.cert-manager.io",
+		"certificates.v1.cert-manager.io", "certificaterequests.v1.cert-manager.io", "securitycontextconstraints.v1.security.openshift.io",
+		"servicecas.v1.operator.openshift.io", "issuers.v1.cert-manager.io", "clusterissuers.v1.cert-manager.io",
 	} {
 		if !slices.Contains(served, want) {
 			t.Errorf("%s is not served", want)
+		}
+	}
+}
+
+// TestSchemasAreTheOriginals: what the third parties refuse is refused, and what they default and merge by key is, too.
+func TestSchemasAreTheOriginals(t *testing.T) {
+	crds, err := Load(Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for _, v := range versions {
+			schema, _, _ := unstructured.NestedMap(v.(map[string]any), "schema", "openAPIV3Schema")
+			if schema["x-kubernetes-preserve-unknown-fields"] == true {
+				t.Errorf("%s accepts anything", crd.GetName())
+			}
+			fields, _, _ := unstructured.NestedMap(schema, "properties", "spec", "properties")
+			if crd.GetName() == "securitycontextconstraints.security.openshift.io" {
+				fields, _, _ = unstructured.NestedMap(schema, "properties")
+			}
+			if len(fields) == 0 {
+				t.Errorf("%s says nothing about its spec", crd.GetName())
+			}
 		}
 	}
 }
@@ -47,6 +72,9 @@ func TestResolve(t *testing.T) {
 	got, err := Resolve([]string{"Route", "isvc", "kserve", "route"})
 	if err != nil || !slices.Equal(got, []string{"route", "inferenceservice"}) {
 		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := Resolve([]string{"Route", "OpenShift"}); err != nil || !slices.Equal(got, []string{"route", "scc", "serviceca"}) {
+		t.Errorf("OpenShift: %v, %v", got, err)
 	}
 	if got, err := Resolve([]string{"route", All}); err != nil || len(got) != len(Names()) {
 		t.Errorf("all: %v, %v", got, err)
