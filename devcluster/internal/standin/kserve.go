@@ -7,40 +7,49 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
-// What KServe makes and tells is read from its master of 2026-08-21 (aaac4e294): pkg/controller/v1beta1/inferenceservice with its
-// components and reconcilers, and pkg/apis/serving/v1beta1/inference_service_status.go.
+// What KServe makes and tells is read from its version 0.17.0: pkg/controller/v1beta1/inferenceservice with its components and
+// reconcilers, and pkg/apis/serving/v1beta1. Where its master of 2026-08-21 (aaac4e294) differs, a comment says which of them rules.
 
 var (
 	deployments     = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	knativeServices = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
+	pods            = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 )
 
 // The deployment modes, and the labels and annotations of KServe.
 const (
 	standard, knative, modelMesh = "Standard", "Knative", "ModelMesh"
 	modeAnnotation               = "serving.kserve.io/deploymentMode"
+	stopAnnotation               = "serving.kserve.io/stop"
 	serviceLabel                 = "serving.kserve.io/inferenceservice"
 	componentLabel               = "component"
 	// templateAnnotation has the hash of the template that a child was made from, so that it is updated only for another.
 	templateAnnotation = "devcluster.mlkeeper.dev/template"
+	// serviceFinalizer is held until the TrainedModels of a service are deleted (controller.go, deleteExternalResources).
+	serviceFinalizer = "inferenceservice.finalizers"
+	// servingDomain is the ingressDomain of inferenceservice-config.
+	servingDomain = "models." + domain
 )
 
-// conditionsOf are the names of the conditions of a component: its own, and in Knative mode those of its route and configuration.
-var conditionsOf = map[string][3]string{
-	"predictor":   {"PredictorReady", "PredictorRouteReady", "PredictorConfigurationReady"},
+// conditionNames are the names of the conditions of a component: its own, and in Knative mode those of its route and configuration.
+var conditionNames = map[string][3]string{
+	"predictor":   {predictorCondition, "PredictorRouteReady", "PredictorConfigurationReady"},
 	"transformer": {"TransformerReady", "TransformerRouteReady", "TransformerConfigurationReady"},
 	"explainer":   {"ExplainerReady", "ExplainerRoutesReady", "ExplainerConfigurationReady"},
 }
+
+// titles are the components as messages name them.
+var titles = map[string]string{"predictor": "Predictor", "transformer": "Transformer", "explainer": "Explainer"}
 
 // modeOf is the deployment mode of a service; without the annotation it is Standard.
 func modeOf(obj *unstructured.Unstructured) string {
@@ -65,36 +74,75 @@ func componentsOf(obj *unstructured.Unstructured) []string {
 	return out
 }
 
-// reconcileInferenceService makes the children of a service, and returns the status that follows from theirs.
+// reconcileInferenceService makes the children of a service, and returns the status that follows from theirs. An error beside a
+// status is tried again, as KServe does with what it cannot act on.
 func reconcileInferenceService(ctx context.Context, client dynamic.Interface, obj *unstructured.Unstructured, now string) (map[string]any, error) {
 	mode := modeOf(obj)
 	if mode == modelMesh {
 		return modelMeshStatus(obj, now), nil
 	}
-	resource, want := deployments, deploymentOf
-	if mode == knative {
-		resource, want = knativeServices, knativeServiceOf
-	}
-	children := map[string]*unstructured.Unstructured{}
-	for _, component := range componentsOf(obj) {
-		child, err := ensure(ctx, client.Resource(resource).Namespace(obj.GetNamespace()), want(obj, component))
+	out := statusOf(obj, mode, now)
+	components := componentsOf(obj)
+	stopped := obj.GetAnnotations()[stopAnnotation] == "true"
+	for _, component := range components {
+		err := out.reconcile(ctx, client, component, stopped)
 		if mode == knative && apierrors.IsNotFound(err) {
-			// Without Knative nothing is made, and nothing more is told (controller.go, "ServerlessModeRejected").
-			return map[string]any{"deploymentMode": mode, "conditions": conditionList(now, map[string]condition{
-				"PredictorReady": {"Unknown", ""}, "IngressReady": {"Unknown", ""}, "Ready": {"Unknown", ""},
-			})}, nil
+			return out.done(), nil // Without Knative nothing is made, and nothing more is told (controller.go, "ServerlessModeRejected").
 		}
 		if err != nil {
-			return nil, err
+			return out.done(), err
 		}
-		if mode == standard {
-			if err := scale(ctx, client, obj, component, child); err != nil {
-				return nil, err
-			}
-		}
-		children[component] = child
 	}
-	return kserveStatus(obj, mode, children, now), nil
+	if stopped {
+		out.stop(components)
+		return out.done(), nil
+	}
+	out.set("Stopped", condition{status: isFalse})
+	if mode == knative {
+		out.crossComponents(components)
+	}
+	out.ingress(components)
+	return out.done(), nil
+}
+
+// reconcile makes what a component runs, and tells what becomes of it.
+func (s *serviceStatus) reconcile(ctx context.Context, client dynamic.Interface, component string, stopped bool) error {
+	if component == "predictor" {
+		if err := s.chooseRuntime(ctx, client); err != nil {
+			return err
+		}
+	}
+	resource, want := deployments, deploymentOf
+	if s.mode == knative {
+		resource, want = knativeServices, knativeServiceOf
+	}
+	children := client.Resource(resource).Namespace(s.service.GetNamespace())
+	wanted := want(s.service, component)
+	if stopped {
+		return ignoreGone(children.Delete(ctx, wanted.GetName(), metav1.DeleteOptions{}))
+	}
+	child, err := ensure(ctx, children, wanted)
+	if err != nil {
+		return err
+	}
+	selector := labels.Set{"serving.knative.dev/revision": fmt.Sprint(s.component(component)["latestCreatedRevision"])}
+	if s.mode == standard {
+		if err := scale(ctx, client, s.service, component, child); err != nil {
+			return err
+		}
+		s.standard(component, child)
+		selector = labels.Set{"app": child.GetLabels()["app"]}
+	} else {
+		s.knative(component, child)
+	}
+	if component != "predictor" {
+		return nil
+	}
+	list, err := client.Resource(pods).Namespace(s.service.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err == nil {
+		s.model(list.Items)
+	}
+	return err
 }
 
 // ensure makes a child, or gives it another template; what is scaled stays (deployment_reconciler.go, checkDeploymentExist).
@@ -151,11 +199,11 @@ func template(obj *unstructured.Unstructured, component string) map[string]any {
 	for _, field := range []string{"minReplicas", "maxReplicas", "scaleTarget", "scaleMetric", "autoScaling"} {
 		delete(spec, field)
 	}
-	labels := maps.Clone(obj.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
+	own := maps.Clone(obj.GetLabels())
+	if own == nil {
+		own = map[string]string{}
 	}
-	labels[serviceLabel], labels[componentLabel], labels["app"] = obj.GetName(), component, "isvc."+obj.GetName()+"-"+component
+	own[serviceLabel], own[componentLabel], own["app"] = obj.GetName(), component, "isvc."+obj.GetName()+"-"+component
 	annotations := map[string]any{}
 	for key, value := range obj.GetAnnotations() {
 		// The others of serviceAnnotationDisallowedList are made by KServe itself.
@@ -169,7 +217,13 @@ func template(obj *unstructured.Unstructured, component string) map[string]any {
 	if selector, ok := spec["nodeSelector"]; ok {
 		pod["nodeSelector"] = selector
 	}
-	return map[string]any{"metadata": map[string]any{"labels": anyOf(labels), "annotations": annotations}, "spec": pod}
+	if uri, _, _ := unstructured.NestedString(spec, "model", "storageUri"); uri != "" {
+		// KServe's webhook of pods adds it (pkg/webhook/admission/pod, storage_initializer_injector.go).
+		pod["initContainers"] = []any{map[string]any{
+			"name": "storage-initializer", "image": domain + "/storage-initializer", "args": []any{uri, "/mnt/models"},
+		}}
+	}
+	return map[string]any{"metadata": map[string]any{"labels": anyOf(own), "annotations": annotations}, "spec": pod}
 }
 
 // child is what is made for a component, with the labels and annotations of its template.
@@ -218,22 +272,6 @@ func anyOf(values map[string]string) map[string]any {
 	return out
 }
 
-// condition is a status with its reason.
-type condition struct{ status, reason string }
-
-// conditionList has conditions in the order of their types, as Knative's library sorts them.
-func conditionList(now string, all map[string]condition) []any {
-	var out []any
-	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		one := map[string]any{"type": kind, "status": all[kind].status, "lastTransitionTime": now}
-		if all[kind].reason != "" {
-			one["reason"] = all[kind].reason
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
 // conditionIn reads a condition of a child; empty where there is none.
 func conditionIn(u *unstructured.Unstructured, kind string) condition {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
@@ -241,131 +279,40 @@ func conditionIn(u *unstructured.Unstructured, kind string) condition {
 		if c, ok := one.(map[string]any); ok && c["type"] == kind {
 			status, _ := c["status"].(string)
 			reason, _ := c["reason"].(string)
-			return condition{status, reason}
+			message, _ := c["message"].(string)
+			return condition{status, reason, message}
 		}
 	}
 	return condition{}
 }
 
-// worst is what several conditions come to: False before Unknown before True.
-func worst(all ...condition) condition {
-	out := condition{status: "True"}
-	for _, c := range all {
-		if c.status != "True" && out.status != "False" {
-			out = c
-		}
-	}
-	return out
-}
-
-// kserveStatus is the status of a service by those of its children. observedGeneration is that of the child that was looked at
-// last, as KServe copies it.
-func kserveStatus(obj *unstructured.Unstructured, mode string, children map[string]*unstructured.Unstructured, now string) map[string]any {
-	name, namespace := obj.GetName(), obj.GetNamespace()
-	all, components := map[string]condition{}, map[string]any{}
-	out := map[string]any{"deploymentMode": mode, "components": components}
-	var routes, configurations []condition
-	for _, component := range componentsOf(obj) {
-		child, names := children[component], conditionsOf[component]
-		told := map[string]any{}
-		if mode == standard {
-			all[names[0]] = standardReady(child)
-		} else {
-			all[names[0]], all[names[1]], all[names[2]] = knativeReady(child, "Ready"), knativeReady(child, "RoutesReady"), knativeReady(child, "ConfigurationsReady")
-			routes, configurations = append(routes, all[names[1]]), append(configurations, all[names[2]])
-			for to, from := range map[string]string{"latestCreatedRevision": "latestCreatedRevisionName", "latestReadyRevision": "latestReadyRevisionName"} {
-				if revision, _, _ := unstructured.NestedString(child.Object, "status", from); revision != "" {
-					told[to] = revision
-				}
-			}
-		}
-		if all[names[0]].status == "True" {
-			told["url"] = fmt.Sprintf("http://%s-%s-%s.models.%s", name, component, namespace, domain)
-		}
-		components[component] = told
-		if seen, found, _ := unstructured.NestedInt64(child.Object, "status", "observedGeneration"); found {
-			out["observedGeneration"] = seen
-		}
-	}
-	if mode == knative {
-		all["RoutesReady"], all["LatestDeploymentReady"] = worst(routes...), worst(configurations...)
-	}
-	all["IngressReady"] = condition{status: "True"}
-	if predictor := all["PredictorReady"]; predictor.status != "True" {
-		all["IngressReady"] = condition{predictor.status, "Predictor ingress not created"}
-	}
-	all["Ready"], all["Stopped"] = worst(all["PredictorReady"], all["IngressReady"]), condition{status: "False"}
-	if all["Ready"].status == "True" {
-		out["url"] = fmt.Sprintf("http://%s-%s.models.%s", name, namespace, domain)
-		out["address"] = map[string]any{"url": fmt.Sprintf("http://%s-predictor.%s.svc.cluster.local", name, namespace)}
-	}
-	out["conditions"], out["modelStatus"] = conditionList(now, all), modelStatus(obj, all["Ready"].status == "True")
-	return out
-}
-
-// modelStatus is that of a predictor with pods (PropagateModelStatus): what was loaded once stays the active state.
-func modelStatus(obj *unstructured.Unstructured, ready bool) map[string]any {
-	if ready {
-		return map[string]any{"transitionStatus": "UpToDate", "states": map[string]any{"activeModelState": "Loaded", "targetModelState": "Loaded"}}
-	}
-	active, _, _ := unstructured.NestedString(obj.Object, "status", "modelStatus", "states", "activeModelState")
-	return map[string]any{"transitionStatus": "InProgress", "states": map[string]any{"activeModelState": active, "targetModelState": "Pending"}}
-}
-
-// standardReady is what a Deployment comes to (PropagateRawStatus). While an update is rolled out it is available, and so True.
-func standardReady(deployment *unstructured.Unstructured) condition {
-	available, progressing := conditionIn(deployment, "Available"), conditionIn(deployment, "Progressing")
-	out := condition{status: "False"}
-	if available.status == "True" {
-		out = available
-	}
-	switch {
-	case progressing.status == "False":
-		out = progressing
-	case progressing.status == "True" && progressing.reason == "NewReplicaSetAvailable":
-		out = progressing
-	case progressing.status == "True" && available.status != "True":
-		out = condition{"Unknown", progressing.reason}
-	}
-	if available.status == "False" {
-		out = available
-	}
-	if failure := conditionIn(deployment, "ReplicaFailure"); failure.status == "True" {
-		out = condition{"False", failure.reason}
-	}
-	return out
-}
-
-// knativeReady is a condition of a Knative Service, Unknown while there is none.
-func knativeReady(service *unstructured.Unstructured, kind string) condition {
-	if c := conditionIn(service, kind); c.status != "" {
-		return c
-	}
-	return condition{status: "Unknown"}
-}
-
 // modelMeshStatus is that of a service which ModelMesh's own controller has loaded.
 func modelMeshStatus(obj *unstructured.Unstructured, now string) map[string]any {
-	return map[string]any{
-		"deploymentMode": modelMesh, "modelStatus": modelStatus(obj, true),
-		"url": "grpc://modelmesh-serving." + obj.GetNamespace() + ":8033",
-		"conditions": conditionList(now, map[string]condition{
-			"PredictorReady": {status: "True"}, "Ready": {status: "True"},
-		}),
+	out := statusOf(obj, modelMesh, now)
+	for _, kind := range terminal {
+		out.set(kind, condition{status: isTrue})
 	}
+	out.transition("UpToDate", "Loaded", nil)
+	out.fields["url"] = "grpc://modelmesh-serving." + obj.GetNamespace() + ":8033"
+	return out.done()
 }
 
 // knativeServiceStatus is that of a Knative Service. A change of it makes a revision, which becomes ready in a second step.
 func knativeServiceStatus(obj *unstructured.Unstructured, now string) map[string]any {
 	revision := fmt.Sprintf("%s-%05d", obj.GetName(), obj.GetGeneration())
 	created, _, _ := unstructured.NestedString(obj.Object, "status", "latestCreatedRevisionName")
-	all := map[string]condition{"ConfigurationsReady": {status: "True"}, "Ready": {status: "True"}, "RoutesReady": {status: "True"}}
-	out := map[string]any{"observedGeneration": obj.GetGeneration(), "latestCreatedRevisionName": revision}
-	if created != revision {
-		all = map[string]condition{"ConfigurationsReady": {status: "Unknown"}, "Ready": {status: "Unknown"}, "RoutesReady": {status: "Unknown"}}
-	} else {
-		out["latestReadyRevisionName"] = revision
+	out := map[string]any{
+		"observedGeneration": obj.GetGeneration(), "latestCreatedRevisionName": revision,
+		"url": fmt.Sprintf("http://%s.%s.%s", obj.GetName(), obj.GetNamespace(), servingDomain),
 	}
-	out["conditions"] = conditionList(now, all)
+	ready := isUnknown
+	if created == revision {
+		ready, out["latestReadyRevisionName"] = isTrue, revision
+	}
+	all := conditionsOf(nil, now)
+	for _, kind := range []string{"ConfigurationsReady", "Ready", "RoutesReady"} {
+		all.put(kind, condition{status: ready})
+	}
+	out["conditions"] = all.list()
 	return out
 }

@@ -2,18 +2,22 @@ package standin
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
+	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -21,6 +25,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mlkeeper.dev/devcluster/internal/health"
 )
 
 var crdResource = schema.GroupVersionResource{
@@ -44,36 +50,29 @@ func Main(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	go serveHealth(ctx, *listen)
-	return newTroupe(client).run(ctx)
-}
-
-// serveHealth answers /healthz, so that the supervisor can tell a hung process.
-func serveHealth(ctx context.Context, addr string) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok"))
-	})
-	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = server.Close()
-	}()
-	if err := server.ListenAndServe(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		fmt.Fprintln(os.Stderr, "stand-in: health endpoint:", err)
-		os.Exit(1)
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
 	}
+	// Without its endpoint the process counts as one that hangs.
+	go func() { fmt.Fprintln(os.Stderr, "stand-in: health endpoint:", health.Serve(listener)) }()
+	hooks, err := serveHooks(ctx)
+	if err != nil {
+		return err
+	}
+	return newTroupe(client, hooks).run(ctx)
 }
 
 // troupe holds the roles that are on stage right now.
 type troupe struct {
 	client dynamic.Interface
+	hooks  *hooks
 	mu     sync.Mutex
 	active map[string]context.CancelFunc
 }
 
-func newTroupe(client dynamic.Interface) *troupe {
-	return &troupe{client: client, active: map[string]context.CancelFunc{}}
+func newTroupe(client dynamic.Interface, hooks *hooks) *troupe {
+	return &troupe{client: client, hooks: hooks, active: map[string]context.CancelFunc{}}
 }
 
 // run follows the CRDs and plays each role for as long as its CRD is served.
@@ -121,6 +120,9 @@ func (t *troupe) cast(ctx context.Context, obj any) {
 			roleCtx, cancel := context.WithCancel(ctx)
 			t.active[r.crd] = cancel
 			go t.play(roleCtx, r)
+			if r.admission != nil {
+				go t.admit(roleCtx, r)
+			}
 		}
 		t.mu.Unlock()
 	}
@@ -140,7 +142,18 @@ func (t *troupe) dismiss(obj any) {
 	if cancel, on := t.active[crd.GetName()]; on {
 		cancel()
 		delete(t.active, crd.GetName())
+		if err := unregister(t.client, crd.GetName()); err != nil {
+			fmt.Fprintf(os.Stderr, "stand-in: %s: %v\n", crd.GetName(), err)
+		}
 	}
+}
+
+// admit has the webhooks of a role called.
+func (t *troupe) admit(ctx context.Context, r role) {
+	// It ends with an error only when the role does.
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		return t.hooks.register(ctx, t.client, r) == nil, nil
+	})
 }
 
 func established(crd *unstructured.Unstructured) bool {
@@ -160,6 +173,10 @@ const actors = 8
 
 // play runs one role until its context ends.
 func (t *troupe) play(ctx context.Context, r role) {
+	if r.run != nil {
+		r.run(ctx, t.client)
+		return
+	}
 	queue := workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second))
 	informer := dynamicinformer.NewDynamicSharedInformerFactory(t.client, 0).ForResource(r.resource).Informer()
@@ -211,14 +228,31 @@ func (t *troupe) followChildren(
 			queue.Add(u.GetNamespace() + "/" + u.GetLabels()[r.childOf])
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue,
-	})
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue}
+	if resource == pods {
+		// KServe wakes up for nothing else of a pod (controller.go, podInitContainersPredicate).
+		handler = cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, obj any) {
+			if !settled(initContainers(old), initContainers(obj)) {
+				enqueue(obj)
+			}
+		}}
+	}
+	_, err := informer.AddEventHandler(handler)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "stand-in: %s: %v\n", resource.Resource, err)
 		return
 	}
 	informer.RunWithContext(ctx)
+}
+
+// initContainers is what a pod tells of them.
+func initContainers(obj any) any {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	list, _, _ := unstructured.NestedSlice(u.Object, "status", "initContainerStatuses")
+	return list
 }
 
 // next brings the next object of the queue to its healthy state; it is false once there is none any more.
@@ -243,20 +277,30 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 		return err
 	}
 	cached, ok := item.(*unstructured.Unstructured)
-	if !ok || cached.GetAnnotations()[optOut] == "off" || cached.GetDeletionTimestamp() != nil {
+	if !ok || cached.GetAnnotations()[optOut] == "off" {
 		return nil
 	}
 	obj := cached.DeepCopy()
 	client := t.client.Resource(r.resource).Namespace(obj.GetNamespace())
-	if r.spec != nil && r.spec(obj) {
-		if obj, err = client.Update(ctx, obj, metav1.UpdateOptions{}); err != nil {
+	if obj.GetDeletionTimestamp() != nil {
+		return ignoreGone(finalize(ctx, client, r, obj))
+	}
+	if r.finalizer != "" && !slices.Contains(obj.GetFinalizers(), r.finalizer) {
+		if obj, err = setFinalizers(ctx, client, obj, append(obj.GetFinalizers(), r.finalizer)); err != nil {
 			return ignoreGone(err)
 		}
 	}
-	wanted, err := t.wanted(ctx, r, obj)
-	if err != nil {
-		return ignoreGone(err)
+	if r.reconcile != nil {
+		wanted, problem := r.reconcile(ctx, t.client, obj, timestamp(time.Now()))
+		if wanted != nil && !equality.Semantic.DeepEqual(obj.Object["status"], wanted) {
+			obj.Object["status"] = wanted
+			if _, err := client.UpdateStatus(ctx, obj, metav1.UpdateOptions{}); err != nil {
+				return ignoreGone(err)
+			}
+		}
+		return ignoreGone(problem)
 	}
+	wanted := r.status(obj, timestamp(time.Now()))
 	if settled(obj.Object["status"], wanted) {
 		return nil
 	}
@@ -271,13 +315,25 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 	return ignoreGone(err)
 }
 
-// wanted is the status of an object, whose children are made first.
-func (t *troupe) wanted(ctx context.Context, r role, obj *unstructured.Unstructured) (map[string]any, error) {
-	now := timestamp(time.Now())
-	if r.reconcile == nil {
-		return r.status(obj, now), nil
+// finalize lets an object go that is deleted.
+func finalize(ctx context.Context, client dynamic.ResourceInterface, r role, obj *unstructured.Unstructured) error {
+	left := slices.DeleteFunc(obj.GetFinalizers(), func(one string) bool { return one == r.finalizer })
+	if r.finalizer == "" || len(left) == len(obj.GetFinalizers()) {
+		return nil
 	}
-	return r.reconcile(ctx, t.client, obj, now)
+	_, err := setFinalizers(ctx, client, obj, left)
+	return err
+}
+
+// setFinalizers writes the whole list whatever it has become since, as KServe does (controller.go, Reconcile).
+func setFinalizers(
+	ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured, finalizers []string,
+) (*unstructured.Unstructured, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": finalizers}})
+	if err != nil {
+		return nil, err
+	}
+	return client.Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
 // ignoreGone drops the errors after which a newer event is on its way.

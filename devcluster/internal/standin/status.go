@@ -28,17 +28,27 @@ type role struct {
 	reconcile func(ctx context.Context, client dynamic.Interface, obj *unstructured.Unstructured, now string) (map[string]any, error)
 	children  []schema.GroupVersionResource
 	childOf   string
-	// spec changes what the real server would default, and says if it did.
-	spec func(obj *unstructured.Unstructured) bool
+	// finalizer is one that the controller puts on an object, and takes off when it is deleted.
+	finalizer string
+	// admission are the webhooks of the controller; nil for none.
+	admission *admission
+	// run, in place of all else, plays a controller whose work is not the status of one kind; it returns when ctx ends.
+	run func(ctx context.Context, client dynamic.Interface)
 }
 
 // roles lists everything that the stand-in plays.
 var roles = []role{
 	{
-		resource: schema.GroupVersionResource{Group: "route.openshift.io", Version: "v1", Resource: "routes"},
-		crd:      "routes.route.openshift.io",
-		status:   routeStatus,
-		spec:     defaultRouteHost,
+		crd: "routes.route.openshift.io",
+		run: router,
+	},
+	{
+		crd: "securitycontextconstraints.security.openshift.io",
+		run: allocateRanges,
+	},
+	{
+		crd: "servicecas.operator.openshift.io",
+		run: serviceCA,
 	},
 	{
 		resource: schema.GroupVersionResource{
@@ -46,8 +56,10 @@ var roles = []role{
 		},
 		crd:       "inferenceservices.serving.kserve.io",
 		reconcile: reconcileInferenceService,
-		children:  []schema.GroupVersionResource{deployments, knativeServices},
+		children:  []schema.GroupVersionResource{deployments, knativeServices, pods},
 		childOf:   serviceLabel,
+		finalizer: serviceFinalizer,
+		admission: kserveAdmission,
 	},
 	{
 		resource: knativeServices,
@@ -83,41 +95,6 @@ var roles = []role{
 
 // timestamp renders a condition time.
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// defaultRouteHost fills spec.host as OpenShift's API server does on creation.
-func defaultRouteHost(obj *unstructured.Unstructured) bool {
-	if host, _, _ := unstructured.NestedString(obj.Object, "spec", "host"); host != "" {
-		return false
-	}
-	host := fmt.Sprintf("%s-%s.apps.%s", obj.GetName(), obj.GetNamespace(), domain)
-	if err := unstructured.SetNestedField(obj.Object, host, "spec", "host"); err != nil {
-		return false
-	}
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations["openshift.io/host.generated"] = "true"
-	obj.SetAnnotations(annotations)
-	return true
-}
-
-func routeStatus(obj *unstructured.Unstructured, now string) map[string]any {
-	host, _, _ := unstructured.NestedString(obj.Object, "spec", "host")
-	return map[string]any{
-		"ingress": []any{map[string]any{
-			"host":                    host,
-			"routerName":              "default",
-			"routerCanonicalHostname": "router-default.apps." + domain,
-			"wildcardPolicy":          "None",
-			"conditions": []any{map[string]any{
-				"type":               "Admitted",
-				"status":             "True",
-				"lastTransitionTime": now,
-			}},
-		}},
-	}
-}
 
 // brokerStatus is that of a Broker of the class MTChannelBasedBroker.
 func brokerStatus(obj *unstructured.Unstructured, now string) map[string]any {

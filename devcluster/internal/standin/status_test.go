@@ -3,7 +3,9 @@ package standin
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func object() *unstructured.Unstructured {
@@ -17,13 +19,8 @@ func object() *unstructured.Unstructured {
 func TestEveryRoleSettles(t *testing.T) {
 	for _, r := range roles {
 		obj := object()
-		if r.spec != nil {
-			if !r.spec(obj) || r.spec(obj) {
-				t.Errorf("%s: the defaults do not settle", r.crd)
-			}
-		}
 		if r.status == nil {
-			continue // Its status follows from that of its children.
+			continue // Its status follows from other objects.
 		}
 		first := r.status(obj, "2026-01-01T00:00:00Z")
 		if settled(obj.Object["status"], first) {
@@ -35,72 +32,32 @@ func TestEveryRoleSettles(t *testing.T) {
 	}
 }
 
-func TestRouteHostOfTheUserStays(t *testing.T) {
-	obj := object()
-	if err := unstructured.SetNestedField(obj.Object, "mine.example", "spec", "host"); err != nil {
-		t.Fatal(err)
+// TestTheOldestRouteHasTheHost: the others are told why they have it not, until it goes.
+func TestTheOldestRouteHasTheHost(t *testing.T) {
+	route := func(namespace, name, path string, second int64) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"host": "h.example", "path": path}}}
+		u.SetNamespace(namespace)
+		u.SetName(name)
+		u.SetUID(types.UID(namespace + name))
+		u.SetCreationTimestamp(metav1.Unix(second, 0))
+		return u
 	}
-	if defaultRouteHost(obj) || obj.GetAnnotations() != nil {
-		t.Error("the route was changed")
-	}
-}
-
-// status reads a field of a status.
-func status(u map[string]any, path ...string) any {
-	value, _, _ := unstructured.NestedFieldNoCopy(u, path...)
-	return value
-}
-
-// TestInferenceServiceFollowsItsDeployment: the status is what KServe makes of the Deployment's, its counter included.
-func TestInferenceServiceFollowsItsDeployment(t *testing.T) {
-	obj := object()
-	obj.SetAnnotations(map[string]string{"mine": "yes"})
-	for _, c := range []struct {
-		name, available, progressing, reason string
-		want                                 string
-	}{
-		{"new", "", "", "", "False"},
-		{"starting", "False", "True", "ReplicaSetUpdated", "False"},
-		{"not told yet", "", "True", "NewReplicaSetCreated", "Unknown"},
-		{"serving", "True", "True", "NewReplicaSetAvailable", "True"},
-		{"the old one serves while the new one comes", "True", "True", "ReplicaSetUpdated", "True"},
-		{"stuck", "True", "False", "ProgressDeadlineExceeded", "False"},
+	first, other, beside, foreign := route("a", "first", "", 1), route("a", "other", "", 2), route("a", "beside", "/p", 3), route("b", "foreign", "/q", 4)
+	all := []any{foreign, beside, other, first}
+	for u, want := range map[*unstructured.Unstructured]string{
+		first: "", beside: "", other: "HostAlreadyClaimed", foreign: "HostAlreadyClaimed", {}: "NoHostValue",
 	} {
-		d := deploymentOf(obj, "predictor")
-		if got := status(d.Object, "spec", "template", "metadata", "annotations", "mine"); got != "yes" {
-			t.Errorf("the annotation of the service is %v in the template", got)
+		status := routeStatus(u, all, "now")
+		if want == "NoHostValue" {
+			status = routeStatus(&unstructured.Unstructured{Object: map[string]any{}}, nil, "now")
 		}
-		var conditions []any
-		for kind, told := range map[string][2]string{"Available": {c.available}, "Progressing": {c.progressing, c.reason}} {
-			if told[0] != "" {
-				conditions = append(conditions, map[string]any{"type": kind, "status": told[0], "reason": told[1]})
-			}
-		}
-		d.Object["status"] = map[string]any{"observedGeneration": int64(7), "conditions": conditions}
-		got := &unstructured.Unstructured{Object: map[string]any{
-			"status": kserveStatus(obj, standard, map[string]*unstructured.Unstructured{"predictor": d}, "now"),
-		}}
-		if ready := conditionIn(got, "Ready").status; ready != c.want || status(got.Object, "status", "observedGeneration") != int64(7) {
-			t.Errorf("%s: Ready is %s, not %s; %v", c.name, ready, c.want, got.Object["status"])
+		condition := status["ingress"].([]any)[0].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+		if reason, _ := condition["reason"].(string); reason != want || (condition["status"] == "True") != (want == "") {
+			t.Errorf("%s: %v", u.GetName(), condition)
 		}
 	}
-}
-
-// TestScalingMakesNoOtherTemplate: what KServe gives to the autoscaler restarts nothing.
-func TestScalingMakesNoOtherTemplate(t *testing.T) {
-	obj := object()
-	before := hash(template(obj, "predictor"))
-	set := func(value any, path ...string) {
-		if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(int64(3), "spec", "predictor", "minReplicas")
-	if hash(template(obj, "predictor")) != before {
-		t.Error("scaling makes another template")
-	}
-	set("s3://other", "spec", "predictor", "model", "storageUri")
-	if hash(template(obj, "predictor")) == before {
-		t.Error("another model makes the same template")
+	status := routeStatus(other, []any{foreign, beside, other}, "now")
+	if got := status["ingress"].([]any)[0].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"]; got != "True" {
+		t.Errorf("with the oldest gone it is %v", got)
 	}
 }
