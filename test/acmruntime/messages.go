@@ -5,38 +5,46 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"mlkeeper.dev/internal/acm"
 )
 
 // Release is the form of the messages.
 type Release string
 
-// The releases, the oldest and the newest that are spoken.
+// The releases: the oldest that is spoken, that of the recordings, and the newest.
 const (
+	// London is branch london: one topic, random keys, no revisions, RESTART in place of SYNC.
 	London Release = "london"
+	// V910 is 9.1.0.
+	V910 Release = "9.1.0"
+	// Master is commit 5662a4a14: 9.1.0 with the DTOs of elements in every order.
 	Master Release = "master"
 )
 
 // object is a JSON object.
 type object = map[string]any
 
-// envelope is what every request has.
-func (r *Runtime) envelope(kind acm.MessageType, c *Composition, i *Instance) object {
-	out := object{
-		"messageType": kind, "messageId": uuid.NewString(), "timestamp": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
-	}
+// envelope is what every ParticipantMessage of the runtime has. Fields without a value are left out (MapperFactory: NON_NULL).
+func (r *Runtime) envelope(kind string, c *Composition, i *Instance) object {
+	out := object{"messageType": kind, "messageId": uuid.NewString(), "timestamp": time.Now().UTC().Format(time.RFC3339Nano)}
 	if c != nil {
 		out["compositionId"] = c.ID
 	}
 	if i != nil {
 		out["automationCompositionId"] = i.ID
 	}
-	if r.Release == Master {
+	if r.Release != London {
 		out["participantIdList"] = []string{r.Participant}
 		if c != nil {
-			out["revisionIdComposition"], out["partitionKey"] = c.revision, c.ID
+			out["partitionKey"] = c.ID
 		}
+	}
+	return out
+}
+
+// revised adds the revisions that an order is made for.
+func (r *Runtime) revised(out object, c *Composition, i *Instance) object {
+	if r.Release != London {
+		out["revisionIdComposition"] = c.revision
 		if i != nil {
 			out["revisionIdInstance"] = i.revision
 		}
@@ -44,125 +52,275 @@ func (r *Runtime) envelope(kind acm.MessageType, c *Composition, i *Instance) ob
 	return out
 }
 
-// definitions are the element definitions of a composition.
-func (r *Runtime) definitions(c *Composition) []object {
-	return []object{{
-		"participantId": r.Participant,
-		"automationCompositionElementDefinitionList": []object{{
-			"acElementDefinitionId": c.Definition,
-			"automationCompositionElementToscaNodeTemplate": object{
-				"name": c.Definition.Name, "version": c.Definition.Version, "type": Type, "type_version": TypeVersion,
-				"properties": c.Properties,
-			},
-		}},
-	}}
+// ack is a ParticipantAckMessage of the runtime.
+func (r *Runtime) ack(kind, text string, to id) object {
+	out := object{"messageType": kind, "responseTo": to, "message": text}
+	if r.Release == London {
+		out["result"] = true
+		return out
+	}
+	out["timestamp"] = time.Now().UTC().Format(time.RFC3339Nano)
+	return out
 }
 
-// primeMessage primes a composition, or deprimes it.
-func (r *Runtime) primeMessage(c *Composition, prime bool) object {
-	out := r.envelope(acm.TypePrime, c, nil)
-	if prime {
-		out["participantDefinitionUpdates"] = r.definitions(c)
+func (d *Definition) identifier() object { return object{"name": d.Name, "version": d.Version} }
+
+// template is the node template of a definition, as it was commissioned.
+func (d *Definition) template() object {
+	return object{
+		"name": d.Name, "version": d.Version, "metadata": object{}, "description": d.Description, "type": Type, "type_version": TypeVersion,
+		"properties": d.Properties,
 	}
+}
+
+// definitions are the element definitions of a composition (AcmUtils.prepareParticipantPriming).
+func (r *Runtime) definitions(c *Composition) []object {
+	var list []object
+	for _, d := range c.Definitions {
+		one := object{"acElementDefinitionId": d.identifier(), "automationCompositionElementToscaNodeTemplate": d.template()}
+		if r.Release != London {
+			one["outProperties"] = object{}
+		}
+		list = append(list, one)
+	}
+	return []object{{"participantId": r.Participant, "automationCompositionElementDefinitionList": list}}
+}
+
+// primeMessage primes a composition, or deprimes it (ParticipantPrimePublisher). London's depriming says nothing of what is deprimed
+// but its id: the list is null, which Gson leaves out.
+func (r *Runtime) primeMessage(c *Composition, order bool) object {
+	out := r.revised(r.envelope(prime, c, nil), c, nil)
+	switch {
+	case order:
+		out["participantDefinitionUpdates"] = r.definitions(c)
+	case r.Release != London:
+		out["participantDefinitionUpdates"] = []object{}
+	}
+	if r.Release == Master {
+		in, outer := object{}, object{}
+		for _, d := range c.Definitions {
+			in[d.Name+" "+d.Version], outer[d.Name+" "+d.Version] = d.Properties, object{}
+		}
+		out["primeOrder"] = map[bool]string{true: "PRIME", false: "DEPRIME"}[order]
+		out["primeDtoList"] = []object{{
+			"participantId":  r.Participant,
+			"compositionDto": object{"compositionId": c.ID, "inPropertiesMap": in, "outPropertiesMap": outer},
+		}}
+	}
+	return out
+}
+
+// elements are those of an instance as an order names them (AcmUtils.createParticipantDeployList).
+func (r *Runtime) elements(i *Instance, order string) []object {
+	list := []object{}
+	for _, e := range i.Elements {
+		one := object{"id": e.ID, "definition": e.Definition.identifier(), "orderedState": order, "properties": e.Properties}
+		if r.Release == London {
+			one["toscaServiceTemplateFragment"] = object{"name": "NULL", "version": "0.0.0"}
+		} else {
+			one["migrationState"] = e.MigrationState
+		}
+		list = append(list, one)
+	}
+	return []object{{"participantId": r.Participant, "acElementList": list}}
+}
+
+// deployMessage is AutomationCompositionDeployPublisher's.
+func (r *Runtime) deployMessage(i *Instance, first bool) object {
+	out := r.revised(r.envelope(deploy, i.Composition, i), i.Composition, i)
+	out["participantUpdatesList"], out["startPhase"], out["firstStartPhase"] = r.elements(i, "DEPLOY"), i.phase, first
+	return r.addDtos(out, i, nil)
+}
+
+// stateChangeMessage is AutomationCompositionStateChangePublisher's; its orders follow from the states (AcmStateUtils).
+func (r *Runtime) stateChangeMessage(i *Instance, first bool) object {
+	out := r.revised(r.envelope(stateChange, i.Composition, i), i.Composition, i)
+	word := func(of map[string]string, state string) string {
+		if order, ok := of[state]; ok {
+			return order
+		}
+		return none
+	}
+	out["deployOrderedState"] = word(map[string]string{deploying: "DEPLOY", undeploying: "UNDEPLOY", deleting: "DELETE"}, i.DeployState)
+	out["lockOrderedState"] = word(map[string]string{locking: "LOCK", unlocking: "UNLOCK"}, i.LockState)
+	out["startPhase"], out["firstStartPhase"] = i.phase, first
+	return r.addDtos(out, i, nil)
+}
+
+// updateMessage is AcElementPropertiesPublisher's.
+func (r *Runtime) updateMessage(i *Instance) object {
+	out := r.revised(r.envelope(update, i.Composition, i), i.Composition, i)
+	out["participantUpdatesList"] = r.elements(i, "UPDATE")
+	if r.Release != London {
+		out["rollback"] = i.DeployState == unUpdating
+	}
+	return r.addDtos(out, i, i.before)
+}
+
+// prepareMessage is AcPreparePublisher's: PREPARE names the elements, REVIEW the instance alone.
+func (r *Runtime) prepareMessage(i *Instance, before bool) object {
+	out := r.revised(r.envelope(prepare, i.Composition, i), i.Composition, i)
+	out["preDeploy"], out["stage"], out["participantList"] = before, 0, []object{}
+	if before {
+		out["stage"], out["participantList"] = i.phase, r.elements(i, none)
+	}
+	return r.addDtos(out, i, nil)
+}
+
+// migrationMessage is AutomationCompositionMigrationPublisher's.
+func (r *Runtime) migrationMessage(i *Instance, first bool) object {
+	out := r.revised(r.envelope(migration, i.Composition, i), i.Composition, i)
+	back := i.DeployState == unMigrating
+	out["compositionTargetId"], out["revisionIdCompositionTarget"] = i.target.ID, i.target.revision
+	out["precheck"], out["rollback"], out["firstStage"], out["stage"] = i.precheck, back, first, i.phase
+	out["participantUpdatesList"] = r.elements(i, map[bool]string{true: "MIGRATION_REVERT", false: "MIGRATE"}[back])
+	return r.addDtos(out, i, i.before)
+}
+
+// addDtos adds the elements in the form of master (ParticipantDto, AcElementDto); before are those before the order, nil for orders
+// that change none.
+func (r *Runtime) addDtos(out object, i *Instance, before []*Element) object {
 	if r.Release != Master {
 		return out
 	}
-	out["primeOrder"] = map[bool]string{true: "PRIME", false: "DEPRIME"}[prime]
-	if !prime {
-		out["participantDefinitionUpdates"] = []object{}
-	}
-	out["primeDtoList"] = []object{{
-		"participantId": r.Participant,
-		"compositionDto": object{
-			"compositionId": c.ID, "inPropertiesMap": object{c.Definition.String(): c.Properties},
-			"outPropertiesMap": object{c.Definition.String(): object{}},
-		},
-	}}
-	return out
-}
-
-// orderMessage orders something that names the elements with their properties.
-func (r *Runtime) orderMessage(kind acm.MessageType, word string, i *Instance) object {
-	out := r.envelope(kind, i.Composition, i)
-	var elements []object
-	for _, e := range i.Elements {
-		one := object{
-			"id": e.ID, "definition": i.Composition.Definition, "orderedState": word, "properties": e.Properties,
+	composition := func(c *Composition, d *Definition) object {
+		return object{
+			"compositionId": c.ID, "elementDefinitionId": d.identifier(), "inProperties": d.Properties, "outProperties": object{}, "state": "PRESENT",
 		}
-		if r.Release == Master {
-			one["migrationState"] = "DEFAULT"
+	}
+	instance := func(e *Element) object {
+		state := map[string]string{"NEW": "NEW", "REMOVED": "REMOVED"}[e.MigrationState]
+		if state == "" {
+			state = "PRESENT"
 		}
-		elements = append(elements, one)
+		return object{"instanceId": i.ID, "elementId": e.ID, "inProperties": e.Properties, "outProperties": object{}, "state": state}
 	}
-	out["participantUpdatesList"] = []object{{"participantId": r.Participant, "acElementList": elements}}
-	if kind == acm.TypeDeploy {
-		out["startPhase"], out["firstStartPhase"] = 0, true
+	list := []object{}
+	for n, e := range i.Elements {
+		dto := object{"compositionElement": composition(i.Composition, e.Definition), "instanceElementTarget": instance(e)}
+		if n < len(before) {
+			dto["instanceElement"] = instance(before[n])
+			dto["compositionElement"] = composition(i.Composition, before[n].Definition)
+		}
+		if i.target != nil {
+			dto["compositionElementTarget"] = composition(i.target, e.Definition)
+		}
+		list = append(list, dto)
 	}
-	r.addDtos(out, i)
+	out["participantDtoList"] = []object{{"participantId": r.Participant, "elementDtos": list}}
 	return out
 }
 
-// changeMessage orders something that names the instance only.
-func (r *Runtime) changeMessage(deploy, lock string, i *Instance) object {
-	out := r.envelope(acm.TypeStateChange, i.Composition, i)
-	out["deployOrderedState"], out["lockOrderedState"], out["startPhase"], out["firstStartPhase"] = deploy, lock, 0, true
-	r.addDtos(out, i)
+// knownElement is an element as the runtime knows it (AcmUtils.createAcElementRestart).
+func (r *Runtime) knownElement(e *Element) object {
+	out := object{
+		"id": e.ID, "definition": e.Definition.identifier(), "deployState": e.DeployState, "lockState": e.LockState, "properties": e.Properties,
+	}
+	if r.Release != London {
+		outer := e.Reported.OutProperties
+		if outer == nil {
+			outer = object{}
+		}
+		out["participantId"], out["migrationState"], out["outProperties"] = r.Participant, e.MigrationState, outer
+	}
+	if e.Reported.OperationalState != "" {
+		out["operationalState"] = e.Reported.OperationalState
+	}
+	if e.Reported.UseState != "" {
+		out["useState"] = e.Reported.UseState
+	}
 	return out
 }
 
-// addDtos adds the elements in the form of the current master.
-func (r *Runtime) addDtos(out object, i *Instance) {
-	if r.Release != Master {
-		return
+// restartMessage tells a participant all that it should know of a composition and of some instances (ParticipantSyncPublisher,
+// sendRestartMsg; London's ParticipantRestartPublisher). replica is empty for all of them.
+func (r *Runtime) restartMessage(c *Composition, replica id, instances ...*Instance) object {
+	kind := syncMsg
+	if r.Release == London {
+		kind = restart
 	}
-	var dtos []object
-	for _, e := range i.Elements {
-		dtos = append(dtos, object{
-			"compositionElement": object{
-				"compositionId": i.Composition.ID, "elementDefinitionId": i.Composition.Definition,
-				"inProperties": i.Composition.Properties, "outProperties": object{}, "state": "PRESENT",
-			},
-			"instanceElementTarget": object{
-				"instanceId": i.ID, "elementId": e.ID, "inProperties": e.Properties, "outProperties": object{}, "state": "PRESENT",
-			},
-		})
-	}
-	out["participantDtoList"] = []object{{"participantId": r.Participant, "elementDtos": dtos}}
-}
-
-// syncMessage tells a participant all that it should know of a composition.
-func (r *Runtime) syncMessage(c *Composition, instances []*Instance) object {
-	out := r.envelope(acm.TypeSync, c, nil)
-	out["participantId"], out["state"], out["stateChangeResult"] = r.Participant, "PRIMED", "NO_ERROR"
-	out["participantDefinitionUpdates"], out["restarting"], out["delete"] = r.definitions(c), true, false
-	var list []object
+	out := r.envelope(kind, c, nil)
+	out["participantId"], out["state"], out["participantDefinitionUpdates"] = r.Participant, c.State, r.definitions(c)
+	list := []object{}
 	for _, i := range instances {
-		var elements []object
-		for _, e := range i.Elements {
-			elements = append(elements, object{
-				"id": e.ID, "definition": c.Definition, "participantId": r.Participant, "deployState": e.DeployState,
-				"lockState": e.LockState, "properties": e.Properties, "outProperties": object{},
-			})
+		one := object{"automationCompositionId": i.ID}
+		if r.Release != London {
+			one["deployState"], one["lockState"], one["revisionId"] = i.DeployState, i.LockState, i.revision
+			if i.target != nil {
+				one["compositionTargetId"] = i.target.ID
+			}
 		}
-		list = append(list, object{
-			"automationCompositionId": i.ID, "revisionId": i.revision, "stateChangeResult": i.Result, "acElementList": elements,
-			"deployState": i.Elements[0].DeployState, "lockState": i.Elements[0].LockState,
-		})
+		one["acElementList"] = r.knownOf(i)
+		list = append(list, one)
 	}
 	out["automationcompositionList"] = list
+	if r.Release == London {
+		return out
+	}
+	if replica != "" {
+		out["replicaId"] = replica
+	}
+	out["restarting"], out["delete"], out["excludeReplicas"], out["stateChangeResult"] = true, false, []string{}, c.Result
+	return r.revised(out, c, nil)
+}
+
+// knownOf are the elements of an instance; those before a migration while its first stage has not ended (getAutomationCompositionForSync).
+func (r *Runtime) knownOf(i *Instance) []object {
+	elements := i.Elements
+	if i.DeployState == migrating && i.before != nil && i.phase == i.firstStage() {
+		elements = i.before
+	}
+	out := []object{}
+	for _, e := range elements {
+		out = append(out, r.knownElement(e))
+	}
 	return out
 }
 
-// encode makes a record of a message.
-func encode(message object) acm.Outgoing {
+// compositionSync is ParticipantSyncPublisher.sendSync of a definition.
+func (r *Runtime) compositionSync(c *Composition) object {
+	out := r.revised(r.envelope(syncMsg, c, nil), c, nil)
+	out["state"], out["stateChangeResult"], out["restarting"] = c.State, c.Result, false
+	out["automationcompositionList"], out["excludeReplicas"] = []object{}, []string{}
+	out["delete"] = c.State == commissioned
+	if c.State == commissioned {
+		out["participantDefinitionUpdates"], out["participantIdList"] = []object{}, []string{}
+		return out
+	}
+	out["participantDefinitionUpdates"] = r.definitions(c)
+	return out
+}
+
+// instanceSync is ParticipantSyncPublisher.sendSync of an instance. It has no revision of the composition.
+func (r *Runtime) instanceSync(i *Instance) object {
+	out := r.envelope(syncMsg, i.Composition, i)
+	one := object{
+		"automationCompositionId": i.ID, "deployState": i.DeployState, "lockState": i.LockState, "stateChangeResult": i.Result,
+		"revisionId": i.revision, "acElementList": []object{},
+	}
+	if i.target != nil {
+		one["compositionTargetId"] = i.target.ID
+	}
+	out["delete"] = i.DeployState == deleted
+	if i.DeployState == deleted {
+		out["participantIdList"] = []string{}
+	} else {
+		list := []object{}
+		for _, e := range i.Elements {
+			list = append(list, r.knownElement(e))
+		}
+		one["acElementList"] = list
+	}
+	out["state"], out["restarting"], out["participantDefinitionUpdates"] = primed, false, []object{}
+	out["automationcompositionList"], out["excludeReplicas"] = []object{one}, []string{}
+	return out
+}
+
+// encode makes JSON of a message.
+func encode(message object) []byte {
 	body, err := json.Marshal(message)
 	if err != nil {
 		panic("bug: a message does not encode: " + err.Error())
 	}
-	key, _ := message["partitionKey"].(string)
-	if key == "" {
-		key = uuid.NewString()
-	}
-	kind, _ := message["messageType"].(acm.MessageType)
-	return acm.Outgoing{Type: kind, Key: key, Body: body}
+	return body
 }

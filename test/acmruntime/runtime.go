@@ -2,404 +2,398 @@ package acmruntime
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
-
-	"mlkeeper.dev/internal/acm"
-	"mlkeeper.dev/internal/acm/config"
 )
 
-// The type of elements that the runtime orders.
+// The type of elements that the runtime orders, the topics, and the identifier of the first definition of a composition, as in ONAP's
+// documentation of the Kserve participant and in runtime-acm's application.yaml.
 const (
-	Type        = config.DefaultType
-	TypeVersion = config.DefaultTypeVersion
+	Type        = "org.onap.policy.clamp.acm.KserveAutomationCompositionElement"
+	TypeVersion = "1.0.1"
+	// Topic is that of orders and of all that participants say.
+	Topic = "policy-acruntime-participant"
+	// SyncTopic is that on which runtimes since Oslo acknowledge registrations and synchronize.
+	SyncTopic = "acm-ppnt-sync"
+
+	definitionName    = "onap.policy.clamp.ac.element.KserveAutomationCompositionElement"
+	definitionVersion = "1.2.3"
 )
 
-// Composition is a definition of automation compositions with one element definition.
-type Composition struct {
-	ID         string
-	Definition acm.Identifier
-	Properties map[string]any
-	State      string
+// The times of runtime-acm's application.yaml, and AcmUtils.DELAY_MESSAGE. The last one is shortened: what it decides is that the
+// runtime acts some time after it has been told, and on all that it was told by then.
+const (
+	heartBeat        = 120 * time.Second
+	maxStatusWait    = 150 * time.Second
+	maxOperationWait = 36 * time.Second
+	// londonWait is London's maxStatusWaitMs, for operations too.
+	londonWait   = 200 * time.Second
+	delayMessage = 50 * time.Millisecond
+)
 
-	revision string
+// Bus is the runtime's side of a broker.
+type Bus interface {
+	// Send publishes a record; a key of nil is none.
+	Send(ctx context.Context, topic string, key, value []byte) error
+	// Receive blocks until there are records of the topic of operations.
+	Receive(ctx context.Context) ([]Record, error)
+	Close()
 }
 
-// Instance is an automation composition.
+// Record is what a participant, or the runtime itself, has published. A bus that keeps no keys leaves Key nil.
+type Record struct{ Key, Value []byte }
+
+// Composition is an AutomationCompositionDefinition.
+type Composition struct {
+	ID          string
+	Definitions []*Definition
+	// State and Result are the state and the stateChangeResult.
+	State, Result string
+
+	revision string
+	lastMsg  time.Time
+	told     []primeAckMessage
+}
+
+// Definition is an element definition. State is what its participant acknowledged.
+type Definition struct {
+	Name, Version, Description string
+	Properties                 map[string]any
+	State, Message             string
+}
+
+// Instance is an AutomationComposition.
 type Instance struct {
 	ID          string
 	Composition *Composition
 	Elements    []*Element
-	// Result is the stateChangeResult: NO_ERROR, FAILED or TIMEOUT.
-	Result string
+	// The states of the instance, which follow those of its elements when the runtime scans. Result is the stateChangeResult.
+	DeployState, LockState, SubState, Result string
 
 	revision string
+	target   *Composition
+	precheck bool
+	// phase is the start phase or stage that is ordered.
+	phase   int
+	lastMsg time.Time
+	// before are the elements before an update or a migration, which a rollback restores.
+	before []*Element
+	told   []func(*changes)
+	gone   bool
 }
 
-// Element is an element of an instance, as its participant acknowledged it last.
+// Element is an element of an instance.
 type Element struct {
 	ID         string
+	Definition *Definition
 	Properties map[string]any
 
-	DeployState, LockState string
-	// Message is that of the last acknowledgement, Acks is how many there were.
-	Message string
-	Acks    int
+	DeployState, LockState, SubState, MigrationState string
+	// Message is that of the last acknowledgement, Messages are those of all, and Acks is how many there were.
+	Message  string
+	Messages []string
+	Acks     int
 	// Reported is what the participant last reported of the element.
-	Reported acm.Condition
+	Reported Condition
+
+	stage *int
 }
 
-// Runtime is one ACM runtime.
+// Runtime is one ACM runtime with one participant.
 type Runtime struct {
 	Release     Release
 	Participant string
 
-	transport acm.Transport
-	mu        sync.Mutex
-	changed   *sync.Cond
+	bus     Bus
+	mu      sync.Mutex
+	changed *sync.Cond
+	// wake has a scan follow.
+	wake chan struct{}
+	// ahead is how far the runtime's clock is ahead of the machine's.
+	ahead time.Duration
 
-	compositions map[string]*Composition
-	instances    map[string]*Instance
-	elements     map[string]*Element
-	seen         map[acm.MessageType]int
-	last         atomic.Pointer[acm.Outgoing]
+	compositions []*Composition
+	instances    []*Instance
+	// replicas are those that are ON_LINE, with the time of their last message; known says that the participant ever was.
+	replicas map[id]time.Time
+	known    bool
+	types    []elementType
+
+	seen       map[string]int
+	registered int
+	awaited    int
+	faults     []string
+	// sent are the digests of what the runtime has sent, since it reads the topic too; orders the ids of its messages.
+	sent   map[[sha256.Size]byte]bool
+	orders map[id]bool
+	last   sending
+	// withholds says that messages on the second topic wait in withheld.
+	withholds bool
+	withheld  []object
 }
 
-// New makes a runtime that talks over a transport to one participant.
-func New(release Release, participant string, transport acm.Transport) *Runtime {
+type sending struct {
+	topic   string
+	message object
+}
+
+// New makes a runtime that talks over a bus to one participant.
+func New(release Release, participant string, bus Bus) *Runtime {
 	r := &Runtime{
-		Release: release, Participant: participant, transport: transport,
-		compositions: map[string]*Composition{}, instances: map[string]*Instance{}, elements: map[string]*Element{},
-		seen: map[acm.MessageType]int{},
+		Release: release, Participant: participant, bus: bus, wake: make(chan struct{}, 1), replicas: map[id]time.Time{},
+		seen: map[string]int{}, sent: map[[sha256.Size]byte]bool{}, orders: map[id]bool{},
 	}
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
 
+// now is the time by the runtime's clock.
+func (r *Runtime) now() time.Time { return time.Now().Add(r.ahead) }
+
 // Run answers the participant until the context is done.
 func (r *Runtime) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.supervise(ctx)
+	}()
+	defer func() { <-done }()
 	for ctx.Err() == nil {
-		batch, err := r.transport.Receive(ctx)
+		records, err := r.bus.Receive(ctx)
 		if err != nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			pause(ctx, delayMessage)
 			continue
 		}
-		for _, record := range batch.Records {
-			if err := r.take(ctx, record); err != nil {
-				return err
-			}
-		}
-		if err := batch.Done(ctx); err != nil && ctx.Err() == nil {
-			return err
+		for _, record := range records {
+			r.take(ctx, record)
 		}
 	}
 	return ctx.Err()
 }
 
-// told is what participants send.
-type told struct {
-	MessageType   acm.MessageType `json:"messageType"`
-	MessageID     string          `json:"messageId"`
-	ParticipantID string          `json:"participantId"`
-	ReplicaID     string          `json:"replicaId"`
-	CompositionID string          `json:"compositionId"`
-	InstanceID    string          `json:"automationCompositionId"`
-	State         string          `json:"compositionState"`
-	Result        string          `json:"stateChangeResult"`
-	Message       string          `json:"message"`
-	Results       map[string]struct {
-		DeployState string `json:"deployState"`
-		LockState   string `json:"lockState"`
-		acm.Condition
-	} `json:"automationCompositionResultMap"`
-	Updated bool               `json:"outPropertiesUpdated"`
-	Infos   []acm.InstanceInfo `json:"automationCompositionInfoList"`
+// supervise scans after what participants say, and every heartBeat (SupervisionAspect).
+func (r *Runtime) supervise(ctx context.Context) {
+	beat := time.NewTicker(heartBeat)
+	defer beat.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			r.Pass(ctx, 0)
+		case <-r.wake:
+			pause(ctx, delayMessage)
+			r.locked(func() { r.scan(ctx) })
+		}
+	}
 }
 
-// take handles one record.
-func (r *Runtime) take(ctx context.Context, record []byte) error {
-	var m told
-	if err := json.Unmarshal(record, &m); err != nil || m.ParticipantID != r.Participant {
-		return nil // Our own, or of another.
+// Pass lets time pass by the runtime's clock, and has it scan as it does every heartBeat: what is late times out, and a replica that
+// has been silent for maxStatusWait is OFF_LINE.
+func (r *Runtime) Pass(ctx context.Context, d time.Duration) {
+	r.locked(func() {
+		r.ahead += d
+		r.scan(ctx)
+		r.scanParticipants()
+	})
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
+}
+
+func (r *Runtime) locked(do func()) {
 	r.mu.Lock()
-	defer r.changed.Broadcast()
 	defer r.mu.Unlock()
-	r.seen[m.MessageType]++
-	switch m.MessageType {
-	case acm.TypeRegister:
-		return r.send(ctx, object{
-			"messageType": acm.TypeRegisterAck, "responseTo": m.MessageID, "message": "Participant Register Ack", "result": true,
-			"participantId": m.ParticipantID,
-		})
-	case acm.TypeReqSync:
-		var all []*Instance
-		c := r.compositions[m.CompositionID]
-		if i := r.instances[m.InstanceID]; i != nil {
-			c = i.Composition
-		}
-		for _, i := range r.instances {
-			if i.Composition == c {
-				all = append(all, i)
-			}
-		}
-		if c != nil {
-			return r.send(ctx, r.syncMessage(c, all))
-		}
-	case acm.TypePrimeAck:
-		if c := r.compositions[m.CompositionID]; c != nil {
-			c.State = m.State + " " + m.Result
-		}
-	case acm.TypeStateChangeAck, acm.TypeDeployAck:
-		r.acknowledge(m)
-	case acm.TypeStatus:
-		for _, info := range m.Infos {
-			for _, one := range info.Elements {
-				if e := r.elements[one.ElementID]; e != nil {
-					e.Reported = one.Condition
-				}
-			}
-		}
-	}
-	return nil
+	do()
+	r.changed.Broadcast()
 }
 
-// acknowledge takes in how an order ended on elements. One FAILED fails the instance, and nothing but the next order takes that back:
-// an acknowledgement of success changes the element's states alone (policy/clamp 9.1.0, runtime-acm, supervision/scanner:
-// SimpleScanner.handleAcStateChange, and MonitoringScanner.scanAutomationComposition, line 120, which goes no further for FAILED;
-// London's SupervisionScanner, line 131, is the same). A TIMEOUT becomes NO_ERROR once every element is at rest
-// (AbstractScanner.complete). States on the way are refused (SupervisionAcHandler.validateMessage).
-func (r *Runtime) acknowledge(m told) {
-	for id, result := range m.Results {
-		e := r.elements[id]
-		if e == nil || underway(result.DeployState, result.LockState) {
-			continue
-		}
-		e.DeployState, e.LockState, e.Message = result.DeployState, result.LockState, m.Message
-		e.Acks++
-		if m.Updated {
-			e.Reported = result.Condition
-		}
+// fault keeps what a participant did wrong.
+func (r *Runtime) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// Faults are what the participant has said that its side of the protocol does not allow: messages that do not parse, that have fields
+// of no release or lack some of any, states on the way in acknowledgements, answers to no order. A test fails if there are any.
+func (r *Runtime) Faults() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.faulty()
+}
+
+func (r *Runtime) faulty() error {
+	if len(r.faults) == 0 {
+		return nil
 	}
-	i := r.instances[m.InstanceID]
+	return errors.New("the participant breaks the protocol: " + strings.Join(r.faults, "; "))
+}
+
+// send publishes a message. The original logs what the broker does not take and goes on (AbstractParticipantPublisher): its order
+// times out then. A test fails, since the participant is not at fault and waits in vain.
+func (r *Runtime) send(ctx context.Context, topic string, message object) {
+	r.last = sending{topic, message}
+	if to, ok := message["messageId"].(string); ok {
+		r.orders[id(to)] = true
+	}
+	var key []byte
+	if text, ok := message["partitionKey"].(string); ok {
+		key = []byte(text)
+	}
+	r.publish(ctx, topic, key, encode(message))
+}
+
+func (r *Runtime) publish(ctx context.Context, topic string, key, value []byte) {
+	r.sent[sha256.Sum256(value)] = true
+	// The test is over if the context is done: what is left to say interests nobody.
+	if err := r.bus.Send(ctx, topic, key, value); err != nil && ctx.Err() == nil {
+		r.fault("(the runtime itself cannot publish: %v)", err)
+	}
+}
+
+// sendSync publishes on the topic of synchronizations; London has none and synchronizes nobody.
+func (r *Runtime) sendSync(ctx context.Context, message object) {
+	topic := SyncTopic
 	switch {
-	case i == nil:
-	case m.Result == failed:
-		i.Result = failed
-	case i.Result == timedOut && !i.underway():
-		i.Result = noError
+	case r.Release == London:
+		topic = Topic
+	case r.withholds:
+		r.withheld = append(r.withheld, message)
+		return
 	}
+	r.send(ctx, topic, message)
 }
 
-// The values of stateChangeResult.
-const (
-	noError  = "NO_ERROR"
-	failed   = "FAILED"
-	timedOut = "TIMEOUT"
-)
-
-// underway says that states are on the way to others.
-func underway(deployState, lockState string) bool {
-	return strings.HasSuffix(deployState, "ING") || strings.HasSuffix(lockState, "ING")
+// Withhold keeps what is sent on the second topic until it is called with false: topics are not in step with each other.
+func (r *Runtime) Withhold(ctx context.Context, yes bool) {
+	r.locked(func() {
+		r.withholds = yes
+		late := r.withheld
+		r.withheld = nil
+		for _, message := range late {
+			r.sendSync(ctx, message)
+		}
+	})
 }
 
-// underway says that an element of the instance has not been acknowledged.
-func (i *Instance) underway() bool {
-	return slices.ContainsFunc(i.Elements, func(e *Element) bool { return underway(e.DeployState, e.LockState) })
+// SyncAll tells the participant all that it should know, as an administrator asks for (REST /participants/sync).
+func (r *Runtime) SyncAll(ctx context.Context) {
+	r.locked(func() { r.restart(ctx, "") })
 }
 
-// TimeOut is what the runtime does with an instance whose time is up (AbstractScanner.handleTimeout): what has not failed is
-// timed out, and since Oslo the participant is told so.
-func (r *Runtime) TimeOut(ctx context.Context, i *Instance) error {
+// DeployMessage is the order to deploy an instance, for a test to change and to send.
+func (r *Runtime) DeployMessage(i *Instance) map[string]any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !i.underway() || i.Result == failed {
-		return nil
-	}
-	i.Result = timedOut
-	if r.Release != Master {
-		return nil
-	}
-	return r.send(ctx, r.syncMessage(i.Composition, []*Instance{i}))
+	return r.deployMessage(i, true)
 }
 
-// order sends an order on an instance, whose elements are on the way from now on. What was told of the order before is void
-// (SupervisionAcHandler sets NO_ERROR with each order).
-func (r *Runtime) order(ctx context.Context, i *Instance, message object, deployState, lockState string) error {
+// Send sends any message on the topic of operations, for what a test makes itself. Its messageId counts as an order's.
+func (r *Runtime) Send(ctx context.Context, message map[string]any) error {
 	r.mu.Lock()
-	i.Result = noError
-	for _, e := range i.Elements {
-		if deployState != "" {
-			e.DeployState = deployState
-		}
-		if lockState != "" {
-			e.LockState = lockState
-		}
-	}
-	r.mu.Unlock()
-	return r.send(ctx, message)
+	defer r.mu.Unlock()
+	r.send(ctx, Topic, message)
+	return ctx.Err()
 }
 
-func (r *Runtime) send(ctx context.Context, message object) error {
-	record := encode(message)
-	r.last.Store(&record)
-	return r.transport.Publish(ctx, record)
+// SendRaw sends any bytes.
+func (r *Runtime) SendRaw(ctx context.Context, value []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publish(ctx, Topic, []byte("raw"), value)
+	return ctx.Err()
 }
 
 // Again sends the last message once more, as brokers do.
-func (r *Runtime) Again(ctx context.Context) error { return r.transport.Publish(ctx, *r.last.Load()) }
-
-// SendRaw sends any bytes.
-func (r *Runtime) SendRaw(ctx context.Context, record []byte) error {
-	return r.transport.Publish(ctx, acm.Outgoing{Key: "raw", Body: record})
-}
-
-// DeployMessage is the order to deploy an instance, for a test to change.
-func (r *Runtime) DeployMessage(i *Instance) map[string]any {
-	return r.orderMessage(acm.TypeDeploy, "DEPLOY", i)
-}
-
-// Seen is how many messages of a type the participant has sent.
-func (r *Runtime) Seen(kind acm.MessageType) int { return r.seen[kind] }
-
-// Revise gives a composition another revision, of which the participant does not know.
-func (r *Runtime) Revise(c *Composition, revision string) {
+func (r *Runtime) Again(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.revision = revision
+	r.send(ctx, r.last.topic, r.last.message)
+	return ctx.Err()
 }
 
-// Sync tells the participant all that it should know of a composition.
-func (r *Runtime) Sync(ctx context.Context, c *Composition) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []*Instance
-	for _, i := range r.instances {
-		if i.Composition == c {
-			all = append(all, i)
-		}
-	}
-	message := r.syncMessage(c, all)
-	message["revisionIdComposition"] = c.revision
-	return r.send(ctx, message)
-}
+// Seen is how many messages of a type the participant has sent. It is for Await.
+func (r *Runtime) Seen(kind string) int { return r.seen[kind] }
 
-// Send sends any message, for what a test makes itself.
-func (r *Runtime) Send(ctx context.Context, message map[string]any) error {
-	return r.send(ctx, message)
-}
-
-// Commission makes a composition known to the runtime.
-func (r *Runtime) Commission(properties map[string]any) *Composition {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := &Composition{
-		ID: uuid.NewString(), revision: uuid.NewString(), Properties: properties, State: "COMMISSIONED NO_ERROR",
-		Definition: acm.Identifier{Name: "onap.policy.clamp.ac.element.KserveAutomationCompositionElement", Version: "1.2.3"},
-	}
-	r.compositions[c.ID] = c
-	return c
-}
-
-// Prime orders the participant to prime a composition, Deprime the opposite.
-func (r *Runtime) Prime(ctx context.Context, c *Composition) error {
-	return r.send(ctx, r.primeMessage(c, true))
-}
-
-// Deprime orders the participant to forget a composition.
-func (r *Runtime) Deprime(ctx context.Context, c *Composition) error {
-	return r.send(ctx, r.primeMessage(c, false))
-}
-
-// Instantiate makes an automation composition with one element for each set of properties.
-func (r *Runtime) Instantiate(c *Composition, properties ...map[string]any) *Instance {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := &Instance{ID: uuid.NewString(), revision: uuid.NewString(), Composition: c, Result: noError}
-	for _, p := range properties {
-		e := &Element{ID: uuid.NewString(), Properties: p, DeployState: "UNDEPLOYED", LockState: "NONE"}
-		i.Elements = append(i.Elements, e)
-		r.elements[e.ID] = e
-	}
-	r.instances[i.ID] = i
-	return i
-}
-
-// Deploy orders what an instance is made of. It does not wait, nor do the orders that follow.
-func (r *Runtime) Deploy(ctx context.Context, i *Instance) error {
-	return r.order(ctx, i, r.orderMessage(acm.TypeDeploy, "DEPLOY", i), "DEPLOYING", "")
-}
-
-// Undeploy orders the removal of what an instance runs.
-func (r *Runtime) Undeploy(ctx context.Context, i *Instance) error {
-	return r.order(ctx, i, r.changeMessage("UNDEPLOY", "NONE", i), "UNDEPLOYING", "")
-}
-
-// Delete orders an instance to be forgotten.
-func (r *Runtime) Delete(ctx context.Context, i *Instance) error {
-	return r.order(ctx, i, r.changeMessage("DELETE", "NONE", i), "DELETING", "")
-}
-
-// Lock orders an instance to be locked, or unlocked.
-func (r *Runtime) Lock(ctx context.Context, i *Instance, lock bool) error {
-	word := map[bool]string{true: "LOCK", false: "UNLOCK"}[lock]
-	return r.order(ctx, i, r.changeMessage("NONE", word, i), "", word+"ING")
-}
-
-// Update gives the elements of an instance, which have other properties by now.
-func (r *Runtime) Update(ctx context.Context, i *Instance) error {
-	return r.order(ctx, i, r.orderMessage(acm.TypePropertiesUpdate, "UPDATE", i), "UPDATING", "")
-}
+// Online says that a replica of the participant is ON_LINE. It is for Await.
+func (r *Runtime) Online() bool { return len(r.replicas) > 0 }
 
 // Element returns a copy of an element as it was acknowledged last.
-func (r *Runtime) Element(id string) Element {
+func (r *Runtime) Element(elementID string) Element {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return *r.elements[id]
+	for _, i := range r.instances {
+		for _, e := range i.Elements {
+			if e.ID == elementID {
+				return *e
+			}
+		}
+	}
+	return Element{}
 }
 
-// Await waits until a condition holds, which is looked at after each message.
+// Await waits until a condition holds, which is looked at after each message and scan. A fault of the participant ends it.
 func (r *Runtime) Await(ctx context.Context, what string, holds func() bool) error {
-	stop := context.AfterFunc(ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.changed.Broadcast()
-	})
+	stop := context.AfterFunc(ctx, func() { r.locked(func() {}) })
 	defer stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !holds() {
+		if err := r.faulty(); err != nil {
+			return fmt.Errorf("waiting until %s: %w", what, err)
+		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("waiting until %s: %w", what, ctx.Err())
 		}
 		r.changed.Wait()
 	}
-	return nil
+	return r.faulty()
 }
 
-// AwaitRegistered waits for the participant's first registration.
+// AwaitRegistered waits for a REGISTER of the participant that was not waited for before: no other message makes up for it.
 func (r *Runtime) AwaitRegistered(ctx context.Context) error {
-	return r.Await(ctx, "the participant has registered", func() bool { return r.seen[acm.TypeRegister]+r.seen[acm.TypeStatus] > 0 })
+	return r.Await(ctx, "the participant has registered", func() bool {
+		if r.registered == r.awaited {
+			return false
+		}
+		r.awaited = r.registered
+		return true
+	})
 }
 
 // AwaitComposition waits until a composition is in a state, such as "PRIMED NO_ERROR".
 func (r *Runtime) AwaitComposition(ctx context.Context, c *Composition, state string) error {
-	return r.Await(ctx, "the composition is "+state, func() bool { return c.State == state })
+	return r.Await(ctx, "the composition is "+state, func() bool { return c.State+" "+c.Result == state })
 }
 
-// AwaitInstance waits until all elements of an instance are in a deploy state, and the instance has a result.
+// AwaitInstance waits until all elements of an instance are in a deploy state, and the instance has a result. Unless that is FAILED,
+// which ends nothing, the instance is in that state too.
 func (r *Runtime) AwaitInstance(ctx context.Context, i *Instance, state, result string) error {
-	return r.Await(ctx, "the instance is "+state+" "+result, func() bool {
-		return i.Result == result && !slices.ContainsFunc(i.Elements, func(e *Element) bool { return e.DeployState != state })
+	err := r.Await(ctx, "the instance is "+state+" "+result, func() bool {
+		if i.gone {
+			return state == deleted // There are no elements any more, whatever was acknowledged last.
+		}
+		return i.Result == result && (result == failed || i.DeployState == state && i.SubState == none && !transitional("", i.LockState, none)) &&
+			!slices.ContainsFunc(i.Elements, func(e *Element) bool { return e.DeployState != state })
 	})
+	if err == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := fmt.Sprintf("; it is %s, %s, %s %s", i.DeployState, i.LockState, i.SubState, i.Result)
+	for _, e := range i.Elements {
+		text += fmt.Sprintf("; element %s is %s, %s: %s %v", e.ID, e.DeployState, e.LockState, e.Message, e.Reported.OutProperties)
+	}
+	return fmt.Errorf("%w%s", err, text)
 }

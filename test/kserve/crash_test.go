@@ -13,7 +13,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/client-go/rest"
 
 	"mlkeeper.dev/internal/acm"
@@ -142,6 +141,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	if len(steps) < 20 {
 		t.Fatalf("a life has these steps only: %v", steps)
 	}
+	var missed []string
 	out := &strings.Builder{}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CRASH\tBEFORE IT\tAFTER IT, ANSWER LOST")
@@ -150,15 +150,19 @@ func TestCrashAtEveryStep(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			healed := "healed"
 			t.Run(fmt.Sprintf("%s, after %t", at, after), func(t *testing.T) {
-				began, point := time.Now(), newCrash(at, after)
-				live(t, point)
-				switch {
-				case point.dead:
-					healed += fmt.Sprintf(" in %.1f s", time.Since(began).Seconds())
-				case at.nth == 1:
-					t.Error("this life has no such step")
-				default:
-					healed = "no such step this time"
+				// A step that is one of several of its name, such as a second status, is not in every life.
+				for range attempts {
+					began, point := time.Now(), newCrash(at, after)
+					live(t, point)
+					if point.dead {
+						healed += fmt.Sprintf(" in %.1f s", time.Since(began).Seconds())
+						return
+					}
+				}
+				healed = "not reached"
+				missed = append(missed, fmt.Sprintf("%s, after %t", at, after))
+				if at.nth == 1 {
+					t.Errorf("%d lives have no such step", attempts)
 				}
 			})
 			if t.Failed() {
@@ -170,7 +174,13 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 	table.Flush()
 	t.Logf("%d steps\n%s", len(steps), out)
+	if len(missed) > 2*len(steps)/10 {
+		t.Errorf("of %d crashes more than a tenth did not take place, and show nothing: %q", 2*len(steps), missed)
+	}
 }
+
+// attempts is how many lives a step has to come up in.
+const attempts = 3
 
 // live goes through a life with a crash and a restart, and returns its steps.
 func live(t *testing.T, point *crash) []step {
@@ -195,9 +205,11 @@ func live(t *testing.T, point *crash) []step {
 	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
 	first := s.service("sklearn-iris")
 	e := i.Elements[0]
-	e.Properties = s.model("sklearn-iris", sklearn(2))
-	s.must(s.runtime.Update(within(t), i))
-	s.must(s.runtime.Await(within(t), "updated", func() bool { return e.Message == "Updated" }))
+	s.must(s.runtime.Update(within(t), i, s.model("sklearn-iris", sklearn(2))))
+	// The runtime does not ask which order an acknowledgement answers. One that is repeated after a crash counts as that of the order which
+	// has come since, so that the instance is at rest too early.
+	s.must(s.runtime.Await(within(t), "updated", func() bool { return slices.Contains(e.Messages, "Updated") }))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	// Each order has changed the service once.
 	if now := s.service("sklearn-iris"); replicas(now) != 2 || now.GetUID() != first.GetUID() || now.GetGeneration() != 2 {
 		t.Errorf("after the update there are %d replicas of generation %d: %v", replicas(now), now.GetGeneration(), now)
@@ -222,7 +234,7 @@ func live(t *testing.T, point *crash) []step {
 // TestCrashWhileAnOrderIsReleased: a held order is forgotten only when it is an element's. The elements cannot be written here
 // until the operator has crashed.
 func TestCrashWhileAnOrderIsReleased(t *testing.T) {
-	s := onKafka(t, acmruntime.London)
+	s := onKafka(t, acmruntime.V910)
 	refused := make(chan struct{}, 100)
 	s.wrap = func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -236,15 +248,12 @@ func TestCrashWhileAnOrderIsReleased(t *testing.T) {
 		})
 	}
 	s.start()
-	c := s.primed(map[string]any{})
-	i := s.runtime.Instantiate(c, s.model("held", sklearn(1)))
-	ahead := s.runtime.DeployMessage(i)
-	revision := uuid.NewString()
-	ahead["revisionIdComposition"] = revision
-	s.must(s.runtime.Send(within(t), ahead))
-	s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen(acm.TypeReqSync) > 0 }))
-	s.runtime.Revise(c, revision)
-	s.must(s.runtime.Sync(within(t), c))
+	// The order is of the revision that the priming has made, of which the participant does not know yet.
+	s.runtime.Withhold(within(t), true)
+	i := s.instance(s.primed(map[string]any{}), s.model("held", sklearn(1)))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen("PARTICIPANT_REQ_SYNC_MSG") > 0 }))
+	s.runtime.Withhold(within(t), false)
 	<-refused
 	<-refused // Whatever goes with the elements has been tried too.
 	s.operator.Stop()

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/test/acmruntime"
 )
 
@@ -48,7 +46,7 @@ func (s *site) status(name string, generation int64, conditions ...string) {
 func TestReadyByType(t *testing.T) {
 	s := onKafka(t, acmruntime.London)
 	s.start()
-	i := s.runtime.Instantiate(s.primed(map[string]any{}), alone(s.model("sklearn-iris", sklearn(1))))
+	i := s.instance(s.primed(map[string]any{}), alone(s.model("sklearn-iris", sklearn(1))))
 	s.must(s.runtime.Deploy(within(t), i))
 	s.c.Eventually(t, patience, func() error { return s.c.There(t, services, s.ns, "sklearn-iris") })
 	s.status("sklearn-iris", 1, "IngressReady=True", "LatestDeploymentReady=True", "PredictorConfigurationReady=True", "PredictorReady=False", "Ready=False")
@@ -65,7 +63,7 @@ func TestReadyByType(t *testing.T) {
 // TestScalingIsNoTrouble: an InferenceService copies the generation that its Deployment has observed, which counts each scaling, so
 // that it says nothing of the service (kserve#6081).
 func TestScalingIsNoTrouble(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	model := sklearn(1)
 	model["predictor"].(map[string]any)["maxReplicas"] = 5
@@ -90,28 +88,26 @@ func TestScalingIsNoTrouble(t *testing.T) {
 		return nil
 	})
 	s.must(s.runtime.Await(within(t), "it is enabled", func() bool { return e.Reported.OperationalState == "ENABLED" }))
-	e.Properties = s.model("sklearn-iris", sklearn(2))
-	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.Update(within(t), i, s.model("sklearn-iris", sklearn(2))))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 
 // TestUpdateIsRolledOut: while an update is rolled out the conditions of the service stay True for what ran before (kserve#4626). It
 // is told as done when what was ordered runs.
 func TestUpdateIsRolledOut(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
 	e := i.Elements[0]
 	slow := sklearn(1)
 	slow["predictor"].(map[string]any)["nodeSelector"] = map[string]any{"kserve.test/node": s.ns}
-	e.Properties = merge(s.model("sklearn-iris", slow), "updateTimeoutMs", 1500)
-	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.Update(within(t), i, merge(s.model("sklearn-iris", slow), "updateTimeoutMs", 1500)))
 	s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
-		return strings.Contains(e.Reported.OutProperties["message"], "sklearn-iris-predictor")
+		return strings.Contains(e.Reported.Text("message"), "sklearn-iris")
 	}))
 	s.c.Consistently(t, 3*time.Second, func() error {
 		ready := conditionOf(s.service("sklearn-iris"), "Ready")
-		if got := s.runtime.Element(e.ID); got.DeployState != "UPDATING" || ready != "True" {
+		if got := s.runtime.Element(e.ID); got.DeployState != "UPDATING" || ready != whileRolledOut {
 			return fmt.Errorf("%w: the service is Ready=%s, told is %+v", errTooEarly, ready, got)
 		}
 		return nil
@@ -127,7 +123,7 @@ func TestUpdateIsRolledOut(t *testing.T) {
 
 // TestKnativeMode: what is waited for in Knative mode is the Knative Service.
 func TestKnativeMode(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	model := func(replicas int) map[string]any {
 		text, _ := s.model("sklearn-iris", sklearn(replicas))["payload"].(string)
@@ -135,8 +131,7 @@ func TestKnativeMode(t *testing.T) {
 			strings.Replace(text, `"metadata":{`, `"metadata":{"annotations":{"serving.kserve.io/deploymentMode":"Serverless"},`, 1))
 	}
 	i := s.deployed(s.primed(map[string]any{}), model(1))
-	i.Elements[0].Properties = model(2)
-	s.must(s.runtime.Update(within(t), i))
+	s.must(s.runtime.Update(within(t), i, model(2)))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	kind := schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
 	if u := s.c.Get(t, kind, s.ns, "sklearn-iris-predictor"); u == nil || u.GetGeneration() != 2 {
@@ -203,21 +198,20 @@ func TestUndeployWaits(t *testing.T) {
 // TestLateSuccess: a model that takes longer than its timeout is no failure, which the runtime would never take back. What it
 // waits for is told, and its success when it serves.
 func TestLateSuccess(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
-	i := s.runtime.Instantiate(s.primed(map[string]any{}), merge(alone(s.model("sklearn-iris", sklearn(1))), "deployTimeoutMs", 1500))
+	i := s.instance(s.primed(map[string]any{}), merge(alone(s.model("sklearn-iris", sklearn(1))), "deployTimeoutMs", 1500))
 	e := i.Elements[0]
 	s.must(s.runtime.Deploy(within(t), i))
 	s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
-		return strings.Contains(e.Reported.OutProperties["message"], "not done after 1.5s") && e.Reported.OperationalState == "DISABLED"
+		return strings.Contains(e.Reported.Text("message"), "not done after 1.5s") && e.Reported.OperationalState == "DISABLED"
 	}))
-	s.must(s.runtime.TimeOut(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYING", "TIMEOUT"))
 	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
 	s.status("sklearn-iris", 1, "Ready=True")
 	s.serve("sklearn-iris")
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
-	if got := s.runtime.Element(e.ID); got.Acks != 1 || got.Reported.OutProperties["message"] != "" {
+	if got := s.runtime.Element(e.ID); got.Acks != 1 || got.Reported.Text("message") != "" {
 		t.Errorf("the runtime knows %+v", got)
 	}
 }
@@ -225,11 +219,11 @@ func TestLateSuccess(t *testing.T) {
 // TestFailedStays: the runtime takes no FAILED back before its next order, although the element is deployed once what was in the
 // way has gone.
 func TestFailedStays(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	foreign := s.model("foreign", sklearn(1))
 	s.create(foreign)
-	i := s.runtime.Instantiate(s.primed(map[string]any{}), foreign)
+	i := s.instance(s.primed(map[string]any{}), foreign)
 	s.must(s.runtime.Deploy(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
 	s.c.Kubectl(t, "delete", "inferenceservice", "foreign", "-n", s.ns)
@@ -269,28 +263,18 @@ func (s *site) wantEvents(i *acmruntime.Instance, want ...string) error {
 func TestBrokerDown(t *testing.T) {
 	down := atomic.Bool{}
 	router := &acmruntime.Router{Refuse: func(r *http.Request) (int, int) {
-		if down.Load() && r.Method == http.MethodPost && r.Header.Get("X-Runtime") == "" {
+		if down.Load() && r.Method == http.MethodPost {
 			return http.StatusServiceUnavailable, 3002
 		}
 		return 0, 0
 	}}
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
-	// The runtime's own way to the router stays open.
-	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set("X-Runtime", "yes")
-		router.ServeHTTP(w, r)
-	}))
-	t.Cleanup(open.Close)
-	side, err := dmaap.New(dmaap.Config{Servers: []string{open.URL}, Topic: topic, Group: "acm-runtime", Instance: uuid.NewString(), FetchTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSite(t, acmruntime.London, side, "dmaap", []string{server.URL}, nil)
+	s := newSite(t, acmruntime.London, router.Side(), "dmaap", []string{server.URL}, nil)
 	s.start()
 	c := s.primed(map[string]any{})
 	down.Store(true)
-	i := s.runtime.Instantiate(c, s.model("sklearn-iris", sklearn(1)))
+	i := s.instance(c, s.model("sklearn-iris", sklearn(1)))
 	s.must(s.runtime.Deploy(within(t), i))
 	s.c.Eventually(t, patience, func() error {
 		if cr := s.element(i.Elements[0].ID); cr == nil || cr.Status.Outcome == nil {
@@ -306,14 +290,12 @@ func TestBrokerDown(t *testing.T) {
 // TestAdoptionAfterSync: the runtime says that an element is deployed, and the service of that name is somebody's. It is taken up
 // when somebody who may write it hands it over, and not on the message's word; nor is it deleted on one.
 func TestAdoptionAfterSync(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	model := s.model("sklearn-iris", sklearn(1))
 	s.create(model) // As the participant before us made it, or a user.
 	c := s.runtime.Commission(map[string]any{})
-	i := s.runtime.Instantiate(c, model)
-	i.Elements[0].DeployState, i.Elements[0].LockState = "DEPLOYED", "LOCKED"
+	i := s.runtime.Stored(c, model)
 	s.start()
-	s.must(s.runtime.Sync(within(t), c))
 	id := i.Elements[0].ID
 	s.c.Eventually(t, patience, func() error {
 		cr := s.element(id)
@@ -334,11 +316,10 @@ func TestAdoptionAfterSync(t *testing.T) {
 	}
 
 	// The same with a mark.
-	i = s.runtime.Instantiate(c, model)
-	i.Elements[0].DeployState, i.Elements[0].LockState = "DEPLOYED", "LOCKED"
+	i = s.runtime.Stored(c, model)
 	id = i.Elements[0].ID
 	s.c.Kubectl(t, "annotate", "inferenceservice", "sklearn-iris", "-n", s.ns, keeper.ElementAnnotation+"="+id)
-	s.must(s.runtime.Sync(within(t), c))
+	s.runtime.SyncAll(within(t))
 	s.c.Eventually(t, patience, func() error {
 		if cr := s.element(id); cr == nil || cr.Status.ServicesReady != "1/1" {
 			return errNotYet

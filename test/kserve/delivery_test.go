@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/cluster"
@@ -51,16 +48,16 @@ func TestDelivery(t *testing.T) {
 		}
 	})
 	t.Run("an oversized record", func(t *testing.T) {
-		i := s.runtime.Instantiate(c, merge(s.model("large", sklearn(1)), "padding", strings.Repeat("x", acm.MaxRecord)))
+		i := s.instance(c, merge(s.model("large", sklearn(1)), "padding", strings.Repeat("x", acm.MaxRecord)))
 		// The broker of the test takes it; that of a site may not.
-		s.produce(s.runtime.DeployMessage(i))
+		s.must(s.runtime.Deploy(within(t), i))
 		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
 		if got := s.runtime.Element(i.Elements[0].ID).Message; !strings.Contains(got, "bytes") {
 			t.Errorf("said was %q", got)
 		}
 	})
 	t.Run("a poisoned record", func(t *testing.T) {
-		i := s.runtime.Instantiate(c, s.model("poisoned", sklearn(1)))
+		i := s.instance(c, s.model("poisoned", sklearn(1)))
 		bad := s.runtime.DeployMessage(i)
 		bad["startPhase"] = "zero"
 		s.must(s.runtime.Send(within(t), bad))
@@ -70,28 +67,19 @@ func TestDelivery(t *testing.T) {
 		}
 		s.deployed(c, s.model("after", sklearn(1)))
 	})
-	t.Run("an order for another revision", func(t *testing.T) {
-		c := s.primed(map[string]any{})
-		i := s.runtime.Instantiate(c, s.model("held", sklearn(1)))
-		ahead := s.runtime.DeployMessage(i)
-		ahead["revisionIdComposition"] = uuid.NewString()
-		s.must(s.runtime.Send(within(t), ahead))
-		s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen(acm.TypeReqSync) > 0 }))
-		s.runtime.Revise(c, ahead["revisionIdComposition"].(string))
-		s.must(s.runtime.Sync(within(t), c))
-		s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
-	})
 }
 
-// produce sends a message that is larger than clients send by themselves.
-func (s *site) produce(message map[string]any) {
-	s.t.Helper()
-	value, err := json.Marshal(message)
-	s.must(err)
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.servers...), kgo.ProducerBatchMaxBytes(4<<20))
-	s.must(err)
-	defer client.Close()
-	s.must(client.ProduceSync(within(s.t), &kgo.Record{Topic: topic, Value: value}).FirstErr())
+// TestOrderForAnotherRevision: an order of a revision that the participant does not know is held until that is told on the other topic.
+func TestOrderForAnotherRevision(t *testing.T) {
+	s := onKafka(t, acmruntime.V910)
+	s.start()
+	s.runtime.Withhold(within(t), true)
+	i := s.instance(s.primed(map[string]any{}), s.model("held", sklearn(1)))
+	s.must(s.runtime.Deploy(within(t), i))
+	s.must(s.runtime.Await(within(t), "it is asked for", func() bool { return s.runtime.Seen("PARTICIPANT_REQ_SYNC_MSG") > 0 }))
+	s.must(s.unacknowledged(i))
+	s.runtime.Withhold(within(t), false)
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 
 // quiet checks that something has no write of an InferenceService or of an order for an effect.
@@ -124,7 +112,7 @@ func TestDrift(t *testing.T) {
 
 // TestConditionFollows: while it is deployed, the runtime hears how the service fares.
 func TestConditionFollows(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
 	e := i.Elements[0]
@@ -138,17 +126,45 @@ func TestConditionFollows(t *testing.T) {
 	s.must(s.runtime.Await(within(t), "it is enabled", func() bool { return e.Reported.OperationalState == "ENABLED" }))
 }
 
-// TestRestart: everything is rebuilt from the cluster alone, and orders that were sent meanwhile are carried out.
+// killed is the way to the broker of a participant that ends without a word: a runtime that has heard DEREGISTER gives no orders.
+type killed struct{ acm.Transport }
+
+func (k killed) Publish(ctx context.Context, messages ...acm.Outgoing) error {
+	if messages[0].Type == acm.TypeDeregister {
+		return errCrash
+	}
+	return k.Transport.Publish(ctx, messages...)
+}
+
+// TestRestart: everything is rebuilt from the cluster alone, and orders that were sent meanwhile are carried out. The runtime of London
+// asks who registers again to go on, that of 9.1.0 tells him what it knows.
 func TestRestart(t *testing.T) {
-	s := onKafka(t, acmruntime.London)
+	for _, release := range []acmruntime.Release{acmruntime.London, acmruntime.V910} {
+		t.Run(string(release), func(t *testing.T) { restart(t, release) })
+	}
+}
+
+func restart(t *testing.T, release acmruntime.Release) {
+	t.Helper()
+	s := onKafka(t, release)
+	s.transport = func(next acm.Transport) acm.Transport { return killed{next} }
 	s.start()
 	c := s.primed(map[string]any{})
 	i := s.deployed(c, s.model("before", sklearn(1)))
 	s.operator.Stop()
 	s.must(s.runtime.Undeploy(context.Background(), i))
-	next := s.runtime.Instantiate(c, s.model("after", sklearn(1)))
+	next := s.instance(c, s.model("after", sklearn(1)))
 	s.must(s.runtime.Deploy(context.Background(), next))
 	s.start()
 	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
 	s.must(s.runtime.AwaitInstance(within(t), next, "DEPLOYED", "NO_ERROR"))
+	// Who stops in good order says so, and is given no orders until it is back.
+	s.transport = nil
+	s.operator.Stop()
+	s.start()
+	s.operator.Stop()
+	s.must(s.runtime.Await(within(t), "the participant is gone", func() bool { return !s.runtime.Online() }))
+	if err := s.runtime.Undeploy(within(t), next); err == nil {
+		t.Error("an order is given to nobody")
+	}
 }

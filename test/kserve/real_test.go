@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
-	"mlkeeper.dev/internal/acm"
-	"mlkeeper.dev/internal/acm/kafka"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/cluster"
 )
@@ -127,9 +130,7 @@ func (k *realKafka) stop() {
 // site makes a site on the broker.
 func (k *realKafka) site(release acmruntime.Release) *site {
 	k.t.Helper()
-	side, err := acmruntime.OnKafka(release, []string{k.address}, func(c *kafka.Config) {
-		c.Mechanism, c.User, c.Password = "SCRAM-SHA-512", kafkaUser, kafkaPassword
-	})
+	side, err := acmruntime.OnKafka([]string{k.address}, kgo.SASL(scram.Auth{User: kafkaUser, Pass: kafkaPassword}.AsSha512Mechanism()))
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -138,28 +139,51 @@ func (k *realKafka) site(release acmruntime.Release) *site {
 	})
 }
 
-// readBy checks that an independent client reads what the participant has published, a message a line.
-func (k *realKafka) readBy(client string, read *exec.Cmd) {
+// readBy checks that an independent client reads what the participant has published, a message a line: who says it, what it answers, and
+// how the order ended.
+func (k *realKafka) readBy(client string, read *exec.Cmd, participant string, i *acmruntime.Instance) {
 	k.t.Helper()
 	var complaint bytes.Buffer
 	read.Stderr = &complaint
-	out, _ := read.Output()
-	kinds := map[acm.MessageType]int{}
+	out, err := read.Output()
+	// Kafka's own ends with an error when its time is up, and says so.
+	if err != nil && !strings.Contains(complaint.String(), "TimeoutException") {
+		k.t.Errorf("%s: %v: %s", client, err, complaint.String())
+	}
+	type message struct {
+		MessageType   string         `json:"messageType"`
+		ParticipantID string         `json:"participantId"`
+		CompositionID string         `json:"compositionId"`
+		InstanceID    string         `json:"automationCompositionId"`
+		ResponseTo    string         `json:"responseTo"`
+		Result        string         `json:"stateChangeResult"`
+		Message       string         `json:"message"`
+		Results       map[string]any `json:"automationCompositionResultMap"`
+		Supported     []any          `json:"participantSupportedElementType"`
+	}
+	var said []message
 	for line := range bytes.Lines(out) {
-		var m struct {
-			MessageType acm.MessageType `json:"messageType"`
+		m := message{}
+		if err := json.Unmarshal(line, &m); err != nil {
+			k.t.Errorf("%s reads %q: %v", client, line, err)
 		}
-		if json.Unmarshal(line, &m) == nil {
-			kinds[m.MessageType]++
-		}
+		said = append(said, m)
 	}
-	k.t.Logf("%s reads %v", client, kinds)
-	if len(kinds) == 0 {
-		k.t.Logf("%s says: %s", client, complaint.String())
-	}
-	for _, kind := range []acm.MessageType{acm.TypeRegister, acm.TypeStatus, acm.TypePrimeAck, acm.TypeStateChangeAck} {
-		if kinds[kind] == 0 {
-			k.t.Errorf("%s reads no %s", client, kind)
+	for what, is := range map[string]func(message) bool{
+		"a registration": func(m message) bool { return m.MessageType == "PARTICIPANT_REGISTER" && len(m.Supported) == 1 },
+		"a heartbeat":    func(m message) bool { return m.MessageType == "PARTICIPANT_STATUS" && len(m.Supported) == 1 },
+		"that it is primed": func(m message) bool {
+			return m.MessageType == "PARTICIPANT_PRIME_ACK" && m.CompositionID == i.Composition.ID
+		},
+		"that it is deployed": func(m message) bool {
+			return m.MessageType == "AUTOMATION_COMPOSITION_STATECHANGE_ACK" && m.InstanceID == i.ID && m.Results[i.Elements[0].ID] != nil &&
+				m.Message == "Deployed" && m.ResponseTo != ""
+		},
+	} {
+		if !slices.ContainsFunc(said, func(m message) bool {
+			return is(m) && m.ParticipantID == participant && (m.Result == "" || m.Result == "NO_ERROR")
+		}) {
+			k.t.Errorf("%s does not read %s: %+v; it says %s", client, what, said, complaint.String())
 		}
 	}
 }
@@ -168,18 +192,18 @@ func (k *realKafka) readBy(client string, read *exec.Cmd) {
 // Kafka's own console consumer and kcat, reading what was published.
 func TestRealKafka(t *testing.T) {
 	k := newKafka(t)
-	s := k.site(acmruntime.Master)
+	s := k.site(acmruntime.V910)
 	s.start()
 	c := s.primed(map[string]any{})
 	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
 
 	k.readBy("Kafka's own consumer", k.java("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", k.address, "--topic", topic,
 		"--from-beginning", "--timeout-ms", "10000", "--consumer-property", "security.protocol=SASL_PLAINTEXT",
-		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas()))
+		"--consumer-property", "sasl.mechanism=SCRAM-SHA-512", "--consumer-property", "sasl.jaas.config="+jaas()), s.runtime.Participant, i)
 	if kcat, err := exec.LookPath("kcat"); err == nil {
 		// Not by SCRAM: librdkafka before 2.6.1 repeats the client's nonce, which Kafka refuses since CVE-2024-56128.
 		k.readBy("kcat", exec.Command(kcat, "-b", k.address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-X", "security.protocol=SASL_PLAINTEXT",
-			"-X", "sasl.mechanism=PLAIN", "-X", "sasl.username="+kafkaUser, "-X", "sasl.password="+kafkaPassword))
+			"-X", "sasl.mechanism=PLAIN", "-X", "sasl.username="+kafkaUser, "-X", "sasl.password="+kafkaPassword), s.runtime.Participant, i)
 	} else {
 		t.Log("kcat is not there to read it too")
 	}

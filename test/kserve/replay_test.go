@@ -168,16 +168,29 @@ func (p *player) replay(lines []line, expected func(line) bool, topics ...string
 	}
 }
 
-// same waits for an acknowledgement that says the same.
+// same waits for an acknowledgement that says the same: the same fields, and in them the same, but for the times and the replica, and for
+// what the model is like, of which the reports were made at other moments.
 func (p *player) same(want line) {
 	p.t.Helper()
 	got := p.await("the answer to "+want.text("responseTo"), func(l line) bool { return l.text("responseTo") == want.text("responseTo") })
-	for _, key := range []string{"messageType", "stateChangeResult", "message", "compositionId", "compositionState", "automationCompositionId", "partitionKey"} {
-		if got.text(key) != want.text(key) {
-			p.t.Errorf("to %s, %s is %q, not %q", want.text("responseTo"), key, got.text(key), want.text(key))
+	for key := range got.Message {
+		if _, recorded := want.Message[key]; !recorded {
+			p.t.Errorf("to %s, the field %s was not recorded", want.text("responseTo"), key)
 		}
 	}
-	for _, key := range []string{"deployState", "lockState"} {
+	for key, value := range want.Message {
+		switch key {
+		case "timestamp", "replicaId", "outPropertiesUpdated", "automationCompositionResultMap":
+			if _, there := got.Message[key]; !there {
+				p.t.Errorf("to %s, there is no %s", want.text("responseTo"), key)
+			}
+		default:
+			if got.Message[key] != value {
+				p.t.Errorf("to %s, %s is %v, not %v", want.text("responseTo"), key, got.Message[key], value)
+			}
+		}
+	}
+	for _, key := range []string{"deployState", "lockState", "result", "message"} {
 		if g, w := states(got, key), states(want, key); g != w {
 			p.t.Errorf("to %s, %s are %s, not %s", want.text("responseTo"), key, g, w)
 		}

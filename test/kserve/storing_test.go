@@ -18,10 +18,10 @@ import (
 // TestOrderThatAPolicyDenies: the order fails with the policy's words, and those behind it are carried out. An order that an outage keeps
 // from being stored would wait instead.
 func TestOrderThatAPolicyDenies(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	c := s.primed(map[string]any{})
-	denied := s.runtime.Instantiate(c, s.model("denied", sklearn(1)))
+	denied := s.instance(c, s.model("denied", sklearn(1)))
 	name := "friday-" + denied.ID[:8]
 	for _, o := range []string{
 		fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{
@@ -53,7 +53,7 @@ func TestOrderThatAPolicyDenies(t *testing.T) {
 
 // TestEditedObjectsEndNothing: the schema allows what no participant writes, and no decoder takes.
 func TestEditedObjectsEndNothing(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	for _, spec := range []string{
 		`"kind":"HeldOrder","spec":{"participantId":%q,"message":{"startPhase":"zero"}}`,
 		`"kind":"CompositionElement","spec":{"participantId":%q,"automationCompositionId":"i","content":{},

@@ -19,7 +19,6 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
-	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/participant"
@@ -28,7 +27,15 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("inferenceservice", "knative")) }
+// options are those of the cluster, and prepare is done to it before a test. whileRolledOut is what the condition Ready of a service
+// is while an update is rolled out. All are others where KServe itself runs.
+var (
+	whileRolledOut = "True"
+	options        = []cluster.Option{cluster.WithCRDs("inferenceservice", "knative")}
+	prepare        = func(*testing.T, *cluster.Cluster) {}
+)
+
+func TestMain(m *testing.M) { cluster.Main(m, options...) }
 
 var services = schema.GroupVersionKind{Group: "serving.kserve.io", Version: "v1beta1", Kind: "InferenceService"}
 
@@ -58,18 +65,17 @@ type site struct {
 	// transport changes the participant's way to the broker; nil for none.
 	transport func(acm.Transport) acm.Transport
 	ns        string
-	// servers are those of the broker.
-	servers []string
 }
 
 // newSite makes a runtime on a broker. Every site has a participant of its own, since the cluster is shared.
 func newSite(
-	t *testing.T, release acmruntime.Release, side acm.Transport, infrastructure string, servers []string, properties map[string]string,
+	t *testing.T, release acmruntime.Release, side acmruntime.Bus, infrastructure string, servers []string, properties map[string]string,
 ) *site {
 	t.Helper()
 	id := uuid.NewString()
 	s := &site{t: t, c: cluster.Shared(t), runtime: acmruntime.New(release, id, side), yaml: acmruntime.Application(id, infrastructure, servers, properties)}
 	s.c.InstallCRDs(t)
+	prepare(t, s.c)
 	s.ns = s.c.Namespace(t)
 	s.allow(s.ns)
 	t.Cleanup(s.clean)
@@ -83,6 +89,9 @@ func newSite(
 		cancel()
 		<-done
 		side.Close()
+		if err := s.runtime.Faults(); err != nil {
+			t.Error(err)
+		}
 	})
 	return s
 }
@@ -106,35 +115,28 @@ func (s *site) clean() {
 func onKafka(t *testing.T, release acmruntime.Release) *site {
 	t.Helper()
 	topics := []string{topic}
-	if release == acmruntime.Master {
+	if release != acmruntime.London {
 		topics = append(topics, acmruntime.SyncTopic)
 	}
-	broker, err := kfake.NewCluster(kfake.SeedTopics(10, topics...), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4194304"}))
+	broker, err := kfake.NewCluster(kfake.SeedTopics(acmruntime.Partitions, topics...), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4194304"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	side, err := acmruntime.OnKafka(release, broker.ListenAddrs(), nil)
+	side, err := acmruntime.OnKafka(broker.ListenAddrs())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, release, side, "kafka", broker.ListenAddrs(), nil)
-	s.servers = broker.ListenAddrs()
-	return s
+	return newSite(t, release, side, "kafka", broker.ListenAddrs(), nil)
 }
 
 // onDMaaP makes a site on a Message Router.
 func onDMaaP(t *testing.T) *site {
 	t.Helper()
-	server := httptest.NewServer(&acmruntime.Router{})
+	router := &acmruntime.Router{}
+	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
-	side, err := dmaap.New(dmaap.Config{
-		Servers: []string{server.URL}, Topic: topic, Group: "acm-runtime", Instance: "r", FetchTimeout: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newSite(t, acmruntime.London, side, "dmaap", []string{server.URL}, nil)
+	return newSite(t, acmruntime.London, router.Side(), "dmaap", []string{server.URL}, nil)
 }
 
 // start runs the operator with the participant, and waits until the runtime has heard of it.
@@ -156,7 +158,7 @@ func (s *site) run() {
 				Missing:  func() error { return kserve.Missing(e.Serves) },
 			})
 		},
-	}, func(e *engine.Engine) error { return engine.Register(e, kserve.Room(), kserve.New()) })
+	}, harness.Room(kserve.Room(), kserve.New()))
 }
 
 func (s *site) must(err error) {
@@ -167,18 +169,26 @@ func (s *site) must(err error) {
 }
 
 // primed makes a primed composition.
-func (s *site) primed(properties map[string]any) *acmruntime.Composition {
+func (s *site) primed(properties ...map[string]any) *acmruntime.Composition {
 	s.t.Helper()
-	c := s.runtime.Commission(properties)
+	c := s.runtime.Commission(properties...)
 	s.must(s.runtime.Prime(within(s.t), c))
 	s.must(s.runtime.AwaitComposition(within(s.t), c, "PRIMED NO_ERROR"))
 	return c
 }
 
+// instance makes an instance.
+func (s *site) instance(c *acmruntime.Composition, properties ...map[string]any) *acmruntime.Instance {
+	s.t.Helper()
+	i, err := s.runtime.Instantiate(c, properties...)
+	s.must(err)
+	return i
+}
+
 // deployed makes an instance that is deployed.
 func (s *site) deployed(c *acmruntime.Composition, properties ...map[string]any) *acmruntime.Instance {
 	s.t.Helper()
-	i := s.runtime.Instantiate(c, properties...)
+	i := s.instance(c, properties...)
 	s.must(s.runtime.Deploy(within(s.t), i))
 	s.must(s.runtime.AwaitInstance(within(s.t), i, "DEPLOYED", "NO_ERROR"))
 	return i

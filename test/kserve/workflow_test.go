@@ -22,6 +22,7 @@ import (
 func TestWorkflow(t *testing.T) {
 	for name, site := range map[string]func(*testing.T) *site{
 		"Kafka, London": func(t *testing.T) *site { return onKafka(t, acmruntime.London) },
+		"Kafka, 9.1.0":  func(t *testing.T) *site { return onKafka(t, acmruntime.V910) },
 		"Kafka, master": func(t *testing.T) *site { return onKafka(t, acmruntime.Master) },
 		"DMaaP":         onDMaaP,
 	} {
@@ -40,7 +41,7 @@ func TestWorkflow(t *testing.T) {
 			}
 			// The URL and the state of the model follow.
 			s.must(s.runtime.Await(within(t), "the URL is reported", func() bool {
-				return strings.HasPrefix(e.Reported.OutProperties["url"], "http://sklearn-iris-") && e.Reported.OperationalState == "ENABLED"
+				return strings.HasPrefix(e.Reported.Text("url"), "http://sklearn-iris-") && e.Reported.OperationalState == "ENABLED"
 			}))
 			s.must(s.runtime.Undeploy(within(t), i))
 			s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
@@ -63,7 +64,7 @@ func TestWorkflow(t *testing.T) {
 
 // TestManyServices: the list of the participant's code, applied in parallel.
 func TestManyServices(t *testing.T) {
-	s := onKafka(t, acmruntime.Master)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	c := s.primed(map[string]any{})
 	var entities []map[string]any
@@ -71,38 +72,70 @@ func TestManyServices(t *testing.T) {
 		entities = append(entities, s.model(fmt.Sprintf("m%d", n), sklearn(1)))
 	}
 	i := s.deployed(c, map[string]any{"kserveInferenceEntities": entities}, s.model("alone", sklearn(1)))
-	cr := s.element(i.Elements[0].ID)
-	if cr.Status.ServicesReady != "5/5" || len(cr.Status.OutProperties) != 10 {
+	if cr := s.element(i.Elements[0].ID); cr.Status.ServicesReady != "5/5" {
 		t.Errorf("the element is %+v", cr.Status)
 	}
+	// KServe tells that the model is loaded after it tells that the service is Ready.
+	s.c.Eventually(t, patience, func() error {
+		if cr := s.element(i.Elements[0].ID); len(cr.Status.OutProperties) != 10 {
+			return fmt.Errorf("%w: the element is %+v", errNotYet, cr.Status)
+		}
+		return nil
+	})
 }
 
 // TestOrders gives every other order of the protocol.
 func TestOrders(t *testing.T) {
-	s := onKafka(t, acmruntime.London)
+	s := onKafka(t, acmruntime.V910)
 	s.start()
 	c := s.primed(map[string]any{})
 	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))
 	e := i.Elements[0]
 
-	s.must(s.runtime.Lock(within(t), i, false))
-	s.must(s.runtime.Await(within(t), "unlocked", func() bool { return e.LockState == "UNLOCKED" && e.DeployState == "DEPLOYED" }))
-	s.must(s.runtime.Lock(within(t), i, true))
-	s.must(s.runtime.Await(within(t), "locked", func() bool { return e.LockState == "LOCKED" }))
-
-	e.Properties = s.model("sklearn-iris", sklearn(3))
-	s.must(s.runtime.Update(within(t), i))
-	s.must(s.runtime.Await(within(t), "updated", func() bool { return e.Message == "Updated" }))
-	if got := s.service("sklearn-iris"); replicas(got) != 3 {
-		t.Errorf("after the update there is %v", got)
+	// said checks what the element is acknowledged as, and how many replicas its service has.
+	said := func(lock, message string, want int64) {
+		t.Helper()
+		got := s.runtime.Element(e.ID)
+		if got.LockState != lock || !strings.Contains(got.Message, message) || replicas(s.service("sklearn-iris")) != want {
+			t.Errorf("%s: the element is %+v, the service has %d replicas", message, got, replicas(s.service("sklearn-iris")))
+		}
 	}
+	done := func(err error) {
+		t.Helper()
+		s.must(err)
+		s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+	}
+	done(s.runtime.Lock(within(t), i, false))
+	said("UNLOCKED", "Unlocked", 1)
+	done(s.runtime.Lock(within(t), i, true))
+	said("LOCKED", "Locked", 1)
+	done(s.runtime.Update(within(t), i, s.model("sklearn-iris", sklearn(3))))
+	said("LOCKED", "Updated", 3)
+	done(s.runtime.Review(within(t), i))
+	said("LOCKED", "Review completed", 3)
 
-	e.Properties = map[string]any{"payload": "{"}
-	s.must(s.runtime.Update(within(t), i))
+	other := s.primed(map[string]any{"provider": "another"})
+	done(s.runtime.Precheck(within(t), i, other, s.model("sklearn-iris", sklearn(4))))
+	said("LOCKED", "Migration precheck completed", 3)
+	done(s.runtime.Migrate(within(t), i, other, s.model("sklearn-iris", sklearn(4))))
+	said("LOCKED", "Migrated", 4)
+
+	s.must(s.runtime.Update(within(t), i, map[string]any{"payload": "{"}))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "FAILED"))
-	if got := s.service("sklearn-iris"); replicas(got) != 3 || !strings.Contains(s.runtime.Element(e.ID).Message, "payload") {
-		t.Errorf("after a bad update there are %d replicas, said was %q", replicas(got), s.runtime.Element(e.ID).Message)
-	}
+	said("LOCKED", "payload", 4)
+	done(s.runtime.Rollback(within(t), i))
+	said("LOCKED", "Updated", 4)
+
+	s.must(s.runtime.Migrate(within(t), i, c, map[string]any{"payload": "{"}))
+	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "FAILED"))
+	done(s.runtime.Rollback(within(t), i))
+	said("LOCKED", "Migrated", 4)
+
+	s.must(s.runtime.Undeploy(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+	s.must(s.runtime.Prepare(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+	said("NONE", "Prepare completed", -1)
 }
 
 // TestFailures: every failure carries the reason. What may still come is none: a namespace that is absent, say.
@@ -122,7 +155,7 @@ func TestFailures(t *testing.T) {
 		"a namespace of others":  {modelIn(closed, "a", sklearn(1)), "kubectl label namespace " + closed + " keeper.mlkeeper.dev/compositions=allowed"},
 		"no InferenceService":    {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
 	} {
-		i := s.runtime.Instantiate(c, want.properties)
+		i := s.instance(c, want.properties)
 		s.must(s.runtime.Deploy(within(t), i))
 		if err := s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -137,11 +170,11 @@ func TestFailures(t *testing.T) {
 	}
 
 	late := s.ns + "-late"
-	i := s.runtime.Instantiate(c, merge(modelIn(late, "patient", sklearn(1)), "deployTimeoutMs", 1500))
+	i := s.instance(c, merge(modelIn(late, "patient", sklearn(1)), "deployTimeoutMs", 1500))
 	e := i.Elements[0]
 	s.must(s.runtime.Deploy(within(t), i))
 	s.must(s.runtime.Await(within(t), "the namespace is named", func() bool {
-		got := e.Reported.OutProperties["message"]
+		got := e.Reported.Text("message")
 		return strings.Contains(got, late) && strings.Contains(got, "there is no such namespace")
 	}))
 	s.c.Consistently(t, time.Second, func() error { return s.unacknowledged(i) })
@@ -152,7 +185,7 @@ func TestFailures(t *testing.T) {
 // TestKServeComesLater: without KServe readiness says so. Orders to deploy wait for it, and what they wait for is told when their
 // time is up.
 func TestKServeComesLater(t *testing.T) {
-	s := onKafka(t, acmruntime.London)
+	s := onKafka(t, acmruntime.V910)
 	health := s.health()
 	install := s.removeKServe()
 	t.Cleanup(install)
@@ -161,13 +194,13 @@ func TestKServeComesLater(t *testing.T) {
 		t.Errorf("readiness says %s", got)
 	}
 	c := s.primed(map[string]any{})
-	slow := s.runtime.Instantiate(c, merge(alone(s.model("slow", sklearn(1))), "deployTimeoutMs", 1500))
+	slow := s.instance(c, merge(alone(s.model("slow", sklearn(1))), "deployTimeoutMs", 1500))
 	s.must(s.runtime.Deploy(within(t), slow))
 	s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
-		return strings.Contains(slow.Elements[0].Reported.OutProperties["message"], "waiting for the API of InferenceService")
+		return strings.Contains(slow.Elements[0].Reported.Text("message"), "waiting for the API of InferenceService")
 	}))
-	s.must(s.runtime.TimeOut(within(t), slow))
-	i := s.runtime.Instantiate(c, alone(s.model("patient", sklearn(1))))
+	s.must(s.runtime.AwaitInstance(within(t), slow, "DEPLOYING", "TIMEOUT"))
+	i := s.instance(c, alone(s.model("patient", sklearn(1))))
 	s.must(s.runtime.Deploy(within(t), i))
 	s.c.Consistently(t, 2*time.Second, func() error { return errors.Join(s.unacknowledged(i), s.unacknowledged(slow)) })
 

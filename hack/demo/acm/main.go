@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 
 // broker runs until it is interrupted.
 func broker(ctx context.Context, file string) error {
-	cluster, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic))
+	cluster, err := kfake.NewCluster(kfake.SeedTopics(acmruntime.Partitions, acmruntime.Topic, acmruntime.SyncTopic))
 	if err != nil {
 		return err
 	}
@@ -83,21 +83,18 @@ func workflow(ctx context.Context, file, payload, namespace string) error {
 	if err != nil {
 		return err
 	}
-	side, err := acmruntime.OnKafka(acmruntime.London, settings.Kafka.Servers, nil)
+	side, err := acmruntime.OnKafka(settings.Kafka.Servers)
 	if err != nil {
 		return err
 	}
 	defer side.Close()
-	runtime := acmruntime.New(acmruntime.London, settings.Identity.ParticipantID, side)
+	runtime := acmruntime.New(acmruntime.V910, settings.Identity.ParticipantID, side)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { _ = runtime.Run(ctx) }()
 
 	c := runtime.Commission(map[string]any{"provider": "ONAP", "startPhase": 0, "uninitializedToPassiveTimeout": 60})
-	i := runtime.Instantiate(c, map[string]any{
-		"kserveInferenceEntityId": map[string]any{"name": "entity1", "version": "1.0.0"},
-		"name":                    "sklearn-iris", "namespace": namespace, "payload": string(service),
-	})
+	var i *acmruntime.Instance
 	state := func() string {
 		e := runtime.Element(i.Elements[0].ID)
 		return e.DeployState + ", " + e.LockState
@@ -115,7 +112,15 @@ func workflow(ctx context.Context, file, payload, namespace string) error {
 			func() string { return "composition " + c.ID },
 		},
 		{
-			"deployed", func(ctx context.Context) error { return runtime.Deploy(ctx, i) },
+			"deployed", func(ctx context.Context) (err error) {
+				if i, err = runtime.Instantiate(c, map[string]any{
+					"kserveInferenceEntityId": map[string]any{"name": "entity1", "version": "1.0.0"},
+					"name":                    "sklearn-iris", "namespace": namespace, "payload": string(service),
+				}); err != nil {
+					return err
+				}
+				return runtime.Deploy(ctx, i)
+			},
 			func(ctx context.Context) error { return runtime.AwaitInstance(ctx, i, "DEPLOYED", "NO_ERROR") }, state,
 		},
 	} {

@@ -116,16 +116,16 @@ func (b *Bench) acmSite(ctx context.Context) (*acmSite, error) {
 
 // connect starts the broker and the runtime, and writes the participant's file.
 func (s *acmSite) connect(ctx context.Context) error {
-	broker, err := kfake.NewCluster(kfake.SeedTopics(10, acmruntime.Topic, acmruntime.SyncTopic))
+	broker, err := kfake.NewCluster(kfake.SeedTopics(acmruntime.Partitions, acmruntime.Topic, acmruntime.SyncTopic))
 	if err != nil {
 		return err
 	}
-	side, err := acmruntime.OnKafka(acmruntime.Master, broker.ListenAddrs(), nil)
+	side, err := acmruntime.OnKafka(broker.ListenAddrs())
 	if err != nil {
 		broker.Close()
 		return err
 	}
-	s.broker, s.runtime = broker, acmruntime.New(acmruntime.Master, config.DefaultParticipantID, side)
+	s.broker, s.runtime = broker, acmruntime.New(acmruntime.V910, config.DefaultParticipantID, side)
 	ctx, cancel := context.WithCancel(ctx)
 	go func() { _ = s.runtime.Run(ctx) }()
 	down := s.stop
@@ -197,7 +197,10 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 		return acmStack{}, err
 	}
 	defer op.Stop(30 * time.Second)
-	i := s.runtime.Instantiate(composition, acmModel(acmCaptured))
+	i, err := s.runtime.Instantiate(composition, acmModel(acmCaptured))
+	if err != nil {
+		return acmStack{}, err
+	}
 	if err := s.deploy(ctx, i); err != nil {
 		return acmStack{}, err
 	}
@@ -267,7 +270,11 @@ func (b *Bench) acmOperator(ctx context.Context) (seconds float64, writes, after
 		for m := n; m < min(n+acmBatch, b.Config.Services); m++ {
 			models = append(models, acmModel(fmt.Sprintf("service-%05d", m)))
 		}
-		instances = append(instances, s.runtime.Instantiate(composition, models...))
+		i, err := s.runtime.Instantiate(composition, models...)
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		instances = append(instances, i)
 	}
 	mark := s.c.Audit.Mark()
 	profiled := make(chan error, 1)

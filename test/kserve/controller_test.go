@@ -1,0 +1,195 @@
+//go:build realkserve
+
+package kserve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/pki"
+	"mlkeeper.dev/test/cluster"
+)
+
+// With the tag realkserve the tests of this package that play no controller themselves run against KServe's own: its manager as a
+// process, its definitions, its serving runtimes and its webhooks, in an installation for the mode Standard. make test-kserve names
+// the tests, builds the manager and says where the files of KServe's module are.
+func init() {
+	options = []cluster.Option{cluster.WithFlags("--no-stand-in")}
+	prepare = realKServe
+	// KServe 0.17 takes the ingress for undone, later ones say what the old pods say (devcluster/internal/standin, standardReady).
+	whileRolledOut = "False"
+}
+
+// configuration is what such an installation changes in KServe's inferenceservice-config. The domain is that of the stand-in, so
+// that what both tell can be compared.
+var configuration = map[string]string{
+	"deploy": `{"defaultDeploymentMode": "Standard"}`,
+	"ingress": `{"enableGatewayApi": false, "ingressGateway": "knative-serving/knative-ingress-gateway",
+		"localGateway": "knative-serving/knative-local-gateway", "localGatewayService": "knative-local-gateway.istio-system.svc.cluster.local",
+		"ingressDomain": "models.devcluster.test", "ingressClassName": "nginx", "urlScheme": "http", "disableIstioVirtualHost": true,
+		"domainTemplate": "{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}"}`,
+}
+
+// controller is KServe's manager, which the tests share like their cluster.
+var controller struct {
+	once sync.Once
+	err  error
+}
+
+// realKServe installs KServe and runs its manager.
+func realKServe(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	controller.once.Do(func() { controller.err = installKServe(c) })
+	if controller.err != nil {
+		t.Fatalf("no KServe: %v", controller.err)
+	}
+}
+
+func installKServe(c *cluster.Cluster) error {
+	manager, module := os.Getenv("KSERVE_MANAGER"), os.Getenv("KSERVE_MODULE")
+	if manager == "" || module == "" {
+		return errors.New("KSERVE_MANAGER and KSERVE_MODULE are not set: run make test-kserve")
+	}
+	config := filepath.Join(module, "config")
+	patch, err := json.Marshal(map[string]any{"data": configuration})
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"create", "namespace", "kserve"},
+		{"apply", "--server-side", "-k", filepath.Join(config, "crd")},
+		{"apply", "--server-side", "-k", filepath.Join(config, "crd/full/clusterstoragecontainer")},
+		{"apply", "--server-side", "-f", filepath.Join(config, "configmap/inferenceservice.yaml")},
+		{"patch", "configmap", "inferenceservice-config", "-n", "kserve", "--type=merge", "-p", string(patch)},
+		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"},
+	} {
+		if out, err := c.TryKubectl(args...); err != nil {
+			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	authority, webhooks, err := run(c, manager)
+	if err != nil {
+		return err
+	}
+	if err := registerWebhooks(c, filepath.Join(config, "webhook/manifests.yaml"), authority, webhooks); err != nil {
+		return err
+	}
+	for _, folder := range []string{"runtimes", "storagecontainers"} {
+		if out, err := c.TryKubectl("apply", "--server-side", "-k", filepath.Join(config, folder)); err != nil {
+			return fmt.Errorf("apply %s: %w\n%s", folder, err, out)
+		}
+	}
+	return nil
+}
+
+// run starts the manager, which ends with the test, and returns what signed its certificate and where its webhooks listen.
+func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string, err error) {
+	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "kserve-webhook-server", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return nil, "", err
+	}
+	// The manager takes its certificate from the temporary folder (controller-runtime pkg/webhook/server.go, DefaultCertDir).
+	certificates := filepath.Join(c.Dir, "k8s-webhook-server", "serving-certs")
+	if err := errors.Join(
+		os.MkdirAll(certificates, 0o700),
+		os.WriteFile(filepath.Join(certificates, "tls.crt"), pair.CertPEM, 0o600),
+		os.WriteFile(filepath.Join(certificates, "tls.key"), pair.KeyPEM, 0o600),
+	); err != nil {
+		return nil, "", err
+	}
+	ports, err := freePorts()
+	if err != nil {
+		return nil, "", err
+	}
+	log, err := os.Create(os.Getenv("KSERVE_LOG"))
+	if err != nil {
+		return nil, "", err
+	}
+	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
+	cmd := exec.Command(manager, "--metrics-addr=0", fmt.Sprintf("--webhook-port=%d", ports[0]), "--health-probe-addr="+health)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "POD_NAMESPACE=kserve", "TMPDIR="+c.Dir)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	ended := make(chan error, 1)
+	go func() {
+		// Linux sends the death signal when the thread that forked ends, so this goroutine keeps its thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ended <- cmd.Run()
+	}()
+	probe := http.Client{Timeout: time.Second}
+	for deadline := time.After(2 * time.Minute); ; {
+		if answer, err := probe.Get("http://" + health + "/readyz"); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return pair.CertPEM, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
+			}
+		}
+		select {
+		case err := <-ended:
+			return nil, "", fmt.Errorf("the manager ended: %w; %s says why", err, log.Name())
+		case <-deadline:
+			return nil, "", fmt.Errorf("the manager is not ready; %s says why", log.Name())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// freePorts are two that nothing listens on.
+func freePorts() (out [2]int, err error) {
+	var listeners [len(out)]net.Listener
+	for i := range out {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return out, err
+		}
+		out[i] = listeners[i].Addr().(*net.TCPAddr).Port
+	}
+	return out, errors.Join(listeners[0].Close(), listeners[1].Close())
+}
+
+// registerWebhooks applies KServe's webhook configurations, which name a Service, with the address of the process in its place.
+func registerWebhooks(c *cluster.Cluster, file string, authority []byte, address string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for _, text := range strings.Split(string(content), "\n---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			return err
+		}
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, one := range hooks {
+			path, _, _ := unstructured.NestedString(one.(map[string]any), "clientConfig", "service", "path")
+			one.(map[string]any)["clientConfig"] = map[string]any{
+				"url": address + path, "caBundle": base64.StdEncoding.EncodeToString(authority),
+			}
+		}
+		if len(hooks) == 0 {
+			continue
+		}
+		u.Object["webhooks"] = hooks
+		if err := c.Client.Create(context.Background(), u); err != nil {
+			return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return nil
+}
