@@ -31,12 +31,8 @@ func Room() room.Definition[*keeper.CompositionElement] {
 		Rules: []room.Rule{
 			{
 				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "heldorders"},
-				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+				Verbs: []string{"list", "create", "patch", "delete"},
 				Why:   "The participant keeps what an ACM runtime has ordered in them.",
-			},
-			{
-				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements/status"}, Verbs: []string{"patch"},
-				Why: "The participant records what the runtime was told.",
 			},
 			{
 				Group: "apps", Resources: []string{"deployments"}, Verbs: []string{"list"},

@@ -117,8 +117,10 @@ func (e entity) service(field string) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return nil, invalid(field+"name", name, problems[0], "choose a name that Kubernetes takes")
+	// KServe's webhook takes no dot and no leading digit (kserve v0.17.0, inference_service_validation.go, IsvcNameFmt), and labels
+	// hold the name.
+	if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
+		return nil, invalid(field+"name", name, problems[0], "choose a name that KServe takes")
 	}
 	namespace, err := agreed(field+"namespace", e.Namespace, u.GetNamespace())
 	if err != nil {

@@ -104,6 +104,8 @@ func TestRefusedProperties(t *testing.T) {
 		"nothing":            {map[string]any{"provider": "ONAP"}, []string{"kserveInferenceEntities", "provider"}},
 		"no list":            {map[string]any{"kserveInferenceEntities": 7}, []string{"kserveInferenceEntities", "list"}},
 		"another name":       {list(declared("other", "kserve-test", iris)), []string{"kserveInferenceEntities[0].name", "other", "sklearn-iris"}},
+		"a name with a dot":  {list(declared("sklearn.iris", "kserve-test", strings.Replace(iris, "sklearn-iris", "sklearn.iris", 1))), []string{"kserveInferenceEntities[0].name", "KServe"}},
+		"a leading digit":    {list(declared("1-iris", "kserve-test", strings.Replace(iris, "sklearn-iris", "1-iris", 1))), []string{"kserveInferenceEntities[0].name", "KServe"}},
 		"another namespace":  {list(declared("sklearn-iris", "other", iris)), []string{"kserveInferenceEntities[0].namespace", "kserve-test"}},
 		"no namespace":       {list(declared("sklearn-iris", "", strings.Replace(iris, `,"namespace":"kserve-test"`, "", 1))), []string{"namespace", "none"}},
 		"another kind":       {list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, "InferenceService", "ClusterRoleBinding", 1))), []string{"payload", "ClusterRoleBinding"}},

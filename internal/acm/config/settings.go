@@ -164,7 +164,8 @@ func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 	config := &kafka.Config{
 		Servers: split(source.Servers), OperationTopic: cmp.Or(source.Topic, topics.Operation, DefaultTopic), PublishTopic: sink.Topic,
 		SyncTopic: cmp.Or(topics.Sync, f.syncTopic(cmp.Or(source.Topic, topics.Operation, DefaultTopic))), ReplicaID: out.Identity.ReplicaID,
-		Group: cmp.Or(source.ConsumerGroup, source.AdditionalProps["group.id"], DefaultGroup),
+		Group:           cmp.Or(source.ConsumerGroup, source.AdditionalProps["group.id"], DefaultGroup),
+		NoTopicCreation: strings.EqualFold(source.AdditionalProps["allow.auto.create.topics"], "false"),
 	}
 	if config.SyncTopic == "" {
 		// Files for London to New Delhi name one topic, and their runtimes have no other; later ones answer on the second alone.

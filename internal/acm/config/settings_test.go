@@ -310,3 +310,18 @@ func FuzzRead(f *testing.F) {
 		_, _ = Read(text, Options{Env: environment(nil), ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
 	})
 }
+
+// TestWhoMakesTopics: as with the original's clients, the broker is asked to make a topic unless the file says otherwise.
+func TestWhoMakesTopics(t *testing.T) {
+	for properties, want := range map[string]bool{
+		"{}": false, "{allow.auto.create.topics: ${allowAutoCreateTopics:true}}": false, "{allow.auto.create.topics: ${allowAutoCreateTopics:false}}": true,
+		`{allow.auto.create.topics: "False"}`: true,
+	} {
+		text := "participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: [" +
+			"{topic: t, servers: [s], topicCommInfrastructure: kafka, additionalProps: " + properties + "}]}}}"
+		got, err := Read([]byte(text), Options{Env: environment(nil)})
+		if err != nil || got.Kafka.NoTopicCreation != want {
+			t.Errorf("%s: %+v, %v", properties, got.Kafka, err)
+		}
+	}
+}

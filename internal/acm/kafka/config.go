@@ -24,6 +24,9 @@ type Config struct {
 	SyncTopic string
 	// SyncOptional says that nobody has named SyncTopic: the broker may refuse it without harm.
 	SyncOptional bool
+	// NoTopicCreation says that the broker is not to be asked to make a topic that is missing. ONAP's participants ask for it unless
+	// told otherwise, and so does this one; of OperationTopic alone.
+	NoTopicCreation bool
 	// Group is the consumer group of the participant. The group for SyncTopic is Group, a dash and ReplicaID, which the access
 	// rules of ONAP's Helm charts allow by their prefix.
 	Group string
@@ -56,6 +59,8 @@ const (
 	maxRecords = 500
 	// delivery is how long one attempt to publish lasts.
 	delivery = 10 * time.Second
+	// absences is how often in a row, some seconds apart, a broker may not know a topic before that is told.
+	absences = 1
 	// linger is how long a record waits for others to go with it.
 	linger = 5 * time.Millisecond
 	// session is how long a member may be silent before its partitions go to another.
@@ -69,7 +74,7 @@ func (c Config) options() ([]kgo.Opt, error) {
 	}
 	out := []kgo.Opt{
 		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch),
-		kgo.RecordDeliveryTimeout(delivery), kgo.ProducerLinger(linger),
+		kgo.RecordDeliveryTimeout(delivery), kgo.UnknownTopicRetries(absences), kgo.ProducerLinger(linger),
 	}
 	if mechanism != nil {
 		out = append(out, kgo.SASL(mechanism))
@@ -104,7 +109,15 @@ func (c Config) consumer(group, topic string) []kgo.Opt {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
 	if topic == c.OperationTopic {
-		out = append(out, kgo.AllowAutoTopicCreation())
+		out = append(out, c.creation()...)
 	}
 	return out
+}
+
+// creation has the broker make a topic that is missing, if it does that at all.
+func (c Config) creation() []kgo.Opt {
+	if c.NoTopicCreation {
+		return nil
+	}
+	return []kgo.Opt{kgo.AllowAutoTopicCreation()}
 }

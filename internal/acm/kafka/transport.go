@@ -2,11 +2,13 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mlkeeper.dev/internal/acm"
@@ -51,7 +53,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		t.consumers = append(t.consumers, one)
 		t.running.Go(func() { one.run(ctx, t.received) })
 	}
-	if t.producer, err = kgo.NewClient(append(common, kgo.AllowAutoTopicCreation())...); err != nil {
+	if t.producer, err = kgo.NewClient(append(common, config.creation()...)...); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("make a Kafka producer: %w", err)
 	}
@@ -75,12 +77,24 @@ func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error
 		records = append(records, &kgo.Record{Topic: t.topic, Key: []byte(m.Key), Value: m.Body})
 	}
 	if err := t.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		err = fmt.Errorf("publish on topic %s: %w", t.topic, err)
+		err = fmt.Errorf("publish on topic %s: %w%s", t.topic, err, remedy(err, t.topic))
 		t.unpublished.Store(&err)
 		return err
 	}
 	t.unpublished.Store(nil)
 	return nil
+}
+
+// remedy says what helps against an error of the broker, where its words do not; empty for nothing.
+func remedy(err error, topic string) string {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return "; the broker has no such topic and makes none: create it, as kafka-topics.sh --create --topic " + topic + " --partitions 10 does"
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		// What asks for this is the producer, which wants its records counted: the right to write any topic is enough for it.
+		return "; allow the participant's user the operation Write on topic " + topic
+	}
+	return ""
 }
 
 // Healthy implements acm.Transport. A broker that is not there is noticed by what is published; what it refuses to let be read, by
