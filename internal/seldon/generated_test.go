@@ -73,4 +73,15 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	if got := secrets(p); len(got) != 2 || got[elasticSecret].CreateOnly || facts.Postgres.Text != "theirs" || !facts.Postgres.Theirs {
 		t.Errorf("once the passwords are stored: %v, %+v", got, facts.Postgres)
 	}
+	// No pod starts with that Secret as it is.
+	if p := facts.Missing[catalogue]; p.Reason != reasonCredentials || p.Message != "the Secret lacks postgres-password, dbname, host, user, port, sslmode" {
+		t.Errorf("about a Secret without the keys that pods need: %+v", p)
+	}
+	theirs.Object["data"] = opaque("", map[string]string{
+		"postgres-password": "theirs", "password": "theirs", "dbname": "m", "host": "h", "user": "u", "port": "1", "sslmode": "disable",
+	}).Object["data"]
+	c.Put(theirs)
+	if facts, _ = pass(); len(facts.Missing) > 0 {
+		t.Errorf("about a Secret with all keys: %+v", facts.Missing)
+	}
 }

@@ -50,7 +50,7 @@ func (s *system) gatherMissing(ctx context.Context, read room.Reader, cr *v1alph
 		}
 		facts.AliasNamespace = namespace == nil || read.Child(gvkNamespace, "", loggerAliasNamespace) != nil
 	}
-	for _, wants := range s.credentials(cr) {
+	for _, wants := range s.credentials(cr, facts) {
 		if err := missingKeys(ctx, read, cr, wants, facts); err != nil {
 			return err
 		}
@@ -88,8 +88,12 @@ type secretKeys struct {
 	keys                 []string
 }
 
-// credentials are the Secrets of users that Seldon Deploy is connected with. Where one lacks, its pods would not start.
-func (s *system) credentials(cr *v1alpha1.SeldonOperator) []secretKeys {
+// postgresKeys are those of the Secret that Seldon Deploy is connected with.
+var postgresKeys = []string{"dbname", "host", "user", "password", "port", "sslmode"}
+
+// credentials are the Secrets of users that Seldon Deploy is connected with, and those that users made for the trial instances.
+// Where one lacks, pods would not start.
+func (s *system) credentials(cr *v1alpha1.SeldonOperator, facts *Facts) []secretKeys {
 	given := valuesGiven(cr.Spec.Enterprise)
 	all := helm.Merge(s.overlay(cr, component{name: enterprise}), given)
 	var out []secretKeys
@@ -104,10 +108,30 @@ func (s *system) credentials(cr *v1alpha1.SeldonOperator) []secretKeys {
 		out = append(out, secretKeys{
 			feature: catalogue, field: "spec.enterprise.values.metadata.pg.secret",
 			name: textIn(all, "metadata.pg.secret", postgresSecret),
-			keys: []string{"dbname", "host", "user", "password", "port", "sslmode"},
+			keys: postgresKeys,
+		})
+	}
+	if facts.Postgres.Theirs {
+		out = append(out, secretKeys{
+			feature: catalogue, field: "spec.enable.catalogue", name: postgresSecret,
+			keys: append([]string{s.adminKey(cr)}, postgresKeys...),
+		})
+	}
+	if facts.Elastic.Theirs {
+		out = append(out, secretKeys{
+			feature: payloadStore, field: "spec.enable.payloadstore", name: elasticSecret, keys: []string{"username", "password"},
 		})
 	}
 	return out
+}
+
+// adminKey is the key under which the chart of PostgreSQL looks for the password of its administrator.
+func (s *system) adminKey(cr *v1alpha1.SeldonOperator) string {
+	v, err := semver.NewVersion(s.chartOf(catalogue, cr.Spec.Catalogue.Chart).Version)
+	if err == nil && v.LessThan(semver.New(11, 0, 0, "", "")) {
+		return "postgresql-password"
+	}
+	return "postgres-password"
 }
 
 // missingKeys looks for the keys of a user's Secret.

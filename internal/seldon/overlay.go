@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"github.com/Masterminds/semver/v3"
 	"helm.sh/helm/v4/pkg/chart/common"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
@@ -38,7 +39,7 @@ func (s *system) overlay(cr *v1alpha1.SeldonOperator, c component) values {
 		// The listings of Seldon's documentation have no Grafana.
 		return values{"grafana": values{"enabled": false}}
 	case catalogue:
-		return overlayCatalogue()
+		return overlayCatalogue(c.chart.Version)
 	case payloadStore:
 		return overlayPayloadStore(c.chart.Version)
 	}
@@ -108,14 +109,15 @@ func (s *system) overlayEnterprise(cr *v1alpha1.SeldonOperator, version string) 
 }
 
 // overlayCatalogue has PostgreSQL take its password from our Secret. Charts up to version 10 have the fields at the top.
-func overlayCatalogue() values {
-	return values{
-		"auth": values{
-			"existingSecret": postgresSecret, "database": postgresDatabase,
-			"secretKeys": values{"adminPasswordKey": "postgres-password"},
-		},
-		"existingSecret": postgresSecret, "postgresqlDatabase": postgresDatabase,
+func overlayCatalogue(version string) values {
+	const authAppeared = 11
+	if v, err := semver.NewVersion(version); err == nil && v.Major() < authAppeared {
+		return values{"existingSecret": postgresSecret, "postgresqlDatabase": postgresDatabase}
 	}
+	return values{"auth": values{
+		"existingSecret": postgresSecret, "database": postgresDatabase,
+		"secretKeys": values{"adminPasswordKey": "postgres-password"},
+	}}
 }
 
 // overlayPayloadStore names the cluster. The chart's masterService is another name, which does not follow it.

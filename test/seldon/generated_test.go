@@ -60,6 +60,10 @@ func TestWhatIsGeneratedAndCannotBeStored(t *testing.T) {
 	kubectl("delete quota full")
 	kubectl("create secret generic metadata-postgres --from-literal=password=theirs")
 	ask()
+	// The password alone is not all that pods take from it.
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "CredentialsMissing", "postgres-password") })
+	kubectl(`patch secret metadata-postgres -p {"stringData":{"postgres-password":"theirs","dbname":"metadata",` +
+		`"host":"postgres","user":"postgres","port":"5432","sslmode":"disable"}}`)
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, ns, "stack")) })
 	if got := kubectl("get secret metadata-postgres -o jsonpath={.data.password}"); got != base64.StdEncoding.EncodeToString([]byte("theirs")) {
 		t.Errorf("the password of the user has become %q", got)

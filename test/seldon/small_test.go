@@ -14,9 +14,6 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-// definitions are those of Istio and Knative, which the cluster has not at first.
-const definitions = "../../devcluster/internal/catalog/crds/"
-
 // TestLife holds what happens to one stack over its life, on one control plane.
 func TestLife(t *testing.T) {
 	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
@@ -48,10 +45,10 @@ func missing(t *testing.T, c *cluster.Cluster, ns string) {
 	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "IstioNotInstalled", "istioctl install -y") })
 	// What can be there is.
 	cluster.Eventually(t, patience, func() error { return c.There(t, deployments, ns, "seldon-deploy") })
-	c.Apply(t, definitions+"istio.yaml")
+	c.InstallDefinitions(t, "istio")
 	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "KnativeNotInstalled", "Knative Eventing") })
 	cluster.Eventually(t, patience, func() error { return c.There(t, gateways, ns, "seldon-gateway") })
-	c.Apply(t, definitions+"knative.yaml")
+	c.InstallDefinitions(t, "knative")
 	cluster.Eventually(t, patience, func() error { return c.There(t, triggers, ns, "seldon-request-logger-trigger") })
 	cr := get(t, c, ns, "stack")
 	if warnings := strings.Join(cr.Status.Warnings, "\n"); !strings.Contains(warnings, "no payload store") {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/internal/source"
@@ -108,9 +107,7 @@ func startIn(t *testing.T, c *cluster.Cluster, repository, dir string, opts harn
 	}
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
-	return harness.Start(t, c, opts, func(e *engine.Engine) error {
-		return engine.Register(e, seldon.Room(), seldon.New(settings))
-	}), store
+	return harness.Start(t, c, opts, harness.Trusted(harness.Room(seldon.Room(), seldon.New(settings)))), store
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *v1alpha1.SeldonOperator {

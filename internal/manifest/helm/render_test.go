@@ -112,10 +112,11 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ files, want string }{
-		"no YAML":          {"-- templates/a.yaml --\na: [", "renders no YAML"},
-		"no kind":          {"-- templates/a.yaml --\na: b\n", "without apiVersion, kind or name"},
-		"no name":          {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\n", "without apiVersion, kind or name"},
-		"many values":      {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: [{{ range until 1050 }}[{{ range until 1000 }}[],{{ end }}],{{ end }}]\n", "more than 1048576 values"},
+		"no YAML": {"-- templates/a.yaml --\na: [", "renders no YAML"},
+		"no kind": {"-- templates/a.yaml --\na: b\n", "without apiVersion, kind or name"},
+		"no name": {"-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\n", "without apiVersion, kind or name"},
+		// The values are spread over many documents: one document of so many values would meet the bound on memory first.
+		"many values":      {"-- templates/a.yaml --\n{{ range until 1050 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\ndata: [{{ range until 1000 }}[],{{ end }}]\n{{ end }}", "more than 1048576 values"},
 		"many objects":     {"-- templates/a.yaml --\n{{ range until 3000 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a{{ . }}}\n{{ end }}", "more than 2000 objects"},
 		"much output":      {"-- templates/a.yaml --\n{{ range until 500 }}\n# {{ repeat 90000 \"x\" }}\n{{ end }}", "more than 33554432 bytes"},
 		"schema":           {"-- values.schema.json --\n{\"properties\": {\"x\": {\"type\": \"string\"}}}\n-- values.yaml --\nx: 1\n", "small: "},

@@ -15,7 +15,7 @@ spec:
     spec:
       containers:
         {{- range until .containers }}
-        - {name: "c{{ . }}", image: "{{ $.image }}"}
+        - {name: "c{{ . }}", image: "registry.k8s.io/pause:3.10"}
         {{- end }}
 ---
 apiVersion: v1
