@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -97,14 +98,8 @@ func TestAMissingConfigMapIsNamedAndSeenWhenItComes(t *testing.T) {
 	if !strings.Contains(got.Message, "tf-serving-models-config") || !strings.Contains(got.Message, "models.conf") {
 		t.Errorf("message %q", got.Message)
 	}
-	time.Sleep(time.Second) // The event of the transition follows its status.
-	before := o.Requests.Snapshot()
-	cluster.Consistently(t, 2*time.Second, func() error {
-		if since := o.Requests.Since(before); len(since) > 0 {
-			return fmt.Errorf("it polls: %s", cluster.Describe(since))
-		}
-		return nil
-	})
+	o.Settle(t, time.Minute)
+	harness.NoTimer(t, c, tfserv, ns, sample)
 	c.Apply(t, docs[0], ns)
 	cluster.Eventually(t, 10*time.Second, func() error {
 		if c.Get(t, deployment, ns, sample) == nil {
@@ -201,12 +196,12 @@ func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// The answer to the first question is waited for, a moment, so that one status tells Ready and the models.
+// The answer to the first question is waited for, a moment, so that one status tells Ready and the models. On a slow clock
+// that moment outlasts what a busy machine needs, so that each try shows it.
 func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
 	c := cluster.Shared(t)
-	start(t, c, harness.Options{}, servers{"AVAILABLE"})
-	const tries = 3 // A machine under load may take longer than the moment.
-	for range tries {
+	start(t, c, harness.Options{Engine: engine.Options{Clock: harness.NewSlowClock()}}, servers{"AVAILABLE"})
+	for range 3 {
 		ns := c.Namespace(t)
 		// With one pod nobody can be asked before the Deployment is complete.
 		c.Apply(t, strings.ReplaceAll(strings.Join(documents(t), "\n---\n"), "replicas: 3", "replicas: 1"), ns)
@@ -217,14 +212,16 @@ func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
 			}
 			return nil
 		})
-		if first.Status.ModelsAvailable == "1/1" {
-			return
+		if first.Status.ModelsAvailable != "1/1" {
+			t.Errorf("Ready was told without the models: %+v", first.Status)
 		}
 	}
-	t.Errorf("of %d Tfservs none was told Ready together with its models", tries)
 }
 
-func TestTheServersAreAskedAndThenLeftAlone(t *testing.T) {
+// Known defect: the state of the models is that of the moment in which the rollout was complete. No timer asks again, so that
+// a version that TensorFlow Serving loads or drops later never shows, and neither does one that fails. This test asserts what
+// is, and fails once the servers are asked again.
+func TestKnownDefectModelsAreAskedForOnlyUntilTheyAreAvailable(t *testing.T) {
 	c := cluster.Shared(t)
 	o := start(t, c, harness.Options{}, servers{"AVAILABLE"})
 	ns := c.Namespace(t)
@@ -235,12 +232,6 @@ func TestTheServersAreAskedAndThenLeftAlone(t *testing.T) {
 	if cr.Status.ModelsAvailable != "1/1" || len(cr.Status.Models) != 1 || cr.Status.Models[0].Version != "1538687457" {
 		t.Errorf("models %+v", cr.Status.Models)
 	}
-	time.Sleep(time.Second)
-	before := o.Requests.Snapshot()
-	cluster.Consistently(t, 8*time.Second, func() error {
-		if since := o.Requests.Since(before); len(since) > 0 {
-			return fmt.Errorf("it asks on: %s", cluster.Describe(since))
-		}
-		return nil
-	})
+	o.Settle(t, time.Minute)
+	harness.NoTimer(t, c, tfserv, ns, sample)
 }

@@ -1,8 +1,13 @@
 package modelconfig
 
 import (
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // seed is the model config of the tutorial.
@@ -15,6 +20,51 @@ const seed = `model_config_list: {
   }
 }
 `
+
+// accepted are configs that the server takes.
+var accepted = map[string]string{
+	"empty":         "",
+	"empty list":    "model_config_list {}",
+	"comments":      "# models\n" + seed + "# end\n",
+	"angles":        `model_config_list < config < name: 'a' base_path: '/m' model_platform: 'tensorflow' > >`,
+	"old type":      `model_config_list { config { name: "a" base_path: "/m" model_type: TENSORFLOW } }`,
+	"labels":        `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" version_labels { key: "stable" value: 1 } } }`,
+	"logging":       `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { log_collector_config { type: "x" filename_prefix: "y" } sampling_config { sampling_rate: 0.5 } } } }`,
+	"latest":        `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { latest { num_versions: 2 } } } }`,
+	"per task":      `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { sampling_config { per_task_sampling_configs { dc: "d" task_index: 1 sampling_rate: 0.1 } } } } }`,
+	"custom log":    `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { custom_logging_config { type_url: "t" value: "v" } } } }`,
+	"all":           `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { all {} } } }`,
+	"joined string": `model_config_list { config { name: "a" "b" base_path: "/m" model_platform: "tensorflow" } }`,
+}
+
+func one(fields string) string { return "model_config_list { config { " + fields + " } }" }
+
+// refused are configs that the server refuses, with a word of why.
+var refused = map[string]struct{ text, want string }{
+	"no proto":       {"models: resnet", "unknown field"},
+	"cut":            {seed[:len(seed)-4], "unexpected EOF"},
+	"unknown field":  {one(`name: "a" base_path: "/m" model_platform: "tensorflow" colour: "red"`), "unknown field: colour"},
+	"twice a field":  {one(`name: "a" name: "b" base_path: "/m" model_platform: "tensorflow"`), "repeated"},
+	"no name":        {one(`base_path: "/m" model_platform: "tensorflow"`), "model 1 has no name"},
+	"no path":        {one(`name: "a" model_platform: "tensorflow"`), "no base_path"},
+	"relative":       {one(`name: "a" base_path: "models/a" model_platform: "tensorflow"`), "neither an absolute path nor a URI"},
+	"no platform":    {one(`name: "a" base_path: "/m"`), "has no model_platform"},
+	"other platform": {one(`name: "a" base_path: "/m" model_platform: "caffe"`), `other than "tensorflow"`},
+	"both":           {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_type: TENSORFLOW`), "both model_platform and model_type"},
+	"no versions":    {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { specific {} }`), "lists no versions"},
+	"negative":       {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { specific { versions: -1 } }`), "version -1 is negative"},
+	"two policies":   {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { all {} latest {} }`), "oneof"},
+	"duplicate":      {"model_config_list { config { name: 'a' base_path: '/m' model_platform: 'tensorflow' } config { name: 'a' base_path: '/n' model_platform: 'tensorflow' } }", "listed twice"},
+	"custom":         {`custom_model_config { type_url: "x" }`, "custom_model_config"},
+	"large":          {strings.Repeat("#", maxSize+1), "larger than"},
+}
+
+// fuzzSeeds are where fuzzing begins.
+var fuzzSeeds = []string{
+	seed,
+	`model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" version_labels { key: "s" value: 1 } } }`,
+	`custom_model_config { [type.googleapis.com/x.Y] {} }`,
+}
 
 func TestParseTakesTheConfigOfTheSeed(t *testing.T) {
 	c, err := Parse(seed)
@@ -29,19 +79,53 @@ func TestParseTakesTheConfigOfTheSeed(t *testing.T) {
 	}
 }
 
+// TestSchemaIsTensorFlowServings compares the schema with that of PyPI's tensorflow-serving-api, which make test-modelconfig
+// has written down.
+func TestSchemaIsTensorFlowServings(t *testing.T) {
+	var have []string
+	seen := map[protoreflect.FullName]bool{}
+	var walk func(protoreflect.MessageDescriptor)
+	walk = func(m protoreflect.MessageDescriptor) {
+		if seen[m.FullName()] || strings.HasPrefix(string(m.FullName()), "google.") {
+			return
+		}
+		seen[m.FullName()] = true
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			cardinality, of, oneof := "singular", "-", "-"
+			if f.Cardinality() == protoreflect.Repeated {
+				cardinality = "repeated"
+			}
+			if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
+				oneof = string(o.Name())
+			}
+			if f.Message() != nil {
+				of = string(f.Message().FullName())
+				walk(f.Message())
+			}
+			if f.Enum() != nil {
+				of = string(f.Enum().FullName())
+				for j := range f.Enum().Values().Len() {
+					v := f.Enum().Values().Get(j)
+					have = append(have, fmt.Sprintf("%s.%s %d", of, v.Name(), v.Number()))
+				}
+			}
+			have = append(have, fmt.Sprintf("%s %d %s %s %s %s", f.FullName(), f.Number(), cardinality, f.Kind(), of, oneof))
+		}
+	}
+	walk(serverConfig)
+	slices.Sort(have)
+	raw, err := os.ReadFile("testdata/schema.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Fields(string(raw)); !slices.Equal(strings.Fields(strings.Join(have, " ")), want) {
+		t.Errorf("the schema is\n%s\nthat of TensorFlow Serving is\n%s", strings.Join(have, "\n"), raw)
+	}
+}
+
 func TestParseTakesEverythingThatTheServerTakes(t *testing.T) {
-	for name, text := range map[string]string{
-		"empty":         "",
-		"empty list":    "model_config_list {}",
-		"comments":      "# models\n" + seed + "# end\n",
-		"angles":        `model_config_list < config < name: 'a' base_path: '/m' model_platform: 'tensorflow' > >`,
-		"old type":      `model_config_list { config { name: "a" base_path: "/m" model_type: TENSORFLOW } }`,
-		"labels":        `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" version_labels { key: "stable" value: 1 } } }`,
-		"logging":       `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { log_collector_config { type: "x" filename_prefix: "y" } sampling_config { sampling_rate: 0.5 } } } }`,
-		"latest":        `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { latest { num_versions: 2 } } } }`,
-		"all":           `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { all {} } } }`,
-		"joined string": `model_config_list { config { name: "a" "b" base_path: "/m" model_platform: "tensorflow" } }`,
-	} {
+	for name, text := range accepted {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse(text); err != nil {
 				t.Fatal(err)
@@ -51,25 +135,7 @@ func TestParseTakesEverythingThatTheServerTakes(t *testing.T) {
 }
 
 func TestParseRefusesWhatTheServerRefuses(t *testing.T) {
-	one := func(fields string) string { return "model_config_list { config { " + fields + " } }" }
-	for name, tc := range map[string]struct{ text, want string }{
-		"no proto":       {"models: resnet", "unknown field"},
-		"cut":            {seed[:len(seed)-4], "unexpected EOF"},
-		"unknown field":  {one(`name: "a" base_path: "/m" model_platform: "tensorflow" colour: "red"`), "unknown field: colour"},
-		"twice a field":  {one(`name: "a" name: "b" base_path: "/m" model_platform: "tensorflow"`), "repeated"},
-		"no name":        {one(`base_path: "/m" model_platform: "tensorflow"`), "model 1 has no name"},
-		"no path":        {one(`name: "a" model_platform: "tensorflow"`), "no base_path"},
-		"relative":       {one(`name: "a" base_path: "models/a" model_platform: "tensorflow"`), "neither an absolute path nor a URI"},
-		"no platform":    {one(`name: "a" base_path: "/m"`), "has no model_platform"},
-		"other platform": {one(`name: "a" base_path: "/m" model_platform: "caffe"`), `other than "tensorflow"`},
-		"both":           {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_type: TENSORFLOW`), "both model_platform and model_type"},
-		"no versions":    {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { specific {} }`), "lists no versions"},
-		"negative":       {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { specific { versions: -1 } }`), "version -1 is negative"},
-		"two policies":   {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { all {} latest {} }`), "oneof"},
-		"duplicate":      {"model_config_list { config { name: 'a' base_path: '/m' model_platform: 'tensorflow' } config { name: 'a' base_path: '/n' model_platform: 'tensorflow' } }", "listed twice"},
-		"custom":         {`custom_model_config { type_url: "x" }`, "custom_model_config"},
-		"large":          {strings.Repeat("#", maxSize+1), "larger than"},
-	} {
+	for name, tc := range refused {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse(tc.text)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -126,9 +192,9 @@ func TestMovedChangesBasePathsAlone(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(seed)
-	f.Add(`model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" version_labels { key: "s" value: 1 } } }`)
-	f.Add(`custom_model_config { [type.googleapis.com/x.Y] {} }`)
+	for _, text := range fuzzSeeds {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Parse(text)
 		if err != nil {

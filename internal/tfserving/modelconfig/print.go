@@ -60,6 +60,8 @@ func printField(out *strings.Builder, f protoreflect.FieldDescriptor, v protoref
 		fmt.Fprintf(out, "%s}\n", indent)
 	case protoreflect.StringKind:
 		fmt.Fprintf(out, "%s%s: %s\n", indent, f.Name(), quote(v.String()))
+	case protoreflect.BytesKind:
+		fmt.Fprintf(out, "%s%s: %s\n", indent, f.Name(), quote(string(v.Bytes())))
 	case protoreflect.DoubleKind:
 		fmt.Fprintf(out, "%s%s: %s\n", indent, f.Name(), strconv.FormatFloat(v.Float(), 'g', -1, 64))
 	case protoreflect.EnumKind:

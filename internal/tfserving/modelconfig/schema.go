@@ -10,7 +10,7 @@ import (
 )
 
 // The schema is written down here, since TensorFlow Serving publishes no Go package of it. Names and numbers are those of
-// its proto files.
+// its proto files, with which make test-modelconfig compares them.
 var serverConfig = describe().Messages().ByName("ModelServerConfig")
 
 type (
@@ -95,6 +95,9 @@ func describe() protoreflect.FileDescriptor {
 	source := define("FileSystemStoragePathSourceConfig")
 	source.NestedType = append(source.NestedType, policy)
 
+	index := oneOf(scalar("task_index", 2, small))
+	index.Proto3Optional = proto.Bool(true)
+
 	value := func(name string, n int32) *descriptorpb.EnumValueDescriptorProto {
 		return &descriptorpb.EnumValueDescriptorProto{Name: proto.String(name), Number: proto.Int32(n)}
 	}
@@ -109,9 +112,12 @@ func describe() protoreflect.FileDescriptor {
 			),
 			define("ModelConfigList", repeated(message("config", 1, "ModelConfig"))),
 			model, source,
-			define("LoggingConfig", message("log_collector_config", 1, "LogCollectorConfig"), message("sampling_config", 2, "SamplingConfig")),
+			define("LoggingConfig", message("log_collector_config", 1, "LogCollectorConfig"), message("sampling_config", 2, "SamplingConfig"),
+				message("custom_logging_config", 3, ".google.protobuf.Any")),
 			define("LogCollectorConfig", scalar("type", 1, text), scalar("filename_prefix", 2, text)),
-			define("SamplingConfig", scalar("sampling_rate", 1, decimal), scalar("attributes", 2, small)),
+			define("SamplingConfig", scalar("sampling_rate", 1, decimal), scalar("attributes", 2, small),
+				repeated(message("per_task_sampling_configs", 3, "PerTaskSamplingConfig"))),
+			choice("PerTaskSamplingConfig", "_task_index", scalar("dc", 1, text), index, scalar("sampling_rate", 3, decimal)),
 		},
 		EnumType: []*descriptorpb.EnumDescriptorProto{{
 			Name:  proto.String("ModelType"),
