@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/pki"
@@ -164,6 +166,41 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 					t.Error("the certificates are made anew by an authority that is not stored")
 				}
 			})
+		}
+	}
+}
+
+// Test_PodsStartWithTheCertificatesOfCertManager has an issuer that takes its time: pods that were started meanwhile would be
+// restarted once it is done.
+func Test_PodsStartWithTheCertificatesOfCertManager(t *testing.T) {
+	issued := func(name string) *unstructured.Unstructured {
+		u := secretOf2("ns", name, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"})
+		u.SetAnnotations(map[string]string{"cert-manager.io/certificate-name": name})
+		return u
+	}
+	for _, tls := range []string{"", "  tls: {issuerRef: {name: corp}}\n"} {
+		c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec+tls)
+		for _, missing := range []string{"tas-tls", "tas-internal", ""} {
+			_, p := gatherAndRender(t, c, cr)
+			for _, o := range p.Stages[0].Objects {
+				if held := o.Hold != ""; held != (missing != "" && o.Desired.GetKind() == "Deployment") || !strings.Contains(o.Hold, missing) && held {
+					t.Errorf("while %q is missing, %s is held for %q", missing, o.Key(), o.Hold)
+				}
+			}
+			if missing != "" {
+				c.Put(issued(missing))
+			}
+		}
+	}
+}
+
+// Test_ARenewedAuthorityOfCertManagerKeepsItsKey looks at what TestRenewedAuthority in test/certmanager shows on cert-manager.
+func Test_ARenewedAuthorityOfCertManagerKeepsItsKey(t *testing.T) {
+	_, p := gatherAndRender(t, newCluster(gvkCertificate), custom(t, upstreamSpec))
+	for name, want := range map[string]string{"tas-ca": "Never", "tas-tls": "Always", "tas-internal": "Always"} {
+		got, _, _ := unstructured.NestedString(mustFind(t, p, "Certificate", name).Object, "spec", "privateKey", "rotationPolicy")
+		if got != want {
+			t.Errorf("the key of %s is rotated %q, not %q", name, got, want)
 		}
 	}
 }

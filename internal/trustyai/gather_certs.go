@@ -55,6 +55,15 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 	if proxy != nil && internal != nil {
 		out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(internal))
 	}
+	if out.Source == CertsCertManager && !s.settings.Printed {
+		// An issuer may take its time, and pods that were started before would be restarted for what they waited for.
+		switch {
+		case proxy == nil:
+			out.AwaitsLeaf = n.tlsSecret
+		case internal == nil:
+			out.AwaitsLeaf = n.internalSecret
+		}
+	}
 	return out, nil
 }
 

@@ -190,7 +190,7 @@ func checkRelabelings(given any, field string) *plan.Problem {
 		if !ok {
 			return refProblem(at, "", "is not an object")
 		}
-		if action, _ := rule["action"].(string); !slices.Contains([]string{"keep", "drop"}, strings.ToLower(action)) {
+		if action, _ := rule["action"].(string); !slices.Contains([]string{"keep", "Keep", "drop", "Drop"}, action) {
 			return refProblem(at+".action", quote(fmt.Sprint(rule["action"])), "is neither keep nor drop")
 		}
 		for _, key := range sortedKeys(rule) {
@@ -203,7 +203,7 @@ func checkRelabelings(given any, field string) *plan.Problem {
 			case "regex":
 				valid = isExpression(value)
 			case "sourceLabels":
-				valid = isWords(value)
+				valid = isLabelNames(value)
 			default:
 				return refProblem(at+"."+quoteKey(key), "", "is not allowed: a relabeling may leave metrics out, and nothing else")
 			}
@@ -225,11 +225,14 @@ func isExpression(given any) bool {
 	return err == nil
 }
 
-func isWords(given any) bool {
+// labelName is what ServiceMonitors take as the name of a label (monitoring.coreos.com/v1, LabelName).
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+func isLabelNames(given any) bool {
 	list, ok := given.([]any)
 	return ok && !slices.ContainsFunc(list, func(item any) bool {
-		_, isText := item.(string)
-		return !isText
+		text, isText := item.(string)
+		return !isText || !labelName.MatchString(text)
 	})
 }
 

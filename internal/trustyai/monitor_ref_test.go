@@ -66,12 +66,15 @@ func Test_ATenantsServiceMonitorCannotUseTheRightsOfOthers(t *testing.T) {
 		"spec.endpoints[0].metricRelabelings[0].targetLabel":  endpoint(`"metricRelabelings":[{"action":"keep","targetLabel":"namespace"}]`),
 		"spec.endpoints[0].metricRelabelings[0].regex":        endpoint(`"metricRelabelings":[{"action":"keep","regex":"("}]`),
 		"spec.endpoints[0].metricRelabelings[0].sourceLabels": endpoint(`"metricRelabelings":[{"action":"keep","sourceLabels":[1]}]`),
-		"spec.endpoints[0].interval":                          endpoint(`"interval":"1ms"`),
-		"spec.endpoints[0].interval ":                         endpoint(`"interval":1`),
-		"spec.endpoints[0].scrapeTimeout":                     endpoint(`"interval":"5s","scrapeTimeout":"6s"`),
-		"metadata.labels":                                     `{"metadata":{"labels":{"keeper.mlkeeper.dev/room":"tfserving"}}}`,
-		"metadata.annotations":                                `{"metadata":{"annotations":{"keeper.mlkeeper.dev/adopt":"true"}}}`,
-		"status":                                              `{"status":{}}`,
+		// What the definition of prometheus-operator refuses.
+		"spec.endpoints[0].metricRelabelings[0].action ":       endpoint(`"metricRelabelings":[{"action":"KEEP"}]`),
+		"spec.endpoints[0].metricRelabelings[0].sourceLabels ": endpoint(`"metricRelabelings":[{"action":"keep","sourceLabels":["a-b"]}]`),
+		"spec.endpoints[0].interval":                           endpoint(`"interval":"1ms"`),
+		"spec.endpoints[0].interval ":                          endpoint(`"interval":1`),
+		"spec.endpoints[0].scrapeTimeout":                      endpoint(`"interval":"5s","scrapeTimeout":"6s"`),
+		"metadata.labels":                                      `{"metadata":{"labels":{"keeper.mlkeeper.dev/room":"tfserving"}}}`,
+		"metadata.annotations":                                 `{"metadata":{"annotations":{"keeper.mlkeeper.dev/adopt":"true"}}}`,
+		"status":                                               `{"status":{}}`,
 	} {
 		field = strings.TrimSpace(field)
 		t.Run(field, func(t *testing.T) {

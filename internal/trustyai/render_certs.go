@@ -39,7 +39,9 @@ func (r *scene) certManager() {
 	} else {
 		selfSigned := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.selfSignedIssuer}
 		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
-		authority := r.certificate(r.names.caSecret, selfSigned, "87600h")
+		// A renewed authority has the key that it had, so what it signed before is good under what it is now, and the other way
+		// round: cert-manager issues nothing anew because its authority was (v1.21 internal/controller/certificates/policies).
+		authority := r.certificate(r.names.caSecret, selfSigned, "87600h", "Never")
 		authority["isCA"] = true
 		authority["commonName"] = pki.CommonName(r.cr.Namespace, r.names.base)
 		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
@@ -49,7 +51,7 @@ func (r *scene) certManager() {
 	for _, leaf := range []struct{ secret, service string }{
 		{r.names.tlsSecret, r.names.tlsService}, {r.names.internalSecret, r.names.base},
 	} {
-		spec := r.certificate(leaf.secret, issuer, "8760h")
+		spec := r.certificate(leaf.secret, issuer, "8760h", "Always")
 		var dns []any
 		for _, name := range r.settings.dnsNames(leaf.service, r.cr.Namespace) {
 			dns = append(dns, name)
@@ -61,10 +63,10 @@ func (r *scene) certManager() {
 }
 
 // certificate is what all Certificates have in common: ECDSA keys, renewed with a third of the lifetime left.
-func (r *scene) certificate(secret string, issuer map[string]any, duration string) map[string]any {
+func (r *scene) certificate(secret string, issuer map[string]any, duration, rotation string) map[string]any {
 	return map[string]any{
 		"secretName": secret, "issuerRef": issuer, "duration": duration,
-		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "rotationPolicy": "Always"},
+		"privateKey": map[string]any{"algorithm": "ECDSA", "size": int64(256), "rotationPolicy": rotation},
 	}
 }
 

@@ -120,6 +120,8 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 	}
 	pv := func(c *cluster, _ *v1.TrustyAIService) { c.Put(parse(t, pvYAML)) }
 	const python = "  image: quay.io/trustyai/trustyai-service:latest\n"
+	// OpenShift has service-ca and security context constraints, never one of them alone.
+	openShift := []schema.GroupVersionKind{gvkServiceCA, gvkConstraints}
 	// The ADR is of the time before TLS.
 	own := func(c *cluster, cr *v1.TrustyAIService) {
 		pv(c, cr)
@@ -128,7 +130,7 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 	return map[string]func() (*cluster, *v1.TrustyAIService){
 		"adr-pvc":                   with(adrSpec, own),
 		"adr-java-tls":              with(adrSpec, pv),
-		"python-secured-service-ca": with(adrSpec+python+"  exposure: Secured\n", pv, gvkServiceCA),
+		"python-secured-service-ca": with(adrSpec+python+"  exposure: Secured\n", pv, openShift...),
 		"python-secured-user":       with(upstreamSpec+python, user),
 		"python-migration-copying": with(strings.ReplaceAll(databaseSpec, "data.csv", "data.hdf5")+python, func(c *cluster, cr *v1.TrustyAIService) {
 			migrating(v1.MigrationCopying)(c, cr)
@@ -136,8 +138,8 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 			cr.Spec.Exposure = v1.ExposureSecured
 		}),
 		"adr-service-monitoring":        with(adrSpec+"  serviceMonitoring: {ref: {apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, spec: {endpoints: [{interval: 15s}]}}}\n", own),
-		"adr-secured-service-ca":        with(adrSpec+"  exposure: Secured\n", pv, gvkServiceCA),
-		"upstream-secured-service-ca":   with(upstreamSpec, nil, gvkServiceCA, gvkCertificate, gvkConstraints),
+		"adr-secured-service-ca":        with(adrSpec+"  exposure: Secured\n", pv, openShift...),
+		"upstream-secured-service-ca":   with(upstreamSpec, nil, append(openShift, gvkCertificate)...),
 		"upstream-secured-cert-manager": with(upstreamSpec, nil, gvkCertificate),
 		"upstream-secured-issuer":       with(upstreamSpec+"  tls: {issuerRef: {kind: ClusterIssuer, name: corp}}\n", nil, gvkCertificate),
 		"upstream-secured-user":         with(upstreamSpec, user),
