@@ -146,7 +146,7 @@ func probed(t *testing.T, c *cluster.Cluster, ns, name, from string, pod *corev1
 
 // partial is a payload as ModelMesh sends it.
 func partial(id string) string {
-	return fmt.Sprintf(`{"id":%q,"kind":"request","modelid":"m","data":"AA=="}`, id)
+	return fmt.Sprintf(`{"id":%q,"kind":"request","modelid":"m","data":"CgFt"}`, id)
 }
 
 // arrived asserts that a payload with the text arrived at a pod.

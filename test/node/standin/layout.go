@@ -120,6 +120,9 @@ func optionalNumber(c container, name string) error {
 // are on HEALTH_PORT. With a certificate the whole API is on SSL_PORT, and on
 // HTTP_PORT of the loopback; without, hypercorn has neither its bind nor a use
 // for its insecure_bind, and takes its own default.
+// The scheduler, its data source and so the storage are made while main.py is
+// imported (P prometheus_scheduler.py, data_source.py): wrong settings of the
+// storage end it, where J is unready.
 func (s *service) pythonListeners(c container) ([]listener, error) {
 	ports := map[string]string{"HTTP_PORT": "8081", "SSL_PORT": "4443", "HEALTH_PORT": "8080"}
 	for name, otherwise := range ports {
@@ -131,7 +134,7 @@ func (s *service) pythonListeners(c container) ([]listener, error) {
 	if health := ports["HEALTH_PORT"]; health == ports["HTTP_PORT"] || health == ports["SSL_PORT"] || ports["HTTP_PORT"] == ports["SSL_PORT"] {
 		return nil, fmt.Errorf("the ports must differ: %v", ports)
 	}
-	if err := optionalNumber(c, "SERVICE_BATCH_SIZE"); err != nil {
+	if err := errors.Join(optionalNumber(c, "SERVICE_BATCH_SIZE"), storageSettings(c)); err != nil {
 		return nil, err
 	}
 	all := s.api(pythonPaths)

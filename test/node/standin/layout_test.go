@@ -320,6 +320,11 @@ func TestTheStandInListensAsTheRealServiceDoes(t *testing.T) {
 		{"Python with other ports", python, with(true, "HEALTH_PORT=1", "HTTP_PORT=2", "SSL_PORT=3"), "0.0.0.0:1 0.0.0.0:3+tls 127.0.0.1:2"},
 		{"Python with one port twice", python, with(true, "HEALTH_PORT=8081"), "ends"},
 		{"Python with a port of words", python, with(true, "HTTP_PORT=http"), "ends"},
+		{"Python with a format of J", python, with(true, "SERVICE_STORAGE_FORMAT=MEMORY"), "ends"},
+		{"Python without the credentials", python, with(true, "SERVICE_STORAGE_FORMAT=DATABASE"), "ends"},
+		{"Python with a database", python, with(
+			false, "SERVICE_STORAGE_FORMAT=DATABASE", "DATABASE_USERNAME=u", "DATABASE_PASSWORD=p", "DATABASE_SERVICE=s", "DATABASE_NAME=n",
+		), "0.0.0.0:8080 127.0.0.1:8000"},
 		{"Java", java, with(false), "0.0.0.0:8080"},
 		{"JavaTLS with a certificate", javaTLS, with(true), "0.0.0.0:8080 0.0.0.0:4443+tls"},
 		{"JavaTLS without", javaTLS, with(false), "ends"},

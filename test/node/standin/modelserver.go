@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,41 +22,44 @@ const serverName = "tensorflow_model_server"
 // opens its ports only when they are available.
 const loading = 2 * time.Second
 
-// Where the stand-in finds the first model in a model config. It reads no more
-// of it; the operator's own parser is not used, so as not to share its faults.
-var (
-	nameInConfig    = regexp.MustCompile(`\bname\s*:\s*"([^"]+)"`)
-	versionInConfig = regexp.MustCompile(`\bversions\s*:\s*(\d+)`)
-)
-
-// modelServer has one toy model, y = 2x + 1.
-type modelServer struct{ model, version string }
+// modelServer has the models of a model config; each is the toy y = 2x + 1.
+type modelServer struct{ models []served }
 
 func newModelServer(config string) (*modelServer, error) {
-	s := &modelServer{version: "1"}
-	name := nameInConfig.FindStringSubmatch(config)
-	if name == nil {
-		return nil, fmt.Errorf("the model config names no model: %s", config)
+	models, err := modelsOf(config)
+	if err == nil && len(models) == 0 {
+		// The real server takes no action and waits for another config; no test means that.
+		err = fmt.Errorf("the model config names no model: %s", config)
 	}
-	s.model = name[1]
-	if version := versionInConfig.FindStringSubmatch(config); version != nil {
-		s.version = version[1]
+	return &modelServer{models}, err
+}
+
+// model is a model of the config.
+func (s *modelServer) model(name string) (served, bool) {
+	for _, m := range s.models {
+		if m.name == name {
+			return m, true
+		}
 	}
-	return s, nil
+	return served{}, false
 }
 
 // handler serves TensorFlow Serving's REST paths of the model's state, metadata
 // and predictions.
 func (s *modelServer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/models/{model}", s.known(func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, map[string]any{"model_version_status": []any{map[string]any{
-			"version": s.version, "state": "AVAILABLE", "status": map[string]any{"error_code": "OK", "error_message": ""},
-		}}})
+	mux.HandleFunc("GET /v1/models/{model}", s.known(func(w http.ResponseWriter, m served) {
+		var states []any
+		for _, version := range m.versions {
+			states = append(states, map[string]any{
+				"version": strconv.FormatInt(version, 10), "state": "AVAILABLE", "status": map[string]any{"error_code": "OK", "error_message": ""},
+			})
+		}
+		answer(w, http.StatusOK, map[string]any{"model_version_status": states})
 	}))
-	mux.HandleFunc("GET /v1/models/{model}/metadata", s.known(func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1/models/{model}/metadata", s.known(func(w http.ResponseWriter, m served) {
 		answer(w, http.StatusOK, map[string]any{
-			"model_spec": map[string]any{"name": s.model, "signature_name": "", "version": s.version}, "metadata": map[string]any{},
+			"model_spec": map[string]any{"name": m.name, "signature_name": "", "version": strconv.FormatInt(m.versions[0], 10)}, "metadata": map[string]any{},
 		})
 	}))
 	mux.HandleFunc("POST /v1/models/{model}", s.predict)
@@ -64,19 +67,21 @@ func (s *modelServer) handler() http.Handler {
 }
 
 // known answers 404 for another model, as TensorFlow Serving does.
-func (s *modelServer) known(next http.HandlerFunc) http.HandlerFunc {
+func (s *modelServer) known(next func(http.ResponseWriter, served)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if name := r.PathValue("model"); name != s.model {
+		name := r.PathValue("model")
+		m, found := s.model(name)
+		if !found {
 			answer(w, http.StatusNotFound, map[string]any{"error": fmt.Sprintf("Could not find any versions of model %s", name)})
 			return
 		}
-		next(w, r)
+		next(w, m)
 	}
 }
 
 func (s *modelServer) predict(w http.ResponseWriter, r *http.Request) {
 	model, method, _ := strings.Cut(r.PathValue("model"), ":")
-	if model != s.model || method != "predict" {
+	if _, found := s.model(model); !found || method != "predict" {
 		answer(w, http.StatusNotFound, map[string]any{"error": "Servable not found for request: Latest(" + model + ")"})
 		return
 	}

@@ -27,6 +27,9 @@ const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 // server knows its token and allows what the configuration asks for. It does so
 // with the rights of the pod, so that it fails where these are too few.
 type gate struct {
+	// attributes are those of the configuration. Its verb is that of every request for Open Data Hub's kube-rbac-proxy since
+	// April 2026 (commit 74987511, pkg/proxy/proxy.go), while upstream's up to v0.18.0 reads none and takes that of the method.
+	// The gate lets in whom both do.
 	attributes authorizationv1.ResourceAttributes
 	// review posts a review to the API server and reads the answer into it.
 	review func(ctx context.Context, path string, object any) error
@@ -49,20 +52,38 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
-	may := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: who.Status.User.Username, Groups: who.Status.User.Groups, UID: who.Status.User.UID,
-		ResourceAttributes: &g.attributes,
-	}}
-	may.APIVersion, may.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
-	if err := g.review(r.Context(), "/apis/authorization.k8s.io/v1/subjectaccessreviews", may); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	verbs := []string{verbOf(r.Method)}
+	if configured := g.attributes.Verb; configured != "" && configured != verbs[0] {
+		verbs = append(verbs, configured)
 	}
-	if !may.Status.Allowed {
-		http.Error(w, "Forbidden (user="+who.Status.User.Username+")", http.StatusForbidden)
-		return
+	for _, verb := range verbs {
+		attributes := g.attributes
+		attributes.Verb = verb
+		may := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: who.Status.User.Username, Groups: who.Status.User.Groups, UID: who.Status.User.UID,
+			ResourceAttributes: &attributes,
+		}}
+		may.APIVersion, may.Kind = "authorization.k8s.io/v1", "SubjectAccessReview"
+		if err := g.review(r.Context(), "/apis/authorization.k8s.io/v1/subjectaccessreviews", may); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if !may.Status.Allowed {
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s)", who.Status.User.Username, verb), http.StatusForbidden)
+			return
+		}
 	}
 	g.next.ServeHTTP(w, r)
+}
+
+// verbOf is what a method asks for (kube-rbac-proxy v0.18.0 pkg/proxy/proxy.go, GetRequestAttributes).
+func verbOf(method string) string {
+	if verb, known := map[string]string{
+		http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[method]; known {
+		return verb
+	}
+	return "*"
 }
 
 // reviewer posts to the API server as the pod's ServiceAccount.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,31 +91,38 @@ func (s *service) notReady() error {
 	return s.storage()
 }
 
-// storageOf checks what the environment says of the storage, as P
-// service/health_checks.py and storage/__init__.py do: the folder of files must
-// be writable, which a file shows that is written to it. There is no database;
-// that its credentials are named is all that can be told.
+// storageOf checks the storage as P service/health_checks.py does: the folder of files must be writable, which a file
+// shows that is written to it. There is no database; that its credentials are named is all that can be told.
 func storageOf(c container) func() error {
 	return func() error {
-		switch format := c.or("SERVICE_STORAGE_FORMAT", "PVC"); format {
-		case "PVC":
-			folder := c.or("STORAGE_DATA_FOLDER", "/tmp")
-			return os.WriteFile(filepath.Join(folder, "standin"), []byte("the stand-in was here\n"), 0o600)
-		case "MARIA", "DATABASE":
-			for _, names := range [][]string{
-				{"DATABASE_USERNAME", "QUARKUS_DATASOURCE_USERNAME"},
-				{"DATABASE_PASSWORD", "QUARKUS_DATASOURCE_PASSWORD"},
-				{"DATABASE_HOST", "DATABASE_SERVICE"},
-				{"DATABASE_DATABASE", "DATABASE_NAME"},
-			} {
-				if c.or(names[0], "") == "" && c.or(names[1], "") == "" {
-					return fmt.Errorf("requires the environment variable %s", strings.Join(names, " or "))
-				}
-			}
-			return nil
-		default:
-			return fmt.Errorf("unknown storage format: %s", format)
+		if c.or("SERVICE_STORAGE_FORMAT", "PVC") != "PVC" {
+			return storageSettings(c)
 		}
+		folder := c.or("STORAGE_DATA_FOLDER", "/tmp")
+		return os.WriteFile(filepath.Join(folder, "standin"), []byte("the stand-in was here\n"), 0o600)
+	}
+}
+
+// storageSettings checks what the environment says of the storage (P service/data/storage/__init__.py, get_storage_interface
+// and MariaDBConfig).
+func storageSettings(c container) error {
+	switch format := c.or("SERVICE_STORAGE_FORMAT", "PVC"); format {
+	case "PVC":
+		return nil
+	case "MARIA", "DATABASE":
+		for _, names := range [][]string{
+			{"DATABASE_USERNAME", "QUARKUS_DATASOURCE_USERNAME"},
+			{"DATABASE_PASSWORD", "QUARKUS_DATASOURCE_PASSWORD"},
+			{"DATABASE_HOST", "DATABASE_SERVICE"},
+			{"DATABASE_DATABASE", "DATABASE_NAME"},
+		} {
+			if c.or(names[0], "") == "" && c.or(names[1], "") == "" {
+				return fmt.Errorf("requires the environment variable %s", strings.Join(names, " or "))
+			}
+		}
+		return optionalNumber(c, "DATABASE_PORT")
+	default:
+		return fmt.Errorf("storage format %s is not supported", format)
 	}
 }
 
@@ -136,47 +142,17 @@ standin_payloads_total %d
 `, len(s.payloads))
 }
 
-// consumePartial takes a payload of ModelMesh (P consume_inference_payload): JSON
-// with id, kind, modelid and data, the last in base64.
-func (s *service) consumePartial(w http.ResponseWriter, r *http.Request) {
-	s.consume(w, r, func(body []byte) error {
-		var partial struct{ ID, Kind, ModelID, Data string }
-		if err := json.Unmarshal(body, &partial); err != nil {
-			return err
-		}
-		if partial.Kind != "request" && partial.Kind != "response" {
-			return errors.New("the payload must specify 'kind' as either 'request' or 'response'")
-		}
-		if partial.ID == "" || partial.ModelID == "" || partial.Data == "" {
-			return errors.New("the payload requires 'id', 'modelid' and 'data'")
-		}
-		_, err := base64.StdEncoding.DecodeString(partial.Data)
-		return err
-	})
-}
-
-// consumeEvent takes a payload of a logger of KServe (P consume_cloud_event): a
-// request or a response of the v2 protocol.
-func (s *service) consumeEvent(w http.ResponseWriter, r *http.Request) {
-	s.consume(w, r, func(body []byte) error {
-		var event struct{ Inputs, Outputs []any }
-		if err := json.Unmarshal(body, &event); err != nil {
-			return err
-		}
-		if event.Inputs == nil && event.Outputs == nil {
-			return errors.New("neither a request nor a response")
-		}
-		return nil
-	})
-}
-
 func (s *service) consume(w http.ResponseWriter, r *http.Request, check func([]byte) error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPayload))
 	if err == nil {
 		err = check(body)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		code := http.StatusBadRequest
+		if errors.As(err, new(unprocessable)) {
+			code = http.StatusUnprocessableEntity
+		}
+		http.Error(w, err.Error(), code)
 		return
 	}
 	s.mu.Lock()
