@@ -415,6 +415,10 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			p.transient = r.Err
 		case r.Problem != nil:
 			p.problems = append(p.problems, *r.Problem)
+			if r.Problem.Reason == act.ReasonConflict && len(p.inventories) == 0 {
+				// Another's object has the name. The status, which whoever may write it can forge, must not call it a child.
+				delete(p.ledger, r.Action.Key)
+			}
 		case r.Stale:
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.wake(s.Clock.Now().Add(staleRetry))

@@ -61,6 +61,10 @@ func (a *Actor) applyOver(
 		desired.SetAnnotations(annotations)
 	}
 	if live != nil {
+		if bindsAnother(live, desired) && recreates(res.Action.Object) {
+			a.recreate(ctx, client, res)
+			return
+		}
 		if err := release(ctx, client, live, desired, req.Owners); err != nil {
 			res.Err = err
 			return
@@ -89,6 +93,21 @@ func (a *Actor) applyOver(
 	if takes {
 		desired.SetResourceVersion(live.GetResourceVersion())
 	}
+	out, err := a.patchWithRemedy(ctx, client, res, desired)
+	switch {
+	case err == nil:
+		a.wrote(req, res, out)
+	case apistatus.Immutable(err) && recreates(res.Action.Object):
+		a.recreate(ctx, client, res)
+	default:
+		res.Err = err
+	}
+}
+
+// patchWithRemedy applies, and a second time where what the API server refused has a remedy here.
+func (a *Actor) patchWithRemedy(
+	ctx context.Context, client dynamic.ResourceInterface, res *Result, desired *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
 	out, err := a.patch(ctx, client, desired)
 	if keepsLimits(err, desired) {
 		if err = a.replaceStrategy(ctx, client, desired); err == nil {
@@ -101,14 +120,7 @@ func (a *Actor) applyOver(
 			out, err = a.patch(ctx, client, cleaned)
 		}
 	}
-	switch {
-	case err == nil:
-		a.wrote(req, res, out)
-	case apistatus.Immutable(err) && recreates(res.Action.Object):
-		a.recreate(ctx, client, res)
-	default:
-		res.Err = err
-	}
+	return out, err
 }
 
 // patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (law 1).

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +30,17 @@ func recreates(o plan.Stamped) bool {
 		return !o.Retain
 	}
 	return false
+}
+
+// bindsAnother says that a binding refers to another role than is declared. That cannot be changed, and any other write of it
+// needs the right to bind the role that it refers to, even one that is gone (kubernetes
+// pkg/registry/rbac/clusterrolebinding/policybased, Update): MLKeeper may bind those that it declares, and no others.
+func bindsAnother(live, desired *unstructured.Unstructured) bool {
+	kind := live.GroupVersionKind().GroupKind()
+	if kind.Group != rbacv1.GroupName || kind.Kind != "RoleBinding" && kind.Kind != "ClusterRoleBinding" {
+		return false
+	}
+	return !equality.Semantic.DeepEqual(live.Object["roleRef"], desired.Object["roleRef"])
 }
 
 // trialName begins the names under which replacements are tried; it is short enough for every kind.

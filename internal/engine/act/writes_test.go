@@ -12,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
@@ -193,6 +195,35 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 		}
 		if res.Action.Reason != "Immutable" || len(c.counts) != 1 {
 			t.Errorf("%s, %v", res.Action.Reason, c.counts)
+		}
+	}
+}
+
+// TestABindingToAnotherRoleIsReplacedWithoutAWrite: the API server lets nobody write it who may not bind the role in it, which the
+// operator before us brought and may have taken along.
+func TestABindingToAnotherRoleIsReplacedWithoutAWrite(t *testing.T) {
+	const path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings/b"
+	for role, want := range map[string]string{"theirs": "POST GET GET POST DELETE", "ours": "POST GET MERGE JSONPATCH APPLY"} {
+		c := newCast(t)
+		binding := func(role string) *unstructured.Unstructured {
+			u := &unstructured.Unstructured{Object: map[string]any{
+				"roleRef": map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+			}}
+			u.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"})
+			u.SetNamespace("ns")
+			u.SetName("b")
+			return u
+		}
+		live := binding(role)
+		live.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: self.APIVersion, Kind: self.Kind, Name: self.Name, UID: self.UID, BlockOwnerDeletion: ptr.To(true),
+		}})
+		c.server.put(path, "manager", live)
+		if res := c.do(t, creates(stamp(t, plan.Object{Desired: binding("ours")}))); res.Err != nil || res.Problem != nil || !res.Wrote {
+			t.Errorf("%s: %+v", role, res)
+		}
+		if got := c.verbs(); got != want {
+			t.Errorf("%s: %s", role, got)
 		}
 	}
 }
