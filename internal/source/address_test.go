@@ -66,7 +66,7 @@ func TestAddresses(t *testing.T) {
 func TestOwnAddressesAreRefused(t *testing.T) {
 	g := newGuard(nil, nil)
 	if len(g.deny) == 0 {
-		t.Skip("no interfaces to read")
+		t.Fatal("the addresses of this machine cannot be read")
 	}
 	for _, p := range g.deny {
 		if g.check(p.Addr()) == nil {

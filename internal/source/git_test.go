@@ -479,7 +479,7 @@ func deepOf(r *repository) []object.TreeEntry {
 func TestRealGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("needs git, for the server's side")
+		t.Fatalf("the server's side needs git: %v", err)
 	}
 	bare := filepath.Join(t.TempDir(), "r.git")
 	work := t.TempDir()

@@ -112,7 +112,17 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.D
 	return room.Definition[*Bundle]{
 		Room: "bundle", GVK: GVK, New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
 		StripFinalizers: []string{OriginalFinalizer},
-		Retained:        []schema.GroupVersionKind{{Version: "v1", Kind: "PersistentVolumeClaim"}},
+		Rules: []room.Rule{
+			{
+				Group: GVK.Group, Resources: []string{"bundles"}, Verbs: []string{"patch"},
+				Why: "The finalizer of the original is taken off a bundle that is taken over.",
+			},
+			{
+				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},
+				Why: "The ClusterRoles of bundles grant what the operator need not hold.",
+			},
+		},
+		Retained: []schema.GroupVersionKind{{Version: "v1", Kind: "PersistentVolumeClaim"}},
 		Common: func(b *Bundle) room.Common {
 			return room.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,

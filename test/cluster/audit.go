@@ -2,51 +2,149 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Audited reads the audit log of a cluster that has one: how many requests a ServiceAccount sent, and which of them were
-// refused for lack of a right, each once.
-func (c *Cluster) Audited(namespace, serviceAccount string) (requests int, denied []string, err error) {
-	f, err := os.Open(c.AuditLog)
+// apiServer is the component that refuses.
+const apiServer = "kube-apiserver"
+
+// refusals are what operators are refused on purpose.
+type refusals struct {
+	sync.Mutex
+	expected []expected
+}
+
+// expected are refusals that a test brings about.
+type expected struct {
+	from, until time.Time
+	what        *regexp.Regexp
+}
+
+// ExpectRefusals names refusals that a test brings about from now on, as a regular expression of "verb path: message", and why;
+// all others fail the package.
+func (c *Cluster) ExpectRefusals(t testing.TB, why, what string) {
+	t.Helper()
+	t.Logf("the operator may be refused %q from now on: %s", what, why)
+	c.refusals.Lock()
+	defer c.refusals.Unlock()
+	c.refusals.expected = append(c.refusals.expected, expected{from: time.Now(), what: regexp.MustCompile(what)})
+}
+
+// expectRefusalsSince allows every refusal from a time until now.
+func (c *Cluster) expectRefusalsSince(from time.Time) {
+	c.refusals.Lock()
+	defer c.refusals.Unlock()
+	c.refusals.expected = append(c.refusals.expected, expected{from, time.Now(), regexp.MustCompile("")})
+}
+
+// auditEvent is the part of an event of audit.k8s.io that is looked at.
+type auditEvent struct {
+	Verb, RequestURI         string
+	RequestReceivedTimestamp metav1.MicroTime
+	User                     struct{ Username string }
+	ImpersonatedUser         *struct{ Username string }
+	ResponseStatus           metav1.Status
+}
+
+// auditLog is the path of the audit log, which has the requests of the ServiceAccounts of the operator's namespace.
+func (c *Cluster) auditLog() string { return filepath.Join(c.Dir, "audit.log") }
+
+// Granted says what the operators were refused for lack of a right, but for what a test expects, each once. It is an error, too,
+// if none of the requests of such an operator is logged, or of a ServiceAccount that is named.
+func (c *Cluster) Granted(accounts ...string) error {
+	f, err := os.Open(c.auditLog())
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
+	c.operators.Lock()
+	silent := map[string]bool{}
+	for account := range c.operators.configs {
+		silent[userOf(account)] = true
+	}
+	c.operators.Unlock()
+	for _, account := range accounts {
+		silent[userOf(account)] = true
+	}
+	var denied []string
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var event struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ResponseStatus   struct {
-				Code    int
-				Message string
-			}
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return 0, nil, fmt.Errorf("read the audit log: %w", err)
-		}
-		if event.User.Username != "system:serviceaccount:"+namespace+":"+serviceAccount {
+		// Few lines are decoded, since there are many of them.
+		if len(silent) == 0 && !bytes.Contains(lines.Bytes(), []byte(`"code":403`)) {
 			continue
 		}
-		requests++
-		if event.ResponseStatus.Code == http.StatusForbidden {
-			path, _, _ := strings.Cut(event.RequestURI, "?")
-			line := fmt.Sprintf("%s %s: %s", event.Verb, path, event.ResponseStatus.Message)
-			if !slices.Contains(denied, line) {
-				denied = append(denied, line)
-			}
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return fmt.Errorf("read the audit log: %w", err)
+		}
+		delete(silent, event.User.Username)
+		if line := event.refused(); line != "" && !c.expects(event.RequestReceivedTimestamp.Time, line) && !slices.Contains(denied, line) {
+			denied = append(denied, line)
 		}
 	}
-	if lines.Err() == nil && requests == 0 {
-		return 0, nil, errors.New("the audit log has no request of the ServiceAccount " + namespace + "/" + serviceAccount)
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the audit log: %w", err)
 	}
-	return requests, denied, lines.Err()
+	for user := range silent {
+		return fmt.Errorf("the audit log has no request of %s", user)
+	}
+	if len(denied) > 0 {
+		return errors.New("the roles of config/ grant too little:\n" + strings.Join(denied, "\n"))
+	}
+	return nil
+}
+
+// expects says that a test expects the refusal.
+func (c *Cluster) expects(at time.Time, line string) bool {
+	c.refusals.Lock()
+	defer c.refusals.Unlock()
+	return slices.ContainsFunc(c.refusals.expected, func(e expected) bool {
+		return !at.Before(e.from) && (e.until.IsZero() || !at.After(e.until)) && e.what.MatchString(line)
+	})
+}
+
+// admission are the refusals of code 403 that no right would have prevented, by their messages: of the plugins ResourceQuota,
+// PodSecurity and ValidatingAdmissionPolicy, of webhooks, and of definitions that are being deleted.
+var admission = []string{
+	"exceeded quota: ", "violates PodSecurity ", "ValidatingAdmissionPolicy ", "admission webhook ",
+	"create not allowed while custom resource definition is terminating",
+}
+
+// refused describes the request if it was refused for lack of a right of the operator's own.
+func (e auditEvent) refused() string {
+	status := e.ResponseStatus
+	if status.Code != http.StatusForbidden {
+		return ""
+	}
+	// What the ServiceAccount of a tenant may not do is no matter of the operator's roles. A refusal to act as that
+	// ServiceAccount has no impersonated user in the log.
+	if e.ImpersonatedUser != nil {
+		return ""
+	}
+	if slices.ContainsFunc(admission, func(text string) bool { return strings.Contains(status.Message, text) }) {
+		return ""
+	}
+	if d := status.Details; d != nil && slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == corev1.NamespaceTerminatingCause
+	}) {
+		return ""
+	}
+	path, _, _ := strings.Cut(e.RequestURI, "?")
+	return fmt.Sprintf("%s %s: %s", e.Verb, path, status.Message)
 }

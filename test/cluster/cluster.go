@@ -33,10 +33,15 @@ type Cluster struct {
 	Kubeconfig string
 	// Dir is the state folder of the cluster; it is removed when the cluster stops.
 	Dir string
-	// AuditLog is the path of the audit log; empty without WithAuditLog.
-	AuditLog string
 
 	process *process
+	missing missing
+	// operators are the configurations of those that Operator was asked for, by ServiceAccount.
+	operators struct {
+		sync.Mutex
+		configs map[string]*rest.Config
+	}
+	refusals refusals
 }
 
 // Option changes how a cluster boots.
@@ -44,7 +49,6 @@ type Option func(*settings)
 
 type settings struct {
 	flags []string
-	audit bool
 }
 
 // WithCRDs installs third-party definitions of devcluster's catalog, such as "route" and "servicemonitor", or "all".
@@ -57,24 +61,26 @@ func WithWebhookAdmission(on bool) Option {
 	return WithFlags(fmt.Sprintf("--webhook-admission=%t", on))
 }
 
-// WithAuditLog makes the API server write one line of metadata per request to Cluster.AuditLog.
-func WithAuditLog() Option {
-	return func(s *settings) { s.audit = true }
-}
-
 // WithFlags passes further flags to "devcluster up".
 func WithFlags(flags ...string) Option {
 	return func(s *settings) { s.flags = append(s.flags, flags...) }
 }
 
-// Start boots a cluster of the test's own and stops it when the test ends. A cluster that cannot start fails the test.
+// Start boots a cluster of the test's own and stops it when the test ends. A cluster that cannot start fails the test, and so
+// does an operator that was refused what it needs a right for.
 func Start(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
 	c, err := start(opts)
 	if err != nil {
 		t.Fatalf("no devcluster: %v", err)
 	}
-	t.Cleanup(c.process.stop)
+	t.Cleanup(func() {
+		defer c.process.stop()
+		if err := c.Granted(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { c.everyReferenceResolves(t, "") })
 	return c
 }
 
@@ -93,10 +99,7 @@ func start(opts []Option) (*Cluster, error) {
 		o(&s)
 	}
 	c := &Cluster{Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if s.audit {
-		c.AuditLog = filepath.Join(dir, "audit.log")
-		s.flags = append(s.flags, "--audit-log="+c.AuditLog)
-	}
+	s.flags = append(s.flags, "--audit-log="+c.auditLog(), "--audit-group=system:serviceaccounts:"+OperatorNamespace)
 	if c.process, err = launch(path, dir, s.flags); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -144,11 +147,16 @@ var shared struct {
 }
 
 // Main is the body of a TestMain whose package shares one cluster. The cluster boots at the first call of Shared, so a
-// run of unit tests alone needs none, and stops after the last test.
+// run of unit tests alone needs none, and stops after the last test. An operator that was refused what it needs a right for
+// fails the package.
 func Main(m *testing.M, opts ...Option) {
 	shared.allowed, shared.opts = true, opts
 	code := m.Run()
 	if shared.cluster != nil {
+		if err := shared.cluster.Granted(); err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL:", err)
+			code = max(code, 1)
+		}
 		shared.cluster.process.stop()
 	}
 	os.Exit(code)

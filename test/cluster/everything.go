@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +27,10 @@ func (o Object) String() string {
 // transitory are resources that nobody deletes: they expire, or mirror others.
 var transitory = []string{"events", "endpoints", "componentstatuses"}
 
-// Everything lists all objects of all kinds that the cluster serves, but for those of transitory resources.
+// devclusterSuffix ends the names of the policies that devcluster installs with the definitions of third parties.
+const devclusterSuffix = ".devcluster.mlkeeper.dev"
+
+// Everything lists all objects of all kinds that the cluster serves, but for those of transitory resources and devcluster's own.
 func (c *Cluster) Everything(ctx context.Context) ([]Object, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
@@ -57,6 +61,9 @@ func (c *Cluster) Everything(ctx context.Context) ([]Object, error) {
 			}
 			for i := range items.Items {
 				m := &items.Items[i]
+				if strings.HasSuffix(m.Name, devclusterSuffix) {
+					continue
+				}
 				out = append(out, Object{gvr, m.Namespace, m.Name, m.Labels})
 			}
 		}

@@ -38,8 +38,9 @@ const callTimeout = 30 * time.Second
 
 var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace creates a namespace named after the test and deletes it when the test ends, without waiting for its end: only
-// the custom resources in it are gone by then, so that the operator of the next test does not care for them.
+// Namespace creates a namespace named after the test. When the test ends, everything that workloads in it refer to must be
+// there (MissingOnPurpose names exceptions). Then the namespace is deleted, without waiting for its end: only the custom
+// resources in it are gone by then, so that the operator of the next test does not care for them.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -62,6 +63,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 			t.Logf("delete namespace %s: %v", ns.Name, err)
 		}
 	})
+	t.Cleanup(func() { c.everyReferenceResolves(t, ns.Name) })
 	return ns.Name
 }
 
@@ -251,6 +253,12 @@ func (c *Cluster) TryKubectl(args ...string) (string, error) {
 	return c.process.run(append([]string{"kubectl", "--dir", c.Dir}, args...)...)
 }
 
+// InstallDefinitions adds third-party definitions of devcluster's catalog to a cluster that runs.
+func (c *Cluster) InstallDefinitions(t testing.TB, names ...string) {
+	t.Helper()
+	c.component(t, append([]string{"crds"}, names...)...)
+}
+
 // StopComponent stops one component of the control plane, such as kube-controller-manager.
 func (c *Cluster) StopComponent(t testing.TB, name string) {
 	t.Helper()
@@ -266,6 +274,10 @@ func (c *Cluster) KillComponent(t testing.TB, name string) {
 // StartComponent starts a stopped component of the control plane and waits until it is healthy.
 func (c *Cluster) StartComponent(t testing.TB, name string) {
 	t.Helper()
+	if name == apiServer {
+		// It refuses everything until it has read the roles, and says in /readyz (informer-sync) when it has.
+		defer c.expectRefusalsSince(time.Now())
+	}
 	c.component(t, "start", name)
 }
 

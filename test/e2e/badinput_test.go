@@ -208,6 +208,10 @@ func TestWhatRunsKeepsRunningWhenTheInputTurnsBad(t *testing.T) {
 	if now := c.Get(t, monitor.GroupVersionKind(), ns, "tas"); now == nil || now.GetUID() != monitor.GetUID() {
 		t.Error("the ServiceMonitor went")
 	}
+	// One that the definition of ServiceMonitors refuses.
+	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p",
+		`{"spec":{"serviceMonitoring":{"ref":{"kind":null,"spec":{"endpoints":[{"metricRelabelings":[{"action":"KEEP"}]}]}}}}}`)
+	says(t, c, ns, "tas", "Stalled", metav1.ConditionTrue, "InvalidServiceMonitoring", "ref.spec.endpoints[0].metricRelabelings[0].action", "KEEP", "write a partial ServiceMonitor")
 	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"spec":{"serviceMonitoring":null}}`)
 	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
 	steady()

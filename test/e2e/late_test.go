@@ -29,9 +29,7 @@ func Test_Defect13_AbsentAPIsAreSkippedAndUsedOnceTheyAppear(t *testing.T) {
 	if got := condition(t, c, ns, example, "RouteAvailable", metav1.ConditionFalse); got.Reason != "RouteAPINotServed" {
 		t.Errorf("RouteAvailable says %s: %s", got.Reason, got.Message)
 	}
-	for _, name := range []string{"route", "servicemonitor", "inferenceservice"} {
-		c.Apply(t, "../../devcluster/internal/catalog/crds/"+name+".yaml")
-	}
+	c.InstallDefinitions(t, "route", "servicemonitor", "inferenceservice")
 	cluster.Eventually(t, 60*time.Second, func() error {
 		for _, u := range []struct{ apiVersion, kind, name string }{
 			{"route.openshift.io/v1", "Route", "trustyai"}, {"monitoring.coreos.com/v1", "ServiceMonitor", "trustyai-metrics"},

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -41,7 +40,7 @@ func startWith(t *testing.T, c *cluster.Cluster, opts harness.Options, settings 
 }
 
 func trustyAI(s trustyai.Settings) harness.Register {
-	return func(e *engine.Engine) error { return engine.Register(e, trustyai.Room(), trustyai.New(s)) }
+	return harness.Room(trustyai.Room(), trustyai.New(s))
 }
 
 // volume creates a PersistentVolume of 1Gi that is deleted with the test.

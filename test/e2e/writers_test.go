@@ -29,19 +29,20 @@ func writers(t *testing.T, c *cluster.Cluster, ns string) []corev1.Pod {
 	return list.Items
 }
 
-// hold keeps the one pod of a namespace from going until release, as a service does that takes its time to stop.
+// hold keeps the one pod of a namespace from going until release, as a node does that no longer answers: the containers may
+// still run, and nobody knows. A finalizer would not do, since it holds back the object alone and not the end of the containers.
 func hold(t *testing.T, c *cluster.Cluster, ns string) (release func()) {
 	t.Helper()
 	pods := writers(t, c, ns)
 	if len(pods) != 1 {
 		t.Fatalf("%d pods", len(pods))
 	}
-	finalizers := func(list string) {
-		_, _ = c.TryKubectl("-n", ns, "patch", "pod", pods[0].Name, "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
+	kubelet := func(value string) {
+		_, _ = c.TryKubectl("-n", ns, "annotate", "--overwrite", "pod", pods[0].Name, "devcluster.mlkeeper.dev/kubelet"+value)
 	}
-	release = func() { finalizers("null") }
+	release = func() { kubelet("-") }
 	t.Cleanup(release)
-	finalizers(`["example.com/held"]`)
+	kubelet("=off")
 	return release
 }
 

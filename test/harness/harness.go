@@ -1,5 +1,6 @@
 // Package harness runs the operator inside a test: the manager, the engine and the rooms as the binary has them, on a
-// real control plane, with a count of every request they send.
+// real control plane, as the operator's ServiceAccount with the roles that config/ ships, and with a count of every request
+// they send.
 package harness
 
 import (
@@ -29,9 +30,6 @@ type Operator struct {
 	stop func()
 }
 
-// Register adds rooms to an engine.
-type Register func(*engine.Engine) error
-
 // Options change how an operator runs.
 type Options struct {
 	Engine  engine.Options
@@ -42,6 +40,9 @@ type Options struct {
 	Config func(*rest.Config)
 	// Verbose prints the operator's log into the test's.
 	Verbose bool
+	// AllRooms gives the operator the rights of config/install.yaml as they are bound there, those of every room. Otherwise it
+	// has only those of the rooms that it runs.
+	AllRooms bool
 }
 
 // silence keeps controller-runtime from complaining that it has no logger of its own; each operator has one.
@@ -108,7 +109,15 @@ func Run(ctx context.Context, c *cluster.Cluster, opts Options, rooms ...Registe
 
 // build makes a manager with an engine and its rooms.
 func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager, *Operator, error) {
-	cfg, counter := cluster.WithCounter(c.Config)
+	rights, err := rightsOf(opts, rooms)
+	if err != nil {
+		return nil, nil, err
+	}
+	account, err := c.Operator(rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, counter := cluster.WithCounter(account)
 	if opts.Config != nil {
 		opts.Config(cfg)
 	}
@@ -128,8 +137,8 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the engine: %w", err)
 	}
-	for _, register := range rooms {
-		if err := register(e); err != nil {
+	for _, r := range rooms {
+		if err := r.add(e); err != nil {
 			return nil, nil, fmt.Errorf("register a room: %w", err)
 		}
 	}

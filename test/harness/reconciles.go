@@ -1,10 +1,19 @@
 package harness
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"mlkeeper.dev/test/cluster"
 )
 
 // Reconciles are the reconciles of this process so far, by the metric that counts them and its labels: by controller, and by
@@ -44,4 +53,35 @@ func ReconcilesOf(t testing.TB, controller string) int {
 		}
 	}
 	return int(sum)
+}
+
+// NoTimer has a settled custom resource reconciled once more, and fails the test if the operator sets itself a timer then.
+// Without one nothing is done periodically, however long the period: to look on for a while shows short ones alone.
+func NoTimer(t testing.TB, c *cluster.Cluster, gvk schema.GroupVersionKind, namespace, name string) {
+	t.Helper()
+	controller := strings.ToLower(gvk.Kind)
+	passes, timers := ReconcilesOf(t, controller), timersOf(t, controller)
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test/look":"`+strconv.Itoa(passes)+`"}}}`))
+	if err := c.Client.Patch(t.Context(), u, patch, client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if ReconcilesOf(t, controller) == passes {
+			return fmt.Errorf("%s %s/%s is not looked at again", gvk.Kind, namespace, name)
+		}
+		return nil
+	})
+	if n := timersOf(t, controller) - timers; n > 0 {
+		t.Errorf("%s %s/%s is settled, and yet %d of its passes set a timer", gvk.Kind, namespace, name, n)
+	}
+}
+
+// timersOf is how many passes of a controller ended with a timer for another one.
+func timersOf(t testing.TB, controller string) int {
+	t.Helper()
+	return int(Reconciles(t)["controller_runtime_reconcile_total controller="+controller+" result=requeue_after"])
 }

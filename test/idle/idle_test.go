@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
+	"mlkeeper.dev/test/harness"
 )
 
 // TestIdleAfterReady looks at the requests of an operator that leads and whose services are all Ready: no write but the
@@ -13,6 +15,11 @@ import (
 func TestIdleAfterReady(t *testing.T) {
 	w := newWorld(t, number)
 	w.settle(t)
+	for _, s := range w.services {
+		if s.Shape == fixture.Plain { // A Secured one waits for the day on which its certificates are renewed.
+			harness.NoTimer(t, w.cluster, fixture.GVK, s.Namespace, s.Name)
+		}
+	}
 	start := w.activity(t)
 	w.stayIdle(t, lookOn(t)/2)
 

@@ -31,9 +31,8 @@ func newWorld(t *testing.T, services int) *world {
 	// What another test leaves behind would not be idle, so each has a cluster of its own.
 	c := cluster.Start(t, fixture.CRDs())
 	c.InstallCRDs(t)
-	lease := c.Namespace(t)
 	w := &world{cluster: c, operator: harness.Start(t, c, harness.Options{Manager: func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "idle", lease
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "idle", cluster.OperatorNamespace
 		o.LeaderElectionReleaseOnCancel = true
 		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
 		duration, deadline := 2*time.Minute, 90*time.Second

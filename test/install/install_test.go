@@ -47,6 +47,15 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+// monitoringKinds has the cluster serve what config/monitoring holds.
+func monitoringKinds(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
+		c.Apply(t, fmt.Sprintf(definition, plural, kind))
+		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+".monitoring.coreos.com")
+	}
+}
+
 // maker runs make in the root of the repository against one cluster.
 func maker(t *testing.T, c *cluster.Cluster) func(args ...string) (string, error) {
 	t.Helper()
@@ -114,10 +123,7 @@ func runs(d *appsv1.Deployment, with, without []string) error {
 // image nor a flag of another part is lost, and rights do not outlive the flag that they are for.
 func TestComponentsCombine(t *testing.T) {
 	c := cluster.Start(t)
-	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
-		c.Apply(t, fmt.Sprintf(definition, plural, kind))
-		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+".monitoring.coreos.com")
-	}
+	monitoringKinds(t, c)
 	run := maker(t, c)
 	if out, err := run("deploy"); err == nil || !strings.Contains(out, "IMG=") {
 		t.Errorf("without an image: %v\n%s", err, out)

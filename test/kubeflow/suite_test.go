@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/test/cluster"
@@ -69,9 +68,11 @@ func start(t *testing.T, c *cluster.Cluster, a archives, opts harness.Options, s
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
 	settings.Sources = a.store
-	return harness.Start(t, c, opts, func(e *engine.Engine) error {
-		return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
-	})
+	run := harness.Room(kubeflow.Room(), kubeflow.New(settings))
+	if settings.Trusted {
+		run = harness.Trusted(run)
+	}
+	return harness.Start(t, c, opts, run)
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *kubeflowv1.KfDef {

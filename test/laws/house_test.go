@@ -167,7 +167,7 @@ func TestHouseShardsShareWithoutWritingTheSameObject(t *testing.T) {
 func TestHouseWarmStandbyTakesOver(t *testing.T) {
 	b := open(t, options{Stopped: true})
 	elect := func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "laws", b.ns
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "laws-"+b.ns, cluster.OperatorNamespace
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(3*time.Second), ptr.To(2*time.Second), ptr.To(200*time.Millisecond)
 	}
 	opts := b.opts.Options

@@ -181,8 +181,11 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 		}
 	}
 	stand()
-	// One of them is declared now: it is somebody's, as before.
+	// One of them is declared now, and an operator that starts with that status finds it: it is somebody's, as before.
+	b.op.Stop()
+	b.c.Kubectl(t, "-n", b.ns, "patch", "bundle", "b", "--subresource=status", "--type=merge", "-p", string(raw))
 	b.apply("b", one(configMap(b.ns, "one", "v"), configMap(b.ns, "named", "ours")))
+	b.restart()
 	b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
 	stand()
 	b.value("named", "theirs")

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
@@ -160,10 +159,8 @@ func (b *bench) operator(opts harness.Options) *harness.Operator {
 		system = b.opts.System
 	}
 	opts.Config = b.journal.wrap(opts.Config)
-	return harness.Start(b.T, b.c, opts, func(e *engine.Engine) error {
-		kinds := append(slices.Clone(children), b.opts.Children...)
-		return engine.Register(e, bundle.Definition(kinds, bundle.Wire()), system)
-	})
+	kinds := append(slices.Clone(children), b.opts.Children...)
+	return harness.Start(b.T, b.c, opts, harness.Room(bundle.Definition(kinds, bundle.Wire()), system))
 }
 
 // restart stops the operator and runs a new one.

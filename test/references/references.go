@@ -30,39 +30,47 @@ func (m Missing) String() string {
 }
 
 // Resolve fails the test for every reference of a workload in the cluster that resolves to nothing. atRunTime lists what is
-// made by something that does not run in the test, each with the reason. An entry that no longer describes a missing
-// object fails the test too, so that the list stays as short as it may be.
+// made by something that does not run in the test, each with the reason.
 func Resolve(t testing.TB, c client.Client, atRunTime map[string]string) {
 	t.Helper()
 	objects, err := Read(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range Problems(objects, atRunTime) {
+		t.Error(p)
+	}
+}
+
+// Problems are the references that resolve to none of the objects and are not in the list, and the entries of the list that no
+// longer describe a missing object, so that the list stays as short as it may be.
+func Problems(objects []client.Object, atRunTime map[string]string) []string {
+	var out []string
 	used := map[string]bool{}
-	missing, followed := Check(objects)
-	t.Logf("%d references of workloads followed, %d missing", followed, len(missing))
+	missing, _ := Check(objects)
 	for _, m := range missing {
 		used[m.To] = true
 		if atRunTime[m.To] == "" {
-			t.Error(m)
+			out = append(out, m.String())
 		}
 	}
 	for to, reason := range atRunTime {
 		if !used[to] {
-			t.Errorf("nothing refers to a missing %s any more: take it off the list of what is made at run time (%s)", to, reason)
+			out = append(out, fmt.Sprintf("nothing refers to a missing %s any more: take it off the list of what is made at run time (%s)", to, reason))
 		}
 	}
+	return out
 }
 
-// Read returns all objects of a cluster that Check looks at, as the API server has stored them.
-func Read(ctx context.Context, c client.Client) ([]client.Object, error) {
+// Read returns the objects of a cluster that Check looks at, as the API server has stored them.
+func Read(ctx context.Context, c client.Client, opts ...client.ListOption) ([]client.Object, error) {
 	var out []client.Object
 	for _, list := range []client.ObjectList{
 		&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &appsv1.ReplicaSetList{},
 		&batchv1.JobList{}, &batchv1.CronJobList{}, &corev1.PodList{},
 		&corev1.SecretList{}, &corev1.ConfigMapList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ServiceAccountList{},
 	} {
-		if err := c.List(ctx, list); err != nil {
+		if err := c.List(ctx, list, opts...); err != nil {
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 		out = append(out, items(list)...)

@@ -175,9 +175,7 @@ type record struct {
 	errors int
 }
 
-func (r *record) Logf(string, ...any)   {}
-func (r *record) Error(...any)          { r.errors++ }
-func (r *record) Errorf(string, ...any) { r.errors++ }
+func (r *record) Error(...any) { r.errors++ }
 
 func TestResolveFailsForWhatIsMissingAndForWhatIsListedInVain(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: in("ns", "a"), Spec: corev1.PodSpec{ServiceAccountName: "nobody"}}

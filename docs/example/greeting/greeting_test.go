@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
@@ -59,9 +58,7 @@ func TestGreetingBecomesReady(t *testing.T) {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t)
 	c.Apply(t, "crd.yaml")
-	harness.Start(t, c, harness.Options{Verbose: testing.Verbose()}, func(e *engine.Engine) error {
-		return engine.Register(e, Definition(), System{Image: "web"})
-	})
+	harness.Start(t, c, harness.Options{Verbose: testing.Verbose()}, harness.Room(Definition(), System{Image: "web"}))
 	ns := c.Namespace(t)
 	words := func(text string) {
 		c.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: words}, data: {words: %s}}\n", text), ns)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -50,14 +49,25 @@ func OpenDataHub(t testing.TB) (KfDef, fstest.MapFS) {
 	return read(t, "odh_kfctl_openshift.v1.1.0.yaml"), archive(t, "odh-manifests-1.1.0.tar.gz")
 }
 
-// file is the path of a file of the test data, wherever the test runs.
+// file is the path of a file of the test data, found upwards from the working directory of the test: a binary that is built with
+// -trimpath does not know the path of its sources.
 func file(t testing.TB, name string) string {
 	t.Helper()
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the source of this package is not known")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(here), "../../../test/testdata/kubeflow", name)
+	for {
+		path := filepath.Join(dir, "test", "testdata", "kubeflow", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatalf("there is no test/testdata/kubeflow/%s above the working directory: run the test inside the repository", name)
+		}
+		dir = parent
+	}
 }
 
 func read(t testing.TB, name string) KfDef {

@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+// The operator in config/install.yaml.
+const (
+	// OperatorNamespace is where it runs.
+	OperatorNamespace = "mlkeeper-system"
+	// OperatorAccount is the name of its ServiceAccount, and of its Deployment.
+	OperatorAccount = "mlkeeper-controller-manager"
+)
+
+// Rights say which of the roles that config/ ships an operator has.
+type Rights struct {
+	// Rooms name the rooms whose roles it has beside the engine's, as where the roles of other rooms are left out. With none
+	// of them it is the operator of config/install.yaml, with the bindings that are there.
+	Rooms []string
+	// Trusted switches config/components/trusted on.
+	Trusted bool
+	// Role is the ClusterRole, as YAML, of a room that is not shipped.
+	Role string
+}
+
+// account is the ServiceAccount of an operator with these rights.
+func (r Rights) account() string {
+	parts := append([]string{OperatorAccount}, r.Rooms...)
+	if r.Trusted {
+		parts = append(parts, "trusted")
+	}
+	if r.Role != "" {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(r.Role))
+		parts = append(parts, fmt.Sprintf("%08x", sum.Sum32()))
+	}
+	return strings.Join(parts, "-")
+}
+
+// Operator returns a configuration that reaches the cluster as the operator's ServiceAccount, with the rights that it is
+// shipped with and no others. Operators with the same rights share a ServiceAccount.
+func (c *Cluster) Operator(rights Rights) (*rest.Config, error) {
+	c.operators.Lock()
+	defer c.operators.Unlock()
+	account := rights.account()
+	config, known := c.operators.configs[account]
+	if !known {
+		token, err := c.install(account, rights)
+		if err != nil {
+			return nil, fmt.Errorf("give the operator %s the rights of config/: %w", account, err)
+		}
+		config = rest.AnonymousClientConfig(c.Config)
+		config.BearerToken, config.QPS = token, -1
+		if c.operators.configs == nil {
+			c.operators.configs = map[string]*rest.Config{}
+		}
+		c.operators.configs[account] = config
+	}
+	return rest.CopyConfig(config), nil
+}
+
+// install applies what config/ grants an operator, and returns a token of its ServiceAccount once the rights are in effect.
+func (c *Cluster) install(account string, rights Rights) (string, error) {
+	objects, err := shipped(account, rights)
+	if err != nil {
+		return "", err
+	}
+	for _, u := range objects {
+		if err := c.applyOne(u, OperatorNamespace); err != nil {
+			return "", fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if err := c.effective(ctx, account, objects); err != nil {
+		return "", err
+	}
+	day := int64(24 * time.Hour / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: account}}
+	err = c.Client.SubResource("token").Create(ctx, sa, request)
+	return request.Status.Token, err
+}
+
+// shipped are the ServiceAccount, the roles and the bindings of an operator: those of config/install.yaml and
+// config/components, where the bindings of a part of the rooms name a ServiceAccount of their own.
+func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	files := []string{filepath.Join(root, "config", "install.yaml")}
+	if rights.Trusted {
+		files = append(files, filepath.Join(root, "config", "components", "trusted", "cluster_admin.yaml"))
+	}
+	var all, out []*unstructured.Unstructured
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := Parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, objects...)
+	}
+	wanted := []string{"mlkeeper-leader-election", "mlkeeper-engine", "cluster-admin", account}
+	for _, room := range rights.Rooms {
+		wanted = append(wanted, "mlkeeper-"+room)
+	}
+	own, err := ownRole(account, rights.Role)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range append(all, own...) {
+		switch u.GetKind() {
+		case "Namespace", "Role", "ClusterRole":
+		case "ServiceAccount":
+			u.SetName(account)
+		case "RoleBinding", "ClusterRoleBinding":
+			if account == OperatorAccount {
+				break
+			}
+			role, _, _ := unstructured.NestedString(u.Object, "roleRef", "name")
+			if len(rights.Rooms) > 0 && !slices.Contains(wanted, role) {
+				continue
+			}
+			u.SetName(account + "-" + role)
+			subject := map[string]any{"kind": "ServiceAccount", "namespace": OperatorNamespace, "name": account}
+			if err := unstructured.SetNestedSlice(u.Object, []any{subject}, "subjects"); err != nil {
+				return nil, err
+			}
+		default:
+			continue
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// ownRole is the role of a room that is not shipped, under a name of its own, with its binding.
+func ownRole(account, text string) ([]*unstructured.Unstructured, error) {
+	if text == "" {
+		return nil, nil
+	}
+	objects, err := Parse(text)
+	if err != nil || len(objects) != 1 || objects[0].GetKind() != "ClusterRole" {
+		return nil, fmt.Errorf("want one ClusterRole: %w\n%s", err, text)
+	}
+	objects[0].SetName(account)
+	binding := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding", "metadata": map[string]any{},
+		"roleRef": map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": account},
+	}}
+	return append(objects, binding), nil
+}
+
+// effective waits until the API server knows the roles and bindings, which its authorizer reads from a watch: it asks for the
+// last right of each bound role that no other role is likely to give too.
+func (c *Cluster) effective(ctx context.Context, account string, objects []*unstructured.Unstructured) error {
+	for _, role := range objects {
+		name := role.GetName()
+		if kind := role.GetKind(); kind != "Role" && kind != "ClusterRole" || !bound(objects, name) {
+			continue
+		}
+		var known rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(role.Object, &known); err != nil {
+			return err
+		}
+		for _, rule := range known.Rules {
+			verbs := slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return v == "get" || v == "list" || v == "watch" })
+			if len(verbs) == 0 || len(rule.ResourceNames) > 0 {
+				continue
+			}
+			resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+			if err := c.allowed(ctx, account, &authorizationv1.ResourceAttributes{
+				Namespace: role.GetNamespace(), Group: rule.APIGroups[0], Resource: resource, Subresource: subresource, Verb: verbs[0],
+			}); err != nil {
+				return fmt.Errorf("%s is not in effect: %w", name, err)
+			}
+		}
+	}
+	if bound(objects, "cluster-admin") {
+		return c.allowed(ctx, account, &authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"})
+	}
+	return nil
+}
+
+// bound says that a binding refers to a role.
+func bound(objects []*unstructured.Unstructured, role string) bool {
+	return slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool {
+		name, _, _ := unstructured.NestedString(u.Object, "roleRef", "name")
+		return name == role
+	})
+}
+
+// allowed waits until the API server allows the ServiceAccount something.
+func (c *Cluster) allowed(ctx context.Context, account string, what *authorizationv1.ResourceAttributes) error {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: userOf(account), ResourceAttributes: what,
+		}}
+		err := c.Client.Create(ctx, review)
+		return review.Status.Allowed, err
+	})
+}
+
+// userOf is the user name of a ServiceAccount of the operator's namespace.
+func userOf(account string) string {
+	return "system:serviceaccount:" + OperatorNamespace + ":" + account
+}
