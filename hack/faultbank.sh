@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Seed every bug of test/faults/bank into a copy of the tree, one by one, and print which campaign catches which.
-# Arguments go to the runner: -bugs REGEXP, -campaigns REGEXP, -seed N or -jobs N. Logs are in bin/faultbank.
+# Arguments go to the runner: -bugs REGEXP, -campaigns REGEXP, -sample N, -seed N or -jobs N. Logs are in bin/faultbank.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

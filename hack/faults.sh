@@ -16,7 +16,8 @@ if [[ -n ${PLAN-} ]]; then
   exec go test ./test/faults -count=1 -v -run '^TestReplay$' -faults.plan="$plan" "${args[@]}"
 fi
 mkdir -p bin/faults
-go test ./test/faults -count=1 -v -timeout 90m -run '^TestCampaigns$' -faults.long \
+# Each long run takes another sample; ARGS=-faults.seed=N takes one again.
+go test ./test/faults -count=1 -v -timeout 90m -run '^TestCampaigns$' -faults.long -faults.seed=0 \
   -faults.report="$root/bin/faults/report.json" "${args[@]}"
 if [[ -x hack/faultbank.sh ]]; then
   hack/faultbank.sh

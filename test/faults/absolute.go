@@ -5,10 +5,17 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	referents "mlkeeper.dev/test/references"
 )
 
 // ownManagers begins the names of MLKeeper's field managers.
@@ -16,7 +23,9 @@ const ownManagers = "mlkeeper"
 
 // absolute looks for what is wrong in every run, with or without faults (O7), so that a bug cannot teach it to the
 // oracles by showing in the reference: what belongs to others is left alone, what they write stays, no claim goes, and
-// nothing that one custom resource controls comes under the control of another.
+// nothing that one custom resource controls comes under the control of another. Neither is anything made that the kind does
+// not make by its documentation, no status is of a generation to come or lists what is not there, and what the workloads of
+// a Ready custom resource refer to is there.
 func (r *run) absolute() []Finding {
 	var out []Finding
 	complain := func(format string, args ...any) {
@@ -29,6 +38,10 @@ func (r *run) absolute() []Finding {
 	r.claims(events, complain)
 	r.controllers(events, complain)
 	r.survived(events, complain)
+	r.strangers(events, complain)
+	r.declared(events, complain)
+	r.truthful(events, complain)
+	r.resolved(complain)
 	for _, e := range events {
 		key := r.key(e)
 		if e.Version <= r.history.armed || e.Object.GetLabels()[foreignLabel] == "" {
@@ -83,4 +96,124 @@ func (r *run) controllers(events []Event, complain func(format string, args ...a
 		}
 		last[uid] = owner
 	}
+}
+
+// strangers says what of somebody else was written although it was neither taken over nor wired, or deleted by an operator.
+func (r *run) strangers(events []Event, complain func(format string, args ...any)) {
+	foreign, ours := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, e := range events {
+		uid := e.Object.GetUID()
+		if e.Type == watch.Added && e.Resource != r.kind.Resource && !writtenByUs(e.Object) {
+			foreign[uid] = true
+		}
+		if e.Object.GetLabels()[keeper.RoomLabel] != "" || e.Object.GetAnnotations()[keeper.WiringAnnotation] != "" {
+			ours[uid] = true
+		}
+		if foreign[uid] && !ours[uid] && writtenByUs(e.Object) {
+			complain("%s is of somebody else and neither taken over nor wired, and MLKeeper wrote to it", r.key(e))
+		}
+	}
+	for _, e := range r.deletions() {
+		last := types.UID("")
+		for _, event := range events {
+			if r.key(event) == objectOf(e.Point) && event.Type != watch.Deleted && !event.At.After(e.At) {
+				last = event.Object.GetUID()
+			}
+		}
+		if foreign[last] && !ours[last] {
+			complain("%s is of somebody else, and MLKeeper deleted it", objectOf(e.Point))
+		}
+	}
+}
+
+// deletions are the DELETE requests of operators that succeeded.
+func (r *run) deletions() []entry {
+	return r.journal.since(func(e entry) bool { return e.Verb == verbDelete && e.succeeded() })
+}
+
+func writtenByUs(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		return strings.HasPrefix(m.Manager, ownManagers)
+	})
+}
+
+// declared says which object carries MLKeeper's label that the kind is not documented to make.
+func (r *run) declared(events []Event, complain func(format string, args ...any)) {
+	for _, e := range events {
+		key := r.key(e)
+		if e.Object.GetLabels()[keeper.RoomLabel] != "" && !strings.HasPrefix(key, inventories+"/") && !r.kind.Makes.MatchString(key) {
+			complain("%s was made, which no %s has by its documentation", key, r.kind.GVK.Kind)
+		}
+	}
+}
+
+// truthful says which status is of a generation to come, and which Ready one lists an object that is not there.
+func (r *run) truthful(events []Event, complain func(format string, args ...any)) {
+	for _, e := range events {
+		if e.Resource != r.kind.Resource {
+			continue
+		}
+		seen, _, _ := unstructured.NestedInt64(e.Object.Object, "status", "observedGeneration")
+		conditions, _, _ := unstructured.NestedSlice(e.Object.Object, "status", "conditions")
+		for _, item := range conditions {
+			if c, ok := item.(map[string]any); ok {
+				of, _ := c["observedGeneration"].(int64)
+				seen = max(seen, of)
+			}
+		}
+		if seen > e.Object.GetGeneration() {
+			complain("the status of %s is of generation %d, and there are %d", r.key(e), seen, e.Object.GetGeneration())
+		}
+	}
+	there := map[string]bool{}
+	now := r.history.all("")
+	for _, u := range now {
+		there[string(u.GetUID())] = true
+	}
+	for key, u := range r.history.all(r.kind.Resource) {
+		if isReady(u) != nil {
+			continue
+		}
+		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "children")
+		for _, item := range listed {
+			child, _ := item.(map[string]any)
+			if uid, _ := child["uid"].(string); uid != "" && !there[uid] {
+				complain("%s is Ready and lists the %v %v, which is not there", key, child["kind"], child["name"])
+			}
+		}
+	}
+}
+
+// resolved says what the workloads of a Ready custom resource refer to and is not there.
+func (r *run) resolved(complain func(format string, args ...any)) {
+	// Every namespace has this one, which is not recorded.
+	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: r.world.Namespace, Name: "default"}}}
+	ready := map[string]bool{}
+	now := r.history.all("")
+	for _, u := range now {
+		if o := typed(u); o != nil {
+			objects = append(objects, o)
+		}
+		for _, cr := range r.history.all(r.kind.Resource) {
+			if isReady(cr) == nil && r.belongs(u, cr) {
+				ready[u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = true
+			}
+		}
+	}
+	missing, _ := referents.Check(objects)
+	for _, m := range missing {
+		if ready[m.Workload] {
+			complain("%s", strings.ReplaceAll(m.String(), r.world.Namespace, "NS"))
+		}
+	}
+}
+
+// typed is an object of a kind whose references are followed, or that they lead to; nil for others.
+func typed(u *unstructured.Unstructured) client.Object {
+	o, err := clientgoscheme.Scheme.New(u.GroupVersionKind())
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o) != nil {
+		return nil
+	}
+	out, _ := o.(client.Object)
+	return out
 }

@@ -2,11 +2,13 @@ package faults
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -25,9 +27,17 @@ func thing(uid, controller string) *unstructured.Unstructured {
 	return u
 }
 
+// runOf is a run of a kind that makes things.
+func runOf(w *Workload, races []race) *run {
+	return &run{
+		kind:     &Kind{Resource: "keepers", GVK: schema.GroupVersionKind{Kind: "Keeper"}, Makes: regexp.MustCompile(`^things/`)},
+		workload: w, world: &World{Namespace: "faults-aaaaaaaa"}, journal: &journal{}, history: &history{}, races: races,
+	}
+}
+
 // absolutely asks the oracles that need no reference about changes of things, and returns what they say.
 func absolutely(w *Workload, races []race, events ...Event) []string {
-	r := &run{workload: w, world: &World{Namespace: "faults-aaaaaaaa"}, history: &history{}, races: races}
+	r := runOf(w, races)
 	for i := range events {
 		events[i].Version = uint64(i) + 1
 	}
@@ -115,5 +125,95 @@ func TestMasksAreJoined(t *testing.T) {
 	joined := one.with(two)
 	if got := fmt.Sprint(joined.has("a", "x"), joined.has("a", "y"), one.has("a", "y")); got != "true true false" {
 		t.Error(got)
+	}
+}
+
+func TestWhatOthersMadeIsNeitherWrittenNorDeleted(t *testing.T) {
+	theirs := thing("theirs", "")
+	written := theirs.DeepCopy()
+	written.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "mlkeeper"}})
+	event := func(kind watch.EventType, u *unstructured.Unstructured) Event {
+		return Event{Type: kind, Resource: "things", Object: u}
+	}
+	expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, theirs)))
+	expect(t, absolutely(&Workload{}, nil, event(watch.Added, written), event(watch.Modified, written)))
+	expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, written)),
+		"O7: things/theirs is of somebody else and neither taken over nor wired, and MLKeeper wrote to it")
+	for _, mark := range []func(*unstructured.Unstructured){
+		func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{keeper.RoomLabel: "room"}) },
+		func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{keeper.WiringAnnotation: "{}"}) },
+	} {
+		marked := written.DeepCopy()
+		mark(marked)
+		expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, marked)))
+	}
+}
+
+func TestNothingIsMadeThatIsNotDocumented(t *testing.T) {
+	odd := thing("odd", "")
+	odd.SetLabels(map[string]string{keeper.RoomLabel: "room"})
+	expect(t, absolutely(&Workload{}, nil, Event{Type: watch.Added, Resource: "things", Object: odd}))
+	expect(t, absolutely(&Workload{}, nil, Event{Type: watch.Added, Resource: "others", Object: odd}),
+		"O7: others/odd was made, which no Keeper has by its documentation")
+}
+
+func TestStatusIsOfNoGenerationToCome(t *testing.T) {
+	cr := func(generation, observed, condition int64) Event {
+		u := thing("cr", "")
+		u.SetGeneration(generation)
+		u.Object["status"] = map[string]any{
+			"observedGeneration": observed,
+			"conditions":         []any{map[string]any{"type": "Ready", "status": "False", "observedGeneration": condition}},
+		}
+		return Event{Type: watch.Modified, Resource: "keepers", Object: u}
+	}
+	expect(t, absolutely(&Workload{}, nil, cr(2, 1, 2)))
+	const found = "O7: the status of keepers/cr is of generation 3, and there are 2"
+	expect(t, absolutely(&Workload{}, nil, cr(2, 3, 2)), found)
+	expect(t, absolutely(&Workload{}, nil, cr(2, 2, 3)), found)
+}
+
+func TestReadyWithAMissingChildOrReference(t *testing.T) {
+	cr := thing("cr", "")
+	cr.SetName("cr")
+	cr.SetNamespace("faults-aaaaaaaa")
+	cr.Object["status"] = map[string]any{
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(0),
+		"children": []any{map[string]any{"kind": "Deployment", "name": "d", "uid": "d"}},
+	}
+	deployment := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{
+			"name": "d", "namespace": "faults-aaaaaaaa", "uid": "d", "labels": map[string]any{keeper.RoomLabel: "room"},
+			"annotations": map[string]any{keeper.OwnerAnnotation: "Keeper/faults-aaaaaaaa/cr"},
+		},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "c", "env": []any{map[string]any{"name": "E", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "s", "key": "k"}}}},
+		}}}}},
+	}}
+	secret := func(key string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "namespace": "faults-aaaaaaaa"},
+			"data": map[string]any{key: "eA=="},
+		}}
+	}
+	for _, c := range []struct {
+		objects []*unstructured.Unstructured
+		want    []string
+	}{
+		{[]*unstructured.Unstructured{deployment, secret("k")}, nil},
+		{[]*unstructured.Unstructured{deployment}, []string{"O7: Deployment NS/d: containers[c].env[E] refers to the missing Secret NS/s"}},
+		{
+			[]*unstructured.Unstructured{deployment, secret("other")},
+			[]string{"O7: Deployment NS/d: containers[c].env[E] refers to the missing key k of Secret NS/s"},
+		},
+		{nil, []string{"O7: keepers/cr is Ready and lists the Deployment d, which is not there"}},
+	} {
+		r := runOf(&Workload{}, nil)
+		r.history.state = map[string]*unstructured.Unstructured{"keepers/cr": cr}
+		for _, o := range c.objects {
+			r.history.state[o.GetKind()+"/"+o.GetName()] = o
+		}
+		expect(t, texts(r.absolute()), c.want...)
 	}
 }

@@ -250,3 +250,37 @@ func TestWhatAnOperatorBeginsWithIsKnown(t *testing.T) {
 		t.Errorf("the reads of the run are %v", got)
 	}
 }
+
+func TestACampaignWhoseFaultsDidNotTakePlaceFails(t *testing.T) {
+	campaign := func(missed, of int) *Suite {
+		s := &Suite{Config: Config{Seed: 7}}
+		for i := range of {
+			s.tell(outcome{plan: Plan{Seed: 7, Campaign: "C1", Fault: &Fault{Do: DieAfter}}, missed: i < missed})
+		}
+		return s
+	}
+	for _, c := range []struct {
+		missed, of int
+		want       string
+	}{
+		{0, 10, ""},
+		{1, 10, ""},
+		{2, 10, "H: the faults of 2 plans of 10 did not take place, and 10 % may miss theirs"},
+		{10, 10, "H: the faults of 10 plans of 10 did not take place, and 10 % may miss theirs"},
+		{0, 0, "H: no plan was run"},
+	} {
+		got := ""
+		for _, f := range campaign(c.missed, c.of).report(time.Second).Failures {
+			got += f.Findings[0].String()
+		}
+		if got != c.want {
+			t.Errorf("%d of %d missed: %q, want %q", c.missed, c.of, got, c.want)
+		}
+	}
+	// Every campaign has a limit that not all of its plans may be above.
+	for _, c := range campaigns {
+		if c.missed >= 1 {
+			t.Errorf("%s passes though all its plans missed their fault", c.name)
+		}
+	}
+}

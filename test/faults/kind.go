@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"regexp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/test/harness"
@@ -15,6 +17,8 @@ type Kind struct {
 	Resource string
 	// Room is the kind's room as it is released.
 	Room harness.Register
+	// Makes matches what the kind makes by its documentation, as resource/name; a run in which more is made is wrong.
+	Makes *regexp.Regexp
 	// Workloads are what users do with it.
 	Workloads []Workload
 }

@@ -3,13 +3,14 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kserve"
+	"mlkeeper.dev/test/harness"
 )
 
 const (
@@ -23,8 +24,9 @@ var elementGVK = keeper.GroupVersion.WithKind("CompositionElement")
 // test/kserve plays.
 func compositionElement() *Kind {
 	return &Kind{
-		Name: "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
-		Room: func(e *engine.Engine) error { return engine.Register(e, kserve.Room(), kserve.New()) },
+		Makes: regexp.MustCompile(`^inferenceservices\.serving\.kserve\.io/(flowers|iris|roses)$`),
+		Name:  "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
+		Room: harness.Room(kserve.Room(), kserve.New()),
 	}
 }
 
@@ -33,7 +35,7 @@ func elementOf(order, id string, present bool, replicas string, services ...stri
 	var entities []string
 	for _, name := range services {
 		entities = append(entities, fmt.Sprintf(`{"name": %q, "namespace": "NS", "payload": %q}`, name, fmt.Sprintf(
-			`{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":{"predictor":{"minReplicas":%s}}}`, replicas)))
+			`{"apiVersion":"serving.kserve.io/v1beta1","kind":"InferenceService","spec":{"predictor":{"minReplicas":%s,"model":{"modelFormat":{"name":"sklearn"}}}}}`, replicas)))
 	}
 	return fmt.Sprintf(`
 apiVersion: keeper.mlkeeper.dev/v1alpha1

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing/fstest"
@@ -14,11 +15,11 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
 )
 
 const kfDefResource = "kfdefs.kfdef.apps.kubeflow.org"
@@ -28,10 +29,10 @@ var kfDefGVK = kubeflowv1.GroupVersion.WithKind("KfDef")
 // kfDef is KfDef with what its users do. The archives are in ConfigMaps, so that all faults are those of the cluster.
 func kfDef() *Kind {
 	return &Kind{
+		Makes: regexp.MustCompile(`^(configmaps/(settings|other-settings|web-parameters|one-of-many-\d+)|deployments\.apps/(web|server)|services/(web|server)|` +
+			`cronjobs\.batch/clean-up|(clusterroles\.rbac\.authorization|validatingwebhookconfigurations\.admissionregistration)\.k8s\.io/kf-NS)$`),
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
-		Room: func(e *engine.Engine) error {
-			return engine.Register(e, kubeflow.Room(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))
-		},
+		Room: harness.Trusted(harness.Room(kubeflow.Room(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))),
 	}
 }
 

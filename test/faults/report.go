@@ -68,7 +68,30 @@ func (s *Suite) report(took time.Duration) *Report {
 		}
 		r.Failures = append(r.Failures, f)
 	}
+	r.unproven(s.stopped)
 	return r
+}
+
+// unproven fails the campaigns in which too few faults took place to say anything: what nothing happened to is right by
+// every oracle. A suite that was stopped has failed already.
+func (r *Report) unproven(stopped bool) {
+	if r.Plans == 0 {
+		r.Failures = append(r.Failures, unjudged("", "no plan was run"))
+	}
+	for name, c := range r.Campaigns {
+		i := slices.IndexFunc(campaigns, func(c campaign) bool { return c.name == name })
+		if i < 0 || stopped || float64(c.Missed) <= campaigns[i].missed*float64(c.Plans) {
+			continue
+		}
+		r.Failures = append(r.Failures, unjudged(name, fmt.Sprintf("the faults of %d plans of %d did not take place, and %.0f %% may miss theirs",
+			c.Missed, c.Plans, 100*campaigns[i].missed)))
+	}
+}
+
+// unjudged is the failure of a campaign that cannot be judged.
+func unjudged(campaign, text string) Failure {
+	f := Finding{Oracle: "H", Text: text}
+	return Failure{Plan: Plan{Campaign: campaign}, Oracles: []string{f.Oracle}, Findings: []Finding{f}}
 }
 
 // Write writes the report as JSON.

@@ -4,15 +4,16 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/seldon"
+	"mlkeeper.dev/test/harness"
 )
 
 var seldonGVK = seldonv1alpha1.GroupVersion.WithKind("SeldonOperator")
@@ -25,10 +26,12 @@ func seldonOperator() *Kind {
 		charts[component] = seldonv1alpha1.Chart{Repository: "configmap:charts/" + component + ".tgz", Name: component, Version: "1.0.0"}
 	}
 	return &Kind{
+		Makes: regexp.MustCompile(`^(deployments\.apps/(seldon-controller-manager|seldon-deploy)|services/seldon-webhook-service|` +
+			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-generated)|` +
+			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
-		Room: func(e *engine.Engine) error {
-			return engine.Register(e, seldon.Room(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))
-		},
+		Room: harness.Trusted(harness.Room(
+			seldon.Room(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))),
 	}
 }
 

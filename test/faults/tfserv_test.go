@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ var (
 // tfserv is Tfserv with all that its users do.
 func tfserv() *Kind {
 	return &Kind{
+		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-service|configmaps/tfs-config-[0-9a-f]{8}|` +
+			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
 		Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Room: tfservRoom(tfserving.DefaultImage),
 		Workloads: tfservWorkloads(),
 	}

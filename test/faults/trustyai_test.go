@@ -3,12 +3,12 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -22,6 +22,9 @@ var (
 // trustyAI is TrustyAIService with all that its users do.
 func trustyAI() *Kind {
 	return &Kind{
+		Makes: regexp.MustCompile(`^(deployments\.apps|services|persistentvolumeclaims|configmaps|secrets|serviceaccounts|` +
+			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|clusterrolebindings\.rbac\.authorization\.k8s\.io)/` +
+			`(data|tas|trustyai)(-(service|tls|ca|internal|proxy|pvc|metrics|kube-rbac-proxy-config|NS-proxy-rolebinding))*$`),
 		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
 		Room:      trustyAIRoom(trustyai.DefaultImage),
 		Workloads: trustyAIWorkloads(),
@@ -30,7 +33,7 @@ func trustyAI() *Kind {
 
 func trustyAIRoom(image string) harness.Register {
 	settings := trustyai.Settings{Image: image, ProxyImage: trustyai.DefaultProxyImage}
-	return func(e *engine.Engine) error { return engine.Register(e, trustyai.Room(), trustyai.New(settings)) }
+	return harness.Room(trustyai.Room(), trustyai.New(settings))
 }
 
 // The manifests of the workloads. "NS" is the namespace of the run.

@@ -82,6 +82,29 @@ func TestEveryClassHasABug(t *testing.T) {
 	}
 }
 
+func TestSamplesComeToEveryBug(t *testing.T) {
+	var bugs []Bug
+	for _, name := range strings.Split("abcdefg", "") {
+		bugs = append(bugs, Bug{Name: name})
+	}
+	var got []string
+	for seed := range int64(4) {
+		sample := ""
+		for _, b := range Sample(bugs, 3, seed) {
+			sample += b.Name
+		}
+		got = append(got, sample)
+	}
+	if want := []string{"abc", "def", "gab", "cde"}; !slices.Equal(got, want) {
+		t.Errorf("samples %q, want %q", got, want)
+	}
+	for _, n := range []int{0, 7, 8} {
+		if got := len(Sample(bugs, n, 5)); got != len(bugs) {
+			t.Errorf("a sample of %d has %d bugs of %d", n, got, len(bugs))
+		}
+	}
+}
+
 func TestIncompleteHeadersAreRefused(t *testing.T) {
 	const good = "Bug: It is wrong.\nClass: hot loop\nModelled on: Sieve,\n somebody's operator.\nCampaigns: C1 one/.*; C4 two\n\n"
 	const diff = "diff --git a/internal/x.go b/internal/x.go\n--- a/internal/x.go\n+++ b/internal/x.go\n@@ -1 +1 @@\n-a\n+b\n"

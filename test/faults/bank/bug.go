@@ -105,6 +105,16 @@ func Load(folder fs.FS) ([]Bug, error) {
 	return bugs, nil
 }
 
+// Sample picks n of the bugs, all for 0: those from the seed-th n of the list on, so that one seed after the other comes to
+// every bug, and the same seed to the same bugs.
+func Sample(bugs []Bug, n int, seed int64) []Bug {
+	if n <= 0 || n >= len(bugs) {
+		return bugs
+	}
+	first := int(seed * int64(n) % int64(len(bugs)))
+	return slices.Concat(bugs, bugs)[first : first+n]
+}
+
 // parse reads a patch. git apply ignores all that comes before the first "diff --git", so the header is there. A line of
 // the header that begins with a space goes on with the field above it.
 func parse(name, text string) (Bug, error) {

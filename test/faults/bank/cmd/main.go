@@ -54,7 +54,8 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("faultbank", flag.ContinueOnError)
 	names := flags.String("bugs", "", "regular expression of the bugs to seed; empty for all")
 	campaigns := flags.String("campaigns", "", "regular expression of the campaigns to run, \"tests\" of the tests; empty for all")
-	seed := flags.Int64("seed", 1, "seed of the campaigns")
+	sample := flags.Int("sample", 0, "number of bugs to seed of those that match; with the next -seed it is the next ones. 0 for all")
+	seed := flags.Int64("seed", 1, "seed of the campaigns and of the sample")
 	limit := flags.Int("limit", 500, "most plans of one campaign, which ends at the first that catches the bug")
 	timeout := flags.Duration("timeout", 30*time.Minute, "limit of one campaign")
 	jobs := flags.Int("jobs", runtime.NumCPU(), "campaigns that run at once, each with a control plane of its own; they wait more than they compute")
@@ -71,6 +72,9 @@ func run(ctx context.Context, args []string) error {
 	if s.bugs, err = choose(root, *names, *campaigns); err != nil {
 		return err
 	}
+	all := len(s.bugs)
+	s.bugs = bank.Sample(s.bugs, *sample, *seed)
+	fmt.Printf("seed %d: %d bugs of %d\n", *seed, len(s.bugs), all)
 	// The folder is always the same, so that Go's build cache knows the copied packages from the run before.
 	dir := filepath.Join(root, "bin", "faultbank")
 	s.runner = bank.Runner{
