@@ -25,6 +25,8 @@ COMPONENTS ?=
 PKG ?=
 # FUZZTIME is how long fuzz-smoke runs each fuzz target.
 FUZZTIME ?= 10s
+# SAMPLE is how many bugs of the bank test-bank seeds.
+SAMPLE ?= 5
 # ARGS are further flags of what run, faults and bench start.
 ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
@@ -42,6 +44,7 @@ CONTROLLER_GEN := $(TOOLS)/controller-gen
 KUSTOMIZE := $(TOOLS)/kustomize
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 HELM := $(TOOLS)/helm
+CATALOG_TOOL := $(TOOLS)/catalog
 IMAGE_TOOL := $(TOOLS)/image
 IMAGE_TAR := bin/mlkeeper-image.tar
 
@@ -90,12 +93,32 @@ test-node: build image ## Test the operator as a pod on a real node (needs root,
 	@go test -tags realnode -count=1 -timeout 20m -v ./test/node/...
 
 .PHONY: test-kafka
-test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present.
+test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present (REQUIRE=1 fails without them).
 	@hack/test-kafka.sh
+
+.PHONY: test-modelconfig
+test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI's tensorflow-serving-api (REQUIRE=1 fails without Python, UPDATE=1 writes the schema).
+	@hack/test-modelconfig.sh
+
+.PHONY: test-kserve
+test-kserve: build ## Test the KServe participant on KServe's own controller, built from its module (REQUIRE=1 fails without it, RECORD=1 writes the stand-in's test data).
+	@hack/test-kserve.sh bin/kserve-manager
+
+.PHONY: test-cert-manager
+test-cert-manager: build ## Test Secured services on cert-manager's own controllers, built from its module (REQUIRE=1 fails without it).
+	@hack/test-cert-manager.sh bin/cert-manager
+
+.PHONY: test-rbac-proxy
+test-rbac-proxy: ## Test what is rendered for kube-rbac-proxy on that program, built from its module (REQUIRE=1 fails without it).
+	@hack/test-rbac-proxy.sh bin/kube-rbac-proxy
 
 .PHONY: faults
 faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
+
+.PHONY: test-bank
+test-bank: build-devcluster ## Seed SAMPLE bugs of the bank (5), other ones with each commit; the campaigns or tests that they name must catch them.
+	@hack/faultbank.sh -sample $(SAMPLE) -seed "$$(git rev-list --count HEAD)"
 
 .PHONY: bench
 bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
@@ -106,14 +129,15 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module; .golangci.yml says 
 	@hack/lint.sh $(GOLANGCI_LINT)
 
 .PHONY: verify
-verify: $(CONTROLLER_GEN) $(KUSTOMIZE) ## Fail if a generated file or a go.mod is not what make generate manifests and go mod tidy make.
+verify: $(CONTROLLER_GEN) $(CATALOG_TOOL) $(KUSTOMIZE) ## Fail if a generated file or a go.mod is not what make generate manifests and go mod tidy make.
 	@hack/verify.sh
 
 ##@ Generated files
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write deep copies and CustomResourceDefinitions from the types in api/.
-	@echo "generate: deep copies in api/, CustomResourceDefinitions in config/crd/bases"
+generate: $(CONTROLLER_GEN) $(CATALOG_TOOL) ## Write deep copies and CustomResourceDefinitions from the types in api/, and those of others for devcluster from their modules.
+	@echo "generate: deep copies in api/, CustomResourceDefinitions in config/crd/bases and devcluster/internal/catalog/crds"
+	@$(CATALOG_TOOL)
 	@rm -rf bin/crd
 	@$(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=bin/crd
 	@rm -f config/crd/bases/*.yaml && mkdir -p config/crd/bases && mv bin/crd/*.yaml config/crd/bases/ && rmdir bin/crd
@@ -180,6 +204,9 @@ $(GOLANGCI_LINT): hack/tools/golangci/go.mod
 
 $(HELM): hack/tools/helm/go.mod
 	@$(GO_BUILD) -C hack/tools/helm -o $@ helm.sh/helm/v4/cmd/helm && touch $@
+
+$(CATALOG_TOOL): hack/catalog/go.mod hack/catalog/main.go
+	@$(GO_BUILD) -C hack/catalog -o $@ . && touch $@
 
 $(IMAGE_TOOL): hack/image/go.mod hack/image/main.go
 	@$(GO_BUILD) -C hack/image -o $@ . && touch $@

@@ -3,7 +3,8 @@
 # Usage: gobuild.sh [-C module] -o file [-ldflags flags] package
 set -euo pipefail
 
-module=. output= ldflags=
+module=. output='' ldflags=''
+read -r -a flags <<<"${GOBUILD_FLAGS-}"
 while [[ ${1-} == -* ]]; do
   case $1 in
   -C) module=$2 ;;
@@ -20,7 +21,7 @@ target=$PWD/$output
 # The output of go build -v is one line per package (and per download), among which are the errors; count the first and
 # pass on the second.
 progress() {
-  local compiled=0 fetched=0 total= start=$SECONDS shown=$SECONDS part= line status
+  local compiled=0 fetched=0 total='' start=$SECONDS shown=$SECONDS part='' line status
   while true; do
     status=0
     IFS= read -r -t 1 line || status=$?
@@ -54,4 +55,4 @@ progress() {
   fi
 }
 
-go -C "$module" build -v ${GOBUILD_FLAGS-} -ldflags "$ldflags" -o "$target" "$package" 2>&1 | progress
+go -C "$module" build -v "${flags[@]}" -ldflags "$ldflags" -o "$target" "$package" 2>&1 | progress

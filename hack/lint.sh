@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
-# Run the golangci-lint binary given on every hand-written Go module.
+# Run the golangci-lint binary given on every hand-written Go module, and shellcheck on every script. Without shellcheck,
+# which is no Go program, the scripts are NOT RUN; REQUIRE=1 makes that an error.
 set -euo pipefail
 
 lint=$PWD/$1
 config=$PWD/.golangci.yml
 failed=0
-for module in . devcluster hack/image hack/monitoring; do
+for module in . devcluster hack/catalog hack/image hack/monitoring; do
   echo "== golangci-lint: $(go -C "$module" list -m)"
   (cd "$module" && "$lint" run --config "$config" ./...) || failed=1
 done
+if command -v shellcheck >/dev/null; then
+  echo "== shellcheck"
+  shellcheck -x .ci/run hack/*.sh || failed=1
+else
+  echo "== shellcheck: NOT RUN, it is not on the PATH; a package shellcheck is in every distribution" >&2
+  [[ ${REQUIRE-} != 1 ]] || failed=1
+fi
 exit $failed

@@ -11,6 +11,7 @@ failed=0
 generated() {
   find api -name 'zz_generated.*.go'
   find config -name '*.yaml' -o -name '*.json'
+  find devcluster/internal/catalog/crds -name '*.yaml'
 }
 
 before=$copy/before after=$copy/after
@@ -25,7 +26,7 @@ else
   failed=1
 fi
 
-for module in . devcluster hack/image hack/monitoring hack/tools hack/tools/golangci hack/tools/helm; do
+for module in . devcluster hack/catalog hack/image hack/monitoring hack/tools hack/tools/cert-manager hack/tools/golangci hack/tools/helm hack/tools/kserve hack/tools/rbac-proxy; do
   if go -C "$module" mod tidy -diff; then
     echo "verify: $module/go.mod is tidy"
   else
