@@ -324,7 +324,7 @@ spec: {predictor: {}}
 
 func TestThirdParties(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.log")
-	dir, _ := up(t, "--crds", "route,kserve", "--audit-log", log, "--webhook-admission=false")
+	dir, _ := up(t, "--crds", "route,kserve", "--audit-log", log)
 	must(t, "", "--dir", dir, "crds", "all")
 	must(t, routed, "--dir", dir, "kubectl", "apply", "-f", "-")
 	for _, args := range [][]string{
@@ -360,4 +360,65 @@ func TestKeptDataIsContinuedAndFailuresAreExplained(t *testing.T) {
 	if err == nil || !strings.Contains(out, "etcd ended while it started") || !strings.Contains(out, "the end of") {
 		t.Errorf("a component that dies at boot is not explained: %v\n%s", err, out)
 	}
+}
+
+const called = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: server}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: server}}
+  template:
+    metadata: {labels: {app: server}}
+    spec: {containers: [{name: server, image: devcluster.test/server}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server}
+spec: {selector: {app: server}, ports: [{port: 443, targetPort: 8443}]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: server}
+webhooks:
+- name: server.example.test
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  clientConfig: {service: {namespace: default, name: server, path: /mutate}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}
+---
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.aggregated.example.test}
+spec: {group: aggregated.example.test, version: v1, groupPriorityMinimum: 1, versionPriority: 1, service: {namespace: default, name: server}}
+`
+
+// TestAServiceAnswersTheAPIServerOnceItsPodIsReady: a webhook and an aggregated API behind a Service are refused before, and again
+// when the pod is gone.
+func TestAServiceAnswersTheAPIServerOnceItsPodIsReady(t *testing.T) {
+	dir, _ := up(t)
+	kubectl := func(args ...string) (string, error) {
+		return call(t, called, append([]string{"--dir", dir, "kubectl"}, args...)...)
+	}
+	refused := func(when string) {
+		t.Helper()
+		if out, err := kubectl("create", "configmap", "refused"); err == nil || !strings.Contains(out, "failed calling webhook") {
+			t.Errorf("%s: %v %s", when, err, out)
+		}
+	}
+	must(t, called, "--dir", dir, "kubectl", "apply", "-f", "-")
+	refused("before the pod is there")
+	must(t, "", "--dir", dir, "kubectl", "scale", "deployment/server", "--replicas=1")
+	must(t, "", "--dir", dir, "kubectl", "wait", "--for=condition=Available", "--timeout=60s", "deployment/server", "apiservice/v1.aggregated.example.test")
+	must(t, "", "--dir", dir, "kubectl", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/server")
+	must(t, "", "--dir", dir, "kubectl", "create", "configmap", "taken")
+	if out := must(t, "", "--dir", dir, "kubectl", "get", "configmap", "taken", "-o", "jsonpath={.metadata.annotations}"); !strings.Contains(out, "default/server") {
+		t.Errorf("the webhook was not called: %s", out)
+	}
+	must(t, "", "--dir", dir, "kubectl", "scale", "deployment/server", "--replicas=0")
+	must(t, "", "--dir", dir, "kubectl", "wait", "--for=delete", "--timeout=60s", "pod", "--selector=app=server")
+	must(t, "", "--dir", dir, "kubectl", "wait", "--for=jsonpath={.status.conditions[0].status}=False", "--timeout=60s", "apiservice/v1.aggregated.example.test")
+	refused("after the pod is gone")
 }

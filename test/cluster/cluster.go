@@ -56,11 +56,6 @@ func WithCRDs(names ...string) Option {
 	return WithFlags("--crds=" + strings.Join(names, ","))
 }
 
-// WithWebhookAdmission says whether the API server calls admission webhooks; by default it does.
-func WithWebhookAdmission(on bool) Option {
-	return WithFlags(fmt.Sprintf("--webhook-admission=%t", on))
-}
-
 // WithFlags passes further flags to "devcluster up".
 func WithFlags(flags ...string) Option {
 	return func(s *settings) { s.flags = append(s.flags, flags...) }
@@ -80,7 +75,8 @@ func Start(t testing.TB, opts ...Option) *Cluster {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { c.everyReferenceResolves(t, "") })
+	c.expectUntilTheEnd(t)
+	c.checkAtEnd(t, "")
 	return c
 }
 
@@ -175,5 +171,6 @@ func Shared(t testing.TB) *Cluster {
 	if shared.err != nil {
 		t.Fatalf("no devcluster: %v", shared.err)
 	}
+	shared.cluster.expectUntilTheEnd(t)
 	return shared.cluster
 }

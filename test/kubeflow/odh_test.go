@@ -37,7 +37,7 @@ const orphan = "odh.prometheus-k8s"
 // TestOpenDataHub applies a KfDef of the other mode, most of whose platform is missing here: what can be applied is, and
 // the rest is waited for by name.
 func TestOpenDataHub(t *testing.T) {
-	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t)
 	o := start(t, c, mirror(t), harness.Options{}, trusting)
 	c.Kubectl(t, "create", "namespace", "opendatahub")
 	c.Apply(t, filepath.Join(inputs, "odh_kfctl_openshift.v1.1.0.yaml"))

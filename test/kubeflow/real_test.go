@@ -1,20 +1,18 @@
 package kubeflow
 
 import (
-	"encoding/base64"
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -22,6 +20,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 	"mlkeeper.dev/test/references"
+	"mlkeeper.dev/test/thirdparty"
 )
 
 // patience is for hundreds of objects on two cores.
@@ -36,20 +35,20 @@ var objects12 = map[string]int32{
 
 // TestKubeflow12 applies a KfDef of 2020 with nothing changed but the name it lacks.
 func TestKubeflow12(t *testing.T) {
-	// No server stands behind the webhooks of these applications here.
-	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t)
 	sources := mirror(t)
 	o := start(t, c, sources, harness.Options{}, trusting)
+	atRunTime(t, c)
 	c.Kubectl(t, "create", "namespace", "kubeflow")
 	began := time.Now()
 	c.Apply(t, named(t, "kfctl_istio_dex.v1.2.0.yaml", "kubeflow"))
 	applied(t, c, objects12)
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
 	o.Settle(t, patience)
-	t.Run("References", func(t *testing.T) { references.Resolve(t, c.Client, madeAtRunTime12) })
+	t.Run("References", func(t *testing.T) { references.Resolve(t, c.Client, nil) })
 	t.Run("Idle", func(t *testing.T) {
 		filled := fill(t, c)
-		t.Logf("others have filled in %v", filled)
+		t.Logf("others have filled in %d contents", len(filled))
 		o.Settle(t, patience)
 		before := o.Requests.Snapshot()
 		cluster.Consistently(t, 10*time.Second, func() error {
@@ -66,20 +65,22 @@ func TestKubeflow12(t *testing.T) {
 	t.Run("DeleteWithoutNetwork", func(t *testing.T) { deletes(t, c) })
 }
 
-// madeAtRunTime12 is what the workloads of Kubeflow 1.2 wait for and what its own controllers make, which do not run here.
-var madeAtRunTime12 = map[string]string{
-	"Secret cert-manager/cert-manager-webhook-tls":                     "cert-manager's webhook makes it, as its --webhook-serving-secret says",
-	"Secret istio-system/istio.default":                                "Citadel makes one for each ServiceAccount",
-	"Secret istio-system/istio.istio-galley-service-account":           "Citadel makes one for each ServiceAccount",
-	"Secret istio-system/istio.istio-sidecar-injector-service-account": "Citadel makes one for each ServiceAccount",
-	"Secret kubeflow/webhook-certs":                                    "cert-manager makes it for the Certificate admission-webhook-cert",
-	"Secret kubeflow/seldon-webhook-server-cert":                       "cert-manager makes it for the Certificate seldon-serving-cert",
-	"Secret kubeflow/kfserving-webhook-server-cert":                    "cert-manager makes it for the Certificate serving-cert",
-	"Secret kubeflow/webhook-server-tls":                               "the Deployment cache-deployer-deployment makes it",
+// atRunTime has the controllers of Kubeflow, which do not run here, make their Secrets until the test ends.
+func atRunTime(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- thirdparty.Run(ctx, c.Client, thirdparty.Kubeflow12) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-// fillings are how many caBundles and Secrets others have filled in, by kind.
-type fillings map[string]int
+// fillings are the contents that others have filled in, by object and place.
+type fillings map[string]string
 
 // filledKinds are the kinds in which others fill in something at run time, with the resource of each.
 var filledKinds = map[string]string{
@@ -87,50 +88,62 @@ var filledKinds = map[string]string{
 	"Secret": "secrets",
 }
 
-// fill plays cert-manager and the controllers of Kubeflow, which do not run here: every caBundle and every empty Secret gets a
-// content. The control plane itself has filled in the rules of the aggregated ClusterRoles.
+// fill gives every empty Secret a content, and waits until each webhook whose caBundle is to be filled in has one: the devcluster
+// does that once the server is ready. The control plane itself has filled in the rules of the aggregated ClusterRoles.
 func fill(t *testing.T, c *cluster.Cluster) fillings {
+	t.Helper()
+	for _, u := range made(t, c, "Secret", filledKinds["Secret"]) {
+		if data, _, _ := unstructured.NestedMap(u.Object, "data"); len(data) > 0 {
+			continue
+		}
+		before := u.DeepCopy()
+		u.Object["data"] = map[string]any{"tls.crt": "Y2VydA=="}
+		if err := c.Client.Patch(t.Context(), u, client.MergeFrom(before), client.FieldOwner("cert-manager")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out fillings
+	cluster.Eventually(t, time.Minute, func() error {
+		out = filled(t, c)
+		for place, content := range out {
+			if content == "" {
+				return fmt.Errorf("%s is empty", place)
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// filled are the contents as they are now.
+func filled(t *testing.T, c *cluster.Cluster) fillings {
 	t.Helper()
 	out := fillings{}
 	for kind, resource := range filledKinds {
 		for _, u := range made(t, c, kind, resource) {
-			before := u.DeepCopy()
-			if kind == "Secret" {
-				if data, _, _ := unstructured.NestedMap(u.Object, "data"); len(data) > 0 {
-					continue
-				}
-				u.Object["data"] = map[string]any{"tls.crt": "Y2VydA=="}
-				out[kind]++
+			at := kind + " " + u.GetNamespace() + "/" + u.GetName()
+			if data, _, _ := unstructured.NestedStringMap(u.Object, "data"); kind == "Secret" && len(data) == 1 && data["tls.crt"] != "" {
+				out[at] = data["tls.crt"]
 			}
 			hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
-			for _, hook := range hooks {
+			for i, hook := range hooks {
 				config, _ := hook.(map[string]any)["clientConfig"].(map[string]any)
-				config["caBundle"] = bundle()
-				out[kind]++
-			}
-			if len(hooks) > 0 {
-				u.Object["webhooks"] = hooks
-			}
-			if err := c.Client.Patch(t.Context(), u, client.MergeFrom(before), client.FieldOwner("cert-manager")); err != nil {
-				t.Fatal(err)
+				if service, _ := config["service"].(map[string]any); service["name"] == "kubernetes" {
+					continue // cert-manager 0.11 is called by way of the API server itself.
+				}
+				bundle, _ := config["caBundle"].(string)
+				out[fmt.Sprintf("%s webhook %d", at, i)] = bundle
 			}
 		}
 	}
 	return out
 }
 
-// stays fails where what was filled in is gone.
+// stays fails where what was filled in is gone or another.
 func (f fillings) stays(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	for kind, resource := range filledKinds {
-		have := 0
-		for _, u := range made(t, c, kind, resource) {
-			text := fmt.Sprint(u.Object)
-			have += strings.Count(text, "caBundle:"+bundle()) + strings.Count(text, "Y2VydA==")
-		}
-		if have != f[kind] {
-			t.Errorf("of %d contents of %ss %d are left", f[kind], kind, have)
-		}
+	if now := filled(t, c); !maps.Equal(now, f) {
+		t.Errorf("of %v is left %v", slices.Sorted(maps.Keys(f)), slices.Sorted(maps.Keys(now)))
 	}
 	var roles unstructured.UnstructuredList
 	roles.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"})
@@ -147,15 +160,6 @@ func (f fillings) stays(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("%d aggregated ClusterRoles, want 14", aggregated)
 	}
 }
-
-// bundle is a certificate, which the API server checks it to be.
-var bundle = sync.OnceValue(func() string {
-	certificate, _, err := cert.GenerateSelfSignedCertKey("nobody.example.test", nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	return base64.StdEncoding.EncodeToString(certificate)
-})
 
 // made are the objects of a kind that the operator made.
 func made(t *testing.T, c *cluster.Cluster, kind, resource string) []*unstructured.Unstructured {
@@ -331,11 +335,11 @@ metadata: {name: of-a-user, namespace: knative-serving}
 	}
 }
 
-// leftOf12 is what is left: the definition that has a Profile of a user, the Namespaces that hold a claim or something of a
-// user, and the claims.
+// leftOf12 is what is left: the definition that has a Profile of a user, the Namespaces that hold a claim, something of a user or a
+// Secret that a controller has made at run time, and the claims.
 var leftOf12 = map[string]string{
 	"customresourcedefinitions": "profiles.kubeflow.org",
-	"namespaces":                "istio-system knative-serving kubeflow",
+	"namespaces":                "cert-manager istio-system knative-serving kubeflow",
 	"persistentvolumeclaims":    "authservice-pvc katib-mysql metadata-mysql minio-pvc mysql-pv-claim",
 }
 

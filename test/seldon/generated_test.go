@@ -17,7 +17,7 @@ import (
 // wrote meanwhile.
 func TestWhatIsGeneratedAndCannotBeStored(t *testing.T) {
 	const watched, attempts = 30 * time.Second, 8
-	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t)
 	volumes(t, c, 2)
 	ns := c.Namespace(t)
 	o := start(t, c, repository(t).URL, harness.Options{})

@@ -20,7 +20,7 @@ import (
 
 // TestARefusedRepositoryEndsNoRepair takes the charts away while the manager runs, while it restarts, and with what it kept.
 func TestARefusedRepositoryEndsNoRepair(t *testing.T) {
-	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t)
 	var status atomic.Int32
 	var charts atomic.Pointer[http.Handler]
 	publish := func(value string) {

@@ -59,7 +59,7 @@ func registry(t *testing.T) *httptest.Server {
 
 // TestRegistry brings up everything from charts of an OCI registry, whose certificate an authority in a Secret has signed.
 func TestRegistry(t *testing.T) {
-	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"), cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"))
 	server := registry(t)
 	start(t, c, "oci://"+strings.TrimPrefix(server.URL, "https://")+"/charts", harness.Options{})
 	ns := c.Namespace(t)

@@ -65,7 +65,7 @@ var trial = map[string]string{
 // TestSeed applies every manifest of Seldon's documentation in its order, and looks for what its listings show. With -charts it does so
 // with other charts, such as the real ones.
 func TestSeed(t *testing.T) {
-	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"), cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t, cluster.WithCRDs("istio", "knative"))
 	start(t, c, repository(t).URL, harness.Options{})
 	c.Kubectl(t, "create", "namespace", namespace)
 	c.Kubectl(t, "create", "namespace", "istio-system")

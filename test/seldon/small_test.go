@@ -16,7 +16,7 @@ import (
 
 // TestLife holds what happens to one stack over its life, on one control plane.
 func TestLife(t *testing.T) {
-	c := cluster.Start(t, cluster.WithWebhookAdmission(false))
+	c := cluster.Start(t)
 	o := start(t, c, repository(t).URL, harness.Options{})
 	ns := c.Namespace(t)
 	t.Run("WhatIsMissingIsWaitedFor", func(t *testing.T) { missing(t, c, ns) })

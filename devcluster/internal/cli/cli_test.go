@@ -46,10 +46,10 @@ func TestUpFlagsSurviveTheHandOver(t *testing.T) {
 		return *flags
 	}
 	want := parse([]string{
-		"--port=1234", "--nodes=4", "--node-size=cpu=2,pods=9", "--crds=route,istio", "--fsync", "--webhook-admission=false",
+		"--port=1234", "--nodes=4", "--node-size=cpu=2,pods=9", "--crds=route,istio", "--fsync",
 		"--audit-log=/a", "--audit-group=g", "--no-stand-in", "--timeout=9s", "--kubeconfig=/k",
 	})
-	if !want.opts.Spec.NoWebhookAdmission || want.opts.Timeout != 9*time.Second {
+	if !want.opts.Spec.Fsync || want.opts.Timeout != 9*time.Second {
 		t.Errorf("flags are lost: %+v", want.opts)
 	}
 	got := parse(want.args()[1:])

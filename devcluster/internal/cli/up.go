@@ -27,10 +27,9 @@ const superviseName = "__supervise"
 
 // upFlags are the flags of up, shared with the supervisor that it may start.
 type upFlags struct {
-	opts   cluster.Options
-	node   string
-	size   map[string]string
-	noHook bool
+	opts cluster.Options
+	node string
+	size map[string]string
 	// announce lets a supervisor print what up prints at its end.
 	announce bool
 }
@@ -43,7 +42,6 @@ const (
 
 func (f *upFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.noHook = true
 	flags.StringVar(&f.opts.Kubeconfig, "kubeconfig", "", "where to write the admin's kubeconfig (default <dir>/kubeconfig)")
 	flags.IntVar(&f.opts.Port, "port", 0, "port of the API server (default: a free one)")
 	flags.StringVar(&f.node, "node", nodeSimulated,
@@ -54,7 +52,6 @@ func (f *upFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.opts.CRDs, "crds", nil,
 		"third-party definitions to install: "+strings.Join(catalog.Names(), ",")+", openshift, or all")
 	flags.BoolVar(&f.opts.Spec.Fsync, "fsync", false, "let etcd write through to the disk; for fault tests of storage")
-	flags.BoolVar(&f.noHook, "webhook-admission", true, "call admission webhooks")
 	flags.StringVar(&f.opts.Spec.AuditLog, "audit-log", "", "file for one line of metadata per request")
 	flags.StringVar(&f.opts.Spec.AuditGroup, "audit-group", "", "group whose users' requests are in the audit log (default: everybody's)")
 	flags.BoolVar(&f.opts.Spec.NoStandIn, "no-stand-in", false, "do not play third-party controllers")
@@ -67,7 +64,6 @@ func (f *upFlags) complete(dir string) error {
 	if f.opts.Spec.Dir, err = absolute(dir); err != nil {
 		return err
 	}
-	f.opts.Spec.NoWebhookAdmission = !f.noHook
 	if f.opts.Nodes < 0 {
 		return fmt.Errorf("--nodes is %d; give 0 or more", f.opts.Nodes)
 	}
@@ -107,8 +103,7 @@ func (f *upFlags) args() []string {
 	args := []string{
 		superviseName, "--node=" + f.node, "--dir=" + o.Spec.Dir, "--kubeconfig=" + o.Kubeconfig,
 		fmt.Sprintf("--port=%d", o.Port), fmt.Sprintf("--nodes=%d", o.Nodes),
-		fmt.Sprintf("--fsync=%t", o.Spec.Fsync), fmt.Sprintf("--webhook-admission=%t", f.noHook),
-		"--audit-log=" + o.Spec.AuditLog, "--audit-group=" + o.Spec.AuditGroup,
+		fmt.Sprintf("--fsync=%t", o.Spec.Fsync), "--audit-log=" + o.Spec.AuditLog, "--audit-group=" + o.Spec.AuditGroup,
 		fmt.Sprintf("--no-stand-in=%t", o.Spec.NoStandIn), fmt.Sprintf("--timeout=%s", o.Timeout),
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.size)) {

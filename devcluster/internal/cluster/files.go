@@ -31,6 +31,16 @@ rules:
 	return policy
 }
 
+// egressSelector has the API server reach Services through a proxy (KEP-1281); what it calls by URL it reaches itself.
+const egressSelector = `apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport: {uds: {udsName: %q}}
+`
+
 // layout lists what a cluster puts into its directory. Down removes these and
 // nothing else, so that a directory named by mistake keeps its files.
 var layout = []string{
@@ -78,6 +88,9 @@ func writeFiles(s component.Spec, kubeconfig string) error {
 		if err := writeNodeFiles(s); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(s.EgressSelectorFile(), fmt.Appendf(nil, egressSelector, s.EgressSocket()), 0o600); err != nil {
+		return err
 	}
 	return os.WriteFile(s.AuditPolicyFile(), []byte(auditPolicy(s.AuditGroup)), 0o600)
 }

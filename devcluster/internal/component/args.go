@@ -91,15 +91,13 @@ func apiServerArgs(s Spec) []string {
 			"--authorization-mode=RBAC",
 			// Endpoints must not hold loopback addresses, so the reconciler of the
 			// kubernetes Service could only ever log errors.
-			"--endpoint-reconciler-type=none")
+			"--endpoint-reconciler-type=none",
+			// No packet reaches the address of a Service, since there is no kube-proxy.
+			"--egress-selector-config-file="+s.EgressSelectorFile())
 	}
 	// On OpenShift it is on: who sets an owner reference needs the right to delete what gets it, and who blocks the owner's
 	// deletion the right to update the owner's finalizers.
 	args = append(args, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
-	if s.NoWebhookAdmission {
-		args = append(args,
-			"--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook")
-	}
 	if s.AuditLog != "" {
 		args = append(args,
 			"--audit-policy-file="+s.AuditPolicyFile(),
@@ -167,6 +165,7 @@ func simulatedKubeletArgs(s Spec) []string {
 	return []string{
 		"--kubeconfig=" + s.KubeconfigOf(SimulatedKubelet),
 		"--pod-cidr=" + PodCIDR,
+		"--egress=" + s.EgressSocket(),
 		fmt.Sprintf("--listen=%s:%d", Loopback, s.Ports.SimulatedKubelet),
 	}
 }

@@ -23,7 +23,6 @@ func render(t *testing.T, name string, s Spec) []string {
 }
 
 func TestSwitchesReachTheCommandLines(t *testing.T) {
-	const disable = "--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
 	for _, tc := range []struct {
 		what      string
 		component string
@@ -32,7 +31,6 @@ func TestSwitchesReachTheCommandLines(t *testing.T) {
 		byDefault bool
 	}{
 		{"fast etcd", Etcd, func(s *Spec) { s.Fsync = true }, "--unsafe-no-fsync=true", true},
-		{"no webhooks", APIServer, func(s *Spec) { s.NoWebhookAdmission = true }, disable, false},
 		{"audit log", APIServer, func(s *Spec) { s.AuditLog = "/a" }, "--audit-log-path=/a", false},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
@@ -72,7 +70,7 @@ func TestEverythingListensOnLoopback(t *testing.T) {
 
 func TestNoFlagIsGivenTwice(t *testing.T) {
 	s := testSpec()
-	s.Fsync, s.NoWebhookAdmission, s.AuditLog = true, true, "/a"
+	s.Fsync, s.AuditLog = true, "/a"
 	for _, name := range Names {
 		seen := map[string]bool{}
 		for _, arg := range render(t, name, s) {

@@ -111,8 +111,6 @@ type Spec struct {
 	// (not of etcd) may lose data, which is the right trade for a throw-away
 	// cluster and the wrong one for fault tests of storage.
 	Fsync bool `json:"fsync,omitempty"`
-	// NoWebhookAdmission switches the two webhook admission plugins off.
-	NoWebhookAdmission bool `json:"noWebhookAdmission,omitempty"`
 	// AuditLog is the file that receives one line of metadata per request.
 	AuditLog string `json:"auditLog,omitempty"`
 	// AuditGroup is the group whose users' requests are in it; everybody's where it is empty.
@@ -141,6 +139,13 @@ func (s Spec) LogOf(name string) string { return s.Path("logs", name+".log") }
 
 // AuditPolicyFile returns the API server's audit policy.
 func (s Spec) AuditPolicyFile() string { return s.Path("conf", "audit-policy.yaml") }
+
+// EgressSelectorFile returns the configuration of the API server's egress selector.
+func (s Spec) EgressSelectorFile() string { return s.Path("conf", "egress-selector.yaml") }
+
+// EgressSocket returns the abstract unix socket of the proxy between the API server and the pods of simulated nodes: the
+// kernel drops it with the process, and its name is as short as a socket's must be.
+func (s Spec) EgressSocket() string { return fmt.Sprintf("@devcluster-egress-%d", s.Ports.APIServer) }
 
 // Server returns the URL of the API server.
 func (s Spec) Server() string {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
+	"mlkeeper.dev/devcluster/internal/egress"
 	"mlkeeper.dev/devcluster/internal/health"
 )
 
@@ -30,6 +31,7 @@ func Main(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("simulated-kubelet", pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the cluster")
 	listen := flags.String("listen", "127.0.0.1:0", "address of the health endpoint")
+	proxy := flags.String("egress", "", "unix socket on which the API server's proxy to Services listens; empty for none")
 	cidr := flags.String("pod-cidr", "10.244.0.0/16", "range of the addresses of pods")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -57,14 +59,24 @@ func Main(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
+	if *proxy != "" {
+		calls, err := net.Listen("unix", *proxy)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- egress.Serve(ctx, calls, config) }()
+	}
 	go func() { failed <- health.Serve(listener) }()
 	go k.run(ctx)
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-failed:
-		return fmt.Errorf("health endpoint: %w", err)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("health endpoint or egress: %w", err)
 	}
 }
 
@@ -86,6 +98,8 @@ type kubelet struct {
 	blocked map[string]map[string]bool
 	// attached are the nodes of claims, by the keys of the claims.
 	attached map[string]attachment
+	// addresses are the keys of the pods that have an address.
+	addresses map[netip.Addr]string
 	// lastIP is the address that a pod got last.
 	lastIP netip.Addr
 }
@@ -94,7 +108,7 @@ func newKubelet(client kubernetes.Interface, podRange netip.Prefix) (*kubelet, e
 	factory := informers.NewSharedInformerFactory(client, 0)
 	core := factory.Core().V1()
 	k := &kubelet{
-		client: client, factory: factory, now: time.Now, podRange: podRange, lastIP: podRange.Addr(),
+		client: client, factory: factory, now: time.Now, podRange: podRange.Masked(), lastIP: podRange.Masked().Addr(),
 		read: reader{
 			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), secrets: core.Secrets().Lister(),
 			configMaps: core.ConfigMaps().Lister(), claims: core.PersistentVolumeClaims().Lister(), accounts: core.ServiceAccounts().Lister(),
@@ -103,6 +117,7 @@ func newKubelet(client kubernetes.Interface, podRange netip.Prefix) (*kubelet, e
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second)),
 		broadcaster: record.NewBroadcaster(),
 		known:       map[string]*pod{}, blocked: map[string]map[string]bool{}, attached: map[string]attachment{},
+		addresses: map[netip.Addr]string{},
 	}
 	enqueue := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {

@@ -20,10 +20,9 @@ func (b *Bench) few(n int) int {
 	return n
 }
 
-// bootTrusted boots a cluster on which no webhook is called, with a namespace, and an administrator in the operator's own, as
-// config/components/trusted has it.
+// bootTrusted boots a cluster with a namespace, and an administrator in the operator's own, as config/components/trusted has it.
 func (b *Bench) bootTrusted(ctx context.Context, ns string, flags ...string) (*world.Cluster, *world.Identity, error) {
-	c, err := world.Boot(ctx, b.Config.Devcluster, append([]string{"--webhook-admission=false"}, flags...)...)
+	c, err := world.Boot(ctx, b.Config.Devcluster, flags...)
 	if err != nil {
 		return nil, nil, err
 	}
