@@ -44,7 +44,6 @@ type managerFlags struct {
 	leaseDuration         time.Duration
 	renewDeadline         time.Duration
 	retryPeriod           time.Duration
-	renderedDir           string
 	logFormat             string
 	logLevel              int
 	gracefulShutdownAfter time.Duration
@@ -89,7 +88,6 @@ func newManagerCommand(connect connection) *cobra.Command {
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
 	flags.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	flags.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 2*time.Second, "how often a standby tries")
-	flags.StringVar(&f.renderedDir, "rendered-dir", "", "folder that keeps rendered sets across restarts; none when empty")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
 	flags.IntVar(&f.logLevel, "v", 0, "log verbosity")
 	flags.DurationVar(&f.gracefulShutdownAfter, "graceful-shutdown-timeout", 20*time.Second,
@@ -138,7 +136,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	garbage := newCollector()
 	e, err := engine.New(mgr, engine.Options{
-		Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency, RenderedDir: f.renderedDir,
+		Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
 		Rendering: garbage.rendering, Log: ctrl.Log,
 	})
 	if err != nil {

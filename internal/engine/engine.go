@@ -24,7 +24,6 @@ import (
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
-	"mlkeeper.dev/internal/engine/rendered"
 	"mlkeeper.dev/internal/engine/sanitize"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/watch/source"
@@ -39,10 +38,6 @@ type Options struct {
 	ShardSelector labels.Selector
 	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
 	Concurrency int
-	// RenderedDir keeps rendered sets on disk (law 16); empty keeps none.
-	RenderedDir string
-	// RenderedBytes bounds RenderedDir; the default is 256 MiB.
-	RenderedBytes int64
 	// Rendering is called when a question begins whose answer stands: such questions render, which makes much garbage. Nil
 	// is told nothing.
 	Rendering func()
@@ -52,8 +47,7 @@ type Options struct {
 }
 
 const (
-	defaultConcurrency   = 16
-	defaultRenderedBytes = 256 << 20
+	defaultConcurrency = 16
 	// reconcileTimeout bounds one reconcile, so that a hanging API server never holds a worker for ever.
 	reconcileTimeout = time.Minute
 )
@@ -68,7 +62,6 @@ type Engine struct {
 	catalog  *catalog.Catalog
 	hub      *watch.Hub
 	actor    *act.Actor
-	store    *rendered.Store
 	recorder events.EventRecorder
 	metrics  *engineMetrics
 	shard    *shard
@@ -98,9 +91,6 @@ type wakeable interface {
 func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if opts.Concurrency <= 0 {
 		opts.Concurrency = defaultConcurrency
-	}
-	if opts.RenderedBytes <= 0 {
-		opts.RenderedBytes = defaultRenderedBytes
 	}
 	if opts.Rendering == nil {
 		opts.Rendering = func() {}
@@ -141,11 +131,6 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
 		Clock: opts.Clock, OnSynced: e.wakeServes,
 	})
-	if opts.RenderedDir != "" {
-		if e.store, err = rendered.Open(opts.RenderedDir, opts.RenderedBytes, opts.Clock); err != nil {
-			return nil, fmt.Errorf("open the store of rendered sets: %w", err)
-		}
-	}
 	e.actor = &act.Actor{
 		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,

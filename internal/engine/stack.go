@@ -367,7 +367,7 @@ type drawn struct {
 func (s *stacks[C, F]) draw(p *pass[C, F]) {
 	steady, ok := s.sys.(room.Steady[F])
 	if !ok {
-		p.plan = s.render(p)
+		p.plan = s.sys.Render(p.cr, p.facts)
 		return
 	}
 	last := p.life.drawn
@@ -377,27 +377,8 @@ func (s *stacks[C, F]) draw(p *pass[C, F]) {
 			return
 		}
 	}
-	p.plan = s.render(p)
+	p.plan = s.sys.Render(p.cr, p.facts)
 	p.life.drawn = &drawn{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
-}
-
-// render renders the plan, or takes it from the store where the system's inputs are the same as before (law 16).
-func (s *stacks[C, F]) render(p *pass[C, F]) plan.Plan {
-	sourced, ok := s.sys.(room.Sourced[C, F])
-	if !ok || s.store == nil {
-		return s.sys.Render(p.cr, p.facts)
-	}
-	digest := sourced.InputsDigest(p.cr, p.facts)
-	if stored, ok := s.store.Get(digest); ok {
-		return stored
-	}
-	out := s.sys.Render(p.cr, p.facts)
-	if len(out.Problems) == 0 {
-		if err := s.store.Put(digest, out); err != nil {
-			s.Log.Error(err, "the rendered set could not be kept on disk; repair will render again")
-		}
-	}
-	return out
 }
 
 // retryBlocked is the backoff of what cannot be watched: up to five minutes, with jitter (law 15).

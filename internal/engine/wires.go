@@ -140,6 +140,9 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 	return u
 }
 
+// TargetsSynced implements wiring.Source.
+func (t targets) TargetsSynced(wire string) bool { return t.hub.TargetsSynced(wire) }
+
 // aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
 // being deleted. While the cache is not complete nobody knows (law 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {

@@ -139,8 +139,6 @@ const OriginalFinalizer = "original.test/finalizer"
 type System struct {
 	// OnRender is called at each render.
 	OnRender func(*Bundle)
-	// Digest is what Sourced answers.
-	Digest func(*Bundle) string
 	// Source, when set, is asked at each render; its error is a source that is down.
 	Source func() error
 }
@@ -212,9 +210,3 @@ func (s *System) Project(b *Bundle, _ Facts, seen room.Seen) room.Verdict {
 	b.Status.Skipped, b.Status.Warnings = seen.Skipped, seen.Warnings
 	return room.Verdict{}
 }
-
-// Sourced is a System whose rendered sets are kept on disk.
-type Sourced struct{ System }
-
-// InputsDigest implements room.Sourced.
-func (s *Sourced) InputsDigest(b *Bundle, _ Facts) string { return s.Digest(b) }

@@ -111,12 +111,6 @@ func (d Definition[C]) Watched() []schema.GroupVersionKind {
 	return out
 }
 
-// Sourced is implemented by systems whose rendering is dear or needs a source that may be down: the engine keeps the
-// rendered plan on disk under this digest of its inputs, so that repair needs neither (law 16).
-type Sourced[C client.Object, F any] interface {
-	InputsDigest(cr C, facts F) string
-}
-
 // Steady is implemented by systems with large plans whose facts tell cheaply that they give the same plan: while the spec of the
 // custom resource is the same too, nothing is rendered or stamped again. Render then depends on nothing else of it but its
 // name, namespace and UID.
@@ -150,7 +144,8 @@ type Reader interface {
 	// answer is older than every (never with Once), for as long as each pass asks for it. A question that failed, because its
 	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds instead, whatever every
 	// is: to five minutes, or to what the answer says. Probe returns the last answer, nil while there is none; the end of a question wakes the custom
-	// resource. A question that a pass no longer asks is ended. A steady state must not ask but Once.
+	// resource. A question that a pass no longer asks is ended. In a steady state a question is asked Once, or
+	// seldom and without a read of the cluster.
 	Probe(name string, every time.Duration, question Question) any
 	// Now is the engine's clock.
 	Now() time.Time

@@ -231,9 +231,6 @@ func (h *Hub) watchFailed(gvk schema.GroupVersionKind, patience *source.Patience
 	if apierrors.IsNotFound(err) {
 		h.opts.Catalog.Suspect(gvk)
 	}
-	if h.opts.OnWatchError != nil {
-		h.opts.OnWatchError(gvk, err)
-	}
 }
 
 // handler adapts a typed callback. It drops notifications without a change, which a new list after a broken watch

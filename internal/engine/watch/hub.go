@@ -30,8 +30,6 @@ type Options struct {
 	// OnSynced, when set, is called whenever a declared watch that was started has everything that exists. It must not
 	// block.
 	OnSynced func(gk schema.GroupKind)
-	// OnWatchError, when set, is called whenever a watch ended with an error and is retried.
-	OnWatchError func(gvk schema.GroupVersionKind, err error)
 }
 
 // Hub owns the watches. Declarations may come before or after Start.

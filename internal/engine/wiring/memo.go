@@ -162,10 +162,3 @@ func refused(outcomes []Outcome, err error) []Outcome {
 	}
 	return out
 }
-
-// without returns the entries of a whose owner and value are not in b.
-func without(a, b []Entry) []Entry {
-	return slices.DeleteFunc(slices.Clone(a), func(e Entry) bool {
-		return slices.ContainsFunc(b, func(o Entry) bool { return o.Owner == e.Owner && o.Value == e.Value })
-	})
-}

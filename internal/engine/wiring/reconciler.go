@@ -44,11 +44,8 @@ type Source interface {
 	// Target returns the cached object that the wire watches under the name, reduced by the wire's Strip, or nil. It
 	// is shared and never changed.
 	Target(wire, namespace, name string) *unstructured.Unstructured
-}
-
-// synced is what a Source implements whose cache may be incomplete when it is asked: what an incomplete cache does not
-// hold may exist nevertheless.
-type synced interface {
+	// TargetsSynced says whether the cache of the wire is complete. What an incomplete cache does not hold may exist
+	// nevertheless.
 	TargetsSynced(wire string) bool
 }
 
@@ -63,8 +60,6 @@ type Deps struct {
 	// Report is told what became of the entries of one custom resource in one object, only when that changed; no
 	// outcomes mean that nothing is left to tell. It must be cheap and must not call back.
 	Report func(owner string, target plan.Key, outcomes []Outcome)
-	// Event is told of entries that were added or taken out, as a reason and a message; optional.
-	Event func(target plan.Key, reason, message string)
 	// Wrote is told of every write that succeeded: create, update or delete; optional.
 	Wrote func(target plan.Key, verb string)
 	// Clock is the clock that contested writes are counted by; optional.
@@ -115,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 	api := r.deps.Client.Resource(gvr).Namespace(key.Namespace)
 	target := m.newest(r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name))
 	if target == nil {
-		if source, ok := r.deps.Source.(synced); ok && !source.TargetsSynced(r.wire.Name) {
+		if !r.deps.Source.TargetsSynced(r.wire.Name) {
 			return syncRetry, nil
 		}
 		return r.absent(ctx, api, key, m, alive)
@@ -284,14 +279,6 @@ func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, writt
 	}
 	if r.deps.Wrote != nil {
 		r.deps.Wrote(target, verb)
-	}
-	if r.deps.Event != nil {
-		for _, e := range without(d.entries, d.recorded.Entries) {
-			r.deps.Event(target, "Wired", fmt.Sprintf("%s of %s was added to %s", e.Value, e.Owner, target))
-		}
-		for _, e := range without(d.recorded.Entries, d.entries) {
-			r.deps.Event(target, "Unwired", fmt.Sprintf("%s of %s was taken out of %s", e.Value, e.Owner, target))
-		}
 	}
 	r.report(key, m, d.outcomes)
 }

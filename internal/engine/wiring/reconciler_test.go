@@ -89,7 +89,6 @@ type fixture struct {
 	unknown  error
 	clock    *clocktesting.FakePassiveClock
 	reports  []string
-	events   []string
 	reported map[string][]wiring.Outcome
 }
 
@@ -105,7 +104,6 @@ func newFixture(t *testing.T, wire wiring.Wire) *fixture {
 			f.reports = append(f.reports, fmt.Sprintf("%s %d", owner, len(outcomes)))
 			f.reported[owner] = outcomes
 		},
-		Event: func(_ plan.Key, reason, _ string) { f.events = append(f.events, reason) },
 	})
 	return f
 }
@@ -183,9 +181,6 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	}
 	if len(f.reported["CR/b"]) != 0 {
 		t.Errorf("an outcome stays reported: %v", f.reported)
-	}
-	if want := []string{"Wired", "Wired", "Unwired", "Unwired"}; !slices.Equal(f.events, want) {
-		t.Errorf("events %v, want %v", f.events, want)
 	}
 }
 
