@@ -446,21 +446,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			s.metrics.repaired(r.Action.Key)
 		}
 	}
-	var contends []plan.Key
-	for _, a := range p.actions {
-		if a.Verb == decide.Conflict {
-			p.problems = append(p.problems, ownedByAnother(a.Key))
-			p.blocked = true
-			contends = append(contends, a.Key)
-		}
-		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
-		if d, ok := p.life.dropped[a.Key]; ok && d.digest == a.Object.Digest {
-			for _, w := range d.warnings {
-				p.warnings = append(p.warnings, a.Key.String()+": "+w)
-			}
-		}
-	}
-	s.contend(p.key, p.life, contends)
+	s.conflicts(p)
 }
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).

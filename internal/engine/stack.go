@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -166,6 +167,26 @@ func (s *stacks[C, F]) contend(key client.ObjectKey, life *life, objects []plan.
 		}
 		s.contenders[o][key] = true
 	}
+}
+
+// conflicts reports, after the writes of a pass, the objects that belong to others, the fields that are left to others, and what was
+// left out of an object so that the API server took it.
+func (s *stacks[C, F]) conflicts(p *pass[C, F]) {
+	var contends []plan.Key
+	for _, a := range p.actions {
+		if a.Verb == decide.Conflict {
+			p.problems = append(p.problems, ownedByAnother(a.Key))
+			p.blocked = true
+			contends = append(contends, a.Key)
+		}
+		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
+		if d, ok := p.life.dropped[a.Key]; ok && d.digest == a.Object.Digest {
+			for _, w := range d.warnings {
+				p.warnings = append(p.warnings, a.Key.String()+": "+w)
+			}
+		}
+	}
+	s.contend(p.key, p.life, contends)
 }
 
 func (s *stacks[C, F]) wakeContenders(object plan.Key) {
