@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/test/bench/internal/stat"
 	"mlkeeper.dev/test/bench/internal/world"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/thirdparty"
 )
 
 const (
@@ -117,13 +118,34 @@ func (b *Bench) kubeflow(ctx context.Context) (*kubeflow, error) {
 	return k, nil
 }
 
+// bootKubeflow boots a cluster on which the controllers of Kubeflow 1.2 make their Secrets, and returns what ends both.
+func (b *Bench) bootKubeflow(ctx context.Context) (*world.Cluster, *world.Identity, func(), error) {
+	c, id, err := b.bootTrusted(ctx, "kubeflow")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := thirdparty.Run(ctx, c.Client, thirdparty.Kubeflow12); err != nil {
+			b.say("the controllers of Kubeflow failed: %v", err)
+		}
+	}()
+	return c, id, func() {
+		cancel()
+		<-done
+		c.Stop()
+	}, nil
+}
+
 // kubectl returns how many seconds kustomize and kubectl take until every object is accepted.
 func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
-	c, _, err := b.bootTrusted(ctx, "kubeflow")
+	c, _, stop, err := b.bootKubeflow(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Stop()
+	defer stop()
 	dir := filepath.Join(c.Dir, "objects")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return 0, err
@@ -152,11 +174,11 @@ func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
 // keeper returns how many seconds the operator takes until every object is accepted, how many it takes to reconcile now, and
 // the most memory it used.
 func (b *Bench) keeper(ctx context.Context, k *kubeflow) (applied float64, now []float64, peak float64, err error) {
-	c, id, err := b.bootTrusted(ctx, "kubeflow")
+	c, id, stop, err := b.bootKubeflow(ctx)
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	defer c.Stop()
+	defer stop()
 	op, err := c.Run(ctx, b.Config.Operator, "mlkeeper", id.Kubeconfig, world.DefaultLease,
 		append(k.flags(), "--rooms=kubeflow", "--kubeflow-trusted", "--source-dir", filepath.Join(c.Dir, "sources"))...)
 	if err != nil {

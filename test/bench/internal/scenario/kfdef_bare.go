@@ -22,11 +22,11 @@ import (
 // definitions, then what is built in, then the custom resources, over which the API server sleeps while their definitions are
 // less than two seconds old. It is what the API server itself needs.
 func (b *Bench) bareKubeflow(ctx context.Context, k *kubeflow) (float64, error) {
-	c, id, err := b.bootTrusted(ctx, "kubeflow")
+	_, id, stop, err := b.bootKubeflow(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Stop()
+	defer stop()
 	wire, err := world.NewWire(id.Config)
 	if err != nil {
 		return 0, err
