@@ -17,15 +17,21 @@ func TestEveryCallOfTheAPIServerIsFound(t *testing.T) {
 		what, object string
 		want         call
 	}{
-		{"a webhook", `{"kind":"MutatingWebhookConfiguration","webhooks":[
+		{
+			"a webhook", `{"kind":"MutatingWebhookConfiguration","webhooks":[
 			{"clientConfig":{"url":"https://127.0.0.1"}},
 			{"clientConfig":{"service":{"namespace":"n","name":"s","path":"/p","port":8443},"caBundle":"` + bundle + `"}}]}`,
-			call{pointer: "/webhooks/1/clientConfig", namespace: "n", name: "s", port: 8443, path: "/p", bundle: []byte("pem")}},
-		{"a conversion", `{"kind":"CustomResourceDefinition","spec":{"conversion":{"webhook":{"clientConfig":
+			call{pointer: "/webhooks/1/clientConfig", namespace: "n", name: "s", port: 8443, path: "/p", bundle: []byte("pem")},
+		},
+		{
+			"a conversion", `{"kind":"CustomResourceDefinition","spec":{"conversion":{"webhook":{"clientConfig":
 			{"service":{"namespace":"n","name":"s"}}}}}}`,
-			call{pointer: "/spec/conversion/webhook/clientConfig", namespace: "n", name: "s", port: 443}},
-		{"an aggregated API", `{"kind":"APIService","spec":{"service":{"namespace":"n","name":"s","port":443}}}`,
-			call{pointer: "/spec", namespace: "n", name: "s", port: 443}},
+			call{pointer: "/spec/conversion/webhook/clientConfig", namespace: "n", name: "s", port: 443},
+		},
+		{
+			"an aggregated API", `{"kind":"APIService","spec":{"service":{"namespace":"n","name":"s","port":443}}}`,
+			call{pointer: "/spec", namespace: "n", name: "s", port: 443},
+		},
 		{"an aggregated API that nobody verifies", `{"kind":"APIService","spec":{"insecureSkipTLSVerify":true,"service":{"namespace":"n","name":"s"}}}`, call{}},
 		{"a Service's own spec", `{"kind":"Service","spec":{"service":{"namespace":"n","name":"s"}}}`, call{}},
 	} {
@@ -98,10 +104,18 @@ func TestAMutatingWebhookAddsAFieldAndNothingElse(t *testing.T) {
 		mutating bool
 		want     string
 	}{
-		{"no annotations", request{Operation: "CREATE", Object: object(nil)}, true,
-			`[{"op":"add","path":"/metadata/annotations","value":{"devcluster.mlkeeper.dev/mutated-by":"n/s"}}]`},
-		{"some", request{Operation: "UPDATE", Object: object(map[string]any{"a": "b"})}, true,
-			`[{"op":"add","path":"/metadata/annotations/devcluster.mlkeeper.dev~1mutated-by","value":"n/s"}]`},
+		{
+			"no annotations",
+			request{Operation: "CREATE", Object: object(nil)},
+			true,
+			`[{"op":"add","path":"/metadata/annotations","value":{"devcluster.mlkeeper.dev/mutated-by":"n/s"}}]`,
+		},
+		{
+			"some",
+			request{Operation: "UPDATE", Object: object(map[string]any{"a": "b"})},
+			true,
+			`[{"op":"add","path":"/metadata/annotations/devcluster.mlkeeper.dev~1mutated-by","value":"n/s"}]`,
+		},
 		{"mutated before", request{Operation: "UPDATE", Object: object(map[string]any{Mutated: "n/s"})}, true, ""},
 		{"validating", request{Operation: "CREATE", Object: object(nil)}, false, ""},
 		{"a status", request{Operation: "UPDATE", SubResource: "status", Object: object(nil)}, true, ""},

@@ -96,8 +96,8 @@ func (k *kubelet) attachRunning() {
 		return
 	}
 	for _, p := range pods {
-		k.continueAfter(p.Status.PodIP)
 		if p.Status.PodIP != "" && !terminal(p.Status.Phase) {
+			k.reserve(keyOf(p), p)
 			k.attach(keyOf(p), p)
 		}
 	}

@@ -16,6 +16,8 @@
 //     pod end, all others run on.
 //   - Startup and readiness probes succeed after a while. Readiness gates are left to whoever sets their conditions.
 //   - A deleted pod runs for a moment, its containers end, and then it goes. Finalizers hold it.
+//   - The containers of a pod that somebody else made Failed or Succeeded end. Its volumes and its address are free then, as those
+//     of every pod that has ended.
 //   - Nodes are Ready, of the size that their status says, and renew their leases.
 //
 // The seconds of a pod (initialDelaySeconds of its probes, the back-off between restarts) pass a hundred times as fast. A probe

@@ -29,11 +29,15 @@ const (
 	backOff, maxBackOff = 10 * time.Second, 5 * time.Minute
 )
 
+// noAddress is the message of the plugin host-local (plugins/ipam/host-local/backend/allocator, Get) where a range is used up.
+const noAddress = "Failed to create pod sandbox: plugin type=\"host-local\" failed (add): failed to allocate for range 0: no IP addresses " +
+	"available in range set"
+
 // pod is what a kubelet remembers of a pod.
 type pod struct {
 	uid types.UID
-	// status was written last.
-	status corev1.PodStatus
+	// status is what the pod is in; written is the one that the API server has accepted last.
+	status, written corev1.PodStatus
 	// due is when the present state of a container ends, or of the pod under the empty name.
 	due map[string]time.Time
 	// said are the events that there were.
@@ -58,7 +62,7 @@ type step struct {
 	read   reader
 	now    time.Time
 	attach func() []string
-	// address is the pod's own, once it is asked for.
+	// address is the pod's own, once it is asked for; empty where none is left.
 	address func() string
 	events  []event
 }
@@ -66,8 +70,10 @@ type step struct {
 // take moves the pod on as far as it goes now.
 func (s *step) take() {
 	s.waits = false
-	if s.status.StartTime == nil || len(s.status.ContainerStatuses) != len(s.of.Spec.Containers) {
-		s.begin()
+	s.begin()
+	if terminal(s.of.Status.Phase) && !terminal(s.status.Phase) {
+		// Somebody else has made it so, and no pod leaves a terminal phase: pkg/kubelet/kubelet_pods.go, generateAPIPodStatus.
+		s.status.Phase, s.status.Reason, s.status.Message = s.of.Status.Phase, s.of.Status.Reason, s.of.Status.Message
 	}
 	switch {
 	case s.of.DeletionTimestamp != nil:
@@ -78,37 +84,50 @@ func (s *step) take() {
 		}
 		s.endSidecars()
 	}
-	summarise(s.of, &s.status, s.now)
+	summarise(s.of, &s.status, s.stamp())
 	if terminal(s.status.Phase) {
 		// Nothing of it runs on.
 		s.endAll()
-		summarise(s.of, &s.status, s.now)
+		summarise(s.of, &s.status, s.stamp())
 	}
 }
 
-// begin is a pod that nothing was done for yet.
+// begin is a pod that nothing was done for yet, or that has a status which was not written here: each container has one status
+// from then on, in the order of the spec, whatever there was.
 func (s *step) begin() {
-	started := metav1.NewTime(s.now)
-	s.status.StartTime = &started
+	if s.status.StartTime == nil {
+		started := s.stamp()
+		s.status.StartTime = &started
+		s.due[""] = s.now.Add(creating)
+	}
 	waiting := "ContainerCreating"
 	if len(s.of.Spec.InitContainers) > 0 {
 		waiting = "PodInitializing"
 	}
-	statuses := func(containers []corev1.Container) []corev1.ContainerStatus {
-		var out []corev1.ContainerStatus
-		for i := range containers {
-			no := false
-			out = append(out, corev1.ContainerStatus{
-				Name: containers[i].Name, Image: containers[i].Image, Started: &no,
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waiting}},
-			})
-		}
-		return out
-	}
-	s.status.InitContainerStatuses = statuses(s.of.Spec.InitContainers)
-	s.status.ContainerStatuses = statuses(s.of.Spec.Containers)
-	s.due[""] = s.now.Add(creating)
+	s.status.InitContainerStatuses = statusesOf(s.of.Spec.InitContainers, s.status.InitContainerStatuses, waiting)
+	s.status.ContainerStatuses = statusesOf(s.of.Spec.Containers, s.status.ContainerStatuses, waiting)
 }
+
+// statusesOf finds the status of each container by its name. A container without one, or with one that tells no state, waits, as
+// the API says of the latter (k8s.io/api/core/v1/types.go, ContainerState).
+func statusesOf(containers []corev1.Container, had []corev1.ContainerStatus, waiting string) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for i := range containers {
+		no := false
+		status := corev1.ContainerStatus{Name: containers[i].Name, Image: containers[i].Image, Started: &no}
+		if at := slices.IndexFunc(had, func(s corev1.ContainerStatus) bool { return s.Name == containers[i].Name }); at >= 0 {
+			status = had[at]
+		}
+		if status.State == (corev1.ContainerState{}) {
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting}
+		}
+		out = append(out, status)
+	}
+	return out
+}
+
+// stamp is the present time as the API server keeps it, so that what was written compares equal with what is read.
+func (s *step) stamp() metav1.Time { return metav1.NewTime(s.now.Truncate(time.Second)) }
 
 // over says whether the present state of a container, or of the pod, has ended.
 func (s *step) over(name string) bool {
@@ -146,7 +165,11 @@ func (s *step) sandbox() bool {
 	if message := s.read.pullSecrets(s.of); message != "" {
 		s.events = append(s.events, event{reason: "FailedToRetrieveImagePullSecret", message: message})
 	}
-	s.status.PodIP = s.address()
+	if s.status.PodIP = s.address(); s.status.PodIP == "" {
+		s.events = append(s.events, event{reason: kubeletevents.FailedCreatePodSandBox, message: noAddress})
+		s.due[""] = s.now.Add(creating)
+		return false
+	}
 	s.status.PodIPs = []corev1.PodIP{{IP: s.status.PodIP}}
 	return true
 }
@@ -218,7 +241,7 @@ func (s *step) start(c *corev1.Container, status *corev1.ContainerStatus, fails 
 	if last := status.LastTerminationState.Terminated; last != nil {
 		status.RestartCount++
 	}
-	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(s.now)}}
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: s.stamp()}}
 	status.ImageID = c.Image
 	status.ContainerID = fmt.Sprintf("devcluster://%s-%s-%d", s.of.UID, c.Name, status.RestartCount)
 	started := c.StartupProbe == nil
@@ -292,7 +315,7 @@ func (s *step) exit(status *corev1.ContainerStatus, code int32) {
 		reason = "Error"
 	}
 	status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, StartedAt: status.State.Running.StartedAt, FinishedAt: metav1.NewTime(s.now),
+		ExitCode: code, Reason: reason, StartedAt: status.State.Running.StartedAt, FinishedAt: s.stamp(),
 		ContainerID: status.ContainerID,
 	}}
 	no := false

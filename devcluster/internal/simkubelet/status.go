@@ -2,12 +2,12 @@ package simkubelet
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubeletstatus "k8s.io/kubernetes/pkg/kubelet/status"
+	kubelettypes "k8s.io/kubernetes/pkg/kubelet/types"
 	kubepod "k8s.io/kubernetes/pkg/util/pod"
 )
 
@@ -88,15 +88,16 @@ func conditionTrue(s *corev1.PodStatus, kind corev1.PodConditionType) bool {
 }
 
 // summarise completes a status from those of its containers: phase and conditions, as pkg/kubelet/kubelet_pods.go,
-// generateAPIPodStatus, has them. Conditions of others stay as the API server has them.
-func summarise(p *corev1.Pod, s *corev1.PodStatus, now time.Time) {
+// generateAPIPodStatus, has them. Conditions of others stay as the API server has them, and the own are compared with those that
+// were there before.
+func summarise(p *corev1.Pod, s *corev1.PodStatus, now metav1.Time) {
 	if !terminal(s.Phase) {
 		s.Phase = phase(p, s)
 	}
 	s.ObservedGeneration = podutil.CalculatePodStatusObservedGeneration(p)
-	s.Conditions = slices.Clone(p.Status.Conditions)
+	old := &corev1.PodStatus{Conditions: s.Conditions}
+	s.Conditions = foreign(&p.Status)
 	all := slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
-	old := &p.Status
 	sandbox := corev1.PodCondition{
 		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
 		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(old, p.Generation, corev1.PodReadyToStartContainers),
@@ -114,10 +115,34 @@ func summarise(p *corev1.Pod, s *corev1.PodStatus, now time.Time) {
 			ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(old, p.Generation, corev1.PodScheduled),
 		},
 	} {
-		c.LastTransitionTime = metav1.NewTime(now)
+		c.LastTransitionTime = now
 		if _, last := podutil.GetPodCondition(old, c.Type); last != nil && last.Status == c.Status {
 			c.LastTransitionTime = last.LastTransitionTime
 		}
 		s.Conditions = kubepod.ReplaceOrAppendPodCondition(s.Conditions, &c)
 	}
+}
+
+// foreign are the conditions of a status that are not a kubelet's.
+func foreign(s *corev1.PodStatus) []corev1.PodCondition {
+	return slices.DeleteFunc(slices.Clone(s.Conditions), func(c corev1.PodCondition) bool { return kubelettypes.PodConditionByKubelet(c.Type) })
+}
+
+// merge is what is written where the API server has a status: what is not a kubelet's stays (pkg/kubelet/status/status_manager.go,
+// mergePodStatus). A terminal phase stays, too; the next step ends the containers.
+func merge(live, own *corev1.PodStatus) corev1.PodStatus {
+	out := *own.DeepCopy()
+	out.Conditions = foreign(live)
+	for _, c := range own.Conditions {
+		if kubelettypes.PodConditionByKubelet(c.Type) {
+			out.Conditions = append(out.Conditions, c)
+		}
+	}
+	out.ResourceClaimStatuses = live.ResourceClaimStatuses
+	out.ExtendedResourceClaimStatus = live.ExtendedResourceClaimStatus
+	out.NodeAllocatableResourceClaimStatuses = live.NodeAllocatableResourceClaimStatuses
+	if terminal(live.Phase) && !terminal(own.Phase) {
+		out.Phase, out.Reason, out.Message = live.Phase, live.Reason, live.Message
+	}
+	return out
 }

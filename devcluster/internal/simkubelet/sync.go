@@ -2,10 +2,10 @@ package simkubelet
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -27,7 +27,11 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if p.Spec.NodeName == "" || p.Annotations[optOut] == "off" || terminal(p.Status.Phase) && p.DeletionTimestamp == nil {
+	if p.Spec.NodeName == "" || p.Annotations[optOut] == "off" {
+		return nil
+	}
+	if terminal(p.Status.Phase) && p.DeletionTimestamp == nil && k.ended(key, p) {
+		k.free(key, namespace)
 		return nil
 	}
 	node, err := k.read.nodes.Get(p.Spec.NodeName)
@@ -43,7 +47,7 @@ func (k *kubelet) sync(ctx context.Context, key string) error {
 		if p.Spec.HostNetwork {
 			return s.status.HostIP
 		}
-		return k.nextIP()
+		return k.nextIP(key)
 	}
 	s.take()
 	if err := k.write(ctx, key, s); err != nil {
@@ -78,7 +82,7 @@ func (k *kubelet) write(ctx context.Context, key string, s *step) error {
 			k.broadcaster.NewRecorder(scheme.Scheme, source).Event(s.of, corev1.EventTypeWarning, e.reason, e.message)
 		}
 	}
-	_, _, _, err := kubepod.PatchPodStatus(ctx, k.client, s.of.Namespace, s.of.Name, s.of.UID, s.of.Status, s.status)
+	err := k.patch(ctx, s)
 	if err == nil && s.deleted {
 		err = k.client.CoreV1().Pods(s.of.Namespace).Delete(ctx, s.of.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(s.of.UID)),
@@ -93,9 +97,27 @@ func (k *kubelet) write(ctx context.Context, key string, s *step) error {
 		return err
 	}
 	if s.deleted || terminal(s.status.Phase) {
-		k.detach(key, s.of.Namespace)
+		k.free(key, s.of.Namespace)
 	}
 	return nil
+}
+
+// patch writes a status. It compares with the live status as pkg/kubelet/status/status_manager.go, syncPod, does: the cached one
+// can be older than what was written last, and a patch against it lacks what is again as it was before that.
+func (k *kubelet) patch(ctx context.Context, s *step) error {
+	if equality.Semantic.DeepEqual(s.status, s.written) && equality.Semantic.DeepEqual(s.status, s.of.Status) {
+		return nil
+	}
+	live, err := k.client.CoreV1().Pods(s.of.Namespace).Get(ctx, s.of.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	merged := merge(&live.Status, &s.status)
+	_, _, _, err = kubepod.PatchPodStatus(ctx, k.client, s.of.Namespace, s.of.Name, s.of.UID, live.Status, merged)
+	if err == nil {
+		s.written = *s.status.DeepCopy()
+	}
+	return err
 }
 
 // remember returns what is known of a pod. Until its step is taken it counts as one that waits, so that no object is missed that
@@ -104,7 +126,9 @@ func (k *kubelet) remember(key string, p *corev1.Pod) *pod {
 	known := k.lookup(key)
 	if known == nil || known.uid != p.UID {
 		k.forget(key, p.Namespace)
-		known = &pod{uid: p.UID, status: *p.Status.DeepCopy(), due: map[string]time.Time{}, said: map[string]bool{}}
+		known = &pod{
+			uid: p.UID, status: *p.Status.DeepCopy(), written: *p.Status.DeepCopy(), due: map[string]time.Time{}, said: map[string]bool{},
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,6 +146,19 @@ func (k *kubelet) lookup(key string) *pod {
 	return k.known[key]
 }
 
+// ended says whether nothing of a pod runs that the API server has as terminal: it was told so from here, or the pod was terminal
+// before it was seen first. Of a pod that somebody else made terminal the containers still have to end.
+func (k *kubelet) ended(key string, p *corev1.Pod) bool {
+	known := k.lookup(key)
+	return known == nil || known.uid != p.UID || terminal(known.written.Phase)
+}
+
+// free gives back what a pod holds that does not run any more: its volumes and its address.
+func (k *kubelet) free(key, namespace string) {
+	k.detach(key, namespace)
+	k.release(key)
+}
+
 // forget drops what is known of a pod that is gone.
 func (k *kubelet) forget(key, namespace string) {
 	k.mu.Lock()
@@ -130,7 +167,7 @@ func (k *kubelet) forget(key, namespace string) {
 		delete(k.blocked, namespace)
 	}
 	k.mu.Unlock()
-	k.detach(key, namespace)
+	k.free(key, namespace)
 }
 
 func hostIP(node *corev1.Node) string {
@@ -140,26 +177,4 @@ func hostIP(node *corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// nextIP is an address that no pod has.
-func (k *kubelet) nextIP() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for {
-		k.lastIP = k.lastIP.Next()
-		if !k.podRange.Contains(k.lastIP) {
-			k.lastIP = k.podRange.Addr()
-			continue
-		}
-		return k.lastIP.String()
-	}
-}
-
-// continueAfter makes nextIP go on after the highest address that is in use.
-func (k *kubelet) continueAfter(address string) {
-	ip, err := netip.ParseAddr(address)
-	if err == nil && k.podRange.Contains(ip) && k.lastIP.Less(ip) {
-		k.lastIP = ip
-	}
 }

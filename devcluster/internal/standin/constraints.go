@@ -18,7 +18,8 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 const uidRange = "openshift.io/sa.scc.uid-range"
 
 // allocateRanges gives every Namespace its range of users and groups shortly after its creation, as OpenShift's
-// cluster-policy-controller does. Until then no pod of it is admitted.
+// cluster-policy-controller does. Until then no pod of it is admitted. No range is given before those are known that were: another
+// process may have given them.
 func allocateRanges(ctx context.Context, client dynamic.Interface) {
 	const first, size = 1000000000, 10000
 	var mu sync.Mutex

@@ -13,7 +13,8 @@ import (
 )
 
 // follow calls act for the objects of an informer that wakes names, until the context ends; wakes is called for what an object
-// was and what it is. What cannot be done is tried again. Objects that opted out, and those being deleted, are left alone.
+// was and what it is. act is not called before wakes was for everything that there is. What cannot be done is tried again. Objects
+// that opted out, and those being deleted, are left alone.
 func follow(
 	ctx context.Context, informer cache.SharedIndexInformer,
 	wakes func(obj *unstructured.Unstructured, enqueue func(*unstructured.Unstructured)), act func(*unstructured.Unstructured) error,
@@ -28,7 +29,7 @@ func follow(
 			wakes(u, func(u *unstructured.Unstructured) { queue.Add(u.GetNamespace() + "/" + u.GetName()) })
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	heard, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: wake, DeleteFunc: wake,
 		UpdateFunc: func(old, obj any) {
 			wake(old)
@@ -44,6 +45,9 @@ func follow(
 		queue.ShutDown()
 	}()
 	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), heard.HasSynced) {
+		return
+	}
 	var workers sync.WaitGroup
 	for range actors {
 		workers.Go(func() {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -33,7 +33,7 @@ const (
 	stopAnnotation               = "serving.kserve.io/stop"
 	serviceLabel                 = "serving.kserve.io/inferenceservice"
 	componentLabel               = "component"
-	// templateAnnotation has the hash of the template that a child was made from, so that it is updated only for another.
+	// templateAnnotation has the hash of what a child was made from, so that it is updated only for another.
 	templateAnnotation = "devcluster.mlkeeper.dev/template"
 	// serviceFinalizer is held until the TrainedModels of a service are deleted (controller.go, deleteExternalResources).
 	serviceFinalizer = "inferenceservice.finalizers"
@@ -112,17 +112,24 @@ func (s *serviceStatus) reconcile(ctx context.Context, client dynamic.Interface,
 			return err
 		}
 	}
-	resource, want := deployments, deploymentOf
+	resource := deployments
 	if s.mode == knative {
-		resource, want = knativeServices, knativeServiceOf
+		resource = knativeServices
 	}
 	children := client.Resource(resource).Namespace(s.service.GetNamespace())
-	wanted := want(s.service, component)
 	if stopped {
-		return ignoreGone(children.Delete(ctx, wanted.GetName(), metav1.DeleteOptions{}))
+		return ignoreGone(children.Delete(ctx, s.childName(component), metav1.DeleteOptions{}))
+	}
+	if err := s.hostName(component); err != nil {
+		return err
+	}
+	wanted, err := s.child(component)
+	if err != nil {
+		return err
 	}
 	child, err := ensure(ctx, children, wanted)
 	if err != nil {
+		s.refused(component, err)
 		return err
 	}
 	selector := labels.Set{"serving.knative.dev/revision": fmt.Sprint(s.component(component)["latestCreatedRevision"])}
@@ -145,6 +152,26 @@ func (s *serviceStatus) reconcile(ctx context.Context, client dynamic.Interface,
 	return err
 }
 
+// hostName refuses a component whose host name is none: the name of its child, a dash and the namespace are one label of it, by the
+// domainTemplate of inferenceservice-config (ingress/domain.go, GenerateDomainName; raw/raw_kube_reconciler.go, createRawURL).
+func (s *serviceStatus) hostName(component string) error {
+	if s.mode != standard {
+		return nil
+	}
+	label := s.childName(component) + "-" + s.service.GetNamespace()
+	if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
+		return fmt.Errorf("failed creating host name: invalid domain name %q: %s", label+"."+servingDomain, problems[0])
+	}
+	return nil
+}
+
+// refused tells that a child was refused (predictor.go, Reconcile, PropagateRawStatusWithMessages). What is only late is not told.
+func (s *serviceStatus) refused(component string, err error) {
+	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		s.set(conditionNames[component][0], condition{isFalse, "ReconcileFailed", fmt.Sprintf("fails to reconcile %s: %s", component, err)})
+	}
+}
+
 // ensure makes a child, or gives it another template; what is scaled stays (deployment_reconciler.go, checkDeploymentExist).
 func ensure(ctx context.Context, client dynamic.ResourceInterface, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := client.Get(ctx, want.GetName(), metav1.GetOptions{})
@@ -154,9 +181,13 @@ func ensure(ctx context.Context, client dynamic.ResourceInterface, want *unstruc
 	if err != nil || live.GetAnnotations()[templateAnnotation] == want.GetAnnotations()[templateAnnotation] {
 		return live, err
 	}
-	template, _, _ := unstructured.NestedMap(want.Object, "spec", "template")
-	if err := unstructured.SetNestedMap(live.Object, template, "spec", "template"); err != nil {
-		return nil, err
+	for _, field := range []string{"template", "strategy"} {
+		value, there, _ := unstructured.NestedFieldCopy(want.Object, "spec", field)
+		if !there {
+			unstructured.RemoveNestedField(live.Object, "spec", field)
+		} else if err := unstructured.SetNestedField(live.Object, value, "spec", field); err != nil {
+			return nil, err
+		}
 	}
 	live.SetLabels(want.GetLabels())
 	annotations := want.GetAnnotations()
@@ -189,70 +220,39 @@ func scale(ctx context.Context, client dynamic.Interface, obj *unstructured.Unst
 	return err
 }
 
-// template is that of a component's pods: labels and annotations of the service become theirs (predictor.go, buildObjectMeta), and
-// everything of the component but its scaling makes for another.
-func template(obj *unstructured.Unstructured, component string) map[string]any {
-	spec, found, _ := unstructured.NestedMap(obj.Object, "spec", component)
-	if !found {
-		spec = map[string]any{}
+func (s *serviceStatus) childName(component string) string {
+	return s.service.GetName() + "-" + component
+}
+
+// child is what is made for a component, a Deployment or a Knative Service, with the labels of its template. A Deployment is rolled out
+// as the component says (deployment_reconciler.go, createRawDefaultDeployment).
+func (s *serviceStatus) child(component string) (*unstructured.Unstructured, error) {
+	made, err := s.template(component)
+	if err != nil {
+		return nil, err
 	}
-	for _, field := range []string{"minReplicas", "maxReplicas", "scaleTarget", "scaleMetric", "autoScaling"} {
-		delete(spec, field)
-	}
-	own := maps.Clone(obj.GetLabels())
-	if own == nil {
-		own = map[string]string{}
-	}
-	own[serviceLabel], own[componentLabel], own["app"] = obj.GetName(), component, "isvc."+obj.GetName()+"-"+component
-	annotations := map[string]any{}
-	for key, value := range obj.GetAnnotations() {
-		// The others of serviceAnnotationDisallowedList are made by KServe itself.
-		if key != "kubectl.kubernetes.io/last-applied-configuration" {
-			annotations[key] = value
+	spec := map[string]any{"template": made}
+	labels, _, _ := unstructured.NestedMap(made, "metadata", "labels")
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "serving.knative.dev/v1", "kind": "Service", "spec": spec, "metadata": map[string]any{"labels": labels},
+	}}
+	if s.mode != knative {
+		u.SetAPIVersion("apps/v1")
+		u.SetKind("Deployment")
+		spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": labels["app"]}}
+		if strategy, there, _ := unstructured.NestedMap(s.service.Object, "spec", component, "deploymentStrategy"); there {
+			spec["strategy"] = strategy
 		}
 	}
-	pod := map[string]any{"containers": []any{map[string]any{
-		"name": "kserve-container", "image": domain + "/kserve", "args": []any{"--model_name=" + obj.GetName(), "--spec=" + hash(spec)},
-	}}}
-	if selector, ok := spec["nodeSelector"]; ok {
-		pod["nodeSelector"] = selector
-	}
-	if uri, _, _ := unstructured.NestedString(spec, "model", "storageUri"); uri != "" {
-		// KServe's webhook of pods adds it (pkg/webhook/admission/pod, storage_initializer_injector.go).
-		pod["initContainers"] = []any{map[string]any{
-			"name": "storage-initializer", "image": domain + "/storage-initializer", "args": []any{uri, "/mnt/models"},
-		}}
-	}
-	return map[string]any{"metadata": map[string]any{"labels": anyOf(own), "annotations": annotations}, "spec": pod}
-}
-
-// child is what is made for a component, with the labels and annotations of its template.
-func child(obj *unstructured.Unstructured, component, apiVersion, kind string) *unstructured.Unstructured {
-	made := template(obj, component)
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": kind, "spec": map[string]any{"template": made},
-		"metadata": map[string]any{
-			"name": obj.GetName() + "-" + component, "namespace": obj.GetNamespace(),
-			"labels": maps.Clone(made["metadata"].(map[string]any)["labels"].(map[string]any)),
-		},
-	}}
-	u.SetAnnotations(map[string]string{templateAnnotation: hash(made)})
+	u.SetName(s.childName(component))
+	u.SetNamespace(s.service.GetNamespace())
+	u.SetAnnotations(map[string]string{templateAnnotation: hash(spec)})
 	yes := true
 	u.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Name: obj.GetName(), UID: obj.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes,
+		APIVersion: s.service.GetAPIVersion(), Kind: s.service.GetKind(), Name: s.service.GetName(), UID: s.service.GetUID(),
+		Controller: &yes, BlockOwnerDeletion: &yes,
 	}})
-	return u
-}
-
-func deploymentOf(obj *unstructured.Unstructured, component string) *unstructured.Unstructured {
-	u := child(obj, component, "apps/v1", "Deployment")
-	spec := u.Object["spec"].(map[string]any)
-	spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": u.GetLabels()["app"]}}
-	return u
-}
-
-func knativeServiceOf(obj *unstructured.Unstructured, component string) *unstructured.Unstructured {
-	return child(obj, component, "serving.knative.dev/v1", "Service")
+	return u, nil
 }
 
 func hash(value any) string {

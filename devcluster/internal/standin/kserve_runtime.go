@@ -1,16 +1,23 @@
 package standin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	_ "embed" // the runtimes that come with KServe
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -24,9 +31,27 @@ type servingRuntime struct {
 	name     string
 	cluster  bool
 	disabled bool
+	// several says that it is for several nodes, as no predictor is here.
+	several bool
+	// serverType is the kind of its server, where KServe tells that more than the runtime says.
+	serverType string
 	// protocols are those that it speaks; none means any.
 	protocols []string
 	formats   []modelFormat
+	pod       runtimePod
+}
+
+// runtimePod is what of a runtime becomes the pods' (pkg/apis/serving/v1alpha1, ServingRuntimePodSpec).
+type runtimePod struct {
+	Containers       []corev1.Container            `json:"containers"`
+	Volumes          []corev1.Volume               `json:"volumes"`
+	NodeSelector     map[string]string             `json:"nodeSelector"`
+	Affinity         *corev1.Affinity              `json:"affinity"`
+	Tolerations      []corev1.Toleration           `json:"tolerations"`
+	Labels           map[string]string             `json:"labels"`
+	Annotations      map[string]string             `json:"annotations"`
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
+	SchedulerName    string                        `json:"schedulerName"`
 }
 
 // modelFormat is one that a runtime supports. Which runtime is taken for a format that several support goes by the priority.
@@ -36,28 +61,26 @@ type modelFormat struct {
 	priority      int64
 }
 
-// builtin are the runtimes that come with KServe (v0.17.0, config/runtimes).
-var builtin = []servingRuntime{
-	shipped("kserve-huggingfaceserver", "v2 v1", modelFormat{"huggingface", "1", true, 1}),
-	shipped("kserve-lgbserver", "v1 v2", modelFormat{"lightgbm", "4", true, 1}),
-	shipped("kserve-mlserver", "v2", modelFormat{"sklearn", "0", true, 2}, modelFormat{"sklearn", "1", true, 2},
-		modelFormat{"xgboost", "1", true, 2}, modelFormat{"xgboost", "2", true, 2}, modelFormat{"lightgbm", "3", true, 2},
-		modelFormat{"lightgbm", "4", true, 2}, modelFormat{"mlflow", "1", true, 1}, modelFormat{"mlflow", "2", true, 1}),
-	shipped("kserve-paddleserver", "v1 v2", modelFormat{"paddle", "2", true, 1}),
-	shipped("kserve-pmmlserver", "v1 v2", modelFormat{"pmml", "3", true, 1}, modelFormat{"pmml", "4", true, 1}),
-	shipped("kserve-predictiveserver", "v1 v2", modelFormat{"sklearn", "1", false, 3}, modelFormat{"xgboost", "2", false, 3},
-		modelFormat{"lightgbm", "4", false, 3}),
-	shipped("kserve-sklearnserver", "v1 v2", modelFormat{"sklearn", "1", true, 1}),
-	shipped("kserve-tensorflow-serving", "v1 grpc-v1", modelFormat{"tensorflow", "1", true, 2}, modelFormat{"tensorflow", "2", true, 2}),
-	shipped("kserve-torchserve", "v1 v2 grpc-v2", modelFormat{"pytorch", "1", true, 2}),
-	shipped("kserve-tritonserver", "v2 grpc-v2", modelFormat{"tensorrt", "8", true, 1}, modelFormat{"tensorflow", "1", true, 1},
-		modelFormat{"tensorflow", "2", true, 1}, modelFormat{"onnx", "1", true, 1}, modelFormat{"pytorch", "1", false, 0},
-		modelFormat{"triton", "2", true, 1}),
-	shipped("kserve-xgbserver", "v1 v2", modelFormat{"xgboost", "2", true, 1}),
-}
+//go:embed runtimes.yaml
+var runtimesFile []byte
 
-func shipped(name, protocols string, formats ...modelFormat) servingRuntime {
-	return servingRuntime{name: name, cluster: true, protocols: strings.Fields(protocols), formats: formats}
+// builtin are the runtimes that come with KServe.
+var builtin = shipped()
+
+func shipped() []servingRuntime {
+	var out []servingRuntime
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(runtimesFile), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			panic("bug: runtimes.yaml: " + err.Error())
+		}
+		out = append(out, runtimeOf(u, true))
+	}
 }
 
 // runtimesFor are those that a namespace may use, in the order in which they are looked at: its own, then those of the cluster.
@@ -82,7 +105,14 @@ func runtimesFor(ctx context.Context, client dynamic.Interface, namespace string
 }
 
 func runtimeOf(u *unstructured.Unstructured, cluster bool) servingRuntime {
-	out := servingRuntime{name: u.GetName(), cluster: cluster}
+	out := servingRuntime{name: u.GetName(), cluster: cluster, serverType: u.GetAnnotations()["serving.kserve.io/server-type"]}
+	if out.serverType == "" && slices.Contains([]string{"kserve-mlserver", "kserve-torchserve", "kserve-tritonserver"}, out.name) {
+		out.serverType = strings.TrimPrefix(out.name, "kserve-")
+	}
+	if err := decode(u.Object["spec"], &out.pod); err != nil {
+		fmt.Fprintf(os.Stderr, "stand-in: runtime %s: %v\n", out.name, err)
+	}
+	_, out.several, _ = unstructured.NestedFieldNoCopy(u.Object, "spec", "workerSpec")
 	out.disabled, _, _ = unstructured.NestedBool(u.Object, "spec", "disabled")
 	out.protocols, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "protocolVersions")
 	list, _, _ := unstructured.NestedSlice(u.Object, "spec", "supportedModelFormats")
@@ -92,11 +122,22 @@ func runtimeOf(u *unstructured.Unstructured, cluster bool) servingRuntime {
 			f.name, _ = format["name"].(string)
 			f.version, _ = format["version"].(string)
 			f.auto, _ = format["autoSelect"].(bool)
-			f.priority, _ = format["priority"].(int64)
+			f.priority = numberIn(format["priority"])
 			out.formats = append(out.formats, f)
 		}
 	}
 	return out
+}
+
+// numberIn is a whole number, of what a cluster answers with or of a file.
+func numberIn(value any) int64 {
+	switch n := value.(type) {
+	case int64:
+		return n
+	case float64:
+		return int64(n)
+	}
+	return 0
 }
 
 // supports is RuntimeSupportsModel: the name of a format, and its version where the model gives one. Without a runtime that is
@@ -143,6 +184,7 @@ func (s *serviceStatus) runOn(all []servingRuntime) error {
 		s.invalid(reason, message)
 		return fmt.Errorf("InferenceService %s/%s: %s", s.service.GetNamespace(), s.service.GetName(), message)
 	}
+	s.runtime = &chosen
 	delete(s.fields, "servingRuntimeName")
 	delete(s.fields, "clusterServingRuntimeName")
 	field := "servingRuntimeName"
@@ -171,7 +213,7 @@ func choose(all []servingRuntime, named any, format, version, protocol string) (
 	}
 	var able []servingRuntime
 	for _, r := range all {
-		if !r.disabled && r.supports(format, version, false) && r.speaks(cmp.Or(protocol, "v1")) {
+		if !r.disabled && !r.several && r.supports(format, version, false) && r.speaks(cmp.Or(protocol, "v1")) {
 			able = append(able, r)
 		}
 	}

@@ -15,6 +15,8 @@ const stoppedReason = "Stopped"
 type serviceStatus struct {
 	service *unstructured.Unstructured
 	mode    string
+	// runtime is the one that the predictor's model runs on.
+	runtime *servingRuntime
 	fields  map[string]any
 	*conditions
 }
@@ -40,10 +42,10 @@ func (s *serviceStatus) done() map[string]any {
 
 // component is what is told of a component, made where there is none.
 func (s *serviceStatus) component(name string) map[string]any {
-	return s.child(s.child(s.fields, "components"), name)
+	return s.within(s.within(s.fields, "components"), name)
 }
 
-func (s *serviceStatus) child(in map[string]any, name string) map[string]any {
+func (s *serviceStatus) within(in map[string]any, name string) map[string]any {
 	out, ok := in[name].(map[string]any)
 	if !ok {
 		out = map[string]any{}
@@ -174,8 +176,8 @@ func (s *serviceStatus) stop(components []string) {
 // transition is UpdateModelRevisionStates and UpdateModelTransitionStatus. What was loaded once stays the active state, and the last
 // failure is told until there is another.
 func (s *serviceStatus) transition(to, target string, failure map[string]any) {
-	status := s.child(s.fields, "modelStatus")
-	states := s.child(status, "states")
+	status := s.within(s.fields, "modelStatus")
+	states := s.within(status, "states")
 	status["transitionStatus"] = to
 	states["targetModelState"] = target
 	switch {
@@ -206,7 +208,7 @@ func (s *serviceStatus) model(pods []unstructured.Unstructured) {
 	if ready > 0 {
 		copies["totalCopies"] = ready
 	}
-	s.child(s.fields, "modelStatus")["copies"] = copies
+	s.within(s.fields, "modelStatus")["copies"] = copies
 	if len(pods) == 0 {
 		s.transition("InProgress", "Pending", nil)
 		return

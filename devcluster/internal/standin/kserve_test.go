@@ -32,8 +32,8 @@ func inferenceService(t *testing.T, text string) *unstructured.Unstructured {
 // told are the conditions that a Deployment is told to have: their status, reason and message.
 type told map[string]condition
 
-func deploymentWith(obj *unstructured.Unstructured, all told) *unstructured.Unstructured {
-	d := deploymentOf(obj, "predictor")
+func deploymentWith(all told) *unstructured.Unstructured {
+	d := &unstructured.Unstructured{Object: map[string]any{}}
 	list := conditionsOf(nil, "then")
 	for kind, c := range all {
 		if c.status != "" {
@@ -60,7 +60,7 @@ func TestInferenceServiceFollowsItsDeployment(t *testing.T) {
 	} {
 		obj := object()
 		s := statusOf(obj, standard, "now")
-		s.standard("predictor", deploymentWith(obj, c.told))
+		s.standard("predictor", deploymentWith(c.told))
 		s.ingress([]string{"predictor"})
 		ready := s.get(readyCondition)
 		if c.want.status == isFalse {
@@ -218,24 +218,5 @@ func TestServiceIsRefused(t *testing.T) {
 	is.SetAnnotations(map[string]string{modeAnnotation: knative})
 	if err := validateInferenceService(is, was); err == nil || !strings.Contains(err.Error(), "cannot be changed from 'Standard' to 'Knative'") {
 		t.Errorf("another mode: %v", err)
-	}
-}
-
-// TestScalingMakesNoOtherTemplate: what KServe gives to the autoscaler restarts nothing.
-func TestScalingMakesNoOtherTemplate(t *testing.T) {
-	obj := object()
-	before := hash(template(obj, "predictor"))
-	set := func(value any, path ...string) {
-		if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(int64(3), "spec", "predictor", "minReplicas")
-	if hash(template(obj, "predictor")) != before {
-		t.Error("scaling makes another template")
-	}
-	set("s3://other", "spec", "predictor", "model", "storageUri")
-	if hash(template(obj, "predictor")) == before {
-		t.Error("another model makes the same template")
 	}
 }

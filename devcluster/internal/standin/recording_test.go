@@ -181,7 +181,10 @@ func (r recorded) tell(declared, before, predictor, transformer map[string]any, 
 		return out.done()
 	}
 	for _, component := range components {
-		child := deploymentOf(obj, component)
+		child, err := out.child(component)
+		if err != nil {
+			return map[string]any{"error": err.Error()}
+		}
 		child.Object["status"] = predictor
 		if component == "transformer" {
 			child.Object["status"] = transformer

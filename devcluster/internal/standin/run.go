@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -50,29 +49,35 @@ func Main(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	hooks, err := serveHooks(ctx)
+	if err != nil {
+		return err
+	}
+	if err := hooks.register(ctx, client); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	// A cluster is reported ready when this process is healthy. So that is when no object escapes the webhooks any more.
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
 		return err
 	}
 	// Without its endpoint the process counts as one that hangs.
 	go func() { fmt.Fprintln(os.Stderr, "stand-in: health endpoint:", health.Serve(listener)) }()
-	hooks, err := serveHooks(ctx)
-	if err != nil {
-		return err
-	}
-	return newTroupe(client, hooks).run(ctx)
+	return newTroupe(client).run(ctx)
 }
 
 // troupe holds the roles that are on stage right now.
 type troupe struct {
 	client dynamic.Interface
-	hooks  *hooks
 	mu     sync.Mutex
 	active map[string]context.CancelFunc
 }
 
-func newTroupe(client dynamic.Interface, hooks *hooks) *troupe {
-	return &troupe{client: client, hooks: hooks, active: map[string]context.CancelFunc{}}
+func newTroupe(client dynamic.Interface) *troupe {
+	return &troupe{client: client, active: map[string]context.CancelFunc{}}
 }
 
 // run follows the CRDs and plays each role for as long as its CRD is served.
@@ -120,15 +125,13 @@ func (t *troupe) cast(ctx context.Context, obj any) {
 			roleCtx, cancel := context.WithCancel(ctx)
 			t.active[r.crd] = cancel
 			go t.play(roleCtx, r)
-			if r.admission != nil {
-				go t.admit(roleCtx, r)
-			}
 		}
 		t.mu.Unlock()
 	}
 }
 
-// dismiss ends a role whose CRD is gone; its informer would retry for ever.
+// dismiss ends a role whose CRD is gone; its informer would retry for ever. The webhooks stay, as those of any controller do: there
+// is nothing any more that they could be called for.
 func (t *troupe) dismiss(obj any) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
@@ -142,18 +145,7 @@ func (t *troupe) dismiss(obj any) {
 	if cancel, on := t.active[crd.GetName()]; on {
 		cancel()
 		delete(t.active, crd.GetName())
-		if err := unregister(t.client, crd.GetName()); err != nil {
-			fmt.Fprintf(os.Stderr, "stand-in: %s: %v\n", crd.GetName(), err)
-		}
 	}
-}
-
-// admit has the webhooks of a role called.
-func (t *troupe) admit(ctx context.Context, r role) {
-	// It ends with an error only when the role does.
-	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		return t.hooks.register(ctx, t.client, r) == nil, nil
-	})
 }
 
 func established(crd *unstructured.Unstructured) bool {
@@ -277,13 +269,17 @@ func (t *troupe) act(ctx context.Context, r role, store cache.Store, key string)
 		return err
 	}
 	cached, ok := item.(*unstructured.Unstructured)
-	if !ok || cached.GetAnnotations()[optOut] == "off" {
+	if !ok {
 		return nil
 	}
 	obj := cached.DeepCopy()
 	client := t.client.Resource(r.resource).Namespace(obj.GetNamespace())
 	if obj.GetDeletionTimestamp() != nil {
+		// Also where the object has opted out: that gives its status to the test, and not the finalizer that was put on it here.
 		return ignoreGone(finalize(ctx, client, r, obj))
+	}
+	if obj.GetAnnotations()[optOut] == "off" {
+		return nil
 	}
 	if r.finalizer != "" && !slices.Contains(obj.GetFinalizers(), r.finalizer) {
 		if obj, err = setFinalizers(ctx, client, obj, append(obj.GetFinalizers(), r.finalizer)); err != nil {

@@ -67,19 +67,8 @@ var roles = []role{
 		status:   knativeServiceStatus,
 	},
 	{
-		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"},
-		crd:      "certificates.cert-manager.io",
-		status:   readyStatus("Ready", "Certificate is up to date and has not expired"),
-	},
-	{
-		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "issuers"},
-		crd:      "issuers.cert-manager.io",
-		status:   readyStatus("IsReady", "Issuer is ready"),
-	},
-	{
-		resource: schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "clusterissuers"},
-		crd:      "clusterissuers.cert-manager.io",
-		status:   readyStatus("IsReady", "Issuer is ready"),
+		crd: "certificates.cert-manager.io",
+		run: playCertManager,
 	},
 	{
 		resource: schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "brokers"},

@@ -16,14 +16,16 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -46,12 +48,27 @@ var registered = map[string]schema.GroupVersionKind{
 	validator: {Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
 }
 
+const (
+	// hookName tells the stand-in's configurations from those of the controllers that it plays.
+	hookName = "stand-in." + domain
+	// probeLabel is on the object by which the stand-in finds out whether its webhooks are called. Its value is of one process.
+	probeLabel = "devcluster.mlkeeper.dev/probe"
+	// probeEvery is how often it looks.
+	probeEvery = 20 * time.Millisecond
+)
+
 // hooks serves the webhooks of all roles.
 type hooks struct {
 	server *http.Server
 	addr   string
 	// authority is the certificate of the server, which signs itself.
 	authority []byte
+	// token is the value of probeLabel.
+	token string
+
+	// mu guards called, what was called for the probe.
+	mu     sync.Mutex
+	called map[string]bool
 }
 
 // serveHooks listens on a loopback address of its own.
@@ -66,14 +83,23 @@ func serveHooks(ctx context.Context) (*hooks, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	out := &hooks{
+		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, addr: listener.Addr().String(), authority: authority,
+		token: strings.ToLower(rand.Text()), called: map[string]bool{},
+	}
 	for _, r := range roles {
 		if r.admission != nil {
 			mux.HandleFunc("POST /"+r.crd+"/"+defaulter, answerWith(r.admission.mutate))
 			mux.HandleFunc("POST /"+r.crd+"/"+validator, answerWith(r.admission.judge))
 		}
 	}
-	out := &hooks{
-		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, addr: listener.Addr().String(), authority: authority,
+	for does := range registered {
+		mux.HandleFunc("POST /probe/"+does, answerWith(func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			out.called[does] = true
+			return &admissionv1.AdmissionResponse{Allowed: true}, nil
+		}))
 	}
 	go func() {
 		<-ctx.Done()
@@ -108,46 +134,73 @@ func selfSigned() (tls.Certificate, []byte, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// register brings the webhook configurations of a role to where this process listens.
-func (h *hooks) register(ctx context.Context, client dynamic.Interface, r role) error {
-	for does, gvk := range registered {
-		u := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{map[string]any{
-			"name": r.admission.webhook + "." + does,
+// register has the webhooks of all roles called, whether or not their kinds are there. It returns when the API server calls them,
+// which it does a moment after they are stored.
+func (h *hooks) register(ctx context.Context, client dynamic.Interface) error {
+	return wait.PollUntilContextCancel(ctx, probeEvery, true, func(ctx context.Context) (bool, error) {
+		for does, gvk := range registered {
+			u := h.configuration(does)
+			u.SetGroupVersionKind(gvk)
+			_, err := client.Resource(resourceOf(gvk)).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "devcluster", Force: true})
+			if err != nil {
+				return false, nil // The API server does not answer yet.
+			}
+		}
+		return true, h.await(ctx, client)
+	})
+}
+
+// configuration has the webhooks of one kind, and one that is called for nothing but the probe.
+func (h *hooks) configuration(does string) *unstructured.Unstructured {
+	hook := func(name, path, group, version, resource string, operations ...any) map[string]any {
+		return map[string]any{
+			"name": name + "." + does,
 			"clientConfig": map[string]any{
-				"url": "https://" + h.addr + "/" + r.crd + "/" + does, "caBundle": base64.StdEncoding.EncodeToString(h.authority),
+				"url": "https://" + h.addr + path + "/" + does, "caBundle": base64.StdEncoding.EncodeToString(h.authority),
 			},
 			"failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
 			"rules": []any{map[string]any{
-				"apiGroups": []any{r.resource.Group}, "apiVersions": []any{r.resource.Version}, "resources": []any{r.resource.Resource},
-				"operations": []any{"CREATE", "UPDATE"},
+				"apiGroups": []any{group}, "apiVersions": []any{version}, "resources": []any{resource}, "operations": operations,
 			}},
-		}}}}
-		u.SetGroupVersionKind(gvk)
-		u.SetName(hookName(r.crd))
-		_, err := client.Resource(resourceOf(gvk)).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "devcluster", Force: true})
-		if err != nil {
-			return err
 		}
 	}
-	return nil
-}
-
-// unregister removes the webhook configurations of the role of a CRD that is gone.
-func unregister(client dynamic.Interface, crd string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var all []error
-	for _, gvk := range registered {
-		err := client.Resource(resourceOf(gvk)).Delete(ctx, hookName(crd), metav1.DeleteOptions{})
-		if !apierrors.IsNotFound(err) {
-			all = append(all, err)
+	probe := hook("probe."+hookName, "/probe", configMaps.Group, configMaps.Version, configMaps.Resource, "CREATE")
+	probe["objectSelector"] = map[string]any{"matchLabels": map[string]any{probeLabel: h.token}}
+	all := []any{probe}
+	for _, r := range roles {
+		if r.admission != nil {
+			all = append(all, hook(r.admission.webhook, "/"+r.crd, r.resource.Group, r.resource.Version, r.resource.Resource, "CREATE", "UPDATE"))
 		}
 	}
-	return errors.Join(all...)
+	u := &unstructured.Unstructured{Object: map[string]any{"webhooks": all}}
+	u.SetName(hookName)
+	return u
 }
 
-// hookName tells the stand-in's configurations from those of the controllers that it plays.
-func hookName(crd string) string { return "stand-in." + crd }
+// await returns when the API server has called the probe's webhook of each configuration, and with it knows all others there.
+func (h *hooks) await(ctx context.Context, client dynamic.Interface) error {
+	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+		"name": "stand-in-probe", "namespace": metav1.NamespaceDefault, "labels": map[string]any{probeLabel: h.token},
+	}}}
+	return wait.PollUntilContextCancel(ctx, probeEvery, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Resource(configMaps).Namespace(probe.GetNamespace()).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		// The namespace comes a moment after the API server.
+		return err == nil && len(h.uncalled()) == 0, nil
+	})
+}
+
+// uncalled are the configurations whose webhook the probe has not reached.
+func (h *hooks) uncalled() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	for does := range registered {
+		if !h.called[does] {
+			out = append(out, does)
+		}
+	}
+	return out
+}
 
 func resourceOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {
 	return gvk.GroupVersion().WithResource(map[string]string{
