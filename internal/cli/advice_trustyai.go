@@ -201,6 +201,11 @@ var trustyAIAdvice = map[string]advice{
 	"DeploymentModeUnknown": {
 		meaning: "Its deployment mode is none that is known.", remedy: "Use Standard, RawDeployment, Serverless, Knative or ModelMesh.",
 	},
+	"DeploymentModePending": {
+		meaning: "KServe has not told yet how it deploys it, and where payloads go depends on that.",
+		remedy: "See that KServe's controller runs; it is wired once status.deploymentMode of the InferenceService is set. Where KServe " +
+			"is older than 0.9, set its annotation serving.kserve.io/deploymentMode.",
+	},
 	"EnvFromSource": {
 		meaning: "A container takes the variable of the payload processors from elsewhere, to which nothing can be added.",
 		remedy:  "Give the variable a plain value, or none.",

@@ -170,28 +170,36 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 	}
 }
 
-// Test_PodsStartWithTheCertificatesOfCertManager has an issuer that takes its time: pods that were started meanwhile would be
-// restarted once it is done.
-func Test_PodsStartWithTheCertificatesOfCertManager(t *testing.T) {
-	issued := func(name string) *unstructured.Unstructured {
-		u := secretOf2("ns", name, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"})
-		u.SetAnnotations(map[string]string{"cert-manager.io/certificate-name": name})
-		return u
-	}
-	for _, tls := range []string{"", "  tls: {issuerRef: {name: corp}}\n"} {
-		c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec+tls)
-		for _, missing := range []string{"tas-tls", "tas-internal", ""} {
-			_, p := gatherAndRender(t, c, cr)
-			for _, o := range p.Stages[0].Objects {
-				if held := o.Hold != ""; held != (missing != "" && o.Desired.GetKind() == "Deployment") || !strings.Contains(o.Hold, missing) && held {
-					t.Errorf("while %q is missing, %s is held for %q", missing, o.Key(), o.Hold)
-				}
-			}
-			if missing != "" {
-				c.Put(issued(missing))
+// startsWithCertificates goes through what a source brings one after the other, and wants pods to wait for the last of it: those
+// that were started meanwhile would be restarted once it is there.
+func startsWithCertificates(t *testing.T, c *cluster, cr *v1.TrustyAIService, annotation string) {
+	t.Helper()
+	for _, missing := range []string{"tas-tls", "tas-internal", ""} {
+		facts, p := gatherAndRender(t, c, cr)
+		if (facts.Certs.Digest == "") != (missing != "") {
+			t.Errorf("while %q is missing, the digest is %q", missing, facts.Certs.Digest)
+		}
+		for _, o := range p.Stages[0].Objects {
+			if held := o.Hold != ""; held != (missing != "" && o.Desired.GetKind() == "Deployment") || !strings.Contains(o.Hold, missing) && held {
+				t.Errorf("while %q is missing, %s is held for %q", missing, o.Key(), o.Hold)
 			}
 		}
+		if missing != "" {
+			u := secretOf2("ns", missing, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"})
+			u.SetAnnotations(map[string]string{annotation: missing})
+			c.Put(u)
+		}
 	}
+}
+
+func Test_PodsStartWithTheCertificatesOfCertManager(t *testing.T) {
+	for _, tls := range []string{"", "  tls: {issuerRef: {name: corp}}\n"} {
+		startsWithCertificates(t, newCluster(gvkCertificate), custom(t, upstreamSpec+tls), "cert-manager.io/certificate-name")
+	}
+}
+
+func Test_PodsStartWithTheCertificatesOfServiceCA(t *testing.T) {
+	startsWithCertificates(t, newCluster(gvkServiceCA), custom(t, upstreamSpec), "service.beta.openshift.io/originating-service-name")
 }
 
 // Test_ARenewedAuthorityOfCertManagerKeepsItsKey looks at what TestRenewedAuthority in test/certmanager shows on cert-manager.

@@ -55,8 +55,9 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 	if proxy != nil && internal != nil {
 		out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(internal))
 	}
-	if out.Source == CertsCertManager && !s.settings.Printed {
-		// An issuer may take its time, and pods that were started before would be restarted for what they waited for.
+	if !s.settings.Printed {
+		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for
+		// what they waited for.
 		switch {
 		case proxy == nil:
 			out.AwaitsLeaf = n.tlsSecret

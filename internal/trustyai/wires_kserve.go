@@ -42,18 +42,27 @@ const (
 	kserveRaw        kserveMode = "Raw"
 	kserveServerless kserveMode = "Serverless"
 	kserveMesh       kserveMode = "ModelMesh"
+	kservePending    kserveMode = "Pending"
 	kserveUnknown    kserveMode = "Unknown"
 )
 
-// kserveModeOf reads the annotation, else what KServe reports in status. An InferenceService with neither is deployed in
-// KServe's default mode, and is wired as Raw; upstream never wired it (section 4.4 of reference/trustyai.md).
+// kserveModeOf is what KServe reports in status, else what the annotation says: in this order KServe itself decides
+// (controller/v1beta1/inferenceservice/utils/utils.go, GetDeploymentMode; status has it since v0.15.1). Without both the default
+// mode rules. KServe's webhook writes a default of Standard or ModelMesh into the annotation, and leaves it out for Knative
+// (apis/serving/v1beta1/inference_service_defaults.go, since v0.9.0). So before v0.15.1 a Knative service tells its mode by its
+// conditions alone, and what tells nothing is one that KServe has not seen yet.
 func kserveModeOf(target *unstructured.Unstructured) kserveMode {
-	mode := target.GetAnnotations()[deploymentMode]
+	mode, _, _ := unstructured.NestedString(target.Object, "status", "deploymentMode")
 	if mode == "" {
-		mode, _, _ = unstructured.NestedString(target.Object, "status", "deploymentMode")
+		mode = target.GetAnnotations()[deploymentMode]
 	}
 	switch mode {
-	case "", "RawDeployment", "Standard":
+	case "":
+		if len(knativeConditionsOf(target)) > 0 {
+			return kserveServerless
+		}
+		return kservePending
+	case "RawDeployment", "Standard":
 		return kserveRaw
 	case "Serverless", "Knative":
 		return kserveServerless
@@ -62,6 +71,24 @@ func kserveModeOf(target *unstructured.Unstructured) kserveMode {
 	default:
 		return kserveUnknown
 	}
+}
+
+// knativeConditions are those that the predictor of an InferenceService has of its Knative Service, and no other predictor has
+// (apis/serving/v1beta1/inference_service_status.go, PropagateStatus and PropagateRawStatus).
+var knativeConditions = []string{"PredictorRouteReady", "PredictorConfigurationReady"}
+
+// knativeConditionsOf are the types of these conditions that an InferenceService has, in the form that conditions have.
+func knativeConditionsOf(target *unstructured.Unstructured) []any {
+	status, _ := target.Object["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	var out []any
+	for _, one := range list {
+		fields, _ := one.(map[string]any)
+		if name, _ := fields["type"].(string); slices.Contains(knativeConditions, name) {
+			out = append(out, map[string]any{"type": name})
+		}
+	}
+	return out
 }
 
 // kserveWire sets the logger of KServe's InferenceServices, for services of both shapes.
@@ -76,15 +103,24 @@ func kserveWire(clusterDomain string) wiring.Wire {
 				}
 				copyField(u, out, "spec", "predictor", "logger")
 				copyField(u, out, "status", "deploymentMode")
+				if told := knativeConditionsOf(u); len(told) > 0 {
+					// Only this function makes the status, so setting cannot fail.
+					_ = unstructured.SetNestedSlice(out.Object, told, "status", "conditions")
+				}
 			})
 		},
 		Wanted: func(target *unstructured.Unstructured, alive []client.Object) []wiring.Entry {
 			recorded := recordedIn(target)
-			cr := wirer(services(alive, kserveEligible(target, recorded)), recorded)
+			oldestFirst := services(alive, kserveEligible(target, recorded))
+			mode := kserveModeOf(target)
+			if mode == kservePending {
+				return heldBy(oldestFirst, recorded)
+			}
+			cr := wirer(oldestFirst, recorded)
 			if cr == nil {
 				return nil
 			}
-			url := loggerURLFor(cr, kserveModeOf(target), clusterDomain)
+			url := loggerURLFor(cr, mode, clusterDomain)
 			if url == "" {
 				return nil
 			}
@@ -96,6 +132,17 @@ func kserveWire(clusterDomain string) wiring.Wire {
 		},
 		Edit: editLogger,
 	}
+}
+
+// heldBy is the entry that one of some services has in an InferenceService whose mode is not told: it stays as it is, since each
+// change of it restarts the predictor.
+func heldBy(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) []wiring.Entry {
+	for _, e := range recorded {
+		if slices.ContainsFunc(oldestFirst, func(cr *v1.TrustyAIService) bool { return ownerID(cr) == e.Owner }) {
+			return []wiring.Entry{e}
+		}
+	}
+	return nil
 }
 
 // kserveEligible says which services may wire an InferenceService: those whose selector selects it. A selector that

@@ -200,7 +200,18 @@ func drawnTarget(t *rapid.T, wire string) (*unstructured.Unstructured, []func(*u
 			"", "", "", `,"logger":{"url":"http://mine","mode":"all"}`, `,"logger":{"mode":"request"}`, `,"logger":{}`,
 			`,"logger":{"mode":"all","url":"http://trustyai-service.ns.svc.cluster.local","metadataHeaders":["x"]}`,
 		}).Draw(t, "logger")
-		return isvc(t, mode, logger), edits
+		return isvc(t, mode, logger), append(edits, tellMode("Knative"), tellMode("Standard"), tellMode(""))
+	}
+}
+
+// tellMode has KServe report a mode, or lose what it had reported.
+func tellMode(mode string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) {
+		if mode == "" {
+			delete(u.Object, "status")
+			return
+		}
+		u.Object["status"] = map[string]any{"deploymentMode": mode}
 	}
 }
 

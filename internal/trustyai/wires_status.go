@@ -25,6 +25,7 @@ const (
 	ReasonOtherService   = "OtherService"
 	ReasonModelMesh      = "ModelMesh"
 	ReasonModeUnknown    = "DeploymentModeUnknown"
+	ReasonModePending    = "DeploymentModePending"
 )
 
 const (
@@ -149,6 +150,11 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 		switch kserveModeOf(target) {
 		case kserveMesh:
 			return unwired(ReasonModelMesh, "ModelMesh sends its payloads, once ModelMesh itself is wired")
+		case kservePending:
+			if len(wanted) == 0 {
+				return unwired(ReasonModePending, fmt.Sprintf("KServe has not told yet how it deploys it: it is wired once KServe's "+
+					"controller has set its status.deploymentMode; a KServe before 0.9 sets none: give it the annotation %s", deploymentMode))
+			}
 		case kserveUnknown:
 			return unwired(ReasonModeUnknown, fmt.Sprintf("its %s is none that is known: use Standard, RawDeployment, "+
 				"Knative, Serverless or ModelMesh", deploymentMode))

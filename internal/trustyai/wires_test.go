@@ -159,7 +159,7 @@ func TestDefect4LoggerWithoutURL(t *testing.T) {
 // certificate, not even once the first was gone.
 func TestDefect6TwoServicesDoNotFight(t *testing.T) {
 	a, b := service("a", false, 1), service("b", false, 0)
-	for name, object := range map[string]*unstructured.Unstructured{WireKServe: isvc(t, "", ""), WireMeshDeployments: meshDeployment(t)} {
+	for name, object := range map[string]*unstructured.Unstructured{WireKServe: isvc(t, "Standard", ""), WireMeshDeployments: meshDeployment(t)} {
 		s := simulate(t, wireNamed(name), object.GetName())
 		s.Put(object)
 		s.settle(a, b)
@@ -208,7 +208,7 @@ func TestYoungerServiceWaitsAndStays(t *testing.T) {
 	old, young := service("old", false, 0), service("young", false, 1)
 	setReachable(old, false)
 	s := simulate(t, wireNamed(WireKServe), "m")
-	s.Put(isvc(t, "", ""))
+	s.Put(isvc(t, "Standard", ""))
 	s.settle(old, young)
 	if got := loggerOf(s.target()); got != "" {
 		t.Errorf("the younger wired %s", got)
@@ -229,7 +229,7 @@ func TestSuspendedServiceKeepsItsWiringAndGetsNoNew(t *testing.T) {
 	cr := service("n", false, 0)
 	suspend := map[string]string{keeper.SuspendAnnotation: "true"}
 	s := simulate(t, wireNamed(WireKServe), "m")
-	s.Put(isvc(t, "", ""))
+	s.Put(isvc(t, "Standard", ""))
 	cr.Annotations = suspend
 	s.settle(cr)
 	if got := loggerOf(s.target()); got != "" {
@@ -254,13 +254,14 @@ func TestKServeModes(t *testing.T) {
 	}{
 		{upstream, "RawDeployment", "https://n.ns.svc.cluster.local"},
 		{upstream, "Standard", "https://n.ns.svc.cluster.local"},
-		{upstream, "", "https://n.ns.svc.cluster.local"},
 		{upstream, "Serverless", "http://n.ns.svc.cluster.local"},
 		{upstream, "Knative", "http://n.ns.svc.cluster.local"},
 		{upstream, "ModelMesh", ""},
 		{upstream, "Unheard", ""},
+		{upstream, "", ""},
 		{plain, "Standard", "http://n.ns.svc.cluster.local"},
-		{adr, "", "http://trustyai-service.ns.svc.cluster.local"},
+		{adr, "Standard", "http://trustyai-service.ns.svc.cluster.local"},
+		{adr, "", ""},
 	} {
 		s := simulate(t, wireNamed(WireKServe), "m")
 		original := isvc(t, c.mode, "")
@@ -280,17 +281,96 @@ func TestKServeModes(t *testing.T) {
 	}
 }
 
-func TestKServeReadsTheModeFromStatus(t *testing.T) {
-	u := isvc(t, "", "")
-	u.Object["status"] = map[string]any{"deploymentMode": "Knative"}
-	if got := kserveModeOf(u); got != kserveServerless {
-		t.Error(got)
+// TestKServeModeIsThatOfKServe: what is deployed is what the status says, and a service that KServe's webhook left without the
+// annotation is a Knative one, which releases before 0.15.1 tell by conditions alone.
+func TestKServeModeIsThatOfKServe(t *testing.T) {
+	conditions := func(types ...string) map[string]any {
+		var list []any
+		for _, name := range types {
+			list = append(list, map[string]any{"type": name, "status": "Unknown", "message": "m"})
+		}
+		return map[string]any{"conditions": list, "url": "http://m"}
+	}
+	for _, c := range []struct {
+		annotation string
+		status     map[string]any
+		want       kserveMode
+	}{
+		{"", map[string]any{"deploymentMode": "Knative"}, kserveServerless},
+		{"", map[string]any{"deploymentMode": "RawDeployment"}, kserveRaw},
+		{"Serverless", map[string]any{"deploymentMode": "Standard"}, kserveRaw},
+		{"Serverless", conditions("Ready", "PredictorReady", "IngressReady"), kserveServerless},
+		{"Standard", conditions("Ready", "PredictorRouteReady"), kserveRaw},
+		{"", conditions("Ready", "PredictorReady", "PredictorRouteReady", "PredictorConfigurationReady"), kserveServerless},
+		{"", conditions("PredictorConfigurationReady"), kserveServerless},
+		{"", conditions("Ready", "PredictorReady", "IngressReady"), kservePending},
+		{"", map[string]any{"conditions": []any{1, map[string]any{"type": 1}}}, kservePending},
+		{"", nil, kservePending},
+	} {
+		u := isvc(t, c.annotation, "")
+		if c.status != nil {
+			u.Object["status"] = c.status
+		}
+		if got := kserveModeOf(u); got != c.want {
+			t.Errorf("annotation %q, status %v: %s, want %s", c.annotation, c.status, got, c.want)
+		}
+		if got := kserveModeOf(wireNamed(WireKServe).Strip(u)); got != c.want {
+			t.Errorf("annotation %q, status %v: %s once it is stripped, want %s", c.annotation, c.status, got, c.want)
+		}
+	}
+}
+
+// TestKServeWaitsUntilTheModeIsTold: a logger for another mode would make the pods of every predictor anew, twice.
+func TestKServeWaitsUntilTheModeIsTold(t *testing.T) {
+	old, young := service("old", false, 0), service("young", false, 1)
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "", ""))
+	told := func(mode string) {
+		s.user(func(u *unstructured.Unstructured) { u.Object["status"] = map[string]any{"deploymentMode": mode} })
+	}
+	status := func(cr *v1.TrustyAIService) v1.WiringStatus {
+		return WiringOf(cr, Wired{Services: []client.Object{old, young}, Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}})[0]
+	}
+	s.settle(young)
+	if got := status(young); loggerOf(s.target()) != "" || got.Wired != metav1.ConditionFalse || got.Reason != ReasonModePending ||
+		!strings.Contains(got.Message, "status.deploymentMode") {
+		t.Errorf("logger %q while the mode is not told, status %+v", loggerOf(s.target()), got)
+	}
+	told("Knative")
+	s.settle(young)
+	if got := loggerOf(s.target()); !strings.Contains(got, "http://young.") {
+		t.Errorf("the logger of a Knative service is %q", got)
+	}
+	// Neither the mode's loss nor an older service changes what is wired while the mode is not told.
+	wired := s.target()
+	s.user(func(u *unstructured.Unstructured) { delete(u.Object, "status") })
+	s.settle(young)
+	s.settle(old, young)
+	if got := loggerOf(s.target()); got != loggerOf(wired) {
+		t.Errorf("the logger is %q, was %q", got, loggerOf(wired))
+	}
+	if got := status(young); got.Wired != metav1.ConditionTrue {
+		t.Errorf("the status of what is wired: %+v", got)
+	}
+	if got := status(old); got.Reason != ReasonOtherService || !strings.Contains(got.Message, "young") {
+		t.Errorf("the status of the other: %+v", got)
+	}
+	s.settle(old)
+	if got := loggerOf(s.target()); got != "" {
+		t.Errorf("the logger of a service that is gone stays: %s", got)
+	}
+	told("Standard")
+	s.settle(old)
+	if got := loggerOf(s.target()); !strings.Contains(got, "https://old.") {
+		t.Errorf("the logger is %q", got)
 	}
 }
 
 func TestKServeUserLoggerIsKept(t *testing.T) {
 	s := simulate(t, wireNamed(WireKServe), "m")
-	s.Put(isvc(t, "", ""))
+	u := isvc(t, "", "")
+	u.Object["status"] = map[string]any{"deploymentMode": "Standard"}
+	s.Put(u)
 	cr := service("n", false, 0)
 	s.settle(cr)
 	own := map[string]any{"mode": "request", "url": "http://mine"}
@@ -325,7 +405,7 @@ func TestKServeSelector(t *testing.T) {
 	cr := service("n", false, 0)
 	cr.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "y"}}}
 	s := simulate(t, wireNamed(WireKServe), "m")
-	s.Put(isvc(t, "", ""))
+	s.Put(isvc(t, "Standard", ""))
 	s.settle(cr)
 	if got := loggerOf(s.target()); got != "" {
 		t.Errorf("not selected, but %s", got)
@@ -365,7 +445,7 @@ func TestTakeover(t *testing.T) {
 	}
 
 	k := simulate(t, wireNamed(WireKServe), "m")
-	k.Put(isvc(t, "", `,"logger":{"mode":"all","url":"https://n.ns.svc.cluster.local"}`))
+	k.Put(isvc(t, "Standard", `,"logger":{"mode":"all","url":"https://n.ns.svc.cluster.local"}`))
 	k.settle(cr)
 	k.settle()
 	if got := loggerOf(k.target()); got != "" {
@@ -425,8 +505,8 @@ func TestWiringStatus(t *testing.T) {
 	named := func(u *unstructured.Unstructured, name string) *unstructured.Unstructured { u.SetName(name); return u }
 	targets := map[string][]*unstructured.Unstructured{
 		WireKServe: {
-			named(isvc(t, "", ""), "z-pending"), named(isvc(t, "ModelMesh", ""), "mesh"), named(isvc(t, "?", ""), "mode"),
-			named(isvc(t, "", `,"logger":{}`), "a-own"),
+			named(isvc(t, "Standard", ""), "z-pending"), named(isvc(t, "ModelMesh", ""), "mesh"), named(isvc(t, "?", ""), "mode"),
+			named(isvc(t, "Standard", `,"logger":{}`), "a-own"), named(isvc(t, "", ""), "untold"),
 		},
 		WireMeshDeployments: {meshDeployment(t)},
 		WireMeshConfig:      {meshConfigMap("a: b")},
@@ -439,7 +519,8 @@ func TestWiringStatus(t *testing.T) {
 		return strings.Join(out, "\n")
 	}
 	want := "Deployment/mesh False Pending\nInferenceService/a-own False UserLogger\nInferenceService/mesh False ModelMesh\n" +
-		"InferenceService/mode False DeploymentModeUnknown\nInferenceService/z-pending False Pending"
+		"InferenceService/mode False DeploymentModeUnknown\nInferenceService/untold False DeploymentModePending\n" +
+		"InferenceService/z-pending False Pending"
 	if got := print(WiringOf(cr, Wired{Targets: targets})); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -466,9 +547,9 @@ func TestWiringStatusIsBounded(t *testing.T) {
 	cr := service("n", false, 0)
 	var list []*unstructured.Unstructured
 	for i := range 150 {
-		u := isvc(t, "", "")
+		u := isvc(t, "Standard", "")
 		if i == 149 {
-			u = isvc(t, "", `,"logger":{"url":"`+strings.Repeat("x", 5000)+`"}`)
+			u = isvc(t, "Standard", `,"logger":{"url":"`+strings.Repeat("x", 5000)+`"}`)
 		} else {
 			_ = unstructured.SetNestedStringMap(u.Object, map[string]string{"mode": "all", "url": LoggerURL(cr), "x": "y"}, "spec", "predictor", "logger")
 		}

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -150,9 +152,22 @@ func securedOnOpenShift(t *testing.T, c *cluster.Cluster) {
 			return err
 		})
 	}
-	pods := c.Kubectl(t, "-n", ns, "get", "pods", "-o", "jsonpath={.items[*].spec.securityContext.fsGroup}|{.items[*].status.phase}")
-	if pods != "|Running" {
-		t.Errorf("groups and phases of the pods are %q", pods)
+	// The pods wait for the certificates, so that none is made anew for them; there is one pod, and has been no other.
+	if sets := strings.Fields(c.Kubectl(t, "-n", ns, "get", "replicasets", "-o", "name")); len(sets) != 1 {
+		t.Errorf("%d ReplicaSets: the service was rolled out again for its certificates", len(sets))
+	}
+	var pods corev1.PodList
+	if err := c.Client.List(t.Context(), &pods, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 {
+		t.Errorf("%d pods", len(pods.Items))
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase != corev1.PodRunning || pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.FSGroup != nil {
+			t.Errorf("pod %s is %s, with the security context %+v", pod.Name, pod.Status.Phase, pod.Spec.SecurityContext)
+		}
 	}
 	route := c.Get(t, gvkOf("route.openshift.io/v1", "Route"), ns, "tas")
 	if ca, found, _ := unstructured.NestedString(route.Object, "spec", "tls", "destinationCACertificate"); found {
