@@ -54,6 +54,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tfserving.Image, "tfserving-image", tfserving.DefaultImage, "image of a Tfserv that names none")
 	flags.StringVar(&s.tfserving.GPUImage, "tfserving-gpu-image", tfserving.DefaultGPUImage,
 		"image of a Tfserv that names none and asks for GPUs")
+	flags.DurationVar(&s.tfserving.ModelsEvery, "tfserving-models-every", tfserving.DefaultModelsEvery,
+		"how often the model servers of a Tfserv are asked that have every model available")
 	flags.BoolVar(&s.kubeflow.Trusted, "kubeflow-trusted", false,
 		"apply the applications of every KfDef that names no ServiceAccount with the operator's own rights")
 	flags.BoolVar(&s.seldon.Trusted, "seldon-trusted", false,

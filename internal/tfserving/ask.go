@@ -3,6 +3,7 @@ package tfserving
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,88 +12,115 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/room"
 )
 
 const (
-	// askEvery is how often the servers are asked while something is changing or a pod is not ready.
-	askEvery = 5 * time.Second
 	// maxServers and maxQuestions bound one round of questions, maxBeside how many are asked at once.
 	maxServers, maxQuestions, maxBeside = 20, 200, 8
 	// maxVersions is how many versions the status lists.
 	maxVersions = 200
 )
 
-// ask asks the servers for the state of their models: again and again while the rollout is under way or a version is
-// being loaded, and once when it is complete. Before a server is ready nobody answers, since TensorFlow Serving opens its
-// ports only when the initial models are available.
+// ask asks the servers for the state of their models. TensorFlow Serving looks for other versions each second, and tells nobody of
+// what it loads or drops, so that the question comes again: with growing pauses until every server has settled, then seldom. It is
+// another question, and is asked at once, whenever the Deployment tells of other pods. Before a server is ready nobody answers,
+// since TensorFlow Serving opens its ports only when the initial models are available.
 func (g *gathering) ask() {
 	running := g.facts.Running
 	models := g.facts.Config.Models()
 	if running == nil || running.Ready == 0 || len(models) == 0 {
+		g.hosts.keep(g.cr, "")
 		return
 	}
 	names := make([]string, 0, len(models))
 	for _, m := range models {
 		names = append(names, m.Name)
 	}
-	question := g.question(names)
-	if !running.Current {
-		g.facts.Answer, _ = g.read.Probe("models", askEvery, question).(*Answer)
-		return
+	question := fmt.Sprintf("models of generation %d, %d of %d pods ready", running.Generation, running.Ready, running.Replicas)
+	if running.Current {
+		question += ", rolled out"
 	}
-	name := fmt.Sprintf("models of generation %d", running.Generation)
-	every := room.Once
-	if changing(g.cr.Status.Models) {
-		every = askEvery
-	}
-	g.facts.Answer, _ = g.read.Probe(name, every, question).(*Answer)
+	g.hosts.keep(g.cr, question)
+	g.facts.Answer, _ = g.read.Probe(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)
 }
 
-// changing says that a version is on its way.
-func changing(models []v1alpha1.ModelStatus) bool {
-	return slices.ContainsFunc(models, func(m v1alpha1.ModelStatus) bool {
-		return m.State == stateStart || m.State == stateLoading || m.State == stateUnloading
-	})
+// hosts remembers the addresses of the pods that were asked last, for each custom resource and under the name of the question.
+// While their answers are settled and the Deployment tells of no other pods, nobody has to list them again.
+type hosts struct {
+	room.Last[types.NamespacedName, string, []string]
+}
+
+// keep forgets the addresses of a custom resource that were found for another question.
+func (h *hosts) keep(cr *v1alpha1.Tfserv, question string) {
+	of := types.NamespacedName{Namespace: cr.Namespace, Name: cr.Name}
+	if found, name := h.Get(of); found != nil && name != question {
+		h.Forget(func(one types.NamespacedName) bool { return one == of })
+	}
 }
 
 // question asks the ready pods of the custom resource for every model.
-func (g *gathering) question(models []string) room.Question {
-	namespace, port := g.cr.Namespace, restPort(g.cr)
+func (g *gathering) question(name string, models []string) room.Question {
+	of, port := types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
-	client := g.settings.HTTP
+	client, remembered := g.settings.HTTP, g.hosts
 	return func(ctx context.Context, live room.Live) any {
-		pods, err := live.List(ctx, gvkPod, namespace, selector, 5*maxServers)
-		if err != nil {
-			return nil
-		}
-		var hosts []string
-		for i := range pods {
-			var pod corev1.Pod
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, &pod) == nil && answers(&pod) {
-				hosts = append(hosts, pod.Status.PodIP)
+		asked, before := remembered.Get(of)
+		if asked == nil || before != name {
+			found, err := hostsOf(ctx, live, of.Namespace, selector)
+			if err != nil {
+				return nil
 			}
+			asked = &found
 		}
-		slices.Sort(hosts)
-		hosts = hosts[:min(len(hosts), maxServers, max(1, maxQuestions/len(models)))]
-		said := make([][]saying, len(hosts))
-		var wg sync.WaitGroup
-		slots := make(chan struct{}, maxBeside)
-		for i, host := range hosts {
-			said[i] = make([]saying, len(models))
-			for j, model := range models {
-				wg.Go(func() {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-					said[i][j] = askModel(ctx, client, host, port, model)
-				})
-			}
+		ask := (*asked)[:min(len(*asked), maxServers, max(1, maxQuestions/len(models)))]
+		answer := sum(models, askHosts(ctx, client, ask, port, models))
+		if !answer.Settled {
+			// Perhaps these pods are there no more.
+			asked = nil
 		}
-		wg.Wait()
-		return sum(models, said)
+		remembered.Put(ctx, of, name, asked)
+		return answer
 	}
+}
+
+// hostsOf are the addresses of the pods that can be asked.
+func hostsOf(ctx context.Context, live room.Live, namespace, selector string) ([]string, error) {
+	pods, err := live.List(ctx, gvkPod, namespace, selector, 5*maxServers)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := range pods {
+		var pod corev1.Pod
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, &pod) == nil && answers(&pod) {
+			out = append(out, pod.Status.PodIP)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// askHosts asks every host for every model.
+func askHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []string) [][]saying {
+	said := make([][]saying, len(hosts))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxBeside)
+	for i, host := range hosts {
+		said[i] = make([]saying, len(models))
+		for j, model := range models {
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				said[i][j] = askModel(ctx, client, host, port, model)
+			})
+		}
+	}
+	wg.Wait()
+	return said
 }
 
 // answers says that a pod can be asked. One on the network of its node is not: whatever listens there is not the pod's.
@@ -125,10 +153,25 @@ func sum(models []string, said [][]saying) *Answer {
 		}
 		out.Models = append(out.Models, versions...)
 	}
+	out.Settled = out.Answered == out.Servers && out.Available == len(models) && !slices.ContainsFunc(out.Models, underway)
 	if len(out.Models) > maxVersions {
 		out.Models = out.Models[:maxVersions]
 	}
 	return out
+}
+
+// underway says that a version will become another one soon, or that a server knows nothing of the model. A version that has ended
+// beside one that serves is neither: TensorFlow Serving goes on telling of it.
+func underway(m v1alpha1.ModelStatus) bool {
+	return m.State != stateAvailable && m.State != stateEnd
+}
+
+// Retry implements room.Retryable: what is not settled is asked again with growing pauses.
+func (a *Answer) Retry() time.Duration {
+	if a.Settled {
+		return 0
+	}
+	return room.RetryPassing
 }
 
 // sumModel joins what the servers say of one model, and says whether every one has a version available.

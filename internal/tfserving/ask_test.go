@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/room"
@@ -86,8 +87,8 @@ func says(versions ...string) http.HandlerFunc {
 
 func answerOf(t *testing.T, client *http.Client, live room.Live, models ...string) *Answer {
 	t.Helper()
-	g := &gathering{settings: Settings{HTTP: client}, cr: custom(t, inline)}
-	return g.question(models)(t.Context(), live).(*Answer)
+	g := &gathering{settings: Settings{HTTP: client}, hosts: &hosts{}, cr: custom(t, inline)}
+	return g.question("models", models)(t.Context(), live).(*Answer)
 }
 
 func TestTheServerThatIsBehindCounts(t *testing.T) {
@@ -97,9 +98,103 @@ func TestTheServerThatIsBehindCounts(t *testing.T) {
 	want := &Answer{Servers: 2, Answered: 2, Available: 1, Models: []v1alpha1.ModelStatus{
 		{Name: "m", Version: "1", State: "END"}, {Name: "m", Version: "2", State: "LOADING"},
 	}}
-	if !reflect.DeepEqual(got, want) || !changing(got.Models) {
+	if !reflect.DeepEqual(got, want) || got.Retry() == 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestWhatIsNotSettledIsAskedAgainSoon: an answer that lacks something stands for no longer than a failure does.
+func TestWhatIsNotSettledIsAskedAgainSoon(t *testing.T) {
+	unknown := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	three := pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false), pod("10.0.0.3", true, false)}
+	for name, c := range map[string]struct {
+		third   http.HandlerFunc
+		settled bool
+	}{
+		"available":                              {says("2 AVAILABLE"), true},
+		"another version has ended":              {says("1 END", "2 AVAILABLE"), true},
+		"another version has failed":             {says("2 AVAILABLE", "3 END not found"), true},
+		"one server does not answer":             {nil, false},
+		"one server does not know the model":     {unknown, false},
+		"a version begins":                       {says("2 AVAILABLE", "3 START"), false},
+		"a version is being loaded":              {says("2 AVAILABLE", "3 LOADING"), false},
+		"a version is being unloaded":            {says("1 UNLOADING", "2 AVAILABLE"), false},
+		"a version is of no state that is known": {says("1 DANCING", "2 AVAILABLE"), false},
+		"the only version has ended":             {says("2 END out of memory"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers := map[string]http.HandlerFunc{"10.0.0.1": says("2 AVAILABLE"), "10.0.0.2": says("2 AVAILABLE"), "10.0.0.3": c.third}
+			if got := answerOf(t, fleet(servers), three, "m"); got.Settled != c.settled || (got.Retry() == 0) != c.settled {
+				t.Errorf("settled is %t: %+v", got.Settled, got)
+			}
+		})
+	}
+	if got := answerOf(t, fleet(nil), pods{}, "m"); got.Settled {
+		t.Error("settled without a server")
+	}
+}
+
+// listed counts how often pods are listed.
+type listed struct {
+	pods
+	times int
+}
+
+func (l *listed) List(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64) ([]unstructured.Unstructured, error) {
+	l.times++
+	return l.pods.List(ctx, gvk, namespace, selector, limit)
+}
+
+// TestSettledServersAreAskedWithoutAListOfPods: in the steady state nothing is read from the API server.
+func TestSettledServersAreAskedWithoutAListOfPods(t *testing.T) {
+	servers := map[string]http.HandlerFunc{"10.0.0.1": says("1 AVAILABLE")}
+	s := &system{settings: Settings{HTTP: fleet(servers)}.complete()}
+	c, cr, live := roomtest.New(testNow), custom(t, inline), &listed{pods: pods{pod("10.0.0.1", true, false)}}
+	_, p := gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, true)
+	ask := func() *Answer {
+		t.Helper()
+		c.Asked = nil
+		if _, err := s.Gather(t.Context(), c, cr); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Asked) != 1 {
+			t.Fatalf("%d questions", len(c.Asked))
+		}
+		return c.Asked[0].Question(t.Context(), live).(*Answer)
+	}
+	lists := func(want int, when string) {
+		t.Helper()
+		if live.times != want {
+			t.Errorf("%s the pods have been listed %d times, not %d", when, live.times, want)
+		}
+	}
+	for range 3 {
+		if got := ask(); !got.Settled {
+			t.Fatalf("%+v", got)
+		}
+	}
+	lists(1, "while the answers are settled")
+	servers["10.0.0.1"] = says("2 LOADING")
+	ask()
+	lists(1, "before it is known that something has changed")
+	ask()
+	lists(2, "while something changes")
+	servers["10.0.0.1"] = says("2 AVAILABLE")
+	ask()
+	ask()
+	lists(3, "when it has settled again")
+	// The pods of a Deployment that was rolled out meanwhile are others, though all is as before in the end.
+	rolledOut(t, c, cr, p, false)
+	if _, err := s.Gather(t.Context(), c, cr); err != nil {
+		t.Fatal(err)
+	}
+	rolledOut(t, c, cr, p, true)
+	ask()
+	lists(4, "for other pods")
+	s.Forget(types.NamespacedName{Namespace: cr.Namespace, Name: cr.Name})
+	ask()
+	lists(5, "for a custom resource that was made anew")
 }
 
 func TestAModelIsAvailableWhenEveryServerHasIt(t *testing.T) {
@@ -205,16 +300,13 @@ func TestWhenTheServersAreAsked(t *testing.T) {
 	cr.Spec.Replicas = &two
 	_, p = gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, p, false)
-	if got := asked(); got != "models "+askEvery.String() {
-		t.Errorf("one of two is ready, and asked is %q", got)
+	every := " " + DefaultModelsEvery.String()
+	if got, want := asked(), "models of generation 1, 1 of 2 pods ready"+every; got != want {
+		t.Errorf("one of two is ready, and asked is %q, not %q", got, want)
 	}
 	rolledOut(t, c, cr, p, true)
-	if got := asked(); got != "models of generation 1 0s" {
-		t.Errorf("all are ready, and asked is %q", got)
-	}
-	cr.Status.Models = []v1alpha1.ModelStatus{{Name: "resnet", State: stateLoading}}
-	if got := asked(); got != "models of generation 1 "+askEvery.String() {
-		t.Errorf("a version is being loaded, and asked is %q", got)
+	if got, want := asked(), "models of generation 1, 2 of 2 pods ready, rolled out"+every; got != want {
+		t.Errorf("all are ready, and asked is %q, not %q", got, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/room"
@@ -46,9 +47,17 @@ func Room() room.Definition[*v1alpha1.Tfserv] {
 }
 
 // system is the room.
-type system struct{ settings Settings }
+type system struct {
+	settings Settings
+	hosts    hosts
+}
 
 // New makes the room.
 func New(settings Settings) room.System[*v1alpha1.Tfserv, Facts] {
 	return &system{settings: settings.complete()}
+}
+
+// Forget implements room.Forgetful.
+func (s *system) Forget(gone types.NamespacedName) {
+	s.hosts.Forget(func(one types.NamespacedName) bool { return one == gone })
 }

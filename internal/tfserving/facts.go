@@ -60,4 +60,6 @@ type Answer struct {
 	Models []v1alpha1.ModelStatus
 	// Available counts the models of which every server that answered has a version available.
 	Available int
+	// Settled says that every server answered and has every model available, and that no version is about to change.
+	Settled bool
 }

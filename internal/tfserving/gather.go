@@ -26,6 +26,7 @@ const (
 // gathering is one gathering of facts.
 type gathering struct {
 	settings Settings
+	hosts    *hosts
 	read     room.Reader
 	cr       *v1alpha1.Tfserv
 	facts    Facts
@@ -35,7 +36,7 @@ type gathering struct {
 
 // Gather does every read that rendering needs.
 func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
-	g := &gathering{settings: s.settings, read: read, cr: cr}
+	g := &gathering{settings: s.settings, hosts: &s.hosts, read: read, cr: cr}
 	g.facts.Constraints = read.Serves(gvkConstraints)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim} {
 		if err := step(ctx); err != nil {

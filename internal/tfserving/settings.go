@@ -12,6 +12,9 @@ const (
 	DefaultGPUImage = "tensorflow/serving:2.20.0-gpu"
 )
 
+// DefaultModelsEvery is how often model servers are asked that have every model available.
+const DefaultModelsEvery = 5 * time.Minute
+
 // DefaultClusterDomain is the DNS domain of most clusters.
 const DefaultClusterDomain = "cluster.local"
 
@@ -21,6 +24,8 @@ type Settings struct {
 	Image, GPUImage string
 	// ClusterDomain is the DNS domain of the cluster; empty means cluster.local.
 	ClusterDomain string
+	// ModelsEvery is how often model servers are asked that have every model available; zero means the default.
+	ModelsEvery time.Duration
 	// HTTP asks the model servers; nil means a client with short timeouts that follows no redirect.
 	HTTP *http.Client
 }
@@ -35,6 +40,9 @@ func (s Settings) complete() Settings {
 	}
 	if s.ClusterDomain == "" {
 		s.ClusterDomain = DefaultClusterDomain
+	}
+	if s.ModelsEvery <= 0 {
+		s.ModelsEvery = DefaultModelsEvery
 	}
 	if s.HTTP == nil {
 		s.HTTP = newClient()

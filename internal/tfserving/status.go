@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,8 +142,16 @@ func (v *view) configValid() {
 // models says what the servers said of their models.
 func (v *view) models() {
 	status := &v.cr.Status
-	answer := v.facts.Answer
+	answer, before := v.facts.Answer, status.Models
 	ready := status.ReadyReplicas > 0
+	defer func() {
+		// The time is that of a change, so that an answer which is as before changes nothing.
+		if len(status.Models) == 0 {
+			status.ModelsChangedAt = nil
+		} else if !slices.Equal(status.Models, before) {
+			status.ModelsChangedAt = &metav1.Time{Time: v.seen.Now}
+		}
+	}()
 	switch {
 	case ready && answer == nil && len(status.Models) > 0:
 		// What was said last stands until somebody says otherwise.

@@ -1,6 +1,7 @@
 package tfserving
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,11 +15,14 @@ import (
 	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
+// allReady is the question of which the seed's pods are asked.
+const allReady = "models of generation 1, 3 of 3 pods ready, rolled out"
+
 // project gathers, renders and writes the status, with the Deployment in the cluster as what is seen.
 func project(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv) {
 	t.Helper()
 	facts, p := gatherAndRender(t, c, cr)
-	seen := room.Seen{Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: testNow, Warnings: p.Warnings}
+	seen := room.Seen{Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			var state room.State
@@ -90,7 +94,7 @@ func TestWhatTheServersSaidIsTold(t *testing.T) {
 	_, p := gatherAndRender(t, c, cr)
 	c.Written(p, ownerOf(cr))
 	rolledOut(t, c, cr, p, true)
-	c.Answers["models of generation 1"] = &Answer{
+	c.Answers[allReady] = &Answer{
 		Servers: 3, Answered: 3, Available: 1,
 		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "1538687457", State: stateAvailable}},
 	}
@@ -100,7 +104,7 @@ func TestWhatTheServersSaidIsTold(t *testing.T) {
 		t.Errorf("models %+v", cr.Status.Models)
 	}
 	// Without another answer it stands, as long as somebody is ready.
-	delete(c.Answers, "models of generation 1")
+	delete(c.Answers, allReady)
 	cr.Generation++
 	project(t, c, cr)
 	condition(t, cr, ConditionModelsAvailable, "True", reasonModelsAvailable)
@@ -114,12 +118,43 @@ func TestWhatTheServersSaidIsTold(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsAsBeforeChangesNothing: each question would cost a status write otherwise.
+func TestAnAnswerThatIsAsBeforeChangesNothing(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	serves := func(version string) {
+		c.Time = c.Time.Add(DefaultModelsEvery)
+		c.Answers[allReady] = &Answer{
+			Servers: 3, Answered: 3, Available: 1, Settled: true,
+			Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: version, State: stateAvailable}},
+		}
+		project(t, c, cr)
+	}
+	serves("6")
+	before, began := cr.Status.DeepCopy(), c.Time
+	serves("6")
+	if !reflect.DeepEqual(&cr.Status, before) || !cr.Status.ModelsChangedAt.Time.Equal(began) {
+		t.Errorf("the same answer has changed the status to %+v", cr.Status)
+	}
+	serves("7")
+	if got := cr.Status; got.Models[0].Version != "7" || !got.ModelsChangedAt.Time.Equal(c.Time) {
+		t.Errorf("version 7 is not told: %+v", got)
+	}
+	c.Answers[allReady] = &Answer{Servers: 3}
+	project(t, c, cr)
+	if got := cr.Status; got.ModelsChangedAt != nil || len(got.Models) > 0 {
+		t.Errorf("nobody answers, and the status is %+v", got)
+	}
+}
+
 func TestAModelThatIsNotServedIsNamed(t *testing.T) {
 	c, cr := seed(t)
 	_, p := gatherAndRender(t, c, cr)
 	c.Written(p, ownerOf(cr))
 	rolledOut(t, c, cr, p, true)
-	c.Answers["models of generation 1"] = &Answer{
+	c.Answers[allReady] = &Answer{
 		Servers: 3, Answered: 3,
 		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd, Error: "NOT_FOUND: no such file"}},
 	}

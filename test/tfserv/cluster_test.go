@@ -100,5 +100,20 @@ func TestAnAutoscalerIsNotFought(t *testing.T) {
 		t.Errorf("%v replicas, not the autoscaler's 5", got)
 	}
 	o.Settle(t, time.Minute)
-	harness.NoTimer(t, c, tfserv, ns, sample)
+	// One more look at it writes nothing but that it has looked.
+	before, generation := o.Requests.Snapshot(), c.Get(t, deployment, ns, sample).GetGeneration()
+	patch(t, c, tfserv, ns, sample, `{"metadata":{"annotations":{"keeper.mlkeeper.dev/reconcile-at":"now"}}}`)
+	cluster.Eventually(t, time.Minute, func() error {
+		if got := get(t, c, ns, sample).Status.LastHandledReconcileAt; got != "now" {
+			return fmt.Errorf("it was looked at last for %q", got)
+		}
+		return nil
+	})
+	o.Settle(t, time.Minute)
+	if done := o.Requests.Since(before); cluster.Sum(done, cluster.Request.Write, "leases") != 1 {
+		t.Errorf("it is settled, and yet the operator wrote\n%s", cluster.Describe(done))
+	}
+	if got := c.Get(t, deployment, ns, sample).GetGeneration(); got != generation {
+		t.Errorf("generation %d of the Deployment, was %d", got, generation)
+	}
 }

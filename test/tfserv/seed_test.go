@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/tfserving"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -218,20 +220,107 @@ func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
 	}
 }
 
-// Known defect: the state of the models is that of the moment in which the rollout was complete. No timer asks again, so that
-// a version that TensorFlow Serving loads or drops later never shows, and neither does one that fails. This test asserts what
-// is, and fails once the servers are asked again.
-func TestKnownDefectModelsAreAskedForOnlyUntilTheyAreAvailable(t *testing.T) {
-	c := cluster.Shared(t)
-	o := start(t, c, harness.Options{}, servers{"AVAILABLE"})
+// fleet answers as TensorFlow Serving does, with versions that the test sets, and counts the questions.
+type fleet struct {
+	versions atomic.Pointer[[]string]
+	asked    atomic.Int32
+}
+
+func (f *fleet) serve(versions ...string) { f.versions.Store(&versions) }
+
+func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.asked.Add(1)
+	w := httptest.NewRecorder()
+	var list []any
+	for _, one := range *f.versions.Load() {
+		version, state, _ := strings.Cut(one, " ")
+		list = append(list, map[string]any{"version": version, "state": state, "status": map[string]any{"error_code": "OK", "error_message": ""}})
+	}
+	if r.URL.Path != "/v1/models/resnet" || len(list) == 0 {
+		w.WriteHeader(http.StatusNotFound)
+		return w.Result(), nil
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"model_version_status": list})
+	return w.Result(), nil
+}
+
+// round waits until the three servers have been asked twice more, so that the first answers are in the status.
+func (f *fleet) round(t *testing.T) {
+	t.Helper()
+	before := f.asked.Load()
+	cluster.Eventually(t, time.Minute, func() error {
+		if n := f.asked.Load() - before; n < 6 {
+			return fmt.Errorf("%d questions", n)
+		}
+		return nil
+	})
+}
+
+// modelsAre waits until the status lists versions with their states, such as "6 AVAILABLE".
+func modelsAre(t *testing.T, c *cluster.Cluster, ns string, want ...string) {
+	t.Helper()
+	cluster.Eventually(t, time.Minute, func() error {
+		var got []string
+		for _, m := range get(t, c, ns, sample).Status.Models {
+			got = append(got, m.Version+" "+m.State)
+		}
+		if !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("models %q, not %q", got, want)
+		}
+		return nil
+	})
+}
+
+// startAsking runs the operator for one namespace, with servers that are asked every second once they have settled.
+func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *fleet) *harness.Operator {
+	t.Helper()
+	c.InstallCRDs(t)
+	opts := harness.Options{Verbose: testing.Verbose(), Engine: engine.Options{Namespaces: []string{ns}}}
+	settings := tfserving.Settings{HTTP: &http.Client{Transport: servers, Timeout: time.Second}, ModelsEvery: time.Second}
+	return harness.Start(t, c, opts, harness.Room(tfserving.Room(), tfserving.New(settings)))
+}
+
+// TensorFlow Serving loads and drops versions by itself while its pods run on.
+func TestVersionsThatComeAndGoLaterAreSeen(t *testing.T) {
+	c, servers := cluster.Shared(t), &fleet{}
+	servers.serve("6 AVAILABLE")
 	ns := c.Namespace(t)
+	startAsking(t, c, ns, servers)
 	c.Apply(t, seedFile, ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
-	cr := get(t, c, ns, sample)
-	if cr.Status.ModelsAvailable != "1/1" || len(cr.Status.Models) != 1 || cr.Status.Models[0].Version != "1538687457" {
-		t.Errorf("models %+v", cr.Status.Models)
+	modelsAre(t, c, ns, "6 AVAILABLE")
+	for _, next := range [][]string{{"6 AVAILABLE", "7 LOADING"}, {"6 END", "7 AVAILABLE"}} {
+		servers.serve(next...)
+		modelsAre(t, c, ns, next...)
+		condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	}
+	// What does not answer for a moment is not told for ever.
+	servers.serve()
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionFalse, "ModelsUnavailable")
+	servers.serve("7 AVAILABLE")
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+}
+
+// Servers that say the same are asked without a request to the API server, and their answer is not written again.
+func TestServersThatSayTheSameCostNoRequest(t *testing.T) {
+	c, servers := cluster.Shared(t), &fleet{}
+	servers.serve("6 AVAILABLE")
+	ns := c.Namespace(t)
+	o := startAsking(t, c, ns, servers)
+	c.Apply(t, seedFile, ns)
+	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	o.Settle(t, time.Minute)
-	harness.NoTimer(t, c, tfserv, ns, sample)
+	before, version := o.Requests.Snapshot(), get(t, c, ns, sample).ResourceVersion
+	servers.round(t)
+	servers.round(t)
+	asked := func(r cluster.Request) bool { return r.Read() || r.Write() }
+	if done := o.Requests.Since(before); cluster.Sum(done, asked, "leases") > 0 {
+		t.Errorf("what nobody changed was asked for:\n%s", cluster.Describe(done))
+	}
+	if now := get(t, c, ns, sample).ResourceVersion; now != version {
+		t.Errorf("version %s, was %s: a status that is as before was written", now, version)
+	}
 }

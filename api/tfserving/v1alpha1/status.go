@@ -71,6 +71,9 @@ type TfservStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Models []ModelStatus `json:"models,omitempty"`
+	// modelsChangedAt is when the model servers began to say what models lists; they are asked again and again.
+	// +optional
+	ModelsChangedAt *metav1.Time `json:"modelsChangedAt,omitempty"`
 	// lastHandledReconcileAt is the last value of the keeper.mlkeeper.dev/reconcile-at annotation that was handled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -446,6 +446,10 @@ func (in *TfservStatus) DeepCopyInto(out *TfservStatus) {
 		*out = make([]ModelStatus, len(*in))
 		copy(*out, *in)
 	}
+	if in.ModelsChangedAt != nil {
+		in, out := &in.ModelsChangedAt, &out.ModelsChangedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Skipped != nil {
 		in, out := &in.Skipped, &out.Skipped
 		*out = make([]string, len(*in))

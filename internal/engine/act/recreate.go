@@ -1,11 +1,11 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,7 +40,17 @@ func bindsAnother(live, desired *unstructured.Unstructured) bool {
 	if kind.Group != rbacv1.GroupName || kind.Kind != "RoleBinding" && kind.Kind != "ClusterRoleBinding" {
 		return false
 	}
-	return !equality.Semantic.DeepEqual(live.Object["roleRef"], desired.Object["roleRef"])
+	return roleOf(live) != roleOf(desired)
+}
+
+// roleOf is the role that a binding refers to. The API server fills in the group where none is declared (kubernetes
+// pkg/apis/rbac/v1/defaults.go).
+func roleOf(binding *unstructured.Unstructured) rbacv1.RoleRef {
+	field := func(name string) string {
+		value, _, _ := unstructured.NestedString(binding.Object, "roleRef", name)
+		return value
+	}
+	return rbacv1.RoleRef{APIGroup: cmp.Or(field("apiGroup"), rbacv1.GroupName), Kind: field("kind"), Name: field("name")}
 }
 
 // trialName begins the names under which replacements are tried; it is short enough for every kind.

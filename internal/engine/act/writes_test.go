@@ -228,6 +228,42 @@ func TestABindingToAnotherRoleIsReplacedWithoutAWrite(t *testing.T) {
 	}
 }
 
+// TestABindingIsToTheSameRoleWhereverItsGroupIsDeclared: charts leave the group out, and the API server fills it in. A binding that
+// is replaced at each repair takes the rights away for a moment, each time.
+func TestABindingIsToTheSameRoleWhereverItsGroupIsDeclared(t *testing.T) {
+	binding := func(kind, group, roleKind, role string) *unstructured.Unstructured {
+		ref := map[string]any{"kind": roleKind, "name": role}
+		if group != "" {
+			ref["apiGroup"] = group
+		}
+		u := &unstructured.Unstructured{Object: map[string]any{"roleRef": ref}}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind})
+		return u
+	}
+	const group = "rbac.authorization.k8s.io"
+	for _, kind := range []string{"RoleBinding", "ClusterRoleBinding"} {
+		live := binding(kind, group, "ClusterRole", "reader")
+		for _, c := range []struct {
+			group, kind, name string
+			another           bool
+		}{
+			{group, "ClusterRole", "reader", false},
+			{"", "ClusterRole", "reader", false},
+			{"", "ClusterRole", "writer", true},
+			{group, "Role", "reader", true},
+			{"other.example.com", "ClusterRole", "reader", true},
+		} {
+			if got := bindsAnother(live, binding(kind, c.group, c.kind, c.name)); got != c.another {
+				t.Errorf("%s to %+v: another is %t", kind, c, got)
+			}
+		}
+	}
+	live, desired := binding("Something", group, "Role", "a"), binding("Something", group, "Role", "b")
+	if bindsAnother(live, desired) {
+		t.Error("what is no binding binds another role")
+	}
+}
+
 func TestAnObjectWhoseReplacementWouldBeRefusedStays(t *testing.T) {
 	c := newCast(t)
 	st := declared(t, nil)

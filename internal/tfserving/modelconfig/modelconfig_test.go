@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -33,6 +34,7 @@ var accepted = map[string]string{
 	"latest":        `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { latest { num_versions: 2 } } } }`,
 	"per task":      `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { sampling_config { per_task_sampling_configs { dc: "d" task_index: 1 sampling_rate: 0.1 } } } } }`,
 	"custom log":    `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { custom_logging_config { type_url: "t" value: "v" } } } }`,
+	"bytes":         `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" logging_config { custom_logging_config { type_url: "t" value: "\000\"\\\n\377v" } } } }`,
 	"all":           `model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" model_version_policy { all {} } } }`,
 	"joined string": `model_config_list { config { name: "a" "b" base_path: "/m" model_platform: "tensorflow" } }`,
 }
@@ -64,6 +66,7 @@ var fuzzSeeds = []string{
 	seed,
 	`model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" version_labels { key: "s" value: 1 } } }`,
 	`custom_model_config { [type.googleapis.com/x.Y] {} }`,
+	accepted["logging"], accepted["per task"], accepted["custom log"], accepted["bytes"],
 }
 
 func TestParseTakesTheConfigOfTheSeed(t *testing.T) {
@@ -171,6 +174,25 @@ func TestStringIsReadBackAsTheSame(t *testing.T) {
 	}
 	if got := again.Models()[0].BasePath; got != `/a "path" with \ and ü` {
 		t.Fatalf("base path %q", got)
+	}
+}
+
+// TestWhatIsPrintedMeansTheSame: TensorFlow Serving reads what is printed, not what was declared.
+func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+	for name, text := range accepted {
+		t.Run(name, func(t *testing.T) {
+			c, err := Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Parse(c.String())
+			if err != nil {
+				t.Fatalf("%v in\n%s", err, c.String())
+			}
+			if !proto.Equal(c.message.Interface(), again.message.Interface()) {
+				t.Errorf("%v\nis printed as\n%s", c.message, c.String())
+			}
+		})
 	}
 }
 
