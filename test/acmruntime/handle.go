@@ -13,12 +13,13 @@ import (
 
 // take handles one record of the topic of operations.
 func (r *Runtime) take(ctx context.Context, record Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.locked(func() { r.heard(ctx, record) })
+}
+
+func (r *Runtime) heard(ctx context.Context, record Record) {
 	if r.sent[sha256.Sum256(record.Value)] {
 		return
 	}
-	defer r.changed.Broadcast()
 	head := said{}
 	if err := json.Unmarshal(record.Value, &head); err != nil {
 		r.fault("a record that is no message: %v: %.300s", err, record.Value)

@@ -50,9 +50,12 @@ func (r *Runtime) Prime(ctx context.Context, c *Composition) error { return r.pr
 // Deprime orders the participant to forget a composition.
 func (r *Runtime) Deprime(ctx context.Context, c *Composition) error { return r.prime(ctx, c, false) }
 
-func (r *Runtime) prime(ctx context.Context, c *Composition, order bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Runtime) prime(ctx context.Context, c *Composition, order bool) (err error) {
+	r.locked(func() { err = r.primes(ctx, c, order) })
+	return err
+}
+
+func (r *Runtime) primes(ctx context.Context, c *Composition, order bool) error {
 	if slices.ContainsFunc(r.instances, func(i *Instance) bool { return !i.gone && (i.Composition == c || i.target == c) }) {
 		return refusal("there are instances, Priming/Depriming not allowed")
 	}
@@ -152,9 +155,12 @@ var rules = map[string]rule{
 }
 
 // give gives an order on an instance if its states allow it. What was told of the order before is void.
-func (r *Runtime) give(ctx context.Context, i *Instance, order string, change func(), message func() object) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Runtime) give(ctx context.Context, i *Instance, order string, change func(), message func() object) (err error) {
+	r.locked(func() { err = r.gives(ctx, i, order, change, message) })
+	return err
+}
+
+func (r *Runtime) gives(ctx context.Context, i *Instance, order string, change func(), message func() object) error {
 	if err := r.online(); err != nil {
 		return err
 	}
@@ -246,16 +252,20 @@ func (r *Runtime) Review(ctx context.Context, i *Instance) error {
 
 // Migrate orders an instance to be of another composition, with other properties of its elements. Properties beyond its elements make
 // new ones, and nil removes one.
-func (r *Runtime) Migrate(ctx context.Context, i *Instance, to *Composition, properties ...map[string]any) error {
-	if to.State != primed {
-		return refusal("the composition is %s", to.State)
-	}
-	return r.give(ctx, i, "MIGRATE", func() {
-		i.keep()
-		i.aim(to, properties)
-		r.cascade(i, migrating, locked, none)
-		i.phase = i.firstStage()
-	}, func() object { return r.migrationMessage(i, true) })
+func (r *Runtime) Migrate(ctx context.Context, i *Instance, to *Composition, properties ...map[string]any) (err error) {
+	r.locked(func() {
+		if to.State != primed {
+			err = refusal("the composition is %s", to.State)
+			return
+		}
+		err = r.gives(ctx, i, "MIGRATE", func() {
+			i.keep()
+			i.aim(to, properties)
+			r.cascade(i, migrating, locked, none)
+			i.phase = i.firstStage()
+		}, func() object { return r.migrationMessage(i, true) })
+	})
+	return err
 }
 
 // Precheck has the participant look at a migration, which is not made: the message has the elements as they would be.
@@ -269,18 +279,22 @@ func (r *Runtime) Precheck(ctx context.Context, i *Instance, to *Composition, pr
 }
 
 // Rollback orders what was before an update or a migration that has failed or timed out.
-func (r *Runtime) Rollback(ctx context.Context, i *Instance) error {
-	if i.DeployState == updating {
-		return r.give(ctx, i, "UPDATE_REVERT", func() {
+func (r *Runtime) Rollback(ctx context.Context, i *Instance) (err error) {
+	r.locked(func() {
+		if i.DeployState == updating {
+			err = r.gives(ctx, i, "UPDATE_REVERT", func() {
+				i.Elements = cloned(i.before)
+				r.cascade(i, unUpdating, i.LockState, none)
+			}, func() object { return r.updateMessage(i) })
+			return
+		}
+		err = r.gives(ctx, i, "MIGRATION_REVERT", func() {
 			i.Elements = cloned(i.before)
-			r.cascade(i, unUpdating, i.LockState, none)
-		}, func() object { return r.updateMessage(i) })
-	}
-	return r.give(ctx, i, "MIGRATION_REVERT", func() {
-		i.Elements = cloned(i.before)
-		r.cascade(i, unMigrating, locked, none)
-		i.phase = i.lastStage()
-	}, func() object { return r.migrationMessage(i, true) })
+			r.cascade(i, unMigrating, locked, none)
+			i.phase = i.lastStage()
+		}, func() object { return r.migrationMessage(i, true) })
+	})
+	return err
 }
 
 // keep makes the copy for a rollback (copyAcElementsBeforeUpdate).

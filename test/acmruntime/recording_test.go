@@ -152,7 +152,7 @@ func (j *judge) expect(l line) *line {
 		}
 		return nil
 	}
-	for _, act := range []func(){func() {}, func() { j.r.scan(j.t.Context()) }, func() { j.act(l) }, func() { j.r.scan(j.t.Context()) }} {
+	for _, act := range []func(){func() {}, func() { j.r.rescan(j.t.Context()) }, func() { j.act(l) }, func() { j.r.rescan(j.t.Context()) }} {
 		act()
 		if said := find(); said != nil {
 			return said

@@ -112,6 +112,9 @@ type Runtime struct {
 	bus     Bus
 	mu      sync.Mutex
 	changed *sync.Cond
+	// outbox is what is to be published, in its order. Who publishes holds publishing and not mu, since a broker may take a minute.
+	outbox     []outgoing
+	publishing sync.Mutex
 	// wake has a scan follow.
 	wake chan struct{}
 	// ahead is how far the runtime's clock is ahead of the machine's.
@@ -141,6 +144,9 @@ type sending struct {
 	topic   string
 	message object
 }
+
+// outgoing is a record that is to be published, and how.
+type outgoing func() error
 
 // New makes a runtime that talks over a bus to one participant.
 func New(release Release, participant string, bus Bus) *Runtime {
@@ -188,7 +194,7 @@ func (r *Runtime) supervise(ctx context.Context) {
 			r.Pass(ctx, 0)
 		case <-r.wake:
 			pause(ctx, delayMessage)
-			r.locked(func() { r.scan(ctx) })
+			r.rescan(ctx)
 		}
 	}
 }
@@ -203,6 +209,9 @@ func (r *Runtime) Pass(ctx context.Context, d time.Duration) {
 	})
 }
 
+// rescan scans without time passing.
+func (r *Runtime) rescan(ctx context.Context) { r.locked(func() { r.scan(ctx) }) }
+
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -212,11 +221,42 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// locked does something with the state, and then publishes what is to be published.
 func (r *Runtime) locked(do func()) {
+	r.holding(func() {
+		do()
+		r.changed.Broadcast()
+	})
+	r.flush()
+}
+
+func (r *Runtime) holding(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
-	r.changed.Broadcast()
+}
+
+// flush publishes the outbox, or waits until somebody else has done so.
+func (r *Runtime) flush() {
+	r.publishing.Lock()
+	defer r.publishing.Unlock()
+	for {
+		var next outgoing
+		r.holding(func() {
+			if len(r.outbox) > 0 {
+				next, r.outbox = r.outbox[0], r.outbox[1:]
+			}
+		})
+		if next == nil {
+			return
+		}
+		if err := next(); err != nil {
+			r.holding(func() {
+				r.fault("(the runtime itself cannot publish: %v)", err)
+				r.changed.Broadcast()
+			})
+		}
+	}
 }
 
 // fault keeps what a participant did wrong.
@@ -239,7 +279,7 @@ func (r *Runtime) faulty() error {
 	return errors.New("the participant breaks the protocol: " + strings.Join(r.faults, "; "))
 }
 
-// send publishes a message. The original logs what the broker does not take and goes on (AbstractParticipantPublisher): its order
+// send has a message published. The original logs what the broker does not take and goes on (AbstractParticipantPublisher): its order
 // times out then. A test fails, since the participant is not at fault and waits in vain.
 func (r *Runtime) send(ctx context.Context, topic string, message object) {
 	r.last = sending{topic, message}
@@ -255,10 +295,13 @@ func (r *Runtime) send(ctx context.Context, topic string, message object) {
 
 func (r *Runtime) publish(ctx context.Context, topic string, key, value []byte) {
 	r.sent[sha256.Sum256(value)] = true
-	// The test is over if the context is done: what is left to say interests nobody.
-	if err := r.bus.Send(ctx, topic, key, value); err != nil && ctx.Err() == nil {
-		r.fault("(the runtime itself cannot publish: %v)", err)
-	}
+	r.outbox = append(r.outbox, func() error {
+		// The test is over if the context is done: what is left to say interests nobody.
+		if err := r.bus.Send(ctx, topic, key, value); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
 }
 
 // sendSync publishes on the topic of synchronizations; London has none and synchronizes nobody.
@@ -300,25 +343,19 @@ func (r *Runtime) DeployMessage(i *Instance) map[string]any {
 
 // Send sends any message on the topic of operations, for what a test makes itself. Its messageId counts as an order's.
 func (r *Runtime) Send(ctx context.Context, message map[string]any) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.send(ctx, Topic, message)
+	r.locked(func() { r.send(ctx, Topic, message) })
 	return ctx.Err()
 }
 
 // SendRaw sends any bytes.
 func (r *Runtime) SendRaw(ctx context.Context, value []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.publish(ctx, Topic, []byte("raw"), value)
+	r.locked(func() { r.publish(ctx, Topic, []byte("raw"), value) })
 	return ctx.Err()
 }
 
 // Again sends the last message once more, as brokers do.
 func (r *Runtime) Again(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.send(ctx, r.last.topic, r.last.message)
+	r.locked(func() { r.send(ctx, r.last.topic, r.last.message) })
 	return ctx.Err()
 }
 
@@ -344,7 +381,7 @@ func (r *Runtime) Element(elementID string) Element {
 
 // Await waits until a condition holds, which is looked at after each message and scan. A fault of the participant ends it.
 func (r *Runtime) Await(ctx context.Context, what string, holds func() bool) error {
-	stop := context.AfterFunc(ctx, func() { r.locked(func() {}) })
+	stop := context.AfterFunc(ctx, func() { r.holding(r.changed.Broadcast) })
 	defer stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()

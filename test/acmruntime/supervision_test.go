@@ -47,7 +47,7 @@ func (s *site) says(message object) {
 		all["partitionKey"] = c
 	}
 	s.take(s.t.Context(), Record{Value: encode(all)})
-	s.scan(s.t.Context())
+	s.rescan(s.t.Context())
 }
 
 // acknowledges has the participant acknowledge elements, in states.

@@ -29,27 +29,45 @@ type refusals struct {
 	expected []expected
 }
 
-// expected are refusals that a test brings about.
+// expected are refusals that a test brings about. Until the test is over, until is zero.
 type expected struct {
+	test        string
 	from, until time.Time
 	what        *regexp.Regexp
 }
 
-// ExpectRefusals names refusals that a test brings about from now on, as a regular expression of "verb path: message", and why;
-// all others fail the package.
+// ExpectRefusals names refusals that a test brings about from now on until it is over, as a regular expression of
+// "verb path: message", and why; all others fail the package.
 func (c *Cluster) ExpectRefusals(t testing.TB, why, what string) {
 	t.Helper()
-	t.Logf("the operator may be refused %q from now on: %s", what, why)
+	t.Logf("the operator may be refused %q until the end of the test: %s", what, why)
 	c.refusals.Lock()
-	defer c.refusals.Unlock()
-	c.refusals.expected = append(c.refusals.expected, expected{from: time.Now(), what: regexp.MustCompile(what)})
+	c.refusals.expected = append(c.refusals.expected, expected{test: t.Name(), from: time.Now(), what: regexp.MustCompile(what)})
+	c.refusals.Unlock()
+	c.expectUntilTheEnd(t)
+}
+
+// expectUntilTheEnd has what a test expects end with the test. Cleanups run last in, first out, and operators that started
+// before ExpectRefusals was called are refused until they stop: so it is called when the test asks for the cluster, too, and the
+// cleanup that runs last decides.
+func (c *Cluster) expectUntilTheEnd(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		c.refusals.Lock()
+		defer c.refusals.Unlock()
+		for i := range c.refusals.expected {
+			if e := &c.refusals.expected[i]; e.test == t.Name() {
+				e.until = time.Now()
+			}
+		}
+	})
 }
 
 // expectRefusalsSince allows every refusal from a time until now.
 func (c *Cluster) expectRefusalsSince(from time.Time) {
 	c.refusals.Lock()
 	defer c.refusals.Unlock()
-	c.refusals.expected = append(c.refusals.expected, expected{from, time.Now(), regexp.MustCompile("")})
+	c.refusals.expected = append(c.refusals.expected, expected{from: from, until: time.Now(), what: regexp.MustCompile("")})
 }
 
 // auditEvent is the part of an event of audit.k8s.io that is looked at.

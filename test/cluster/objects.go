@@ -44,8 +44,9 @@ var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
-	if len(slug) > 40 {
-		slug = strings.TrimRight(slug[:40], "-")
+	// KServe makes one label of a host name, of 63 characters at most, of this and the name of a service with its component.
+	if len(slug) > 28 {
+		slug = strings.TrimRight(slug[:28], "-")
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: slug + "-" + rand.String(6)}}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
@@ -63,7 +64,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 			t.Logf("delete namespace %s: %v", ns.Name, err)
 		}
 	})
-	t.Cleanup(func() { c.everyReferenceResolves(t, ns.Name) })
+	c.checkAtEnd(t, ns.Name)
 	return ns.Name
 }
 

@@ -16,12 +16,14 @@ import (
 )
 
 // resolveTimeout is how long what a test has set in motion may take to be complete, or gone, after its last line.
-const resolveTimeout = 10 * time.Second
+const resolveTimeout = time.Minute
 
-// missing is what workloads refer to although it is missing, by the names of tests.
+// missing is what workloads refer to although it is missing, and the namespaces that are still to be looked at, by the names
+// of tests.
 type missing struct {
 	sync.Mutex
-	reasons map[string]map[string]string
+	reasons   map[string]map[string]string
+	unchecked map[string][]string
 }
 
 // MissingOnPurpose names what workloads of the test refer to although it is missing, such as "Secret ns/name", with the
@@ -36,18 +38,32 @@ func (c *Cluster) MissingOnPurpose(t testing.TB, reasons map[string]string) {
 	c.missing.reasons[t.Name()] = reasons
 }
 
-// everyReferenceResolves fails a test that leaves workloads in a namespace whose pods would wait for a missing object for
-// ever. Without a namespace it looks at the whole cluster.
-func (c *Cluster) everyReferenceResolves(t testing.TB, namespace string) {
+// checkAtEnd has a namespace looked at when the test ends; an empty one is the whole cluster.
+func (c *Cluster) checkAtEnd(t testing.TB, namespace string) {
 	t.Helper()
-	if t.Failed() {
+	c.missing.Lock()
+	defer c.missing.Unlock()
+	if c.missing.unchecked == nil {
+		c.missing.unchecked = map[string][]string{}
+	}
+	c.missing.unchecked[t.Name()] = append(c.missing.unchecked[t.Name()], namespace)
+	t.Cleanup(func() { c.EveryReferenceResolves(t) })
+}
+
+// EveryReferenceResolves fails a test that leaves workloads whose pods would wait for a missing object for ever. It looks once
+// at each namespace that the test has made: while the operators of the test still run, if they do, since what one has in hand
+// when it is stopped is never completed.
+func (c *Cluster) EveryReferenceResolves(t testing.TB) {
+	t.Helper()
+	c.missing.Lock()
+	namespaces, reasons := c.missing.unchecked[t.Name()], c.missing.reasons[t.Name()]
+	delete(c.missing.unchecked, t.Name())
+	c.missing.Unlock()
+	if t.Failed() || len(namespaces) == 0 {
 		return
 	}
-	c.missing.Lock()
-	reasons := c.missing.reasons[t.Name()]
-	c.missing.Unlock()
 	Eventually(t, resolveTimeout, func() error {
-		problems, err := c.problems(namespace, reasons)
+		problems, err := c.problems(namespaces, reasons)
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("pods wait for ever:\n%s", strings.Join(problems, "\n"))
 		}
@@ -55,12 +71,19 @@ func (c *Cluster) everyReferenceResolves(t testing.TB, namespace string) {
 	})
 }
 
-func (c *Cluster) problems(namespace string, reasons map[string]string) ([]string, error) {
+func (c *Cluster) problems(of []string, reasons map[string]string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	objects, err := references.Read(ctx, c.Client, client.InNamespace(namespace))
-	if err != nil {
-		return nil, err
+	if slices.Contains(of, "") {
+		of = []string{""}
+	}
+	var objects []client.Object
+	for _, namespace := range of {
+		some, err := references.Read(ctx, c.Client, client.InNamespace(namespace))
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, some...)
 	}
 	namespaces := &corev1.NamespaceList{}
 	if err := c.Client.List(ctx, namespaces); err != nil {

@@ -36,8 +36,8 @@ type Rights struct {
 	Rooms []string
 	// Trusted switches config/components/trusted on.
 	Trusted bool
-	// Role is the ClusterRole, as YAML, of a room that is not shipped.
-	Role string
+	// Roles are the ClusterRoles, each as YAML, of rooms that are not shipped.
+	Roles []string
 }
 
 // account is the ServiceAccount of an operator with these rights.
@@ -46,9 +46,9 @@ func (r Rights) account() string {
 	if r.Trusted {
 		parts = append(parts, "trusted")
 	}
-	if r.Role != "" {
+	if len(r.Roles) > 0 {
 		sum := fnv.New32a()
-		_, _ = sum.Write([]byte(r.Role))
+		_, _ = sum.Write([]byte(strings.Join(r.Roles, "\n---\n")))
 		parts = append(parts, fmt.Sprintf("%08x", sum.Sum32()))
 	}
 	return strings.Join(parts, "-")
@@ -122,13 +122,16 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		}
 		all = append(all, objects...)
 	}
-	wanted := []string{"mlkeeper-leader-election", "mlkeeper-engine", "cluster-admin", account}
+	wanted := []string{"mlkeeper-leader-election", "mlkeeper-engine", "cluster-admin"}
 	for _, room := range rights.Rooms {
 		wanted = append(wanted, "mlkeeper-"+room)
 	}
-	own, err := ownRole(account, rights.Role)
+	own, err := ownRoles(account, rights.Roles)
 	if err != nil {
 		return nil, err
+	}
+	for _, u := range own {
+		wanted = append(wanted, u.GetName())
 	}
 	for _, u := range append(all, own...) {
 		switch u.GetKind() {
@@ -156,21 +159,25 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 	return out, nil
 }
 
-// ownRole is the role of a room that is not shipped, under a name of its own, with its binding.
-func ownRole(account, text string) ([]*unstructured.Unstructured, error) {
-	if text == "" {
-		return nil, nil
+// ownRoles are the roles of rooms that are not shipped, under names of their own, with their bindings.
+func ownRoles(account string, texts []string) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for n, text := range texts {
+		objects, err := Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse a role: %w\n%s", err, text)
+		}
+		if len(objects) != 1 || objects[0].GetKind() != "ClusterRole" {
+			return nil, fmt.Errorf("want one ClusterRole:\n%s", text)
+		}
+		name := fmt.Sprintf("%s-%d", account, n)
+		objects[0].SetName(name)
+		out = append(out, objects[0], &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding", "metadata": map[string]any{},
+			"roleRef": map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": name},
+		}})
 	}
-	objects, err := Parse(text)
-	if err != nil || len(objects) != 1 || objects[0].GetKind() != "ClusterRole" {
-		return nil, fmt.Errorf("want one ClusterRole: %w\n%s", err, text)
-	}
-	objects[0].SetName(account)
-	binding := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding", "metadata": map[string]any{},
-		"roleRef": map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": account},
-	}}
-	return append(objects, binding), nil
+	return out, nil
 }
 
 // effective waits until the API server knows the roles and bindings, which its authorizer reads from a watch: it asks for the

@@ -29,6 +29,7 @@ spec:
 `, ns)[0]
 	trustyAI, kubeflow := c.as(t, Rights{Rooms: []string{"trustyai"}}), c.as(t, Rights{Rooms: []string{"kubeflow"}})
 	tenant := c.as(t, Rights{Rooms: []string{"kubeflow"}}, ns)
+	notShipped := c.as(t, Rights{Rooms: []string{"one", "other"}, Roles: []string{listing("nodes"), listing("podtemplates")}})
 	owned := client.RawPatch(types.MergePatchType, []byte(
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"0"}]}}`))
 	c.ExpectRefusals(t, "the test asks for what no role grants", "/nodes|/impersonated|/"+ns+"/(trustyaiservices|pods)")
@@ -38,9 +39,11 @@ spec:
 		// logged is what the audit log says of a refusal that fails a package.
 		logged string
 	}{
-		"a child of the room":        {trustyAI.List(t.Context(), &corev1.ConfigMapList{}), true, ""},
-		"what another room may read": {trustyAI.List(t.Context(), &corev1.NodeList{}), false, "list /api/v1/nodes: "},
-		"the same, of that room":     {kubeflow.List(t.Context(), &corev1.NodeList{}), true, ""},
+		"a child of the room":                          {trustyAI.List(t.Context(), &corev1.ConfigMapList{}), true, ""},
+		"what another room may read":                   {trustyAI.List(t.Context(), &corev1.NodeList{}), false, "list /api/v1/nodes: "},
+		"the same, of that room":                       {kubeflow.List(t.Context(), &corev1.NodeList{}), true, ""},
+		"of two rooms that are not shipped, one":       {notShipped.List(t.Context(), &corev1.NodeList{}), true, ""},
+		"of two rooms that are not shipped, the other": {notShipped.List(t.Context(), &corev1.PodTemplateList{}), true, ""},
 		// Admission's OwnerReferencesPermissionEnforcement, as on OpenShift.
 		"an owner of what it may not delete": {
 			trustyAI.Patch(t.Context(), cr, owned), false, "cannot set an ownerRef on a resource you can't delete",
@@ -69,6 +72,16 @@ spec:
 	if err := contains(c.Granted("nobody"), "no request of "+userOf("nobody")); err != nil {
 		t.Error(err)
 	}
+}
+
+// listing is a role to list a resource. The right to delete it is one by which effective knows that the role is in effect.
+func listing(resource string) string {
+	return `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: any}
+rules: [{apiGroups: [""], resources: [` + resource + `], verbs: [list, delete]}]
+`
 }
 
 // as is a client of an operator, or of the default ServiceAccount of a namespace that the operator acts as.

@@ -60,27 +60,30 @@ func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *O
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
+	running := start(mgr.Start)
 	stopped := false
 	o.stop = func() {
 		if stopped {
 			return
 		}
 		stopped = true
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil && ctx.Err() == nil {
-				t.Errorf("the manager failed: %v", err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Error("the manager did not stop within 30 s")
+		if err := running.stop(); err != nil {
+			t.Error(err)
 		}
 	}
 	t.Cleanup(o.stop)
-	cluster.Eventually(t, 30*time.Second, o.Engine.Ready)
+	t.Cleanup(func() {
+		// What the operator has in hand gets complete only while it runs.
+		if !stopped {
+			c.EveryReferenceResolves(t)
+		}
+	})
+	cluster.Eventually(t, 30*time.Second, func() error {
+		if err := running.died(); err != nil {
+			t.Fatal(err)
+		}
+		return o.Engine.Ready()
+	})
 	return o
 }
 
@@ -124,7 +127,7 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 	silence.Do(func() { ctrl.SetLogger(logr.Discard()) })
 	mopts := ctrl.Options{
 		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		LeaderElection: false, Logger: opts.Engine.Log,
+		LeaderElection: false, Logger: countingPasses(opts.Engine.Log),
 	}
 	if opts.Manager != nil {
 		opts.Manager(&mopts)

@@ -55,33 +55,28 @@ func ReconcilesOf(t testing.TB, controller string) int {
 	return int(sum)
 }
 
-// NoTimer has a settled custom resource reconciled once more, and fails the test if the operator sets itself a timer then.
-// Without one nothing is done periodically, however long the period: to look on for a while shows short ones alone.
+// NoTimer has a settled custom resource reconciled once more, and fails the test if the operator sets itself a timer for it
+// then. Without one nothing is done periodically, however long the period: to look on for a while shows short ones alone. The
+// passes of other custom resources count for nothing.
 func NoTimer(t testing.TB, c *cluster.Cluster, gvk schema.GroupVersionKind, namespace, name string) {
 	t.Helper()
-	controller := strings.ToLower(gvk.Kind)
-	passes, timers := ReconcilesOf(t, controller), timersOf(t, controller)
+	r := resource{strings.ToLower(gvk.Kind), namespace, name}
+	before := counted.of(r)
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
 	u.SetNamespace(namespace)
 	u.SetName(name)
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test/look":"`+strconv.Itoa(passes)+`"}}}`))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test/look":"`+strconv.Itoa(before.ended)+`"}}}`))
 	if err := c.Client.Patch(t.Context(), u, patch, client.FieldOwner("somebody")); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Eventually(t, 30*time.Second, func() error {
-		if ReconcilesOf(t, controller) == passes {
+		if counted.of(r).ended == before.ended {
 			return fmt.Errorf("%s %s/%s is not looked at again", gvk.Kind, namespace, name)
 		}
 		return nil
 	})
-	if n := timersOf(t, controller) - timers; n > 0 {
+	if n := counted.of(r).timers - before.timers; n > 0 {
 		t.Errorf("%s %s/%s is settled, and yet %d of its passes set a timer", gvk.Kind, namespace, name, n)
 	}
-}
-
-// timersOf is how many passes of a controller ended with a timer for another one.
-func timersOf(t testing.TB, controller string) int {
-	t.Helper()
-	return int(Reconciles(t)["controller_runtime_reconcile_total controller="+controller+" result=requeue_after"])
 }

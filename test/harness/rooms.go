@@ -66,7 +66,7 @@ func rightsOf(opts Options, rooms []Register) (cluster.Rights, error) {
 		if err := cmd.Execute(); err != nil {
 			return out, fmt.Errorf("the role of room %s: %w", name, err)
 		}
-		out.Role = role.String()
+		out.Roles = append(out.Roles, role.String())
 	}
 	return out, nil
 }

@@ -49,8 +49,8 @@ func TestDefaultsOfKServe(t *testing.T) {
 		return nil
 	})
 	// Another framework takes the place of what the webhook made of the first.
-	i.Elements[0].Properties = s.model("legacy", map[string]any{"predictor": map[string]any{"xgboost": map[string]any{"storageUri": "gs://a/c"}}})
-	s.must(s.runtime.Update(within(t), i))
+	another := map[string]any{"predictor": map[string]any{"xgboost": map[string]any{"storageUri": "gs://a/c"}}}
+	s.must(s.runtime.Update(within(t), i, s.model("legacy", another)))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	model, _, _ := unstructured.NestedMap(s.service("legacy").Object, "spec", "predictor", "model")
 	if format, _, _ := unstructured.NestedString(model, "modelFormat", "name"); format != "xgboost" || model["storageUri"] != "gs://a/c" {
@@ -64,7 +64,7 @@ func TestDefaultsOfKServe(t *testing.T) {
 // Known defect: KServe's webhook moves a framework to model, which MLKeeper's apply does not own then and cannot remove, so that an
 // update to a container of one's own is refused until the service is undeployed. This test asserts what is, and fails once the
 // update goes through. An update from model to a container does.
-func TestKnownDefectAFrameworkIsNotReplacedByAContainer(t *testing.T) {
+func TestKnownDefectFrameworkToContainer(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
 	s.start()
 	own := map[string]any{"predictor": map[string]any{"containers": []any{map[string]any{"name": "kserve-container", "image": "devcluster.test/server"}}}}

@@ -34,6 +34,9 @@ var elsewhere = map[string]int{
 // is made.
 const orphan = "odh.prometheus-k8s"
 
+// storedOfHub are all of its 111 objects but those that are elsewhere, and the orphan.
+const storedOfHub = 71
+
 // TestOpenDataHub applies a KfDef of the other mode, most of whose platform is missing here: what can be applied is, and
 // the rest is waited for by name.
 func TestOpenDataHub(t *testing.T) {
@@ -92,6 +95,12 @@ func TestOpenDataHub(t *testing.T) {
 			t.Errorf("the warnings do not tell of %q:\n%s", want, warnings)
 		}
 	}
+	// What is rendered is held against plain kustomize by TestLikePlainKustomize of internal/manifest/kustomize.
+	t.Run("Stored", func(t *testing.T) {
+		if n, want := stored(t, c, openDataHub(t), "opendatahub", cr.Status.Warnings), storedOfHub; n != want {
+			t.Errorf("%d objects are compared, not %d", n, want)
+		}
+	})
 	if len(failed) > 0 || len(cr.Status.Applications) != 17 {
 		t.Errorf("%d applications, failed %v", len(cr.Status.Applications), failed)
 	}

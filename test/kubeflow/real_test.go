@@ -46,6 +46,11 @@ func TestKubeflow12(t *testing.T) {
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
 	o.Settle(t, patience)
 	t.Run("References", func(t *testing.T) { references.Resolve(t, c.Client, nil) })
+	t.Run("Stored", func(t *testing.T) {
+		if n := stored(t, c, kustomized(t), "kubeflow", get(t, c, "kubeflow", "kubeflow").Status.Warnings); n != 575 {
+			t.Errorf("%d objects are compared", n)
+		}
+	})
 	t.Run("Idle", func(t *testing.T) {
 		filled := fill(t, c)
 		t.Logf("others have filled in %d contents", len(filled))

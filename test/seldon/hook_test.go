@@ -64,7 +64,7 @@ func TestAHookThatFails(t *testing.T) {
 					return fmt.Errorf("the component says %q", part.Message)
 				}
 			}
-			return reason(cr, "Progressing", "Job.batch/"+ns+"/"+job+": Job has reached the specified backoff limit")
+			return reason(cr, "Progressing", "waiting for Job "+ns+"/"+job+": Job has reached the specified backoff limit")
 		})
 		was := c.Get(t, jobs, ns, job)
 		o.Settle(t, time.Minute)
