@@ -25,8 +25,10 @@ COMPONENTS ?=
 PKG ?=
 # FUZZTIME is how long fuzz-smoke runs each fuzz target.
 FUZZTIME ?= 10s
-# SAMPLE is how many bugs of the bank test-bank seeds.
+# SAMPLE is how many bugs of the bank test-bank seeds, and SEED which ones: a number made of the commit's hash, which a shallow
+# clone has too.
 SAMPLE ?= 5
+SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))
 # ARGS are further flags of what run, faults and bench start.
 ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
@@ -56,7 +58,7 @@ PRODUCT_LDFLAGS := -s -w -X mlkeeper.dev/internal/version.Version=$(VERSION)
 .PHONY: help
 help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z][a-z-]*:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z][a-z-]*:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: build-mlkeeper build-devcluster ## Build bin/mlkeeper and bin/devcluster (five to ten minutes the first time on two cores, then seconds).
@@ -88,9 +90,8 @@ fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s).
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
 
 .PHONY: test-node
-test-node: build image ## Test the operator as a pod on a real node (needs root, containerd, runc, CNI plugins and iptables).
-	@go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
-	@go test -tags realnode -count=1 -timeout 20m -v ./test/node/...
+test-node: build image ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
+	@hack/test-node.sh
 
 .PHONY: test-kafka
 test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present (REQUIRE=1 fails without them).
@@ -112,13 +113,17 @@ test-cert-manager: build ## Test Secured services on cert-manager's own controll
 test-rbac-proxy: ## Test what is rendered for kube-rbac-proxy on that program, built from its module (REQUIRE=1 fails without it).
 	@hack/test-rbac-proxy.sh bin/kube-rbac-proxy
 
+.PHONY: test-servicemonitors
+test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's generator and Prometheus' scraper, built from their modules (REQUIRE=1 fails without them).
+	@hack/test-servicemonitors.sh bin/prometheus-operator
+
 .PHONY: faults
 faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: test-bank
-test-bank: build-devcluster ## Seed SAMPLE bugs of the bank (5), other ones with each commit; the campaigns or tests that they name must catch them.
-	@hack/faultbank.sh -sample $(SAMPLE) -seed "$$(git rev-list --count HEAD)"
+test-bank: build-devcluster ## Seed SAMPLE bugs of the bank (5), other ones with each commit (SEED); the campaigns or tests that they name must catch them.
+	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED)
 
 .PHONY: bench
 bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).

@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # Run the golangci-lint binary given on every hand-written Go module, and shellcheck on every script. Without shellcheck,
-# which is no Go program, the scripts are NOT RUN; REQUIRE=1 makes that an error.
+# which is no Go program, the scripts are NOT RUN, and so is a module whose imports cannot be fetched; REQUIRE=1 makes that an
+# error.
 set -euo pipefail
+. hack/modules.sh
 
 lint=$PWD/$1
 config=$PWD/.golangci.yml
 failed=0
-for module in . devcluster hack/catalog hack/image hack/monitoring; do
+for module in "${programs[@]}"; do
+  if fetch "golangci-lint" "$module"; then
+    modules+=("$module")
+  fi
+done
+for module in "${modules[@]}"; do
   echo "== golangci-lint: $(go -C "$module" list -m)"
   (cd "$module" && "$lint" run --config "$config" ./...) || failed=1
 done

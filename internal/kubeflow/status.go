@@ -65,6 +65,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	for i, a := range facts.Answer.Applications {
 		one := &status.Applications[i]
 		one.Name, one.Phase, one.Message = a.Name, phasePending, room.Cut(a.Error, maxMessage)
+		var lack room.Lack
 		for _, o := range a.Objects {
 			// An object of two applications belongs to both.
 			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
@@ -73,13 +74,15 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 			ready := state.Current || state.Observed != nil && informational(key.GroupKind)
 			if ready {
 				one.Ready++
+			} else {
+				lack.Add(key, state)
 			}
 			if state.Observed != nil {
 				made[i]++
 			}
-			if waits := state.WaitingFor(key); !ready && waits != "" && (one.Message == "" || waits < one.Message) {
-				one.Message = room.Cut(waits, maxMessage)
-			}
+		}
+		if one.Message == "" {
+			one.Message = room.Cut(lack.Text, maxMessage)
 		}
 	}
 	ready := 0

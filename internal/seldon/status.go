@@ -104,9 +104,9 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 	return out
 }
 
-// count counts objects, and says what the first in the alphabet of those that are not ready lacks.
+// count counts objects, and says what they lack.
 func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
-	made := 0
+	made, lack := 0, room.Lack{}
 	for _, key := range keys {
 		state := seen.Objects[key]
 		out.Objects++
@@ -117,10 +117,9 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
 			out.Ready++
 			continue
 		}
-		if waits := state.WaitingFor(key); out.Message == "" || waits < out.Message {
-			out.Message = room.Cut(waits, maxMessage)
-		}
+		lack.Add(key, state)
 	}
+	out.Message = room.Cut(lack.Text, maxMessage)
 	switch {
 	case out.Objects > 0 && out.Ready == out.Objects:
 		out.Phase, out.Message = phaseReady, ""

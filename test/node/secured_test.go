@@ -54,6 +54,19 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects:
 - {kind: ServiceAccount, name: friend}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: writer}
+rules:
+- {apiGroups: [""], resources: [services], resourceNames: [%[3]s], verbs: [get, create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: writer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: writer}
+subjects:
+- {kind: ServiceAccount, name: writer}
 `, meshName, serviceImage, securedName), ns)
 	clientPod(t, c, ns, "client")
 	before, err := objects(t, c, ns)
@@ -89,10 +102,11 @@ spec:
 	arrived(t, c, ns, "client", pod, `\"id\":\"secured\"`)
 	arrived(t, c, ns, "client", pod, `"tls":true`)
 	scraped(t, c, ns, securedName, "client", "trustyai_dir", "trustyai_spd")
-	proxied(t, c, ns)
+	proxied(t, c, ns, pod)
 
-	c.Kubectl(t, "delete", "-n", ns, "pod", "friend", "stranger", "--grace-period=0", "--force")
-	c.Kubectl(t, "delete", "-n", ns, "serviceaccount", "friend", "stranger")
+	clients := []string{"friend", "writer", "stranger"}
+	c.Kubectl(t, append([]string{"delete", "-n", ns, "--grace-period=0", "--force", "pod"}, clients...)...)
+	c.Kubectl(t, append([]string{"delete", "-n", ns, "serviceaccount"}, clients...)...)
 	c.Kubectl(t, "delete", "-n", ns, "trustyaiservice", securedName, "--timeout="+patience.String())
 	onlyLeft(t, c, ns, before)
 	cluster.Eventually(t, patience, func() error {
@@ -130,10 +144,12 @@ func meshURL(t *testing.T, c *cluster.Cluster, ns string) string {
 	return url
 }
 
-// proxied asserts whom the proxy lets in: who may get the Service, and nobody else.
-func proxied(t *testing.T, c *cluster.Cluster, ns string) {
+// proxied asserts whom the proxy lets in: to GET who may get the Service, to POST who may get and create it, as
+// docs/trustyai.md has the Role, and nobody else. kube-rbac-proxy up to v0.18.0 asks for create when a request is a POST
+// (pkg/proxy/proxy.go, GetRequestAttributes; TestRealProxy asks it).
+func proxied(t *testing.T, c *cluster.Cluster, ns string, pod *corev1.Pod) {
 	t.Helper()
-	for _, name := range []string{"friend", "stranger"} {
+	for _, name := range []string{"friend", "writer", "stranger"} {
 		c.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: ServiceAccount
@@ -156,17 +172,29 @@ spec:
 `, name, serviceImage, securedName), ns)
 		c.Kubectl(t, "wait", "-n", ns, "pod/"+name, "--for=condition=Ready", "--timeout="+patience.String())
 	}
-	url := fmt.Sprintf("https://%s-tls.%s.svc.cluster.local/q/metrics", securedName, ns)
+	host := fmt.Sprintf("https://%s-tls.%s.svc.cluster.local", securedName, ns)
+	metrics, consumer := host+"/q/metrics", host+"/consumer/kserve/v2"
 	const token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-	if out := mustIn(t, c, ns, "friend", "get", url, token); !strings.Contains(out, "trustyai_spd") {
-		t.Errorf("through the proxy: %q", out)
-	}
-	for what, args := range map[string][]string{
-		"403 Forbidden": {"stranger", "get", url, token}, "401 Unauthorized": {"friend", "get", url},
-	} {
-		if out, err := in(c, ns, args[0], args[1:]...); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v: %v, %q; want %s", args, err, out, what)
+	for _, name := range []string{"friend", "writer"} {
+		if out := mustIn(t, c, ns, name, "get", metrics, token); !strings.Contains(out, "trustyai_spd") {
+			t.Errorf("through the proxy, as %s: %q", name, out)
 		}
 	}
-	t.Logf("%s: 200 for who may get the Service, 403 for who may not, 401 without a token", url)
+	mustIn(t, c, ns, "writer", "post", consumer, partial("proxied"), token)
+	arrived(t, c, ns, "client", pod, `\"id\":\"proxied\"`)
+	for _, refused := range []struct {
+		answer string
+		args   []string
+	}{
+		{"403 Forbidden", []string{"stranger", "get", metrics, token}},
+		{"403 Forbidden", []string{"stranger", "post", consumer, partial("stranger"), token}},
+		{"403 Forbidden", []string{"friend", "post", consumer, partial("friend"), token}},
+		{"401 Unauthorized", []string{"friend", "get", metrics}},
+		{"401 Unauthorized", []string{"writer", "post", consumer, partial("nobody")}},
+	} {
+		if out, err := in(c, ns, refused.args[0], refused.args[1:]...); err == nil || !strings.Contains(err.Error(), refused.answer) {
+			t.Errorf("%v: %v, %q; want %s", refused.args, err, out, refused.answer)
+		}
+	}
+	t.Logf("%s: GET for who may get the Service, POST for who may get and create it, 403 for others, 401 without a token", host)
 }

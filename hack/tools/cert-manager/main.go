@@ -41,8 +41,9 @@ func main() {
 	klog.InitFlags(nil)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(klog.NewContext(ctx, klog.Background()), *kubeconfig, *health); err != nil {
+	err := run(klog.NewContext(ctx, klog.Background()), *kubeconfig, *health)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "cert-manager:", err)
 		os.Exit(1)
 	}
