@@ -86,7 +86,7 @@ func call(ctx context.Context, method, url, body string, tokenFiles []string) er
 		return err
 	}
 	if code/100 != 2 {
-		return fmt.Errorf("%s %s: %d: %s", method, url, code, answer)
+		return fmt.Errorf("%s %s: %d %s: %s", method, url, code, http.StatusText(code), answer)
 	}
 	_, err = os.Stdout.Write(answer)
 	return err

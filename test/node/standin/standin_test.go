@@ -129,3 +129,15 @@ func TestGateAsksTheAPIServer(t *testing.T) {
 		t.Error("a configuration without a resource is accepted")
 	}
 }
+
+// TestRefusalsAreNamed holds what the test on a real node looks for when a request must be refused.
+func TestRefusalsAreNamed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer server.Close()
+	err := call(t.Context(), http.MethodGet, server.URL, "", nil)
+	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+		t.Errorf("a refused request ends with %v", err)
+	}
+}
