@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -141,8 +143,18 @@ func (r *run) usurp(ctx context.Context, api dynamic.ResourceInterface, req requ
 		// Entries that MLKeeper has not recorded are somebody else's, and would stay.
 		unstructured.RemoveNestedField(stranger.Object, "data")
 	}
-	_, err = api.Create(ctx, stranger, metav1.CreateOptions{FieldManager: user})
-	return err
+	// What a finalizer holds, as KServe's does its services, goes a moment later.
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := api.Create(ctx, stranger, metav1.CreateOptions{FieldManager: user})
+		if !apierrors.IsAlreadyExists(err) {
+			return true, err
+		}
+		live, unread := api.Get(ctx, req.Name, metav1.GetOptions{})
+		if unread != nil || live.GetUID() == uid {
+			return false, nil
+		}
+		return true, err
+	})
 }
 
 // exemptLocked takes an object out of the comparison with the reference, since the plan itself gave it another fate.
