@@ -312,14 +312,19 @@ metadata: {name: i}
 spec: {predictor: {model: {modelFormat: {name: sklearn}}}}
 ---
 apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: c}
+spec: {selfSigned: {}}
+---
+apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata: {name: c}
-spec: {secretName: c, issuerRef: {name: c}}
+spec: {secretName: c, issuerRef: {name: c}, dnsNames: [c.example.test]}
 ---
 apiVersion: serving.kserve.io/v1beta1
 kind: InferenceService
 metadata: {name: left-alone, annotations: {devcluster.mlkeeper.dev/stand-in: "off"}}
-spec: {predictor: {}}
+spec: {predictor: {model: {modelFormat: {name: sklearn}}}}
 `
 
 func TestThirdParties(t *testing.T) {
