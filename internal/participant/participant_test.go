@@ -431,6 +431,27 @@ func TestUnreadableObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestOrdersOfOneBatch: one read of a topic brings many orders, whose writes succeed while others are still started. The race detector
+// judges.
+func TestOrdersOfOneBatch(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, _ := participant(b, s)
+	start(t, p)
+	var orders []any
+	var ids []string
+	for range 4 * maxWrites {
+		order, id, _ := deploy()
+		order["revisionIdComposition"] = newUUID()
+		orders, ids = append(orders, order), append(ids, id)
+	}
+	within(t, "the batch", b.send(orders...))
+	for _, id := range ids {
+		if !s.has(id) {
+			t.Errorf("order %s is not held", id)
+		}
+	}
+}
+
 // TestQuestionsEnd: what a held order waits for is asked for with pauses that grow, until the order is dropped.
 func TestQuestionsEnd(t *testing.T) {
 	b, s := &broker{}, &server{}

@@ -60,11 +60,13 @@ func (p *Participant) saveAll(ctx context.Context, w *work, kept bool) error {
 	var failures []error
 	group := errgroup.Group{}
 	group.SetLimit(maxWrites)
-	for _, one := range slices.SortedFunc(maps.Keys(w.writes), func(a, b entry) int { return cmp.Compare(a.String(), b.String()) }) {
+	// A write that has succeeded leaves w.writes while others are still started.
+	writes := maps.Clone(w.writes)
+	for _, one := range slices.SortedFunc(maps.Keys(writes), func(a, b entry) int { return cmp.Compare(a.String(), b.String()) }) {
 		if p.keeps(one) != kept {
 			continue
 		}
-		before := w.writes[one]
+		before := writes[one]
 		group.Go(func() error {
 			answers, err := p.write(ctx, one, before)
 			mu.Lock()
