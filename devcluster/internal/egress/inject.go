@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,6 +38,9 @@ type injector struct {
 	informers map[schema.GroupVersionResource]cache.SharedIndexInformer
 	// changed has an item while something has changed that the next round has not seen.
 	changed chan struct{}
+
+	// looked are the calls that need nothing more, as they were with the pod that answers: only the round uses it.
+	looked map[string]bool
 
 	// mu guards defaulters, the calls of mutating webhooks.
 	mu         sync.Mutex
@@ -119,15 +125,39 @@ func (in *injector) round(ctx context.Context) error {
 	in.mu.Lock()
 	in.defaulters = defaulters
 	in.mu.Unlock()
+	before := in.looked
+	in.looked = map[string]bool{}
 	for resource, informer := range in.informers {
 		for _, obj := range informer.GetStore().List() {
 			for _, c := range callsOf(obj) {
-				if err := in.fill(ctx, resource, c); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				if err := in.look(ctx, resource, c, before); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					return err
 				}
 			}
 		}
 	}
+	return nil
+}
+
+// look fills in the caBundle of a call, unless that was right when the last round looked at the same object and the same pod: what
+// serves is read from the API server, which a round at every change of an endpoint must not ask each time.
+func (in *injector) look(ctx context.Context, resource schema.GroupVersionResource, c call, before map[string]bool) error {
+	s, err := in.pods.services.Services(c.namespace).Get(c.name)
+	if err != nil {
+		return err
+	}
+	pod, err := in.pods.ready(s, c.port)
+	if err != nil {
+		return nil // Nobody answers, and so nobody fills in.
+	}
+	id := strings.Join([]string{string(c.object.GetUID()), c.object.GetResourceVersion(), c.pointer, pod}, " ")
+	if !before[id] {
+		right, err := in.fill(ctx, resource, c, s)
+		if err != nil || !right {
+			return err
+		}
+	}
+	in.looked[id] = true
 	return nil
 }
 
@@ -139,30 +169,31 @@ func (in *injector) mutates(namespace, name, path string) bool {
 	return in.defaulters[namespace+"/"+name+path] || in.defaulters["default/kubernetes"+path]
 }
 
-// fill writes the caBundle of a call whose server is ready.
-func (in *injector) fill(ctx context.Context, resource schema.GroupVersionResource, c call) error {
-	s, err := in.pods.services.Services(c.namespace).Get(c.name)
-	if err != nil {
-		return err
-	}
-	// Nobody answers as long as this is an error, and so nobody fills in.
+// fill writes the caBundle of a call whose server is ready, and says whether it was right already.
+func (in *injector) fill(ctx context.Context, resource schema.GroupVersionResource, c call, s *corev1.Service) (right bool, err error) {
 	answers, err := in.pods.serving(ctx, s, c.port)
-	if err != nil || answers.verifies(c.bundle, dnsName(c.namespace, c.name)) || len(c.bundle) > 0 && !answers.own {
-		return nil
+	if errors.Is(err, errNotReady) {
+		return false, nil // The pod is gone meanwhile: its event follows.
+	}
+	if err != nil {
+		return false, err
+	}
+	if answers.verifies(c.bundle, dnsName(c.namespace, c.name)) || len(c.bundle) > 0 && !answers.own {
+		return true, nil
 	}
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": c.object.GetResourceVersion()},
 		{"op": "add", "path": c.pointer + "/caBundle", "value": answers.authority},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = in.client.Resource(resource).Patch(ctx, c.object.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "cainjector"})
 	if apierrors.IsInvalid(err) {
 		// The object has changed: its event follows.
-		return nil
+		return false, nil
 	}
-	return err
+	return false, err
 }
 
 // call is what the API server calls a Service for.
