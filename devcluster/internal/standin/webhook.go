@@ -2,17 +2,12 @@ package standin
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+
+	"mlkeeper.dev/devcluster/internal/selfsigned"
 )
 
 // admission is what the webhooks of a role do. The API server calls them as it calls those of a real controller, so that what they
@@ -73,11 +70,11 @@ type hooks struct {
 
 // serveHooks listens on a loopback address of its own.
 func serveHooks(ctx context.Context) (*hooks, error) {
-	certificate, authority, err := selfSigned()
+	certificate, authority, err := selfsigned.Server(nil, net.IPv4(127, 0, 0, 1))
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		return nil, err
@@ -112,26 +109,6 @@ func serveHooks(ctx context.Context) (*hooks, error) {
 		}
 	}()
 	return out, nil
-}
-
-// selfSigned makes a certificate for the loopback address, and the same as PEM.
-func selfSigned() (tls.Certificate, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		// An hour of slack, for a clock that a fault test has set back.
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 // register has the webhooks of all roles called, whether or not their kinds are there. It returns when the API server calls them,
@@ -180,12 +157,13 @@ func (h *hooks) configuration(does string) *unstructured.Unstructured {
 // await returns when the API server has called the probe's webhook of each configuration, and with it knows all others there.
 func (h *hooks) await(ctx context.Context, client dynamic.Interface) error {
 	probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
-		"name": "stand-in-probe", "namespace": metav1.NamespaceDefault, "labels": map[string]any{probeLabel: h.token},
+		"name": "stand-in-probe", "namespace": metav1.NamespaceSystem, "labels": map[string]any{probeLabel: h.token},
 	}}}
 	return wait.PollUntilContextCancel(ctx, probeEvery, true, func(ctx context.Context) (bool, error) {
-		_, err := client.Resource(configMaps).Namespace(probe.GetNamespace()).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		// The namespace comes a moment after the API server.
-		return err == nil && len(h.uncalled()) == 0, nil
+		// What was called decides, not the answer: the namespace comes a moment after the API server, and a webhook of somebody
+		// else may refuse.
+		_, _ = client.Resource(configMaps).Namespace(probe.GetNamespace()).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return len(h.uncalled()) == 0, nil
 	})
 }
 
