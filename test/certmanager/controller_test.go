@@ -4,16 +4,11 @@ package certmanager
 
 import (
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"mlkeeper.dev/test/cluster"
 )
@@ -47,30 +42,6 @@ func run(c *cluster.Cluster) error {
 	if err := listener.Close(); err != nil {
 		return err
 	}
-	log, err := os.Create(os.Getenv("CERT_MANAGER_LOG"))
-	if err != nil {
-		return err
-	}
 	cmd := exec.Command(program, "--kubeconfig="+c.Kubeconfig, "--healthz-listen-address="+health)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	ended := make(chan error, 1)
-	go func() {
-		// Linux sends the death signal when the thread that forked ends, so this goroutine keeps its thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		ended <- cmd.Run()
-	}()
-	for deadline := time.After(2 * time.Minute); ; {
-		if answer, err := http.Get("http://" + health); err == nil {
-			return answer.Body.Close()
-		}
-		select {
-		case err := <-ended:
-			return fmt.Errorf("the controllers ended: %w; %s says why", err, log.Name())
-		case <-deadline:
-			return fmt.Errorf("the controllers do not answer; %s says why", log.Name())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return cluster.StartProgram(cmd, os.Getenv("CERT_MANAGER_LOG"), "http://"+health)
 }

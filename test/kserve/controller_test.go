@@ -9,14 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -119,38 +116,13 @@ func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string,
 	if err != nil {
 		return nil, "", err
 	}
-	log, err := os.Create(os.Getenv("KSERVE_LOG"))
-	if err != nil {
-		return nil, "", err
-	}
 	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
 	cmd := exec.Command(manager, "--metrics-addr=0", fmt.Sprintf("--webhook-port=%d", ports[0]), "--health-probe-addr="+health)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "POD_NAMESPACE=kserve", "TMPDIR="+c.Dir)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	ended := make(chan error, 1)
-	go func() {
-		// Linux sends the death signal when the thread that forked ends, so this goroutine keeps its thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		ended <- cmd.Run()
-	}()
-	probe := http.Client{Timeout: time.Second}
-	for deadline := time.After(2 * time.Minute); ; {
-		if answer, err := probe.Get("http://" + health + "/readyz"); err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return pair.CertPEM, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
-			}
-		}
-		select {
-		case err := <-ended:
-			return nil, "", fmt.Errorf("the manager ended: %w; %s says why", err, log.Name())
-		case <-deadline:
-			return nil, "", fmt.Errorf("the manager is not ready; %s says why", log.Name())
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := cluster.StartProgram(cmd, os.Getenv("KSERVE_LOG"), "http://"+health+"/readyz"); err != nil {
+		return nil, "", err
 	}
+	return pair.CertPEM, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
 }
 
 // freePorts are two that nothing listens on.
