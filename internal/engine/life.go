@@ -59,8 +59,6 @@ type life struct {
 	made       time.Time
 	// settled is what the custom resource was Ready with last.
 	settled settled
-	// left says that the last pass left workloads to this one.
-	left bool
 	// drawn is the last plan, of a system that tells when it stays the same; nil for others.
 	drawn *drawn
 	// dropped holds what was left out of children so that the API server took them (law 11).

@@ -398,12 +398,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	if p.blind {
 		return
 	}
-	turn, left := decide.Turn(p.actions, p.life.left)
-	if p.life.left = left; left {
-		p.wake(s.Clock.Now())
-	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: turn, ActAs: p.plan.ActAs, Former: p.plan.Former,
+		Stack: p.stack, Owners: p.owners, Actions: decide.InOrder(p.actions), ActAs: p.plan.ActAs, Former: p.plan.Former,
 		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
 	})
 	for _, r := range results {

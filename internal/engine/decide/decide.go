@@ -127,8 +127,6 @@ type Action struct {
 	KnownUID types.UID
 	// Adopted says that the object was adopted, so that it gets no owner reference.
 	Adopted bool
-	// Rank is that of a Create.
-	Rank Rank
 }
 
 // Writes says that the action changes the cluster.
@@ -137,14 +135,10 @@ func (a Action) Writes() bool { return a.Verb == Create || a.Verb == Apply || a.
 // Decide judges every object of the plan in order, then what the plan no longer has, in reverse order.
 func Decide(in Input) []Action {
 	var out []Action
-	gate, rank := newGate(), ranks(in.Stages)
+	gate := newGate()
 	for _, stage := range in.Stages {
 		for _, item := range stage.Items {
-			a := judge(in, item, cmp.Or(gate.closed(item.Key), item.Waits))
-			if a.Verb == Create {
-				a.Rank = rank(item)
-			}
-			out = append(out, a)
+			out = append(out, judge(in, item, cmp.Or(gate.closed(item.Key), item.Waits)))
 		}
 		gate.add(in, stage)
 	}

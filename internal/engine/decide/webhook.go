@@ -13,20 +13,15 @@ import (
 // calls and the workloads behind that, as far as the same plan has them. Made before its server answers, it would refuse
 // the very objects that the server consists of (law 14).
 func ServerOf(stages []Stage, item Item) string {
-	for _, service := range awaited(item) {
+	if item.Observed != nil || item.Key.Group != "admissionregistration.k8s.io" {
+		return ""
+	}
+	for _, service := range Called(item.Desired) {
 		if waitsFor := notServing(stages, service); waitsFor != "" {
 			return waitsFor
 		}
 	}
 	return ""
-}
-
-// awaited are the Services whose servers an object waits for: those that a webhook configuration calls that does not exist yet.
-func awaited(item Item) []plan.Key {
-	if item.Observed != nil || item.Key.Group != "admissionregistration.k8s.io" {
-		return nil
-	}
-	return Called(item.Desired)
 }
 
 // Called are the Services by which the API server calls what a webhook configuration or an APIService names, one for each

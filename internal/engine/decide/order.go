@@ -1,0 +1,63 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// InOrder puts what a pass writes into the order of Helm's InstallOrder as far as it matters to pods: what they refer to, Services,
+// whose addresses are in their environment, the workloads, and then what only a controller or the API server reads. A pod that
+// starts before its ServiceAccount or ConfigMap fails and waits. Within a rank the order is that of the stages; what is deleted
+// comes after everything else.
+func InOrder(actions []Action) []Action {
+	out := slices.Clone(actions)
+	slices.SortStableFunc(out, func(a, b Action) int { return a.rank() - b.rank() })
+	return out
+}
+
+// The ranks of kinds.
+const (
+	rankReferred = iota
+	rankService
+	rankWorkload
+	rankOther
+	rankDeleted
+)
+
+// rank is where an action stands in the order.
+func (a Action) rank() int {
+	switch {
+	case a.Verb == Delete:
+		return rankDeleted
+	case workloads[a.Key.GroupKind]:
+		return rankWorkload
+	case a.Key.GroupKind == schema.GroupKind{Kind: "Service"}:
+		return rankService
+	case strings.Contains(a.Key.Group, ".") && !early[a.Key.Group]:
+		return rankOther
+	}
+	return rankReferred
+}
+
+// workloads are the kinds of Kubernetes that make pods.
+var workloads = map[schema.GroupKind]bool{
+	{Kind: "Pod"}:                        true,
+	{Kind: "ReplicationController"}:      true,
+	{Group: "apps", Kind: "Deployment"}:  true,
+	{Group: "apps", Kind: "StatefulSet"}: true,
+	{Group: "apps", Kind: "DaemonSet"}:   true,
+	{Group: "apps", Kind: "ReplicaSet"}:  true,
+	{Group: "batch", Kind: "Job"}:        true,
+	{Group: "batch", Kind: "CronJob"}:    true,
+}
+
+// early are the API groups with a dot in their names whose kinds pods or other objects need.
+var early = map[string]bool{
+	"apiextensions.k8s.io":      true,
+	"networking.k8s.io":         true,
+	"rbac.authorization.k8s.io": true,
+	"scheduling.k8s.io":         true,
+	"storage.k8s.io":            true,
+}
