@@ -21,7 +21,7 @@ NAMESPACE ?= mlkeeper-system
 FORCE ?=
 # COMPONENTS are the parts of config/components that deploy switches on, separated by spaces; it switches off all others.
 COMPONENTS ?=
-# PKG limits test and test-race to some packages of the main module; with it, the other modules are left out.
+# PKG limits test, test-race and fuzz-smoke to some packages of the main module; with it, the other modules are left out.
 PKG ?=
 # FUZZTIME is how long fuzz-smoke runs each fuzz target.
 FUZZTIME ?= 10s
@@ -86,8 +86,8 @@ test-race: build ## The same with the race detector (needs a C compiler).
 	@RACE=1 hack/test.sh $(PKG)
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s).
-	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh
+fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s, or 1000x for a count), or those in the folders PKG.
+	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh $(PKG)
 
 .PHONY: test-node
 test-node: build image ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
