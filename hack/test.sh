@@ -28,10 +28,16 @@ vet() {
   echo "== $(go -C "$1" list -m): go vet -tags $tags ${packages[*]}"
   go -C "$1" vet -tags "$tags" "${packages[@]}"
 }
+failed=()
 for module in "${modules[@]}"; do
-  vet "$module"
+  name=$(go -C "$module" list -m)
+  vet "$module" || failed+=("$name")
   # go vet has just run in full, so go test need not repeat its part of it.
-  echo "== $(go -C "$module" list -m): go test ${flags[*]} ${packages[*]}"
-  go -C "$module" test -vet=off "${flags[@]}" "${packages[@]}"
+  echo "== $name: go test ${flags[*]} ${packages[*]}"
+  go -C "$module" test -vet=off "${flags[@]}" "${packages[@]}" || failed+=("$name")
 done
+if ((${#failed[@]} > 0)); then
+  echo "== failed: ${failed[*]}" >&2
+  exit 1
+fi
 echo "== all tests passed"
