@@ -36,7 +36,7 @@ var Classes = []string{
 	"unobserved state",
 	"declared content not written",
 	"error text misread",
-	"written to the wrong place",
+	"written to the wrong place", "written too early",
 	"two writers",
 	"rights lent",
 	"unbounded input",
