@@ -253,27 +253,40 @@ func inventoryName(stack plan.Stack, stage int) string {
 	return fmt.Sprintf("%s-%s-%.8s-%d", kind, stack.Hash(), stack.UID, stage)
 }
 
+// union lists the objects of a stage in their order, and then what an Inventory lists beside them: what it holds in the end does not
+// tell in how many passes the stage became complete.
 func union(have *keeper.Inventory, stage plan.Stage) []keeper.LedgerEntry {
 	var out []keeper.LedgerEntry
-	listed := map[plan.Key]bool{}
+	before := map[plan.Key]keeper.LedgerEntry{}
 	if have != nil {
-		out = append(out, have.Spec.Objects...)
 		for _, e := range have.Spec.Objects {
-			listed[keyOf(e)] = true
+			before[keyOf(e)] = e
 		}
 	}
+	planned := map[plan.Key]bool{}
 	for _, o := range stage.Objects {
-		if listed[o.Key()] {
+		if planned[o.Key()] {
 			continue
 		}
-		e := keeper.LedgerEntry{ObjectReference: keeper.ObjectReference{
-			Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
-			Namespace: o.Key().Namespace, Name: o.Key().Name,
-		}}
-		if o.Retain {
-			e.Policy = keeper.Retain
+		planned[o.Key()] = true
+		e, listed := before[o.Key()]
+		if !listed {
+			e.ObjectReference = keeper.ObjectReference{
+				Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
+				Namespace: o.Key().Namespace, Name: o.Key().Name,
+			}
+			if o.Retain {
+				e.Policy = keeper.Retain
+			}
 		}
 		out = append(out, e)
+	}
+	if have != nil {
+		for _, e := range have.Spec.Objects {
+			if !planned[keyOf(e)] {
+				out = append(out, e)
+			}
+		}
 	}
 	return out
 }
