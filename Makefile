@@ -29,7 +29,7 @@ FUZZTIME ?= 10s
 # clone has too.
 SAMPLE ?= 5
 SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))
-# ARGS are further flags of what run, faults and bench start.
+# ARGS are further flags of what run, faults, test-bank and bench start.
 ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
 PLAN ?=
@@ -123,7 +123,7 @@ faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs 
 
 .PHONY: test-bank
 test-bank: build-devcluster ## Seed SAMPLE bugs of the bank (5), other ones with each commit (SEED); the campaigns or tests that they name must catch them.
-	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED)
+	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
 
 .PHONY: bench
 bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
