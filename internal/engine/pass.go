@@ -399,7 +399,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 		return
 	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: decide.InOrder(p.actions), ActAs: p.plan.ActAs, Former: p.plan.Former,
+		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, Former: p.plan.Former,
 		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
 	})
 	for _, r := range results {

@@ -88,7 +88,7 @@ type Request struct {
 	Actions        []decide.Action
 }
 
-// Do performs the actions that write and returns one result per writing action. They begin in the order given;
+// Do performs the actions that write and returns one result per writing action. They begin in the order of decide.InOrder;
 // what must wait for another is decided before. Deletions begin when everything else is through. Failures of one object never
 // stop its neighbours.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
@@ -99,6 +99,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 			writes = append(writes, action)
 		}
 	}
+	decide.InOrder(writes)
 	results := make([]Result, len(writes))
 	for from := 0; from < len(writes); {
 		to := from

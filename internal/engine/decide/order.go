@@ -7,14 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// InOrder puts what a pass writes into the order of Helm's InstallOrder as far as it matters to pods: what they refer to, Services,
+// InOrder sorts what a pass writes in the order of Helm's InstallOrder as far as it matters to pods: what they refer to, Services,
 // whose addresses are in their environment, the workloads, and then what only a controller or the API server reads. A pod that
 // starts before its ServiceAccount or ConfigMap fails and waits. Within a rank the order is that of the stages; what is deleted
 // comes after everything else.
-func InOrder(actions []Action) []Action {
-	out := slices.Clone(actions)
-	slices.SortStableFunc(out, func(a, b Action) int { return a.rank() - b.rank() })
-	return out
+func InOrder(writes []Action) {
+	slices.SortStableFunc(writes, func(a, b Action) int { return a.rank() - b.rank() })
 }
 
 // The ranks of kinds.
