@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -20,8 +21,8 @@ import (
 type life struct {
 	// gates holds since when the gate of a stage is closed.
 	gates map[string]time.Time
-	// blocked counts retries of what cannot be watched.
-	blocked int
+	// blocked is when what cannot be watched is looked at again.
+	blocked backoff.Retry
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
 	// learning is since when a status is kept of what is not wholly known to this process.

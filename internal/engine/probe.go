@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
@@ -50,9 +50,8 @@ type probe struct {
 	cancel context.CancelFunc
 	// ended is when the last question ended; zero before.
 	ended time.Time
-	// failures counts the questions in a row that failed, pause is how long the next one waits for that.
-	failures int
-	pause    time.Duration
+	// retry is when a question that failed is asked again; of one that did not it is zero.
+	retry    backoff.Retry
 	panicked bool
 }
 
@@ -102,8 +101,8 @@ func (p *probes) ask(h watch.Holder, name string, every time.Duration, question 
 // due is when a question that has ended is asked again; zero for never.
 func (o *probe) due(every time.Duration) time.Time {
 	switch {
-	case o.failures > 0:
-		return o.ended.Add(o.pause)
+	case o.retry.Failures() > 0:
+		return o.retry.Due()
 	case every == room.Once:
 		return time.Time{}
 	}
@@ -136,10 +135,9 @@ func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question r
 		one.answer = answer
 	}
 	if longest := longestPause(answer, panicked); longest > 0 {
-		one.pause = pauseAfter(one.failures, longest)
-		one.failures++
+		one.retry.Failed(backoff.Policy{First: firstPause, Longest: longest}, "", one.ended)
 	} else {
-		one.failures = 0
+		one.retry = backoff.Retry{}
 	}
 	p.mu.Unlock()
 	p.wake(h)
@@ -169,12 +167,6 @@ func longestPause(answer any, panicked bool) time.Duration {
 		return retryable.Retry()
 	}
 	return 0
-}
-
-// pauseAfter is the pause after a number of failures in a row before the last one, with jitter.
-func pauseAfter(failures int, longest time.Duration) time.Duration {
-	d := min(firstPause<<min(failures, 10), longest)
-	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
 }
 
 // keep forgets the questions of a custom resource that it no longer asks, and ends those that are under way.

@@ -38,7 +38,7 @@ type passingFailure bool
 
 func (f passingFailure) Retry() time.Duration {
 	if f {
-		return lastRetry
+		return room.RetryPassing
 	}
 	return 0
 }
@@ -165,13 +165,13 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 				<-p.woken
 				got := ask()
 				pause := got.due.Sub(p.now.Now())
-				if got.asking || pause < firstPause || pause < min(last, lastRetry) || pause > lastRetry*5/4 {
+				if got.asking || pause < firstPause || pause < min(last, room.RetryPassing) || pause > room.RetryPassing*5/4 {
 					t.Fatalf("after failure %d the pause is %s, and was %s", i, pause, last)
 				}
 				last = pause * 3 / 4 // Jitter adds up to a quarter.
 				p.now.SetTime(got.due)
 			}
-			if last*4/3 < lastRetry {
+			if last*4/3 < room.RetryPassing {
 				t.Fatalf("the pauses grow to %s only", last*4/3)
 			}
 			var good any = passingFailure(false)

@@ -14,18 +14,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
-// Retries after a transient error, and after an answer that cannot be watched (law 15).
-const (
-	firstRetry = 50 * time.Millisecond
-	lastRetry  = 5 * time.Minute
+// Retries after a transient error, and of what is blocked, whose end cannot be watched (law 15).
+var (
+	transientRetry = backoff.Policy{First: 50 * time.Millisecond, Longest: backoff.Longest}
+	blockedRetry   = backoff.Policy{First: time.Second, Longest: backoff.Longest}
 )
 
 // queue connects the engine's wake-ups with a controller's work queue. Before the manager leads, wake-ups are dropped:
 // the start enqueues everything.
 type queue struct {
-	backoff *backoff
+	backoff *backoff.Limiter[reconcile.Request]
 
 	mu   sync.Mutex
 	work workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -37,7 +39,7 @@ func newController(
 	mgr manager.Manager, name string, clock clock.PassiveClock, workers int, r reconcile.Reconciler,
 	synced func(context.Context) bool, seed func(),
 ) (*queue, error) {
-	q := &queue{backoff: newBackoff(clock)}
+	q := &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)}
 	c, err := controller.New(name, mgr, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
 		RecoverPanic: ptr.To(true), SkipNameValidation: ptr.To(true),

@@ -8,6 +8,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -19,8 +20,7 @@ import (
 // another. The pauses grow for as long as the same object is refused for the same reason: content that is another in every
 // pass must not begin anew.
 type refusal struct {
-	attempts int
-	until    time.Time
+	retry backoff.Retry
 	// digest, asked and uid are what was wanted, and of which object, when it was refused.
 	digest, asked string
 	uid           types.UID
@@ -43,7 +43,7 @@ func (s *stacks[C, F]) holdRefused(p *pass[C, F]) {
 			continue
 		}
 		kept[a.Key] = r
-		if now.Before(r.until) && (r.problem.Class == plan.Blocked || r.digest == a.Object.Digest) {
+		if r.retry.Waits(now) && (r.problem.Class == plan.Blocked || r.digest == a.Object.Digest) {
 			a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
 			p.problems = append(p.problems, r.problem)
 		}
@@ -57,13 +57,10 @@ func (s *stacks[C, F]) refused(p *pass[C, F], r act.Result) {
 		delete(p.life.refused, r.Action.Key)
 		return
 	}
-	last := p.life.refused[r.Action.Key]
-	if last.problem.Reason != r.Problem.Reason {
-		last.attempts = 0
-	}
+	retry := p.life.refused[r.Action.Key].retry
+	retry.Failed(blockedRetry, r.Problem.Reason, s.Clock.Now())
 	p.life.refused[r.Action.Key] = refusal{
-		attempts: last.attempts + 1, until: s.Clock.Now().Add(retryBlocked(last.attempts)),
-		digest: r.Action.Object.Digest, asked: p.asked(), uid: r.Action.UID, problem: *r.Problem,
+		retry: retry, digest: r.Action.Object.Digest, asked: p.asked(), uid: r.Action.UID, problem: *r.Problem,
 	}
 }
 
@@ -74,8 +71,8 @@ func (l *life) retryAt() time.Time {
 		if r.problem.Class != plan.Blocked {
 			continue
 		}
-		if next.IsZero() || r.until.Before(next) {
-			next = r.until
+		if due := r.retry.Due(); next.IsZero() || due.Before(next) {
+			next = due
 		}
 	}
 	return next

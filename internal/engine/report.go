@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -75,13 +76,12 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (
 		}
 	}
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
-	if p.blocked {
-		p.life.blocked++
-		wait = sooner(wait, retryBlocked(p.life.blocked-1))
-	} else {
-		p.life.blocked = 0
-	}
 	now := s.Clock.Now()
+	if p.blocked {
+		p.wake(p.life.blocked.Failed(blockedRetry, p.asked(), now))
+	} else {
+		p.life.blocked = backoff.Retry{}
+	}
 	for _, at := range []time.Time{p.plan.WakeAt, p.wakeAt, p.reader.due, p.life.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))

@@ -211,20 +211,6 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func TestRetryBlockedIsBounded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		attempt := rapid.IntRange(0, 1<<40).Draw(t, "attempt")
-		d := retryBlocked(attempt)
-		base := lastRetry
-		if attempt < 9 {
-			base = min(lastRetry, time.Second<<attempt)
-		}
-		if d < base || d > base+base/4 {
-			t.Fatalf("attempt %d waits %s", attempt, d)
-		}
-	})
-}
-
 func TestSooner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wait := rapid.Map(rapid.IntRange(0, 3), func(i int) time.Duration { return time.Duration(i) * time.Second })

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -324,7 +322,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if cr.GetDeletionTimestamp() != nil || s.untouched(cr) {
 		return reconcile.Result{}, nil
 	}
-	if rest := s.queue.backoff.rest(req); rest > 0 && s.life(key).tried == cr.GetGeneration() {
+	if rest := s.queue.backoff.Rest(req); rest > 0 && s.life(key).tried == cr.GetGeneration() {
 		// What failed is not tried again by every event that comes meanwhile; another spec is tried at once.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
@@ -400,11 +398,4 @@ func (s *stacks[C, F]) draw(p *pass[C, F]) {
 	}
 	p.plan = s.sys.Render(p.cr, p.facts)
 	p.life.drawn = &drawn{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
-}
-
-// retryBlocked is the backoff of what cannot be watched: up to five minutes, with jitter (law 15).
-func retryBlocked(attempt int) time.Duration {
-	d := time.Second << min(attempt, 9)
-	d = min(d, lastRetry)
-	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
 }

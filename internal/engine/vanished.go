@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -20,10 +21,11 @@ const (
 // ReasonDeletedByOthers is the reason of the problem.
 const ReasonDeletedByOthers = "DeletedByOthers"
 
-// vanished is how often an object was made anew lately, and until when it is not.
+// vanished is how often an object was made anew lately, and when it is again.
 type vanished struct {
-	times       int
-	last, until time.Time
+	times int
+	last  time.Time
+	retry backoff.Retry
 }
 
 // holdVanished turns creations whose pause is not over into waits, and tells why.
@@ -37,7 +39,7 @@ func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
 	for i := range p.actions {
 		a := &p.actions[i]
 		v, again := p.life.vanished[a.Key]
-		if !again || a.Verb != decide.Create || !now.Before(v.until) {
+		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
 			continue
 		}
 		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonDeletedByOthers, a.Key.String()+" to be left alone"
@@ -46,7 +48,7 @@ func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
 			Message: a.Key.String() + " is deleted by somebody whenever it was made",
 			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
 		})
-		p.wake(v.until)
+		p.wake(v.retry.Due())
 	}
 }
 
@@ -61,7 +63,7 @@ func (s *stacks[C, F]) madeAnew(p *pass[C, F], r act.Result) {
 	v := p.life.vanished[r.Action.Key]
 	v.times, v.last = v.times+1, s.Clock.Now()
 	if v.times > freely {
-		v.until = v.last.Add(retryBlocked(v.times - freely - 1))
+		v.retry.Failed(blockedRetry, "", v.last)
 	}
 	p.life.vanished[r.Action.Key] = v
 }

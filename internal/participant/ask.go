@@ -8,20 +8,15 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
-// minAsk and maxAsk bound the pause before a question is asked again, which doubles each time.
-const minAsk, maxAsk = 5 * time.Second, 5 * time.Minute
-
-// asked is a question that the runtime has not answered yet.
-type asked struct {
-	again time.Time
-	pause time.Duration
-}
+// askAgain is when a question that the runtime has not answered is asked again.
+var askAgain = backoff.Policy{First: 5 * time.Second, Longest: 5 * time.Minute}
 
 // ask asks the runtime for what held orders wait for, until none waits any more.
 func (p *Participant) ask(ctx context.Context) error {
-	questions := map[acm.Question]asked{}
+	questions := map[acm.Question]backoff.Retry{}
 	for {
 		var due <-chan time.Time
 		if wait := p.askDue(ctx, questions); wait > 0 {
@@ -46,20 +41,19 @@ func (p *Participant) wakeAsker(context.Context) error {
 }
 
 // askDue drops orders that have waited too long, asks what is to be asked now, and returns when to look again; zero for never.
-func (p *Participant) askDue(ctx context.Context, questions map[acm.Question]asked) (wait time.Duration) {
+func (p *Participant) askDue(ctx context.Context, questions map[acm.Question]backoff.Retry) (wait time.Duration) {
 	p.dropExpired(ctx)
 	p.mu.Lock()
 	open := p.state.Questions()
 	p.mu.Unlock()
-	now, still := p.now(), map[acm.Question]asked{}
+	now, still := p.now(), map[acm.Question]backoff.Retry{}
 	for _, q := range open {
 		one := questions[q]
-		if !one.again.After(now) {
-			one.pause = min(max(2*one.pause, minAsk), maxAsk)
-			one.again = now.Add(one.pause)
+		if !one.Waits(now) {
+			one.Failed(askAgain, "", now)
 			_ = p.publish(ctx, p.settings.Identity.ReqSync(newID(), now, q.CompositionID, q.InstanceID))
 		}
-		if rest := one.again.Sub(now); wait == 0 || rest < wait {
+		if rest := one.Due().Sub(now); wait == 0 || rest < wait {
 			wait = rest
 		}
 		still[q] = one

@@ -10,6 +10,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 // maxSenders is how many acknowledgements are under way at once.
@@ -22,7 +23,7 @@ type outbox struct {
 }
 
 func newOutbox(p *Participant) *outbox {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetry, maxRetry)
+	limiter := backoff.NewLimiter[string](backoff.Policy{First: minRetry, Longest: maxRetry}, p.settings.Clock)
 	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 }
 

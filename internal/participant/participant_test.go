@@ -22,6 +22,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 const me = "101c62b3-8918-41b9-a747-d21eb79c6c04"
@@ -465,7 +466,7 @@ func TestQuestionsEnd(t *testing.T) {
 	if !s.has(id) || !s.has(second) {
 		t.Fatalf("stored are %v", s.stored)
 	}
-	questions, asked := map[acm.Question]asked{}, []int{}
+	questions, asked := map[acm.Question]backoff.Retry{}, []int{}
 	for wait := time.Nanosecond; wait > 0; {
 		if wait = p.askDue(context.Background(), questions); wait > 0 {
 			clock.Step(wait)
@@ -478,7 +479,7 @@ func TestQuestionsEnd(t *testing.T) {
 	if asked[0] != 1 || asked[len(asked)-1] > 20 || s.has(id) || s.has(second) || len(p.state.Held) != 0 {
 		t.Errorf("the questions are %v, held are %v", asked, p.state.Held)
 	}
-	if took := clock.Now().Sub(noon); took < acm.HeldFor || took > acm.HeldFor+maxAsk {
+	if took := clock.Now().Sub(noon); took < acm.HeldFor || took > acm.HeldFor+askAgain.Longest*5/4 {
 		t.Errorf("it took %v", took)
 	}
 }

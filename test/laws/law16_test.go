@@ -2,6 +2,7 @@ package laws
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -31,6 +32,10 @@ func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
 	one := b.must(configMapGVK, b.ns, "one").GetUID()
 	b.restart()
 	b.condition("b", "Ready", metav1.ConditionFalse, "SourceUnavailable")
+	// However often something else wakes it meanwhile, the source is looked at again soon after it is back.
+	for i := range 20 {
+		b.c.Kubectl(b, "annotate", "--overwrite", "configmap", "one", "-n", b.ns, fmt.Sprint("test.mlkeeper.dev/seen=", i))
+	}
 	cluster.Consistently(t, while, func() error {
 		if u := b.must(configMapGVK, b.ns, "one"); u.GetUID() != one || u.GetDeletionTimestamp() != nil {
 			return errors.New("a child was torn down")

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -73,7 +74,7 @@ func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log
 func (c *Catalog) Start(ctx context.Context) error {
 	c.mu.Lock()
 	tasks := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[task](time.Second, source.MaxDelay),
+		backoff.NewLimiter[task](discoveryRetry, c.clock),
 		workqueue.TypedRateLimitingQueueConfig[task]{Clock: c.clock})
 	c.tasks = tasks
 	c.mu.Unlock()

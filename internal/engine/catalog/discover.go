@@ -8,8 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 // discoverers is how many discoveries run at a time. One aggregated server that does not answer holds up its own
@@ -49,9 +50,15 @@ func (c *Catalog) do(ctx context.Context, what task) error {
 	return c.uncovered(failed)
 }
 
+// The retries of the discovery at start, for which everything waits, and of those that follow.
+var (
+	firstDiscoveryRetry = backoff.Policy{First: 200 * time.Millisecond, Longest: 30 * time.Second}
+	discoveryRetry      = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+)
+
 // discoverFirst does the discovery at start. Groups that do not answer are retried later.
 func (c *Catalog) discoverFirst(ctx context.Context) error {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 64, Cap: 30 * time.Second}
+	var retry backoff.Retry
 	for {
 		lists, failed, err := c.discoverAll(ctx)
 		if err == nil {
@@ -65,7 +72,8 @@ func (c *Catalog) discoverFirst(ctx context.Context) error {
 			return nil
 		}
 		c.log.Info("discovery failed and is retried", "error", err.Error())
-		timer := c.clock.NewTimer(backoff.Step())
+		now := c.clock.Now()
+		timer := c.clock.NewTimer(retry.Failed(firstDiscoveryRetry, "", now).Sub(now))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

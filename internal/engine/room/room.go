@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -167,7 +168,7 @@ type Retryable interface {
 // The longest pauses before a question is asked again: after a failure that may pass by itself, and after one that most likely
 // waits for a change of somebody, which may be in a place that cannot be watched.
 const (
-	RetryPassing = 5 * time.Minute
+	RetryPassing = backoff.Longest
 	RetryLasting = time.Hour
 )
 

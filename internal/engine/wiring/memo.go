@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 const (
@@ -27,8 +29,8 @@ type memo struct {
 	latest *unstructured.Unstructured
 	// created says that we created the object and the cache has not shown it yet.
 	created bool
-	// lost counts the races that were lost since the last write that succeeded.
-	lost int
+	// lost is when a write that lost a race is tried again; it is zero after one that succeeded.
+	lost backoff.Retry
 	// wired says that the object held our entries when it was last seen.
 	wired bool
 	// written are the entries of the last write, repairs the times at which they had to be written again, and rival
@@ -53,7 +55,7 @@ func (r *Reconciler) memo(key types.NamespacedName) *memo {
 
 // prune drops a memo that remembers nothing, so that the memory follows the wired objects and not all objects ever seen.
 func (r *Reconciler) prune(key types.NamespacedName, m *memo) {
-	if m.latest != nil || m.created || m.wired || len(m.reported) > 0 || len(m.repairs) > 0 || m.lost > 0 {
+	if m.latest != nil || m.created || m.wired || len(m.reported) > 0 || len(m.repairs) > 0 || m.lost.Failures() > 0 {
 		return
 	}
 	r.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -26,14 +27,14 @@ const (
 	// FieldManager is the name under which entries in objects of others are written. It differs from the engine's own,
 	// so that the entries never look like a child of ours (law 9).
 	FieldManager = "mlkeeper-wiring"
-	// conflictRetry is how soon a write that lost a race is tried again: at once, but through the queue, so that the
-	// event of the winner is coalesced with it. One that loses every race, which is no race any more, doubles the wait up
-	// to lastConflictRetry.
-	conflictRetry, lastConflictRetry = 10 * time.Millisecond, 10 * time.Second
 	// syncRetry is how soon an absent object is looked for again in a cache that is not complete yet. It asks the cache
 	// only, never the cluster.
 	syncRetry = time.Second
 )
+
+// conflictRetry is how soon a write that lost a race is tried again: at once, but through the queue, so that the event of the
+// winner is coalesced with it. One that loses every race, which is no race any more, waits longer and longer.
+var conflictRetry = backoff.Policy{First: 10 * time.Millisecond, Longest: 10 * time.Second}
 
 // ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
 // synced, another shard has the namespace, the room is switched off. The object is then left alone (law 4).
@@ -253,11 +254,11 @@ func (r *Reconciler) blank(key types.NamespacedName) *unstructured.Unstructured 
 func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcome, verb string, err error) (time.Duration, error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		m.lost++
-		return min(conflictRetry<<min(m.lost-1, 20), lastConflictRetry), nil
+		now := r.deps.Clock.Now()
+		return m.lost.Failed(conflictRetry, "", now).Sub(now), nil
 	case apierrors.IsNotFound(err):
 		m.forget()
-		m.lost = 0
+		m.lost = backoff.Retry{}
 		return 0, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		r.report(key, m, nil)
@@ -273,7 +274,7 @@ func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, writt
 	target := r.keyOf(key)
 	r.deps.Log.Info("wiring changed", "wire", r.wire.Name, "target", target.String(), "verb", verb)
 	m.forget()
-	m.lost = 0
+	m.lost = backoff.Retry{}
 	if written != nil {
 		m.remember(r.strip(written), d.entries)
 	}

@@ -9,19 +9,16 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
-const (
-	firstDelay = time.Second
-	// MaxDelay is the longest pause before jitter between two attempts at what is refused (law 15).
-	MaxDelay = 5 * time.Minute
-	jitter   = 0.2
-	// grace is how long a watch that was allowed before may be refused before that counts. An API server that has just
-	// come up refuses everything until it has read the roles, which took half a minute with 30,000 objects on two cores.
-	grace = time.Minute
-)
+// grace is how long a watch that was allowed before may be refused before that counts. An API server that has just
+// come up refuses everything until it has read the roles, which took half a minute with 30,000 objects on two cores.
+const grace = time.Minute
+
+var refusedRetry = backoff.Policy{First: time.Second, Longest: backoff.Longest}
 
 // Patience spaces out the attempts at a watch that is refused. The backoff of a reflector ends at one minute, which is
 // too often for a missing right that may never be granted and too seldom to raise for everything else; so refusals
@@ -33,9 +30,8 @@ type Patience struct {
 	clock clock.Clock
 	log   logr.Logger
 
-	mu      sync.Mutex
-	backoff wait.Backoff
-	until   time.Time
+	mu    sync.Mutex
+	retry backoff.Retry
 	// allowed says that there was a success; since is when the refusals after it began.
 	allowed bool
 	since   time.Time
@@ -44,11 +40,7 @@ type Patience struct {
 
 // NewPatience returns a Patience that has not been refused yet.
 func NewPatience(c clock.Clock, log logr.Logger) *Patience {
-	return &Patience{clock: c, log: log, backoff: newBackoff()}
-}
-
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: firstDelay, Factor: 2, Jitter: jitter, Steps: 64, Cap: MaxDelay}
+	return &Patience{clock: c, log: log}
 }
 
 // Refused returns the refusal that is waited out, or nil. Of a watch that was allowed before it counts after a while.
@@ -61,7 +53,7 @@ func (p *Patience) Refused() error {
 // wait returns once another attempt is due.
 func (p *Patience) wait(ctx context.Context) error {
 	p.mu.Lock()
-	pause := p.until.Sub(p.clock.Now())
+	pause := p.retry.Due().Sub(p.clock.Now())
 	p.mu.Unlock()
 	if pause <= 0 {
 		return ctx.Err()
@@ -86,7 +78,7 @@ func (p *Patience) heard(err error) {
 		if p.refused != nil {
 			p.log.Info("watch is allowed now")
 		}
-		p.backoff, p.until, p.refused = newBackoff(), time.Time{}, nil
+		p.retry, p.refused = backoff.Retry{}, nil
 		p.allowed, p.since = true, time.Time{}
 	case apierrors.IsForbidden(err):
 		now := p.clock.Now()
@@ -95,10 +87,11 @@ func (p *Patience) heard(err error) {
 		}
 		if p.allowed && now.Sub(p.since) < grace {
 			// Not later and later: what is refused by mistake is to go on soon.
-			p.until = now.Add(wait.Jitter(firstDelay, jitter))
+			p.retry = backoff.Retry{}
+			p.retry.Failed(refusedRetry, "", now)
 			break
 		}
-		p.until = now.Add(p.backoff.Step())
+		p.retry.Failed(refusedRetry, "", now)
 		if p.refused == nil {
 			p.log.Info("watch is refused; it is retried at most every five minutes until the right is granted",
 				"error", err.Error())

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
+
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 func TestPatience(t *testing.T) {
@@ -24,14 +26,13 @@ func TestPatience(t *testing.T) {
 	}
 	var last time.Duration
 	for range 20 {
+		clock.Step(last)
 		p.heard(refusal)
-		pause := p.until.Sub(clock.Now())
-		if pause > MaxDelay+MaxDelay/5 {
-			t.Fatalf("pause of %s", pause)
+		if last = p.retry.Due().Sub(clock.Now()); last > backoff.Longest*5/4 {
+			t.Fatalf("pause of %s", last)
 		}
-		last = pause
 	}
-	if last < MaxDelay {
+	if last < backoff.Longest {
 		t.Fatalf("the pause ends at %s", last)
 	}
 	if p.Refused() == nil || changes != 1 {
@@ -51,7 +52,7 @@ func TestPatience(t *testing.T) {
 		t.Fatalf("refused %v, %d changes", p.Refused(), changes)
 	}
 	p.heard(refusal)
-	if pause := p.until.Sub(clock.Now()); pause > 2*firstDelay {
+	if pause := p.retry.Due().Sub(clock.Now()); pause > 2*refusedRetry.First {
 		t.Fatalf("the pause does not begin anew: %s", pause)
 	}
 	// It was allowed before: the API server may just have come up, and not have read the roles yet.
@@ -60,7 +61,7 @@ func TestPatience(t *testing.T) {
 	if p.Refused() != nil || changes != 2 {
 		t.Fatalf("a refusal of %s counts: %v", grace-time.Second, p.Refused())
 	}
-	if pause := p.until.Sub(clock.Now()); pause > 2*firstDelay {
+	if pause := p.retry.Due().Sub(clock.Now()); pause > 2*refusedRetry.First {
 		t.Fatalf("it is waited out for %s", pause)
 	}
 	clock.Step(time.Second)

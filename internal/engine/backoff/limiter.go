@@ -1,0 +1,67 @@
+package backoff
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// Limiter spaces the retries of the items of a work queue. It may be used from several goroutines.
+type Limiter[T comparable] struct {
+	policy Policy
+	clock  clock.PassiveClock
+
+	mu sync.Mutex
+	by map[T]*Retry
+}
+
+var _ workqueue.TypedRateLimiter[string] = (*Limiter[string])(nil)
+
+// NewLimiter makes a Limiter that knows of no failure.
+func NewLimiter[T comparable](p Policy, c clock.PassiveClock) *Limiter[T] {
+	return &Limiter[T]{policy: p, clock: c, by: map[T]*Retry{}}
+}
+
+// When implements workqueue.TypedRateLimiter: a failure before the next retry is due waits for that one.
+func (l *Limiter[T]) When(item T) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.by[item]
+	if r == nil {
+		r = &Retry{}
+		l.by[item] = r
+	}
+	now := l.clock.Now()
+	return r.Failed(l.policy, "", now).Sub(now)
+}
+
+// Rest is how long the next retry is still away; zero when none is waited for.
+func (l *Limiter[T]) Rest(item T) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.by[item]; r != nil {
+		return max(r.Due().Sub(l.clock.Now()), 0)
+	}
+	return 0
+}
+
+// Forget implements workqueue.TypedRateLimiter. A success that came before the next retry was due has proved nothing.
+func (l *Limiter[T]) Forget(item T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.by[item]; r != nil && !r.Waits(l.clock.Now()) {
+		delete(l.by, item)
+	}
+}
+
+// NumRequeues implements workqueue.TypedRateLimiter.
+func (l *Limiter[T]) NumRequeues(item T) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.by[item]; r != nil {
+		return r.Failures()
+	}
+	return 0
+}
