@@ -90,7 +90,7 @@ fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s, or 1000x for a count), o
 	@FUZZTIME=$(FUZZTIME) hack/fuzz.sh $(PKG)
 
 .PHONY: test-node
-test-node: build image ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
+test-node: build ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
 	@hack/test-node.sh
 
 .PHONY: test-kafka
@@ -160,7 +160,7 @@ manifests: generate build-mlkeeper $(KUSTOMIZE) ## Write the ClusterRoles, dashb
 
 .PHONY: image
 image: $(IMAGE_TOOL) ## Build bin/mlkeeper-image.tar, an image of the static binary (ARCH=amd64|arm64, CA_CERTIFICATES=file); needs no Docker.
-	@GOBUILD_FLAGS=-trimpath GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/image/linux-$(ARCH)/mlkeeper -ldflags '$(PRODUCT_LDFLAGS)' ./cmd/mlkeeper
+	@GOBUILD_FLAGS="$(IMAGE_FLAGS)" GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/image/linux-$(ARCH)/mlkeeper -ldflags '$(PRODUCT_LDFLAGS)' ./cmd/mlkeeper
 	@$(IMAGE_TOOL) -binary bin/image/linux-$(ARCH)/mlkeeper -arch $(ARCH) -version $(VERSION) \
 		-ca-certificates "$(CA_CERTIFICATES)" -image $(IMG) -output $(IMAGE_TAR)
 

@@ -32,5 +32,8 @@ while read -r root; do
   why=$(mkdir "$root/mlkeeper-probe-$$" 2>&1 && rmdir "$root/mlkeeper-probe-$$" 2>&1) || not_run "a control group cannot be made: $why"
 done <<<"$roots"
 
+# The tests need an image, whatever paths it names: what make build compiled is linked once more.
+make --no-print-directory image IMAGE_FLAGS=
+
 go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
 go test -tags realnode -count=1 -timeout 20m -v ./test/node/...

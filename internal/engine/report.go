@@ -15,6 +15,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
@@ -26,6 +27,7 @@ import (
 func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
 	p.life.refs = p.reader.done(p.life.refs)
 	seen := s.see(p)
+	p.lags = p.lagging(seen)
 	var verdict room.Verdict
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
@@ -137,6 +139,23 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 		seen.Waiting = "retrying: " + p.transient.Error()
 	}
 	return seen
+}
+
+// lagging says that nothing is amiss but that controllers have not looked yet at the latest generation of objects that are as
+// declared, such as a Deployment that somebody annotated.
+func (p *pass[C, F]) lagging(seen room.Seen) bool {
+	lags := false
+	for _, a := range p.actions {
+		state, there := seen.Objects[a.Key]
+		if !there || state.Current || p.informative[a.Key] {
+			continue
+		}
+		if a.Verb != decide.Leave || state.Observed == nil || state.Observed.Health.Reason != health.ReasonNotObserved {
+			return false
+		}
+		lags = true
+	}
+	return lags
 }
 
 // leaving says that what the plan no longer has is still there, as far as this pass knows.

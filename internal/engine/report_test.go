@@ -19,6 +19,8 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
 )
@@ -337,6 +339,38 @@ func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
 	})
 }
 
+// TestAnAnnotatedDeploymentIsNotAmiss shows that a new generation of what is as declared is no news until its controller has
+// looked at it.
+func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
+	type object struct {
+		verb   decide.Verb
+		health health.Result
+	}
+	lags := health.Result{Status: health.InProgress, Reason: health.ReasonNotObserved}
+	rolls := health.Result{Status: health.InProgress, Reason: "Progressing"}
+	fine := object{decide.Leave, health.Result{Status: health.Current}}
+	for name, c := range map[string]struct {
+		objects []object
+		want    bool
+	}{
+		"all is well":                 {[]object{fine}, false},
+		"one is annotated":            {[]object{fine, {decide.Leave, lags}}, true},
+		"one is written":              {[]object{fine, {decide.Apply, lags}}, false},
+		"one is annotated, one rolls": {[]object{{decide.Leave, rolls}, {decide.Leave, lags}}, false},
+		"one rolls":                   {[]object{fine, {decide.Leave, rolls}}, false},
+	} {
+		p, seen := pass[*keeper.Inventory, any]{}, room.Seen{Objects: map[plan.Key]room.State{}}
+		for i, o := range c.objects {
+			key := plan.Key{Name: fmt.Sprint(i)}
+			p.actions = append(p.actions, decide.Action{Verb: o.verb, Key: key})
+			seen.Objects[key] = room.State{Observed: &observe.Object{Health: o.health}, Current: o.health.Status == health.Current}
+		}
+		if got := p.lagging(seen); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	fetching, missing := plan.Problem{Class: plan.Waiting, Brief: true}, plan.Problem{Class: plan.Waiting}
 	opening := []decide.Action{{Verb: decide.Wait, Reason: decide.ReasonNotSynced}}
@@ -344,11 +378,12 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 		pass pass[*keeper.Inventory, any]
 		want bool
 	}{
-		"a watch is being opened":   {pass[*keeper.Inventory, any]{actions: opening}, true},
-		"an archive is fetched":     {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
-		"a Secret is missing too":   {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
-		"a write has failed":        {pass[*keeper.Inventory, any]{actions: opening, transient: errPast}, false},
-		"a Deployment is not there": {pass[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
+		"a watch is being opened":      {pass[*keeper.Inventory, any]{actions: opening}, true},
+		"an archive is fetched":        {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
+		"a Secret is missing too":      {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
+		"a write has failed":           {pass[*keeper.Inventory, any]{actions: opening, transient: errPast}, false},
+		"a controller has yet to look": {pass[*keeper.Inventory, any]{lags: true}, true},
+		"a Deployment is not there":    {pass[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
 	}
 	for name, c := range cases {
 		if got := c.pass.learning(); got != c.want {

@@ -191,8 +191,8 @@ func isReady(common room.Common, generation int64) bool {
 	return *common.ObservedGeneration == generation && meta.IsStatusConditionTrue(*common.Conditions, ConditionReady)
 }
 
-// learning says that nothing is amiss but that this process does not know everything yet, as after its start: a watch is being
-// opened, or something is being fetched.
+// learning says that nothing is amiss but that not everything is known yet: as after the start of this process, a watch is being
+// opened or something is being fetched, or a controller has yet to look at its object.
 func (p *pass[C, F]) learning() bool {
 	if p.transient != nil {
 		return false
@@ -202,7 +202,7 @@ func (p *pass[C, F]) learning() bool {
 			return !problem.Brief && problem.Reason != decide.ReasonNotSynced
 		})
 	}
-	return slices.ContainsFunc(p.actions, func(a decide.Action) bool {
+	return p.lags || slices.ContainsFunc(p.actions, func(a decide.Action) bool {
 		return a.Verb == decide.Wait && a.Reason == decide.ReasonNotSynced
 	})
 }
