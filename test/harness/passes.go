@@ -3,6 +3,7 @@ package harness
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 )
@@ -20,7 +21,10 @@ type passes struct {
 // resource is one custom resource, by the name of its controller.
 type resource struct{ controller, namespace, name string }
 
-// passCount is how many passes have ended, and how many of them with a timer for another one.
+// seldom is from which length on a timer is no polling: the renewal of a certificate has one of months.
+const seldom = 24 * time.Hour
+
+// passCount is how many passes have ended, and how many of them with a timer for another one within seldom.
 type passCount struct{ ended, timers int }
 
 var counted = passes{counts: map[resource]passCount{}}
@@ -34,7 +38,7 @@ func (p *passes) of(r resource) passCount {
 // hear takes in a line of the log (sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/controller/controller.go,
 // reconcileHandler). A text that changes there fails NoTimer, which waits for a pass that has ended.
 func (p *passes) hear(r resource, message string) {
-	timer := strings.HasPrefix(message, "Reconcile done, requeueing")
+	after, timer := strings.CutPrefix(message, "Reconcile done, requeueing")
 	if !timer && message != "Reconcile successful" && message != "Reconciler error" {
 		return
 	}
@@ -42,7 +46,8 @@ func (p *passes) hear(r resource, message string) {
 	defer p.mu.Unlock()
 	count := p.counts[r]
 	count.ended++
-	if timer {
+	// Without a time it is at once, by the rate limiter.
+	if wait, err := time.ParseDuration(strings.TrimPrefix(after, " after ")); timer && (err != nil || wait < seldom) {
 		count.timers++
 	}
 	p.counts[r] = count

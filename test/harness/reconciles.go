@@ -55,8 +55,8 @@ func ReconcilesOf(t testing.TB, controller string) int {
 	return int(sum)
 }
 
-// NoTimer has a settled custom resource reconciled once more, and fails the test if the operator sets itself a timer for it
-// then. Without one nothing is done periodically, however long the period: to look on for a while shows short ones alone. The
+// NoTimer has a settled custom resource reconciled once more, and fails the test if the operator sets itself a timer of less than
+// a day for it then. Without one nothing is done periodically, however long the period: to look on for a while shows short ones alone. The
 // passes of other custom resources count for nothing.
 func NoTimer(t testing.TB, c *cluster.Cluster, gvk schema.GroupVersionKind, namespace, name string) {
 	t.Helper()

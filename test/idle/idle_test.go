@@ -16,9 +16,7 @@ func TestIdleAfterReady(t *testing.T) {
 	w := newWorld(t, number)
 	w.settle(t)
 	for _, s := range w.services {
-		if s.Shape == fixture.Plain { // A Secured one waits for the day on which its certificates are renewed.
-			harness.NoTimer(t, w.cluster, fixture.GVK, s.Namespace, s.Name)
-		}
+		harness.NoTimer(t, w.cluster, fixture.GVK, s.Namespace, s.Name)
 	}
 	start := w.activity(t)
 	w.stayIdle(t, lookOn(t)/2)

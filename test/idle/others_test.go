@@ -63,9 +63,7 @@ func TestQuietWhileOthersWrite(t *testing.T) {
 	}
 	for _, s := range w.services {
 		s.AwaitReady(t, w.cluster)
-		if s.Shape == fixture.Plain {
-			harness.NoTimer(t, w.cluster, fixture.GVK, s.Namespace, s.Name)
-		}
+		harness.NoTimer(t, w.cluster, fixture.GVK, s.Namespace, s.Name)
 	}
 }
 

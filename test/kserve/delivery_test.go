@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
 )
 
 // TestDelivery plays what brokers do to records. Every order is acknowledged, and none has an effect twice.
@@ -108,6 +110,8 @@ func TestDrift(t *testing.T) {
 	if got := s.runtime.Element(i.Elements[0].ID); got.DeployState != "DEPLOYED" {
 		t.Errorf("the runtime was told %+v", got)
 	}
+	s.operator.Settle(t, patience)
+	harness.NoTimer(t, s.c, keeper.GroupVersion.WithKind("CompositionElement"), "", i.Elements[0].ID)
 }
 
 // TestConditionFollows: while it is deployed, the runtime hears how the service fares.

@@ -62,6 +62,7 @@ func TestKubeflow12(t *testing.T) {
 			}
 			return nil
 		})
+		harness.NoTimer(t, c, kfDef, "kubeflow", "kubeflow")
 		filled.stays(t, c)
 	})
 	// From here on there is no network.

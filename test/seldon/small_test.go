@@ -307,6 +307,7 @@ func idle(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns string) {
 		}
 		return nil
 	})
+	harness.NoTimer(t, c, kind, ns, "stack")
 }
 
 // deleted leaves the definition, the volumes, and the passwords that unlock them.
