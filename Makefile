@@ -29,7 +29,7 @@ FUZZTIME ?= 10s
 # clone has too.
 SAMPLE ?= 5
 SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))
-# ARGS are further flags of what run, faults, test-bank and bench start.
+# ARGS are further flags of what run, faults, test-bank, test-node and bench start.
 ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
 PLAN ?=
@@ -91,7 +91,7 @@ fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s, or 1000x for a count), o
 
 .PHONY: test-node
 test-node: build ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
-	@hack/test-node.sh
+	@ARGS="$(ARGS)" hack/test-node.sh
 
 .PHONY: test-kafka
 test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present (REQUIRE=1 fails without them).

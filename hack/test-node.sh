@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Test the operator as a pod on a real node. Where the machine does not allow one nothing is tested, and the script says NOT RUN
 # with the reason; REQUIRE_NODE=1 makes that an error. docs/real-node.md says what a node needs. Only the machine is asked here:
-# what bin/devcluster fails at is a failure.
+# what bin/devcluster fails at is a failure. With ARGS, such as -run, only the operator is tested, with these flags.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin
@@ -35,5 +35,6 @@ done <<<"$roots"
 # The tests need an image, whatever paths it names: what make build compiled is linked once more.
 make --no-print-directory image IMAGE_FLAGS=
 
-go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
-go test -tags realnode -count=1 -timeout 20m -v ./test/node/...
+read -r -a args <<<"${ARGS-}"
+((${#args[@]})) || go -C devcluster test -tags realnode -count=1 -timeout 20m -v -run RealNode .
+go test -tags realnode -count=1 -timeout 20m -v "${args[@]}" ./test/node

@@ -168,7 +168,9 @@ func TestHouseWarmStandbyTakesOver(t *testing.T) {
 	b := open(t, options{Stopped: true})
 	elect := func(o *manager.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "laws-"+b.ns, cluster.OperatorNamespace
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(3*time.Second), ptr.To(2*time.Second), ptr.To(200*time.Millisecond)
+		// The lease is given back at the end, so that it need not be so short that a busy machine loses it.
+		o.LeaderElectionReleaseOnCancel = true
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(time.Minute), ptr.To(45*time.Second), ptr.To(200*time.Millisecond)
 	}
 	opts := b.opts.Options
 	opts.Manager = elect

@@ -20,8 +20,9 @@ func objects(t *testing.T, c *cluster.Cluster, ns string) ([]string, error) {
 	all, err := c.Everything(t.Context())
 	var out []string
 	for _, o := range all {
-		// Pods of an object of others have another name after each change of it, and the slices of Endpoints too.
-		if strings.HasPrefix(o.Name, meshName+"-") || o.Resource == "endpointslices" {
+		// Pods of an object of others (ModelMesh, KServe's predictor) have another name after each change of it, and the slices of
+		// Endpoints too.
+		if strings.HasPrefix(o.Name, meshName+"-") || strings.HasPrefix(o.Name, "model-predictor-") || o.Resource == "endpointslices" {
 			continue
 		}
 		if o.Namespace == ns || o.Namespace == "" && o.Labels[keeper.RoomLabel] != "" {

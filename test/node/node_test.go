@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -14,6 +17,7 @@ const patience = 2 * time.Minute
 
 // TestOperatorOnARealNode runs the operator as users do, and what it keeps beside it.
 func TestOperatorOnARealNode(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
 	began := time.Now()
 	since := func() time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
 	c := cluster.Start(t, cluster.WithFlags("--node=real"),

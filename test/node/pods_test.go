@@ -76,7 +76,7 @@ metadata: {name: %[1]s, labels: {test: client}}
 spec:
   serviceAccountName: %[1]s
   containers:
-  - {name: client, image: %[2]q, imagePullPolicy: Never, args: [wait]}
+  - {name: client, image: %[2]q, imagePullPolicy: Never, command: [/standin, wait]}
 `, name, serviceImage), ns)
 	c.Kubectl(t, "wait", "-n", ns, "pod/"+name, "--for=condition=Ready", "--timeout="+patience.String())
 }

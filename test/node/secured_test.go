@@ -40,7 +40,7 @@ spec:
     spec:
       terminationGracePeriodSeconds: 0
       containers:
-      - {name: mm, image: %[2]q, imagePullPolicy: Never, args: [wait]}
+      - {name: mm, image: %[2]q, imagePullPolicy: Never, command: [/standin, wait]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -164,7 +164,7 @@ spec:
   - name: client
     image: %[2]q
     imagePullPolicy: Never
-    args: [wait]
+    command: [/standin, wait]
     env: [{name: MM_TLS_KEY_CERT_PATH, value: /proxy/tls.crt}]
     volumeMounts: [{name: proxy, mountPath: /proxy, readOnly: true}]
   volumes:
