@@ -13,6 +13,8 @@ export CGO_ENABLED ?= 0
 IMG ?= mlkeeper:dev
 # ARCH is the architecture of the image.
 ARCH ?= $(shell go env GOARCH)
+# IMAGE_FLAGS are those of go build for the binary in the image: it names no path of the machine that built it.
+IMAGE_FLAGS ?= -trimpath
 # CA_CERTIFICATES is a PEM file of certificates that the image trusts beside the public ones; empty for none.
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator.
