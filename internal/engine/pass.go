@@ -52,7 +52,7 @@ type pass[C client.Object, F any] struct {
 	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                           // Set by act.
 	awaits      bool                            // Set by see: the outcomes of the wires were not complete.
-	lags        bool                            // Set by report: only controllers that have yet to look at their objects are waited for.
+	lags        bool                            // Set by report: it waits for nothing but controllers that have yet to look at their objects.
 	failed      bool                            // Set by report: what was asked for has failed.
 	informative map[plan.Key]bool               // Set by own.
 }

@@ -27,7 +27,7 @@ import (
 func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
 	p.life.refs = p.reader.done(p.life.refs)
 	seen := s.see(p)
-	p.lags = p.lagging(seen)
+	p.lags = !seen.Ready && p.lagging(seen)
 	var verdict room.Verdict
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
