@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -171,9 +172,10 @@ func lookTrial(t *testing.T, c *cluster.Cluster) {
 	}
 	env := deployed(t, c)
 	for name, want := range map[string]string{
-		"ELASTICSEARCH_URL": "https://seldon-internal-opensearch-cluster-master.seldon-system.svc.cluster.local:9200",
-		"PROMETHEUS_URL":    "http://seldon-core-analytics-prometheus-seldon.seldon-system/api/v1/",
-		"POSTGRES_PASSWORD": "map[secretKeyRef:map[key:password name:metadata-postgres]]",
+		"elasticsearchUrl":     "https://seldon-internal-opensearch-cluster-master.seldon-system.svc.cluster.local:9200",
+		"prometheusSeldonUrl":  "http://seldon-core-analytics-prometheus-seldon.seldon-system/api/v1/",
+		"ALERTMANAGER_URL":     "http://seldon-core-analytics-prometheus-alertmanager.seldon-system/api/v1/alerts",
+		"METADATA_PG_PASSWORD": "map[secretKeyRef:map[key:password name:metadata-postgres]]",
 	} {
 		if env[name] != want {
 			t.Errorf("%s is %q, not %q", name, env[name], want)
@@ -181,18 +183,15 @@ func lookTrial(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// deployed is what Seldon Deploy is told. The real chart puts into a ConfigMap, and into variables of other names, what the stand-in
-// has in variables.
+// deployed is what Seldon Deploy is told: its variables and its ConfigMap.
 func deployed(t *testing.T, c *cluster.Cluster) map[string]string {
 	t.Helper()
 	env := environment(c.Get(t, deployments, namespace, "seldon-deploy"))
-	if password, ok := env["METADATA_PG_PASSWORD"]; ok {
-		env["POSTGRES_PASSWORD"] = password
+	config, _, err := unstructured.NestedStringMap(c.Get(t, configMaps, namespace, "seldon-deploy-config").Object, "data")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if config := c.Get(t, configMaps, namespace, "seldon-deploy-config"); config != nil {
-		env["ELASTICSEARCH_URL"] = text(config, "data", "elasticsearchUrl")
-		env["PROMETHEUS_URL"] = text(config, "data", "prometheusSeldonUrl")
-	}
+	maps.Copy(env, config)
 	return env
 }
 
@@ -272,7 +271,7 @@ func lookExternal(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, patience, func() error { return ready(get(t, c, namespace, sample)) })
 	env := deployed(t, c)
 	for name, want := range map[string]string{
-		"ELASTICSEARCH_URL":  "https://opensearch-cluster-master.seldon-logs.svc.cluster.local:9200",
+		"elasticsearchUrl":   "https://opensearch-cluster-master.seldon-logs.svc.cluster.local:9200",
 		"ELASTICSEARCH_USER": "map[secretKeyRef:map[key:username name:elastic-credentials]]",
 		"ELASTICSEARCH_PASS": "map[secretKeyRef:map[key:password name:elastic-credentials]]",
 	} {

@@ -137,9 +137,9 @@ func suspended(t *testing.T, c *cluster.Cluster, ns string) {
 		}
 		return fmt.Errorf("no component is suspended")
 	})
-	c.Kubectl(t, "-n", ns, "delete", "configmap", "seldon-config", "seldon-deploy")
+	c.Kubectl(t, "-n", ns, "delete", "configmap", "seldon-config", "seldon-deploy-config")
 	configMaps := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	cluster.Eventually(t, patience, func() error { return c.There(t, configMaps, ns, "seldon-deploy") })
+	cluster.Eventually(t, patience, func() error { return c.There(t, configMaps, ns, "seldon-deploy-config") })
 	cluster.Consistently(t, 2*time.Second, func() error {
 		if c.Get(t, configMaps, ns, "seldon-config") != nil {
 			return fmt.Errorf("an object of what is suspended was made")
