@@ -280,7 +280,7 @@ func TestAnotherSpecIsIssuedAnew(t *testing.T) {
 		if sameKey(before.PublicKey, after.PublicKey) != same {
 			t.Errorf("%s: the key is the same: %v", policy, !same)
 		}
-		if got := field(c.get("Certificate", "leaf").Object, "status", "revision"); got != int64(2) || c.get("CertificateRequest", "leaf-1") != nil {
+		if got := valueAt(c.get("Certificate", "leaf").Object, "status", "revision"); got != int64(2) || c.get("CertificateRequest", "leaf-1") != nil {
 			t.Errorf("%s: the revision is %v, and the requests are %v", policy, got, c.all(requests))
 		}
 		c.is("Certificate", "leaf", "Ready", isTrue, "Ready", "")
@@ -311,7 +311,7 @@ func TestWhatIsLostIsIssuedAnew(t *testing.T) {
 		},
 		"InvalidKeyPair": func(c *company) {
 			u := c.get("Secret", "leaf-tls")
-			u.Object["data"].(map[string]any)["tls.key"] = field(c.get("Secret", "authority").Object, "data", "tls.key")
+			u.Object["data"].(map[string]any)["tls.key"] = valueAt(c.get("Secret", "authority").Object, "data", "tls.key")
 			if _, err := c.m.client.Resource(secrets).Namespace("ns").Update(context.Background(), u, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +359,7 @@ func TestAFailedIssuanceIsTriedAgainLater(t *testing.T) {
 	c.settle()
 	c.is("Certificate", "leaf", "Issuing", isFalse, "Failed",
 		"The certificate request has failed to complete and will be retried: Error signing certificate: unknown key usages: [nonsense]")
-	if got := field(c.get("Certificate", "leaf").Object, "status", "failedIssuanceAttempts"); got != int64(1) {
+	if got := valueAt(c.get("Certificate", "leaf").Object, "status", "failedIssuanceAttempts"); got != int64(1) {
 		t.Errorf("it was tried %v times", got)
 	}
 	c.clock = c.clock.Add(time.Minute)
@@ -367,7 +367,7 @@ func TestAFailedIssuanceIsTriedAgainLater(t *testing.T) {
 	c.is("Certificate", "leaf", "Issuing", isFalse, "Failed", "")
 	c.clock = c.clock.Add(time.Hour)
 	c.settle()
-	if got := field(c.get("Certificate", "leaf").Object, "status", "failedIssuanceAttempts"); got != int64(2) {
+	if got := valueAt(c.get("Certificate", "leaf").Object, "status", "failedIssuanceAttempts"); got != int64(2) {
 		t.Errorf("it was tried %v times", got)
 	}
 	c.clock = c.clock.Add(time.Minute)

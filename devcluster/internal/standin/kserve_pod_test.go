@@ -144,7 +144,7 @@ spec: {supportedModelFormats: [{name: f, autoSelect: true}], `+runtime+`}`), tru
 		if err == nil {
 			_, err = s.child("predictor")
 		}
-		got, _ := field(s.fields, "modelStatus", "lastFailureInfo", "message").(string)
+		got, _ := valueAt(s.fields, "modelStatus", "lastFailureInfo", "message").(string)
 		if err == nil || got != want {
 			t.Errorf("%s: %v, told is %q", runtime, err, got)
 		}

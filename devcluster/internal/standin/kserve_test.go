@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// field reads a value in an object.
-func field(in map[string]any, path ...string) any {
+// valueAt reads a value in an object.
+func valueAt(in map[string]any, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(in, path...)
 	return value
 }
@@ -127,11 +127,11 @@ func TestModelStatesFollowThePods(t *testing.T) {
 		s.model(c.pods)
 		got, _ := s.fields["modelStatus"].(map[string]any)
 		transition, _ := got["transitionStatus"].(string)
-		target, _ := field(got, "states", "targetModelState").(string)
+		target, _ := valueAt(got, "states", "targetModelState").(string)
 		if transition != c.transition || target != c.target {
 			t.Errorf("%s: %v", c.name, got)
 		}
-		if failure := field(got, "lastFailureInfo", "message"); (failure == "no such bucket") != (c.transition == "BlockedByFailedLoad") {
+		if failure := valueAt(got, "lastFailureInfo", "message"); (failure == "no such bucket") != (c.transition == "BlockedByFailedLoad") {
 			t.Errorf("%s: the failure is %v", c.name, failure)
 		}
 	}
@@ -170,10 +170,10 @@ func TestServiceIsDefaulted(t *testing.T) {
 	obj := inferenceService(t, `{metadata: {name: m, annotations: {serving.kserve.io/deploymentMode: RawDeployment}},
 		spec: {predictor: {triton: {storageUri: s3://a}}, transformer: {containers: [{name: t, image: i}]}}}`)
 	defaultInferenceService(obj)
-	if field(obj.Object, "spec", "predictor", "triton") != nil ||
-		field(obj.Object, "spec", "predictor", "model", "modelFormat", "name") != "triton" ||
-		field(obj.Object, "spec", "predictor", "model", "storageUri") != "s3://a" ||
-		field(obj.Object, "spec", "predictor", "model", "protocolVersion") != "v2" {
+	if valueAt(obj.Object, "spec", "predictor", "triton") != nil ||
+		valueAt(obj.Object, "spec", "predictor", "model", "modelFormat", "name") != "triton" ||
+		valueAt(obj.Object, "spec", "predictor", "model", "storageUri") != "s3://a" ||
+		valueAt(obj.Object, "spec", "predictor", "model", "protocolVersion") != "v2" {
 		t.Errorf("the model: %v", obj.Object)
 	}
 	if a := obj.GetAnnotations(); a[modeAnnotation] != standard || a["modelFormat"] != "triton" {
@@ -181,7 +181,7 @@ func TestServiceIsDefaulted(t *testing.T) {
 	}
 	containers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "transformer", "containers")
 	first, _ := containers[0].(map[string]any)
-	if first["name"] != kserveContainer || field(first, "resources", "limits", "cpu") != "1" {
+	if first["name"] != kserveContainer || valueAt(first, "resources", "limits", "cpu") != "1" {
 		t.Errorf("the container: %v", containers)
 	}
 	again := obj.DeepCopy()

@@ -81,6 +81,9 @@ func routeStatus(route *unstructured.Unstructured, rivals []any, now string) map
 	if host == "" {
 		reject("NoHostValue", "no host value was defined for the route")
 	}
+	if errs := validateCertificates(route); len(errs) > 0 {
+		reject("ExtendedValidationFailed", errs.ToAggregate().Error())
+	}
 	for _, item := range rivals {
 		rival, ok := item.(*unstructured.Unstructured)
 		if !ok || rival.GetUID() == route.GetUID() || !older(rival, route) {

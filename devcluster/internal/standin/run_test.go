@@ -94,7 +94,7 @@ func (l *late) call(configuration *unstructured.Unstructured, obj runtime.Object
 		if len(selected) == 0 || u.GetLabels()[probeLabel] != selected[probeLabel] {
 			continue
 		}
-		authority, err := base64.StdEncoding.DecodeString(field(hook, "clientConfig", "caBundle").(string))
+		authority, err := base64.StdEncoding.DecodeString(valueAt(hook, "clientConfig", "caBundle").(string))
 		if err != nil {
 			l.t.Error(err)
 		}
@@ -105,7 +105,7 @@ func (l *late) call(configuration *unstructured.Unstructured, obj runtime.Object
 		if err != nil {
 			l.t.Error(err)
 		}
-		answer, err := (&http.Client{Transport: transport}).Post(field(hook, "clientConfig", "url").(string), "application/json", bytes.NewReader(review))
+		answer, err := (&http.Client{Transport: transport}).Post(valueAt(hook, "clientConfig", "url").(string), "application/json", bytes.NewReader(review))
 		if err != nil {
 			l.t.Error(err)
 			return
