@@ -5,29 +5,43 @@ package kserve
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/kafka"
 	"mlkeeper.dev/test/acmruntime"
 	"mlkeeper.dev/test/cluster"
 )
 
-// realKafka is an Apache Kafka broker in KRaft mode, which asks for SCRAM-SHA-512 as Strimzi's do.
+// realKafka is an Apache Kafka broker in KRaft mode, with two listeners as Strimzi's: one asks for SCRAM-SHA-512, and one for a certificate.
 type realKafka struct {
-	t       *testing.T
-	dir     string
-	address string
-	process *exec.Cmd
+	t                *testing.T
+	dir              string
+	address, mutual  string
+	server, user, ca certificate
+	process          *exec.Cmd
 }
 
 const kafkaUser, kafkaPassword = "kserve", "kserve-secret"
@@ -48,7 +62,7 @@ func newKafka(t *testing.T) *realKafka {
 	t.Helper()
 	k := &realKafka{t: t, dir: t.TempDir()}
 	var ports []any
-	for range 2 {
+	for range 3 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -56,21 +70,35 @@ func newKafka(t *testing.T) *realKafka {
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 		defer listener.Close()
 	}
-	k.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
+	k.address, k.mutual = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[2])
+	k.ca = newCertificate(t, "ca", nil)
+	k.server, k.user = newCertificate(t, "kafka", &k.ca), newCertificate(t, kafkaUser, &k.ca)
+	for name, pem := range map[string][]byte{
+		"ca.pem": k.ca.chain, "server.pem": slices.Concat(k.server.private, k.server.chain), "user.pem": slices.Concat(k.user.private, k.user.chain),
+	} {
+		if err := os.WriteFile(filepath.Join(k.dir, name), pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	properties := fmt.Sprintf(`
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:%[2]d
-listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d
-advertised.listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d,SSL://127.0.0.1:%[3]d,CONTROLLER://127.0.0.1:%[2]d
+advertised.listeners=SASL_PLAINTEXT://127.0.0.1:%[1]d,SSL://127.0.0.1:%[3]d
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL
+ssl.client.auth=required
+ssl.keystore.type=PEM
+ssl.keystore.location=%[8]s/server.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=%[8]s/ca.pem
 inter.broker.listener.name=SASL_PLAINTEXT
 controller.listener.names=CONTROLLER
 sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN
 sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
-listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=%[3]s
-listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_%[5]s="%[6]s";
-log.dirs=%[4]s
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=%[4]s
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_%[6]s="%[7]s";
+log.dirs=%[5]s
 num.partitions=10
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=5
@@ -79,7 +107,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-`, ports[0], ports[1], jaas(), filepath.Join(k.dir, "log"), kafkaUser, kafkaPassword)
+`, ports[0], ports[1], ports[2], jaas(), filepath.Join(k.dir, "log"), kafkaUser, kafkaPassword, k.dir)
 	if err := os.WriteFile(filepath.Join(k.dir, "server.properties"), []byte(properties), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +157,30 @@ func (k *realKafka) stop() {
 
 // site makes a site on the broker.
 func (k *realKafka) site(release acmruntime.Release) *site {
+	return k.siteOn(release, k.address, map[string]string{
+		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas(),
+	}, kgo.SASL(scram.Auth{User: kafkaUser, Pass: kafkaPassword}.AsSha512Mechanism()))
+}
+
+func (k *realKafka) siteOn(release acmruntime.Release, address string, properties map[string]string, options ...kgo.Opt) *site {
 	k.t.Helper()
-	side, err := acmruntime.OnKafka([]string{k.address}, kgo.SASL(scram.Auth{User: kafkaUser, Pass: kafkaPassword}.AsSha512Mechanism()))
+	side, err := acmruntime.OnKafka([]string{address}, options...)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return newSite(k.t, release, side, "kafka", []string{k.address}, map[string]string{
-		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas(),
-	})
+	return newSite(k.t, release, side, "kafka", []string{address}, properties)
+}
+
+// tls is how a program of Go speaks to the listener that asks for a certificate.
+func (k *realKafka) tls() *tls.Config {
+	k.t.Helper()
+	pair, err := tls.X509KeyPair(k.user.chain, k.user.private)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(k.ca.chain)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
 // readBy checks that an independent client reads what the participant has published, a message a line: who says it, what it answers, and
@@ -216,4 +260,168 @@ func TestRealKafka(t *testing.T) {
 	s.must(s.runtime.AwaitInstance(ctx, i, "UNDEPLOYED", "NO_ERROR"))
 	s.must(s.runtime.Delete(ctx, i))
 	s.must(s.runtime.AwaitInstance(ctx, i, "DELETED", "NO_ERROR"))
+}
+
+// TestRealKafkaMutualTLS is the seed's workflow over the listener that asks for a certificate, which refuses who has none.
+func TestRealKafkaMutualTLS(t *testing.T) {
+	k := newKafka(t)
+	properties := map[string]string{
+		"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": filepath.Join(k.dir, "ca.pem"),
+		"ssl.keystore.type": "PEM", "ssl.keystore.location": filepath.Join(k.dir, "user.pem"),
+	}
+	s := k.siteOn(acmruntime.V910, k.mutual, properties, kgo.DialTLSConfig(k.tls()))
+	s.start()
+	i := s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
+	s.must(s.runtime.Undeploy(within(t), i))
+	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+
+	anonymous := k.tls()
+	anonymous.Certificates = nil
+	transport := k.member("anonymous", anonymous)
+	attempt, end := context.WithTimeout(within(t), 10*time.Second)
+	defer end()
+	if err := transport.Publish(attempt, acm.Outgoing{Key: "k", Body: []byte("{}")}); err == nil {
+		t.Error("the broker takes a message without a certificate")
+	}
+}
+
+// member is one of a group of participants.
+func (k *realKafka) member(replica string, with *tls.Config) *kafka.Transport {
+	k.t.Helper()
+	transport, err := kafka.New(kafka.Config{
+		Servers: []string{k.mutual}, OperationTopic: topic, SyncTopic: acmruntime.SyncTopic, Group: "replicas", ReplicaID: replica, TLS: with,
+	}, logr.Discard())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(transport.Close)
+	return transport
+}
+
+// TestRealKafkaRebalances: while members of a group come and go, each order reaches one of them, and none gets lost.
+func TestRealKafkaRebalances(t *testing.T) {
+	k := newKafka(t)
+	side, err := acmruntime.OnKafka([]string{k.mutual}, kgo.DialTLSConfig(k.tls()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(side.Close)
+	var mu sync.Mutex
+	by := map[string]string{}
+	join := func(replica string) (leave func()) {
+		transport := k.member(replica, k.tls())
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				batch, err := transport.Receive(ctx)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				for _, record := range batch.Records {
+					by[string(record)] = replica
+				}
+				mu.Unlock()
+				if err := batch.Done(ctx); err != nil {
+					return
+				}
+			}
+		}()
+		return func() {
+			stop()
+			<-done
+			transport.Close()
+		}
+	}
+	sent := 0
+	// until sends orders until a member has got one of them.
+	until := func(replica string) {
+		t.Helper()
+		first := sent
+		cluster.Eventually(t, patience, func() error {
+			order := fmt.Sprintf("order %d", sent)
+			if err := side.Send(within(t), topic, []byte(order), []byte(order)); err != nil {
+				return err
+			}
+			sent++
+			mu.Lock()
+			defer mu.Unlock()
+			for n := first; n < sent; n++ {
+				if by[fmt.Sprintf("order %d", n)] == replica {
+					return nil
+				}
+			}
+			return fmt.Errorf("of the orders %d to %d none has reached %s: %v", first, sent, replica, by)
+		})
+	}
+	leaveA := join("a")
+	until("a")
+	// The group has a position now, and from here on nothing may get lost.
+	kept := sent
+	leaveB := join("b")
+	until("b")
+	until("a")
+	leaveA()
+	until("b")
+	leaveB()
+	for range 20 {
+		order := fmt.Sprintf("order %d", sent)
+		if err := side.Send(within(t), topic, []byte(order), []byte(order)); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+	}
+	join("c")
+	cluster.Eventually(t, patience, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		for n := kept; n < sent; n++ {
+			if by[fmt.Sprintf("order %d", n)] == "" {
+				return fmt.Errorf("order %d of %d has reached nobody", n, sent)
+			}
+		}
+		return nil
+	})
+}
+
+// certificate is one for 127.0.0.1, for a server and for a client, with its key.
+type certificate struct {
+	chain, private []byte
+	parsed         *x509.Certificate
+	key            *ecdsa.PrivateKey
+}
+
+// newCertificate makes a certificate that another has signed, or an authority.
+func newCertificate(t *testing.T, name string, by *certificate) certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: by == nil, BasicConstraintsValid: true,
+	}
+	parent, signer := template, key
+	if by != nil {
+		parent, signer = by.parsed, by.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate{
+		chain: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), parsed: parsed, key: key,
+		private: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	}
 }

@@ -1,17 +1,12 @@
 package config
 
 import (
-	"cmp"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-
-	"software.sslmate.com/src/go-pkcs12"
 )
 
 // What a topic says about TLS and credentials is taken as a whole or not at all: a key that is not understood, or one that has no
@@ -22,15 +17,22 @@ const (
 	protocolKey  = "security.protocol"
 	mechanismKey = "sasl.mechanism"
 	jaasKey      = "sasl.jaas.config"
-	storeKey     = "ssl.truststore.location"
-	storeTypeKey = "ssl.truststore.type"
-	storePassKey = "ssl.truststore.password"
-	storeTextKey = "ssl.truststore.certificates"
+	trustStore   = "ssl.truststore"
+	trustPassKey = "ssl.truststore.password"
+	trustTextKey = "ssl.truststore.certificates"
+	keyStore     = "ssl.keystore"
+	keyPassKey   = "ssl.keystore.password"
+	keyChainKey  = "ssl.keystore.certificate.chain"
+	keyTextKey   = "ssl.keystore.key"
+	keySecretKey = "ssl.key.password"
 	hostsKey     = "ssl.endpoint.identification.algorithm"
 )
 
-// truststoreKeys are about the certificates that a server's is checked against.
-var truststoreKeys = []string{storeKey, storeTypeKey, storePassKey, storeTextKey}
+// storeKeys are about the certificates that a server's is checked against, and about the certificate that is shown to it.
+var storeKeys = []string{
+	trustStore + locationSuffix, trustStore + typeSuffix, trustPassKey, trustTextKey,
+	keyStore + locationSuffix, keyStore + typeSuffix, keyPassKey, keyChainKey, keyTextKey, keySecretKey,
+}
 
 // versionKeys name versions of TLS, of which MLKeeper speaks 1.2 and 1.3.
 var versionKeys = []string{"ssl.protocol", "ssl.enabled.protocols"}
@@ -61,7 +63,7 @@ func readSecurity(properties map[string]string, https bool, readFile func(string
 		}
 	}
 	if encrypted {
-		out.tls, err = trust(properties, readFile)
+		out.tls, err = stores(properties, readFile)
 	}
 	return out, err
 }
@@ -106,7 +108,7 @@ func checkKey(key, value, protocol string, explicit, encrypted, authenticated bo
 		if named := explicit && key == mechanismKey; !authenticated && !named {
 			return fmt.Errorf("%s is set, and %s is %s, which uses no credentials: set SASL_SSL or SASL_PLAINTEXT, or remove it", key, protocolKey, protocol)
 		}
-	case slices.Contains(truststoreKeys, key):
+	case slices.Contains(storeKeys, key):
 		if !encrypted {
 			return fmt.Errorf("%s is set, and %s is %s, which is in clear: set SSL or SASL_SSL, or remove it", key, protocolKey, protocol)
 		}
@@ -116,8 +118,6 @@ func checkKey(key, value, protocol string, explicit, encrypted, authenticated bo
 		}
 	case slices.Contains(versionKeys, key):
 		return checkVersions(key, value)
-	case strings.HasPrefix(key, "ssl.keystore.") || key == "ssl.key.password":
-		return fmt.Errorf("%s is set, and MLKeeper has no certificate of its own to show: use a listener with SASL, and remove it", key)
 	case key != protocolKey && aboutSecurity.MatchString(key):
 		return fmt.Errorf("%s is not understood, and would have no effect: remove it", key)
 	}
@@ -150,47 +150,4 @@ func login(jaas string) (user, secret string) {
 		secret = found[1]
 	}
 	return user, secret
-}
-
-// trust reads the certificates that the broker's is checked against; without any, those of the system.
-func trust(properties map[string]string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	raw, kind := []byte(properties[storeTextKey]), storePEM
-	if location := properties[storeKey]; location != "" {
-		kind = strings.ToUpper(cmp.Or(properties[storeTypeKey], "JKS"))
-		if kind != storePEM && kind != storePKCS12 {
-			return nil, fmt.Errorf("ssl.truststore.type is %s: give the certificates as PEM or PKCS12 (Strimzi has ca.crt and ca.p12)", kind)
-		}
-		var err error
-		if raw, err = readFile(location); err != nil {
-			return nil, fmt.Errorf("ssl.truststore.location: %w", err)
-		}
-	} else if len(raw) == 0 {
-		return out, nil
-	}
-	var err error
-	out.RootCAs, err = roots(raw, kind, properties[storePassKey])
-	return out, err
-}
-
-// The types of trust stores.
-const storePEM, storePKCS12 = "PEM", "PKCS12"
-
-// roots are the certificates of a trust store.
-func roots(raw []byte, kind, password string) (*x509.CertPool, error) {
-	out := x509.NewCertPool()
-	if kind == storePEM {
-		if !out.AppendCertsFromPEM(raw) {
-			return nil, errors.New("ssl.truststore holds no PEM certificate")
-		}
-		return out, nil
-	}
-	certificates, err := pkcs12.DecodeTrustStore(raw, password)
-	if err != nil {
-		return nil, fmt.Errorf("ssl.truststore.location is no PKCS12 trust store that ssl.truststore.password opens: %w", err)
-	}
-	for _, one := range certificates {
-		out.AddCert(one)
-	}
-	return out, nil
 }

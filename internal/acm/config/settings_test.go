@@ -1,8 +1,11 @@
 package config
 
 import (
+	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -128,6 +131,79 @@ participant:
 	}
 }
 
+// TestKeyStore reads the forms in which a certificate is given that a broker asks for.
+func TestKeyStore(t *testing.T) {
+	authority, err := pki.NewAuthority(rand.Reader, time.Now(), "clients-ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := pki.NewLeaf(rand.Reader, time.Now(), authority, []string{"kserve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := tls.X509KeyPair(user.CertPEM, user.KeyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := pkcs12.Modern.Encode(key.PrivateKey, user.Cert, []*x509.Certificate{authority.Cert}, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, content := range map[string][]byte{
+		"user.pem": slices.Concat(user.KeyPEM, user.CertPEM, authority.CertPEM), "user.crt": user.CertPEM, "user.p12": store,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := func(name, kind string) map[string]string {
+		return map[string]string{"ssl.keystore.location": filepath.Join(dir, name), "ssl.keystore.type": kind, "ssl.keystore.password": "secret"}
+	}
+	with := func(properties map[string]string, key, value string) map[string]string {
+		properties[key] = value
+		return properties
+	}
+	for name, c := range map[string]struct {
+		properties map[string]string
+		failure    string
+	}{
+		"PEM":    {properties: file("user.pem", "PEM")},
+		"PKCS12": {properties: file("user.p12", "pkcs12")},
+		"text": {properties: map[string]string{
+			"ssl.keystore.type": "PEM", "ssl.keystore.key": string(user.KeyPEM),
+			"ssl.keystore.certificate.chain": string(user.CertPEM) + string(authority.CertPEM),
+		}},
+		"one password twice": {properties: with(file("user.p12", "PKCS12"), "ssl.key.password", "secret")},
+		"two passwords":      {properties: with(file("user.p12", "PKCS12"), "ssl.key.password", "other"), failure: "ssl.key.password"},
+		"another password":   {properties: with(file("user.p12", "PKCS12"), "ssl.keystore.password", "other"), failure: "ssl.keystore.password"},
+		"no key":             {properties: file("user.crt", "PEM"), failure: "no PEM certificate with its key"},
+		"no file":            {properties: file("none", "PEM"), failure: "ssl.keystore.location"},
+	} {
+		c.properties["security.protocol"] = "SSL"
+		properties, err := json.Marshal(c.properties)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(fmt.Appendf(nil, "participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: ["+
+			"{topic: t, servers: [s], topicCommInfrastructure: kafka, additionalProps: %s}]}}}", properties), Options{Env: environment(nil)})
+		if c.failure != "" {
+			if err == nil || !strings.Contains(err.Error(), c.failure) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: told as %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if shown := got.Kafka.TLS.Certificates; len(shown) != 1 || len(shown[0].Certificate) != 2 ||
+			!bytes.Equal(shown[0].Certificate[0], user.Cert.Raw) || !bytes.Equal(shown[0].Certificate[1], authority.Cert.Raw) {
+			t.Errorf("%s: another chain is shown", name)
+		}
+	}
+}
+
 func TestMaster(t *testing.T) {
 	text := `
 participant:
@@ -249,7 +325,11 @@ func TestSecurityIsTakenAsAWhole(t *testing.T) {
 		{"SASL without a mechanism", "kafka", "additionalProps: {security.protocol: SASL_SSL, " + jaas + "}", false, []string{"sasl.mechanism", "SCRAM-SHA-512"}},
 		{"SASL without credentials", "kafka", "additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN}", false, []string{"sasl.jaas.config"}},
 		{"useHttps in clear", "kafka", "useHttps: true, additionalProps: {security.protocol: PLAINTEXT}", false, []string{"useHttps", "security.protocol"}},
-		{"a certificate of its own", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.location: /x}", false, []string{"ssl.keystore.location", "SASL"}},
+		{"a key store in clear", "kafka", "additionalProps: {ssl.keystore.location: /x}", false, []string{"ssl.keystore.location", "PLAINTEXT", "SASL_SSL"}},
+		{"Java's key store", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.location: /x}", false, []string{"ssl.keystore.type", "JKS", "PKCS12"}},
+		{"a key without a certificate", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.key: secret}", false, []string{"ssl.keystore.certificate.chain", "set both"}},
+		{"no certificate", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.key: secret, ssl.keystore.certificate.chain: text}", false, []string{"no PEM certificate"}},
+		{"an encrypted key", "kafka", "additionalProps: {security.protocol: SSL, ssl.keystore.key: 'BEGIN ENCRYPTED PRIVATE KEY', ssl.keystore.certificate.chain: text}", false, []string{"encrypted", "PKCS12"}},
 		{"names that are not checked", "kafka", `additionalProps: {security.protocol: SSL, ssl.endpoint.identification.algorithm: ""}`, false, []string{"ssl.endpoint.identification.algorithm"}},
 		{"an old version", "kafka", "additionalProps: {security.protocol: SSL, ssl.protocol: TLSv1.1}", false, []string{"ssl.protocol", "TLSv1.1"}},
 		{"a handler of credentials", "kafka", "additionalProps: {security.protocol: SASL_SSL, sasl.login.callback.handler.class: x, sasl.mechanism: PLAIN, " + jaas + "}", false, []string{"sasl.login.callback.handler.class"}},

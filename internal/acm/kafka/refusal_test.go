@@ -158,6 +158,22 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestMutualTLS: a broker that asks for a certificate is shown one; without one it is not spoken to, and health says why.
+func TestMutualTLS(t *testing.T) {
+	certificate, trusted := authority(t)
+	user, clients := authority(t)
+	c := broker(t, kfake.TLS(&tls.Config{
+		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+	}))
+	with := config(c)
+	with.TLS = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	unhealthy(t, open(t, with), "certificate")
+	with.TLS.Certificates = []tls.Certificate{user}
+	if err := open(t, with).Publish(within(t), acm.Outgoing{Key: "k", Body: []byte("{}")}); err != nil {
+		t.Error(err)
+	}
+}
+
 // authority makes a certificate that signs itself, for a broker on this machine.
 func authority(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
