@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
@@ -19,6 +20,8 @@ import (
 
 // life is what the engine remembers of one custom resource in memory; losing it costs nothing but time.
 type life struct {
+	// uid is that of the custom resource: one that was made anew under its name has a life of its own.
+	uid types.UID
 	// gates holds since when the gate of a stage is closed.
 	gates map[string]time.Time
 	// blocked is when what cannot be watched is looked at again.
@@ -89,37 +92,60 @@ func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
 	return &out
 }
 
+func newLife(uid types.UID) *life {
+	return &life{uid: uid, gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}, dropped: map[plan.Key]dropped{}}
+}
+
 func (s *stacks[C, F]) life(key client.ObjectKey) *life {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.lives[key]
 	if !ok {
-		l = &life{
-			gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}, dropped: map[plan.Key]dropped{},
-		}
+		l = newLife("")
 		s.lives[key] = l
 	}
 	return l
 }
 
-func (s *stacks[C, F]) forget(key client.ObjectKey) {
-	s.contend(key, s.life(key), nil)
-	s.progress(s.life(key), false)
-	s.mu.Lock()
-	if l := s.lives[key]; l != nil {
-		for _, ref := range l.refs {
-			s.contents.drop(ref)
-		}
+// meet begins a life for the custom resource that a pass finds under a name. No pass need have seen the name without one:
+// deletion and creation may both have come while a pass was under way.
+func (s *stacks[C, F]) meet(key client.ObjectKey, uid types.UID) {
+	l := s.life(key)
+	if l.uid != "" && l.uid != uid {
+		s.end(key, newLife(uid))
+		return
 	}
-	s.probes.keep(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+	l.uid = uid
+}
+
+// forget drops what is remembered of a custom resource that is gone, or is another shard's.
+func (s *stacks[C, F]) forget(key client.ObjectKey) { s.end(key, nil) }
+
+// end drops what is remembered of a custom resource, in favour of its successor under the name, if there is one. The
+// successor takes over the outcomes of the wires: these know a custom resource by its name, and tell what changed only.
+func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
+	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	l := s.life(key)
+	s.contend(key, l, nil)
+	s.progress(l, false)
+	s.mu.Lock()
+	for _, ref := range l.refs {
+		s.contents.drop(ref)
+	}
 	delete(s.lives, key)
+	if next != nil {
+		next.wiring = l.wiring
+		s.lives[key] = next
+	}
 	delete(s.written, key)
 	delete(s.foreseen, key)
 	s.mu.Unlock()
+	s.probes.keep(holder)
+	s.queue.backoff.Drop(reconcile.Request{NamespacedName: key})
 	if keeps, ok := s.sys.(room.Forgetful); ok {
 		keeps.Forget(key)
 	}
 	s.rolled(key)
-	s.hub.Release(watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+	s.hub.Release(holder)
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

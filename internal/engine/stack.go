@@ -307,6 +307,12 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.forget(key)
 		return reconcile.Result{}, nil
 	case bad != nil:
+		s.meet(key, bad.GetUID())
+	default:
+		s.meet(key, cr.GetUID())
+	}
+	switch {
+	case bad != nil:
 		s.rolled(key)
 		return s.undecodable(ctx, bad)
 	case !s.shard.mine(key.Namespace, cr.GetLabels()):

@@ -76,6 +76,44 @@ func TestLaw14GateOpensWithAWarningAfterItsTimeout(t *testing.T) {
 	})
 }
 
+// TestLaw14ANamesakeHasGatesOfItsOwn: a bundle is deleted and made anew under its name while a pass is under way, so that none sees the
+// name without one. The gate of its first stage holds for the whole of its timeout again.
+func TestLaw14ANamesakeHasGatesOfItsOwn(t *testing.T) {
+	const timeout = 8 * time.Second
+	b := open(t, options{})
+	spec := b.gated(true, int(timeout.Seconds()), configMap(b.ns, "one", "v"))
+	b.apply("b", spec)
+	warned := func() error {
+		if got := b.bundle("b").Status.Warnings; len(got) != 1 || !strings.Contains(got[0], "first") {
+			return fmt.Errorf("warnings are %v", got)
+		}
+		return nil
+	}
+	cluster.Eventually(t, patience, warned)
+	b.value("one", "v")
+	held, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	b.journal.hook(func(r *http.Request) *http.Response {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/configmaps/one") {
+			once.Do(func() {
+				close(held)
+				<-release
+			})
+		}
+		return nil
+	})
+	b.apply("b", b.gated(true, int(timeout.Seconds()), configMap(b.ns, "one", "changed")))
+	<-held
+	b.delete(bundleGVK, b.ns, "b")
+	b.gone(bundleGVK, b.ns, "b")
+	b.apply("b", spec)
+	close(release)
+	cluster.Eventually(t, patience, warned)
+	if age := time.Since(b.bundle("b").CreationTimestamp.Time); age < timeout {
+		t.Errorf("%s after the bundle was made anew, its gate is said to have held for %s", age, timeout)
+	}
+}
+
 func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
 	group := "gate-" + rand.String(6) + ".test"
 	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}

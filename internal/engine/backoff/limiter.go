@@ -56,6 +56,13 @@ func (l *Limiter[T]) Forget(item T) {
 	}
 }
 
+// Drop forgets the failures of an item that is gone, or is another's now.
+func (l *Limiter[T]) Drop(item T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.by, item)
+}
+
 // NumRequeues implements workqueue.TypedRateLimiter.
 func (l *Limiter[T]) NumRequeues(item T) int {
 	l.mu.Lock()

@@ -29,4 +29,13 @@ func TestLimiter(t *testing.T) {
 	if l.NumRequeues("a") != 0 {
 		t.Error("a success is not taken in")
 	}
+	for range 2 {
+		l.When("a")
+		now.SetTime(now.Now().Add(l.Rest("a")))
+	}
+	l.When("a")
+	l.Drop("a")
+	if l.NumRequeues("a") != 0 || l.Rest("a") != 0 {
+		t.Error("what is dropped is waited for")
+	}
 }

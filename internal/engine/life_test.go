@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// forgetful is a room that keeps something of its own.
+type forgetful struct {
+	room.System[*v1.TrustyAIService, struct{}]
+	forgot []types.NamespacedName
+}
+
+func (f *forgetful) Forget(key types.NamespacedName) { f.forgot = append(f.forgot, key) }
+
+// A custom resource that is deleted and made anew under its name within one pass inherits nothing of the one before, but for
+// what the wires tell of the name.
+func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+	sys := &forgetful{}
+	s := &stacks[*v1.TrustyAIService, struct{}]{
+		Engine: &Engine{
+			Options: Options{Clock: clock}, hub: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
+			probes: newProbes(clock, nil, func() {}, func(watch.Holder) {}, logr.Discard()),
+		},
+		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
+		lives: map[client.ObjectKey]*life{}, contenders: map[plan.Key]map[client.ObjectKey]bool{},
+		written: map[client.ObjectKey]*v1.TrustyAIService{}, foreseen: map[client.ObjectKey]*v1.TrustyAIService{},
+	}
+	key := client.ObjectKey{Namespace: "ns", Name: "x"}
+	request := reconcile.Request{NamespacedName: key}
+	s.meet(key, "a")
+	first := s.life(key)
+	first.gates["stage"], first.tried, first.met = clock.Now(), 1, true
+	first.wiring = map[string][]wiring.Outcome{"target": {{}}}
+	s.contend(key, first, []plan.Key{{Name: "of another"}})
+	s.progress(first, true)
+	s.queue.backoff.When(request)
+	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	s.probes.ask(holder, "question", room.Once, func(context.Context, room.Live) any { return 1 })
+
+	s.meet(key, "a")
+	if s.life(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
+		t.Error("a life ends before its custom resource does")
+	}
+	s.meet(key, "b")
+	second := s.life(key)
+	if second == first || len(second.gates) > 0 || second.tried != 0 || second.met {
+		t.Errorf("the namesake inherits %+v", second)
+	}
+	if s.queue.backoff.Rest(request) != 0 {
+		t.Error("the namesake waits for the retry of the one before")
+	}
+	if len(s.probes.by) > 0 || len(s.contenders) > 0 || len(sys.forgot) != 1 || first.progressing {
+		t.Errorf("of the one before, %d questions and %d objects are left, and the room forgot %d", len(s.probes.by), len(s.contenders),
+			len(sys.forgot))
+	}
+	if len(second.wiring) != 1 {
+		t.Error("what the wires told of the name, which they do not tell again, is lost")
+	}
+	s.meet(key, "b")
+	if s.life(key) != second {
+		t.Error("the life of the namesake ends")
+	}
+	s.forget(key)
+	if len(s.lives) > 0 || len(sys.forgot) != 2 {
+		t.Error("what is gone is not forgotten")
+	}
+}
