@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,11 +77,11 @@ func suspicious(content any) bool {
 	return false
 }
 
-// Cleaner cleans objects by the schemas that the API server publishes. It fetches the document of a group version when
-// an object of it is first cleaned, and again after Invalidate, if its hash then is another. It may be used from
-// several goroutines.
+// Cleaner cleans objects by the schemas that the API server publishes. It keeps the document of a group version, and asks
+// whether there is another one before anything of an object is changed by it: a field that a document does not declare may have
+// been added since. It may be used from several goroutines.
 type Cleaner struct {
-	client openapi.Client
+	client openapi.ClientWithContext
 	mu     sync.Mutex
 	// documents is bounded; order holds its keys, the oldest first.
 	documents map[gvkschema.GroupVersion]*document
@@ -89,64 +90,34 @@ type Cleaner struct {
 
 // document holds the schemas of one group version.
 type document struct {
-	mu sync.Mutex
+	// begun is the number of the last request for the document.
+	begun atomic.Int64
+	// turn has a value while somebody reads or replaces the fields below. Unlike a lock, it is waited for no longer than a context
+	// allows: the one who has it may be waiting for the API server.
+	turn chan struct{}
 	// url is where the document came from; the API server puts its hash into it.
 	url   string
-	stale bool
 	types *schema.Schema
 	kinds map[gvkschema.GroupVersionKind]string
+	// confirmed is the number of the last request that answered that this is the document.
+	confirmed int64
 }
 
 // NewCleaner returns a Cleaner that reads from a discovery client's OpenAPIV3.
 func NewCleaner(client openapi.Client) *Cleaner {
-	return &Cleaner{client: client, documents: map[gvkschema.GroupVersion]*document{}}
+	return &Cleaner{client: openapi.ToClientWithContext(client), documents: map[gvkschema.GroupVersion]*document{}}
 }
 
 // Clean returns a copy of desired that server-side apply accepts as far as undeclared fields and duplicate list keys
 // are concerned, with one warning per change. It returns ErrNoSchema where the kind has no published schema.
 func (c *Cleaner) Clean(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
-	t, err := c.typeOf(ctx, desired.GroupVersionKind())
-	if err != nil {
-		return nil, nil, err
+	d := c.documentOf(desired.GroupVersionKind().GroupVersion())
+	now := d.begun.Load() + 1
+	out, warnings, asked, err := d.clean(ctx, c.client, desired, 1)
+	if asked < now && (len(warnings) > 0 || errors.Is(err, ErrNoSchema)) {
+		out, warnings, _, err = d.clean(ctx, c.client, desired, now)
 	}
-	out, warnings := Clean(desired, t)
-	return out, warnings, nil
-}
-
-// Invalidate makes the next Clean of the group version look whether its document changed, such as after a change of
-// one of its CustomResourceDefinitions, or after a refusal in spite of Clean.
-func (c *Cleaner) Invalidate(gv gvkschema.GroupVersion) {
-	c.mu.Lock()
-	d := c.documents[gv]
-	c.mu.Unlock()
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stale = true
-}
-
-func (c *Cleaner) typeOf(ctx context.Context, gvk gvkschema.GroupVersionKind) (Type, error) {
-	d := c.documentOf(gvk.GroupVersion())
-	// Of several objects of a group version, one fetches and the others wait for it.
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return Type{}, err
-	}
-	if d.types == nil || d.stale {
-		if err := d.fetch(c.client, gvk.GroupVersion()); err != nil {
-			return Type{}, fmt.Errorf("read the schema of %s: %w", gvk.GroupVersion(), err)
-		}
-	}
-	name, ok := d.kinds[gvk]
-	if !ok {
-		// The document may be older than the kind.
-		d.stale = true
-		return Type{}, fmt.Errorf("%s: %w", gvk, ErrNoSchema)
-	}
-	return Type{Schema: d.types, Ref: schema.TypeRef{NamedType: &name}}, nil
+	return out, warnings, err
 }
 
 func (c *Cleaner) documentOf(gv gvkschema.GroupVersion) *document {
@@ -160,15 +131,52 @@ func (c *Cleaner) documentOf(gv gvkschema.GroupVersion) *document {
 		delete(c.documents, c.order[0])
 		c.order = c.order[1:]
 	}
-	d = &document{}
+	d = &document{turn: make(chan struct{}, 1)}
 	c.documents[gv] = d
 	c.order = append(c.order, gv)
 	return d
 }
 
+// clean cleans an object by the document as a request answered it that is no older than the one of a number. It returns the
+// number of the request too.
+func (d *document) clean(ctx context.Context, client openapi.ClientWithContext, desired *unstructured.Unstructured, oldest int64) (
+	out *unstructured.Unstructured, warnings []string, asked int64, err error,
+) {
+	t, asked, err := d.typeOf(ctx, client, desired.GroupVersionKind(), oldest)
+	if err != nil {
+		return nil, nil, asked, err
+	}
+	out, warnings = Clean(desired, t)
+	return out, warnings, asked, nil
+}
+
+func (d *document) typeOf(
+	ctx context.Context, client openapi.ClientWithContext, gvk gvkschema.GroupVersionKind, oldest int64,
+) (Type, int64, error) {
+	// Of several objects of a group version, one fetches and the others wait for it.
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return Type{}, 0, ctx.Err()
+	}
+	if d.confirmed < oldest {
+		request := d.begun.Add(1)
+		if err := d.fetch(ctx, client, gvk.GroupVersion()); err != nil {
+			return Type{}, request, fmt.Errorf("read the schema of %s: %w", gvk.GroupVersion(), err)
+		}
+		d.confirmed = request
+	}
+	name, ok := d.kinds[gvk]
+	if !ok {
+		return Type{}, d.confirmed, fmt.Errorf("%s: %w", gvk, ErrNoSchema)
+	}
+	return Type{Schema: d.types, Ref: schema.TypeRef{NamedType: &name}}, d.confirmed, nil
+}
+
 // fetch reads the document, unless the one at hand has the hash that the API server names now.
-func (d *document) fetch(client openapi.Client, gv gvkschema.GroupVersion) error {
-	paths, err := client.Paths()
+func (d *document) fetch(ctx context.Context, client openapi.ClientWithContext, gv gvkschema.GroupVersion) error {
+	paths, err := client.PathsWithContext(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,10 +190,9 @@ func (d *document) fetch(client openapi.Client, gv gvkschema.GroupVersion) error
 	}
 	url := at.ServerRelativeURL()
 	if d.types != nil && d.url == url {
-		d.stale = false
 		return nil
 	}
-	raw, err := at.Schema(runtime.ContentTypeJSON)
+	raw, err := at.SchemaWithContext(ctx, runtime.ContentTypeJSON)
 	if err != nil {
 		return err
 	}
@@ -193,7 +200,7 @@ func (d *document) fetch(client openapi.Client, gv gvkschema.GroupVersion) error
 	if err != nil {
 		return err
 	}
-	d.types, d.kinds, d.url, d.stale = types, kinds, url, false
+	d.types, d.kinds, d.url = types, kinds, url
 	return nil
 }
 

@@ -1,10 +1,13 @@
 package sanitize
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi"
@@ -16,12 +19,14 @@ type served struct {
 	url     string
 	raw     string
 	fetched int
+	asked   int
 	fail    error
 }
 
 func (s *served) Paths() (map[string]openapi.GroupVersion, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	return map[string]openapi.GroupVersion{"apis/g/v1": s}, s.fail
 }
 
@@ -44,36 +49,87 @@ const small1 = `{apiVersion: g/v1, kind: Widget, spec: {size: 1, color: red}, an
 func TestCleanerFetchesOncePerHash(t *testing.T) {
 	server := &served{url: "/openapi/v3/apis/g/v1?hash=1", raw: widget}
 	cleaner := NewCleaner(server)
-	clean := func(want int) {
-		t.Helper()
-		_, warnings, err := cleaner.Clean(t.Context(), object(t, small1))
-		if err != nil || len(warnings) != want {
-			t.Fatalf("warnings %q, error %v", warnings, err)
-		}
-	}
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { _, _, _ = cleaner.Clean(t.Context(), object(t, small1)) })
+		wg.Go(func() {
+			if _, warnings, err := cleaner.Clean(t.Context(), object(t, small1)); err != nil || len(warnings) != 1 {
+				t.Errorf("warnings %q, error %v", warnings, err)
+			}
+		})
 	}
 	wg.Wait()
-	clean(1)
 	if server.fetched != 1 {
 		t.Fatalf("fetched %d times", server.fetched)
 	}
-	gv := schema.GroupVersion{Group: "g", Version: "v1"}
-	cleaner.Invalidate(gv)
-	clean(1)
-	if server.fetched != 1 {
-		t.Fatalf("fetched again with the same hash: %d", server.fetched)
+}
+
+// TestNothingIsDroppedByASchemaOfBeforeTheUpgrade: a definition is upgraded and declares one of two fields that it did not. The other
+// is dropped, then as before.
+func TestNothingIsDroppedByASchemaOfBeforeTheUpgrade(t *testing.T) {
+	const both = `{apiVersion: g/v1, kind: Widget, spec: {size: 1, color: red, colour: red}}`
+	const declared = `{apiVersion: g/v1, kind: Widget, spec: {size: 1}}`
+	server := &served{url: "/openapi/v3/apis/g/v1?hash=1", raw: widget}
+	cleaner := NewCleaner(server)
+	clean := func(text string, warned, asked, fetched int) {
+		t.Helper()
+		askedBefore, fetchedBefore := server.asked, server.fetched
+		_, warnings, err := cleaner.Clean(t.Context(), object(t, text))
+		if err != nil || len(warnings) != warned {
+			t.Fatalf("warnings %q, error %v", warnings, err)
+		}
+		if server.asked-askedBefore != asked || server.fetched-fetchedBefore != fetched {
+			t.Fatalf("asked %d times and fetched %d times", server.asked-askedBefore, server.fetched-fetchedBefore)
+		}
 	}
+	clean(both, 2, 1, 1)
+	clean(both, 2, 1, 0)
+	clean(declared, 0, 0, 0)
 	server.url, server.raw = server.url+"2", strings.Replace(widget, `"size":{`, `"color":{"type":"string"},"size":{`, 1)
-	clean(1)
-	cleaner.Invalidate(gv)
-	clean(0)
-	if server.fetched != 2 {
-		t.Fatalf("fetched %d times", server.fetched)
+	clean(declared, 0, 0, 0)
+	clean(both, 1, 1, 1)
+	clean(both, 1, 1, 0)
+	clean(small1, 0, 0, 0)
+	server.fail = errors.New("down")
+	if _, warnings, err := cleaner.Clean(t.Context(), object(t, both)); !errors.Is(err, server.fail) {
+		t.Errorf("by a schema that may be of the past: warnings %q, error %v", warnings, err)
 	}
-	cleaner.Invalidate(schema.GroupVersion{Group: "never", Version: "v1"})
+}
+
+// hanging is an API server that answers one group version, and nothing of another.
+type hanging struct{ served }
+
+func (h *hanging) PathsWithContext(context.Context) (map[string]openapi.GroupVersionWithContext, error) {
+	return map[string]openapi.GroupVersionWithContext{"apis/g/v1": openapi.ToGroupVersionWithContext(&h.served), "apis/h/v1": h}, nil
+}
+
+func (h *hanging) SchemaWithContext(ctx context.Context, _ string) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestCleanerWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cleaner := NewCleaner(&hanging{served{url: "1", raw: widget}})
+		long, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, _, err := cleaner.Clean(long, object(t, `{apiVersion: h/v1, kind: Widget}`))
+			done <- err
+		}()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := cleaner.Clean(short, object(t, `{apiVersion: h/v1, kind: Widget}`)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beside a request that hangs: %v", err)
+		}
+		if _, _, err := cleaner.Clean(t.Context(), object(t, small1)); err != nil {
+			t.Errorf("of another group version: %v", err)
+		}
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the request that hangs: %v", err)
+		}
+	})
 }
 
 func TestCleanerWithoutSchema(t *testing.T) {
