@@ -118,9 +118,8 @@ func (k *inventories) get(name string) (*keeper.Inventory, bool) {
 	k.mu.Lock()
 	mine, written := k.written[name]
 	k.mu.Unlock()
-	o, cached := k.hub.Resource(inventoryGVK.GroupKind(), "", name)
-	inv, _ := o.(*keeper.Inventory)
-	if written && (!cached || inv == nil || observe.NewerVersion(mine.ResourceVersion, inv.ResourceVersion)) {
+	inv, version := k.cached(name)
+	if written && observe.NewerVersion(mine.ResourceVersion, version) {
 		return mine, true
 	}
 	if written {
@@ -131,6 +130,19 @@ func (k *inventories) get(name string) (*keeper.Inventory, bool) {
 		k.mu.Unlock()
 	}
 	return inv, inv != nil
+}
+
+// cached returns an Inventory as the cache has it, nil where it has none, and the version up to which the cache knows that.
+func (k *inventories) cached(name string) (inv *keeper.Inventory, version string) {
+	gk := inventoryGVK.GroupKind()
+	// In this order: what the cache lacks after it had reached a version is gone by that version.
+	version = k.hub.ResourceReached(gk, "")
+	o, ok := k.hub.Resource(gk, "", name)
+	if !ok {
+		return nil, version
+	}
+	inv, _ = o.(*keeper.Inventory)
+	return inv, o.GetResourceVersion()
 }
 
 // of returns the Inventories of one custom resource, by stage.
@@ -241,7 +253,7 @@ func (k *inventories) ensureOne(
 	}
 	next := have.DeepCopy()
 	next.Spec.Objects, next.Spec.ActAs = want, actAs
-	return k.update(ctx, next, "")
+	return k.update(ctx, next)
 }
 
 // inventoryName is stable for a custom resource and holds its hash, so that two of the same name never share one.
@@ -333,7 +345,7 @@ func (k *inventories) create(
 }
 
 // update writes an Inventory, guarded by its resourceVersion.
-func (k *inventories) update(ctx context.Context, inv *keeper.Inventory, sub string) (*keeper.Inventory, error) {
+func (k *inventories) update(ctx context.Context, inv *keeper.Inventory, sub ...string) (*keeper.Inventory, error) {
 	u, err := toUnstructured(inv)
 	if err != nil {
 		return nil, err
@@ -342,12 +354,7 @@ func (k *inventories) update(ctx context.Context, inv *keeper.Inventory, sub str
 	if err != nil {
 		return nil, err
 	}
-	var subresources []string
-	if sub != "" {
-		subresources = append(subresources, sub)
-	}
-	out, err := k.client.Resource(resource).Update(ctx, u, metav1.UpdateOptions{FieldManager: observe.FieldManager},
-		subresources...)
+	out, err := k.client.Resource(resource).Update(ctx, u, metav1.UpdateOptions{FieldManager: observe.FieldManager}, sub...)
 	if err != nil {
 		return nil, err
 	}
@@ -363,6 +370,8 @@ func (k *inventories) resource() (schema.GroupVersionResource, error) {
 	return mapping.Resource, nil
 }
 
+// keep remembers what a write answered. An Inventory that was deleted while the answer was on its way fails the write: what it
+// would own would go with it.
 func (k *inventories) keep(u *unstructured.Unstructured) (*keeper.Inventory, error) {
 	u.SetManagedFields(nil)
 	inv := &keeper.Inventory{}
@@ -370,8 +379,11 @@ func (k *inventories) keep(u *unstructured.Unstructured) (*keeper.Inventory, err
 		return nil, err
 	}
 	k.mu.Lock()
+	defer k.mu.Unlock()
+	if cached, version := k.cached(inv.Name); cached == nil && !observe.NewerVersion(inv.ResourceVersion, version) {
+		return nil, fmt.Errorf("the Inventory %s was deleted while it was written", inv.Name)
+	}
 	k.written[inv.Name] = inv
-	k.mu.Unlock()
 	return inv, nil
 }
 
@@ -423,7 +435,7 @@ func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, 
 	var err error
 	if len(spec) != len(inv.Spec.Objects) {
 		next.Spec.Objects = spec
-		if next, err = k.update(ctx, next, ""); err != nil {
+		if next, err = k.update(ctx, next); err != nil {
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
 		}
 	}

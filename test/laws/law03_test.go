@@ -1,15 +1,20 @@
 package laws
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"mlkeeper.dev/internal/requests"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
 )
 
 // staged is a bundle whose children its custom resource cannot own: one is cluster-scoped, one in another namespace.
@@ -191,6 +196,63 @@ func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
 			u := b.c.Get(t, configMapGVK, ns, name)
 			if u == nil || u.GetDeletionTimestamp() != nil || u.GetOwnerReferences()[0].UID != invs[i].UID {
 				return fmt.Errorf("%s is not there, or not owned by the new Inventory", key)
+			}
+		}
+		return nil
+	})
+	b.ready("b")
+}
+
+// TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn: an Inventory is deleted, and the watch has told of that, before the
+// answer to its last update arrives.
+func TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn(t *testing.T) {
+	var armed atomic.Bool
+	held, release := make(chan struct{}), make(chan struct{})
+	late := func(cfg *rest.Config) {
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return requests.RoundTripper(func(r *http.Request) (*http.Response, error) {
+				answer, err := next.RoundTrip(r)
+				if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/inventories/") && armed.CompareAndSwap(true, false) {
+					close(held)
+					<-release
+				}
+				return answer, err
+			})
+		})
+	}
+	b := open(t, options{Options: harness.Options{Config: late}})
+	spec := func(names ...string) bundle.Spec {
+		one := stage("one", clusterRole(b.ns+"-role", "get"))
+		for _, name := range names {
+			one.Objects = append(one.Objects, configMap(b.ns, name, "v"))
+		}
+		return bundle.Spec{Stages: []bundle.Stage{one}}
+	}
+	b.apply("b", spec("near"))
+	b.ready("b")
+	before := b.inventories("b")[0]
+	armed.Store(true)
+	b.apply("b", spec("near", "more"))
+	<-held
+	b.delete(inventoryGVK, "", before.Name)
+	b.gone(inventoryGVK, "", before.Name)
+	// Long enough for the watch to tell.
+	cluster.Consistently(t, while, func() error {
+		if len(b.inventories("b")) > 0 {
+			return errors.New("there is an Inventory again, of which the pass under way cannot know")
+		}
+		return nil
+	})
+	close(release)
+	cluster.Eventually(t, 2*patience, func() error {
+		invs := b.inventories("b")
+		if len(invs) != 1 {
+			return fmt.Errorf("%d Inventories", len(invs))
+		}
+		for _, name := range []string{"near", "more"} {
+			u := b.c.Get(t, configMapGVK, b.ns, name)
+			if u == nil || u.GetDeletionTimestamp() != nil || u.GetOwnerReferences()[0].UID != invs[0].UID {
+				return fmt.Errorf("%s is not there, or not owned by the new Inventory", name)
 			}
 		}
 		return nil

@@ -108,6 +108,13 @@ func (h *Hub) Resource(gk schema.GroupKind, namespace, name string) (metav1.Obje
 	return o, ok
 }
 
+// ResourceReached is the resource version up to which the cache of a declared kind knows a namespace; empty while it is not complete.
+func (h *Hub) ResourceReached(gk schema.GroupKind, namespace string) string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.resources[gk].reached(namespace)
+}
+
 // ListResources returns the custom resources of a namespace, or of all if it is empty, in no order.
 func (h *Hub) ListResources(gk schema.GroupKind, namespace string) []metav1.Object {
 	h.mu.RLock()
