@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/parallel"
 )
 
 var inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
@@ -208,15 +209,11 @@ func (k *inventories) ensure(
 		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
 	}
 	out := make([]*keeper.Inventory, len(p.Stages))
-	var group errgroup.Group
-	group.SetLimit(parallelInventories)
-	for i, stage := range p.Stages {
-		group.Go(func() (err error) {
-			out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing, sure)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	failures := parallel.Each(ctx, parallelInventories, p.Stages, func(ctx context.Context, i int, stage plan.Stage) (err error) {
+		out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing, sure)
+		return err
+	})
+	if err := cmp.Or(failures...); err != nil {
 		return nil, err
 	}
 	for _, inv := range existing {
@@ -402,31 +399,26 @@ func (k *inventories) record(
 	for _, e := range entries {
 		remembered[keyOf(e)] = true
 	}
-	var group errgroup.Group
-	group.SetLimit(parallelInventories)
-	for i, inv := range invs {
-		group.Go(func() error {
-			var spec, status []keeper.LedgerEntry
-			listed := map[plan.Key]bool{}
-			for _, e := range inv.Spec.Objects {
-				at, wanted := stageOf[keyOf(e)]
-				if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
-					spec = append(spec, e)
-					listed[keyOf(e)] = !wanted || at == i
-				}
+	return cmp.Or(parallel.Each(ctx, parallelInventories, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
+		var spec, status []keeper.LedgerEntry
+		listed := map[plan.Key]bool{}
+		for _, e := range inv.Spec.Objects {
+			at, wanted := stageOf[keyOf(e)]
+			if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
+				spec = append(spec, e)
+				listed[keyOf(e)] = !wanted || at == i
 			}
-			for _, e := range entries {
-				if listed[keyOf(e)] {
-					status = append(status, e)
-				}
+		}
+		for _, e := range entries {
+			if listed[keyOf(e)] {
+				status = append(status, e)
 			}
-			if i >= len(stamped) && len(spec) == 0 {
-				return k.remove(ctx, inv)
-			}
-			return k.replace(ctx, inv, spec, status)
-		})
-	}
-	return group.Wait()
+		}
+		if i >= len(stamped) && len(spec) == 0 {
+			return k.remove(ctx, inv)
+		}
+		return k.replace(ctx, inv, spec, status)
+	})...)
 }
 
 // replace writes what an Inventory lists, as far as it changed.

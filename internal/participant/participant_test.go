@@ -483,3 +483,38 @@ func TestQuestionsEnd(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
+
+// TestAPanicOverAnOrderIsAFailureThatPasses: the step is tried again, and the process goes on.
+func TestAPanicOverAnOrderIsAFailureThatPasses(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, _ := participant(b, s)
+	p.state.Registered = true
+	order, _, element := deploy()
+	panics := 2
+	s.refuse = func(string, client.Object) error {
+		if panics > 0 {
+			panics--
+			panic("over a write")
+		}
+		return nil
+	}
+	start(t, p)
+	within(t, "the order", b.send(order))
+	if panics > 0 || !s.has(element) || p.Healthy() != nil {
+		t.Errorf("stored are %v, health is %v", s.stored, p.Healthy())
+	}
+	done := make(chan struct{})
+	raw, err := json.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := 0
+	b.batches <- acm.Batch{Records: [][]byte{raw}, Done: func(context.Context) error {
+		if commits++; commits == 1 {
+			panic("over a commit")
+		}
+		close(done)
+		return nil
+	}}
+	within(t, "the order that was given twice", done)
+}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/parallel"
 )
 
 // receive carries out records until the context is done. The topics are independent of each other: an order that is not safe yet holds
@@ -50,12 +51,12 @@ func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
 	return nil
 }
 
-// insist repeats a step until it succeeds, or the context is done. Health tells when that takes long.
+// insist repeats a step until it succeeds, or the context is done; one that panics has failed. Health tells when that takes long.
 func (p *Participant) insist(ctx context.Context, step func(context.Context) error) error {
 	failing := &failure{since: p.now()}
 	defer p.ended(failing)
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
-		err := step(ctx)
+		err := parallel.Recovered(ctx, step)
 		if err == nil {
 			return nil
 		}

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/parallel"
 )
 
 // maxWrites is how many custom resources are written at once.
@@ -57,31 +56,21 @@ func (p *Participant) save(ctx context.Context, w *work) error {
 // saveAll writes the entries of a batch that are in the state, or removes those that are not, many at once.
 func (p *Participant) saveAll(ctx context.Context, w *work, kept bool) error {
 	var mu sync.Mutex
-	var failures []error
-	group := errgroup.Group{}
-	group.SetLimit(maxWrites)
 	// A write that has succeeded leaves w.writes while others are still started.
 	writes := maps.Clone(w.writes)
-	for _, one := range slices.SortedFunc(maps.Keys(writes), func(a, b entry) int { return cmp.Compare(a.String(), b.String()) }) {
-		if p.keeps(one) != kept {
-			continue
+	order := slices.SortedFunc(maps.Keys(writes), func(a, b entry) int { return cmp.Compare(a.String(), b.String()) })
+	order = slices.DeleteFunc(order, func(one entry) bool { return p.keeps(one) != kept })
+	return errors.Join(parallel.Each(ctx, maxWrites, order, func(ctx context.Context, _ int, one entry) error {
+		answers, err := p.write(ctx, one, writes[one])
+		if err != nil {
+			return fmt.Errorf("%s: %w", one, err)
 		}
-		before := writes[one]
-		group.Go(func() error {
-			answers, err := p.write(ctx, one, before)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", one, err))
-				return nil
-			}
-			delete(w.writes, one)
-			w.answer(answers)
-			return nil
-		})
-	}
-	_ = group.Wait()
-	return errors.Join(failures...)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(w.writes, one)
+		w.answer(answers)
+		return nil
+	})...)
 }
 
 // keeps says whether the state has an entry.

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -18,6 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/parallel"
 )
 
 // fewWrites are made one after the other, parallelWrites bounds those that one stack has in flight if they are more: the first
@@ -114,27 +114,22 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 
 // batch performs writes, in parallel when there are many.
 func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action, results []Result) {
-	if len(actions) <= fewWrites {
-		for i := range actions {
-			results[i] = a.one(ctx, req, actions[i])
+	atOnce := 1
+	if len(actions) > fewWrites {
+		atOnce = parallelWrites
+	}
+	failures := parallel.Each(ctx, atOnce, actions, func(ctx context.Context, i int, action decide.Action) error {
+		results[i] = a.one(ctx, req, action)
+		return nil
+	})
+	for i, err := range failures {
+		if err != nil { // It panicked, or has not begun.
+			results[i] = Result{Action: actions[i], Err: err}
 		}
-		return
 	}
-	var group errgroup.Group
-	group.SetLimit(parallelWrites)
-	for i := range actions {
-		group.Go(func() error {
-			results[i] = a.one(ctx, req, actions[i])
-			return nil
-		})
-	}
-	_ = group.Wait() // The workers answer through results and never return an error.
 }
 
 func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Result {
-	if err := ctx.Err(); err != nil {
-		return Result{Action: action, Err: err}
-	}
 	if action.Key.Kind == "CustomResourceDefinition" && action.Key.Group == "apiextensions.k8s.io" {
 		select {
 		case a.crds <- struct{}{}:

@@ -174,3 +174,28 @@ func TestWhatIsNotServedIsTransient(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 }
+
+// TestAPanicOverOneWriteEndsThatOneOnly: whether the writes are made one after the other or many at once.
+func TestAPanicOverOneWriteEndsThatOneOnly(t *testing.T) {
+	for _, many := range []int{3, fewWrites + 3} {
+		c := newCast(t)
+		c.Count = func(key plan.Key, _ decide.Verb, _ string) {
+			if key.Name == "cm-1" {
+				panic("over " + key.Name)
+			}
+		}
+		var actions []decide.Action
+		for i := range many {
+			actions = append(actions, creates(declared(t, func(o *plan.Object) { o.Desired.SetName(fmt.Sprintf("cm-%d", i)) })))
+		}
+		results := c.Do(t.Context(), Request{Stack: stack, Owners: []plan.Owner{self}, Actions: actions})
+		if len(results) != many {
+			t.Fatalf("%d results of %d", len(results), many)
+		}
+		for _, r := range results {
+			if failed := r.Err != nil; failed != (r.Action.Key.Name == "cm-1") || !failed && !r.Wrote {
+				t.Errorf("of %d, %s: %+v", many, r.Action.Key.Name, r)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -8,12 +9,13 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/parallel"
 )
 
 // stacksMark is the application whose name switches a KfDef to kfctl's second mode.
@@ -40,22 +42,18 @@ func (in Input) Stacks() bool {
 // warning, as kfctl did.
 func Render(in Input) []Rendered {
 	out := make([]Rendered, len(in.Applications))
-	group := errgroup.Group{}
-	group.SetLimit(atOnce)
-	for i, a := range in.Applications {
+	// RenderOne answers for a panic itself, and nobody ends the context.
+	parallel.Each(context.Background(), atOnce, in.Applications, func(_ context.Context, i int, a Application) error {
 		earlier := func(b Application) bool { return b.Name == a.Name }
 		if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
 			out[i] = Rendered{Name: a.Name, Warnings: []string{
 				"skipped, as kfctl did: an application of this name comes before it. Rename it",
 			}}
-			continue
-		}
-		group.Go(func() error {
-			out[i] = RenderOne(in, a)
 			return nil
-		})
-	}
-	_ = group.Wait()
+		}
+		out[i] = RenderOne(in, a)
+		return nil
+	})
 	return out
 }
 
