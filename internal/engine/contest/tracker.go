@@ -43,7 +43,7 @@ type record struct {
 // claim is a field in the hands of one manager.
 type claim struct{ text, manager string }
 
-// count holds the times of the latest retakes of a claim.
+// count holds the times of the latest retakes of a claim; there is one at least.
 type count struct {
 	field     Field
 	at        []time.Time
@@ -89,8 +89,13 @@ func (t *Tracker) Undo(key plan.Key, uid types.UID, fields []Field) {
 		return
 	}
 	for _, f := range fields {
-		c := r.fields[claim{text: f.Text, manager: f.Manager}]
-		if c == nil || len(c.at) == 0 {
+		id := claim{text: f.Text, manager: f.Manager}
+		c := r.fields[id]
+		if c == nil {
+			continue
+		}
+		if len(c.at) == 1 {
+			delete(r.fields, id)
 			continue
 		}
 		c.at = c.at[:len(c.at)-1]

@@ -67,6 +67,29 @@ func TestLaw11ARepairThatFailedIsNoRetake(t *testing.T) {
 	}
 }
 
+// TestLaw11ARepairThatFailedLeavesRoomForOthers: as many fields as are counted of one object, and one more.
+func TestLaw11ARepairThatFailedLeavesRoomForOthers(t *testing.T) {
+	var tracker Tracker
+	k, now := plan.Key{Name: "cm"}, time.Unix(0, 0)
+	var fields []Field
+	for i := range maxFields {
+		fields = append(fields, path("data", fmt.Sprintf("k%d", i)))
+	}
+	tracker.Repaired(k, "u", fields, now)
+	tracker.Undo(k, "u", fields)
+	another := path("data", "another")
+	for i := range Retakes {
+		if got := tracker.Repaired(k, "u", []Field{another}, now); (len(got) == 1) != (i == Retakes-1) {
+			t.Fatalf("retake %d: contested %v", i+1, got)
+		}
+	}
+	// One that is counted longer keeps what it had before the repair that failed.
+	tracker.Undo(k, "u", []Field{another})
+	if got := tracker.Repaired(k, "u", []Field{another}, now); len(got) != 1 {
+		t.Errorf("the third retake again: contested %v", got)
+	}
+}
+
 func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
 	var tracker Tracker
 	marks := []Field{
