@@ -16,11 +16,14 @@ func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
 		return
 	}
 	s.mu.Lock()
-	known := s.brought[gvk.GroupKind()]
-	s.brought[gvk.GroupKind()] = true
+	version, known := s.brought[gvk.GroupKind()]
+	s.brought[gvk.GroupKind()] = gvk.Version
 	s.mu.Unlock()
-	if !known {
+	switch {
+	case !known:
 		s.hub.Children(gvk, s.def.Room, s.childChanged)
+	case version != gvk.Version:
+		s.hub.Children(gvk, s.def.Room, nil)
 	}
 }
 

@@ -141,7 +141,10 @@ func (r *reader) Child(gvk schema.GroupVersionKind, namespace, name string) *obs
 }
 
 // Serves implements room.Reader.
-func (r *reader) Serves(gvk schema.GroupVersionKind) bool { return r.engine.Serves(gvk) }
+func (r *reader) Serves(gvk schema.GroupVersionKind) bool {
+	r.asks(gvk.Group) // The kind may be none of those that the room declares.
+	return r.engine.Serves(gvk)
+}
 
 // Namespaced implements room.Reader.
 func (r *reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {

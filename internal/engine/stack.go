@@ -38,8 +38,8 @@ type stacks[C client.Object, F any] struct {
 	written map[client.ObjectKey]C
 	// foreseen holds custom resources that are about to be told Ready, for their wires.
 	foreseen map[client.ObjectKey]C
-	// brought are the kinds that users brought (room.Definition.AnyChildren).
-	brought map[schema.GroupKind]bool
+	// brought are the kinds that users brought (room.Definition.AnyChildren), each with the version that was brought last.
+	brought map[schema.GroupKind]string
 	// groups are those of whose APIs the room asks by version.
 	groups map[string]bool
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
@@ -54,7 +54,7 @@ type stacks[C client.Object, F any] struct {
 func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
-		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]bool{}, doubted: map[client.ObjectKey]bool{},
+		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]string{}, doubted: map[client.ObjectKey]bool{},
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
@@ -252,7 +252,8 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.brought[gk] || s.groups[gk.Group]
+	_, brought := s.brought[gk]
+	return brought || s.groups[gk.Group]
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {

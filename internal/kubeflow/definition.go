@@ -37,11 +37,18 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 	}
 }
 
+// asked is what an answer was asked with. A wish tells apart what the KfDef and the objects that it refers to ask for, and the
+// name of the question also what the cluster served.
+type asked struct {
+	uid                types.UID
+	inputs, wish, name string
+}
+
 // system is the room.
 type system struct {
 	settings Settings
-	// last are the answers by the name of the KfDef, noted with its UID.
-	last room.Last[types.NamespacedName, types.UID, Answer]
+	// last are the answers by the name of the KfDef, noted with what was asked.
+	last room.Last[types.NamespacedName, asked, Answer]
 }
 
 // New makes the room.

@@ -9,6 +9,7 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/convert"
 )
 
 // Facts are everything that the plan needs beyond the custom resource.
@@ -77,9 +78,28 @@ func (a *Answer) keep(before *Answer) {
 		}
 		j := slices.IndexFunc(before.Applications, func(b Application) bool { return b.Name == one.Name })
 		if j >= 0 {
-			one.Objects = before.Applications[j].Objects
+			one.Objects, one.Depends = before.Applications[j].Objects, before.Applications[j].Depends
 		}
 	}
+}
+
+// depends are the APIs that the conversion of the applications depended on, as the cluster served them then and as it serves
+// them now.
+func (a *Answer) depends(served func(schema.GroupVersionKind) bool) (then, now string) {
+	if a == nil {
+		return "", ""
+	}
+	for _, one := range a.Applications {
+		then += one.Depends.String() + ";"
+		now += one.Depends.Now(served).String() + ";"
+	}
+	return then, now
+}
+
+// outdated says that the applications would be converted otherwise now.
+func (a *Answer) outdated(served func(schema.GroupVersionKind) bool) bool {
+	then, now := a.depends(served)
+	return then != now
 }
 
 // Repo is a repository as it was used.
@@ -90,6 +110,8 @@ type Application struct {
 	Name     string
 	Objects  []*unstructured.Unstructured
 	Warnings []string
+	// Depends are the removed APIs that its objects were converted from and to, and whether the cluster served them.
+	Depends convert.Depends
 	// Error says why it was not rendered; its objects are those of before then.
 	Error string
 }

@@ -63,20 +63,28 @@ func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
 }
 
 // answer asks once for each spec, each content of what it refers to, and each wish to reconcile now, and at the interval of
-// the spec; after a failure the engine asks again. Until there is an answer, the one before stands, which is pending where it is
+// the spec; after a failure the engine asks again. It asks anew when the cluster serves other APIs of those that the objects
+// were converted from and to, as after an upgrade. Until there is an answer, the one before stands, which is pending where it is
 // to another spec.
 func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) (answer *Answer, pending bool) {
-	inputs := inputsOf(cr)
-	question := s.question(cr.DeepCopy(), from, inputs, read.Serves)
-	name, every := strings.Join([]string{"rendered", inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " "), room.Once
+	q := asked{uid: cr.UID, inputs: inputsOf(cr)}
+	q.wish = strings.Join([]string{"rendered", q.inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " ")
+	q.name = q.wish
+	before, last := s.before(cr)
+	if before != nil && last.wish == q.wish {
+		q.name = last.name
+		if then, now := before.depends(read.Serves); then != now {
+			q.name = q.wish + " " + digest(then, now)
+		}
+	}
+	every := room.Once
 	if i := cr.Spec.Interval; i != nil {
 		every = i.Duration
 	}
-	if answer, _ := read.Probe(name, every, question).(*Answer); answer != nil {
+	if answer, _ := read.Probe(q.name, every, s.question(cr.DeepCopy(), from, q, read.Serves)).(*Answer); answer != nil {
 		return answer, false
 	}
-	before := s.before(cr)
-	return before, before != nil && before.Inputs != inputs
+	return before, before != nil && before.Inputs != q.inputs
 }
 
 // inputsOf tells apart what is rendered: another spec is another input.

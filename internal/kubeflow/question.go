@@ -23,11 +23,11 @@ import (
 // question fetches the repositories, renders the applications, and converts what the cluster does not serve. What was rendered
 // before stands where that fails, and where the repositories give the same for the same inputs.
 func (s *system) question(
-	cr *kubeflowv1.KfDef, from []repo, inputs string, serves func(schema.GroupVersionKind) bool,
+	cr *kubeflowv1.KfDef, from []repo, q asked, serves func(schema.GroupVersionKind) bool,
 ) room.Question {
 	return func(ctx context.Context, _ room.Live) any {
-		answer := s.ask(ctx, cr, from, inputs, serves)
-		s.last.Put(ctx, client.ObjectKeyFromObject(cr), cr.UID, answer)
+		answer := s.ask(ctx, cr, from, q.inputs, serves)
+		s.last.Put(ctx, client.ObjectKeyFromObject(cr), q, answer)
 		return answer
 	}
 }
@@ -35,7 +35,7 @@ func (s *system) question(
 func (s *system) ask(
 	ctx context.Context, cr *kubeflowv1.KfDef, from []repo, inputs string, serves func(schema.GroupVersionKind) bool,
 ) *Answer {
-	before := s.before(cr)
+	before, _ := s.before(cr)
 	out := &Answer{Inputs: inputs, Spec: cr.Spec.Applications}
 	trees := map[string]fs.FS{}
 	for _, o := range from {
@@ -50,24 +50,23 @@ func (s *system) ask(
 			out.Failure = failureOf(o, artifact.Stale)
 		}
 	}
-	if before != nil && before.Inputs == inputs && slices.Equal(before.Repos, out.Repos) {
+	if before != nil && before.Inputs == inputs && slices.Equal(before.Repos, out.Repos) && !before.outdated(serves) {
 		return before.with(out.Failure)
 	}
-	converter := convert.Converter{Served: serves}
 	for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
-		out.Applications = append(out.Applications, applicationOf(converter, rendered))
+		out.Applications = append(out.Applications, applicationOf(serves, rendered))
 	}
 	out.keep(before)
 	return out
 }
 
-// before is the last answer for a KfDef, to whatever spec; nil where there is none.
-func (s *system) before(cr *kubeflowv1.KfDef) *Answer {
-	before, uid := s.last.Get(client.ObjectKeyFromObject(cr))
-	if uid != cr.UID {
-		return nil
+// before is the last answer for a KfDef, to whatever spec, and what it was asked with; nil where there is none.
+func (s *system) before(cr *kubeflowv1.KfDef) (*Answer, asked) {
+	before, note := s.last.Get(client.ObjectKeyFromObject(cr))
+	if note.uid != cr.UID {
+		return nil, asked{}
 	}
-	return before
+	return before, note
 }
 
 // Forget implements room.Forgetful.
@@ -109,12 +108,13 @@ func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
 }
 
 // applicationOf converts what was rendered.
-func applicationOf(converter convert.Converter, rendered kustomize.Rendered) Application {
-	out := Application{Name: rendered.Name, Warnings: rendered.Warnings}
+func applicationOf(serves func(schema.GroupVersionKind) bool, rendered kustomize.Rendered) Application {
+	out := Application{Name: rendered.Name, Warnings: rendered.Warnings, Depends: convert.Depends{}}
 	if rendered.Err != nil {
 		out.Error = rendered.Err.Error()
 		return out
 	}
+	converter := convert.Converter{Served: out.Depends.Record(serves)}
 	objects, warnings := converter.ConvertAll(rendered.Objects)
 	out.Objects, out.Warnings = objects, append(out.Warnings, warnings...)
 	return out

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -109,6 +110,72 @@ func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	clear(cluster.Answers)
 	if facts, err := s.Gather(t.Context(), cluster, cr); err == nil {
 		t.Errorf("what is gone is remembered: %+v", facts.Answer)
+	}
+}
+
+// TestAnAPIThatAnUpgradeRemoves asks anew when what an object was converted from, or to, is no longer served as it was; what was
+// rendered stands meanwhile.
+func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
+	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
+	next := old.GroupKind().WithVersion("v1")
+	from := newShelf(t)
+	from.put("{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1}}")
+	s := &system{settings: Settings{Trusted: true, Sources: from}}
+	cluster := roomtest.New(testNow, old, next)
+	cr := custom("first")
+	answered := func() string {
+		t.Helper()
+		last := cluster.Asked[len(cluster.Asked)-1]
+		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		return last.Name
+	}
+	version := func() string {
+		t.Helper()
+		facts, err := s.Gather(t.Context(), cluster, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if facts.Pending || len(facts.Answer.Applications[0].Objects) != 1 {
+			t.Fatalf("%+v", facts)
+		}
+		return facts.Answer.Applications[0].Objects[0].GetAPIVersion()
+	}
+	if _, err := s.Gather(t.Context(), cluster, cr); err == nil {
+		t.Fatal("there is an answer before the question")
+	}
+	first := answered()
+	if got := version(); got != "policy/v1beta1" || from.asked != 1 {
+		t.Fatalf("rendered in %s, fetched %d times", got, from.asked)
+	}
+	// Nothing that was rendered depends on it.
+	cluster.APIs[schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Any"}] = true
+	cluster.APIs[schema.GroupVersionKind{Group: "batch", Version: "v1beta1", Kind: "CronJob"}] = true
+	if version(); cluster.Asked[len(cluster.Asked)-1].Name != first {
+		t.Error("an API that nothing depends on is a reason to ask anew")
+	}
+	cluster.APIs[old] = false
+	if got := version(); got != "policy/v1beta1" {
+		t.Errorf("before there is an answer, declared is %s", got)
+	}
+	from.down = errors.New("no route")
+	second := answered()
+	if got := version(); got != "policy/v1beta1" || second == first {
+		t.Errorf("while the repository is out of reach, declared is %s", got)
+	}
+	from.down = nil
+	if again := answered(); again != second {
+		t.Errorf("asked is %s, and then %s", second, again)
+	}
+	for range 3 {
+		if got := version(); got != "policy/v1" || cluster.Asked[len(cluster.Asked)-1].Name != second {
+			t.Errorf("declared is %s", got)
+		}
+	}
+	// It was no upgrade: what answered was an API server that had yet to begin.
+	cluster.APIs[old] = true
+	version()
+	if third := answered(); third == second || third == first || version() != "policy/v1beta1" {
+		t.Errorf("asked is %s; declared is %s", third, version())
 	}
 }
 

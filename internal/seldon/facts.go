@@ -10,6 +10,7 @@ import (
 
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
 )
 
@@ -91,8 +92,8 @@ type Answer struct {
 	// APIs and Certificates are what the templates asked for, and what they were told.
 	APIs         map[string]bool
 	Certificates map[string]string
-	// Served are the kinds of what was rendered that the cluster was asked for, and whether it served them.
-	Served map[schema.GroupVersionKind]bool
+	// Depends are the removed APIs that the content was converted from and to, and whether the cluster served them.
+	Depends convert.Depends
 	// LooksUp says that the templates looked something up.
 	LooksUp bool
 	// Wanted are certificates that have to be made first.

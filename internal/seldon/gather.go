@@ -136,11 +136,14 @@ func (s *system) gatherPart(
 	}
 	q.name = strings.Join([]string{c.name, q.inputs, q.again}, " ")
 	if last != nil && before.inputs == q.inputs && before.again == q.again {
-		// A chart is rendered anew when what its templates asked of the cluster has another answer.
+		// A chart is rendered anew when what its templates asked of the cluster has another answer, and when the cluster serves
+		// other APIs of those that its objects were converted from and to, as after an upgrade.
 		q.name = before.name
 		if q.outdated(last) {
 			apis, certificates := q.told(last)
-			q.name = strings.Join([]string{c.name, q.inputs, q.again, keyedDigest(cr.UID, []any{apis, certificates})}, " ")
+			q.name = strings.Join([]string{c.name, q.inputs, q.again, keyedDigest(cr.UID, []any{
+				apis, certificates, last.Depends.String(), last.Depends.Now(q.serves).String(),
+			})}, " ")
 		}
 	}
 	answer, _ := read.Probe(q.name, room.Once, s.question(q)).(*Answer)

@@ -89,14 +89,14 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 	}
 	out := &Answer{
 		APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted, LooksUp: rendered.LooksUp,
-		Served: map[schema.GroupVersionKind]bool{}, Failure: stale,
+		Depends: convert.Depends{}, Failure: stale,
 	}
 	for _, c := range rendered.Used {
 		out.Certificates[c.Name()] = q.keys.digest(c.Name(), c)
 	}
 	if len(out.Wanted) > 0 {
 		if last != nil {
-			out.Content, out.Served = last.Content, last.Served
+			out.Content, out.Depends = last.Content, last.Depends
 		}
 		return out
 	}
@@ -104,11 +104,7 @@ func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
 		Inputs: q.inputs, Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
 		Warnings: rendered.Warnings,
 	}
-	converter := convert.Converter{Served: func(gvk schema.GroupVersionKind) bool {
-		served := q.serves(gvk)
-		out.Served[gvk] = served
-		return served
-	}}
+	converter := convert.Converter{Served: out.Depends.Record(q.serves)}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured
 		to   *[]*unstructured.Unstructured
@@ -140,15 +136,8 @@ func (s *system) Forget(key types.NamespacedName) {
 
 // same says that rendering the chart again would give the last answer again.
 func (q inquiry) same(last *Answer, artifact *source.Artifact) bool {
-	if !last.rendered() || last.Inputs != q.inputs || last.Digest != artifact.Digest || len(last.Wanted) > 0 || last.LooksUp || q.outdated(last) {
-		return false
-	}
-	for gvk, was := range last.Served {
-		if q.serves(gvk) != was {
-			return false
-		}
-	}
-	return true
+	return last.rendered() && last.Inputs == q.inputs && last.Digest == artifact.Digest && len(last.Wanted) == 0 && !last.LooksUp &&
+		!q.outdated(last)
 }
 
 // told is what a template would be told now of what it asked.
@@ -163,10 +152,11 @@ func (q inquiry) told(answer *Answer) (apis map[string]bool, certificates map[st
 	return apis, certificates
 }
 
-// outdated says that a template would be told something else than it was.
+// outdated says that a template would be told something else than it was, or that the objects would be converted otherwise.
 func (q inquiry) outdated(answer *Answer) bool {
 	apis, certificates := q.told(answer)
-	return !maps.Equal(apis, answer.APIs) || !maps.Equal(certificates, answer.Certificates)
+	return !maps.Equal(apis, answer.APIs) || !maps.Equal(certificates, answer.Certificates) ||
+		!maps.Equal(answer.Depends.Now(q.serves), answer.Depends)
 }
 
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of

@@ -252,6 +252,63 @@ func TestWhatIsOutdatedIsOneQuestion(t *testing.T) {
 	}
 }
 
+// TestAnAPIThatAnUpgradeRemoves asks anew when what an object was converted from is no longer served; what was rendered stands
+// meanwhile.
+func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	from := &shelf{store: store}
+	from.put(t, small)
+	s := &system{settings: Settings{Sources: from}.complete()}
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
+	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
+	cluster := roomtest.New(testNow, old, old.GroupKind().WithVersion("v1"))
+	facts := Facts{Keys: made(t, nil, testNow)}
+	facts.Keys.there, facts.Keys.stored = true, true
+	version := func() string {
+		t.Helper()
+		part, err := s.gatherPart(t.Context(), cluster, cr, c, facts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part.Answer == nil {
+			return ""
+		}
+		return part.Answer.Objects[0].GetAPIVersion()
+	}
+	answered := func() string {
+		t.Helper()
+		last := cluster.Asked[len(cluster.Asked)-1]
+		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		return last.Name
+	}
+	version()
+	first := answered()
+	if got := version(); got != "policy/v1beta1" {
+		t.Fatalf("declared is %s", got)
+	}
+	cluster.APIs[old] = false
+	if got := version(); got != "policy/v1beta1" {
+		t.Errorf("before there is an answer, declared is %s", got)
+	}
+	if second := answered(); second == first {
+		t.Error("nothing is asked anew")
+	}
+	if got := version(); got != "policy/v1" {
+		t.Errorf("declared is %s", got)
+	}
+	cluster.APIs[old] = true
+	version()
+	if answered(); version() != "policy/v1beta1" {
+		t.Errorf("declared is %s", version())
+	}
+}
+
 func names(a *Answer) string {
 	var out []string
 	for _, o := range a.all() {

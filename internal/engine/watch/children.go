@@ -38,20 +38,38 @@ func (h *Hub) Children(gvk schema.GroupVersionKind, room string, notify func(old
 		h.children[room] = map[schema.GroupKind]*feed{}
 	}
 	f := h.children[room][gk]
-	if f == nil {
-		f = &feed{
-			gvk: gvk, labelSelector: keeper.RoomLabel + "=" + room, whole: health.NeedsStatus(gk), typed: true,
-			reduce: func(obj any) any { return reduceChild(gvk, obj) }, indexers: childIndexers,
-			stopped: func() { h.overlay.dropKind(room, gk) },
-		}
+	switch {
+	case f == nil:
+		f = h.childFeed(gvk, room)
 		// The overlay comes first, so that a notified reader finds it settled in most cases.
 		f.handlers = append(f.handlers, h.settle(room))
+		h.children[room][gk] = f
+	case f.gvk != gvk && !h.servesLocked(f.gvk) && h.servesLocked(gvk):
+		// An upgrade has removed the version that was watched.
+		h.adjustLocked(f)
+		handlers := f.handlers
+		f = h.childFeed(gvk, room)
+		f.handlers = handlers
 		h.children[room][gk] = f
 	}
 	if notify != nil {
 		h.addHandlerLocked(f, handler(asChild, notify))
 	}
 	h.adjustLocked(f)
+}
+
+// childFeed is the watch on a kind of children, with no callback yet.
+func (h *Hub) childFeed(gvk schema.GroupVersionKind, room string) *feed {
+	return &feed{
+		gvk: gvk, labelSelector: keeper.RoomLabel + "=" + room, whole: health.NeedsStatus(gvk.GroupKind()), typed: true,
+		reduce: func(obj any) any { return reduceChild(gvk, obj) }, indexers: childIndexers,
+		stopped: func() { h.overlay.dropKind(room, gvk.GroupKind()) },
+	}
+}
+
+func (h *Hub) servesLocked(gvk schema.GroupVersionKind) bool {
+	_, served := h.opts.Catalog.Lookup(gvk)
+	return served
 }
 
 // settle drops writes from the overlay that the cache has caught up with. Unlike notifications it counts every event.

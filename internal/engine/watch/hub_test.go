@@ -285,6 +285,60 @@ func TestReadsItsOwnWrites(t *testing.T) {
 	})
 }
 
+// TestAWatchGoesOnInTheVersionThatIsLeft removes the version that children are watched in, as an upgrade of the cluster does.
+func TestAWatchGoesOnInTheVersionThatIsLeft(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	definition := func(first, second bool) string {
+		return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: movers.watch.example.com}
+spec:
+  group: watch.example.com
+  scope: Namespaced
+  names: {plural: movers, singular: mover, kind: Mover, listKind: MoverList}
+  versions:
+  - {name: v1, served: %t, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v2, served: %t, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, first, second)
+	}
+	k.Apply(t, definition(true, false))
+	old := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: "Mover"}
+	later := old.GroupKind().WithVersion("v2")
+	var heard log
+	h := startHub(t, testConfig(t), func(h *Hub) {
+		h.Children(old, "room", func(_, now *observe.Object) {
+			if now != nil {
+				heard.add("%s %s", now.APIVersion, now.Key.Name)
+			}
+		})
+	})
+	create := func(gvk schema.GroupVersionKind, name string) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(gvk, ns, name, "room", "1")))
+		})
+	}
+	create(old, "before")
+	heard.expect(t, "[watch.example.com/v1 before]")
+	k.Apply(t, definition(false, true))
+	cluster.Eventually(t, patience, func() error {
+		h.Children(later, "room", nil)
+		if o, found := h.Child("room", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
+			return fmt.Errorf("the child is %v", o)
+		}
+		return nil
+	})
+	create(later, "after")
+	heard.expect(t, "[watch.example.com/v1 before watch.example.com/v2 before watch.example.com/v2 after]")
+	// What is declared in the version before, as a record of it does, changes nothing.
+	h.Children(old, "room", nil)
+	if !h.ChildSynced(old.GroupKind(), "room") {
+		t.Error("the watch begins anew")
+	}
+}
+
 func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)

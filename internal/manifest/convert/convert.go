@@ -26,6 +26,16 @@ type rule struct {
 	rewrite func(o *object, old string) error
 }
 
+// knows says that the rule is for the objects of a kind in a version.
+func (r rule) knows(gvk schema.GroupVersionKind) bool {
+	return r.kind == gvk.GroupKind() && slices.Contains(r.from, gvk.Version)
+}
+
+// superseded says that a kind in a version is one of those that Kubernetes removed.
+func superseded(gvk schema.GroupVersionKind) bool {
+	return slices.Contains(policies, gvk.GroupKind()) || slices.ContainsFunc(rules, func(r rule) bool { return r.knows(gvk) })
+}
+
 // target is the kind that a rule makes.
 func (r rule) target() schema.GroupVersionKind { return r.to.WithKind(r.kind.Kind) }
 
@@ -51,7 +61,8 @@ var policies = []schema.GroupKind{
 // Warnings tell what means something else than it did, or is no longer checked. They quote names and fields only.
 func (c Converter) Convert(u *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
 	gvk := u.GroupVersionKind()
-	if gvk.Kind == "" || c.Served(gvk) {
+	if !superseded(gvk) || c.Served(gvk) {
+		// Of other kinds nothing is asked: the answer would make no difference.
 		return u, nil, nil
 	}
 	who := fmt.Sprintf("%s %s", gvk.Kind, u.GetName())
@@ -60,7 +71,7 @@ func (c Converter) Convert(u *unstructured.Unstructured) (*unstructured.Unstruct
 			"label its namespaces with pod-security.kubernetes.io/enforce instead"}, nil
 	}
 	for _, r := range rules {
-		if r.kind != gvk.GroupKind() || !slices.Contains(r.from, gvk.Version) || !c.Served(r.target()) {
+		if !r.knows(gvk) || !c.Served(r.target()) {
 			continue
 		}
 		out := u.DeepCopy()

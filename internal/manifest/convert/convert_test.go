@@ -281,3 +281,24 @@ func FuzzConvert(f *testing.F) {
 		}
 	})
 }
+
+// TestDependsHoldsWhatARuleKnows leaves out kinds of which the answer makes no difference, such as those that come with their own
+// definition a moment later.
+func TestDependsHoldsWhatARuleKnows(t *testing.T) {
+	depends := Depends{}
+	serves := func(gvk schema.GroupVersionKind) bool { return gvk.Version == "v1" }
+	c := Converter{Served: depends.Record(serves)}
+	for _, apiVersion := range []string{"policy/v1beta1", "apps/v1", "example.com/v1alpha1"} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": "PodDisruptionBudget"}}
+		if _, _, err := c.Convert(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := depends.String(); got != "policy/v1/PodDisruptionBudget=true,policy/v1beta1/PodDisruptionBudget=false" {
+		t.Error(got)
+	}
+	now := depends.Now(func(schema.GroupVersionKind) bool { return false })
+	if got := now.String(); got != "policy/v1/PodDisruptionBudget=false,policy/v1beta1/PodDisruptionBudget=false" {
+		t.Error(got)
+	}
+}
