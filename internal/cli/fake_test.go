@@ -50,6 +50,7 @@ type fakeRoom struct {
 
 func (fakeRoom) Name() string                 { return "trustyai" }
 func (fakeRoom) GVK() schema.GroupVersionKind { return serviceKind }
+func (fakeRoom) Resource() string             { return "trustyaiservices" }
 func (fakeRoom) Children() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
 }

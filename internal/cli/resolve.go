@@ -208,7 +208,7 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 		return found[0], nil
 	case 0:
 		for _, a := range r.rooms {
-			if named(r.known, a.GVK(), name) {
+			if named(r.known, a, name) {
 				return schema.GroupKind{}, fmt.Errorf("the cluster does not serve %s: install the CustomResourceDefinitions "+
 					"with `make install` or `kubectl apply --server-side -k config/crd`", a.GVK().GroupKind())
 			}
@@ -278,6 +278,7 @@ type roomless struct{ gvk schema.GroupVersionKind }
 
 func (roomless) Name() string                        { return "" }
 func (r roomless) GVK() schema.GroupVersionKind      { return r.gvk }
+func (r roomless) Resource() string                  { return resourceOf(r.gvk) }
 func (roomless) Children() []schema.GroupVersionKind { return nil }
 func (roomless) Wires() []wiring.Wire                { return nil }
 func (roomless) Rules() []room.Rule                  { return nil }

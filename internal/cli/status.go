@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/engine/room"
 )
@@ -140,7 +139,7 @@ func roomsOf(rooms []room.Any, known definitions, kinds []string) ([]room.Any, e
 		found := false
 		for _, r := range rooms {
 			names = append(names, r.GVK().Kind)
-			if named(known, r.GVK(), kind) {
+			if named(known, r, kind) {
 				out, found = append(out, r), true
 			}
 		}
@@ -152,8 +151,9 @@ func roomsOf(rooms []room.Any, known definitions, kinds []string) ([]room.Any, e
 }
 
 // named says that a kind is meant by a name, as kubectl would understand it.
-func named(known definitions, gvk schema.GroupVersionKind, name string) bool {
-	names := []string{gvk.Kind, gvk.GroupKind().String(), resourceOf(gvk), resourceOf(gvk) + "." + gvk.Group}
+func named(known definitions, r room.Any, name string) bool {
+	gvk := r.GVK()
+	names := []string{gvk.Kind, gvk.GroupKind().String(), r.Resource(), r.Resource() + "." + gvk.Group}
 	if crd := known[gvk.GroupKind()]; crd != nil {
 		names = append(names, crd.Spec.Names.ShortNames...)
 	}

@@ -56,6 +56,9 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]string{}, doubted: map[client.ObjectKey]bool{},
 	}
+	if def.Resource == "" {
+		return fmt.Errorf("register room %s: its definition does not name the resource of %s", def.Room, def.GVK.Kind)
+	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
 		return fmt.Errorf("register room %s: %w", def.Room, err)
@@ -267,8 +270,7 @@ func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known b
 
 // groupResource is the name of the kind's CRD.
 func (s *stacks[C, F]) groupResource() schema.GroupResource {
-	plural, _ := meta.UnsafeGuessKindToResource(s.def.GVK)
-	return plural.GroupResource()
+	return schema.GroupResource{Group: s.def.GVK.Group, Resource: s.def.Resource}
 }
 
 // current returns the custom resource as we know it best: the cached one, or our own later write.

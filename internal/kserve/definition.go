@@ -13,9 +13,10 @@ const RoomName = "kserve"
 // Room describes the kind to the engine.
 func Room() room.Definition[*keeper.CompositionElement] {
 	return room.Definition[*keeper.CompositionElement]{
-		Room: RoomName,
-		GVK:  keeper.GroupVersion.WithKind("CompositionElement"),
-		New:  func() *keeper.CompositionElement { return &keeper.CompositionElement{} },
+		Room:     RoomName,
+		GVK:      keeper.GroupVersion.WithKind("CompositionElement"),
+		Resource: "compositionelements",
+		New:      func() *keeper.CompositionElement { return &keeper.CompositionElement{} },
 		Common: func(cr *keeper.CompositionElement) room.Common {
 			return room.Common{
 				Conditions:             &cr.Status.Conditions,

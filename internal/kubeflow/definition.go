@@ -16,9 +16,10 @@ const finalizer = "kfdef-finalizer.kfdef.apps.kubeflow.org"
 // Room describes the kind to the engine.
 func Room() room.Definition[*kubeflowv1.KfDef] {
 	return room.Definition[*kubeflowv1.KfDef]{
-		Room: RoomName,
-		GVK:  kubeflowv1.GroupVersion.WithKind("KfDef"),
-		New:  func() *kubeflowv1.KfDef { return &kubeflowv1.KfDef{} },
+		Room:     RoomName,
+		GVK:      kubeflowv1.GroupVersion.WithKind("KfDef"),
+		Resource: "kfdefs",
+		New:      func() *kubeflowv1.KfDef { return &kubeflowv1.KfDef{} },
 		Common: func(cr *kubeflowv1.KfDef) room.Common {
 			return room.Common{
 				Conditions:             &cr.Status.Conditions,

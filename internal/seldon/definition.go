@@ -14,9 +14,10 @@ const RoomName = "seldon"
 // Room describes the kind to the engine.
 func Room() room.Definition[*v1alpha1.SeldonOperator] {
 	return room.Definition[*v1alpha1.SeldonOperator]{
-		Room: RoomName,
-		GVK:  v1alpha1.GroupVersion.WithKind("SeldonOperator"),
-		New:  func() *v1alpha1.SeldonOperator { return &v1alpha1.SeldonOperator{} },
+		Room:     RoomName,
+		GVK:      v1alpha1.GroupVersion.WithKind("SeldonOperator"),
+		Resource: "seldonoperators",
+		New:      func() *v1alpha1.SeldonOperator { return &v1alpha1.SeldonOperator{} },
 		Common: func(cr *v1alpha1.SeldonOperator) room.Common {
 			return room.Common{
 				Conditions:             &cr.Status.Conditions,

@@ -14,9 +14,10 @@ const RoomName = "tfserving"
 // Room describes the kind to the engine.
 func Room() room.Definition[*v1alpha1.Tfserv] {
 	return room.Definition[*v1alpha1.Tfserv]{
-		Room: RoomName,
-		GVK:  v1alpha1.GroupVersion.WithKind("Tfserv"),
-		New:  func() *v1alpha1.Tfserv { return &v1alpha1.Tfserv{} },
+		Room:     RoomName,
+		GVK:      v1alpha1.GroupVersion.WithKind("Tfserv"),
+		Resource: "tfservs",
+		New:      func() *v1alpha1.Tfserv { return &v1alpha1.Tfserv{} },
 		Common: func(cr *v1alpha1.Tfserv) room.Common {
 			return room.Common{
 				Conditions:             &cr.Status.Conditions,

@@ -19,9 +19,10 @@ func Room() room.Definition[*v1.TrustyAIService] { return RoomIn(DefaultClusterD
 // RoomIn is Room in a cluster with the given domain.
 func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 	return room.Definition[*v1.TrustyAIService]{
-		Room: RoomName,
-		GVK:  v1.GroupVersion.WithKind("TrustyAIService"),
-		New:  func() *v1.TrustyAIService { return &v1.TrustyAIService{} },
+		Room:     RoomName,
+		GVK:      v1.GroupVersion.WithKind("TrustyAIService"),
+		Resource: "trustyaiservices",
+		New:      func() *v1.TrustyAIService { return &v1.TrustyAIService{} },
 		Common: func(cr *v1.TrustyAIService) room.Common {
 			return room.Common{
 				Conditions:             &cr.Status.Conditions,

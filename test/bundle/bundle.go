@@ -110,7 +110,7 @@ type Facts struct {
 // Definition describes Bundle to the engine. children are the kinds that the test will use, wires its wires.
 func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.Definition[*Bundle] {
 	return room.Definition[*Bundle]{
-		Room: "bundle", GVK: GVK, New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
+		Room: "bundle", GVK: GVK, Resource: "bundles", New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
 		StripFinalizers: []string{OriginalFinalizer},
 		Rules: []room.Rule{
 			{

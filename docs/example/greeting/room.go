@@ -18,7 +18,7 @@ var (
 // Definition describes the kind to the engine.
 func Definition() room.Definition[*Greeting] {
 	return room.Definition[*Greeting]{
-		Room: "greeting", GVK: GVK, New: func() *Greeting { return &Greeting{} },
+		Room: "greeting", GVK: GVK, Resource: "greetings", New: func() *Greeting { return &Greeting{} },
 		Children: []schema.GroupVersionKind{configMap, deployment},
 		Common: func(g *Greeting) room.Common {
 			return room.Common{

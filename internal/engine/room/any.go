@@ -21,6 +21,8 @@ type Any interface {
 	Name() string
 	// GVK is the stored version of its kind.
 	GVK() schema.GroupVersionKind
+	// Resource is the plural of its kind.
+	Resource() string
 	// Children are the kinds it may render.
 	Children() []schema.GroupVersionKind
 	// Wires are the objects of others it edits.
@@ -46,6 +48,7 @@ func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any {
 
 func (e erased[C, F]) Name() string                        { return e.def.Room }
 func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }
+func (e erased[C, F]) Resource() string                    { return e.def.Resource }
 func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Children }
 func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
 func (e erased[C, F]) Rules() []Rule                       { return e.def.Rules }

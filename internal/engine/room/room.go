@@ -33,6 +33,9 @@ type Definition[C client.Object] struct {
 	Room string
 	// GVK is the stored version of the kind, the one that is watched.
 	GVK schema.GroupVersionKind
+	// Resource is the plural of the kind, as its CustomResourceDefinition has it. A guess would not do: a definition of the
+	// wrong name is not found, which would mean that every custom resource is gone (law 4).
+	Resource string
 	// New returns an empty custom resource.
 	New func() C
 	// Common points at the shared fields of a custom resource.

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestEveryRoomNamesItsDefinition compares what each room calls the resource of its kind with the CustomResourceDefinition that is
+// installed: a definition of another name is not found, which the teardown takes for the proof that every custom resource is gone.
+func TestEveryRoomNamesItsDefinition(t *testing.T) {
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	definitions := map[string]apiextensionsv1.CustomResourceDefinitionNames{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(raw, &crd); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		definitions[crd.Name] = crd.Spec.Names
+	}
+	for _, r := range rooms(settings{}) {
+		name := r.Resource() + "." + r.GVK().Group
+		if names, found := definitions[name]; !found || names.Kind != r.GVK().Kind || names.Plural != r.Resource() {
+			t.Errorf("the room %s names the definition %s: found %t, with %+v", r.Name(), name, found, names)
+		}
+	}
+}
