@@ -341,7 +341,7 @@ func (c *collector) objects(id plan.Stack, children found, expected []keeper.Led
 		key := plan.Key{GroupKind: gk, Namespace: e.Namespace, Name: e.Name}
 		// What lies outside of the namespace asked for was not listed.
 		foreign := c.only == nil && c.namespace != "" && e.Namespace != "" && e.Namespace != c.namespace
-		if there[key] || children.unread[gk] || foreign {
+		if there[key] || children.unread[gk] || foreign || e.Completed {
 			continue
 		}
 		there[key] = true

@@ -102,11 +102,14 @@ func (m *engineMetrics) observe(
 ) {
 	counts := stackCounts{health: map[health.Status]int{}, status: string(metav1.ConditionUnknown)}
 	for _, state := range states {
-		if state.Observed == nil {
+		switch {
+		case state.Observed != nil:
+			counts.health[state.Observed.Health.Status]++
+		case state.Current:
+			counts.health[health.Current]++
+		default:
 			counts.health["Missing"]++
-			continue
 		}
-		counts.health[state.Observed.Health.Status]++
 	}
 	if condition != nil {
 		counts.status, counts.reason = string(condition.Status), condition.Reason

@@ -173,15 +173,19 @@ func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
 	return nil
 }
 
-// follow has the ledger say whether an object is to outlive its custom resource as the plan says it now: that alone changes
-// nothing about the object, so that no write would tell.
+// follow has the ledger say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
+// completed: that alone changes nothing about what is declared, so that no write would tell.
 func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
 	e, recorded := p.ledger[o.Key]
-	seen, found := s.hub.Child(s.def.Room, o.Key)
-	if !recorded || !found {
+	if !recorded {
 		return
 	}
-	e.Policy = policyOf(o, seen)
+	seen, found := s.hub.Child(s.def.Room, o.Key)
+	if found {
+		e.Policy = policyOf(o, seen)
+		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
+	}
+	e.Completed = s.completed(o.Key, e.UID, e.Completed)
 	p.ledger[o.Key] = e
 }
 
@@ -438,6 +442,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 		default:
 			// There was nothing left to delete, of which no watch tells.
 			delete(p.ledger, r.Action.Key)
+			s.completed(r.Action.Key, "", true)
 		}
 		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
 			s.metrics.repaired(r.Action.Key)
@@ -473,7 +478,7 @@ func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
 		seen = s.child(p, a.Key)
 	}
 	if seen == nil {
-		return room.State{}
+		return room.State{Current: a.Reason == decide.ReasonCompleted}
 	}
 	settled := a.Verb == decide.Leave || a.Reason == reasonRollout
 	if r, ok := p.results[a.Key]; ok {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -44,6 +45,9 @@ type stacks[C client.Object, F any] struct {
 	groups map[string]bool
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	contenders map[plan.Key]map[client.ObjectKey]bool
+	// finished holds the UIDs of Jobs that had completed when they went, until a pass has them in the ledger: no pass need have seen
+	// them complete before.
+	finished map[plan.Key]types.UID
 	// lives holds what is remembered of each custom resource between reconciles.
 	lives map[client.ObjectKey]*life
 	// doubted are those that were listed when the watch began, and were not read live since.
@@ -55,6 +59,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]string{}, doubted: map[client.ObjectKey]bool{},
+		finished: map[plan.Key]types.UID{},
 	}
 	if def.Resource == "" {
 		return fmt.Errorf("register room %s: its definition does not name the resource of %s", def.Room, def.GVK.Kind)
@@ -133,6 +138,11 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 }
 
 func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
+	if old != nil && now == nil && old.Completed {
+		s.mu.Lock()
+		s.finished[old.Key] = old.UID
+		s.mu.Unlock()
+	}
 	for _, o := range []*observe.Object{old, now} {
 		if o == nil {
 			continue
@@ -145,6 +155,19 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 			s.kept.wakeStack(o.Labels[keeper.StackLabel])
 		}
 	}
+}
+
+// completed says that a Job of this UID has completed: as the ledger has it, which then need not be remembered any more, or when it
+// went.
+func (s *stacks[C, F]) completed(key plan.Key, uid types.UID, recorded bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if recorded {
+		delete(s.finished, key)
+		return true
+	}
+	was, known := s.finished[key]
+	return known && was == uid
 }
 
 // contend remembers that a custom resource would have the objects, which belong to another one now; it forgets what the

@@ -61,6 +61,10 @@ func (s *stacks[C, F]) intact(cr C) (map[plan.Key]room.State, bool) {
 	states := make(map[plan.Key]room.State, len(ledger))
 	for key, e := range ledger {
 		seen, found := s.hub.Child(s.def.Room, key)
+		if !found && e.Completed && s.hub.ChildSynced(key.GroupKind, s.def.Room) {
+			states[key] = room.State{Current: true}
+			continue
+		}
 		if !found || !s.hub.ChildSynced(key.GroupKind, s.def.Room) || !asWritten(seen, e) || !seen.OwnedBy(stack, owners...) ||
 			seen.Health.Status != health.Current {
 			return nil, false

@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -97,4 +98,75 @@ func TestAHookThatFails(t *testing.T) {
 	if now := c.Get(t, configMaps, ns, "between"); now == nil || now.GetUID() != between.GetUID() {
 		t.Error("what runs was made again because of a hook")
 	}
+}
+
+// migrated is a chart with a hook whose Job is removed as soon as it has finished, and an object that comes after it.
+const migrated = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}
+spec:
+  ttlSecondsAfterFinished: 0
+  template:
+    metadata: {annotations: {release: "RELEASE"}}
+    spec: {restartPolicy: Never, NODE containers: [{name: c, image: c}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: after}
+data: {release: "RELEASE"}
+`
+
+// TestAHookThatFinishedAndIsGone: a Job that its TTL has removed after it completed has done what it declares. It is not run again, not
+// by another manager either, until its chart changes; one that is deleted before is.
+func TestAHookThatFinishedAndIsGone(t *testing.T) {
+	c := cluster.Start(t)
+	o := start(t, c, repository(t).URL, harness.Options{})
+	ns := c.Namespace(t)
+	jobs := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	release := func(name, node string) {
+		t.Helper()
+		chartMap(t, c, ns, map[string]string{"core": strings.NewReplacer("RELEASE", name, "NODE", node).Replace(migrated)})
+	}
+	done := func(name string) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			if after := c.Get(t, configMaps, ns, "after"); after == nil || fmt.Sprint(after.Object["data"]) != "map[release:"+name+"]" {
+				return fmt.Errorf("the ConfigMap is %v", after)
+			}
+			return errors.Join(ready(get(t, c, ns, "stack")), c.Gone(t, jobs, ns, "migrate"))
+		})
+	}
+	// rests fails the test if the Job is made again, or anything else is written.
+	rests := func(o *harness.Operator) {
+		t.Helper()
+		o.Settle(t, time.Minute)
+		before := o.Requests.Snapshot()
+		cluster.Consistently(t, 5*time.Second, func() error {
+			if since := o.Requests.Since(before); cluster.Sum(since, cluster.Request.Write) > 0 {
+				return fmt.Errorf("the operator writes:\n%s", cluster.Describe(since))
+			}
+			return errors.Join(ready(get(t, c, ns, "stack")), c.Gone(t, jobs, ns, "migrate"))
+		})
+	}
+	release("one", "nodeSelector: {no: node},")
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
+	cluster.Eventually(t, patience, func() error { return c.There(t, jobs, ns, "migrate") })
+	running := c.Get(t, jobs, ns, "migrate").GetUID()
+	c.Kubectl(t, "-n", ns, "delete", "job", "migrate", "--wait=false")
+	cluster.Eventually(t, patience, func() error {
+		if now := c.Get(t, jobs, ns, "migrate"); now == nil || now.GetUID() == running {
+			return fmt.Errorf("a Job that was deleted before it completed is %v", now)
+		}
+		return nil
+	})
+	release("two", "")
+	done("two")
+	rests(o)
+	o.Stop()
+	o = start(t, c, repository(t).URL, harness.Options{})
+	rests(o)
+	release("three", "")
+	done("three")
+	rests(o)
 }

@@ -96,6 +96,10 @@ type LedgerEntry struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Fields string `json:"fields,omitempty"`
+	// completed is true for a Job that completed as it was written last. It is not run again when it is gone, as after its
+	// ttlSecondsAfterFinished.
+	// +optional
+	Completed bool `json:"completed,omitempty"`
 	// policy is Retain for an object that must outlive its custom resource.
 	// +optional
 	Policy DeletionPolicy `json:"policy,omitempty"`

@@ -52,6 +52,7 @@ const (
 	ReasonRetained     = "Retained"
 	ReasonKept         = "Kept"
 	ReasonSuspended    = "Suspended"
+	ReasonCompleted    = "Completed"
 )
 
 // Item is one desired object with what is known of it.
@@ -155,6 +156,12 @@ func (i Item) recorded() bool {
 		metav1.GetControllerOfNoCopy(&i.Observed.ObjectMeta) == nil
 }
 
+// done says that the object is a Job that completed as it is declared, and is gone since: as with Helm, a Job runs once, also where its
+// ttlSecondsAfterFinished has it removed.
+func (i Item) done() bool {
+	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.Digest == i.Digest
+}
+
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
 // does not exist yet (law 14).
 func judge(in Input, item Item, gate string) Action {
@@ -169,6 +176,8 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonNotServed, "the API of "+item.Key.String()
 	case !item.Synced:
 		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, "the watch on "+item.Key.Kind
+	case item.done():
+		a.Verb, a.Reason = Leave, ReasonCompleted
 	case item.Observed == nil && gate != "":
 		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, gate
 	case item.Observed == nil:

@@ -64,6 +64,20 @@ func TestJudge(t *testing.T) {
 	}{
 		{"as declared", nil, nil, Leave, ""},
 		{"missing", nil, func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing},
+		{"completed, and gone", nil, func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, Leave, ReasonCompleted},
+		{
+			"completed as it was before, and gone", nil,
+			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.Digest = nil, true, "old" }, Create, ReasonMissing,
+		},
+		{
+			"completed, held and gone", held,
+			func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, Leave, ReasonCompleted,
+		},
+		{
+			"completed, but the cache is not complete", nil,
+			func(i *Item, _ *thing) { i.Synced, i.Observed, i.Known.Completed = false, nil, true }, Wait, ReasonNotSynced,
+		},
+		{"completed, and there", nil, func(i *Item, th *thing) { i.Known.Completed, th.fields = true, "g" }, Apply, ReasonDrift},
 		{"missing and unknown", nil, func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }, Create, ReasonMissing},
 		{
 			"the API is not served", nil, func(i *Item, _ *thing) { i.Served, i.Observed = false, nil }, Wait, ReasonNotServed,
@@ -151,6 +165,18 @@ func TestJudge(t *testing.T) {
 				t.Errorf("known UID %q", a.KnownUID)
 			}
 		})
+	}
+}
+
+// TestWhatIsDoneHoldsNothingBack has a stage that waits for a Job which completed and is gone.
+func TestWhatIsDoneHoldsNothingBack(t *testing.T) {
+	item, _ := scene(t, configMaps, nil)
+	item.Observed = nil
+	for _, completed := range []bool{true, false} {
+		item.Known.Completed = completed
+		if by := ClosedBy(Input{Stack: stack, Owners: []plan.Owner{self}}, Stage{Items: []Item{item}, WaitHealthy: true}); (by == "") != completed {
+			t.Errorf("completed %t: the gate waits for %q", completed, by)
+		}
 	}
 }
 

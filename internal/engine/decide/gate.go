@@ -71,6 +71,8 @@ func lacks(in Input, item Item) string {
 	switch {
 	case !item.Served && item.Optional:
 		return ""
+	case item.done():
+		return ""
 	case item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...):
 		return item.Key.String() + " to exist"
 	case item.Observed.Digest() != item.Digest:

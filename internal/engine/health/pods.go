@@ -1,5 +1,10 @@
 package health
 
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
 // stuck maps the reasons of a waiting container that don't pass by themselves to the reason that is reported
 // (pkg/kubelet/kuberuntime and pkg/kubelet/images of Kubernetes). A pull alternates between the error and its
 // backoff, so both are reported as the backoff, as are the two faces of a start that fails.
@@ -56,6 +61,14 @@ func pod(o object) Result {
 	}
 	return inProgress(ReasonNotReady, "The Pod is not ready yet.")
 }
+
+// Completed says that an object is a Job that has completed, also while it is being deleted.
+func Completed(obj *unstructured.Unstructured) bool {
+	return obj.GroupVersionKind().GroupKind() == jobs && object(obj.Object).conditions()["Complete"].isTrue()
+}
+
+// jobs is the kind that ends.
+var jobs = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // job is the rule of a Job (pkg/controller/job). It is current when it is complete, not while it runs as in kstatus: who
 // waits for a Job waits for what it does. FailureTarget comes before Failed, while its Pods are still terminated.

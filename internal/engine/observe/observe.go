@@ -41,6 +41,8 @@ type Object struct {
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
 	Health health.Result
+	// Completed says that the object is a Job that has completed, also while it is being deleted.
+	Completed bool
 	// digest is the digest annotation, kept apart from the annotations, which all children of a stack share.
 	digest string
 	// stripped is what Stripped returns, as JSON: maps would take ten times as much of every object's memory.
@@ -68,7 +70,7 @@ func (o *Object) fill(u *unstructured.Unstructured) {
 	if err != nil {
 		panic("bug: what was stripped does not encode: " + err.Error())
 	}
-	o.stripped, o.Health = raw, health.Of(u)
+	o.stripped, o.Health, o.Completed = raw, health.Of(u), health.Completed(u)
 }
 
 // Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.

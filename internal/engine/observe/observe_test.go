@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -367,5 +369,27 @@ func BenchmarkFrom(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		From(u, true)
+	}
+}
+
+// TestAJobIsCompletedAlsoWhileItIsDeleted: its TTL deletes it in the foreground, so that its last state is that of an object which is
+// being deleted.
+func TestAJobIsCompletedAlsoWhileItIsDeleted(t *testing.T) {
+	now := metav1.Now()
+	gvk := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	job := func(condition batchv1.JobConditionType, deleted *metav1.Time) *batchv1.Job {
+		out := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j", Namespace: "ns", DeletionTimestamp: deleted}}
+		out.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}
+		return out
+	}
+	for _, deleted := range []*metav1.Time{nil, &now} {
+		if o := FromTyped(gvk, job(batchv1.JobComplete, deleted)); !o.Completed || o.Terminating() != (deleted != nil) {
+			t.Errorf("%+v", o)
+		}
+		for _, other := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobSuspended, batchv1.JobSuccessCriteriaMet} {
+			if FromTyped(gvk, job(other, deleted)).Completed {
+				t.Errorf("a Job that is %s has completed", other)
+			}
+		}
 	}
 }

@@ -210,7 +210,7 @@ type Seen struct {
 
 // State is what is known of one object of the plan.
 type State struct {
-	// Observed is nil while the object does not exist.
+	// Observed is nil while the object does not exist; a Job that has completed and is gone is Current all the same.
 	Observed *observe.Object
 	// Current says that the object is as declared and healthy.
 	Current bool
