@@ -65,14 +65,6 @@ type life struct {
 	settled settled
 	// drawn is the last plan, of a system that tells when it stays the same; nil for others.
 	drawn *drawn
-	// dropped holds what was left out of children so that the API server took them (law 11).
-	dropped map[plan.Key]dropped
-}
-
-// dropped is what was left out of the child that was rendered with a digest.
-type dropped struct {
-	digest   string
-	warnings []string
 }
 
 // going returns a child as our own deletion left it, where the caches do not know of that yet.
@@ -93,7 +85,7 @@ func (l *life) going(seen *observe.Object, now time.Time) *observe.Object {
 }
 
 func newLife(uid types.UID) *life {
-	return &life{uid: uid, gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}, dropped: map[plan.Key]dropped{}}
+	return &life{uid: uid, gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}}
 }
 
 func (s *stacks[C, F]) life(key client.ObjectKey) *life {

@@ -424,12 +424,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.wake(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed)
-			if len(r.Warnings) > 0 {
-				p.life.dropped[r.Action.Key] = dropped{digest: r.Action.Object.Digest, warnings: r.Warnings}
-			} else {
-				delete(p.life.dropped, r.Action.Key)
-			}
+			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again.
 			p.life.deleted[r.Action.Key] = r.Action.UID

@@ -321,13 +321,13 @@ func keyOf(e keeper.LedgerEntry) plan.Key {
 }
 
 // entryOf records what a write answered.
-func entryOf(o plan.Stamped, seen *observe.Object) keeper.LedgerEntry {
+func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.LedgerEntry {
 	return keeper.LedgerEntry{
 		ObjectReference: keeper.ObjectReference{
 			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
-		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields, Policy: policyOf(o, seen),
+		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
 	}
 }
 
@@ -337,4 +337,19 @@ func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 		return keeper.Retain
 	}
 	return ""
+}
+
+// The bounds of what a ledger tells of what was left out of an object, as its schema has them.
+const maxLeftOut, maxLeftOutLength = 16, 512
+
+// fewer keeps what a ledger may hold of the warnings about one object, and says how many there are beside them.
+func fewer(warnings []string) []string {
+	var out []string
+	for i, w := range warnings {
+		if i == maxLeftOut-1 && len(warnings) > maxLeftOut {
+			return append(out, fmt.Sprintf("and %d more", len(warnings)-i))
+		}
+		out = append(out, room.Cut(w, maxLeftOutLength))
+	}
+	return out
 }

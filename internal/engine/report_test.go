@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -388,6 +390,24 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	for name, c := range cases {
 		if got := c.pass.learning(); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestALedgerTellsOfSixteenWarnings has more of them, and longer ones, than the schema takes.
+func TestALedgerTellsOfSixteenWarnings(t *testing.T) {
+	for _, c := range []struct{ given, want int }{{0, 0}, {1, 1}, {maxLeftOut, maxLeftOut}, {maxLeftOut + 1, maxLeftOut}, {100, maxLeftOut}} {
+		got := fewer(slices.Repeat([]string{strings.Repeat("ä", maxLeftOutLength)}, c.given))
+		if len(got) != c.want {
+			t.Errorf("of %d warnings %d are kept", c.given, len(got))
+		}
+		for _, w := range got {
+			if len(w) > maxLeftOutLength {
+				t.Errorf("one has %d bytes", len(w))
+			}
+		}
+		if last := fmt.Sprintf("and %d more", c.given-maxLeftOut+1); c.given > maxLeftOut && got[maxLeftOut-1] != last {
+			t.Errorf("the last of %d is %q", c.given, got[maxLeftOut-1])
 		}
 	}
 }

@@ -204,8 +204,8 @@ func (s *stacks[C, F]) conflicts(p *pass[C, F]) {
 			contends = append(contends, a.Key)
 		}
 		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
-		if d, ok := p.life.dropped[a.Key]; ok && d.digest == a.Object.Digest {
-			for _, w := range d.warnings {
+		if e, ok := p.ledger[a.Key]; ok && e.Digest == a.Object.Digest {
+			for _, w := range e.LeftOut {
 				p.warnings = append(p.warnings, a.Key.String()+": "+w)
 			}
 		}

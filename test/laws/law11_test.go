@@ -148,6 +148,11 @@ func TestLaw11UndeclaredAndDuplicateFieldsAreDroppedWithAWarning(t *testing.T) {
 	warned()
 	b.nudge("b")
 	warned()
+	// Another manager writes nothing, and tells what is still missing.
+	b.restart()
+	b.nudge("b")
+	warned()
+	b.quiet()
 }
 
 func TestLaw11ReplicasAreTheAutoscalers(t *testing.T) {

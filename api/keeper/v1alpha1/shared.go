@@ -100,6 +100,12 @@ type LedgerEntry struct {
 	// ttlSecondsAfterFinished.
 	// +optional
 	Completed bool `json:"completed,omitempty"`
+	// leftOut tells what was left out of the object, or merged in it, so that the API server took it as it was written last.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=512
+	LeftOut []string `json:"leftOut,omitempty"`
 	// policy is Retain for an object that must outlive its custom resource.
 	// +optional
 	Policy DeletionPolicy `json:"policy,omitempty"`

@@ -228,7 +228,9 @@ func (in *KfDefStatus) DeepCopyInto(out *KfDefStatus) {
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
 		*out = make([]v1alpha1.LedgerEntry, len(*in))
-		copy(*out, *in)
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 

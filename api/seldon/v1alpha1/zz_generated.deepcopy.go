@@ -262,7 +262,9 @@ func (in *SeldonOperatorStatus) DeepCopyInto(out *SeldonOperatorStatus) {
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
 		*out = make([]keeperv1alpha1.LedgerEntry, len(*in))
-		copy(*out, *in)
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 

@@ -341,7 +341,9 @@ func (in *TrustyAIServiceStatus) DeepCopyInto(out *TrustyAIServiceStatus) {
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
 		*out = make([]v1alpha1.LedgerEntry, len(*in))
-		copy(*out, *in)
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 
