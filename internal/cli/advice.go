@@ -82,8 +82,8 @@ var engineAdvice = map[string]advice{
 	},
 	"CacheNotSynced": {
 		meaning: "MLKeeper is opening a watch that it needs before it can judge.",
-		remedy: "Wait a moment. If it stays, the manager's log and /readyz name the kind that it may not list or watch: " +
-			"grant that right.",
+		remedy: "Wait a moment. If it stays, the message, the manager's log and /readyz name the kind that it cannot list or watch, and " +
+			"why: grant that right, or mend the webhook or server that does not answer.",
 	},
 	"DeletedByOthers": {
 		meaning: "Somebody deletes one of its objects whenever it was made, so that it is made anew less and less often.",

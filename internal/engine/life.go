@@ -30,6 +30,8 @@ type life struct {
 	minor time.Time
 	// learning is since when a status is kept of what is not wholly known to this process.
 	learning time.Time
+	// opening is since when a watch is being opened that gather waits for.
+	opening time.Time
 	// foreseen is since when a Ready waits for the wires, awaited what they have not looked at yet. Both are guarded by
 	// the lock of stacks.
 	foreseen time.Time

@@ -72,6 +72,16 @@ func (p *pass[C, F]) opening() bool {
 	return p.blind && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
 }
 
+// opens is for how long a watch that is being opened for a custom resource is waited for without a word. One that cannot be opened must
+// hold up no deletion, and is to be told.
+func (s *stacks[C, F]) opens(life *life) time.Duration {
+	now := s.Clock.Now()
+	if life.opening.IsZero() {
+		life.opening = now
+	}
+	return max(life.opening.Add(maxOpening).Sub(now), 0)
+}
+
 func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &pass[C, F]{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,16 +92,32 @@ func (r *reader) Referenced(
 		return nil, err
 	}
 	if !known {
-		return nil, plan.Problem{
-			Class: plan.Waiting, Reason: decide.ReasonNotSynced,
-			Message: "the watch on " + gvk.Kind + " " + name + " is being opened", Remedy: "nothing to do",
-		}
+		return nil, unwatched(gvk, namespace, name, r.engine.hub.ReferenceFailure(gvk, namespace, name))
 	}
 	if meta == nil {
 		r.engine.contents.drop(ref)
 		return nil, nil
 	}
 	return r.content(ctx, ref, &meta.ObjectMeta)
+}
+
+// unwatched says that it is not known yet whether an object exists, and why the watch on it cannot be opened, if that is so.
+func unwatched(gvk schema.GroupVersionKind, namespace, name string, failure error) plan.Problem {
+	out := plan.Problem{
+		Class: plan.Waiting, Reason: decide.ReasonNotSynced,
+		Message: "the watch on " + gvk.Kind + " " + name + " is being opened", Remedy: "nothing to do",
+	}
+	if failure == nil {
+		return out
+	}
+	resource := strings.ToLower(gvk.Kind)
+	if gvk.Group != "" {
+		resource += "." + gvk.Version + "." + gvk.Group
+	}
+	out.Message = fmt.Sprintf("%s %s cannot be watched: %v", gvk.Kind, name, failure)
+	out.Remedy = fmt.Sprintf("look whether `kubectl get %s` fails too, such as for a conversion webhook or an aggregated API server that "+
+		"does not answer; it is tried again by itself", resource)
+	return out
 }
 
 // content returns an object that exists, read live only when its metadata changed.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -370,10 +371,12 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, err
 	}
-	if p.opening() {
+	if !p.opening() {
+		p.life.opening = time.Time{}
+	} else if rest := s.opens(p.life); rest > 0 {
 		// A watch is being opened and wakes us in a moment: nothing is worth telling yet.
 		p.life.refs = p.reader.done(p.life.refs)
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	s.decide(p)
 	if past, err := s.past(ctx, p); err != nil || past {

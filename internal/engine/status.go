@@ -35,6 +35,8 @@ const (
 	// maxBrief how long one that is not Ready keeps the reason that it has.
 	maxLearning = 10 * time.Second
 	maxBrief    = time.Second
+	// maxOpening is how long nothing is told of a watch that is being opened. Most are open before anybody looks.
+	maxOpening = 5 * time.Second
 	// Where custom resources are on their way, the progress of each is told after a second for every one that was with
 	// it, so that all together tell about once a second: that must not take the API server's time from getting them there.
 	minPatience, maxPatience = 2 * time.Second, 5 * time.Minute

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -35,9 +36,10 @@ func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, er
 		return false, nil
 	}
 	switch outcome, err := s.release(ctx, cr); {
-	case err != nil || outcome == releaseWaits:
+	case err != nil:
 		return true, err
-	case outcome == releaseFails:
+	case outcome != released:
+		// The pass that follows tells what is missing.
 		return false, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -73,8 +75,15 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 			return out, err
 		}
 	}
-	if out != releaseFails || cr.GetDeletionTimestamp() == nil {
+	if out == released || cr.GetDeletionTimestamp() == nil {
 		return out, nil
+	}
+	if out == releaseWaits {
+		key := client.ObjectKey{Namespace: cr.GetNamespace(), Name: cr.GetName()}
+		if rest := s.opens(s.life(key)); rest > 0 {
+			s.queue.addLast(rest, key.Namespace, key.Name)
+			return out, nil
+		}
 	}
 	stack := s.stackOf(cr)
 	for _, gvk := range s.def.Retained {

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -95,4 +96,36 @@ func TestLaw15DenialByPolicyIsToldAndRetried(t *testing.T) {
 	b.ready("b")
 	b.value("two", "bad")
 	b.value("stays", "bad")
+}
+
+// TestLaw15AWatchThatCannotBeOpenedIsTold has the API server fail every list and watch of Secrets, as for a broken conversion webhook.
+// What waits for one says so, and a deletion goes on.
+func TestLaw15AWatchThatCannotBeOpenedIsTold(t *testing.T) {
+	b := open(t, options{})
+	b.journal.hook(func(r *http.Request) *http.Response {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, b.ns+"/secrets") {
+			return answer(r, http.StatusInternalServerError, "InternalError")
+		}
+		return nil
+	})
+	waits := one(configMap(b.ns, "one", "v"))
+	waits.Secret = "theirs"
+	b.apply("waits", waits)
+	got := b.condition("waits", "Ready", metav1.ConditionFalse, "CacheNotSynced")
+	for _, want := range []string{"Secret theirs cannot be watched", "made up", "kubectl get secret"} {
+		if !strings.Contains(got.Message, want) {
+			t.Errorf("the message lacks %q: %s", want, got.Message)
+		}
+	}
+	// The finalizer of the original stays on while the watch may still be opened, and no longer.
+	b.op.Stop()
+	b.patch(bundleGVK, b.ns, "waits", fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, bundle.OriginalFinalizer))
+	b.c.Kubectl(t, "-n", b.ns, "delete", "bundle", "waits", "--wait=false")
+	b.restart()
+	b.gone(bundleGVK, b.ns, "waits")
+	b.apply("later", waits)
+	b.condition("later", "Ready", metav1.ConditionFalse, "CacheNotSynced")
+	b.journal.hook(nil)
+	b.c.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: theirs}}\n", b.ns)
+	b.ready("later")
 }

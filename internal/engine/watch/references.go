@@ -110,6 +110,17 @@ func (h *Hub) Reference(ctx context.Context, holder Holder, gvk schema.GroupVers
 	return w.fill(key, got), true, nil
 }
 
+// ReferenceFailure says why the watch on a referenced object cannot be opened; nil where it is open, or was not tried yet.
+func (h *Hub) ReferenceFailure(gvk schema.GroupVersionKind, namespace, name string) error {
+	h.refs.mu.RLock()
+	defer h.refs.mu.RUnlock()
+	w := h.refs.watches[h.refs.placeLocked(Ref{GVK: gvk, Namespace: namespace, Name: name})]
+	if w == nil {
+		return nil
+	}
+	return w.failure()
+}
+
 // Release drops what a holder refers to, except keep. A watch without references ends.
 func (h *Hub) Release(holder Holder, keep ...Ref) {
 	r := h.refs

@@ -133,6 +133,16 @@ func (w *refWatch) look(name string) (*metav1.PartialObjectMetadata, knowledge, 
 	return n.meta, n.state, nil
 }
 
+// failure is what keeps the watch from being complete.
+func (w *refWatch) failure() error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.store == nil || w.synced {
+		return nil
+	}
+	return w.store.patience.Failed()
+}
+
 // fill takes in the answer of a live read and returns what is known now. An event that came during the read counts for
 // more, unless the answer is newer.
 func (w *refWatch) fill(name string, got *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {

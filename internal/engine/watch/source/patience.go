@@ -36,6 +36,8 @@ type Patience struct {
 	allowed bool
 	since   time.Time
 	refused error
+	// failed is what the last attempt met; nil after a success.
+	failed error
 }
 
 // NewPatience returns a Patience that has not been refused yet.
@@ -48,6 +50,13 @@ func (p *Patience) Refused() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refused
+}
+
+// Failed returns what the last attempt met, be it a refusal or not, or nil after a success.
+func (p *Patience) Failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
 }
 
 // wait returns once another attempt is due.
@@ -73,6 +82,9 @@ func (p *Patience) wait(ctx context.Context) error {
 func (p *Patience) heard(err error) {
 	p.mu.Lock()
 	was := p.refused != nil
+	if !errors.Is(err, context.Canceled) {
+		p.failed = err
+	}
 	switch {
 	case err == nil:
 		if p.refused != nil {

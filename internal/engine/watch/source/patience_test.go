@@ -24,6 +24,9 @@ func TestPatience(t *testing.T) {
 	if p.Refused() != nil || changes != 0 {
 		t.Fatal("another error counts as a refusal")
 	}
+	if p.heard(context.Canceled); p.Failed() == nil || p.Failed().Error() != "connection refused" {
+		t.Fatalf("what the last attempt met is %v", p.Failed())
+	}
 	var last time.Duration
 	for range 20 {
 		clock.Step(last)
@@ -48,7 +51,7 @@ func TestPatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.heard(nil)
-	if p.Refused() != nil || changes != 2 {
+	if p.Refused() != nil || p.Failed() != nil || changes != 2 {
 		t.Fatalf("refused %v, %d changes", p.Refused(), changes)
 	}
 	p.heard(refusal)
