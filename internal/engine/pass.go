@@ -67,21 +67,6 @@ func (p *pass[C, F]) wake(at time.Time) {
 	}
 }
 
-// opening says that gather waits for a watch that is being opened for the first time.
-func (p *pass[C, F]) opening() bool {
-	return p.blind && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
-}
-
-// opens is for how long a watch that is being opened for a custom resource is waited for without a word. One that cannot be opened must
-// hold up no deletion, and is to be told.
-func (s *stacks[C, F]) opens(life *life) time.Duration {
-	now := s.Clock.Now()
-	if life.opening.IsZero() {
-		life.opening = now
-	}
-	return max(life.opening.Add(maxOpening).Sub(now), 0)
-}
-
 func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &pass[C, F]{
@@ -248,6 +233,7 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
+	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Room) })
 	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRefused(p)
 	s.holdVanished(p)

@@ -185,6 +185,17 @@ func (h *Hub) ChildSynced(gk schema.GroupKind, room string) bool {
 	return h.syncedLocked(h.children[room][gk])
 }
 
+// ChildFailure says why the watch on a declared kind cannot be opened; nil where it is complete, or was not tried yet.
+func (h *Hub) ChildFailure(gk schema.GroupKind, room string) error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	f := h.children[room][gk]
+	if f == nil || f.run == nil || h.syncedLocked(f) {
+		return nil
+	}
+	return f.run.failure()
+}
+
 // Wrote records what a create or an apply answered, which counts until the cache has caught up.
 func (h *Hub) Wrote(room string, o *observe.Object) {
 	h.record(room, o.Key, written{object: o, uid: o.UID, rv: o.ResourceVersion})

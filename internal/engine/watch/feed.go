@@ -38,7 +38,19 @@ type run struct {
 	mapping catalog.Mapping
 	// informers are keyed by namespace; the key is empty for the one that watches all.
 	informers map[string]cache.SharedIndexInformer
-	cancel    context.CancelFunc
+	// patience is that of each informer.
+	patience []*source.Patience
+	cancel   context.CancelFunc
+}
+
+// failure is what keeps the watch from being complete.
+func (r *run) failure() error {
+	for _, p := range r.patience {
+		if err := p.Failed(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // informer returns the informer that watches a namespace, or nil.
@@ -178,6 +190,7 @@ func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (c
 	log := h.opts.Log.WithValues("resource", mapping.Resource.String(), "namespace", namespace,
 		"labels", f.labelSelector, "fields", f.fieldSelector)
 	patience := source.NewPatience(h.clock, log)
+	f.run.patience = append(f.run.patience, patience)
 	scope := source.Scope{
 		Resource: mapping.Resource, Namespace: namespace,
 		LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector,

@@ -543,11 +543,14 @@ func TestRefusedReference(t *testing.T) {
 	ns := k.Namespace(t)
 	cfg := rest.CopyConfig(testConfig(t))
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "poor", Groups: []string{"system:authenticated"}}
-	h := startHub(t, cfg, nil)
+	h := startHub(t, cfg, func(h *Hub) { h.Children(deployments, "room", nil) })
 	var woken log
 	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
 	holder := Holder{Name: "one"}
 	cluster.Eventually(t, patience, func() error {
+		if err := h.ChildFailure(deployments.GroupKind(), "room"); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the children cannot be watched for %w", err)
+		}
 		_, known, err := h.Reference(t.Context(), holder, services, ns, "x")
 		if known || !apierrors.IsForbidden(err) {
 			return fmt.Errorf("known %v, error %w", known, err)

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+func TestWhyAWatchCannotBeOpened(t *testing.T) {
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Gizmo"}}
+	actions := []decide.Action{
+		{Verb: decide.Wait, Reason: decide.ReasonNotSynced, Detail: "the watch on Gizmo", Key: key},
+		{Verb: decide.Wait, Reason: decide.ReasonGate, Detail: "another", Key: key},
+		{Verb: decide.Wait, Reason: decide.ReasonNotSynced, Detail: "the watch on Other"},
+	}
+	explainUnwatched(actions, func(gk schema.GroupKind) error {
+		if gk == key.GroupKind {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+	for i, want := range []string{"the watch on Gizmo, which cannot be opened: no answer", "another", "the watch on Other"} {
+		if got := actions[i].Detail; got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+func TestAWatchIsWaitedForOnce(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: clock}}}
+	l := &life{}
+	for _, want := range []time.Duration{maxOpening, maxOpening - time.Second, maxOpening - 2*time.Second} {
+		if got := s.opens(l); got != want {
+			t.Errorf("%s are left, not %s", got, want)
+		}
+		clock.Step(time.Second)
+	}
+	clock.Step(time.Hour)
+	if got := s.opens(l); got != 0 {
+		t.Errorf("%s are left", got)
+	}
+}
