@@ -108,7 +108,7 @@ func TestLinksResolve(t *testing.T) {
 
 func TestFlagsOfTheManager(t *testing.T) {
 	code := ""
-	for _, file := range []string{"cmd/mlkeeper/manager.go", "cmd/mlkeeper/rooms.go", "cmd/mlkeeper/sources.go", "internal/cli/connection.go"} {
+	for _, file := range []string{"cmd/mlkeeper/manager.go", "cmd/mlkeeper/controllers.go", "cmd/mlkeeper/sources.go", "internal/cli/connection.go"} {
 		code += read(t, filepath.Join(root, file))
 	}
 	same(t, "flags", all("--([a-z][a-z-]*)", prose(read(t, "operations.md"))), all(`flags\.\w+Var\(&[\w.]+, "([a-z-]+)"`, code))

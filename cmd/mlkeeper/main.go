@@ -1,5 +1,5 @@
 // Command mlkeeper is MLKeeper: the operator itself (mlkeeper manager), and the commands that show what it would do and
-// what it did. It holds flags and wiring only; the logic is in internal/engine, the rooms and internal/cli.
+// what it did. It holds flags and wiring only; the logic is in internal/engine, the controllers and internal/cli.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/cli"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/version"
 )
 
@@ -84,13 +84,13 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// withSettings makes a command whose rooms have the settings of the manager: those of its own flags where it renders, so
+// withSettings makes a command whose controllers have the settings of the manager: those of its own flags where it renders, so
 // that it renders alike, and else the defaults, which do not matter to it.
 func withSettings(connect connection, create func(cli.Environment) *cobra.Command, flags bool) *cobra.Command {
 	var s settings
 	cmd := create(cli.Environment{
 		Connection:  connect.Connection,
-		Rooms:       func() []room.Any { return rooms(s) },
+		Controllers: func() []controller.Any { return controllers(s) },
 		Definitions: crd.Bases,
 		Now:         time.Now,
 	})

@@ -57,8 +57,8 @@ func TestRenderSeeds(t *testing.T) {
 	}
 }
 
-// TestEveryRoomHasADefinition keeps render and status complete when a room is added.
-func TestEveryRoomHasADefinition(t *testing.T) {
+// TestEveryControllerHasADefinition keeps render and status complete when a controller is added.
+func TestEveryControllerHasADefinition(t *testing.T) {
 	known := map[schema.GroupVersionKind]bool{}
 	files, err := crd.Bases.ReadDir("bases")
 	if err != nil {
@@ -79,12 +79,12 @@ func TestEveryRoomHasADefinition(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for i, r := range rooms(settings{}) {
+	for i, r := range controllers(settings{}) {
 		if !known[r.GVK()] {
-			t.Errorf("room %s: %s is no stored version of a definition in config/crd/bases", r.Name(), r.GVK())
+			t.Errorf("controller %s: %s is no stored version of a definition in config/crd/bases", r.Name(), r.GVK())
 		}
 		if seen[r.Name()] || r.Name() != registrations()[i].name {
-			t.Errorf("room %q is registered twice, or under another name", r.Name())
+			t.Errorf("controller %q is registered twice, or under another name", r.Name())
 		}
 		seen[r.Name()] = true
 	}
@@ -111,9 +111,9 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// TestTrustyAIRole checks the rights that the room needs beyond its children and wires.
+// TestTrustyAIRole checks the rights that the controller needs beyond its children and wires.
 func TestTrustyAIRole(t *testing.T) {
-	stdout, _, err := execute(t, "rbac", "--room", "trustyai")
+	stdout, _, err := execute(t, "rbac", "--controller", "trustyai")
 	if err != nil {
 		t.Fatal(err)
 	}

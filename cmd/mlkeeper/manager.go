@@ -31,7 +31,7 @@ import (
 
 // managerFlags are the flags of `mlkeeper manager`. Those that controller-runtime's users know keep their names.
 type managerFlags struct {
-	rooms                 []string
+	controllers           []string
 	namespaces            []string
 	shardSelector         string
 	concurrency           int
@@ -72,7 +72,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.rooms, "rooms", roomNames(), "rooms that are switched on")
+	flags.StringSliceVar(&f.controllers, "controllers", controllerNames(), "controllers that are switched on")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces to watch; all when empty")
 	flags.StringVar(&f.shardSelector, "shard-selector", "",
 		"label selector on namespaces (cluster-scoped kinds: on the resource); this manager keeps only what matches")
@@ -96,7 +96,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 	return cmd
 }
 
-// buildManager puts the manager, the engine and the rooms together.
+// buildManager puts the manager, the engine and the controllers together.
 func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -144,20 +144,20 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	garbage.ready = e.Ready
 	for _, r := range registrations() {
-		if !slices.Contains(f.rooms, r.name) {
+		if !slices.Contains(f.controllers, r.name) {
 			continue
 		}
 		if err := r.register(e, s); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range f.rooms {
-		if !slices.Contains(roomNames(), name) {
-			return nil, fmt.Errorf("--rooms: there is no room %q; there are %s", name, strings.Join(roomNames(), ", "))
+	for _, name := range f.controllers {
+		if !slices.Contains(controllerNames(), name) {
+			return nil, fmt.Errorf("--controllers: there is no controller %q; there are %s", name, strings.Join(controllerNames(), ", "))
 		}
 	}
 	if s.participant != "" {
-		if err := addParticipant(mgr, e, s.participant, f.rooms); err != nil {
+		if err := addParticipant(mgr, e, s.participant, f.controllers); err != nil {
 			return nil, err
 		}
 	}

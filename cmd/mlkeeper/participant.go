@@ -14,7 +14,7 @@ import (
 	"mlkeeper.dev/internal/version"
 )
 
-// newParticipantCommand is `mlkeeper participant`: a manager with one room, which an ACM runtime gives orders.
+// newParticipantCommand is `mlkeeper participant`: a manager with one controller, which an ACM runtime gives orders.
 func newParticipantCommand(connect connection) *cobra.Command {
 	cmd := newManagerCommand(connect)
 	cmd.Use, cmd.Short = "participant --config application.yaml", "Run the KServe participant of an ONAP ACM runtime"
@@ -22,11 +22,11 @@ func newParticipantCommand(connect connection) *cobra.Command {
 	file := flags.String("config", "", "application.yaml of the participant, as ONAP's has it")
 	_ = cmd.MarkFlagRequired("config")
 	_ = flags.MarkHidden("participant-config")
-	rooms := flags.Lookup("rooms")
-	rooms.DefValue = "[" + kserve.RoomName + "]"
+	controllers := flags.Lookup("controllers")
+	controllers.DefValue = "[" + kserve.ControllerName + "]"
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if !rooms.Changed {
-			if err := flags.Set("rooms", kserve.RoomName); err != nil {
+		if !controllers.Changed {
+			if err := flags.Set("controllers", kserve.ControllerName); err != nil {
 				return err
 			}
 		}
@@ -35,16 +35,16 @@ func newParticipantCommand(connect connection) *cobra.Command {
 	return cmd
 }
 
-// addParticipant makes the manager the participant that a file describes, and is nothing else if it has no other room.
-func addParticipant(mgr manager.Manager, e *engine.Engine, path string, rooms []string) error {
+// addParticipant makes the manager the participant that a file describes, and is nothing else if it has no other controller.
+func addParticipant(mgr manager.Manager, e *engine.Engine, path string, controllers []string) error {
 	text, err := os.ReadFile(path)
-	if err == nil && !slices.Contains(rooms, kserve.RoomName) {
-		err = fmt.Errorf("its orders are carried out by the room %s, which is not among --rooms: add it", kserve.RoomName)
+	if err == nil && !slices.Contains(controllers, kserve.ControllerName) {
+		err = fmt.Errorf("its orders are carried out by the controller %s, which is not among --controllers: add it", kserve.ControllerName)
 	}
 	if err == nil {
 		err = participant.Add(mgr, text, participant.Options{
-			Version: version.Version, Alone: slices.Equal(rooms, []string{kserve.RoomName}),
-			Elements: engine.ResourcesOf(e, kserve.Room()),
+			Version: version.Version, Alone: slices.Equal(controllers, []string{kserve.ControllerName}),
+			Elements: engine.ResourcesOf(e, kserve.Definition()),
 			Missing:  func() error { return kserve.Missing(e.Serves) },
 		})
 	}

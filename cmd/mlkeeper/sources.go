@@ -21,7 +21,7 @@ type sources struct {
 	bytes             int64
 	limits            source.Limits
 	maps, allow, deny []string
-	// made is the store that was made with these flags, shared by all rooms and by all copies of the flags.
+	// made is the store that was made with these flags, shared by all controllers and by all copies of the flags.
 	made **lazyStore
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// goldens are where the rooms' own tests keep what they render.
+// goldens are where the controllers' own tests keep what they render.
 var goldens = []string{
 	"../../internal/trustyai/testdata/golden/*.yaml",
 	"../../internal/tfserving/testdata/golden/*.yaml",

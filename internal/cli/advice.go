@@ -15,7 +15,7 @@ type advice struct {
 	vague bool
 }
 
-// adviceTables are those of the engine and of every room.
+// adviceTables are those of the engine and of every controller.
 var adviceTables = []map[string]advice{engineAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice, seldonAdvice, kserveAdvice}
 
 // adviceOn finds the advice on the reason of a condition of a custom resource.
@@ -140,7 +140,7 @@ var engineAdvice = map[string]advice{
 	},
 	"NotReconciled": {
 		meaning: "No manager has reported on it yet.",
-		remedy: "Check that a manager runs, that its --rooms and --namespaces cover the custom resource, and, with shards, " +
+		remedy: "Check that a manager runs, that its --controllers and --namespaces cover the custom resource, and, with shards, " +
 			"that one --shard-selector selects its namespace.",
 	},
 }

@@ -1,6 +1,6 @@
 package cli
 
-// kserveAdvice is on the reasons of the room of CompositionElement.
+// kserveAdvice is on the reasons of the controller of CompositionElement.
 var kserveAdvice = map[string]advice{
 	"InvalidProperties": {
 		meaning: "No InferenceService can be made of the properties that the ACM runtime has ordered.", stalled: true,

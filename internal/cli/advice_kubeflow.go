@@ -1,6 +1,6 @@
 package cli
 
-// kubeflowAdvice is on the reasons of the room of KfDef.
+// kubeflowAdvice is on the reasons of the controller of KfDef.
 var kubeflowAdvice = map[string]advice{
 	"NotTrusted": {
 		meaning: "What users bring is written with the rights of a ServiceAccount of the namespace, and none is named.",

@@ -11,7 +11,7 @@ var objectAdvice = map[string]string{
 	"CrashLoopBackOff":           "Read the logs of the container with `kubectl logs --previous`.",
 	"CreateContainerConfigError": "Create the ConfigMap, Secret or key that the event names.",
 	"CreateContainerError":       "Look at the events of the pod; the node cannot create the container.",
-	"Unschedulable":              "Make room: add nodes, or lower the requests of the pod.",
+	"Unschedulable":              "Make controller: add nodes, or lower the requests of the pod.",
 	"NotScheduled":               "Check that the cluster has a scheduler and nodes that are ready.",
 	"NodeLost":                   "Look at the node of the pod; it does not report.",
 	"Evicted":                    "Free the resource of which the node ran short.",

@@ -1,6 +1,6 @@
 package cli
 
-// seldonAdvice is on the reasons of the room of SeldonOperator.
+// seldonAdvice is on the reasons of the controller of SeldonOperator.
 var seldonAdvice = map[string]advice{
 	"ChartFailed": {
 		meaning: "A chart cannot be read or rendered with the values it is given; what runs of it stays as it is.", stalled: true,

@@ -21,7 +21,7 @@ var notConditions = map[string]string{
 	"../engine/health": "reasons of objects, which have a sentence of their own",
 }
 
-// reasons are the reasons in the code of the engine and the rooms, with the class of the problem where there is one.
+// reasons are the reasons in the code of the engine and the controllers, with the class of the problem where there is one.
 type reasons struct {
 	t *testing.T
 	// constants are the string constants of all packages by their names.
@@ -31,7 +31,7 @@ type reasons struct {
 }
 
 // readReasons finds every reason that can get into a condition: constants that begin with Reason, the field Reason of
-// composite literals, and the arguments that the helpers of the engine and the rooms take as reasons.
+// composite literals, and the arguments that the helpers of the engine and the controllers take as reasons.
 func readReasons(t *testing.T) *reasons {
 	t.Helper()
 	out := &reasons{t: t, constants: map[string]string{}, class: map[string]string{}, where: map[string]string{}}
@@ -183,7 +183,7 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 		case reason == "Immutable" || reason == "Terminating":
 			// The first is why an object is deleted in a metric, the second the health of one that goes.
 		case !found:
-			t.Errorf("%s gives the reason %s: add a sentence and a remedy to advice.go or advice_<room>.go", r.where[reason], reason)
+			t.Errorf("%s gives the reason %s: add a sentence and a remedy to advice.go or advice_<controller>.go", r.where[reason], reason)
 		case r.class[reason] == "Terminal" != a.stalled:
 			t.Errorf("the reason %s is of class %q in the code, and stalled is %v in the advice", reason, r.class[reason], a.stalled)
 		}

@@ -1,6 +1,6 @@
 package cli
 
-// tfservingAdvice is on the reasons of the room of Tfserv.
+// tfservingAdvice is on the reasons of the controller of Tfserv.
 var tfservingAdvice = map[string]advice{
 	"ModelsNotDeclared": {
 		meaning: "It names neither a ConfigMap with a model config nor models.", stalled: true,

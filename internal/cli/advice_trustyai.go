@@ -1,7 +1,7 @@
 package cli
 
-// trustyAIAdvice is on the reasons of TrustyAIService. The command line imports no room, so that the words stand here; a
-// test compares them with the reasons in the code of the room.
+// trustyAIAdvice is on the reasons of TrustyAIService. The command line imports no controller, so that the words stand here; a
+// test compares them with the reasons in the code of the controller.
 var trustyAIAdvice = map[string]advice{
 	"AllComponentsReady": {meaning: "All of its components are ready.", quiet: true},
 	"ComponentsNotReady": {

@@ -21,7 +21,7 @@ contexts: [{name: c, context: {cluster: c, namespace: here}}]}`
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := environment(fakeRoom{}, nil)
+	env := environment(fakeController{}, nil)
 	env.Connection = &Connection{kubeconfig: path}
 	_, _, err := run(t, NewStatusCommand(env), "")
 	if err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:1 does not answer") || !strings.Contains(err.Error(), "--kubeconfig") {

@@ -175,10 +175,10 @@ func (r *resolver) diffTargets(
 	if s.live == nil {
 		return nil, absent(s)
 	}
-	if _, unknown := s.room.(roomless); unknown {
-		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoRoom)
+	if _, unknown := s.controller.(uncontrolled); unknown {
+		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoController)
 	}
-	return []*target{{room: s.room, given: s.live, admitted: s.live.DeepCopy()}}, tellThrough(cmd, s)
+	return []*target{{controller: s.controller, given: s.live, admitted: s.live.DeepCopy()}}, tellThrough(cmd, s)
 }
 
 // differ compares what would be declared with what is there.

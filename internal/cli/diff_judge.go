@@ -31,7 +31,7 @@ type judged struct {
 
 // judge reads what is live and lets the engine's judgement decide.
 func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, error) {
-	s := &subject{room: t.room, namespace: r.stack.Namespace, name: r.stack.Name, live: t.admitted}
+	s := &subject{controller: t.controller, namespace: r.stack.Namespace, name: r.stack.Name, live: t.admitted}
 	c := &collector{cluster: d.cluster, namespace: r.stack.Namespace, only: s}
 	inventories := c.inventories(ctx)[inventoryOwner(r.stack)]
 	ledger := ledgerOf(t.admitted, inventories)
@@ -114,7 +114,7 @@ func (d *differ) item(
 		return item, nil
 	}
 	j.live[stamped.Key] = live
-	if live.GetLabels()[keeper.RoomLabel] == j.stack.Room {
+	if live.GetLabels()[keeper.ControllerLabel] == j.stack.Controller {
 		item.Observed = observe.From(live, health.NeedsStatus(gvk.GroupKind()))
 		item.Adopt = j.adopt && metav1.GetControllerOfNoCopy(live) == nil
 	}
@@ -131,7 +131,7 @@ func (d *differ) extras(
 	}
 	var out []decide.Extra
 	taken := map[plan.Key]bool{}
-	for _, u := range c.children(ctx, t.room, entries).objects[j.stack.Hash()] {
+	for _, u := range c.children(ctx, t.controller, entries).objects[j.stack.Hash()] {
 		key := plan.KeyOf(u)
 		if desired[key] || taken[key] || u.GetAnnotations()[keeper.OwnerAnnotation] != j.stack.ID() {
 			continue

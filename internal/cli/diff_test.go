@@ -16,14 +16,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // written is a child as the engine would have written it, by a POST, for the service.
 func written(t *testing.T, owner *unstructured.Unstructured, o plan.Object, fields string) *unstructured.Unstructured {
 	t.Helper()
-	stack := plan.Stack{Room: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID()}
+	stack := plan.Stack{Controller: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID()}
 	stamped, err := plan.Stamp(o, stack, plan.Owner{
 		APIVersion: serviceKind.GroupVersion().String(), Kind: serviceKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
 	}, 0)
@@ -39,8 +39,8 @@ func written(t *testing.T, owner *unstructured.Unstructured, o plan.Object, fiel
 	return u
 }
 
-// declared is what the room of these tests declares: a Secret, a Deployment and a ConfigMap.
-func declared(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+// declared is what the controller of these tests declares: a Secret, a Deployment and a ConfigMap.
+func declared(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 	return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{
 		{Desired: object(secretGVK, cr.Namespace, "secret", map[string]any{
 			"data": map[string]any{"same": "c2FtZQ==", "other": "bmV3"}, "stringData": map[string]any{"plain": "hunter2"},
@@ -53,7 +53,7 @@ func declared(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 }
 
 const metaFields = `"f:metadata":{"f:annotations":{"f:keeper.mlkeeper.dev/digest":{},"f:keeper.mlkeeper.dev/owner":{}},` +
-	`"f:labels":{"f:keeper.mlkeeper.dev/room":{},"f:keeper.mlkeeper.dev/stack":{}}}`
+	`"f:labels":{"f:keeper.mlkeeper.dev/controller":{},"f:keeper.mlkeeper.dev/stack":{}}}`
 
 // compared is a cluster that differs from what is declared.
 func compared(t *testing.T) (*cluster, *dynamicfake.FakeDynamicClient) {
@@ -117,7 +117,7 @@ func TestDiff(t *testing.T) {
 		}
 		return u, nil
 	})
-	env := environment(fakeRoom{render: declared}, c)
+	env := environment(fakeController{render: declared}, c)
 	stdout, stderr, err := run(t, NewDiffCommand(env), "", "tas/s")
 	if status(err) != exitDifferent || err.Error() != "" || stderr != "skipped: TrustyAIService default/s: Route default/r, for route.openshift.io/v1 is not served\n" {
 		t.Errorf("%v\n%s", err, stderr)
@@ -144,7 +144,7 @@ func TestDiffWithoutTheRightToTry(t *testing.T) {
 	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(u.GetKind())}, u.GetName(), errors.New("no"))
 	})
-	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", "tas/s")
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: declared}, c)), "", "tas/s")
 	if status(err) != exitDifferent || !strings.Contains(stderr, "no dry run of Deployments is possible") {
 		t.Errorf("%v\n%s", err, stderr)
 	}
@@ -156,7 +156,7 @@ func TestDiffOfWhatTheAPIServerWouldRefuse(t *testing.T) {
 	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: u.GetKind()}, u.GetName()+" hunter2", nil)
 	})
-	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", "tas/s")
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: declared}, c)), "", "tas/s")
 	if status(err) != exitFailed || !strings.Contains(err.Error(), "Deployment default/d: the API server would refuse it") {
 		t.Errorf("%v\n%s", err, stderr)
 	}
@@ -170,7 +170,7 @@ func TestDiffOfWhatTheAPIServerWouldRefuse(t *testing.T) {
 func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 	u := liveService("s", "1", "2026-01-01T03:04:05Z")
 	u.SetResourceVersion("7")
-	render := func(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+	render := func(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 		return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{
 			{Desired: object(configGVK, cr.Namespace, "c", map[string]any{"data": map[string]any{"a": "1"}})},
 		}}}}, nil
@@ -179,7 +179,7 @@ func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 	child := written(t, u, p.Stages[0].Objects[0], `{"f:data":{"f:a":{}},`+metaFields+`}`)
 	c, dyn := fakeCluster(t, statusKinds, u, child)
 	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
-	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeRoom{render: render}, c)), "", "tas/s")
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, c)), "", "tas/s")
 	if err != nil || stderr != "" || !strings.Contains(stdout, "0 created, 0 changed, 0 deleted, 1 unchanged") {
 		t.Errorf("%v\n%s%s", err, stderr, stdout)
 	}
@@ -188,13 +188,13 @@ func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 func TestDiffOfAFile(t *testing.T) {
 	c, dyn := fakeCluster(t, statusKinds)
 	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
-	stdout, _, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), adrManifest, "-f", "-", "-n", "models")
+	stdout, _, err := run(t, NewDiffCommand(environment(fakeController{render: declared}, c)), adrManifest, "-f", "-", "-n", "models")
 	if status(err) != exitDifferent || !strings.Contains(stdout, "4 created, 0 changed, 0 deleted, 0 unchanged, 1 skipped") ||
 		!strings.Contains(stdout, "+  replicas: 2") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	for _, args := range [][]string{{}, {"-f", "-", "tas/s"}, {"-o", "nothing", "tas/s"}, {"--nonsense"}, {"tas/absent"}, {"a", "b"}} {
-		if _, _, err := run(t, NewDiffCommand(environment(fakeRoom{render: declared}, c)), "", args...); status(err) != exitFailed {
+		if _, _, err := run(t, NewDiffCommand(environment(fakeController{render: declared}, c)), "", args...); status(err) != exitFailed {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

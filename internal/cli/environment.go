@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/version"
 )
 
@@ -14,9 +14,9 @@ import (
 type Environment struct {
 	// Connection tells which cluster is meant.
 	Connection *Connection
-	// Rooms returns the rooms; it is called after the flags are parsed.
-	Rooms func() []room.Any
-	// Definitions holds the CustomResourceDefinitions of the rooms as bases/*.yaml.
+	// Controllers returns the controllers; it is called after the flags are parsed.
+	Controllers func() []controller.Any
+	// Definitions holds the CustomResourceDefinitions of the controllers as bases/*.yaml.
 	Definitions fs.FS
 	// Now is the clock.
 	Now func() time.Time

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Explanation is what `mlkeeper explain -o json` prints. Fields are only ever added.
@@ -97,7 +97,7 @@ health.`,
 // explain finds out why a custom resource is as it is.
 func (r *resolver) explain(ctx context.Context, env Environment, s *subject) (*Explanation, error) {
 	c := &collector{cluster: r.cluster, namespace: s.namespace, only: s}
-	report, err := c.collect(ctx, []room.Any{s.room})
+	report, err := c.collect(ctx, []controller.Any{s.controller})
 	if err != nil {
 		return nil, err
 	}

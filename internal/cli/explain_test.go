@@ -117,7 +117,7 @@ func TestExplain(t *testing.T) {
 			u.Object["status"] = nil
 			objects := build(u)
 			c, dyn := fakeCluster(t, explainKinds, append(objects, u)...)
-			stdout, stderr, err := run(t, NewExplainCommand(environment(fakeRoom{}, c)), "", "tas/s")
+			stdout, stderr, err := run(t, NewExplainCommand(environment(fakeController{}, c)), "", "tas/s")
 			if err != nil || stderr != "" {
 				t.Fatalf("%v\n%s", err, stderr)
 			}
@@ -127,7 +127,7 @@ func TestExplain(t *testing.T) {
 					t.Errorf("%s of %s: it only looks, and not at Secrets", a.GetVerb(), a.GetResource().Resource)
 				}
 			}
-			stdout, _, err = run(t, NewExplainCommand(environment(fakeRoom{}, c)), "", "tas/s", "-o", "json")
+			stdout, _, err = run(t, NewExplainCommand(environment(fakeController{}, c)), "", "tas/s", "-o", "json")
 			var e Explanation
 			if err != nil || json.Unmarshal([]byte(stdout), &e) != nil || e.Object != "TrustyAIService default/s" {
 				t.Errorf("%v\n%s", err, stdout)

@@ -24,9 +24,9 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/config/crd"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -41,25 +41,25 @@ var (
 	now         = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-// fakeRoom renders TrustyAIServices in a simple way.
-type fakeRoom struct {
+// fakeController renders TrustyAIServices in a simple way.
+type fakeController struct {
 	wires  []wiring.Wire
-	rules  []room.Rule
-	render func(read room.Reader, cr *v1.TrustyAIService) (plan.Plan, error)
+	rules  []controller.Rule
+	render func(read controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error)
 }
 
-func (fakeRoom) Name() string                 { return "trustyai" }
-func (fakeRoom) GVK() schema.GroupVersionKind { return serviceKind }
-func (fakeRoom) Resource() string             { return "trustyaiservices" }
-func (fakeRoom) Children() []schema.GroupVersionKind {
+func (fakeController) Name() string                 { return "trustyai" }
+func (fakeController) GVK() schema.GroupVersionKind { return serviceKind }
+func (fakeController) Resource() string             { return "trustyaiservices" }
+func (fakeController) Children() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
 }
-func (fakeRoom) RendersAnswers() bool   { return false }
-func (fakeRoom) Nameless() string       { return "" }
-func (r fakeRoom) Wires() []wiring.Wire { return r.wires }
-func (r fakeRoom) Rules() []room.Rule   { return r.rules }
+func (fakeController) RendersAnswers() bool       { return false }
+func (fakeController) Nameless() string           { return "" }
+func (r fakeController) Wires() []wiring.Wire     { return r.wires }
+func (r fakeController) Rules() []controller.Rule { return r.rules }
 
-func (r fakeRoom) Render(_ context.Context, read func(client.Object) room.Reader, u *unstructured.Unstructured) (plan.Plan, error) {
+func (r fakeController) Render(_ context.Context, read func(client.Object) controller.Reader, u *unstructured.Unstructured) (plan.Plan, error) {
 	cr := &v1.TrustyAIService{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cr); err != nil {
 		return plan.Plan{}, err
@@ -81,7 +81,7 @@ func object(gvk schema.GroupVersionKind, namespace, name string, content map[str
 	return u
 }
 
-func simplePlan(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+func simplePlan(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 	return plan.Plan{
 		Stages: []plan.Stage{
 			{Name: "first", Objects: []plan.Object{{Retain: true, Desired: object(secretGVK, cr.Namespace, cr.Name, map[string]any{
@@ -96,9 +96,9 @@ func simplePlan(_ room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 	}, nil
 }
 
-func environment(r room.Any, c *cluster) Environment {
+func environment(r controller.Any, c *cluster) Environment {
 	return Environment{
-		Connection: &Connection{fake: c}, Rooms: func() []room.Any { return []room.Any{r} }, Definitions: crd.Bases,
+		Connection: &Connection{fake: c}, Controllers: func() []controller.Any { return []controller.Any{r} }, Definitions: crd.Bases,
 		Now: func() time.Time { return now },
 	}
 }

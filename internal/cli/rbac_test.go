@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-func rbacRoom() fakeRoom {
-	return fakeRoom{
+func rbacController() fakeController {
+	return fakeController{
 		wires: []wiring.Wire{{Name: "a", GVK: configGVK, CreateName: "c"}, {Name: "b", GVK: configGVK}, {Name: "c", GVK: deployGVK}},
-		rules: []room.Rule{{
+		rules: []controller.Rule{{
 			Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Names: []string{"a:b"}, Verbs: []string{"bind"},
 			Why: "A reason that is long enough to be broken into several lines of the role, since nobody wants to read lines\nthat do not end: \x1b[31m.",
 		}},
@@ -23,7 +23,7 @@ func rbacRoom() fakeRoom {
 }
 
 func TestRBAC(t *testing.T) {
-	stdout, _, err := run(t, NewRBACCommand(environment(rbacRoom(), nil)), "")
+	stdout, _, err := run(t, NewRBACCommand(environment(rbacController(), nil)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +43,15 @@ func TestRBAC(t *testing.T) {
 			}
 		}
 	}
-	engine, _, err := run(t, NewRBACCommand(environment(rbacRoom(), nil)), "", "--engine")
+	engine, _, err := run(t, NewRBACCommand(environment(rbacController(), nil)), "", "--engine")
 	if err != nil || engine != parts[0] {
 		t.Errorf("--engine prints %v\n%s", err, engine)
 	}
-	one, _, err := run(t, NewRBACCommand(environment(rbacRoom(), nil)), "", "--room", "trustyai")
+	one, _, err := run(t, NewRBACCommand(environment(rbacController(), nil)), "", "--controller", "trustyai")
 	if err != nil || one != parts[1] {
-		t.Errorf("--room prints %v\n%s", err, one)
+		t.Errorf("--controller prints %v\n%s", err, one)
 	}
-	if _, _, err := run(t, NewRBACCommand(environment(rbacRoom(), nil)), "", "--room", "x"); err == nil || !strings.Contains(err.Error(), "there are trustyai") {
+	if _, _, err := run(t, NewRBACCommand(environment(rbacController(), nil)), "", "--controller", "x"); err == nil || !strings.Contains(err.Error(), "there are trustyai") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // renderFlags are the flags of `mlkeeper render`.
@@ -82,7 +82,7 @@ type rendered struct {
 
 // target is one custom resource to be rendered.
 type target struct {
-	room room.Any
+	controller controller.Any
 	// given is the object as the file has it, admitted the object after admission, in the stored version.
 	given, admitted *unstructured.Unstructured
 	warnings        []string
@@ -95,7 +95,7 @@ type world interface {
 	// live returns the custom resource as it is, or nil.
 	live(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// reader returns the reader of one custom resource; failed returns what went wrong in reads that cannot say so.
-	reader(ctx context.Context, r room.Any, all []*target) (read func(client.Object) room.Reader, failed func() error)
+	reader(ctx context.Context, r controller.Any, all []*target) (read func(client.Object) controller.Reader, failed func() error)
 	// serves says whether a kind is served.
 	serves(gvk schema.GroupVersionKind) (bool, error)
 	// exists says that objects can be found in it, so that what is waited for is a problem.
@@ -149,7 +149,7 @@ func newWorld(env Environment, f renderFlags) (world, error) {
 	return &somewhere{cluster: c, now: env.Now(), context: env.Connection.namespace()}, nil
 }
 
-// admitAll finds the room of every object, and does to it what the API server would. It names every object that is
+// admitAll finds the controller of every object, and does to it what the API server would. It names every object that is
 // refused, and not only the first.
 func admitAll(
 	ctx context.Context, env Environment, w world, f renderFlags, objects []*unstructured.Unstructured,
@@ -158,12 +158,12 @@ func admitAll(
 	if err != nil {
 		return nil, err
 	}
-	rooms := env.Rooms()
+	controllers := env.Controllers()
 	var out []*target
 	var failures []error
 	seen := map[plan.Key]bool{}
 	for i, u := range objects {
-		t, err := admitOne(ctx, rooms, known, w, f, u)
+		t, err := admitOne(ctx, controllers, known, w, f, u)
 		if err == nil && seen[plan.KeyOf(u)] {
 			err = errors.New("the input has it twice: remove one of them")
 		}
@@ -179,9 +179,9 @@ func admitAll(
 }
 
 func admitOne(
-	ctx context.Context, rooms []room.Any, known definitions, w world, f renderFlags, u *unstructured.Unstructured,
+	ctx context.Context, controllers []controller.Any, known definitions, w world, f renderFlags, u *unstructured.Unstructured,
 ) (*target, error) {
-	r, err := roomOf(rooms, known, u.GroupVersionKind())
+	r, err := controllerOf(controllers, known, u.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func admitOne(
 	if err := setNamespace(u, f.namespace, w.namespace(), known.clusterScoped(r.GVK().GroupKind())); err != nil {
 		return nil, err
 	}
-	t := &target{room: r, given: u, admitted: u.DeepCopy()}
+	t := &target{controller: r, given: u, admitted: u.DeepCopy()}
 	live, err := w.live(ctx, r.GVK(), u.GetNamespace(), u.GetName())
 	if err != nil {
 		return nil, err
@@ -227,10 +227,10 @@ func refusal(errs field.ErrorList) error {
 	return errors.New(out.String())
 }
 
-// roomOf finds the room of a kind, in any version that is served.
-func roomOf(rooms []room.Any, known definitions, gvk schema.GroupVersionKind) (room.Any, error) {
+// controllerOf finds the controller of a kind, in any version that is served.
+func controllerOf(controllers []controller.Any, known definitions, gvk schema.GroupVersionKind) (controller.Any, error) {
 	var supported []string
-	for _, r := range rooms {
+	for _, r := range controllers {
 		served := known.served(r.GVK())
 		if r.GVK().GroupKind() == gvk.GroupKind() && slices.Contains(served, gvk.Version) {
 			return r, nil
@@ -240,7 +240,7 @@ func roomOf(rooms []room.Any, known definitions, gvk schema.GroupVersionKind) (r
 		}
 	}
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
-	return nil, fmt.Errorf("MLKeeper has no room for kind %q of apiVersion %q; supported: %s", kind, apiVersion,
+	return nil, fmt.Errorf("MLKeeper has no controller for kind %q of apiVersion %q; supported: %s", kind, apiVersion,
 		strings.Join(supported, ", "))
 }
 
@@ -288,11 +288,11 @@ func identify(u *unstructured.Unstructured, place int, now time.Time) {
 
 func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered, error) {
 	out := rendered{skipped: map[plan.Key]string{}, warnings: t.warnings, stack: plan.Stack{
-		Room: t.room.Name(), GVK: t.room.GVK(), Namespace: t.admitted.GetNamespace(), Name: t.admitted.GetName(),
+		Controller: t.controller.Name(), GVK: t.controller.GVK(), Namespace: t.admitted.GetNamespace(), Name: t.admitted.GetName(),
 		UID: t.admitted.GetUID(),
 	}}
-	read, failed := w.reader(ctx, t.room, all)
-	p, err := t.room.Render(ctx, read, t.admitted.DeepCopy())
+	read, failed := w.reader(ctx, t.controller, all)
+	p, err := t.controller.Render(ctx, read, t.admitted.DeepCopy())
 	if err := errors.Join(err, failed()); err != nil {
 		return rendered{}, err
 	}

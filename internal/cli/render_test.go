@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -24,14 +24,14 @@ spec:
   trustyaiMetrics: {schedule: 5s}
 `
 
-func renderOffline(t *testing.T, r fakeRoom, stdin string, args ...string) (stdout, stderr string, err error) {
+func renderOffline(t *testing.T, r fakeController, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	env := environment(r, nil)
 	return run(t, NewRenderCommand(env), stdin, append([]string{"-f", "-"}, args...)...)
 }
 
 func TestRenderYAML(t *testing.T) {
-	stdout, stderr, err := renderOffline(t, fakeRoom{}, manifest, "-n", "models")
+	stdout, stderr, err := renderOffline(t, fakeController{}, manifest, "-n", "models")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestRenderYAML(t *testing.T) {
 }
 
 func TestRenderJSON(t *testing.T) {
-	stdout, _, err := renderOffline(t, fakeRoom{}, manifest, "-o", "json")
+	stdout, _, err := renderOffline(t, fakeController{}, manifest, "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +51,14 @@ func TestRenderJSON(t *testing.T) {
 
 func TestRenderHidesSecrets(t *testing.T) {
 	for _, format := range []string{"yaml", "json"} {
-		stdout, stderr, err := renderOffline(t, fakeRoom{}, manifest, "-o", format)
+		stdout, stderr, err := renderOffline(t, fakeController{}, manifest, "-o", format)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(stdout+stderr, "hunter2") || strings.Contains(stdout+stderr, "aHVudGVyMg==") {
 			t.Errorf("%s shows a secret:\n%s", format, stdout)
 		}
-		stdout, _, err = renderOffline(t, fakeRoom{}, manifest, "-o", format, "--show-secrets")
+		stdout, _, err = renderOffline(t, fakeController{}, manifest, "-o", format, "--show-secrets")
 		if err != nil || !strings.Contains(stdout, "hunter2") || !strings.Contains(stdout, "aHVudGVyMg==") {
 			t.Errorf("%s does not show a secret when asked to: %v\n%s", format, err, stdout)
 		}
@@ -92,7 +92,7 @@ func TestRenderLeavesOutWhatIsNotServed(t *testing.T) {
 		"another":       {[]string{"--api", "x.io/v1/X"}, false},
 		"another + all": {[]string{"--api", "x.io/v1/X", "--all-apis"}, true},
 	} {
-		stdout, stderr, err := renderOffline(t, fakeRoom{}, manifest, c.args...)
+		stdout, stderr, err := renderOffline(t, fakeController{}, manifest, c.args...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestRenderRefuses(t *testing.T) {
 		want []string
 	}{
 		"another kind": {"apiVersion: v1\nkind: Pod\nmetadata: {name: \"x\\e[31m\"}", nil, []string{
-			`no room for kind "Pod" of apiVersion "v1"`, "TrustyAIService (trustyai.opendatahub.io/v1)",
+			`no controller for kind "Pod" of apiVersion "v1"`, "TrustyAIService (trustyai.opendatahub.io/v1)",
 			"TrustyAIService (trustyai.opendatahub.io/v1alpha1)",
 		}},
 		"another version": {strings.Replace(manifest, "v1alpha1", "v9", 1), nil, []string{`apiVersion "trustyai.opendatahub.io/v9"`}},
@@ -129,7 +129,7 @@ func TestRenderRefuses(t *testing.T) {
 		"output":          {manifest, []string{"-o", "xml"}, []string{"use yaml or json"}},
 		"api":             {manifest, []string{"--api", "v1/Route"}, []string{"use GROUP/VERSION/KIND"}},
 	} {
-		stdout, _, err := renderOffline(t, fakeRoom{}, c.in, c.args...)
+		stdout, _, err := renderOffline(t, fakeController{}, c.in, c.args...)
 		if err == nil || stdout != "" {
 			t.Errorf("%s: no error, output %q", name, stdout)
 			continue
@@ -140,22 +140,22 @@ func TestRenderRefuses(t *testing.T) {
 			}
 		}
 	}
-	_, _, err := renderOffline(t, fakeRoom{}, "kind: A\napiVersion: v1\n---\nkind: B\napiVersion: v1\n")
+	_, _, err := renderOffline(t, fakeController{}, "kind: A\napiVersion: v1\n---\nkind: B\napiVersion: v1\n")
 	if err == nil || !strings.Contains(err.Error(), `"A"`) || !strings.Contains(err.Error(), `"B"`) {
 		t.Errorf("not every refused document is named: %v", err)
 	}
 }
 
 func TestRenderDropsUnknownFieldsWithAWarning(t *testing.T) {
-	_, stderr, err := renderOffline(t, fakeRoom{}, manifest+"  bogus: 1\nstatus: {phase: Ready}\n")
+	_, stderr, err := renderOffline(t, fakeController{}, manifest+"  bogus: 1\nstatus: {phase: Ready}\n")
 	if err != nil || !strings.Contains(stderr, `unknown field "spec.bogus" is dropped`) {
 		t.Errorf("%v\n%s", err, stderr)
 	}
 }
 
 func TestRenderProblems(t *testing.T) {
-	problem := func(class plan.Class) fakeRoom {
-		return fakeRoom{render: func(_ room.Reader, _ *v1.TrustyAIService) (plan.Plan, error) {
+	problem := func(class plan.Class) fakeController {
+		return fakeController{render: func(_ controller.Reader, _ *v1.TrustyAIService) (plan.Plan, error) {
 			return plan.Plan{Problems: []plan.Problem{{
 				Class: class, Reason: "Absent", Field: "spec.storage.pv", Value: "my\x1bpv", Message: "is not there", Remedy: "make it",
 			}}}, nil
@@ -176,9 +176,9 @@ func TestRenderProblems(t *testing.T) {
 	}
 }
 
-// siblingsRoom returns a room that renders nothing and notes the siblings of each custom resource in a warning.
-func siblingsRoom() fakeRoom {
-	return fakeRoom{render: func(read room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+// siblingsController returns a controller that renders nothing and notes the siblings of each custom resource in a warning.
+func siblingsController() fakeController {
+	return fakeController{render: func(read controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 		var names []string
 		for _, s := range read.Siblings() {
 			order := "younger"
@@ -194,7 +194,7 @@ func siblingsRoom() fakeRoom {
 func TestRenderKnowsTheOthersOfTheFile(t *testing.T) {
 	other := strings.Replace(manifest, "name: example", "name: other", 1)
 	elsewhere := strings.Replace(manifest, "name: example", "{name: far, namespace: far}", 1)
-	_, stderr, err := renderOffline(t, siblingsRoom(), manifest+"---\n"+other+"---\n"+elsewhere)
+	_, stderr, err := renderOffline(t, siblingsController(), manifest+"---\n"+other+"---\n"+elsewhere)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestRenderKnowsTheOthersOfTheFile(t *testing.T) {
 
 func TestRenderIsYoungerThanTheCluster(t *testing.T) {
 	c, _ := fakeCluster(t, []schema.GroupVersionKind{serviceKind}, liveService("old", "f", now.Format(time.RFC3339)))
-	_, stderr, err := run(t, NewRenderCommand(environment(siblingsRoom(), c)), manifest, "-f", "-")
+	_, stderr, err := run(t, NewRenderCommand(environment(siblingsController(), c)), manifest, "-f", "-")
 	if err != nil || !strings.Contains(stderr, "siblings: older old\n") {
 		t.Errorf("%v\n%s", err, stderr)
 	}
@@ -228,12 +228,12 @@ func liveService(name, uid, created string) *unstructured.Unstructured {
 
 func TestRenderAgainstACluster(t *testing.T) {
 	config := object(configGVK, "default", "config", map[string]any{"data": map[string]any{"a": "b"}})
-	config.SetLabels(map[string]string{"keeper.mlkeeper.dev/room": "trustyai"})
+	config.SetLabels(map[string]string{"keeper.mlkeeper.dev/controller": "trustyai"})
 	c, _ := fakeCluster(t, []schema.GroupVersionKind{serviceKind, configGVK, deployGVK},
 		liveService("example", "1", "2025-01-01T00:00:00Z"), liveService("old", "2", "2020-01-01T00:00:00Z"), config)
-	r := fakeRoom{
+	r := fakeController{
 		wires: []wiring.Wire{{Name: "w", GVK: configGVK}},
-		render: func(read room.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+		render: func(read controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 			first, err := read.Referenced(t.Context(), configGVK, "default", "config")
 			if err != nil || first == nil {
 				t.Errorf("Referenced: %v, %v", first, err)

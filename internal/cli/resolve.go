@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -69,8 +69,8 @@ func parseReference(text string) (reference, error) {
 
 // subject is the custom resource that a command is about.
 type subject struct {
-	room    room.Any
-	mapping *meta.RESTMapping
+	controller controller.Any
+	mapping    *meta.RESTMapping
 	// namespace is empty for a cluster-scoped kind.
 	namespace, name string
 	// live is nil while the custom resource does not exist.
@@ -81,12 +81,12 @@ type subject struct {
 
 // key is the identity of the custom resource.
 func (s *subject) key() plan.Key {
-	return plan.Key{GroupKind: s.room.GVK().GroupKind(), Namespace: s.namespace, Name: s.name}
+	return plan.Key{GroupKind: s.controller.GVK().GroupKind(), Namespace: s.namespace, Name: s.name}
 }
 
 // argument is how the custom resource is named in a further command.
 func (s *subject) argument() string {
-	out := strings.ToLower(s.room.GVK().Kind) + "/" + s.name
+	out := strings.ToLower(s.controller.GVK().Kind) + "/" + s.name
 	if s.namespace != "" {
 		out += " -n " + s.namespace
 	}
@@ -95,7 +95,7 @@ func (s *subject) argument() string {
 
 // stack is what MLKeeper knows the custom resource as.
 func (s *subject) stack() plan.Stack {
-	out := plan.Stack{Room: s.room.Name(), GVK: s.room.GVK(), Namespace: s.namespace, Name: s.name}
+	out := plan.Stack{Controller: s.controller.Name(), GVK: s.controller.GVK(), Namespace: s.namespace, Name: s.name}
 	if s.live != nil {
 		out.UID = s.live.GetUID()
 	}
@@ -105,8 +105,8 @@ func (s *subject) stack() plan.Stack {
 // resolver finds the custom resource that somebody means.
 type resolver struct {
 	*cluster
-	rooms []room.Any
-	known definitions
+	controllers []controller.Any
+	known       definitions
 }
 
 // newResolver connects and knows the kinds.
@@ -119,7 +119,7 @@ func newResolver(env Environment) (*resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &resolver{cluster: c, rooms: env.Rooms(), known: known}, nil
+	return &resolver{cluster: c, controllers: env.Controllers(), known: known}, nil
 }
 
 // find resolves KIND/NAME in a namespace: the kind by discovery, so that every name is understood that kubectl
@@ -134,7 +134,7 @@ func (r *resolver) find(ctx context.Context, text, namespace string) (*subject, 
 		return nil, err
 	}
 	s, err := r.read(ctx, gk, namespace, ref.name)
-	if err != nil || s.live == nil || r.isRoom(gk) {
+	if err != nil || s.live == nil || r.isController(gk) {
 		return s, err
 	}
 	owner := s.live.GetAnnotations()[keeper.OwnerAnnotation]
@@ -164,8 +164,8 @@ func parseOwner(text string) (gk schema.GroupKind, namespace, name string, ok bo
 	return schema.ParseGroupKind(parts[0]), parts[1], parts[2], true
 }
 
-func (r *resolver) isRoom(gk schema.GroupKind) bool {
-	return slices.ContainsFunc(r.rooms, func(a room.Any) bool { return a.GVK().GroupKind() == gk })
+func (r *resolver) isController(gk schema.GroupKind) bool {
+	return slices.ContainsFunc(r.controllers, func(a controller.Any) bool { return a.GVK().GroupKind() == gk })
 }
 
 // mustBeKept refuses an object that is neither a custom resource that MLKeeper keeps nor one of its children.
@@ -184,13 +184,13 @@ func (r *resolver) mustBeKept(ctx context.Context, s *subject) error {
 
 func (r *resolver) kindsInWords() string {
 	var out []string
-	for _, a := range r.rooms {
+	for _, a := range r.controllers {
 		out = append(out, a.GVK().Kind)
 	}
 	return strings.Join(out, ", ")
 }
 
-// kind finds the kind of a name. The kinds of the rooms come first, where several groups have one of the same name.
+// kind finds the kind of a name. The kinds of the controllers come first, where several groups have one of the same name.
 func (r *resolver) kind(name string) (schema.GroupKind, error) {
 	var found []schema.GroupKind
 	for _, k := range r.kinds {
@@ -199,7 +199,7 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 		}
 	}
 	for _, gk := range found {
-		if r.isRoom(gk) {
+		if r.isController(gk) {
 			return gk, nil
 		}
 	}
@@ -207,7 +207,7 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		for _, a := range r.rooms {
+		for _, a := range r.controllers {
 			if named(r.known, a, name) {
 				return schema.GroupKind{}, fmt.Errorf("the cluster does not serve %s: install the CustomResourceDefinitions "+
 					"with `make install` or `kubectl apply --server-side -k config/crd`", a.GVK().GroupKind())
@@ -228,13 +228,13 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 	return schema.GroupKind{}, fmt.Errorf("several kinds are called %q: name one of %s", name, strings.Join(names, ", "))
 }
 
-// read reads one object of a kind, in the version of its room where it has one.
+// read reads one object of a kind, in the version of its controller where it has one.
 func (r *resolver) read(ctx context.Context, gk schema.GroupKind, namespace, name string) (*subject, error) {
 	var versions []string
 	s := &subject{namespace: namespace, name: name}
-	for _, a := range r.rooms {
+	for _, a := range r.controllers {
 		if a.GVK().GroupKind() == gk {
-			s.room, versions = a, []string{a.GVK().Version}
+			s.controller, versions = a, []string{a.GVK().Version}
 		}
 	}
 	mapping, err := r.mapper.RESTMapping(gk, versions...)
@@ -242,8 +242,8 @@ func (r *resolver) read(ctx context.Context, gk schema.GroupKind, namespace, nam
 		return nil, fmt.Errorf("the cluster does not serve %s: %w", gk, err)
 	}
 	s.mapping = mapping
-	if s.room == nil {
-		s.room = roomless{mapping.GroupVersionKind}
+	if s.controller == nil {
+		s.controller = uncontrolled{mapping.GroupVersionKind}
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		s.namespace = ""
@@ -266,30 +266,30 @@ func absent(s *subject) error {
 	if s.namespace != "" {
 		where = fmt.Sprintf(" in namespace %q", s.namespace)
 	}
-	return fmt.Errorf("there is no %s %q%s; `mlkeeper status -A` lists all that there are", s.room.GVK().Kind, s.name, where)
+	return fmt.Errorf("there is no %s %q%s; `mlkeeper status -A` lists all that there are", s.controller.GVK().Kind, s.name, where)
 }
 
-// errNoRoom says that a kind cannot be rendered.
-var errNoRoom = errors.New("this binary has no room for the kind, so that it cannot render it")
+// errNoController says that a kind cannot be rendered.
+var errNoController = errors.New("this binary has no controller for the kind, so that it cannot render it")
 
-// roomless stands for the room of a kind that this binary does not know, such as one of a newer release: what belongs
+// uncontrolled stands for the controller of a kind that this binary does not know, such as one of a newer release: what belongs
 // to it is found by MLKeeper's labels, ledger and Inventories alone.
-type roomless struct{ gvk schema.GroupVersionKind }
+type uncontrolled struct{ gvk schema.GroupVersionKind }
 
-func (roomless) Name() string                        { return "" }
-func (r roomless) GVK() schema.GroupVersionKind      { return r.gvk }
-func (r roomless) Resource() string                  { return resourceOf(r.gvk) }
-func (roomless) Children() []schema.GroupVersionKind { return nil }
-func (roomless) Wires() []wiring.Wire                { return nil }
-func (roomless) Rules() []room.Rule                  { return nil }
-func (roomless) RendersAnswers() bool                { return false }
-func (roomless) Nameless() string                    { return "" }
+func (uncontrolled) Name() string                        { return "" }
+func (r uncontrolled) GVK() schema.GroupVersionKind      { return r.gvk }
+func (r uncontrolled) Resource() string                  { return resourceOf(r.gvk) }
+func (uncontrolled) Children() []schema.GroupVersionKind { return nil }
+func (uncontrolled) Wires() []wiring.Wire                { return nil }
+func (uncontrolled) Rules() []controller.Rule            { return nil }
+func (uncontrolled) RendersAnswers() bool                { return false }
+func (uncontrolled) Nameless() string                    { return "" }
 
-// Render implements room.Any.
-func (roomless) Render(
-	context.Context, func(client.Object) room.Reader, *unstructured.Unstructured,
+// Render implements controller.Any.
+func (uncontrolled) Render(
+	context.Context, func(client.Object) controller.Reader, *unstructured.Unstructured,
 ) (plan.Plan, error) {
-	return plan.Plan{}, errNoRoom
+	return plan.Plan{}, errNoController
 }
 
 // namespaceOf is the namespace that a command works in: the one asked for, else that of the context; empty for all.

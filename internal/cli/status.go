@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 // statusFlags are the flags of `mlkeeper status`.
@@ -29,7 +29,7 @@ type StatusReport struct {
 
 // StackStatus is one custom resource with what belongs to it.
 type StackStatus struct {
-	Room       string `json:"room"`
+	Controller string `json:"controller"`
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// Namespace is empty for a cluster-scoped custom resource.
@@ -102,7 +102,7 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 	if err != nil {
 		return err
 	}
-	rooms, err := roomsOf(env.Rooms(), known, f.kinds)
+	controllers, err := controllersOf(env.Controllers(), known, f.kinds)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 	if f.namespace == "" && !f.all {
 		collector.namespace = env.Connection.namespace()
 	}
-	report, err := collector.collect(cmd.Context(), rooms)
+	report, err := collector.collect(cmd.Context(), controllers)
 	if err != nil {
 		return err
 	}
@@ -128,16 +128,16 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 	return printStatus(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, f.output == "wide", where, env.Now())
 }
 
-// roomsOf restricts the rooms to the kinds that are asked for.
-func roomsOf(rooms []room.Any, known definitions, kinds []string) ([]room.Any, error) {
+// controllersOf restricts the controllers to the kinds that are asked for.
+func controllersOf(controllers []controller.Any, known definitions, kinds []string) ([]controller.Any, error) {
 	if len(kinds) == 0 {
-		return rooms, nil
+		return controllers, nil
 	}
-	var out []room.Any
+	var out []controller.Any
 	for _, kind := range kinds {
 		var names []string
 		found := false
-		for _, r := range rooms {
+		for _, r := range controllers {
 			names = append(names, r.GVK().Kind)
 			if named(known, r, kind) {
 				out, found = append(out, r), true
@@ -151,7 +151,7 @@ func roomsOf(rooms []room.Any, known definitions, kinds []string) ([]room.Any, e
 }
 
 // named says that a kind is meant by a name, as kubectl would understand it.
-func named(known definitions, r room.Any, name string) bool {
+func named(known definitions, r controller.Any, name string) bool {
 	gvk := r.GVK()
 	names := []string{gvk.Kind, gvk.GroupKind().String(), r.Resource(), r.Resource() + "." + gvk.Group}
 	if crd := known[gvk.GroupKind()]; crd != nil {

@@ -16,9 +16,9 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // healthMissing is the health of an object that MLKeeper wrote and that is not there.
@@ -47,12 +47,12 @@ func (c *collector) warn(format string, args ...any) {
 	}
 }
 
-// collect reads the stacks of the rooms. It fails when the cluster serves none of their kinds; what else cannot be read
+// collect reads the stacks of the controllers. It fails when the cluster serves none of their kinds; what else cannot be read
 // becomes a warning.
-func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusReport, error) {
+func (c *collector) collect(ctx context.Context, controllers []controller.Any) (*StatusReport, error) {
 	report := &StatusReport{Stacks: []StackStatus{}, Warnings: []string{}}
 	var unserved []string
-	for _, r := range rooms {
+	for _, r := range controllers {
 		mapping, err := c.lookup(r.GVK())
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func (c *collector) collect(ctx context.Context, rooms []room.Any) (*StatusRepor
 			report.Stacks = append(report.Stacks, c.stack(r, u, children, expected[i]))
 		}
 	}
-	if len(unserved) == len(rooms) {
+	if len(unserved) == len(controllers) {
 		return nil, fmt.Errorf("the cluster serves none of these kinds: %s; install the CustomResourceDefinitions with "+
 			"`make install` or `kubectl apply --server-side -k config/crd`", strings.Join(unserved, ", "))
 	}
@@ -125,7 +125,7 @@ func (c *collector) explain(resource string, err error) error {
 	return fmt.Errorf("list %s: %w", resource, err)
 }
 
-// found are the objects of a room.
+// found are the objects of a controller.
 type found struct {
 	// objects are by the stack label.
 	objects map[string][]*unstructured.Unstructured
@@ -133,9 +133,9 @@ type found struct {
 	unread, unserved map[schema.GroupKind]bool
 }
 
-// children lists what the room made: whole objects where the health needs them, and metadata for the rest. Besides the
-// kinds that the room names, those that its ledgers name are listed.
-func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.LedgerEntry) found {
+// children lists what the controller made: whole objects where the health needs them, and metadata for the rest. Besides the
+// kinds that the controller names, those that its ledgers name are listed.
+func (c *collector) children(ctx context.Context, r controller.Any, ledger []keeper.LedgerEntry) found {
 	out := found{
 		objects: map[string][]*unstructured.Unstructured{},
 		unread:  map[schema.GroupKind]bool{}, unserved: map[schema.GroupKind]bool{},
@@ -169,8 +169,8 @@ func (c *collector) children(ctx context.Context, r room.Any, ledger []keeper.Le
 	return out
 }
 
-// childKinds are the kinds that a room names, and those that ledgers name.
-func childKinds(r room.Any, ledger []keeper.LedgerEntry) []schema.GroupVersionKind {
+// childKinds are the kinds that a controller names, and those that ledgers name.
+func childKinds(r controller.Any, ledger []keeper.LedgerEntry) []schema.GroupVersionKind {
 	kinds := slices.Clone(r.Children())
 	for i := range ledger {
 		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
@@ -180,15 +180,15 @@ func childKinds(r room.Any, ledger []keeper.LedgerEntry) []schema.GroupVersionKi
 
 // childrenOf lists the children of one kind: whole objects where the health needs them, and metadata for the rest.
 func (c *collector) childrenOf(
-	ctx context.Context, r room.Any, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry,
+	ctx context.Context, r controller.Any, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry,
 ) ([]*unstructured.Unstructured, error) {
 	list := c.listMetadata
 	if health.NeedsStatus(mapping.GroupVersionKind.GroupKind()) {
 		list = c.list
 	}
 	if c.only == nil {
-		selector := keeper.RoomLabel + "=" + r.Name()
-		if _, unknown := r.(roomless); unknown {
+		selector := keeper.ControllerLabel + "=" + r.Name()
+		if _, unknown := r.(uncontrolled); unknown {
 			selector = keeper.StackLabel
 		}
 		return list(ctx, mapping, c.namespace, metav1.ListOptions{LabelSelector: selector})
@@ -278,8 +278,8 @@ func inventoryOwner(id plan.Stack) keeper.InventoryOwner {
 }
 
 // stackOf is the stack of a custom resource.
-func stackOf(r room.Any, u *unstructured.Unstructured) plan.Stack {
-	return plan.Stack{Room: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
+func stackOf(r controller.Any, u *unstructured.Unstructured) plan.Stack {
+	return plan.Stack{Controller: r.Name(), GVK: r.GVK(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()}
 }
 
 // isSuspended says that the annotation suspends a custom resource, or the field of kinds that have one.
@@ -289,9 +289,9 @@ func isSuspended(u *unstructured.Unstructured) bool {
 }
 
 // stack describes one custom resource.
-func (c *collector) stack(r room.Any, u *unstructured.Unstructured, children found, expected []keeper.LedgerEntry) StackStatus {
+func (c *collector) stack(r controller.Any, u *unstructured.Unstructured, children found, expected []keeper.LedgerEntry) StackStatus {
 	out := StackStatus{
-		Room: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
+		Controller: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().UTC(),
 		Ready: "Unknown", Reason: "NotReconciled", Message: "no manager has reported on it yet; check that one runs",
 		Suspended: isSuspended(u),

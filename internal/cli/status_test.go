@@ -20,8 +20,8 @@ import (
 // child makes an object as the engine would mark it.
 func child(gvk schema.GroupVersionKind, owner *unstructured.Unstructured, name string, content map[string]any) *unstructured.Unstructured {
 	u := object(gvk, owner.GetNamespace(), name, content)
-	stack := plan.Stack{Room: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName()}
-	u.SetLabels(map[string]string{keeper.RoomLabel: "trustyai", keeper.StackLabel: stack.Hash()})
+	stack := plan.Stack{Controller: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName()}
+	u.SetLabels(map[string]string{keeper.ControllerLabel: "trustyai", keeper.StackLabel: stack.Hash()})
 	u.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
 	return u
 }
@@ -67,7 +67,7 @@ var statusKinds = []schema.GroupVersionKind{serviceKind, secretGVK, deployGVK, c
 func TestStatusTable(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
 	for _, output := range []string{"table", "wide"} {
-		stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A", "-o", output)
+		stdout, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A", "-o", output)
 		if err != nil || stderr != "" {
 			t.Fatalf("%v\n%s", err, stderr)
 		}
@@ -82,7 +82,7 @@ func TestStatusTable(t *testing.T) {
 
 func TestStatusJSON(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
-	stdout, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "default", "--kind", "tas", "-o", "json")
+	stdout, _, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-n", "default", "--kind", "tas", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +91,11 @@ func TestStatusJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || len(report.Stacks) != 2 {
 		t.Errorf("%v: %d stacks", err, len(report.Stacks))
 	}
-	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "empty")
+	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-n", "empty")
 	if err != nil || stdout != "" || !strings.Contains(stderr, `nothing that MLKeeper keeps in namespace "empty"; -A shows all`) {
 		t.Errorf("%v %q %q", err, stdout, stderr)
 	}
-	stdout, _, err = run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-n", "empty", "-o", "json")
+	stdout, _, err = run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-n", "empty", "-o", "json")
 	if err != nil || stdout != "{\n  \"stacks\": [],\n  \"warnings\": []\n}\n" {
 		t.Errorf("%v %q", err, stdout)
 	}
@@ -103,7 +103,7 @@ func TestStatusJSON(t *testing.T) {
 
 func TestStatusReadsNoSecretData(t *testing.T) {
 	c, dyn := fakeCluster(t, statusKinds, statusObjects()...)
-	if _, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A"); err != nil {
+	if _, _, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A"); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range dyn.Actions() {
@@ -124,12 +124,12 @@ func TestStatusErrors(t *testing.T) {
 		"both":           {[]string{"-A", "-n", "x"}, "exclude each other"},
 		"kind":           {[]string{"--kind", "Pod"}, "there are TrustyAIService"},
 	} {
-		_, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, none)), "", c.args...)
+		_, _, err := run(t, NewStatusCommand(environment(fakeController{}, none)), "", c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	env := environment(fakeRoom{}, nil)
+	env := environment(fakeController{}, nil)
 	env.Connection = &Connection{kubeconfig: "/nonexistent"}
 	if _, _, err := run(t, NewStatusCommand(env), ""); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("no kubeconfig: %v", err)
@@ -146,7 +146,7 @@ func TestStatusWarnsOfADefinitionOfAnotherOperator(t *testing.T) {
 			}},
 		}}}}, nil
 	})
-	_, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A")
+	_, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A")
 	want := "warning: the CustomResourceDefinition trustyaiservices.trustyai.opendatahub.io is another operator's"
 	if err != nil || !strings.Contains(stderr, want) || !strings.Contains(stderr, "theirs/webhook") {
 		t.Errorf("%v\n%s", err, stderr)
@@ -159,12 +159,12 @@ func TestStatusWarnsOfWhatItMayNotList(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, "", errors.New("no"))
 	}
 	dyn.PrependReactor("list", "deployments", refuse)
-	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A")
+	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A")
 	if err != nil || !strings.Contains(stderr, "warning: deployments are left out: ") || strings.Contains(stdout, "Deployment") {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
 	}
 	dyn.PrependReactor("list", "trustyaiservices", refuse)
-	if _, _, err := run(t, NewStatusCommand(environment(fakeRoom{}, c)), "", "-A"); err == nil || !strings.Contains(err.Error(), "-n") {
+	if _, _, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A"); err == nil || !strings.Contains(err.Error(), "-n") {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // stageMap says which stage each object belongs to.
@@ -39,7 +39,7 @@ func (r *resolver) treeOfOne(cmd *cobra.Command, env Environment, text, namespac
 		return nil, err
 	}
 	c := &collector{cluster: r.cluster, namespace: s.namespace, only: s}
-	status, err := c.collect(ctx, []room.Any{s.room})
+	status, err := c.collect(ctx, []controller.Any{s.controller})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func tellThrough(cmd *cobra.Command, s *subject) error {
 func (r *resolver) treeOfAll(ctx context.Context, namespace string) (*TreeReport, error) {
 	c := &collector{cluster: r.cluster, namespace: namespace}
 	inventories := c.inventories(ctx)
-	status, err := c.collect(ctx, append(slices.Clone(r.rooms), r.strangers(inventories)...))
+	status, err := c.collect(ctx, append(slices.Clone(r.controllers), r.strangers(inventories)...))
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +75,19 @@ func (r *resolver) treeOfAll(ctx context.Context, namespace string) (*TreeReport
 	return out, nil
 }
 
-// strangers stand for the kinds that have Inventories and no room in this binary.
-func (r *resolver) strangers(inventories byOwner) []room.Any {
-	found := map[string]room.Any{}
+// strangers stand for the kinds that have Inventories and no controller in this binary.
+func (r *resolver) strangers(inventories byOwner) []controller.Any {
+	found := map[string]controller.Any{}
 	for owner := range inventories {
 		gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
-		if r.isRoom(gk) {
+		if r.isController(gk) {
 			continue
 		}
 		if mapping, err := r.mapper.RESTMapping(gk); err == nil {
-			found[gk.String()] = roomless{mapping.GroupVersionKind}
+			found[gk.String()] = uncontrolled{mapping.GroupVersionKind}
 		}
 	}
-	var out []room.Any
+	var out []controller.Any
 	for _, kind := range sortedKeys(found) {
 		out = append(out, found[kind])
 	}
@@ -119,13 +119,13 @@ func entryKey(e keeper.LedgerEntry) plan.Key {
 }
 
 // renderStages adds the names of the stages, and what is declared. A custom resource that cannot be rendered, for want
-// of a room or of rights, is shown as it was recorded.
+// of a controller or of rights, is shown as it was recorded.
 func (c *collector) renderStages(ctx context.Context, env Environment, s *subject, stages *stageMap) {
 	w := &somewhere{cluster: c.cluster, now: env.Now(), context: s.namespace}
-	t := &target{room: s.room, given: s.live, admitted: s.live.DeepCopy()}
+	t := &target{controller: s.controller, given: s.live, admitted: s.live.DeepCopy()}
 	r, err := renderOne(ctx, w, t, []*target{t})
 	if err != nil {
-		if _, unknown := s.room.(roomless); !unknown {
+		if _, unknown := s.controller.(uncontrolled); !unknown {
 			c.warn("it could not be rendered, so that stages have no names and what is not made yet is not shown: %v", err)
 		}
 		return

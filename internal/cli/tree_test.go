@@ -12,13 +12,13 @@ import (
 func TestTreeOfOneHasItsStagesAndWhatIsNotMadeYet(t *testing.T) {
 	c, dyn := fakeCluster(t, statusKinds, statusObjects()...)
 	for _, name := range []string{"TrustyAIService/ready", "tas/ready", "trustyaiservices.trustyai.opendatahub.io/ready"} {
-		stdout, stderr, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", name)
+		stdout, stderr, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", name)
 		if err != nil || stderr != "" {
 			t.Fatalf("%v\n%s", err, stderr)
 		}
 		golden(t, "tree-one.golden.txt", stdout)
 	}
-	stdout, _, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "tas/fresh")
+	stdout, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "tas/fresh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +32,12 @@ func TestTreeOfOneHasItsStagesAndWhatIsNotMadeYet(t *testing.T) {
 
 func TestTreeOfAllAndAsJSON(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
-	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "-A")
+	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "-A")
 	if err != nil || stderr != "" {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
 	golden(t, "tree-all.golden.txt", stdout)
-	stdout, _, err = run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "tas/ready", "-o", "json")
+	stdout, _, err = run(t, NewTreeCommand(environment(fakeController{}, c)), "", "tas/ready", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,12 +50,12 @@ func TestTreeOfAllAndAsJSON(t *testing.T) {
 
 func TestTreeInColour(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
-	plain, _, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "tas/ready")
+	plain, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "tas/ready")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("NO_COLOR", "1")
-	coloured, _, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "tas/ready", "--color=always")
+	coloured, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "tas/ready", "--color=always")
 	if err != nil || !strings.Contains(coloured, "\x1b[31m✗ Missing\x1b[0m") {
 		t.Errorf("%v\n%q", err, coloured)
 	}
@@ -86,7 +86,7 @@ func TestNamesThatLeadNowhereSayWhatToDo(t *testing.T) {
 		"configmap/stray":            {"ConfigMap default/stray", "neither keeps nor made it"},
 		"route.route.openshift.io/x": {"no kind"},
 	} {
-		_, _, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", name)
+		_, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", name)
 		for _, w := range words {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("%s: %v, which does not say %q", name, err, w)
@@ -94,38 +94,38 @@ func TestNamesThatLeadNowhereSayWhatToDo(t *testing.T) {
 		}
 	}
 	none, _ := fakeCluster(t, []schema.GroupVersionKind{configGVK})
-	if _, _, err := run(t, NewTreeCommand(environment(fakeRoom{}, none)), "", "tas/x"); err == nil || !strings.Contains(err.Error(), "make install") {
+	if _, _, err := run(t, NewTreeCommand(environment(fakeController{}, none)), "", "tas/x"); err == nil || !strings.Contains(err.Error(), "make install") {
 		t.Errorf("without definitions: %v", err)
 	}
 }
 
 func TestAChildStandsForItsCustomResource(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
-	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "deployments/ready")
+	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "deployments/ready")
 	if err != nil || !strings.HasPrefix(stdout, "TrustyAIService/ready") ||
 		stderr != "Deployment default/ready belongs to TrustyAIService default/ready\n" {
 		t.Errorf("%v\n%s%s", err, stderr, stdout)
 	}
 }
 
-// TestAKindWithoutARoom shows a custom resource of a newer release by its ledger alone.
-func TestAKindWithoutARoom(t *testing.T) {
+// TestAKindWithoutAController shows a custom resource of a newer release by its ledger alone.
+func TestAKindWithoutAController(t *testing.T) {
 	gvk := schema.GroupVersionKind{Group: "newer.io", Version: "v1", Kind: "Newer"}
 	u := object(gvk, "default", "n", map[string]any{"status": map[string]any{
 		"children":   []any{map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}},
 		"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "Unheard", "message": "of something"}},
 	}})
 	c, _ := fakeCluster(t, append([]schema.GroupVersionKind{gvk}, statusKinds...), append(statusObjects(), u)...)
-	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeRoom{}, c)), "", "newer/n")
+	stdout, stderr, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "newer/n")
 	if err != nil || stderr != "" || !strings.Contains(stdout, "ConfigMap/c") || !strings.Contains(stdout, "Missing") {
 		t.Errorf("%v\n%s%s", err, stderr, stdout)
 	}
-	stdout, _, err = run(t, NewExplainCommand(environment(fakeRoom{}, c)), "", "newer/n")
+	stdout, _, err = run(t, NewExplainCommand(environment(fakeController{}, c)), "", "newer/n")
 	if err != nil || !strings.Contains(stdout, "(Unheard)") || !strings.Contains(stdout, "of something") || !strings.Contains(stdout, "ConfigMap c is missing") {
 		t.Errorf("%v\n%s", err, stdout)
 	}
-	_, _, err = run(t, NewDiffCommand(environment(fakeRoom{}, c)), "", "newer/n")
-	if err == nil || !strings.Contains(err.Error(), "no room for the kind") {
+	_, _, err = run(t, NewDiffCommand(environment(fakeController{}, c)), "", "newer/n")
+	if err == nil || !strings.Contains(err.Error(), "no controller for the kind") {
 		t.Errorf("diff: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ were: an operator that runs puts the entries back. What others added stays. It c
 
 func wiresOf(env Environment) []wiring.Wire {
 	var out []wiring.Wire
-	for _, r := range env.Rooms() {
+	for _, r := range env.Controllers() {
 		out = append(out, r.Wires()...)
 	}
 	return out

@@ -14,8 +14,8 @@ import (
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-func unwireRoom() fakeRoom {
-	return fakeRoom{wires: []wiring.Wire{{
+func unwireController() fakeController {
+	return fakeController{wires: []wiring.Wire{{
 		Name: "config", GVK: configGVK,
 		Edit: func(live *unstructured.Unstructured, _, _ []wiring.Entry) (*unstructured.Unstructured, []wiring.Outcome, error) {
 			out := live.DeepCopy()
@@ -33,7 +33,7 @@ func wired() *unstructured.Unstructured {
 
 func TestUnwire(t *testing.T) {
 	c, dyn := fakeCluster(t, []schema.GroupVersionKind{configGVK}, wired())
-	stdout, _, err := run(t, NewUnwireCommand(environment(unwireRoom(), c)), "")
+	stdout, _, err := run(t, NewUnwireCommand(environment(unwireController(), c)), "")
 	if err != nil || !strings.Contains(stdout, "ConfigMap default/config: took out 1 entries\n") ||
 		!strings.Contains(stdout, "does not serve Route") {
 		t.Fatalf("%v\n%s", err, stdout)
@@ -50,7 +50,7 @@ func TestUnwire(t *testing.T) {
 
 func TestUnwireDryRunOnlyAsks(t *testing.T) {
 	c, dyn := fakeCluster(t, []schema.GroupVersionKind{configGVK}, wired())
-	stdout, _, err := run(t, NewUnwireCommand(environment(unwireRoom(), c)), "", "--dry-run")
+	stdout, _, err := run(t, NewUnwireCommand(environment(unwireController(), c)), "", "--dry-run")
 	if err != nil || !strings.Contains(stdout, "dry run: ConfigMap default/config: took out 1 entries") {
 		t.Fatalf("%v\n%s", err, stdout)
 	}

@@ -73,7 +73,7 @@ func mustUpdate(ctx context.Context, t *testing.T, dyn *dynamicfake.FakeDynamicC
 func TestWaitTellsWhatChangesUntilItIsReady(t *testing.T) {
 	u, objects := waiting()
 	c, dyn := fakeCluster(t, explainKinds, objects...)
-	stdout, err := runPrompted(t, NewWaitCommand(environment(fakeRoom{}, c)), []prompt{
+	stdout, err := runPrompted(t, NewWaitCommand(environment(fakeController{}, c)), []prompt{
 		{"PersistentVolumeClaim claim: ready", func(ctx context.Context) {
 			mustUpdate(ctx, t, dyn, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, workload(u, 1))
 		}},
@@ -95,7 +95,7 @@ func TestWaitTellsWhatChangesUntilItIsReady(t *testing.T) {
 func TestWaitSaysAtTheTimeoutWhatIsMissing(t *testing.T) {
 	_, objects := waiting()
 	c, _ := fakeCluster(t, explainKinds, objects...)
-	_, _, err := run(t, NewWaitCommand(environment(fakeRoom{}, c)), "", "tas/s", "--timeout", "3s")
+	_, _, err := run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "3s")
 	if err == nil {
 		t.Fatal("it ended well")
 	}
@@ -107,7 +107,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	withReady(u, "False", "NamesTaken", "another one is there", map[string]any{"type": "Stalled", "status": "True", "reason": "NamesTaken"})
 	c, _ := fakeCluster(t, explainKinds, objects...)
 	start := time.Now()
-	_, _, err := run(t, NewWaitCommand(environment(fakeRoom{}, c)), "", "tas/s", "--timeout", "1m")
+	_, _, err := run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "1m")
 	if err == nil || !strings.Contains(err.Error(), "does not become Ready by waiting") || !strings.Contains(err.Error(), "Delete one of the two") {
 		t.Errorf("%v", err)
 	}
@@ -124,8 +124,8 @@ func TestWaitForDeletionAwaitsWhatGoesAndNamesWhatStays(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	room := fakeRoomWith{kinds: []schema.GroupVersionKind{claimGVK}}
-	stdout, err := runPrompted(t, NewWaitCommand(environment(room, c)), []prompt{
+	controller := fakeControllerWith{kinds: []schema.GroupVersionKind{claimGVK}}
+	stdout, err := runPrompted(t, NewWaitCommand(environment(controller, c)), []prompt{
 		{"PersistentVolumeClaim claim: ready", func(ctx context.Context) {
 			remove(ctx, serviceGVR, "s")
 			time.AfterFunc(time.Second, func() {
@@ -137,11 +137,11 @@ func TestWaitForDeletionAwaitsWhatGoesAndNamesWhatStays(t *testing.T) {
 		t.Fatalf("%v\n%s", err, stdout)
 	}
 	golden(t, "wait-deleted.golden.txt", stdout)
-	_, _, err = run(t, NewWaitCommand(environment(room, c)), "", "tas/s", "--timeout", "5s")
+	_, _, err = run(t, NewWaitCommand(environment(controller, c)), "", "tas/s", "--timeout", "5s")
 	if err == nil || !strings.Contains(err.Error(), `no TrustyAIService "s"`) {
 		t.Errorf("of one that is not there: %v", err)
 	}
-	stdout, _, err = run(t, NewWaitCommand(environment(room, c)), "", "tas/s", "--for=deleted", "--timeout", "5s")
+	stdout, _, err = run(t, NewWaitCommand(environment(controller, c)), "", "tas/s", "--for=deleted", "--timeout", "5s")
 	if err != nil || !strings.Contains(stdout, "is gone") {
 		t.Errorf("of one that is gone already: %v\n%s", err, stdout)
 	}
@@ -156,7 +156,7 @@ func TestWaitGoesOnWithoutWhatItMayNotWatch(t *testing.T) {
 		})
 	}
 	refuse("deployments")
-	stdout, err := runPrompted(t, NewWaitCommand(environment(fakeRoom{}, c)), []prompt{
+	stdout, err := runPrompted(t, NewWaitCommand(environment(fakeController{}, c)), []prompt{
 		{"Deployment may not be watched", func(ctx context.Context) {
 			mustUpdate(ctx, t, dyn, serviceGVR, withReady(u.DeepCopy(), "True", "AllComponentsReady", "fine"))
 		}},
@@ -165,7 +165,7 @@ func TestWaitGoesOnWithoutWhatItMayNotWatch(t *testing.T) {
 		t.Errorf("%v\n%s", err, stdout)
 	}
 	refuse("trustyaiservices")
-	_, _, err = run(t, NewWaitCommand(environment(fakeRoom{}, c)), "", "tas/s", "--timeout", "20s")
+	_, _, err = run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "20s")
 	if err == nil || !strings.Contains(err.Error(), "ask for the rights get, list and watch") {
 		t.Errorf("%v", err)
 	}
@@ -174,18 +174,18 @@ func TestWaitGoesOnWithoutWhatItMayNotWatch(t *testing.T) {
 func TestWaitRefusesFlagsThatMeanNothing(t *testing.T) {
 	c, _ := fakeCluster(t, explainKinds)
 	for _, args := range [][]string{{"tas/s", "--for=never"}, {"tas/s", "--timeout=0s"}, {}} {
-		if _, _, err := run(t, NewWaitCommand(environment(fakeRoom{}, c)), "", args...); err == nil {
+		if _, _, err := run(t, NewWaitCommand(environment(fakeController{}, c)), "", args...); err == nil {
 			t.Errorf("%v are accepted", args)
 		}
 	}
 }
 
-// fakeRoomWith is a fakeRoom with further kinds of children.
-type fakeRoomWith struct {
-	fakeRoom
+// fakeControllerWith is a fakeController with further kinds of children.
+type fakeControllerWith struct {
+	fakeController
 	kinds []schema.GroupVersionKind
 }
 
-func (r fakeRoomWith) Children() []schema.GroupVersionKind {
-	return append(r.fakeRoom.Children(), r.kinds...)
+func (r fakeControllerWith) Children() []schema.GroupVersionKind {
+	return append(r.fakeController.Children(), r.kinds...)
 }

@@ -59,14 +59,14 @@ func newWatches(c *cluster, s *subject) *watches {
 	}
 }
 
-// start begins to watch the custom resource, its Inventories, and the kinds that its room names.
+// start begins to watch the custom resource, its Inventories, and the kinds that its controller names.
 func (w *watches) start(ctx context.Context) error {
 	// What client-go logs about watches that are refused is told by us.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	only := fields.OneTermEqualSelector("metadata.name", w.subject.name).String()
 	custom := dynamicinformer.NewFilteredDynamicInformer(w.dynamic, w.subject.mapping.Resource, w.subject.namespace, 0,
 		cache.Indexers{}, func(o *metav1.ListOptions) { o.FieldSelector = only }).Informer()
-	w.custom = &informer{custom, w.subject.room.GVK()}
+	w.custom = &informer{custom, w.subject.controller.GVK()}
 	if err := w.run(ctx, w.custom, func(err error) {
 		select {
 		case w.failed <- fmt.Errorf("watch %s: %w; ask for the rights get, list and watch", w.subject.key(), err):
@@ -95,10 +95,10 @@ func (w *watches) ofStack(o *metav1.ListOptions) {
 	o.LabelSelector = keeper.StackLabel + "=" + w.subject.stack().Hash()
 }
 
-// cover watches every kind that the room or the ledgers name and that is not watched yet, and says whether there was one.
+// cover watches every kind that the controller or the ledgers name and that is not watched yet, and says whether there was one.
 func (w *watches) cover(ctx context.Context, ledger []keeper.LedgerEntry) (more bool, err error) {
 	ctx = logr.NewContext(ctx, logr.Discard())
-	for _, gvk := range childKinds(w.subject.room, ledger) {
+	for _, gvk := range childKinds(w.subject.controller, ledger) {
 		mapping, err := w.lookup(gvk)
 		if err != nil {
 			return more, err
@@ -235,10 +235,10 @@ func (w *watches) snapshot() (out snapshot, synced bool) {
 	if subject == nil {
 		subject = w.subject.gone()
 	}
-	stack := stackOf(w.subject.room, subject)
+	stack := stackOf(w.subject.controller, subject)
 	out.expected = c.expected(subject, stack, inventories.listed())
 	w.unwatched(&children, out.expected)
-	out.status = c.stack(w.subject.room, subject, children, out.expected)
+	out.status = c.stack(w.subject.controller, subject, children, out.expected)
 	out.whole = children.objects[hash]
 	out.warnings = c.warnings
 	return out, true
@@ -263,7 +263,7 @@ func (w *watches) unwatched(children *found, expected []keeper.LedgerEntry) {
 // gone is what is known of a custom resource that does not exist: its name.
 func (s *subject) gone() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetGroupVersionKind(s.room.GVK())
+	u.SetGroupVersionKind(s.controller.GVK())
 	u.SetNamespace(s.namespace)
 	u.SetName(s.name)
 	return u

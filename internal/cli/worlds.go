@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/kustomize"
 )
 
@@ -83,9 +83,9 @@ func removed(gvk schema.GroupVersionKind) bool {
 func (n *nowhere) exists() bool      { return false }
 func (n *nowhere) namespace() string { return metav1.NamespaceDefault }
 
-func (n *nowhere) reader(ctx context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
-	reads := &fileReads{room: r, all: all}
-	return func(cr client.Object) room.Reader {
+func (n *nowhere) reader(ctx context.Context, r controller.Any, all []*target) (func(client.Object) controller.Reader, func() error) {
+	reads := &fileReads{controller: r, all: all}
+	return func(cr client.Object) controller.Reader {
 		return nowhereReader{nowhere: n, ctx: ctx, reads: reads, cr: cr}
 	}, func() error { return reads.failure }
 }
@@ -99,28 +99,28 @@ type nowhereReader struct {
 	cr    client.Object
 }
 
-// Referenced implements room.Reader.
+// Referenced implements controller.Reader.
 func (nowhereReader) Referenced(
 	context.Context, schema.GroupVersionKind, string, string,
 ) (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
-// Child implements room.Reader.
+// Child implements controller.Reader.
 func (nowhereReader) Child(schema.GroupVersionKind, string, string) *observe.Object { return nil }
 
-// Serves implements room.Reader.
+// Serves implements controller.Reader.
 func (r nowhereReader) Serves(gvk schema.GroupVersionKind) bool {
 	served, _ := r.serves(gvk)
 	return served
 }
 
-// Namespaced implements room.Reader; without a cluster the kinds of Kubernetes are known.
+// Namespaced implements controller.Reader; without a cluster the kinds of Kubernetes are known.
 func (nowhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
 	return kustomize.Namespaced(gvk)
 }
 
-// ServesVersion implements room.Reader.
+// ServesVersion implements controller.Reader.
 func (r nowhereReader) ServesVersion(gv schema.GroupVersion) bool {
 	for gvk := range r.apis {
 		if gvk.GroupVersion() == gv {
@@ -135,30 +135,30 @@ func (r nowhereReader) ServesVersion(gv schema.GroupVersion) bool {
 	return r.all && !clientgoscheme.Scheme.IsGroupRegistered(gv.Group)
 }
 
-// KubernetesVersion implements room.Reader.
+// KubernetesVersion implements controller.Reader.
 func (nowhereReader) KubernetesVersion() string {
 	return fmt.Sprintf("v%d.%d.0", kubernetes[0], kubernetes[1])
 }
 
-// Siblings implements room.Reader.
+// Siblings implements controller.Reader.
 func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.siblings(r.cr)) }
 
-// Targets implements room.Reader.
+// Targets implements controller.Reader.
 func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
 
-// Probe implements room.Reader; nothing runs here that could be asked, but archives can be fetched.
-func (r nowhereReader) Probe(_ string, _ time.Duration, question room.Question) any {
+// Probe implements controller.Reader; nothing runs here that could be asked, but archives can be fetched.
+func (r nowhereReader) Probe(_ string, _ time.Duration, question controller.Question) any {
 	return r.reads.ask(r.ctx, question)
 }
 
-// Now implements room.Reader.
+// Now implements controller.Reader.
 func (r nowhereReader) Now() time.Time { return r.now }
 
 // fileReads are the reads that the file answers, and the first failure of a read that cannot return one.
 type fileReads struct {
-	room    room.Any
-	all     []*target
-	failure error
+	controller controller.Any
+	all        []*target
+	failure    error
 }
 
 func (f *fileReads) fail(err error) {
@@ -168,8 +168,8 @@ func (f *fileReads) fail(err error) {
 }
 
 // ask asks a question at once where the answer is rendered; elsewhere it would only tell of what runs.
-func (f *fileReads) ask(ctx context.Context, question room.Question) any {
-	if !f.room.RendersAnswers() {
+func (f *fileReads) ask(ctx context.Context, question controller.Question) any {
+	if !f.controller.RendersAnswers() {
 		return nil
 	}
 	return question(ctx, nil)
@@ -180,7 +180,7 @@ func (f *fileReads) siblings(cr client.Object) []client.Object {
 	var out []client.Object
 	for _, t := range f.all {
 		u := t.admitted
-		if t.room.GVK() != f.room.GVK() || u.GetNamespace() != cr.GetNamespace() || u.GetUID() == cr.GetUID() {
+		if t.controller.GVK() != f.controller.GVK() || u.GetNamespace() != cr.GetNamespace() || u.GetUID() == cr.GetUID() {
 			continue
 		}
 		if sibling := f.decode(cr, u); sibling != nil {
@@ -247,15 +247,15 @@ func (s *somewhere) live(
 	return live, nil
 }
 
-func (s *somewhere) reader(ctx context.Context, r room.Any, all []*target) (func(client.Object) room.Reader, func() error) {
-	reads := &fileReads{room: r, all: all}
-	return func(cr client.Object) room.Reader {
+func (s *somewhere) reader(ctx context.Context, r controller.Any, all []*target) (func(client.Object) controller.Reader, func() error) {
+	reads := &fileReads{controller: r, all: all}
+	return func(cr client.Object) controller.Reader {
 		return &somewhereReader{somewhere: s, ctx: ctx, reads: reads, cr: cr}
 	}, func() error { return reads.failure }
 }
 
 // somewhereReader is the reader of one custom resource in a cluster. It keeps the context of its one rendering, since
-// most reads of room.Reader have none: in the engine they are answered from memory.
+// most reads of controller.Reader have none: in the engine they are answered from memory.
 type somewhereReader struct {
 	*somewhere
 	ctx   context.Context
@@ -263,7 +263,7 @@ type somewhereReader struct {
 	cr    client.Object
 }
 
-// Referenced implements room.Reader.
+// Referenced implements controller.Reader.
 func (r *somewhereReader) Referenced(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
@@ -274,20 +274,20 @@ func (r *somewhereReader) Referenced(
 	return live, err
 }
 
-// Child implements room.Reader.
+// Child implements controller.Reader.
 func (r *somewhereReader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
 	live, err := r.live(r.ctx, gvk, namespace, name)
 	if err != nil {
 		r.reads.fail(err)
 	}
 	// The engine watches by label, so that it cannot see what carries none.
-	if live == nil || live.GetLabels()[keeper.RoomLabel] != r.reads.room.Name() {
+	if live == nil || live.GetLabels()[keeper.ControllerLabel] != r.reads.controller.Name() {
 		return nil
 	}
 	return observe.From(live, health.NeedsStatus(gvk.GroupKind()))
 }
 
-// Serves implements room.Reader.
+// Serves implements controller.Reader.
 func (r *somewhereReader) Serves(gvk schema.GroupVersionKind) bool {
 	served, err := r.serves(gvk)
 	if err != nil {
@@ -296,7 +296,7 @@ func (r *somewhereReader) Serves(gvk schema.GroupVersionKind) bool {
 	return served
 }
 
-// Namespaced implements room.Reader.
+// Namespaced implements controller.Reader.
 func (r *somewhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
 	mapping, err := r.lookup(gvk)
 	if err != nil || mapping == nil {
@@ -306,7 +306,7 @@ func (r *somewhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, s
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
 }
 
-// ServesVersion implements room.Reader.
+// ServesVersion implements controller.Reader.
 func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
 	return slices.ContainsFunc(r.kinds, func(kind servedKind) bool {
 		if kind.Group != gv.Group {
@@ -320,7 +320,7 @@ func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
 	})
 }
 
-// KubernetesVersion implements room.Reader.
+// KubernetesVersion implements controller.Reader.
 func (r *somewhereReader) KubernetesVersion() string {
 	if r.version == nil {
 		return ""
@@ -333,10 +333,10 @@ func (r *somewhereReader) KubernetesVersion() string {
 	return info.GitVersion
 }
 
-// Siblings implements room.Reader: those of the cluster, and those of the file that are not there yet.
+// Siblings implements controller.Reader: those of the cluster, and those of the file that are not there yet.
 func (r *somewhereReader) Siblings() []client.Object {
 	out := r.reads.siblings(r.cr)
-	mapping, err := r.lookup(r.reads.room.GVK())
+	mapping, err := r.lookup(r.reads.controller.GVK())
 	if err != nil || mapping == nil {
 		r.reads.fail(err)
 		return oldestFirst(out)
@@ -357,9 +357,9 @@ func (r *somewhereReader) Siblings() []client.Object {
 	return oldestFirst(out)
 }
 
-// Targets implements room.Reader.
+// Targets implements controller.Reader.
 func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstructured {
-	for _, w := range r.reads.room.Wires() {
+	for _, w := range r.reads.controller.Wires() {
 		if w.Name != wire {
 			continue
 		}
@@ -386,10 +386,10 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 	return nil
 }
 
-// Probe implements room.Reader.
-func (r *somewhereReader) Probe(_ string, _ time.Duration, question room.Question) any {
+// Probe implements controller.Reader.
+func (r *somewhereReader) Probe(_ string, _ time.Duration, question controller.Question) any {
 	return r.reads.ask(r.ctx, question)
 }
 
-// Now implements room.Reader.
+// Now implements controller.Reader.
 func (r *somewhereReader) Now() time.Time { return r.now }

@@ -21,13 +21,13 @@ func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
 	s.mu.Unlock()
 	switch {
 	case !known:
-		s.hub.Children(gvk, s.def.Room, s.childChanged)
+		s.hub.Children(gvk, s.def.Controller, s.childChanged)
 	case version != gvk.Version:
-		s.hub.Children(gvk, s.def.Room, nil)
+		s.hub.Children(gvk, s.def.Controller, nil)
 	}
 }
 
-// asks remembers a group of whose APIs the room asks by version, so that its custom resources are woken when they change.
+// asks remembers a group of whose APIs the controller asks by version, so that its custom resources are woken when they change.
 func (s *stacks[C, F]) asks(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Conditions that the engine keeps on every kind, with the meaning that kstatus gives them: Reconciling and Stalled are
@@ -34,8 +34,8 @@ const (
 
 // judgement is what the conditions follow from.
 type judgement struct {
-	seen      room.Seen
-	verdict   room.Verdict
+	seen      controller.Seen
+	verdict   controller.Verdict
 	blind     bool
 	yielded   []contest.Field
 	transient error
@@ -44,7 +44,7 @@ type judgement struct {
 }
 
 // setConditions writes Ready, Reconciling, Stalled and FieldContested, and takes Suspended away.
-func setConditions(common room.Common, generation int64, j judgement) {
+func setConditions(common controller.Common, generation int64, j judgement) {
 	conditions := common.Conditions
 	now := metav1.NewTime(j.seen.Now)
 	meta.RemoveStatusCondition(conditions, ConditionSuspended)

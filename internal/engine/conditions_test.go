@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 var (
@@ -39,12 +39,12 @@ func drawProblem(t *rapid.T) plan.Problem {
 
 func drawJudgement(t *rapid.T) judgement {
 	j := judgement{
-		seen: room.Seen{
+		seen: controller.Seen{
 			Problems: rapid.SliceOfN(rapid.Custom(drawProblem), 0, 3).Draw(t, "problems"),
 			Ready:    rapid.Bool().Draw(t, "ready"), Now: noon,
 			Waiting: rapid.StringN(0, 5000, -1).Draw(t, "waiting"),
 		},
-		verdict: room.Verdict{
+		verdict: controller.Verdict{
 			Reason:  rapid.SampledFrom([]string{"", "ReplicasReady", "Down"}).Draw(t, "verdict"),
 			Message: rapid.SampledFrom([]string{"", "one of two", strings.Repeat("ä", 3000)}).Draw(t, "says"),
 			Hold:    rapid.Bool().Draw(t, "hold"),
@@ -124,7 +124,7 @@ func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j j
 func TestConditionsAreLegalForKstatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		conditions := []metav1.Condition{}
-		common := room.Common{Conditions: &conditions}
+		common := controller.Common{Conditions: &conditions}
 		// Whatever stood there before, the next judgement replaces it.
 		for generation := int64(1); generation <= 3; generation++ {
 			j := drawJudgement(t)
@@ -156,56 +156,56 @@ func TestWordsOfReady(t *testing.T) {
 		reason, message string
 		besides         string
 	}{
-		{"ready", judgement{seen: room.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
+		{"ready", judgement{seen: controller.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
 		{
-			"ready in the room's words",
-			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Reason: "Up", Message: "2 of 2"}},
+			"ready in the controller's words",
+			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Reason: "Up", Message: "2 of 2"}},
 			"True", "Up", "2 of 2", "",
 		},
 		{
 			"ready with a reason alone",
-			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Reason: "Up"}},
+			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Reason: "Up"}},
 			"True", "Up", "Everything is as declared.", "",
 		},
 		{
 			"on its way",
-			judgement{seen: room.Seen{Waiting: "waiting for a"}},
+			judgement{seen: controller.Seen{Waiting: "waiting for a"}},
 			"False", ReasonProgressing, "waiting for a",
 			ConditionReconciling,
 		},
 		{
-			"on its way, in the room's words",
-			judgement{seen: room.Seen{Waiting: "waiting for a"}, verdict: room.Verdict{Reason: "Starting", Message: "soon"}},
+			"on its way, in the controller's words",
+			judgement{seen: controller.Seen{Waiting: "waiting for a"}, verdict: controller.Verdict{Reason: "Starting", Message: "soon"}},
 			"False", "Starting", "waiting for a", ConditionReconciling,
 		},
 		{
 			"held",
-			judgement{seen: room.Seen{Ready: true}, verdict: room.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
+			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
 			"False", "NoStorage", "no PVC", ConditionReconciling,
 		},
 		{
 			"retrying",
-			judgement{seen: room.Seen{Waiting: "retrying: x"}, transient: errors.New("x")},
+			judgement{seen: controller.Seen{Waiting: "retrying: x"}, transient: errors.New("x")},
 			"False", ReasonRetrying,
 			"retrying: x", ConditionReconciling,
 		},
-		{"waiting", judgement{seen: room.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
+		{"waiting", judgement{seen: controller.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
 		{
 			"terminal before waiting",
-			judgement{seen: room.Seen{Problems: []plan.Problem{waiting, terminal}}},
+			judgement{seen: controller.Seen{Problems: []plan.Problem{waiting, terminal}}},
 			"False", "Invalid",
 			"spec.a: bad", ConditionStalled,
 		},
 		{
-			"a problem before the room's words",
-			judgement{seen: room.Seen{Problems: []plan.Problem{terminal}}, verdict: room.Verdict{Reason: "Up", Message: "x"}},
+			"a problem before the controller's words",
+			judgement{seen: controller.Seen{Problems: []plan.Problem{terminal}}, verdict: controller.Verdict{Reason: "Up", Message: "x"}},
 			"False", "Invalid", "spec.a: bad", ConditionStalled,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var conditions []metav1.Condition
 			c.j.seen.Now = noon
-			setConditions(room.Common{Conditions: &conditions}, 1, c.j)
+			setConditions(controller.Common{Conditions: &conditions}, 1, c.j)
 			ready := meta.FindStatusCondition(conditions, ConditionReady)
 			if ready.Status != c.status || ready.Reason != c.reason || ready.Message != c.message {
 				t.Errorf("%+v", ready)

@@ -52,7 +52,7 @@ const (
 	reconcileTimeout = time.Minute
 )
 
-// Engine runs the loop for every registered room.
+// Engine runs the loop for every registered controller.
 type Engine struct {
 	Options
 	mgr      manager.Manager
@@ -72,11 +72,11 @@ type Engine struct {
 	// underway counts the custom resources that are on their way.
 	underway underway
 
-	mu    sync.Mutex
-	rooms map[schema.GroupKind]wakeable
+	mu          sync.Mutex
+	controllers map[schema.GroupKind]wakeable
 }
 
-// wakeable is the part of a room's reconciler that the engine needs without knowing its type.
+// wakeable is the part of a controller's reconciler that the engine needs without knowing its type.
 type wakeable interface {
 	wake(namespace, name string)
 	wakeAll()
@@ -87,7 +87,7 @@ type wakeable interface {
 	alive(namespace, name string) (uid string, found, known bool)
 }
 
-// New makes an engine on a manager. Rooms are registered with Register before the manager starts.
+// New makes an engine on a manager. Controllers are registered with Register before the manager starts.
 func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	if opts.Concurrency <= 0 {
 		opts.Concurrency = defaultConcurrency
@@ -123,7 +123,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, rooms: map[schema.GroupKind]wakeable{},
+		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]wakeable{},
 		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
@@ -142,11 +142,11 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.wakeServes(gk)
-		if _, ok := e.room(gk); ok {
+		if _, ok := e.controller(gk); ok {
 			if err := e.catalog.Foreign(gk); err != nil {
 				opts.Log.Error(err, "not ready")
 			}
-			// The CRD of a room may be gone, and its custom resources with it, of which no watch tells any more.
+			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
 			e.kept.wakeAll()
 		}
 	})
@@ -171,14 +171,14 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready says whether every watch is complete and the definitions of the rooms' kinds are MLKeeper's; it is the manager's
+// Ready says whether every watch is complete and the definitions of the controllers' kinds are MLKeeper's; it is the manager's
 // readiness check.
 func (e *Engine) Ready() error {
 	if !e.hub.Synced() {
 		return errors.New("not every watch is complete yet")
 	}
 	e.mu.Lock()
-	kinds := slices.SortedFunc(maps.Keys(e.rooms), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	kinds := slices.SortedFunc(maps.Keys(e.controllers), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
 	e.mu.Unlock()
 	var failed error
 	for _, gk := range kinds {
@@ -210,27 +210,27 @@ func (e *Engine) Warm(ctx context.Context) bool {
 func (e *Engine) add(gk schema.GroupKind, r wakeable) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.rooms[gk] = r
+	e.controllers[gk] = r
 }
 
-func (e *Engine) room(gk schema.GroupKind) (wakeable, bool) {
+func (e *Engine) controller(gk schema.GroupKind) (wakeable, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, ok := e.rooms[gk]
+	r, ok := e.controllers[gk]
 	return r, ok
 }
 
 func (e *Engine) wake(gk schema.GroupKind, namespace, name string) {
-	if r, ok := e.room(gk); ok {
+	if r, ok := e.controller(gk); ok {
 		r.wake(namespace, name)
 	}
 }
 
-// wakeServes wakes every custom resource of the rooms that use a kind which became served or ceased to be.
+// wakeServes wakes every custom resource of the controllers that use a kind which became served or ceased to be.
 func (e *Engine) wakeServes(gk schema.GroupKind) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.rooms {
+	for _, r := range e.controllers {
 		if r.serves(gk) {
 			r.wakeAll()
 		}

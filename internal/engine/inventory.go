@@ -27,7 +27,7 @@ import (
 
 var inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
 
-// inventories keeps the Inventories of all rooms (law 3): written before the objects they list, deleted stage by stage
+// inventories keeps the Inventories of all controllers (law 3): written before the objects they list, deleted stage by stage
 // once their custom resource is gone.
 type inventories struct {
 	*Engine
@@ -306,7 +306,7 @@ func (k *inventories) create(
 	inv := &keeper.Inventory{
 		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{keeper.RoomLabel: stack.Room, keeper.StackLabel: stack.Hash()},
+			Name: name, Labels: map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()},
 			Annotations: map[string]string{keeper.OwnerAnnotation: stack.ID()},
 		},
 		Spec: keeper.InventorySpec{
@@ -442,7 +442,7 @@ func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, 
 
 // owns says that an object is there and that an Inventory is its controller.
 func (k *inventories) owns(inv *keeper.Inventory, key plan.Key) bool {
-	seen, ok := k.hub.Child(inv.Labels[keeper.RoomLabel], key)
+	seen, ok := k.hub.Child(inv.Labels[keeper.ControllerLabel], key)
 	if !ok {
 		return false
 	}

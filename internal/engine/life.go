@@ -10,10 +10,10 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -136,7 +136,7 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
 	s.mu.Unlock()
 	s.probes.keep(holder)
 	s.queue.backoff.Drop(reconcile.Request{NamespacedName: key})
-	if keeps, ok := s.sys.(room.Forgetful); ok {
+	if keeps, ok := s.sys.(controller.Forgetful); ok {
 		keeps.Forget(key)
 	}
 	s.rolled(key)

@@ -14,15 +14,15 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-// forgetful is a room that keeps something of its own.
+// forgetful is a controller that keeps something of its own.
 type forgetful struct {
-	room.System[*v1.TrustyAIService, struct{}]
+	controller.System[*v1.TrustyAIService, struct{}]
 	forgot []types.NamespacedName
 }
 
@@ -52,7 +52,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.progress(first, true)
 	s.queue.backoff.When(request)
 	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
-	s.probes.ask(holder, "question", room.Once, func(context.Context, room.Live) any { return 1 })
+	s.probes.ask(holder, "question", controller.Once, func(context.Context, controller.Live) any { return 1 })
 
 	s.meet(key, "a")
 	if s.life(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
@@ -67,7 +67,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 		t.Error("the namesake waits for the retry of the one before")
 	}
 	if len(s.probes.by) > 0 || len(s.contenders) > 0 || len(sys.forgot) != 1 || first.progressing {
-		t.Errorf("of the one before, %d questions and %d objects are left, and the room forgot %d", len(s.probes.by), len(s.contenders),
+		t.Errorf("of the one before, %d questions and %d objects are left, and the controller forgot %d", len(s.probes.by), len(s.contenders),
 			len(sys.forgot))
 	}
 	if len(second.wiring) != 1 {

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Outcomes of a reconcile, one for each exit of the loop.
@@ -98,7 +98,7 @@ func (m *engineMetrics) becameReady(kind string, age time.Duration) {
 
 // observe replaces the counts of one custom resource: its objects by health, and its condition Ready.
 func (m *engineMetrics) observe(
-	kind string, key client.ObjectKey, states map[plan.Key]room.State, condition *metav1.Condition, now time.Time,
+	kind string, key client.ObjectKey, states map[plan.Key]controller.State, condition *metav1.Condition, now time.Time,
 ) {
 	counts := stackCounts{health: map[health.Status]int{}, status: string(metav1.ConditionUnknown)}
 	for _, state := range states {

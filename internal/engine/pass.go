@@ -14,11 +14,11 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -79,7 +79,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 		p.life.fresh = true
 	}
 	p.reader = &reader{
-		engine: s.Engine, room: s.def.Room, gk: s.def.GVK.GroupKind(), cr: cr,
+		engine: s.Engine, controller: s.def.Controller, gk: s.def.GVK.GroupKind(), cr: cr,
 		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
 		stack:  p.stack, made: s.madeBy(cr), asks: s.asks,
 	}
@@ -89,7 +89,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 // stackOf identifies the children of a custom resource.
 func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 	return plan.Stack{
-		Room: s.def.Room, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
+		Controller: s.def.Controller, GVK: s.def.GVK, Namespace: cr.GetNamespace(), Name: cr.GetName(), UID: cr.GetUID(),
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
 	if !recorded {
 		return
 	}
-	seen, found := s.hub.Child(s.def.Room, o.Key)
+	seen, found := s.hub.Child(s.def.Controller, o.Key)
 	if found {
 		e.Policy = policyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
@@ -233,7 +233,7 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
-	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Room) })
+	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRefused(p)
 	s.holdVanished(p)
@@ -282,7 +282,7 @@ func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
 		item.Known = &e
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
-	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Room)
+	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(p, o.Key); seen != nil {
 		item.Observed = seen
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
@@ -374,7 +374,7 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 		x.Gone = x.Observed == nil && (!served || p.life.deleted[key] == entry.UID)
 		out = append(out, x)
 	}
-	for _, seen := range s.hub.ChildrenOfStack(s.def.Room, p.stack.Hash()) {
+	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
 			out = append(out, decide.Extra{Observed: p.life.going(seen, s.Clock.Now())})
 		}
@@ -382,7 +382,7 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 	return out
 }
 
-// reaches says that an entry of a status may be about a child: it has a kind of the room's, and is where the custom resource
+// reaches says that an entry of a status may be about a child: it has a kind of the controller's, and is where the custom resource
 // can own objects. Whoever may write the status of his own custom resource names what he likes there; an Inventory, which lists
 // everything else, only cluster administrators can write.
 func (s *stacks[C, F]) reaches(stack plan.Stack, key plan.Key) bool {
@@ -444,7 +444,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
 func (s *stacks[C, F]) child(p *pass[C, F], key plan.Key) *observe.Object {
-	seen, ok := s.hub.Child(s.def.Room, key)
+	seen, ok := s.hub.Child(s.def.Controller, key)
 	if !ok {
 		return nil
 	}
@@ -461,7 +461,7 @@ func ownedByAnother(key plan.Key) plan.Problem {
 }
 
 // state tells what is known of one object after this pass's writes.
-func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
+func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) controller.State {
 	var seen *observe.Object
 	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
 		seen = r.Observed
@@ -469,11 +469,11 @@ func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) room.State {
 		seen = s.child(p, a.Key)
 	}
 	if seen == nil {
-		return room.State{Current: a.Reason == decide.ReasonCompleted}
+		return controller.State{Current: a.Reason == decide.ReasonCompleted}
 	}
 	settled := a.Verb == decide.Leave || a.Reason == reasonRollout
 	if r, ok := p.results[a.Key]; ok {
 		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
 	}
-	return room.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
+	return controller.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
 }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -29,7 +29,7 @@ const (
 // resource at the end of each question. So no pass has to come back while one is under way.
 type probes struct {
 	clock clock.PassiveClock
-	live  room.Live
+	live  controller.Live
 	// rendering is told when a question begins whose answer stands.
 	rendering func()
 	wake      func(watch.Holder)
@@ -65,7 +65,7 @@ type reply struct {
 	asking, panicked bool
 }
 
-func newProbes(c clock.PassiveClock, live room.Live, rendering func(), wake func(watch.Holder), log logr.Logger) *probes {
+func newProbes(c clock.PassiveClock, live controller.Live, rendering func(), wake func(watch.Holder), log logr.Logger) *probes {
 	ctx, stop := context.WithCancel(context.Background())
 	return &probes{
 		clock: c, live: live, rendering: rendering, wake: wake, log: log, slots: make(chan struct{}, maxProbes), ctx: ctx, stop: stop,
@@ -74,7 +74,7 @@ func newProbes(c clock.PassiveClock, live room.Live, rendering func(), wake func
 }
 
 // ask returns what is known of a question, and asks it in the background if it is due now.
-func (p *probes) ask(h watch.Holder, name string, every time.Duration, question room.Question) reply {
+func (p *probes) ask(h watch.Holder, name string, every time.Duration, question controller.Question) reply {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.by[h] == nil {
@@ -89,7 +89,7 @@ func (p *probes) ask(h watch.Holder, name string, every time.Duration, question 
 	if one.cancel == nil && (one.ended.IsZero() || !due.IsZero() && !p.clock.Now().Before(due)) {
 		ctx, cancel := context.WithCancel(p.ctx)
 		one.cancel = cancel
-		go p.run(ctx, h, one, question, every == room.Once)
+		go p.run(ctx, h, one, question, every == controller.Once)
 	}
 	out := reply{answer: one.answer, asking: one.cancel != nil, panicked: one.panicked}
 	if !out.asking {
@@ -103,14 +103,14 @@ func (o *probe) due(every time.Duration) time.Time {
 	switch {
 	case o.retry.Failures() > 0:
 		return o.retry.Due()
-	case every == room.Once:
+	case every == controller.Once:
 		return time.Time{}
 	}
 	return o.ended.Add(every)
 }
 
 // run waits for a slot and asks. A question that was dropped meanwhile is not asked, and its answer not kept.
-func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question room.Question, stands bool) {
+func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question controller.Question, stands bool) {
 	select {
 	case <-ctx.Done():
 		return
@@ -144,7 +144,7 @@ func (p *probes) run(ctx context.Context, h watch.Holder, one *probe, question r
 }
 
 // put asks a question. A panic ends this question and nothing else.
-func (p *probes) put(ctx context.Context, h watch.Holder, question room.Question) (answer any, panicked bool) {
+func (p *probes) put(ctx context.Context, h watch.Holder, question controller.Question) (answer any, panicked bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			panicked = true
@@ -161,9 +161,9 @@ func (p *probes) put(ctx context.Context, h watch.Holder, question room.Question
 // other.
 func longestPause(answer any, panicked bool) time.Duration {
 	if answer == nil || panicked {
-		return room.RetryPassing
+		return controller.RetryPassing
 	}
-	if retryable, ok := answer.(room.Retryable); ok {
+	if retryable, ok := answer.(controller.Retryable); ok {
 		return retryable.Retry()
 	}
 	return 0

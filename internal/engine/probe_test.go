@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -38,7 +38,7 @@ type passingFailure bool
 
 func (f passingFailure) Retry() time.Duration {
 	if f {
-		return room.RetryPassing
+		return controller.RetryPassing
 	}
 	return 0
 }
@@ -46,7 +46,7 @@ func (f passingFailure) Retry() time.Duration {
 func TestProbesAskInTheBackgroundAndWakeAtTheEnd(t *testing.T) {
 	p := newProbing()
 	var answer, asked atomic.Int32
-	question := func(context.Context, room.Live) any {
+	question := func(context.Context, controller.Live) any {
 		asked.Add(1)
 		return answer.Load()
 	}
@@ -75,7 +75,7 @@ func TestProbesAskInTheBackgroundAndWakeAtTheEnd(t *testing.T) {
 }
 
 func TestProbesAreNotDueWhileTheyAreAsked(t *testing.T) {
-	for name, every := range map[string]time.Duration{"once": room.Once, "again": time.Second} {
+	for name, every := range map[string]time.Duration{"once": controller.Once, "again": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			p := newProbing()
 			end := make(chan struct{})
@@ -83,7 +83,7 @@ func TestProbesAreNotDueWhileTheyAreAsked(t *testing.T) {
 			for i := range maxProbes + 8 {
 				h := asker
 				h.Name = string(rune('a' + i))
-				question := func(context.Context, room.Live) any {
+				question := func(context.Context, controller.Live) any {
 					<-end
 					return 1
 				}
@@ -105,7 +105,7 @@ func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProbing()
 		asked, ended := 0, false
-		hangs := func(ctx context.Context, _ room.Live) any {
+		hangs := func(ctx context.Context, _ controller.Live) any {
 			if _, limited := ctx.Deadline(); !limited {
 				t.Error("a probe without a deadline")
 			}
@@ -118,7 +118,7 @@ func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
 		for range maxProbes - 1 {
 			p.slots <- struct{}{}
 		}
-		p.ask(asker, "waits", time.Second, func(context.Context, room.Live) any {
+		p.ask(asker, "waits", time.Second, func(context.Context, controller.Live) any {
 			asked++
 			return 1
 		})
@@ -137,7 +137,7 @@ func TestProbesEndAQuestionThatNobodyAsks(t *testing.T) {
 func TestProbesEndWithTheManager(*testing.T) {
 	p := newProbing()
 	begun, ended := make(chan bool), make(chan bool)
-	p.ask(asker, "models", time.Second, func(ctx context.Context, _ room.Live) any {
+	p.ask(asker, "models", time.Second, func(ctx context.Context, _ controller.Live) any {
 		close(begun)
 		<-ctx.Done()
 		close(ended)
@@ -155,7 +155,7 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 			var answer atomic.Pointer[any]
 			answer.Store(&failure)
 			ask := func() reply {
-				return p.ask(asker, "models", room.Once, func(context.Context, room.Live) any { return *answer.Load() })
+				return p.ask(asker, "models", controller.Once, func(context.Context, controller.Live) any { return *answer.Load() })
 			}
 			var last time.Duration
 			for i := range 12 {
@@ -165,13 +165,13 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 				<-p.woken
 				got := ask()
 				pause := got.due.Sub(p.now.Now())
-				if got.asking || pause < firstPause || pause < min(last, room.RetryPassing) || pause > room.RetryPassing*5/4 {
+				if got.asking || pause < firstPause || pause < min(last, controller.RetryPassing) || pause > controller.RetryPassing*5/4 {
 					t.Fatalf("after failure %d the pause is %s, and was %s", i, pause, last)
 				}
 				last = pause * 3 / 4 // Jitter adds up to a quarter.
 				p.now.SetTime(got.due)
 			}
-			if last*4/3 < room.RetryPassing {
+			if last*4/3 < controller.RetryPassing {
 				t.Fatalf("the pauses grow to %s only", last*4/3)
 			}
 			var good any = passingFailure(false)
@@ -194,7 +194,7 @@ func TestProbesAskOnceUntilTheyAreAnswered(t *testing.T) {
 func TestAPanicEndsOneQuestionOnly(t *testing.T) {
 	p := newProbing()
 	var bad atomic.Bool
-	question := func(context.Context, room.Live) any {
+	question := func(context.Context, controller.Live) any {
 		if bad.Load() {
 			panic("of a template")
 		}

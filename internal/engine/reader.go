@@ -16,24 +16,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
 // reader gives one pass its reads, and remembers which objects of others the custom resource refers to now.
 type reader struct {
-	engine *Engine
-	room   string
-	gk     schema.GroupKind
-	cr     client.Object
-	holder watch.Holder
-	stack  plan.Stack
+	engine     *Engine
+	controller string
+	gk         schema.GroupKind
+	cr         client.Object
+	holder     watch.Holder
+	stack      plan.Stack
 	// made says of an object whether it was recorded as a child of the custom resource.
 	made func(plan.Key) bool
-	// asks is told of the groups whose APIs the room asks for by version.
+	// asks is told of the groups whose APIs the controller asks for by version.
 	asks func(group string)
 	used []watch.Ref
 	// read are the objects whose content this pass had.
@@ -67,7 +67,7 @@ type content struct {
 	bytes  int
 }
 
-// Referenced implements room.Reader.
+// Referenced implements controller.Reader.
 func (r *reader) Referenced(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
@@ -151,34 +151,34 @@ func (r *reader) live(ctx context.Context, ref watch.Ref) (*unstructured.Unstruc
 	return live, nil
 }
 
-// Child implements room.Reader.
+// Child implements controller.Reader.
 func (r *reader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
-	o, _ := r.engine.hub.Child(r.room, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
+	o, _ := r.engine.hub.Child(r.controller, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
 	return o
 }
 
-// Serves implements room.Reader.
+// Serves implements controller.Reader.
 func (r *reader) Serves(gvk schema.GroupVersionKind) bool {
-	r.asks(gvk.Group) // The kind may be none of those that the room declares.
+	r.asks(gvk.Group) // The kind may be none of those that the controller declares.
 	return r.engine.Serves(gvk)
 }
 
-// Namespaced implements room.Reader.
+// Namespaced implements controller.Reader.
 func (r *reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
 	mapping, ok := r.engine.catalog.Lookup(gvk)
 	return mapping.Namespaced, ok
 }
 
-// ServesVersion implements room.Reader.
+// ServesVersion implements controller.Reader.
 func (r *reader) ServesVersion(gv schema.GroupVersion) bool {
 	r.asks(gv.Group)
 	return r.engine.catalog.ServesVersion(gv)
 }
 
-// KubernetesVersion implements room.Reader.
+// KubernetesVersion implements controller.Reader.
 func (r *reader) KubernetesVersion() string { return r.engine.catalog.KubernetesVersion() }
 
-// Siblings implements room.Reader.
+// Siblings implements controller.Reader.
 func (r *reader) Siblings() []client.Object {
 	all := aliveObjects(r.engine.hub.ListResources(r.gk, r.cr.GetNamespace()))
 	out := all[:0]
@@ -211,13 +211,13 @@ func aliveObjects(all []metav1.Object) []client.Object {
 	return out
 }
 
-// Targets implements room.Reader.
+// Targets implements controller.Reader.
 func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 	return r.engine.hub.ListTargets(wire, namespace)
 }
 
-// Probe implements room.Reader.
-func (r *reader) Probe(name string, every time.Duration, question room.Question) any {
+// Probe implements controller.Reader.
+func (r *reader) Probe(name string, every time.Duration, question controller.Question) any {
 	got := r.engine.probes.ask(r.holder, name, every, question)
 	r.asked = append(r.asked, name)
 	r.unanswered = r.unanswered || got.asking && got.answer == nil
@@ -228,7 +228,7 @@ func (r *reader) Probe(name string, every time.Duration, question room.Question)
 	return got.answer
 }
 
-// List implements room.Live.
+// List implements controller.Live.
 func (e *Engine) List(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64,
 ) ([]unstructured.Unstructured, error) {
@@ -245,7 +245,7 @@ func (e *Engine) List(
 	return list.Items, nil
 }
 
-// Get implements room.Live.
+// Get implements controller.Live.
 func (e *Engine) Get(
 	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
@@ -267,7 +267,7 @@ func (e *Engine) Get(
 	return live, nil
 }
 
-// Now implements room.Reader.
+// Now implements controller.Reader.
 func (r *reader) Now() time.Time { return r.engine.Clock.Now() }
 
 // done releases the references that this pass no longer used, and the contents that it no longer read, compared with

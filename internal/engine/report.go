@@ -14,11 +14,11 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -28,7 +28,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	p.life.refs = p.reader.done(p.life.refs)
 	seen := s.see(p)
 	p.lags = !seen.Ready && p.lagging(seen)
-	var verdict room.Verdict
+	var verdict controller.Verdict
 	if !p.blind {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
 	}
@@ -61,7 +61,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 
 // exit ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
 // deadline), terminal (waits for a change).
-func (s *stacks[C, F]) exit(p *pass[C, F], seen room.Seen, wait time.Duration) (reconcile.Result, error) {
+func (s *stacks[C, F]) exit(p *pass[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
 		return reconcile.Result{}, p.transient
@@ -101,12 +101,12 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // see sums up what is known of every object after this pass.
-func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
+func (s *stacks[C, F]) see(p *pass[C, F]) controller.Seen {
 	var wired map[string][]wiring.Outcome
 	wired, p.awaits = s.wiringOf(p.life)
-	seen := room.Seen{
+	seen := controller.Seen{
 		Plan:    p.plan,
-		Objects: map[plan.Key]room.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
+		Objects: map[plan.Key]controller.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
 		Wiring: wired, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
 	}
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
@@ -143,7 +143,7 @@ func (s *stacks[C, F]) see(p *pass[C, F]) room.Seen {
 
 // lagging says that nothing is amiss but that controllers have not looked yet at the latest generation of objects that are as
 // declared, such as a Deployment that somebody annotated.
-func (p *pass[C, F]) lagging(seen room.Seen) bool {
+func (p *pass[C, F]) lagging(seen controller.Seen) bool {
 	lags := false
 	for _, a := range p.actions {
 		state, there := seen.Objects[a.Key]
@@ -164,7 +164,7 @@ func (p *pass[C, F]) leaving(a decide.Action) bool {
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
-func waitsFor(a decide.Action, state room.State) string {
+func waitsFor(a decide.Action, state controller.State) string {
 	switch {
 	case a.Verb == decide.Wait:
 		return "waiting for " + a.Detail
@@ -197,7 +197,7 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) 
 	var entries []keeper.LedgerEntry
 	for key, e := range p.ledger {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
-		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Room) {
+		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)
 		}
 	}
@@ -253,7 +253,7 @@ func (p *pass[C, F]) madeOnly() bool {
 }
 
 // announce emits an event for each transition that a person would want to know of, and only for transitions.
-func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, after room.Common) {
+func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, after controller.Common) {
 	was := meta.FindStatusCondition(*before.Conditions, ConditionReady)
 	is := meta.FindStatusCondition(*after.Conditions, ConditionReady)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
@@ -349,7 +349,7 @@ func fewer(warnings []string) []string {
 		if i == maxLeftOut-1 && len(warnings) > maxLeftOut {
 			return append(out, fmt.Sprintf("and %d more", len(warnings)-i))
 		}
-		out = append(out, room.Cut(w, maxLeftOutLength))
+		out = append(out, controller.Cut(w, maxLeftOutLength))
 	}
 	return out
 }

@@ -20,11 +20,11 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 func drawInventory(t *rapid.T) *keeper.Inventory {
@@ -92,8 +92,8 @@ type state struct {
 	handled    string
 }
 
-func (s state) common() room.Common {
-	return room.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
+func (s state) common() controller.Common {
+	return controller.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
 }
 
 func readyIs(s metav1.ConditionStatus, reason string) metav1.Condition {
@@ -110,7 +110,7 @@ func TestVerdictChanged(t *testing.T) {
 	}{
 		{"nothing", base, false},
 		{"another reason", state{conditions: []metav1.Condition{readyIs("False", "b")}, generation: 1}, true},
-		{"a condition of the room", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
+		{"a condition of the controller", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
 		{"Ready", state{conditions: []metav1.Condition{readyIs("True", "a")}, generation: 1}, true},
 		{"no Ready any more", state{generation: 1}, true},
 		{"Stalled", state{conditions: []metav1.Condition{readyIs("False", "a"), stalled}, generation: 1}, true},
@@ -361,11 +361,11 @@ func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
 		"one is annotated, one rolls": {[]object{{decide.Leave, rolls}, {decide.Leave, lags}}, false},
 		"one rolls":                   {[]object{fine, {decide.Leave, rolls}}, false},
 	} {
-		p, seen := pass[*keeper.Inventory, any]{}, room.Seen{Objects: map[plan.Key]room.State{}}
+		p, seen := pass[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
 		for i, o := range c.objects {
 			key := plan.Key{Name: fmt.Sprint(i)}
 			p.actions = append(p.actions, decide.Action{Verb: o.verb, Key: key})
-			seen.Objects[key] = room.State{Observed: &observe.Object{Health: o.health}, Current: o.health.Status == health.Current}
+			seen.Objects[key] = controller.State{Observed: &observe.Object{Health: o.health}, Current: o.health.Status == health.Current}
 		}
 		if got := p.lagging(seen); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -16,8 +16,8 @@ type Resources[C client.Object] struct {
 	gvk schema.GroupVersionKind
 }
 
-// ResourcesOf returns those of a room that is registered already.
-func ResourcesOf[C client.Object](e *Engine, def room.Definition[C]) Resources[C] {
+// ResourcesOf returns those of a controller that is registered already.
+func ResourcesOf[C client.Object](e *Engine, def controller.Definition[C]) Resources[C] {
 	return Resources[C]{hub: e.hub, gvk: def.GVK}
 }
 

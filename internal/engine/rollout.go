@@ -147,7 +147,7 @@ func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
 		if a.Verb != decide.Apply || a.Reason != decide.ReasonChanged || !rollsPods(a.Key.Kind) {
 			continue
 		}
-		if seen, ok := s.hub.Child(s.def.Room, a.Key); !ok || seen.Health.Status != health.Current {
+		if seen, ok := s.hub.Child(s.def.Controller, a.Key); !ok || seen.Health.Status != health.Current {
 			continue
 		}
 		turn := s.roller.enter(s.rolling(p.key), s.Clock.Now())

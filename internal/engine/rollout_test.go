@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // rollingStacks are stacks of which custom resources roll.
@@ -20,10 +20,10 @@ func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClo
 	clock, recorder := testclock.NewFakeClock(time.Unix(1e9, 0)), events.NewFakeRecorder(10)
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{Options: Options{Clock: clock}, recorder: recorder},
-		def: room.Definition[*v1.TrustyAIService]{
+		def: controller.Definition[*v1.TrustyAIService]{
 			GVK: v1.GroupVersion.WithKind("TrustyAIService"),
-			Common: func(cr *v1.TrustyAIService) room.Common {
-				return room.Common{ObservedGeneration: &cr.Status.ObservedGeneration}
+			Common: func(cr *v1.TrustyAIService) controller.Common {
+				return controller.Common{ObservedGeneration: &cr.Status.ObservedGeneration}
 			},
 		},
 	}

@@ -30,7 +30,7 @@ func newShard(e *Engine) *shard {
 			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			for _, r := range e.rooms {
+			for _, r := range e.controllers {
 				r.handOver(one.GetName())
 			}
 		}, nil)

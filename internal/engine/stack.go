@@ -20,18 +20,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
 // stacks reconciles the custom resources of one kind.
 type stacks[C client.Object, F any] struct {
 	*Engine
-	def   room.Definition[C]
-	sys   room.System[C, F]
+	def   controller.Definition[C]
+	sys   controller.System[C, F]
 	queue *queue
 	wires []*wireRunner
 
@@ -40,9 +40,9 @@ type stacks[C client.Object, F any] struct {
 	written map[client.ObjectKey]C
 	// foreseen holds custom resources that are about to be told Ready, for their wires.
 	foreseen map[client.ObjectKey]C
-	// brought are the kinds that users brought (room.Definition.AnyChildren), each with the version that was brought last.
+	// brought are the kinds that users brought (controller.Definition.AnyChildren), each with the version that was brought last.
 	brought map[schema.GroupKind]string
-	// groups are those of whose APIs the room asks by version.
+	// groups are those of whose APIs the controller asks by version.
 	groups map[string]bool
 	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	contenders map[plan.Key]map[client.ObjectKey]bool
@@ -55,19 +55,19 @@ type stacks[C client.Object, F any] struct {
 	doubted map[client.ObjectKey]bool
 }
 
-// Register adds a room to the engine. It is called before the manager starts.
-func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys room.System[C, F]) error {
+// Register adds a controller to the engine. It is called before the manager starts.
+func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
 		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]string{}, doubted: map[client.ObjectKey]bool{},
 		finished: map[plan.Key]types.UID{},
 	}
 	if def.Resource == "" {
-		return fmt.Errorf("register room %s: its definition does not name the resource of %s", def.Room, def.GVK.Kind)
+		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
 	}
 	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
 	if err != nil {
-		return fmt.Errorf("register room %s: %w", def.Room, err)
+		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
 	s.queue = q
 	e.hub.Resources(def.GVK, s.decode, s.resourceChanged, nil)
@@ -75,7 +75,7 @@ func Register[C client.Object, F any](e *Engine, def room.Definition[C], sys roo
 		e.hub.Share(shared.GVK, shared.Name)
 	}
 	for _, gvk := range def.Children {
-		e.hub.Children(gvk, def.Room, s.childChanged)
+		e.hub.Children(gvk, def.Controller, s.childChanged)
 	}
 	for _, wire := range def.Wires {
 		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.wakeNamespace, s.looked)
@@ -419,7 +419,7 @@ type drawn struct {
 
 // draw renders the plan, unless it is that of the pass before.
 func (s *stacks[C, F]) draw(p *pass[C, F]) {
-	steady, ok := s.sys.(room.Steady[F])
+	steady, ok := s.sys.(controller.Steady[F])
 	if !ok {
 		p.plan = s.sys.Render(p.cr, p.facts)
 		return

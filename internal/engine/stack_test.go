@@ -7,16 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // TestADefinitionIsAskedForByItsName has a kind whose plural nobody guesses. A definition of another name is not found, for which the
 // teardown would remove everything of every custom resource (law 4).
 func TestADefinitionIsAskedForByItsName(t *testing.T) {
-	def := room.Definition[*keeper.Inventory]{
-		Room: "servers", GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Chassis"}, Resource: "chassis",
+	def := controller.Definition[*keeper.Inventory]{
+		Controller: "servers", GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Chassis"}, Resource: "chassis",
 	}
 	s := &stacks[*keeper.Inventory, any]{def: def}
 	if got := s.groupResource().String(); got != "chassis.example.com" {
@@ -24,7 +24,7 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 	}
 	def.Resource = ""
 	if err := Register[*keeper.Inventory, any](&Engine{}, def, nil); err == nil {
-		t.Error("a room that names no resource is registered")
+		t.Error("a controller that names no resource is registered")
 	}
 }
 

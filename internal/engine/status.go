@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Status writes that wait for more, so that a burst of events costs one write.
@@ -129,7 +129,7 @@ func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) tim
 }
 
 // foresee shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
-// returns for how long they, and the first answers to what the room asks, are still waited for.
+// returns for how long they, and the first answers to what the controller asks, are still waited for.
 func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 	if !ready {
 		s.mu.Lock()
@@ -182,14 +182,14 @@ func (e *Engine) patience(l *life) time.Duration {
 }
 
 // becameReady says that the custom resource, already accepted, is to be told Ready.
-func becameReady(before, after room.Common) bool {
+func becameReady(before, after controller.Common) bool {
 	return *before.ObservedGeneration == *after.ObservedGeneration &&
 		!meta.IsStatusConditionTrue(*before.Conditions, ConditionReady) &&
 		meta.IsStatusConditionTrue(*after.Conditions, ConditionReady)
 }
 
 // isReady says that a custom resource is told Ready as it is declared now.
-func isReady(common room.Common, generation int64) bool {
+func isReady(common controller.Common, generation int64) bool {
 	return *common.ObservedGeneration == generation && meta.IsStatusConditionTrue(*common.Conditions, ConditionReady)
 }
 
@@ -210,7 +210,7 @@ func (p *pass[C, F]) learning() bool {
 }
 
 // ignorance is for how long a custom resource keeps the status that it has while this process is learning.
-func ignorance(before, after room.Common) time.Duration {
+func ignorance(before, after controller.Common) time.Duration {
 	switch {
 	case isReady(before, *after.ObservedGeneration):
 		return maxLearning
@@ -222,7 +222,7 @@ func ignorance(before, after room.Common) time.Duration {
 
 // verdictChanged says whether a reader would act on the difference: another Ready or Stalled, another reason of Ready, or
 // a new generation.
-func verdictChanged(before, after room.Common) bool {
+func verdictChanged(before, after controller.Common) bool {
 	if askedAnew(before, after) {
 		return true
 	}
@@ -239,7 +239,7 @@ func verdictChanged(before, after room.Common) bool {
 }
 
 // askedAnew says that a user waits for an answer: to another spec, or to being asked to reconcile now.
-func askedAnew(before, after room.Common) bool {
+func askedAnew(before, after controller.Common) bool {
 	return *before.ObservedGeneration != *after.ObservedGeneration ||
 		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt
 }

@@ -94,7 +94,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 	return released, nil
 }
 
-// releaseRendered frees what the room renders as retained.
+// releaseRendered frees what the controller renders as retained.
 func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, error) {
 	p := s.newPass(cr)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)

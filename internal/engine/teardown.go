@@ -68,7 +68,7 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 
 // brought says that the kinds of a custom resource's children are its users', among them definitions and Namespaces.
 func (t *teardown) brought(owner keeper.InventoryOwner) bool {
-	r, ok := t.room(schema.GroupKind{Group: owner.Group, Kind: owner.Kind})
+	r, ok := t.controller(schema.GroupKind{Group: owner.Group, Kind: owner.Kind})
 	return ok && r.anyChildren()
 }
 
@@ -96,9 +96,9 @@ func (t *teardown) holdsBack(ownerUID string) time.Duration {
 // that UID again, as after a backup was restored: each object that goes wakes the teardown.
 func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
 	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
-	r, ok := t.room(gk)
+	r, ok := t.controller(gk)
 	if !ok {
-		return false, nil // A room that is switched off here may be on elsewhere.
+		return false, nil // A controller that is switched off here may be on elsewhere.
 	}
 	uid, found, known := r.alive(owner.Namespace, owner.Name)
 	there := found && uid == string(owner.UID)
@@ -172,7 +172,7 @@ func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
 		standing[inv.Name] = true
 	}
 	first := invs[0]
-	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.RoomLabel], first.Labels[keeper.StackLabel]) {
+	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
 		if ref == nil || ref.Kind != inventoryGVK.Kind || standing[ref.Name] {
 			continue

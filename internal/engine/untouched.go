@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // untouched looks at a custom resource that this process meets for the first time: after a restart or a fail-over nearly
@@ -53,25 +53,25 @@ func (s *stacks[C, F]) later() time.Duration {
 }
 
 // intact says that every child in the ledger is there as it was written, healthy, and that there is none beside.
-func (s *stacks[C, F]) intact(cr C) (map[plan.Key]room.State, bool) {
+func (s *stacks[C, F]) intact(cr C) (map[plan.Key]controller.State, bool) {
 	stack := s.stackOf(cr)
 	inventories := s.kept.of(string(cr.GetUID()))
 	owners, ledger := s.ownersOf(cr, inventories), recorded(*s.def.Common(cr).Ledger, inventories)
 	s.bringRecorded(ledger)
-	states := make(map[plan.Key]room.State, len(ledger))
+	states := make(map[plan.Key]controller.State, len(ledger))
 	for key, e := range ledger {
-		seen, found := s.hub.Child(s.def.Room, key)
-		if !found && e.Completed && s.hub.ChildSynced(key.GroupKind, s.def.Room) {
-			states[key] = room.State{Current: true}
+		seen, found := s.hub.Child(s.def.Controller, key)
+		if !found && e.Completed && s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
+			states[key] = controller.State{Current: true}
 			continue
 		}
-		if !found || !s.hub.ChildSynced(key.GroupKind, s.def.Room) || !asWritten(seen, e) || !seen.OwnedBy(stack, owners...) ||
+		if !found || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) || !asWritten(seen, e) || !seen.OwnedBy(stack, owners...) ||
 			seen.Health.Status != health.Current {
 			return nil, false
 		}
-		states[key] = room.State{Observed: seen, Current: true}
+		states[key] = controller.State{Observed: seen, Current: true}
 	}
-	for _, seen := range s.hub.ChildrenOfStack(s.def.Room, stack.Hash()) {
+	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, stack.Hash()) {
 		if _, known := states[seen.Key]; !known {
 			return nil, false
 		}

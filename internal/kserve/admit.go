@@ -9,8 +9,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Nothing proves who gave an order: whoever may write to the topic can. So orders go into those namespaces alone which an
@@ -26,7 +26,7 @@ const (
 )
 
 // admitted says why a service may not be made in its namespace; nil where it may.
-func admitted(ctx context.Context, read room.Reader, service *unstructured.Unstructured) (*plan.Problem, error) {
+func admitted(ctx context.Context, read controller.Reader, service *unstructured.Unstructured) (*plan.Problem, error) {
 	name := service.GetNamespace()
 	namespace, err := read.Referenced(ctx, gvkNamespace, corev1.NamespaceAll, name)
 	label := keeper.CompositionsLabel + "=" + keeper.CompositionsAllowed
@@ -51,7 +51,7 @@ func admitted(ctx context.Context, read room.Reader, service *unstructured.Unstr
 // admit returns those of the services that may be made, and why the others may not. What the element runs already stays, unless all
 // of them are asked for: those of an order that is yet to be carried out.
 func admit(
-	ctx context.Context, read room.Reader, services []*unstructured.Unstructured, all bool,
+	ctx context.Context, read controller.Reader, services []*unstructured.Unstructured, all bool,
 ) (may []*unstructured.Unstructured, held *plan.Problem, err error) {
 	for _, service := range services {
 		if !all && read.Child(gvkService, service.GetNamespace(), service.GetName()) != nil {
@@ -73,7 +73,7 @@ func admit(
 
 // handOver leaves out the services that somebody else made, and nobody handed over to the element. It is about those that the
 // runtime calls deployed and never ordered of us: the participant before us made them, which left no mark, or so a message says.
-func (f *Facts) handOver(ctx context.Context, read room.Reader) error {
+func (f *Facts) handOver(ctx context.Context, read controller.Reader) error {
 	if f.Element.Order.Type != acm.NoOrder {
 		return nil
 	}

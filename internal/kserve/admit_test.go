@@ -9,20 +9,20 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
-// planned is what the room makes of an element in a cluster, with the status that follows when all that it wants is there.
-func planned(t *testing.T, cluster *roomtest.Cluster, cr *keeper.CompositionElement) plan.Plan {
+// planned is what the controller makes of an element in a cluster, with the status that follows when all that it wants is there.
+func planned(t *testing.T, cluster *controllertest.Cluster, cr *keeper.CompositionElement) plan.Plan {
 	t.Helper()
 	facts, err := system{}.Gather(t.Context(), cluster, cr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := system{}.Render(cr, facts)
-	system{}.Project(cr, facts, room.Seen{Plan: p, Problems: p.Problems, Now: facts.Now, Waiting: "waiting"})
+	system{}.Project(cr, facts, controller.Seen{Plan: p, Problems: p.Problems, Now: facts.Now, Waiting: "waiting"})
 	return p
 }
 
@@ -90,7 +90,7 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 		{name: "of a message about the past", order: acm.NoOrder, content: content(in("kube-system", "a")), problem: "Terminal NamespaceNotAllowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cluster := open(roomtest.New(noon.Add(time.Hour)))
+			cluster := open(controllertest.New(noon.Add(time.Hour)))
 			cluster.Put(namespace("kube-system", "true"))
 			cluster.Put(namespace("withdrawn", ""))
 			for _, one := range c.runs {
@@ -112,7 +112,7 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 			}
 			cr := resource(e, c.told)
 			p := planned(t, cluster, cr)
-			if got := names(p); got != c.want || roomtest.Reasons(p) != c.problem {
+			if got := names(p); got != c.want || controllertest.Reasons(p) != c.problem {
 				t.Errorf("it makes %q, with problems %v", got, p.Problems)
 			}
 			failure := ""
@@ -133,7 +133,7 @@ func TestNothingIsTakenOverOnAMessagesWord(t *testing.T) {
 	for mark, want := range map[string]string{"": "", "another": "", elementID: "kserve-test/sklearn-iris"} {
 		e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
 		e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}
-		cluster := open(roomtest.New(noon))
+		cluster := open(controllertest.New(noon))
 		u := &unstructured.Unstructured{Object: object(iris)}
 		u.SetAnnotations(map[string]string{keeper.ElementAnnotation: mark})
 		cluster.Put(u)

@@ -4,21 +4,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
-// RoomName is the name of the room, and the value of the room label on its children.
-const RoomName = "kserve"
+// ControllerName is the name of the controller, and the value of the controller label on its children.
+const ControllerName = "kserve"
 
-// Room describes the kind to the engine.
-func Room() room.Definition[*keeper.CompositionElement] {
-	return room.Definition[*keeper.CompositionElement]{
-		Room:     RoomName,
-		GVK:      keeper.GroupVersion.WithKind("CompositionElement"),
-		Resource: "compositionelements",
-		New:      func() *keeper.CompositionElement { return &keeper.CompositionElement{} },
-		Common: func(cr *keeper.CompositionElement) room.Common {
-			return room.Common{
+// Definition describes the kind to the engine.
+func Definition() controller.Definition[*keeper.CompositionElement] {
+	return controller.Definition[*keeper.CompositionElement]{
+		Controller: ControllerName,
+		GVK:        keeper.GroupVersion.WithKind("CompositionElement"),
+		Resource:   "compositionelements",
+		New:        func() *keeper.CompositionElement { return &keeper.CompositionElement{} },
+		Common: func(cr *keeper.CompositionElement) controller.Common {
+			return controller.Common{
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
@@ -29,7 +29,7 @@ func Room() room.Definition[*keeper.CompositionElement] {
 		AlsoServed: []schema.GroupVersionKind{gvkKnative},
 		// The ACM runtime ordered it, and is told.
 		WarningsOnly: true,
-		Rules: []room.Rule{
+		Rules: []controller.Rule{
 			{
 				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "heldorders"},
 				Verbs: []string{"list", "create", "patch", "delete"},
@@ -51,8 +51,8 @@ func Room() room.Definition[*keeper.CompositionElement] {
 	}
 }
 
-// system is the room.
+// system is the controller.
 type system struct{}
 
-// New makes the room.
-func New() room.System[*keeper.CompositionElement, Facts] { return system{} }
+// New makes the controller.
+func New() controller.System[*keeper.CompositionElement, Facts] { return system{} }

@@ -10,8 +10,8 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // Facts are all that rendering needs.
@@ -35,7 +35,7 @@ type Facts struct {
 }
 
 // Gather reads the order, and whether it may go where it says.
-func (system) Gather(ctx context.Context, read room.Reader, cr *keeper.CompositionElement) (Facts, error) {
+func (system) Gather(ctx context.Context, read controller.Reader, cr *keeper.CompositionElement) (Facts, error) {
 	facts := Facts{Element: record.Element(cr), Now: read.Now()}
 	e := facts.Element
 	if told := cr.Status.Outcome; told != nil {
@@ -68,7 +68,7 @@ func (system) Gather(ctx context.Context, read room.Reader, cr *keeper.Compositi
 }
 
 // settle finds the services that should run.
-func (f *Facts) settle(ctx context.Context, read room.Reader) error {
+func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
 	services, refused := servicesOf(f.Element.Content)
 	open := f.rollsOut() && (f.Outcome == nil || f.Outcome.Failure != "")
 	var err error

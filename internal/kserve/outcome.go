@@ -6,8 +6,8 @@ import (
 
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // outcome is how the order of an element ended by what was observed; nil while it is being carried out. It is pure.
@@ -17,7 +17,7 @@ import (
 //
 // A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a success, so that the
 // runtime knows the states of the element; that of an update or a migration stands, since what ran before is back.
-func outcome(facts Facts, seen room.Seen) *acm.Outcome {
+func outcome(facts Facts, seen controller.Seen) *acm.Outcome {
 	order := facts.Element.Order
 	told := facts.Outcome
 	if order.Type == acm.NoOrder || told != nil && (told.Failure == "" || facts.Element.Previous != nil) {
@@ -33,7 +33,7 @@ func outcome(facts Facts, seen room.Seen) *acm.Outcome {
 		failure, done = progress(facts, seen)
 	}
 	if done || failure != "" {
-		out := order.Conclude(room.Cut(failure, maxFailure))
+		out := order.Conclude(controller.Cut(failure, maxFailure))
 		return &out
 	}
 	return told
@@ -41,26 +41,26 @@ func outcome(facts Facts, seen room.Seen) *acm.Outcome {
 
 // hindrance is why an order is not carried out that may still be: what is tried again, or what is waited for when the time that
 // the order was given is up. It is empty for an order that is in time, or has ended.
-func hindrance(facts Facts, seen room.Seen, ended *acm.Outcome) string {
+func hindrance(facts Facts, seen controller.Seen, ended *acm.Outcome) string {
 	if facts.Element.Order.Type == acm.NoOrder || ended != nil {
 		return ""
 	}
 	for _, p := range seen.Problems {
 		if p.Class == plan.Blocked {
-			return room.Cut(p.Error(), maxFailure)
+			return controller.Cut(p.Error(), maxFailure)
 		}
 	}
 	if facts.Now.Before(facts.Deadline) {
 		return ""
 	}
-	return room.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(facts, seen)), maxFailure)
+	return controller.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(facts, seen)), maxFailure)
 }
 
 // maxFailure is how much of a failure or a hindrance is told, in bytes.
 const maxFailure = 900
 
 // progress says whether services are as ordered, or why they never will be.
-func progress(facts Facts, seen room.Seen) (failure string, done bool) {
+func progress(facts Facts, seen controller.Seen) (failure string, done bool) {
 	if why := refusal(facts); why != "" {
 		return why, false
 	}
@@ -82,7 +82,7 @@ func refusal(facts Facts) string {
 func waited(facts Facts) time.Duration { return timeout(facts.Element).Round(time.Millisecond) }
 
 // waiting says what is waited for.
-func waiting(facts Facts, seen room.Seen) string {
+func waiting(facts Facts, seen controller.Seen) string {
 	if len(seen.Leaving) > 0 {
 		return seen.Leaving[0].String() + " is still there"
 	}

@@ -12,10 +12,10 @@ import (
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 var noon = time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
@@ -34,7 +34,7 @@ func ordered(kind acm.OrderType, values map[string]any) acm.Element {
 	}
 }
 
-// resource makes the custom resource of an element, with what the room told of it before.
+// resource makes the custom resource of an element, with what the controller told of it before.
 func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
 	cr := &keeper.CompositionElement{Spec: record.ElementSpec(e)}
 	cr.Name, cr.Generation = e.ID, 1
@@ -66,7 +66,7 @@ func predictor(of *unstructured.Unstructured) workload {
 }
 
 // open makes the namespace of the services, which takes orders.
-func open(cluster *roomtest.Cluster) *roomtest.Cluster {
+func open(cluster *controllertest.Cluster) *controllertest.Cluster {
 	cluster.Put(namespace("kserve-test", keeper.CompositionsAllowed))
 	return cluster
 }
@@ -78,10 +78,10 @@ func namespace(name, orders string) *unstructured.Unstructured {
 	return u
 }
 
-// look runs the room once, some seconds after noon, with the services in a state, and rolled out where they are ready.
-func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*room.Seen)) (plan.Plan, room.Verdict) {
+// look runs the controller once, some seconds after noon, with the services in a state, and rolled out where they are ready.
+func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*controller.Seen)) (plan.Plan, controller.Verdict) {
 	t.Helper()
-	cluster := open(roomtest.New(noon.Add(time.Duration(seconds) * time.Second)))
+	cluster := open(controllertest.New(noon.Add(time.Duration(seconds) * time.Second)))
 	facts, err := system{}.Gather(t.Context(), cluster, cr)
 	if err != nil {
 		t.Fatal(err)
@@ -97,9 +97,9 @@ func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, 
 	if facts, err = (system{}).Gather(t.Context(), cluster, cr); err != nil {
 		t.Fatal(err)
 	}
-	seen := room.Seen{Plan: p, Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
+	seen := controller.Seen{Plan: p, Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
 	for _, o := range p.Stages[0].Objects {
-		seen.Objects[o.Key()] = room.State{Observed: cluster.Child(gvkService, o.Desired.GetNamespace(), o.Desired.GetName()), Current: ready}
+		seen.Objects[o.Key()] = controller.State{Observed: cluster.Child(gvkService, o.Desired.GetNamespace(), o.Desired.GetName()), Current: ready}
 		if !ready {
 			seen.Waiting = "waiting for it"
 		}
@@ -118,7 +118,7 @@ func TestDeploy(t *testing.T) {
 		seconds        int
 		ready          bool
 		told           *acm.Outcome
-		change         func(*room.Seen)
+		change         func(*controller.Seen)
 		state, failure string
 		concluded      bool
 		// message is what is told of an order that is not concluded.
@@ -145,21 +145,21 @@ func TestDeploy(t *testing.T) {
 		},
 		{
 			name: "what is tried again", values: one, seconds: 1, state: "DEPLOYING",
-			change: func(s *room.Seen) {
+			change: func(s *controller.Seen) {
 				s.Problems = []plan.Problem{{Class: plan.Blocked, Message: `admission webhook "v.kserve" denied the request: no runtime`}}
 			},
 			message: `admission webhook "v.kserve" denied the request: no runtime`,
 		},
 		{
 			name: "the API server's reason", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
-			change: func(s *room.Seen) {
+			change: func(s *controller.Seen) {
 				s.Problems = []plan.Problem{{Class: plan.Terminal, Message: `spec.predictor: Invalid value: 7`}}
 			},
 			failure: `Deploy Failed: spec.predictor: Invalid value: 7`,
 		},
 		{
 			name: "an object of others in its place", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
-			change: func(s *room.Seen) {
+			change: func(s *controller.Seen) {
 				s.Problems = []plan.Problem{{Class: plan.Blocked, Reason: act.ReasonConflict, Message: "it exists already"}}
 			},
 			failure: "Deploy Failed: it exists already",
@@ -198,7 +198,7 @@ func TestDeadlineWakes(t *testing.T) {
 }
 
 func TestUndeploy(t *testing.T) {
-	leaving := func(s *room.Seen) {
+	leaving := func(s *controller.Seen) {
 		s.Leaving = []plan.Key{{Namespace: "kserve-test", Name: "sklearn-iris", GroupKind: gvkService.GroupKind()}}
 	}
 	cr := resource(ordered(acm.OrderUndeploy, nil), nil)
@@ -261,7 +261,7 @@ func TestUpdateGoesBack(t *testing.T) {
 	if replicas(p) != int64(2) || verdict.Again || cr.Status.Outcome != nil || cr.Status.UseState != "IN_USE" || cr.Status.OutProperties["message"] == "" {
 		t.Errorf("after the timeout %v runs: %+v, %+v", replicas(p), verdict, cr.Status)
 	}
-	_, verdict = look(t, cr, 61, false, func(s *room.Seen) {
+	_, verdict = look(t, cr, 61, false, func(s *controller.Seen) {
 		s.Problems = []plan.Problem{{Class: plan.Terminal, Message: "spec.predictor: Invalid value"}}
 	})
 	if !verdict.Again || cr.Status.Outcome == nil || cr.Status.DeployState != "DEPLOYED" {

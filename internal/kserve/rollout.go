@@ -13,9 +13,9 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // The status of an InferenceService does not say which spec it speaks of: its conditions stay True for what ran before while an
@@ -58,12 +58,12 @@ type workloads struct {
 	Late bool
 }
 
-var _ room.Retryable = (*workloads)(nil)
+var _ controller.Retryable = (*workloads)(nil)
 
-// Retry implements room.Retryable.
+// Retry implements controller.Retryable.
 func (w *workloads) Retry() time.Duration {
 	if w.Failure != "" || w.Late {
-		return room.RetryPassing
+		return controller.RetryPassing
 	}
 	return 0
 }
@@ -78,7 +78,7 @@ func (f Facts) rollsOut() bool {
 }
 
 // rollouts asks what KServe made of the services of an order that is carried out as far as they tell, by namespace.
-func (f Facts) rollouts(read room.Reader) map[string]*workloads {
+func (f Facts) rollouts(read controller.Reader) map[string]*workloads {
 	if !f.rollsOut() || f.goesBack() || f.Outcome != nil && f.Outcome.Failure == "" {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (f Facts) rollouts(read room.Reader) map[string]*workloads {
 }
 
 // made asks for what KServe made of some services.
-func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) room.Question {
+func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) controller.Question {
 	selector := serviceLabel + " in (" + strings.Join(services, ",") + ")"
-	return func(ctx context.Context, live room.Live) any {
+	return func(ctx context.Context, live controller.Live) any {
 		out := &workloads{Late: late}
 		for _, gvk := range kinds {
 			items, err := live.List(ctx, gvk, namespace, selector, int64(len(services)*maxWorkloads))
 			if err != nil {
-				return &workloads{Failure: room.Cut(err.Error(), maxFailure)}
+				return &workloads{Failure: controller.Cut(err.Error(), maxFailure)}
 			}
 			for i := range items {
 				out.Items = append(out.Items, workloadOf(&items[i]))
@@ -134,7 +134,7 @@ func workloadOf(u *unstructured.Unstructured) workload {
 
 // rollingOut says what of the services is not rolled out yet, in a sentence; empty where all are as they were ordered, and while
 // they do not even say that they are Ready.
-func rollingOut(facts Facts, seen room.Seen) string {
+func rollingOut(facts Facts, seen controller.Seen) string {
 	if !facts.rollsOut() || !seen.Ready {
 		return ""
 	}

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 // TestRolledOut: an order is carried out when what KServe made of its services is made of what was ordered, whatever their
@@ -44,7 +44,7 @@ func TestRolledOut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cr := resource(ordered(acm.OrderUpdate, list(declared("sklearn-iris", "kserve-test", c.payload))), nil)
-			cluster := open(roomtest.New(noon.Add(time.Second)))
+			cluster := open(controllertest.New(noon.Add(time.Second)))
 			facts, err := system{}.Gather(t.Context(), cluster, cr)
 			if err != nil || len(cluster.Asked) != 0 {
 				t.Fatalf("before the service is there: %v, asked %v", err, cluster.Asked)
@@ -59,7 +59,7 @@ func TestRolledOut(t *testing.T) {
 			if facts, err = (system{}).Gather(t.Context(), cluster, cr); err != nil || len(cluster.Asked) != 1 {
 				t.Fatalf("%v, asked %v", err, cluster.Asked)
 			}
-			seen := room.Seen{Ready: true, Now: facts.Now, Objects: map[plan.Key]room.State{
+			seen := controller.Seen{Ready: true, Now: facts.Now, Objects: map[plan.Key]controller.State{
 				plan.KeyOf(u): {Observed: observe.From(u, true), Current: true},
 			}}
 			verdict := system{}.Project(cr, facts, seen)
@@ -91,7 +91,7 @@ func (holding) Get(context.Context, string, schema.GroupVersionKind, string, str
 // TestWhatKServeMade: the digest is that of the template, and the health that of the object.
 func TestWhatKServeMade(t *testing.T) {
 	h := holding{
-		"Deployment": {*roomtest.Parse(t, `
+		"Deployment": {*controllertest.Parse(t, `
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -103,7 +103,7 @@ metadata:
 spec: {template: {metadata: {annotations: {keeper.mlkeeper.dev/digest: d}}}}
 status: {observedGeneration: 1}
 `)},
-		"Service": {*roomtest.Parse(t, `
+		"Service": {*controllertest.Parse(t, `
 apiVersion: serving.knative.dev/v1
 kind: Service
 metadata: {name: b-predictor, generation: 2, labels: {component: predictor}}
@@ -122,11 +122,11 @@ status: {observedGeneration: 2, conditions: [{type: Ready, status: "True"}]}
 		t.Errorf("the Knative Service is %+v", two)
 	}
 	refused, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"c"}, false)(t.Context(), h).(*workloads)
-	if refused == nil || refused.Retry() != room.RetryPassing {
+	if refused == nil || refused.Retry() != controller.RetryPassing {
 		t.Errorf("a refusal is %+v", refused)
 	}
 	late, _ := made([]schema.GroupVersionKind{gvkDeployment}, "kserve-test", []string{"a", "b"}, true)(t.Context(), h).(*workloads)
-	if late == nil || late.Failure != "" || late.Retry() != room.RetryPassing {
+	if late == nil || late.Failure != "" || late.Retry() != controller.RetryPassing {
 		t.Errorf("of an order whose time is up is known %+v", late)
 	}
 }

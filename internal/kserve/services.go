@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // gvkService is the kind that payloads hold.
@@ -88,7 +88,7 @@ func entitiesOf(properties acm.Properties) ([]entity, string, error) {
 	}
 	if _, flat := properties["payload"]; !flat {
 		known := strings.Join(slices.Sorted(maps.Keys(properties)), ", ")
-		return nil, "", invalid(list, "", "there is none, nor a payload; the properties are: "+room.Cut(known, 200),
+		return nil, "", invalid(list, "", "there is none, nor a payload; the properties are: "+controller.Cut(known, 200),
 			"give kserveInferenceEntities, or name, namespace and payload")
 	}
 	text, err := json.Marshal(properties)
@@ -168,7 +168,7 @@ func agreed(field, declared, payload string) (string, error) {
 	case declared == "":
 		declared = payload
 	case payload != "" && payload != declared:
-		return "", invalid(field, declared, "the payload says "+room.Cut(payload, 100), "give both the same")
+		return "", invalid(field, declared, "the payload says "+controller.Cut(payload, 100), "give both the same")
 	}
 	if declared == "" {
 		return "", invalid(field, "", "there is none, neither here nor in the payload", "give one")
@@ -178,7 +178,7 @@ func agreed(field, declared, payload string) (string, error) {
 
 func invalid(field, value, message, remedy string) error {
 	return plan.Problem{
-		Class: plan.Terminal, Reason: reasonInvalidProperties, Field: strings.TrimSuffix(field, "."), Value: room.Cut(value, 200),
-		Message: room.Cut(message, 400), Remedy: remedy,
+		Class: plan.Terminal, Reason: reasonInvalidProperties, Field: strings.TrimSuffix(field, "."), Value: controller.Cut(value, 200),
+		Message: controller.Cut(message, 400), Remedy: remedy,
 	}
 }

@@ -8,8 +8,8 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/acm/record"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // reasonOrderFailed is the reason of Ready while the last order has failed.
@@ -27,11 +27,11 @@ const (
 const maxMessage, maxURL, maxState, maxWarnings = 1024, 512, 64, 64
 
 // Project writes what was observed onto the status. It is pure.
-func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen) room.Verdict {
+func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controller.Seen) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
-		status.Warnings = append(status.Warnings, room.Cut(w, maxMessage))
+		status.Warnings = append(status.Warnings, controller.Cut(w, maxMessage))
 	}
 	ended := outcome(facts, seen)
 	status.Outcome = nil
@@ -57,7 +57,7 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen
 	}
 	hindered := hindrance(facts, seen, ended)
 	status.ElementCondition = fares(status.Services, ready, acm.DeployState(status.DeployState), hindered)
-	verdict := room.Verdict{}
+	verdict := controller.Verdict{}
 	if status.ServicesReady != "" {
 		verdict.Progress = status.ServicesReady + " services ready"
 	}
@@ -66,7 +66,7 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen room.Seen
 	}
 	if ended != nil && ended.Failure != "" {
 		verdict.Hold, verdict.Failed = true, true
-		verdict.Reason, verdict.Message = reasonOrderFailed, room.Cut(ended.Failure, maxMessage)
+		verdict.Reason, verdict.Message = reasonOrderFailed, controller.Cut(ended.Failure, maxMessage)
 		verdict.Again = facts.Element.Previous != nil && facts.Outcome == nil
 	}
 	return verdict
@@ -83,17 +83,17 @@ func states(e acm.Element, ended *acm.Outcome) acm.States {
 	return e.Known
 }
 
-func serviceStatus(service *unstructured.Unstructured, seen room.Seen) keeper.ElementService {
+func serviceStatus(service *unstructured.Unstructured, seen controller.Seen) keeper.ElementService {
 	key := plan.KeyOf(service)
 	state := seen.Objects[key]
 	out := keeper.ElementService{Namespace: key.Namespace, Name: key.Name, Ready: state.Current}
 	if live := state.Observed.Stripped(); live != nil {
 		out.URL, _, _ = unstructured.NestedString(live.Object, "status", "url")
 		out.ModelState, _, _ = unstructured.NestedString(live.Object, "status", "modelStatus", "states", "activeModelState")
-		out.URL, out.ModelState = room.Cut(out.URL, maxURL), room.Cut(out.ModelState, maxState)
+		out.URL, out.ModelState = controller.Cut(out.URL, maxURL), controller.Cut(out.ModelState, maxState)
 	}
 	if !out.Ready {
-		out.Message = room.Cut(state.WaitingFor(key), maxMessage)
+		out.Message = controller.Cut(state.WaitingFor(key), maxMessage)
 	}
 	return out
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 func TestWhoseRightsAreUsed(t *testing.T) {
@@ -20,17 +20,17 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 		remedy   string
 	}{
 		"nobody is named": {
-			reason: room.ReasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
+			reason: controller.ReasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
 		},
 		"all are trusted":                    {settings: Settings{Trusted: true}},
 		"one is named although all are":      {settings: Settings{Trusted: true}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
 		"the administrator's default":        {settings: Settings{DefaultServiceAccount: "default"}, there: "default", user: "system:serviceaccount:kubeflow:default"},
 		"the one that is named before it":    {settings: Settings{DefaultServiceAccount: "default"}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
-		"one that does not exist":            {named: "deployer", reason: room.ReasonServiceAccountNotFound, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
-		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: room.ReasonServiceAccountNotFound, remedy: "-n kubeflow"},
+		"one that does not exist":            {named: "deployer", reason: controller.ReasonServiceAccountNotFound, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
+		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: controller.ReasonServiceAccountNotFound, remedy: "-n kubeflow"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := roomtest.New(testNow)
+			cluster := controllertest.New(testNow)
 			if c.there != "" {
 				cluster.Put(object("v1", "ServiceAccount", "kubeflow", c.there))
 			}

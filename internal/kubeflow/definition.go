@@ -4,24 +4,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
-// RoomName is the name of the room, and the value of the room label on its children.
-const RoomName = "kubeflow"
+// ControllerName is the name of the controller, and the value of the controller label on its children.
+const ControllerName = "kubeflow"
 
 // finalizer is the original's. It would hold a KfDef for ever, since nobody takes it off any more.
 const finalizer = "kfdef-finalizer.kfdef.apps.kubeflow.org"
 
-// Room describes the kind to the engine.
-func Room() room.Definition[*kubeflowv1.KfDef] {
-	return room.Definition[*kubeflowv1.KfDef]{
-		Room:     RoomName,
-		GVK:      kubeflowv1.GroupVersion.WithKind("KfDef"),
-		Resource: "kfdefs",
-		New:      func() *kubeflowv1.KfDef { return &kubeflowv1.KfDef{} },
-		Common: func(cr *kubeflowv1.KfDef) room.Common {
-			return room.Common{
+// Definition describes the kind to the engine.
+func Definition() controller.Definition[*kubeflowv1.KfDef] {
+	return controller.Definition[*kubeflowv1.KfDef]{
+		Controller: ControllerName,
+		GVK:        kubeflowv1.GroupVersion.WithKind("KfDef"),
+		Resource:   "kfdefs",
+		New:        func() *kubeflowv1.KfDef { return &kubeflowv1.KfDef{} },
+		Common: func(cr *kubeflowv1.KfDef) controller.Common {
+			return controller.Common{
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
@@ -32,7 +32,7 @@ func Room() room.Definition[*kubeflowv1.KfDef] {
 		RendersAnswers:  true,
 		Nameless:        "kubeflow",
 		Suspended:       func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
-		Rules:           room.ActingRules("KfDef", "applications"),
+		Rules:           controller.ActingRules("KfDef", "applications"),
 		StripFinalizers: []string{finalizer},
 		FormerManagers:  []string{"kfctl"},
 	}
@@ -45,12 +45,14 @@ type asked struct {
 	inputs, wish, name string
 }
 
-// system is the room.
+// system is the controller.
 type system struct {
 	settings Settings
 	// last are the answers by the name of the KfDef, noted with what was asked.
-	last room.Last[types.NamespacedName, asked, Answer]
+	last controller.Last[types.NamespacedName, asked, Answer]
 }
 
-// New makes the room.
-func New(settings Settings) room.System[*kubeflowv1.KfDef, Facts] { return &system{settings: settings} }
+// New makes the controller.
+func New(settings Settings) controller.System[*kubeflowv1.KfDef, Facts] {
+	return &system{settings: settings}
+}

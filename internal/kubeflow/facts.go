@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/manifest/convert"
 )
 
@@ -39,16 +39,16 @@ type Answer struct {
 	Failure *Failure
 }
 
-var _ room.Retryable = (*Answer)(nil)
+var _ controller.Retryable = (*Answer)(nil)
 
-// Retry implements room.Retryable.
+// Retry implements controller.Retryable.
 func (a *Answer) Retry() time.Duration {
 	failed := func(a Application) bool { return a.Error != "" }
 	switch {
 	case a.Failure != nil && a.Failure.Transient:
-		return room.RetryPassing
+		return controller.RetryPassing
 	case a.Failure != nil || slices.ContainsFunc(a.Applications, failed):
-		return room.RetryLasting
+		return controller.RetryLasting
 	}
 	return 0
 }

@@ -12,8 +12,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // The reasons of problems, stable across releases.
@@ -26,7 +26,7 @@ const (
 const fetching = "the repositories are being fetched and rendered"
 
 // Gather has the repositories fetched and rendered in the background, and looks up which kinds are in namespaces.
-func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
+func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef) (Facts, error) {
 	user, err := s.account(cr).User(ctx, read, "KfDef", cr)
 	if err != nil {
 		return Facts{}, err
@@ -55,8 +55,8 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *kubeflowv1.Kf
 }
 
 // account is the ServiceAccount with whose rights the objects of a KfDef are written.
-func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
-	return room.Account{
+func (s *system) account(cr *kubeflowv1.KfDef) controller.Account {
+	return controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
 		Trusted: s.settings.Trusted, Printed: s.settings.Printed,
 	}
@@ -66,7 +66,7 @@ func (s *system) account(cr *kubeflowv1.KfDef) room.Account {
 // the spec; after a failure the engine asks again. It asks anew when the cluster serves other APIs of those that the objects
 // were converted from and to, as after an upgrade. Until there is an answer, the one before stands, which is pending where it is
 // to another spec.
-func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) (answer *Answer, pending bool) {
+func (s *system) answer(read controller.Reader, cr *kubeflowv1.KfDef, from []repo) (answer *Answer, pending bool) {
 	q := asked{uid: cr.UID, inputs: inputsOf(cr)}
 	q.wish = strings.Join([]string{"rendered", q.inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " ")
 	q.name = q.wish
@@ -77,7 +77,7 @@ func (s *system) answer(read room.Reader, cr *kubeflowv1.KfDef, from []repo) (an
 			q.name = q.wish + " " + digest(then, now)
 		}
 	}
-	every := room.Once
+	every := controller.Once
 	if i := cr.Spec.Interval; i != nil {
 		every = i.Duration
 	}

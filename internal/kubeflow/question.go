@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/source"
@@ -24,8 +24,8 @@ import (
 // before stands where that fails, and where the repositories give the same for the same inputs.
 func (s *system) question(
 	cr *kubeflowv1.KfDef, from []repo, q asked, serves func(schema.GroupVersionKind) bool,
-) room.Question {
-	return func(ctx context.Context, _ room.Live) any {
+) controller.Question {
+	return func(ctx context.Context, _ controller.Live) any {
 		answer := s.ask(ctx, cr, from, q.inputs, serves)
 		s.last.Put(ctx, client.ObjectKeyFromObject(cr), q, answer)
 		return answer
@@ -69,7 +69,7 @@ func (s *system) before(cr *kubeflowv1.KfDef) (*Answer, asked) {
 	return before, note
 }
 
-// Forget implements room.Forgetful.
+// Forget implements controller.Forgetful.
 func (s *system) Forget(key types.NamespacedName) {
 	s.last.Forget(func(of types.NamespacedName) bool { return of == key })
 }
@@ -123,7 +123,7 @@ func applicationOf(serves func(schema.GroupVersionKind) bool, rendered kustomize
 // definitions is the kind of a CustomResourceDefinition.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// SamePlan implements room.Steady.
+// SamePlan implements controller.Steady.
 func (s *system) SamePlan(before, now Facts) bool {
 	return before.Answer == now.Answer && before.Pending == now.Pending && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
 }

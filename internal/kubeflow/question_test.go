@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/source"
 )
@@ -76,7 +76,7 @@ func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	from := newShelf(t)
 	from.put(configMap("one"))
 	s := &system{settings: Settings{Trusted: true, Sources: from}}
-	cluster := roomtest.New(testNow)
+	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	ask := func() *Answer {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	from := newShelf(t)
 	from.put("{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1}}")
 	s := &system{settings: Settings{Trusted: true, Sources: from}}
-	cluster := roomtest.New(testNow, old, next)
+	cluster := controllertest.New(testNow, old, next)
 	cr := custom("first")
 	answered := func() string {
 		t.Helper()
@@ -184,7 +184,7 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	from := newShelf(t)
 	from.put(configMap("one"))
 	s := &system{settings: Settings{Trusted: true, Sources: from}}
-	cluster := roomtest.New(testNow)
+	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	ask := func() Facts {
 		t.Helper()
@@ -222,24 +222,24 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	}{
 		{"404", func() {
 			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404"}
-		}, source.ReasonNotFound, plan.Terminal, room.RetryLasting},
+		}, source.ReasonNotFound, plan.Terminal, controller.RetryLasting},
 		{"no route", func() {
 			from.down = &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "no route"}
-		}, "", "", room.RetryPassing},
+		}, "", "", controller.RetryPassing},
 		{"403", func() {
 			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonUnauthorized, Message: "403"}
-		}, source.ReasonUnauthorized, plan.Terminal, room.RetryLasting},
+		}, source.ReasonUnauthorized, plan.Terminal, controller.RetryLasting},
 		{"another spec, and no route", func() {
 			from.down = &source.Error{Class: source.Transient, Reason: source.ReasonUnreachable, Message: "no route"}
 			cr.Spec.Applications = append(custom("zeroth").Spec.Applications, cr.Spec.Applications...)
-		}, source.ReasonUnreachable, plan.Waiting, room.RetryPassing},
+		}, source.ReasonUnreachable, plan.Waiting, controller.RetryPassing},
 		{"another spec, and 404", func() {
 			from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404"}
-		}, source.ReasonNotFound, plan.Terminal, room.RetryLasting},
+		}, source.ReasonNotFound, plan.Terminal, controller.RetryLasting},
 		{"an application that cannot be rendered", func() {
 			from.down, cr.Spec.Applications = nil, cr.Spec.Applications[1:]
 			from.put("no: [")
-		}, reasonApplicationFailed, plan.Terminal, room.RetryLasting},
+		}, reasonApplicationFailed, plan.Terminal, controller.RetryLasting},
 	} {
 		c.change()
 		cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: c.name}
@@ -271,12 +271,12 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 
 func TestMovingRepositoriesAreAskedForAtTheInterval(t *testing.T) {
 	s := New(Settings{Trusted: true, Sources: refusing{errors.New("down")}})
-	cluster := roomtest.New(testNow)
+	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	for _, c := range []struct {
 		interval *metav1.Duration
 		want     time.Duration
-	}{{nil, room.Once}, {&metav1.Duration{Duration: time.Hour}, time.Hour}} {
+	}{{nil, controller.Once}, {&metav1.Duration{Duration: time.Hour}, time.Hour}} {
 		cr.Spec.Interval = c.interval
 		_, _ = s.Gather(t.Context(), cluster, cr)
 		if got := cluster.Asked[len(cluster.Asked)-1].Every; got != c.want {
@@ -301,7 +301,7 @@ func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 		cr.Status.Conditions = []metav1.Condition{{
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
 		}}
-		New(Settings{}).Project(cr, Facts{Answer: c.answer}, room.Seen{Now: testNow})
+		New(Settings{}).Project(cr, Facts{Answer: c.answer}, controller.Seen{Now: testNow})
 		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
 		switch {
 		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
@@ -17,7 +17,7 @@ type repo struct {
 }
 
 // reposOf reads what the repositories of a KfDef refer to in its namespace.
-func reposOf(ctx context.Context, read room.Reader, cr *kubeflowv1.KfDef) ([]repo, error) {
+func reposOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef) ([]repo, error) {
 	out := make([]repo, 0, len(cr.Spec.Repos))
 	for i, r := range cr.Spec.Repos {
 		one := repo{name: r.Name, Origin: origin.Origin{

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/origin"
 )
 
@@ -30,7 +30,7 @@ func TestArchivesInTheCluster(t *testing.T) {
 		"an address is no place": {uri: "https://example.test/x.tar.gz"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := roomtest.New(testNow)
+			cluster := controllertest.New(testNow)
 			if c.kind != "" {
 				u := object("v1", c.kind, "kubeflow", "air")
 				for field, value := range c.content {
@@ -55,7 +55,7 @@ func TestArchivesInTheCluster(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
-	cluster := roomtest.New(testNow)
+	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	cr.Spec.Repos = []kubeflowv1.Repo{{Name: "manifests", URI: "https://example.test/x.tar.gz", SecretName: "access"}}
 	_, err := reposOf(t.Context(), cluster, cr)

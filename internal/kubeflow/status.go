@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // The conditions of the original, of which one at most is True.
@@ -34,17 +34,17 @@ const (
 const maxMessage, maxWarningText = 1024, 1024
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room.Verdict {
+func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
-		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
+		status.Warnings = append(status.Warnings, controller.Cut(w, maxWarningText))
 	}
 	unavailable(cr, facts, seen)
 	if facts.Answer == nil || facts.Answer.Inputs == "" {
 		// What runs is as it was; nothing new is known of it.
 		conditions(cr, seen)
-		return room.Verdict{}
+		return controller.Verdict{}
 	}
 	status.ReposCache = nil
 	for _, r := range facts.Answer.Repos {
@@ -52,11 +52,11 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) room
 	}
 	applications(cr, facts, seen)
 	conditions(cr, seen)
-	return room.Verdict{Progress: status.ApplicationsReady + " applications ready"}
+	return controller.Verdict{Progress: status.ApplicationsReady + " applications ready"}
 }
 
 // applications counts the objects of each application.
-func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
+func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 	status := &cr.Status
 	before := status.Applications
 	_, wrong := arrange(facts.Answer.Spec)
@@ -64,8 +64,8 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	made := make([]int32, len(facts.Answer.Applications))
 	for i, a := range facts.Answer.Applications {
 		one := &status.Applications[i]
-		one.Name, one.Phase, one.Message = a.Name, phasePending, room.Cut(a.Error, maxMessage)
-		var lack room.Lack
+		one.Name, one.Phase, one.Message = a.Name, phasePending, controller.Cut(a.Error, maxMessage)
+		var lack controller.Lack
 		for _, o := range a.Objects {
 			// An object of two applications belongs to both.
 			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
@@ -82,7 +82,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 			}
 		}
 		if one.Message == "" {
-			one.Message = room.Cut(lack.Text, maxMessage)
+			one.Message = controller.Cut(lack.Text, maxMessage)
 		}
 	}
 	ready := 0
@@ -94,7 +94,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 		failure, _ := failureOfApplication(facts.Answer.Applications[i], wrong[i])
 		switch {
 		case failure != "":
-			one.Phase, one.Message = phaseFailed, room.Cut(failure, maxMessage)
+			one.Phase, one.Message = phaseFailed, controller.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:
 			one.Phase, one.Message, one.Revision = phaseReady, "", revision(facts.Answer.Spec[i], facts.Answer.Repos)
 			ready++
@@ -120,7 +120,7 @@ func revision(a kubeflowv1.Application, repos []Repo) string {
 
 // unavailable says since when and why the repositories cannot be fetched, and what that means (law 16). While nothing is known of
 // them, it stays as it is.
-func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
+func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 	switch {
 	case facts.Answer == nil || facts.Pending:
 		return
@@ -134,13 +134,13 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen room.Seen) {
 	}
 	meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
 		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Answer.Failure.Reason,
-		Message:            room.Cut(means+facts.Answer.Failure.Message, maxMessage),
+		Message:            controller.Cut(means+facts.Answer.Failure.Message, maxMessage),
 		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 	})
 }
 
 // conditions writes the original's conditions, which are never True together.
-func conditions(cr *kubeflowv1.KfDef, seen room.Seen) {
+func conditions(cr *kubeflowv1.KfDef, seen controller.Seen) {
 	which, message := ConditionPending, seen.Waiting
 	switch {
 	case seen.Ready:
@@ -154,7 +154,7 @@ func conditions(cr *kubeflowv1.KfDef, seen room.Seen) {
 			LastTransitionTime: metav1.NewTime(seen.Now),
 		}
 		if kind == which {
-			c.Status, c.Message = metav1.ConditionTrue, room.Cut(message, maxMessage)
+			c.Status, c.Message = metav1.ConditionTrue, controller.Cut(message, maxMessage)
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, c)
 	}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -73,7 +73,7 @@ func (o *Origin) Fetch(ctx context.Context, from Fetcher) (*source.Artifact, err
 }
 
 // ReadArchive reads an archive that is in a ConfigMap or a Secret.
-func (o *Origin) ReadArchive(ctx context.Context, read room.Reader, namespace, field, uri string) error {
+func (o *Origin) ReadArchive(ctx context.Context, read controller.Reader, namespace, field, uri string) error {
 	gvk, place, found := configMaps, "", false
 	if place, found = strings.CutPrefix(uri, inConfigMap); !found {
 		if place, found = strings.CutPrefix(uri, inSecret); !found {
@@ -105,7 +105,7 @@ func (o *Origin) ReadArchive(ctx context.Context, read room.Reader, namespace, f
 }
 
 // ReadSecret reads what the server of a repository asks for.
-func (o *Origin) ReadSecret(ctx context.Context, read room.Reader, namespace, field, name string) error {
+func (o *Origin) ReadSecret(ctx context.Context, read controller.Reader, namespace, field, name string) error {
 	if name == "" {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (o *Origin) ReadSecret(ctx context.Context, read room.Reader, namespace, fi
 
 // Referenced reads an object of the namespace, which is waited for where it is not there.
 func (o *Origin) Referenced(
-	ctx context.Context, read room.Reader, gvk schema.GroupVersionKind, namespace, name, field string,
+	ctx context.Context, read controller.Reader, gvk schema.GroupVersionKind, namespace, name, field string,
 ) (*unstructured.Unstructured, error) {
 	object, err := read.Referenced(ctx, gvk, namespace, name)
 	if err != nil {

@@ -34,7 +34,7 @@ type runner struct {
 type Options struct {
 	// Version is told to the runtime.
 	Version string
-	// Elements are the CompositionElements that the room of package kserve keeps.
+	// Elements are the CompositionElements that the controller of package kserve keeps.
 	Elements Elements
 	// Alone says that the manager is nothing but the participant, so that it is ready when the participant is.
 	Alone bool

@@ -5,21 +5,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
-// RoomName is the name of the room, and the value of the room label on its children.
-const RoomName = "seldon"
+// ControllerName is the name of the controller, and the value of the controller label on its children.
+const ControllerName = "seldon"
 
-// Room describes the kind to the engine.
-func Room() room.Definition[*v1alpha1.SeldonOperator] {
-	return room.Definition[*v1alpha1.SeldonOperator]{
-		Room:     RoomName,
-		GVK:      v1alpha1.GroupVersion.WithKind("SeldonOperator"),
-		Resource: "seldonoperators",
-		New:      func() *v1alpha1.SeldonOperator { return &v1alpha1.SeldonOperator{} },
-		Common: func(cr *v1alpha1.SeldonOperator) room.Common {
-			return room.Common{
+// Definition describes the kind to the engine.
+func Definition() controller.Definition[*v1alpha1.SeldonOperator] {
+	return controller.Definition[*v1alpha1.SeldonOperator]{
+		Controller: ControllerName,
+		GVK:        v1alpha1.GroupVersion.WithKind("SeldonOperator"),
+		Resource:   "seldonoperators",
+		New:        func() *v1alpha1.SeldonOperator { return &v1alpha1.SeldonOperator{} },
+		Common: func(cr *v1alpha1.SeldonOperator) controller.Common {
+			return controller.Common{
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
@@ -30,7 +30,7 @@ func Room() room.Definition[*v1alpha1.SeldonOperator] {
 		RendersAnswers: true,
 		AlsoServed:     []schema.GroupVersionKind{gvkGateway, gvkVirtualService, gvkBroker, gvkTrigger, gvkKnativeService},
 		Suspended:      func(cr *v1alpha1.SeldonOperator) bool { return cr.Spec.Suspend },
-		Rules:          room.ActingRules("SeldonOperator", "charts"),
+		Rules:          controller.ActingRules("SeldonOperator", "charts"),
 	}
 }
 
@@ -47,13 +47,13 @@ type asked struct {
 	inputs, again, name string
 }
 
-// system is the room.
+// system is the controller.
 type system struct {
 	settings Settings
-	last     room.Last[asker, asked, Answer]
+	last     controller.Last[asker, asked, Answer]
 }
 
-// New makes the room.
-func New(settings Settings) room.System[*v1alpha1.SeldonOperator, Facts] {
+// New makes the controller.
+func New(settings Settings) controller.System[*v1alpha1.SeldonOperator, Facts] {
 	return &system{settings: settings.complete()}
 }

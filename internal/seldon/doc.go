@@ -6,5 +6,5 @@
 //   - gather.go asks for what question.go fetches and renders in the background; nothing is rendered twice.
 //   - render.go, objects.go and status.go put it into stages and tell of it.
 //
-// It never writes to the cluster, and it knows no other room.
+// It never writes to the cluster, and it knows no other controller.
 package seldon

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
 )
@@ -105,17 +105,17 @@ type Answer struct {
 // rendered says that there is something that was rendered, now or before.
 func (a *Answer) rendered() bool { return a != nil && a.Chart != "" }
 
-var _ room.Retryable = (*Answer)(nil)
+var _ controller.Retryable = (*Answer)(nil)
 
-// Retry implements room.Retryable.
+// Retry implements controller.Retryable.
 func (a *Answer) Retry() time.Duration {
 	switch {
 	case a.Failure == nil:
 		return 0
 	case a.Failure.Class == plan.Waiting:
-		return room.RetryPassing
+		return controller.RetryPassing
 	}
-	return room.RetryLasting
+	return controller.RetryLasting
 }
 
 // with is an answer that stands, but for a failure.

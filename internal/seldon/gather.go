@@ -12,17 +12,17 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
 
 // Gather reads what is random once and what users' values refer to, and has the charts fetched and rendered in the background.
-func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
-	account := room.Account{
+func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
+	account := controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
 		Trusted: s.settings.Trusted, Printed: s.settings.Printed,
 	}
@@ -68,7 +68,7 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.Seld
 func keysName(cr *v1alpha1.SeldonOperator) string { return cr.Name + "-generated" }
 
 // gatherKeys takes what is random once from its Secret.
-func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (*keys, error) {
+func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (*keys, error) {
 	name := keysName(cr)
 	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *system) gatherKeys(ctx context.Context, read room.Reader, cr *v1alpha1.
 	var data map[string][]byte
 	if ours {
 		// What somebody else put under the name is no seed of ours.
-		data = room.SecretData(found)
+		data = controller.SecretData(found)
 	}
 	wanted := foreseen(cr)
 	for _, c := range s.componentsOf(cr) {
@@ -113,7 +113,7 @@ func ownerID(cr *v1alpha1.SeldonOperator) string {
 
 // gatherPart asks for one component as it is declared now.
 func (s *system) gatherPart(
-	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
 ) (Part, error) {
 	last, before := s.lastOf(client.ObjectKeyFromObject(cr), cr.UID, c.name)
 	part := Part{component: c, Pending: true}
@@ -146,7 +146,7 @@ func (s *system) gatherPart(
 			})}, " ")
 		}
 	}
-	answer, _ := read.Probe(q.name, room.Once, s.question(q)).(*Answer)
+	answer, _ := read.Probe(q.name, controller.Once, s.question(q)).(*Answer)
 	if answer != nil && len(answer.Wanted) == 0 {
 		part.Answer, part.Pending = answer, false
 	}
@@ -155,7 +155,7 @@ func (s *system) gatherPart(
 }
 
 // serves answers what templates ask of .Capabilities.APIVersions: a group and version, or a kind of one.
-func serves(read room.Reader, apiVersion string) bool {
+func serves(read controller.Reader, apiVersion string) bool {
 	parts := strings.Split(apiVersion, "/")
 	if n := len(parts); n == 3 || n == 2 && parts[1] != "" && strings.ToUpper(parts[1][:1]) == parts[1][:1] {
 		gv, err := schema.ParseGroupVersion(strings.Join(parts[:n-1], "/"))
@@ -167,7 +167,7 @@ func serves(read room.Reader, apiVersion string) bool {
 
 // inquire puts together what a component is rendered from.
 func (s *system) inquire(
-	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
 ) (inquiry, error) {
 	q := inquiry{
 		component: c, key: client.ObjectKeyFromObject(cr), uid: cr.UID, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
@@ -203,7 +203,7 @@ func (s *system) inquire(
 
 // userValues are the values of a user: those of objects in their order, and over them those of the spec.
 func (s *system) userValues(
-	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, q *inquiry,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, q *inquiry,
 ) (values, error) {
 	out := values{}
 	for i, ref := range q.spec.ValuesFrom {
@@ -232,7 +232,7 @@ const reasonValuesInvalid = "ValuesInvalid"
 
 // referencedValues reads the values in an object. What it holds is never told, since it may be secret.
 func referencedValues(
-	ctx context.Context, read room.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin,
+	ctx context.Context, read controller.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin,
 ) (values, error) {
 	gvk := gvkConfigMap
 	if ref.Kind == gvkSecret.Kind {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 func opaque(name string, data map[string]string) *unstructured.Unstructured {
@@ -39,7 +39,7 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	cr.Spec.Enable.Catalogue, cr.Spec.Enable.PayloadStore = true, true
 	s := &system{settings: Settings{Trusted: true}.complete()}
-	c := roomtest.New(testNow)
+	c := controllertest.New(testNow)
 	pass := func() (Facts, plan.Plan) {
 		t.Helper()
 		facts, err := s.Gather(t.Context(), c, cr)

@@ -9,8 +9,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/helm"
 )
 
@@ -30,7 +30,7 @@ var istioVersions = []string{"v1", "v1beta1", "v1alpha3"}
 
 // gatherMissing finds what the cluster and the user's Secrets lack for what is switched on. What can be made is made
 // nevertheless.
-func (s *system) gatherMissing(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) error {
+func (s *system) gatherMissing(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) error {
 	for _, version := range istioVersions {
 		if facts.Istio == "" && read.Serves(gvkGateway.GroupKind().WithVersion(version)) {
 			facts.Istio = version
@@ -58,7 +58,7 @@ func (s *system) gatherMissing(ctx context.Context, read room.Reader, cr *v1alph
 	return nil
 }
 
-func missingForDetectors(read room.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) {
+func missingForDetectors(read controller.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) {
 	var lacks []string
 	if !read.Serves(gvkBroker) || !read.Serves(gvkTrigger) {
 		lacks = append(lacks, "Knative Eventing")
@@ -135,12 +135,12 @@ func (s *system) adminKey(cr *v1alpha1.SeldonOperator) string {
 }
 
 // missingKeys looks for the keys of a user's Secret.
-func missingKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, wants secretKeys, facts *Facts) error {
+func missingKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, wants secretKeys, facts *Facts) error {
 	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, wants.name)
 	if err != nil {
 		return err
 	}
-	data := room.SecretData(found)
+	data := controller.SecretData(found)
 	lacks := slices.DeleteFunc(slices.Clone(wants.keys), func(key string) bool { return len(data[key]) > 0 })
 	if len(lacks) == 0 {
 		return nil
@@ -162,7 +162,7 @@ func missingKeys(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOpera
 
 // gatherPasswords takes the passwords of the trial instances from their Secrets, or makes them of the seed once that is stored.
 func (s *system) gatherPasswords(
-	ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, k *keys,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, k *keys,
 ) (postgres, elastic Password, err error) {
 	generated := k.seeded || s.settings.Printed
 	if cr.Spec.Enable.Catalogue {
@@ -186,7 +186,7 @@ func (s *system) gatherPasswords(
 	return postgres, elastic, err
 }
 
-func gatherPassword(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator, name, fresh string) (Password, error) {
+func gatherPassword(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, name, fresh string) (Password, error) {
 	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
 	if err != nil {
 		return Password{}, err
@@ -197,7 +197,7 @@ func gatherPassword(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOp
 	}
 	out := Password{Text: fresh, Theirs: found != nil && child == nil, Absent: found == nil}
 	// The data that it unlocks may be older than the SeldonOperator.
-	if have := room.SecretData(found)["password"]; len(have) > 0 {
+	if have := controller.SecretData(found)["password"]; len(have) > 0 {
 		out.Text = string(have)
 	}
 	return out, nil

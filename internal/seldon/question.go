@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/origin"
@@ -47,15 +47,15 @@ type inquiry struct {
 }
 
 // question fetches the chart, renders it, and converts what the cluster does not serve.
-func (s *system) question(q inquiry) room.Question {
-	return func(ctx context.Context, live room.Live) any {
+func (s *system) question(q inquiry) controller.Question {
+	return func(ctx context.Context, live controller.Live) any {
 		answer := s.ask(ctx, live, q)
 		s.last.Put(ctx, asker{q.key, q.component.name}, asked{q.uid, q.inputs, q.again, q.name}, answer)
 		return answer
 	}
 }
 
-func (s *system) ask(ctx context.Context, live room.Live, q inquiry) *Answer {
+func (s *system) ask(ctx context.Context, live controller.Live, q inquiry) *Answer {
 	last, _ := s.lastOf(q.key, q.uid, q.component.name)
 	artifact, err := q.from.Fetch(ctx, s.settings.Sources)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *system) lastOf(key types.NamespacedName, uid types.UID, component strin
 	return last, note
 }
 
-// Forget implements room.Forgetful.
+// Forget implements controller.Forgetful.
 func (s *system) Forget(key types.NamespacedName) {
 	s.last.Forget(func(of asker) bool { return of.key == key })
 }
@@ -161,7 +161,7 @@ func (q inquiry) outdated(answer *Answer) bool {
 
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of
 // the SeldonOperator alone, and lists are empty: a template that goes through a cluster would be another at every rendering.
-func (q inquiry) lookup(live room.Live) func(context.Context, string, string, string, string) (map[string]any, error) {
+func (q inquiry) lookup(live controller.Live) func(context.Context, string, string, string, string) (map[string]any, error) {
 	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || live == nil {

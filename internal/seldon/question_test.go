@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/origin"
@@ -164,12 +164,12 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 		reason       string
 		pause        time.Duration
 	}{
-		{"404", "first", values{"name": "one"}, refused(source.ReasonNotFound), source.ReasonNotFound, room.RetryLasting},
-		{"403", "first", values{"name": "one"}, refused(source.ReasonUnauthorized), source.ReasonUnauthorized, room.RetryLasting},
-		{"no route", "first", values{"name": "one"}, errors.New("no route"), "", room.RetryPassing},
-		{"other values, and no route", "second", values{"name": "two"}, errors.New("no route"), source.ReasonUnreachable, room.RetryPassing},
-		{"other values, and 404", "second", values{"name": "two"}, refused(source.ReasonNotFound), source.ReasonNotFound, room.RetryLasting},
-		{"values that do not fit", "third", nil, nil, reasonChartFailed, room.RetryLasting},
+		{"404", "first", values{"name": "one"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
+		{"403", "first", values{"name": "one"}, refused(source.ReasonUnauthorized), source.ReasonUnauthorized, controller.RetryLasting},
+		{"no route", "first", values{"name": "one"}, errors.New("no route"), "", controller.RetryPassing},
+		{"other values, and no route", "second", values{"name": "two"}, errors.New("no route"), source.ReasonUnreachable, controller.RetryPassing},
+		{"other values, and 404", "second", values{"name": "two"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
+		{"values that do not fit", "third", nil, nil, reasonChartFailed, controller.RetryLasting},
 	} {
 		from.down = c.down
 		part := ask(c.inputs, c.values)
@@ -215,7 +215,7 @@ func TestWhatIsOutdatedIsOneQuestion(t *testing.T) {
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
-	cluster := roomtest.New(testNow)
+	cluster := controllertest.New(testNow)
 	facts := Facts{Keys: made(t, nil, testNow)}
 	facts.Keys.there, facts.Keys.stored = true, true
 	pass := func() string {
@@ -267,7 +267,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
 	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
-	cluster := roomtest.New(testNow, old, old.GroupKind().WithVersion("v1"))
+	cluster := controllertest.New(testNow, old, old.GroupKind().WithVersion("v1"))
 	facts := Facts{Keys: made(t, nil, testNow)}
 	facts.Keys.there, facts.Keys.stored = true, true
 	version := func() string {
@@ -336,7 +336,7 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
 		}}
 		c.part.component = component{name: core}
-		unavailable(cr, Facts{Parts: []Part{c.part}}, room.Seen{Now: testNow})
+		unavailable(cr, Facts{Parts: []Part{c.part}}, controller.Seen{Now: testNow})
 		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
 		switch {
 		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):

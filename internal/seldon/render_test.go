@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 func TestWhatIsMadeAgainWhereAFieldCannotBeChanged(t *testing.T) {
@@ -39,14 +39,14 @@ func TestWhatIsMadeAgainWhereAFieldCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestObjectsOfNoChart shows what the room makes itself, for every version of Istio's Gateway.
+// TestObjectsOfNoChart shows what the controller makes itself, for every version of Istio's Gateway.
 func TestObjectsOfNoChart(t *testing.T) {
 	cr := &v1alpha1.SeldonOperator{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seldon"}}
 	cr.Spec.Enable.Routing, cr.Spec.Enable.Detectors, cr.Spec.Detectors.ReplyAlias = true, true, true
 	s := &system{settings: Settings{ClusterDomain: "cluster.local"}}
 	for _, version := range istioVersions {
 		facts := Facts{Istio: version, AliasNamespace: true}
-		roomtest.Golden(t, "istio-"+version, plan.Plan{Stages: []plan.Stage{
+		controllertest.Golden(t, "istio-"+version, plan.Plan{Stages: []plan.Stage{
 			{Name: routing, Objects: routingObjects(cr, facts)}, {Name: detectors, Objects: s.detectorObjects(cr, facts)},
 		}})
 	}

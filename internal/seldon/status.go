@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // switches are the conditions of the switches.
@@ -36,15 +36,15 @@ const (
 const maxMessage, maxWarningText, maxWarnings = 1024, 1024, 64
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen room.Seen) room.Verdict {
+func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Seen) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
-		status.Warnings = append(status.Warnings, room.Cut(w, maxWarningText))
+		status.Warnings = append(status.Warnings, controller.Cut(w, maxWarningText))
 	}
 	if facts.Keys == nil {
 		// What runs is as it was; nothing new is known of it.
-		return room.Verdict{}
+		return controller.Verdict{}
 	}
 	status.URL = facts.URL
 	status.Components = nil
@@ -72,11 +72,11 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen room.See
 	status.ComponentsReady = fmt.Sprintf("%d/%d", ready, len(status.Components))
 	conditions(cr, seen)
 	unavailable(cr, facts, seen)
-	return room.Verdict{Progress: status.ComponentsReady + " components ready"}
+	return controller.Verdict{Progress: status.ComponentsReady + " components ready"}
 }
 
 // componentStatus counts the objects of a chart.
-func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen room.Seen) v1alpha1.ComponentStatus {
+func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen controller.Seen) v1alpha1.ComponentStatus {
 	out := v1alpha1.ComponentStatus{
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
@@ -93,9 +93,9 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 	case part.spec.Suspend:
 		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
 	case part.Problem != nil:
-		out.Phase, out.Message = phaseFailed, room.Cut(part.Problem.Error(), maxMessage)
+		out.Phase, out.Message = phaseFailed, controller.Cut(part.Problem.Error(), maxMessage)
 	case part.failure() != nil:
-		out.Phase, out.Message = phaseFailed, room.Cut(part.failure().Message, maxMessage)
+		out.Phase, out.Message = phaseFailed, controller.Cut(part.failure().Message, maxMessage)
 	case a == nil:
 		out.Message = "the chart is being fetched and rendered"
 	case part.Pending && out.Phase == phaseReady:
@@ -105,8 +105,8 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen r
 }
 
 // count counts objects, and says what they lack.
-func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
-	made, lack := 0, room.Lack{}
+func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.Seen) {
+	made, lack := 0, controller.Lack{}
 	for _, key := range keys {
 		state := seen.Objects[key]
 		out.Objects++
@@ -119,7 +119,7 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
 		}
 		lack.Add(key, state)
 	}
-	out.Message = room.Cut(lack.Text, maxMessage)
+	out.Message = controller.Cut(lack.Text, maxMessage)
 	switch {
 	case out.Objects > 0 && out.Ready == out.Objects:
 		out.Phase, out.Message = phaseReady, ""
@@ -129,7 +129,7 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen room.Seen) {
 }
 
 // plainStatus is that of a switch without a chart.
-func plainStatus(name string, objects []plan.Object, facts Facts, seen room.Seen) v1alpha1.ComponentStatus {
+func plainStatus(name string, objects []plan.Object, facts Facts, seen controller.Seen) v1alpha1.ComponentStatus {
 	out := v1alpha1.ComponentStatus{Name: name, Phase: phaseReady}
 	var keys []plan.Key
 	for _, o := range objects {
@@ -140,13 +140,13 @@ func plainStatus(name string, objects []plan.Object, facts Facts, seen room.Seen
 		count(&out, keys, seen)
 	}
 	if p, missing := facts.Missing[name]; missing {
-		out.Phase, out.Message = phasePending, room.Cut(p.Message+"; "+p.Remedy, maxMessage)
+		out.Phase, out.Message = phasePending, controller.Cut(p.Message+"; "+p.Remedy, maxMessage)
 	}
 	return out
 }
 
 // conditions writes one for each switch that is on, and takes away those of the others.
-func conditions(cr *v1alpha1.SeldonOperator, seen room.Seen) {
+func conditions(cr *v1alpha1.SeldonOperator, seen controller.Seen) {
 	for _, s := range switches {
 		if !s.on(cr.Spec.Enable) {
 			meta.RemoveStatusCondition(&cr.Status.Conditions, s.condition)
@@ -174,7 +174,7 @@ func conditions(cr *v1alpha1.SeldonOperator, seen room.Seen) {
 				c.Status, c.Reason, c.Message = metav1.ConditionFalse, p.Reason, p.Error()
 			}
 		}
-		c.Message = room.Cut(c.Message, maxMessage)
+		c.Message = controller.Cut(c.Message, maxMessage)
 		meta.SetStatusCondition(&cr.Status.Conditions, c)
 	}
 }
@@ -184,7 +184,7 @@ const ConditionSourceUnavailable = "SourceUnavailable"
 
 // unavailable says since when and why a chart cannot be fetched, and what that means. While nothing is known of one, it stays as it
 // is.
-func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen room.Seen) {
+func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Seen) {
 	known := len(facts.Parts) > 0
 	for _, part := range facts.Parts {
 		a := part.Answer
@@ -201,7 +201,7 @@ func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen room.Seen) {
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: a.Failure.Reason,
-			Message:            room.Cut(part.name+": "+means+a.Failure.Message, maxMessage),
+			Message:            controller.Cut(part.name+": "+means+a.Failure.Message, maxMessage),
 			ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 		})
 		return

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 // gatherURL finds where Seldon Deploy is reached: through Istio's ingress gateway with routing, else at the LoadBalancer of its
 // Service, else at the Service.
-func (s *system) gatherURL(ctx context.Context, read room.Reader, cr *v1alpha1.SeldonOperator) (string, error) {
+func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (string, error) {
 	inside := "http://" + deployService + "." + cr.Namespace + ".svc." + s.settings.ClusterDomain + uiPath
 	namespace, name := cr.Namespace, deployService
 	if cr.Spec.Enable.Routing {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 const (
@@ -51,7 +51,7 @@ func (g *gathering) ask() {
 // hosts remembers the addresses of the pods that were asked last, for each custom resource and under the name of the question.
 // While their answers are settled and the Deployment tells of no other pods, nobody has to list them again.
 type hosts struct {
-	room.Last[types.NamespacedName, string, []string]
+	controller.Last[types.NamespacedName, string, []string]
 }
 
 // keep forgets the addresses of a custom resource that were found for another question.
@@ -63,11 +63,11 @@ func (h *hosts) keep(cr *v1alpha1.Tfserv, question string) {
 }
 
 // question asks the ready pods of the custom resource for every model.
-func (g *gathering) question(name string, models []string) room.Question {
+func (g *gathering) question(name string, models []string) controller.Question {
 	of, port := types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered := g.settings.HTTP, g.hosts
-	return func(ctx context.Context, live room.Live) any {
+	return func(ctx context.Context, live controller.Live) any {
 		asked, before := remembered.Get(of)
 		if asked == nil || before != name {
 			found, err := hostsOf(ctx, live, of.Namespace, selector)
@@ -88,7 +88,7 @@ func (g *gathering) question(name string, models []string) room.Question {
 }
 
 // hostsOf are the addresses of the pods that can be asked.
-func hostsOf(ctx context.Context, live room.Live, namespace, selector string) ([]string, error) {
+func hostsOf(ctx context.Context, live controller.Live, namespace, selector string) ([]string, error) {
 	pods, err := live.List(ctx, gvkPod, namespace, selector, 5*maxServers)
 	if err != nil {
 		return nil, err
@@ -166,12 +166,12 @@ func underway(m v1alpha1.ModelStatus) bool {
 	return m.State != stateAvailable && m.State != stateEnd
 }
 
-// Retry implements room.Retryable: what is not settled is asked again with growing pauses.
+// Retry implements controller.Retryable: what is not settled is asked again with growing pauses.
 func (a *Answer) Retry() time.Duration {
 	if a.Settled {
 		return 0
 	}
-	return room.RetryPassing
+	return controller.RetryPassing
 }
 
 // sumModel joins what the servers say of one model, and says whether every one has a version available.
@@ -192,7 +192,7 @@ func sumModel(model string, j int, said [][]saying) (versions []v1alpha1.ModelSt
 		available = available && some
 	}
 	for _, v := range behind {
-		versions = append(versions, v1alpha1.ModelStatus{Name: room.Cut(model, 253), Version: v.number, State: v.state, Error: v.message})
+		versions = append(versions, v1alpha1.ModelStatus{Name: controller.Cut(model, 253), Version: v.number, State: v.state, Error: v.message})
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.ModelStatus) int {
 		if c := len(a.Version) - len(b.Version); c != 0 {

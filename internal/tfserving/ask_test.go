@@ -20,11 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 )
 
-// pods is a room.Live with pods.
+// pods is a controller.Live with pods.
 type pods []unstructured.Unstructured
 
 func (p pods) Get(context.Context, string, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
@@ -85,7 +85,7 @@ func says(versions ...string) http.HandlerFunc {
 	}
 }
 
-func answerOf(t *testing.T, client *http.Client, live room.Live, models ...string) *Answer {
+func answerOf(t *testing.T, client *http.Client, live controller.Live, models ...string) *Answer {
 	t.Helper()
 	g := &gathering{settings: Settings{HTTP: client}, hosts: &hosts{}, cr: custom(t, inline)}
 	return g.question("models", models)(t.Context(), live).(*Answer)
@@ -149,7 +149,7 @@ func (l *listed) List(ctx context.Context, gvk schema.GroupVersionKind, namespac
 func TestSettledServersAreAskedWithoutAListOfPods(t *testing.T) {
 	servers := map[string]http.HandlerFunc{"10.0.0.1": says("1 AVAILABLE")}
 	s := &system{settings: Settings{HTTP: fleet(servers)}.complete()}
-	c, cr, live := roomtest.New(testNow), custom(t, inline), &listed{pods: pods{pod("10.0.0.1", true, false)}}
+	c, cr, live := controllertest.New(testNow), custom(t, inline), &listed{pods: pods{pod("10.0.0.1", true, false)}}
 	_, p := gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, p, true)
 	ask := func() *Answer {
@@ -278,7 +278,7 @@ func TestARealServer(t *testing.T) {
 }
 
 func TestWhenTheServersAreAsked(t *testing.T) {
-	c, cr := roomtest.New(testNow), custom(t, inline)
+	c, cr := controllertest.New(testNow), custom(t, inline)
 	asked := func() string {
 		c.Asked = nil
 		gatherAndRender(t, c, cr)

@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
-// TestDefects shows, one by one, that the defects of section 2 of reference/tfserv.md have no place in the room. Those that
+// TestDefects shows, one by one, that the defects of section 2 of reference/tfserv.md have no place in the controller. Those that
 // need a cluster (5, 6, 7, 13, 16, 17, 18) are shown there too, in test/tfserv; 19 is TestTheInstalledManagerElectsALeader
 // of cmd/mlkeeper.
 func TestDefects(t *testing.T) {
@@ -52,7 +52,7 @@ func TestDefects(t *testing.T) {
 			c, cr := seed(t)
 			c.Remove(key("ConfigMap", "tf-serving-models-config"))
 			_, p := gatherAndRender(t, c, cr)
-			if roomtest.Find(p, "Deployment", cr.Name) != nil {
+			if controllertest.Find(p, "Deployment", cr.Name) != nil {
 				t.Error("pods are started without a config")
 			}
 		}},
@@ -60,20 +60,20 @@ func TestDefects(t *testing.T) {
 			c, cr := seed(t)
 			c.Remove(key("ConfigMap", "tf-serving-models-config"))
 			_, p := gatherAndRender(t, c, cr)
-			if got := roomtest.Reasons(p); got != "Waiting ConfigMapNotFound" || !strings.Contains(p.Problems[0].Error(), "tf-serving-models-config") {
+			if got := controllertest.Reasons(p); got != "Waiting ConfigMapNotFound" || !strings.Contains(p.Problems[0].Error(), "tf-serving-models-config") {
 				t.Errorf("problems %v", p.Problems)
 			}
-			if roomtest.Find(p, "Service", cr.Name+"-service") == nil {
+			if controllertest.Find(p, "Service", cr.Name+"-service") == nil {
 				t.Error("the Service waits too")
 			}
 		}},
 		{"05 the same spec is the same Deployment, whatever the API server filled in", func(t *testing.T) {
 			c, cr := seed(t)
 			_, first := gatherAndRender(t, c, cr)
-			u := roomtest.MustFind(t, first, "Deployment", cr.Name).DeepCopy()
+			u := controllertest.MustFind(t, first, "Deployment", cr.Name).DeepCopy()
 			_ = unstructured.SetNestedField(u.Object, int64(10), "spec", "revisionHistoryLimit")
 			c.Own(u, ownerOf(cr))
-			if _, again := gatherAndRender(t, c, cr); string(roomtest.Print(t, again)) != string(roomtest.Print(t, first)) {
+			if _, again := gatherAndRender(t, c, cr); string(controllertest.Print(t, again)) != string(controllertest.Print(t, first)) {
 				t.Error("a default of the API server changes what is wanted")
 			}
 		}},
@@ -104,7 +104,7 @@ func TestDefects(t *testing.T) {
 		}},
 		{"09 a changed config or credential rolls the pods, and nothing else does", checkRolls},
 		{"10 omitted fields are TensorFlow Serving's defaults, not zero", func(t *testing.T) {
-			_, p := gatherAndRender(t, roomtest.New(testNow), custom(t, inline))
+			_, p := gatherAndRender(t, controllertest.New(testNow), custom(t, inline))
 			d := deployed(t, p, "tfs")
 			args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " ")
 			if *d.Spec.Replicas != 1 || !strings.Contains(args, "--port=8500 --rest_api_port=8501") {
@@ -136,7 +136,7 @@ func TestDefects(t *testing.T) {
 			if got := d.Spec.Selector.MatchLabels; len(got) != 1 || got[selectorLabel] != cr.Name || d.Spec.Template.Name != "" {
 				t.Errorf("selector %v, name %q", got, d.Spec.Template.Name)
 			}
-			if string(roomtest.Print(t, before)) != string(roomtest.Print(t, after)) {
+			if string(controllertest.Print(t, before)) != string(controllertest.Print(t, after)) {
 				t.Error("labels of the custom resource reach the selector or the pods")
 			}
 		}},
@@ -144,13 +144,13 @@ func TestDefects(t *testing.T) {
 			_, p := gatherAndRender(t, withProductionInputs(t), custom(t, production))
 			for _, stage := range p.Stages {
 				for _, o := range stage.Objects {
-					if !slices.Contains(Room().Children, o.Desired.GroupVersionKind()) {
+					if !slices.Contains(Definition().Children, o.Desired.GroupVersionKind()) {
 						t.Errorf("there is no right for %s", o.Desired.GroupVersionKind())
 					}
 				}
 			}
 		}},
-		{"16 children are found by the engine's marks: the room sets no owner and no mark", func(t *testing.T) {
+		{"16 children are found by the engine's marks: the controller sets no owner and no mark", func(t *testing.T) {
 			c, cr := seed(t)
 			_, p := gatherAndRender(t, c, cr)
 			for _, o := range p.Stages[0].Objects {
@@ -159,7 +159,7 @@ func TestDefects(t *testing.T) {
 				}
 			}
 		}},
-		{"17 nothing is adopted by the room", func(t *testing.T) {
+		{"17 nothing is adopted by the controller", func(t *testing.T) {
 			c, cr := seed(t)
 			_, p := gatherAndRender(t, c, cr)
 			for _, o := range p.Stages[0].Objects {
@@ -170,18 +170,18 @@ func TestDefects(t *testing.T) {
 		}},
 		{"18 replicas are an autoscaler's where there is one", func(t *testing.T) {
 			cr := custom(t, inline+"  replicas: 1\n  autoscaling: {minReplicas: 2, maxReplicas: 5}\n")
-			_, p := gatherAndRender(t, roomtest.New(testNow), cr)
+			_, p := gatherAndRender(t, controllertest.New(testNow), cr)
 			if d := deployed(t, p, "tfs"); *d.Spec.Replicas != 2 {
 				t.Errorf("%d replicas at the start", *d.Spec.Replicas)
 			}
-			roomtest.MustFind(t, p, "HorizontalPodAutoscaler", "tfs")
+			controllertest.MustFind(t, p, "HorizontalPodAutoscaler", "tfs")
 		}},
 		{"20 the Service need not be open on every node", func(t *testing.T) {
-			_, p := gatherAndRender(t, roomtest.New(testNow), custom(t, inline+"  serviceType: ClusterIP\n"))
+			_, p := gatherAndRender(t, controllertest.New(testNow), custom(t, inline+"  serviceType: ClusterIP\n"))
 			if got := served(t, p, "tfs-service").Spec.Type; got != corev1.ServiceTypeClusterIP {
 				t.Errorf("type %s", got)
 			}
-			_, p = gatherAndRender(t, roomtest.New(testNow), custom(t, inline))
+			_, p = gatherAndRender(t, controllertest.New(testNow), custom(t, inline))
 			if got := served(t, p, "tfs-service").Spec.Type; got != corev1.ServiceTypeNodePort {
 				t.Errorf("the seed's type is NodePort, not %s", got)
 			}
@@ -206,7 +206,7 @@ func checkRolls(t *testing.T) {
 	c, cr := seed(t)
 	template := func() string {
 		_, p := gatherAndRender(t, c, cr)
-		u := roomtest.MustFind(t, p, "Deployment", cr.Name)
+		u := controllertest.MustFind(t, p, "Deployment", cr.Name)
 		spec, _, _ := unstructured.NestedMap(u.Object, "spec", "template")
 		return strings.Join([]string{u.GetName(), printed(t, spec)}, "\n")
 	}
@@ -235,7 +235,7 @@ func checkRolls(t *testing.T) {
 
 func printed(t *testing.T, content map[string]any) string {
 	t.Helper()
-	return string(roomtest.Print(t, plan.Plan{Stages: []plan.Stage{{Objects: []plan.Object{{Desired: &unstructured.Unstructured{Object: content}}}}}}))
+	return string(controllertest.Print(t, plan.Plan{Stages: []plan.Stage{{Objects: []plan.Object{{Desired: &unstructured.Unstructured{Object: content}}}}}}))
 }
 
 func checkHardened(t *testing.T) {
@@ -260,10 +260,10 @@ func checkHardened(t *testing.T) {
 	case d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0:
 		t.Error("fewer servers than declared while it rolls")
 	}
-	roomtest.MustFind(t, p, "PodDisruptionBudget", "ranking")
+	controllertest.MustFind(t, p, "PodDisruptionBudget", "ranking")
 	none := custom(t, "metadata: {name: none}\nspec: {configMap: empty}\n")
-	c := roomtest.New(testNow)
-	c.Put(roomtest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: empty, namespace: ns}, data: {models.conf: ''}}"))
+	c := controllertest.New(testNow)
+	c.Put(controllertest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: empty, namespace: ns}, data: {models.conf: ''}}"))
 	_, p = gatherAndRender(t, c, none)
 	main = deployed(t, p, "none").Spec.Template.Spec.Containers[0]
 	if main.ReadinessProbe.GRPC == nil || !slices.Contains(main.Args, "--enable_grpc_healthcheck_service=true") {

@@ -5,21 +5,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
-// RoomName is the name of the room, and the value of the room label on its children.
-const RoomName = "tfserving"
+// ControllerName is the name of the controller, and the value of the controller label on its children.
+const ControllerName = "tfserving"
 
-// Room describes the kind to the engine.
-func Room() room.Definition[*v1alpha1.Tfserv] {
-	return room.Definition[*v1alpha1.Tfserv]{
-		Room:     RoomName,
-		GVK:      v1alpha1.GroupVersion.WithKind("Tfserv"),
-		Resource: "tfservs",
-		New:      func() *v1alpha1.Tfserv { return &v1alpha1.Tfserv{} },
-		Common: func(cr *v1alpha1.Tfserv) room.Common {
-			return room.Common{
+// Definition describes the kind to the engine.
+func Definition() controller.Definition[*v1alpha1.Tfserv] {
+	return controller.Definition[*v1alpha1.Tfserv]{
+		Controller: ControllerName,
+		GVK:        v1alpha1.GroupVersion.WithKind("Tfserv"),
+		Resource:   "tfservs",
+		New:        func() *v1alpha1.Tfserv { return &v1alpha1.Tfserv{} },
+		Common: func(cr *v1alpha1.Tfserv) controller.Common {
+			return controller.Common{
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
@@ -30,7 +30,7 @@ func Room() room.Definition[*v1alpha1.Tfserv] {
 		AlsoServed: []schema.GroupVersionKind{gvkConstraints},
 		// The tutorial's operator is started as bin/manager, or by "go run", which names it main.
 		FormerManagers: []string{"manager", "main"},
-		Rules: []room.Rule{
+		Rules: []controller.Rule{
 			{
 				Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},
 				Why: "A changed credential rolls the pods; only the Secrets that a Tfserv names are read.",
@@ -47,18 +47,18 @@ func Room() room.Definition[*v1alpha1.Tfserv] {
 	}
 }
 
-// system is the room.
+// system is the controller.
 type system struct {
 	settings Settings
 	hosts    hosts
 }
 
-// New makes the room.
-func New(settings Settings) room.System[*v1alpha1.Tfserv, Facts] {
+// New makes the controller.
+func New(settings Settings) controller.System[*v1alpha1.Tfserv, Facts] {
 	return &system{settings: settings.complete()}
 }
 
-// Forget implements room.Forgetful.
+// Forget implements controller.Forgetful.
 func (s *system) Forget(gone types.NamespacedName) {
 	s.hosts.Forget(func(one types.NamespacedName) bool { return one == gone })
 }

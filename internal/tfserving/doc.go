@@ -1,4 +1,4 @@
-// Package tfserving is the room of Tfserv (servapi.dev-state.com): TensorFlow Serving as the tutorial operator's users
+// Package tfserving is the controller of Tfserv (servapi.dev-state.com): TensorFlow Serving as the tutorial operator's users
 // declare it, with the names, ports, arguments and mounts of the tutorial, and without its defects.
 //
 // Invariants:

@@ -10,9 +10,9 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
@@ -27,7 +27,7 @@ const (
 type gathering struct {
 	settings Settings
 	hosts    *hosts
-	read     room.Reader
+	read     controller.Reader
 	cr       *v1alpha1.Tfserv
 	facts    Facts
 	// secrets are the credentials that the pods read once at their start.
@@ -35,7 +35,7 @@ type gathering struct {
 }
 
 // Gather does every read that rendering needs.
-func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
+func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
 	g := &gathering{settings: s.settings, hosts: &s.hosts, read: read, cr: cr}
 	g.facts.Constraints = read.Serves(gvkConstraints)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim} {
@@ -44,7 +44,7 @@ func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1alpha1.Tfse
 		}
 	}
 	if len(g.secrets) > 0 {
-		g.facts.CredentialsDigest = room.SecretDigest(cr.UID, g.secrets...)
+		g.facts.CredentialsDigest = controller.SecretDigest(cr.UID, g.secrets...)
 	}
 	g.running()
 	g.ports()
@@ -92,7 +92,7 @@ func (g *gathering) config(ctx context.Context) error {
 	}
 	config, err := modelconfig.Parse(text)
 	if err != nil {
-		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+room.Cut(err.Error(), 512),
+		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+controller.Cut(err.Error(), 512),
 			"correct the ConfigMap; "+keepsRunning)
 		return nil
 	}
@@ -137,7 +137,7 @@ func (g *gathering) credentials(ctx context.Context) error {
 		g.problem(plan.Waiting, reasonSecretNotFound, "spec.secretName", name, "there is no Secret of this name in the namespace", remedy)
 		return nil
 	}
-	data := room.SecretData(secret)
+	data := controller.SecretData(secret)
 	g.secrets = append(g.secrets, data)
 	matching := matches(data, file)
 	switch {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
@@ -67,7 +67,7 @@ func (g *gathering) s3Credentials(ctx context.Context, name string) error {
 			"create it with the keys "+accessKey+" and "+secretKey)
 		return nil
 	}
-	data := room.SecretData(secret)
+	data := controller.SecretData(secret)
 	g.secrets = append(g.secrets, data)
 	for _, key := range []string{accessKey, secretKey} {
 		if len(data[key]) == 0 {

@@ -18,8 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -28,16 +28,16 @@ var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 const seedFile = "../../test/testdata/seeds/tfserv.yaml"
 
 // seed returns the documents of the tutorial in a cluster, and its custom resource.
-func seed(t testing.TB) (*roomtest.Cluster, *v1alpha1.Tfserv) {
+func seed(t testing.TB) (*controllertest.Cluster, *v1alpha1.Tfserv) {
 	t.Helper()
 	raw, err := os.ReadFile(seedFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := roomtest.New(testNow, gvkServiceMonitor)
+	c := controllertest.New(testNow, gvkServiceMonitor)
 	var cr *v1alpha1.Tfserv
 	for _, text := range strings.Split(string(raw), "\n---\n") {
-		u := roomtest.Parse(t, text)
+		u := controllertest.Parse(t, text)
 		switch u.GetKind() {
 		case "Tfserv":
 			cr = custom(t, text)
@@ -78,7 +78,7 @@ spec:
 
 func testSystem() *system { return &system{settings: Settings{}.complete()} }
 
-func gatherAndRender(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv) (Facts, plan.Plan) {
+func gatherAndRender(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) (Facts, plan.Plan) {
 	t.Helper()
 	s := testSystem()
 	facts, err := s.Gather(context.Background(), c, cr)
@@ -96,14 +96,14 @@ func ownerOf(cr *v1alpha1.Tfserv) string {
 func deployed(t testing.TB, p plan.Plan, name string) *appsv1.Deployment {
 	t.Helper()
 	out := &appsv1.Deployment{}
-	convert(t, roomtest.MustFind(t, p, "Deployment", name), out)
+	convert(t, controllertest.MustFind(t, p, "Deployment", name), out)
 	return out
 }
 
 func served(t testing.TB, p plan.Plan, name string) *corev1.Service {
 	t.Helper()
 	out := &corev1.Service{}
-	convert(t, roomtest.MustFind(t, p, "Service", name), out)
+	convert(t, controllertest.MustFind(t, p, "Service", name), out)
 	return out
 }
 
@@ -128,9 +128,9 @@ func key(kind, name string) plan.Key {
 }
 
 // rolledOut makes the Deployment of a plan the one that runs, complete or not.
-func rolledOut(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv, p plan.Plan, complete bool) {
+func rolledOut(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv, p plan.Plan, complete bool) {
 	t.Helper()
-	u := roomtest.MustFind(t, p, "Deployment", cr.Name).DeepCopy()
+	u := controllertest.MustFind(t, p, "Deployment", cr.Name).DeepCopy()
 	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	ready := n
 	if !complete {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/room/roomtest"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 )
 
 const production = `
@@ -54,15 +54,15 @@ spec:
   autoscaling: {minReplicas: 2, maxReplicas: 10, targetCPUUtilizationPercentage: 70}
 `
 
-func withProductionInputs(t testing.TB) *roomtest.Cluster {
-	c := roomtest.New(testNow, gvkServiceMonitor)
-	c.Put(roomtest.Parse(t, `
+func withProductionInputs(t testing.TB) *controllertest.Cluster {
+	c := controllertest.New(testNow, gvkServiceMonitor)
+	c.Put(controllertest.Parse(t, `
 apiVersion: v1
 kind: Secret
 metadata: {name: s3, namespace: ns}
 data: {AWS_ACCESS_KEY_ID: YQ==, AWS_SECRET_ACCESS_KEY: Yg==}
 `))
-	c.Put(roomtest.Parse(t, `
+	c.Put(controllertest.Parse(t, `
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: models, namespace: ns}
@@ -74,15 +74,15 @@ func TestGolden(t *testing.T) {
 	t.Run("seed", func(t *testing.T) {
 		c, cr := seed(t)
 		_, p := gatherAndRender(t, c, cr)
-		roomtest.Golden(t, "seed", p)
+		controllertest.Golden(t, "seed", p)
 	})
 	t.Run("production", func(t *testing.T) {
 		_, p := gatherAndRender(t, withProductionInputs(t), custom(t, production))
-		roomtest.Golden(t, "production", p)
+		controllertest.Golden(t, "production", p)
 	})
 	t.Run("inline", func(t *testing.T) {
-		_, p := gatherAndRender(t, roomtest.New(testNow), custom(t, inline))
-		roomtest.Golden(t, "inline", p)
+		_, p := gatherAndRender(t, controllertest.New(testNow), custom(t, inline))
+		controllertest.Golden(t, "inline", p)
 	})
 }
 
@@ -90,7 +90,7 @@ func TestRenderIsPure(t *testing.T) {
 	for _, text := range []string{inline, production} {
 		c, cr := withProductionInputs(t), custom(t, text)
 		facts, first := gatherAndRender(t, c, cr)
-		if again := testSystem().Render(cr, facts); !bytes.Equal(roomtest.Print(t, first), roomtest.Print(t, again)) {
+		if again := testSystem().Render(cr, facts); !bytes.Equal(controllertest.Print(t, first), controllertest.Print(t, again)) {
 			t.Error("the same facts make another plan")
 		}
 	}
@@ -98,14 +98,14 @@ func TestRenderIsPure(t *testing.T) {
 
 func TestAnImageForGPUs(t *testing.T) {
 	cr := custom(t, inline+"  resources: {limits: {nvidia.com/gpu: 1}}\n")
-	_, p := gatherAndRender(t, roomtest.New(testNow), cr)
+	_, p := gatherAndRender(t, controllertest.New(testNow), cr)
 	if got := deployed(t, p, "tfs").Spec.Template.Spec.Containers[0].Image; got != DefaultGPUImage {
 		t.Errorf("image %s", got)
 	}
 }
 
 func TestOpenShiftChoosesTheUser(t *testing.T) {
-	_, p := gatherAndRender(t, roomtest.New(testNow, gvkConstraints), custom(t, inline))
+	_, p := gatherAndRender(t, controllertest.New(testNow, gvkConstraints), custom(t, inline))
 	got := deployed(t, p, "tfs").Spec.Template.Spec.SecurityContext
 	if got.RunAsUser != nil || got.FSGroup != nil || got.RunAsNonRoot == nil || !*got.RunAsNonRoot {
 		t.Errorf("%+v", got)
@@ -117,7 +117,7 @@ func TestAConfigMapWithModelsBelowS3IsServedFromACopy(t *testing.T) {
 	u := c.Get(key("ConfigMap", "tf-serving-models-config"))
 	u.Object["data"] = map[string]any{"models.conf": `model_config_list { config { name: "../x" base_path: "s3://b/m" model_platform: "tensorflow" } }`}
 	_, p := gatherAndRender(t, c, cr)
-	if got := roomtest.Reasons(p); got != "Terminal S3NotReadable" || roomtest.Find(p, "Deployment", cr.Name) != nil {
+	if got := controllertest.Reasons(p); got != "Terminal S3NotReadable" || controllertest.Find(p, "Deployment", cr.Name) != nil {
 		t.Fatalf("problems %q", got)
 	}
 	cr = custom(t, strings.Replace(inline, "gs://", "s3://", 1)+"  s3: {imageReadsS3: true}\n")
@@ -138,7 +138,7 @@ func TestAConfigMapWithModelsBelowS3IsServedFromACopy(t *testing.T) {
 }
 
 func TestABudgetThatForbidsEveryDrainIsWarnedOf(t *testing.T) {
-	_, p := gatherAndRender(t, roomtest.New(testNow), custom(t, inline+"  podDisruptionBudget: {minAvailable: 1}\n"))
+	_, p := gatherAndRender(t, controllertest.New(testNow), custom(t, inline+"  podDisruptionBudget: {minAvailable: 1}\n"))
 	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "no pod be drained") {
 		t.Errorf("warnings %v", p.Warnings)
 	}
@@ -146,11 +146,11 @@ func TestABudgetThatForbidsEveryDrainIsWarnedOf(t *testing.T) {
 
 // The schema refuses it too; this is for what was stored before it did.
 func TestAnIntervalUnderASecondIsAProblemAndTheDefaultStandsIn(t *testing.T) {
-	_, p := gatherAndRender(t, roomtest.New(testNow, gvkServiceMonitor), custom(t, inline+"  monitoring: {interval: 1ms}\n"))
-	if got := roomtest.Reasons(p); got != "Terminal InvalidInterval" {
+	_, p := gatherAndRender(t, controllertest.New(testNow, gvkServiceMonitor), custom(t, inline+"  monitoring: {interval: 1ms}\n"))
+	if got := controllertest.Reasons(p); got != "Terminal InvalidInterval" {
 		t.Errorf("problems %q", got)
 	}
-	monitor := roomtest.MustFind(t, p, "ServiceMonitor", "tfs")
+	monitor := controllertest.MustFind(t, p, "ServiceMonitor", "tfs")
 	if list, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints"); list[0].(map[string]any)["interval"] != defaultInterval {
 		t.Error(list)
 	}
@@ -159,7 +159,7 @@ func TestAnIntervalUnderASecondIsAProblemAndTheDefaultStandsIn(t *testing.T) {
 func TestTwoVolumesAtOnePathAreAProblem(t *testing.T) {
 	c := withProductionInputs(t)
 	_, p := gatherAndRender(t, c, custom(t, inline+"  modelVolume: {claimName: models, mountPath: /var/config/}\n"))
-	if got := roomtest.Reasons(p); got != "Terminal PathTaken" {
+	if got := controllertest.Reasons(p); got != "Terminal PathTaken" {
 		t.Errorf("problems %q", got)
 	}
 }
@@ -169,7 +169,7 @@ func ledgerEntry(configMap string) keeper.LedgerEntry {
 }
 
 func TestAnOlderConfigMapIsKeptUntilTheRolloutIsComplete(t *testing.T) {
-	c, cr := roomtest.New(testNow), custom(t, inline)
+	c, cr := controllertest.New(testNow), custom(t, inline)
 	_, before := gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, before, true)
 	old := deployed(t, before, "tfs").Annotations[configAnnotation]
@@ -193,9 +193,9 @@ func TestAnOlderConfigMapIsKeptUntilTheRolloutIsComplete(t *testing.T) {
 }
 
 func TestANodePortSurvivesAnotherPort(t *testing.T) {
-	c, cr := roomtest.New(testNow), custom(t, inline)
+	c, cr := controllertest.New(testNow), custom(t, inline)
 	_, p := gatherAndRender(t, c, cr)
-	u := roomtest.MustFind(t, p, "Service", "tfs-service").DeepCopy()
+	u := controllertest.MustFind(t, p, "Service", "tfs-service").DeepCopy()
 	ports := u.Object["spec"].(map[string]any)["ports"].([]any)
 	ports[0].(map[string]any)["nodePort"], ports[1].(map[string]any)["nodePort"] = int64(31001), int64(31002)
 	c.Own(u, ownerOf(cr))

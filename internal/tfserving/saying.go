@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 // The states of a version (tensorflow_serving/apis/get_model_status.proto). stateUnknown is also ours for a model that a
@@ -116,7 +116,7 @@ func decodeStatus(body []byte) ([]version, error) {
 			one.state = stateUnknown
 		}
 		if v.Status.Code != "" && v.Status.Code != "OK" || v.Status.Message != "" {
-			one.message = room.Cut(clean(v.Status.Code+": "+v.Status.Message), maxError)
+			one.message = controller.Cut(clean(v.Status.Code+": "+v.Status.Message), maxError)
 		}
 		out = append(out, one)
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // The conditions of a Tfserv beside Ready, Reconciling and Stalled.
@@ -32,7 +32,7 @@ const (
 )
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen room.Seen) room.Verdict {
+func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Seen) controller.Verdict {
 	v := &view{cr: cr, facts: facts, seen: seen}
 	status := &cr.Status
 	status.URL = fmt.Sprintf("http://%s.%s.svc.%s:%d", serviceName(cr), cr.Namespace, s.settings.ClusterDomain, restPort(cr))
@@ -44,14 +44,14 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen room.Seen) room.
 	v.progressing()
 	v.configValid()
 	v.models()
-	return room.Verdict{}
+	return controller.Verdict{}
 }
 
 // view is what the conditions are judged from.
 type view struct {
 	cr    *v1alpha1.Tfserv
 	facts Facts
-	seen  room.Seen
+	seen  controller.Seen
 }
 
 // active are references to the Deployment and the Service, as the seed has them.
@@ -209,7 +209,7 @@ func counted(n int, what string) string {
 // set sets one condition; the time changes only with the status.
 func (v *view) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&v.cr.Status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: room.Cut(message, maxConditionMessage), ObservedGeneration: v.cr.Generation,
+		Type: kind, Status: status, Reason: reason, Message: controller.Cut(message, maxConditionMessage), ObservedGeneration: v.cr.Generation,
 		LastTransitionTime: metav1.NewTime(v.seen.Now),
 	})
 }
@@ -218,7 +218,7 @@ func (v *view) set(kind string, status metav1.ConditionStatus, reason, message s
 func limit(list []string, items, text int) []string {
 	var out []string
 	for _, s := range list[:min(len(list), items)] {
-		out = append(out, room.Cut(s, text))
+		out = append(out, controller.Cut(s, text))
 	}
 	return out
 }

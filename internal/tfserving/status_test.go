@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
 // allReady is the question of which the seed's pods are asked.
 const allReady = "models of generation 1, 3 of 3 pods ready, rolled out"
 
 // project gathers, renders and writes the status, with the Deployment in the cluster as what is seen.
-func project(t testing.TB, c *roomtest.Cluster, cr *v1alpha1.Tfserv) {
+func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
 	t.Helper()
 	facts, p := gatherAndRender(t, c, cr)
-	seen := room.Seen{Objects: map[plan.Key]room.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
+	seen := controller.Seen{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
-			var state room.State
+			var state controller.State
 			if child := c.Child(o.Desired.GroupVersionKind(), o.Desired.GetNamespace(), o.Desired.GetName()); child != nil {
-				state = room.State{Observed: child, Current: child.Health.Status == "Current"}
+				state = controller.State{Observed: child, Current: child.Health.Status == "Current"}
 			}
 			seen.Objects[o.Key()] = state
 		}
@@ -73,7 +73,7 @@ func TestABrokenConfigIsToldAndLeavesWhatRuns(t *testing.T) {
 	hash := cr.Status.ConfigHash
 	c.Get(key("ConfigMap", cr.Spec.ConfigMap)).Object["data"] = map[string]any{"models.conf": "model_config_list {"}
 	_, p = gatherAndRender(t, c, cr)
-	if got := roomtest.Reasons(p); got != "Terminal ConfigInvalid" || roomtest.Find(p, "Deployment", cr.Name) != nil {
+	if got := controllertest.Reasons(p); got != "Terminal ConfigInvalid" || controllertest.Find(p, "Deployment", cr.Name) != nil {
 		t.Fatalf("problems %q", got)
 	}
 	for _, want := range []string{"spec.configMap", "tf-serving-models-config/models.conf", "TensorFlow Serving would refuse it", "correct the ConfigMap"} {
@@ -169,7 +169,7 @@ func TestAModelThatIsNotServedIsNamed(t *testing.T) {
 func TestTheStatusFitsItsSchema(t *testing.T) {
 	c, cr := seed(t)
 	project(t, c, cr)
-	v := &view{cr: cr, seen: room.Seen{Now: testNow}}
+	v := &view{cr: cr, seen: controller.Seen{Now: testNow}}
 	v.set(ConditionReadyForTest, metav1.ConditionFalse, "X", strings.Repeat("ü", 5000))
 	if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionReadyForTest).Message; len(got) > maxConditionMessage {
 		t.Errorf("%d bytes", len(got))

@@ -14,7 +14,7 @@ import (
 )
 
 // The tests of this file show, one by one, that the defects of section 4.4 of reference/trustyai.md have no place in
-// the room. Those of the wiring (2, 3, 4, 6) are shown with the wires, the rest of 8 and 9 with the engine.
+// the controller. Those of the wiring (2, 3, 4, 6) are shown with the wires, the rest of 8 and 9 with the engine.
 
 func Test_Defect01_ClusterRoleBindingsHaveNoOwnerOfANamespace(t *testing.T) {
 	_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec))
@@ -209,13 +209,13 @@ func Test_Defect13_AbsentAPIsAreOptional(t *testing.T) {
 }
 
 func Test_Defect14_NamesAreCheckedByTheirOwner(t *testing.T) {
-	// The names stay upstream's, so two custom resources may want the same; what the room renders carries no owner, so
+	// The names stay upstream's, so two custom resources may want the same; what the controller renders carries no owner, so
 	// that the engine creates it before it applies (law 1) and reports the conflict.
 	_, a := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a", 1)))
 	_, b := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a-tls", 1)))
 	first, second := mustFind(t, a, "Service", "a-tls"), mustFind(t, b, "Service", "a-tls")
 	if first.GetUID() != types.UID("") || second.GetUID() != types.UID("") || len(first.GetOwnerReferences())+len(second.GetOwnerReferences()) > 0 {
-		t.Error("the room claims objects")
+		t.Error("the controller claims objects")
 	}
 	if len(mustFind(t, b, "Service", "a-tls").GetLabels()) == 0 {
 		t.Error("no labels")

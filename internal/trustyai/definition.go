@@ -4,27 +4,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
-// RoomName is the name of the room, and the value of the room label on its children.
-const RoomName = "trustyai"
+// ControllerName is the name of the controller, and the value of the controller label on its children.
+const ControllerName = "trustyai"
 
 // upstreamFinalizer is the finalizer of trustyai-service-operator.
 const upstreamFinalizer = "trustyai.opendatahub.io/finalizer"
 
-// Room describes the kind to the engine, in a cluster with the default domain.
-func Room() room.Definition[*v1.TrustyAIService] { return RoomIn(DefaultClusterDomain) }
+// Definition describes the kind to the engine, in a cluster with the default domain.
+func Definition() controller.Definition[*v1.TrustyAIService] {
+	return DefinitionIn(DefaultClusterDomain)
+}
 
-// RoomIn is Room in a cluster with the given domain.
-func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
-	return room.Definition[*v1.TrustyAIService]{
-		Room:     RoomName,
-		GVK:      v1.GroupVersion.WithKind("TrustyAIService"),
-		Resource: "trustyaiservices",
-		New:      func() *v1.TrustyAIService { return &v1.TrustyAIService{} },
-		Common: func(cr *v1.TrustyAIService) room.Common {
-			return room.Common{
+// DefinitionIn is Controller in a cluster with the given domain.
+func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIService] {
+	return controller.Definition[*v1.TrustyAIService]{
+		Controller: ControllerName,
+		GVK:        v1.GroupVersion.WithKind("TrustyAIService"),
+		Resource:   "trustyaiservices",
+		New:        func() *v1.TrustyAIService { return &v1.TrustyAIService{} },
+		Common: func(cr *v1.TrustyAIService) controller.Common {
+			return controller.Common{
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
@@ -38,13 +40,13 @@ func RoomIn(clusterDomain string) room.Definition[*v1.TrustyAIService] {
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
-		Shared:       []room.Named{{GVK: gvkConfigMap, Name: trustedCA}},
+		Shared:       []controller.Named{{GVK: gvkConfigMap, Name: trustedCA}},
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
 		StripFinalizers: []string{upstreamFinalizer},
 		FormerManagers:  []string{"manager", "trustyai-service-operator"},
-		Rules: []room.Rule{
+		Rules: []controller.Rule{
 			{
 				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
 				Why: "The finalizer of the original operator is taken off a service that is taken over.",

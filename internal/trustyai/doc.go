@@ -1,4 +1,4 @@
-// Package trustyai is the room of TrustyAIService (trustyai.opendatahub.io). It gathers what a service depends on,
+// Package trustyai is the controller of TrustyAIService (trustyai.opendatahub.io). It gathers what a service depends on,
 // renders its children as typed objects, and projects what was observed onto its status.
 //
 // A service has one of two shapes for life. One that uses spec.trustyaiMetrics gets the children of TrustyAI ADR 3

@@ -9,7 +9,7 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 )
 
-// Settings are what the operator is told about the room.
+// Settings are what the operator is told about the controller.
 type Settings struct {
 	// Image is the image of the TrustyAI service where a custom resource names none.
 	Image string

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 // FuzzRender renders arbitrary specs: nothing panics, every object is whole, and input never becomes structure.
@@ -47,7 +47,7 @@ func FuzzRender(f *testing.F) {
 				t.Errorf("a field of two lines: %q", problem.Field)
 			}
 		}
-		testSystem().Project(cr, facts, room.Seen{Plan: testSystem().Render(cr, facts), Now: testNow})
+		testSystem().Project(cr, facts, controller.Seen{Plan: testSystem().Render(cr, facts), Now: testNow})
 	})
 }
 

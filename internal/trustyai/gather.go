@@ -16,23 +16,23 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-// system is the room.
+// system is the controller.
 type system struct {
 	settings Settings
 	// random is where keys come from.
 	random io.Reader
 }
 
-var _ room.System[*v1.TrustyAIService, Facts] = (*system)(nil)
+var _ controller.System[*v1.TrustyAIService, Facts] = (*system)(nil)
 
-// New returns the room of TrustyAIService.
-func New(settings Settings) room.System[*v1.TrustyAIService, Facts] {
+// New returns the controller of TrustyAIService.
+func New(settings Settings) controller.System[*v1.TrustyAIService, Facts] {
 	if settings.ClusterDomain == "" {
 		settings.ClusterDomain = DefaultClusterDomain
 	}
@@ -40,7 +40,7 @@ func New(settings Settings) room.System[*v1.TrustyAIService, Facts] {
 }
 
 // Gather does every read that rendering needs.
-func (s *system) Gather(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (Facts, error) {
+func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (Facts, error) {
 	facts := Facts{
 		Now: read.Now(), Generation: s.settings.generation(cr),
 		Migration: cr.Status.Migration.DeepCopy(),
@@ -142,7 +142,7 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 
 // gatherDeployment reads the Deployment: what the cache has of one that MLKeeper wrote, and the live object of one that
 // it has not written yet, whose selector must be kept (law 8).
-func gatherDeployment(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
+func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
 	child := read.Child(gvkDeployment, cr.Namespace, name)
 	if seen := child.Stripped(); seen != nil {
@@ -274,7 +274,7 @@ func decodeLabels(text string) map[string]string {
 }
 
 // gatherClaim reads the claim of the service.
-func gatherClaim(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Claim, error) {
+func gatherClaim(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Claim, error) {
 	name := namesOf(cr).pvc
 	child := read.Child(gvkClaim, cr.Namespace, name)
 	if size := sizeOf(child); size != "" {
@@ -318,7 +318,7 @@ var volumeReasons = []string{
 // looksAtVolume says whether the PersistentVolume must be read, which costs a request each time that somebody writes to
 // it, and else when again. Once our claim asks for it and nothing was wrong with it, the claim itself tells that it is
 // bound; only if that takes long it is looked at again.
-func looksAtVolume(read room.Reader, cr *v1.TrustyAIService) (now bool, again time.Time) {
+func looksAtVolume(read controller.Reader, cr *v1.TrustyAIService) (now bool, again time.Time) {
 	claim := read.Child(gvkClaim, cr.Namespace, namesOf(cr).pvc)
 	if claim == nil || !sameSize(sizeOf(claim), cr.Spec.Storage.Size) {
 		return true, time.Time{}
@@ -335,7 +335,7 @@ func looksAtVolume(read room.Reader, cr *v1.TrustyAIService) (now bool, again ti
 }
 
 // gatherVolume reads the PersistentVolume that the spec names.
-func gatherVolume(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (*Volume, error) {
+func gatherVolume(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Volume, error) {
 	name := cr.Spec.Storage.PV
 	live, err := read.Referenced(ctx, gvkVolume, "", name)
 	if err != nil {
@@ -355,7 +355,7 @@ func gatherVolume(ctx context.Context, read room.Reader, cr *v1.TrustyAIService)
 }
 
 // gatherDatabase reads the Secret with the credentials and reduces it to what may be shown.
-func gatherDatabase(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (Database, error) {
+func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (Database, error) {
 	n := namesOf(cr)
 	secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.databaseSecret)
 	if err != nil {
@@ -369,19 +369,19 @@ func gatherDatabase(ctx context.Context, read room.Reader, cr *v1.TrustyAIServic
 	if secret == nil {
 		return out, nil
 	}
-	data := room.SecretData(secret)
+	data := controller.SecretData(secret)
 	for _, key := range mandatoryKeys {
 		if len(data[key]) == 0 {
 			out.Missing = append(out.Missing, key)
 		}
 	}
 	out.Generation = len(data["databaseGeneration"]) > 0
-	out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(authority))
+	out.Digest = controller.SecretDigest(cr.UID, data, controller.SecretData(authority))
 	return out, nil
 }
 
 // gatherTrustedCA says whether OpenShift's bundle of trusted CAs is there (trustyai-service-operator HEAD 11c335b).
-func gatherTrustedCA(ctx context.Context, read room.Reader, cr *v1.TrustyAIService) (bool, error) {
+func gatherTrustedCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (bool, error) {
 	if ExposureOf(cr) != v1.ExposureSecured {
 		return false, nil
 	}
@@ -393,7 +393,7 @@ func gatherTrustedCA(ctx context.Context, read room.Reader, cr *v1.TrustyAIServi
 }
 
 // gatherInference notes what is wired, or could be, from what the wires keep of their targets.
-func gatherInference(read room.Reader, cr *v1.TrustyAIService) Inference {
+func gatherInference(read controller.Reader, cr *v1.TrustyAIService) Inference {
 	out := Inference{Services: append([]client.Object{cr}, read.Siblings()...), Targets: map[string][]*unstructured.Unstructured{}}
 	for _, wire := range []string{WireMeshConfig, WireMeshDeployments, WireKServe} {
 		if targets := read.Targets(wire, cr.Namespace); len(targets) > 0 {

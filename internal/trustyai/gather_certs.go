@@ -11,14 +11,14 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/pki"
 )
 
 // gatherCerts reads, and for the operator's own CA makes, the certificates of a Secured service.
-func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
+func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, serves Serves) (Certs, error) {
 	if ExposureOf(cr) != v1.ExposureSecured {
 		return Certs{}, nil
 	}
@@ -31,7 +31,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 	if out.Source == CertsOwn {
 		return s.ownCerts(ctx, read, cr, proxy)
 	}
-	data := room.SecretData(proxy)
+	data := controller.SecretData(proxy)
 	if out.Source != CertsServiceCA {
 		// A Route trusts service-ca by itself.
 		out.CA = string(data[corev1.ServiceAccountRootCAKey])
@@ -44,7 +44,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 			}
 		}
 		if proxy != nil {
-			out.Digest = room.SecretDigest(cr.UID, data)
+			out.Digest = controller.SecretDigest(cr.UID, data)
 		}
 		return out, nil
 	}
@@ -53,7 +53,7 @@ func (s *system) gatherCerts(ctx context.Context, read room.Reader, cr *v1.Trust
 		return Certs{}, err
 	}
 	if proxy != nil && internal != nil {
-		out.Digest = room.SecretDigest(cr.UID, data, room.SecretData(internal))
+		out.Digest = controller.SecretDigest(cr.UID, data, controller.SecretData(internal))
 	}
 	if !s.settings.Printed {
 		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for
@@ -113,7 +113,7 @@ func notYetRead(name string) error {
 // ownSecrets reads the Secrets under the names of the own certificates, and the data of those that belong to the custom
 // resource: what somebody else put under a name is not ours to build on.
 func ownSecrets(
-	ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured,
+	ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured,
 ) (secrets map[string]*unstructured.Unstructured, stored map[string]map[string][]byte, err error) {
 	n := namesOf(cr)
 	secrets = map[string]*unstructured.Unstructured{n.tlsSecret: proxy}
@@ -128,7 +128,7 @@ func ownSecrets(
 		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
 			return nil, nil, notYetRead(name)
 		case u != nil && belongsTo(u, cr):
-			stored[name] = room.SecretData(u)
+			stored[name] = controller.SecretData(u)
 		}
 	}
 	return secrets, stored, nil
@@ -137,7 +137,7 @@ func ownSecrets(
 // ownCerts takes the certificates of the operator's own CA from their Secrets, and makes what is absent, due for renewal, or
 // for other names. What is made is for its own Secret alone: everything that depends on it is made from what was read from
 // that Secret, a certificate as well as the digest and the CA that other objects get.
-func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured) (Certs, error) {
+func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, proxy *unstructured.Unstructured) (Certs, error) {
 	n := namesOf(cr)
 	secrets, stored, err := ownSecrets(ctx, read, cr, proxy)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *system) ownCerts(ctx context.Context, read room.Reader, cr *v1.TrustyAI
 		})
 	}
 	if out.AwaitsLeaf == "" {
-		out.Digest = room.SecretDigest(cr.UID, mounted...)
+		out.Digest = controller.SecretDigest(cr.UID, mounted...)
 	}
 	return out, nil
 }

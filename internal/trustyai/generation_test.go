@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 )
 
 func Test_TheNameOfAnImageTellsItsGenerationOrNothing(t *testing.T) {
@@ -66,7 +66,7 @@ func Test_AnImageThatDoesNotServeTheExposureIsRefused(t *testing.T) {
 					t.Errorf("%s rendered: %v", kind, found)
 				}
 			}
-			testSystem().Project(cr, facts, room.Seen{Plan: p, Now: testNow})
+			testSystem().Project(cr, facts, controller.Seen{Plan: p, Now: testNow})
 			if cr.Status.ImageGeneration != tc.generation || (cr.Status.URL == "") != refused {
 				t.Errorf("status: generation %q, url %q", cr.Status.ImageGeneration, cr.Status.URL)
 			}

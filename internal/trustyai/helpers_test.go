@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 )
 
-// What every room is tested with, under the names that these tests use.
+// What every controller is tested with, under the names that these tests use.
 var (
-	parse    = roomtest.Parse
-	find     = roomtest.Find
-	mustFind = roomtest.MustFind
-	reasons  = roomtest.Reasons
-	print    = roomtest.Print
-	golden   = roomtest.Golden
+	parse    = controllertest.Parse
+	find     = controllertest.Find
+	mustFind = controllertest.MustFind
+	reasons  = controllertest.Reasons
+	print    = controllertest.Print
+	golden   = controllertest.Golden
 )
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -40,14 +40,14 @@ func testSystem() *system {
 }
 
 // cluster is a Reader over objects in memory.
-type cluster = roomtest.Cluster
+type cluster = controllertest.Cluster
 
 // testOwner is whom own and written make objects for.
 const testOwner = "TrustyAIService.trustyai.opendatahub.io/ns/tas"
 
 // newCluster serves what most clusters of users do, and more.
 func newCluster(served ...schema.GroupVersionKind) *cluster {
-	return roomtest.New(testNow, append(served, gvkRoute, gvkServiceMonitor)...)
+	return controllertest.New(testNow, append(served, gvkRoute, gvkServiceMonitor)...)
 }
 
 func custom(t testing.TB, text string) *v1.TrustyAIService {

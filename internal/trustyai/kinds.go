@@ -2,7 +2,7 @@ package trustyai
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// The kinds that the room renders or reads, in the versions it does so.
+// The kinds that the controller renders or reads, in the versions it does so.
 var (
 	gvkSecret         = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	gvkConfigMap      = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}

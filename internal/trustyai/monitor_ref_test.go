@@ -72,7 +72,7 @@ func Test_ATenantsServiceMonitorCannotUseTheRightsOfOthers(t *testing.T) {
 		"spec.endpoints[0].interval":                           endpoint(`"interval":"1ms"`),
 		"spec.endpoints[0].interval ":                          endpoint(`"interval":1`),
 		"spec.endpoints[0].scrapeTimeout":                      endpoint(`"interval":"5s","scrapeTimeout":"6s"`),
-		"metadata.labels":                                      `{"metadata":{"labels":{"keeper.mlkeeper.dev/room":"tfserving"}}}`,
+		"metadata.labels":                                      `{"metadata":{"labels":{"keeper.mlkeeper.dev/controller":"tfserving"}}}`,
 		"metadata.annotations":                                 `{"metadata":{"annotations":{"keeper.mlkeeper.dev/adopt":"true"}}}`,
 		"status":                                               `{"status":{}}`,
 	} {

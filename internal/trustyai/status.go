@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // The conditions of a TrustyAIService beside Ready, Reconciling and Stalled: those of TrustyAI ADR 3, and those of
@@ -49,7 +49,7 @@ const (
 type view struct {
 	cr       *v1.TrustyAIService
 	facts    Facts
-	seen     room.Seen
+	seen     controller.Seen
 	names    names
 	template Template
 	plan     plan.Plan
@@ -57,7 +57,7 @@ type view struct {
 }
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) room.Verdict {
+func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Seen) controller.Verdict {
 	// The step of a migration that is stored now is acted upon in the next pass: until then nothing is settled.
 	stepping := !sameMigration(facts.Migration, facts.Next)
 	seen.Ready = seen.Ready && !stepping
@@ -86,9 +86,9 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen room.Seen) ro
 	status.Migration = facts.Next.DeepCopy()
 	status.StorageFormat = v.format()
 	if seen.Ready {
-		return room.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
+		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
 	}
-	verdict := room.Verdict{
+	verdict := controller.Verdict{
 		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping,
 	}
 	if seen.Waiting != "" {
@@ -151,7 +151,7 @@ func (v *view) deployment() *unstructured.Unstructured {
 	return state.Observed.Stripped()
 }
 
-func (v *view) state(key plan.Key) (room.State, bool) {
+func (v *view) state(key plan.Key) (controller.State, bool) {
 	state, found := v.seen.Objects[key]
 	return state, found
 }

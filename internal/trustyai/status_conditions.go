@@ -24,7 +24,7 @@ type finding struct {
 	reason, message string
 }
 
-// conditions sets the conditions of the room, but for that of ModelMesh. Reasons and messages are upstream's word for word where upstream has
+// conditions sets the conditions of the controller, but for that of ModelMesh. Reasons and messages are upstream's word for word where upstream has
 // them for that case (section 3 of the reference: trustyai-service-operator HEAD 11c335b).
 func (v *view) conditions() {
 	workload := v.workload()

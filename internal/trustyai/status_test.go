@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 // seen observes every object of a plan: as a working cluster has it, or as change leaves it.
-func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) room.Seen {
-	out := room.Seen{Plan: p, Now: testNow, Objects: map[plan.Key]room.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
+func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) controller.Seen {
+	out := controller.Seen{Plan: p, Now: testNow, Objects: map[plan.Key]controller.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			u := o.Desired.DeepCopy()
@@ -35,7 +35,7 @@ func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) room.Seen
 					"conditions": []any{map[string]any{"type": "Admitted", "status": "True"}},
 				}}}
 			}
-			state := room.State{}
+			state := controller.State{}
 			if change == nil || change(u) {
 				state.Observed = observe.From(u, true)
 				state.Current = state.Observed.Health.Status == health.Current

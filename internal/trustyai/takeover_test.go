@@ -11,8 +11,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/pki"
 )
 
@@ -198,7 +198,7 @@ func Test_ARenewedAuthorityComesWithTheOneBefore(t *testing.T) {
 	if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != renewed.Certs.Digest || again.Certs.CA != renewed.Certs.CA {
 		t.Error("the next reconcile trusts something else, which rolls the pods again")
 	}
-	data := room.SecretData(c.Objects[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
+	data := controller.SecretData(c.Objects[plan.KeyOf(mustFind(t, p, "Secret", "tas-ca"))])
 	data["ca.crt"] = append(data["ca.crt"], "garbage"...)
 	if authority, trusted := storedAuthority(data, c.Time); authority == nil || string(trusted) != string(own.Cert) {
 		t.Error("garbage is trusted")

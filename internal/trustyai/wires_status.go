@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -66,7 +66,7 @@ func WiringOf(cr *v1.TrustyAIService, in Wired) []v1.WiringStatus {
 				continue
 			}
 			s := wiringOfTarget(cr, &wire, target, &in)
-			s.Name, s.Kind, s.Message = target.GetName(), wire.GVK.Kind, room.Cut(s.Message, maxWiringMessage)
+			s.Name, s.Kind, s.Message = target.GetName(), wire.GVK.Kind, controller.Cut(s.Message, maxWiringMessage)
 			meshed = meshed || s.Wired == metav1.ConditionTrue && wire.Name != WireKServe
 			out = append(out, s)
 		}

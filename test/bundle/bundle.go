@@ -1,5 +1,5 @@
-// Package bundle is a room for tests: a custom resource whose spec lists, stage by stage, the very objects that the
-// engine is to keep. The tests of the engine's laws speak through it, so that they need no product's room.
+// Package bundle is a controller for tests: a custom resource whose spec lists, stage by stage, the very objects that the
+// engine is to keep. The tests of the engine's laws speak through it, so that they need no product's controller.
 package bundle
 
 import (
@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -101,18 +101,18 @@ func (b *Bundle) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// Facts are what the room gathers.
+// Facts are what the controller gathers.
 type Facts struct {
 	// Keys are the keys of the Secret that the spec names.
 	Keys []string
 }
 
 // Definition describes Bundle to the engine. children are the kinds that the test will use, wires its wires.
-func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.Definition[*Bundle] {
-	return room.Definition[*Bundle]{
-		Room: "bundle", GVK: GVK, Resource: "bundles", New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
+func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) controller.Definition[*Bundle] {
+	return controller.Definition[*Bundle]{
+		Controller: "bundle", GVK: GVK, Resource: "bundles", New: func() *Bundle { return &Bundle{} }, Children: children, Wires: wires,
 		StripFinalizers: []string{OriginalFinalizer},
-		Rules: []room.Rule{
+		Rules: []controller.Rule{
 			{
 				Group: GVK.Group, Resources: []string{"bundles"}, Verbs: []string{"patch"},
 				Why: "The finalizer of the original is taken off a bundle that is taken over.",
@@ -123,8 +123,8 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.D
 			},
 		},
 		Retained: []schema.GroupVersionKind{{Version: "v1", Kind: "PersistentVolumeClaim"}},
-		Common: func(b *Bundle) room.Common {
-			return room.Common{
+		Common: func(b *Bundle) controller.Common {
+			return controller.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,
 				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Ledger: &b.Status.Children,
 			}
@@ -135,7 +135,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) room.D
 // OriginalFinalizer is the finalizer of the operator that the bundles had before.
 const OriginalFinalizer = "original.test/finalizer"
 
-// System is the room. Its hooks let a test look into the loop.
+// System is the controller. Its hooks let a test look into the loop.
 type System struct {
 	// OnRender is called at each render.
 	OnRender func(*Bundle)
@@ -144,7 +144,7 @@ type System struct {
 }
 
 // Gather reads the Secret that the spec names.
-func (s *System) Gather(ctx context.Context, read room.Reader, b *Bundle) (Facts, error) {
+func (s *System) Gather(ctx context.Context, read controller.Reader, b *Bundle) (Facts, error) {
 	if b.Spec.Secret == "" {
 		return Facts{}, nil
 	}
@@ -206,7 +206,7 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 }
 
 // Project tells what was left out.
-func (s *System) Project(b *Bundle, _ Facts, seen room.Seen) room.Verdict {
+func (s *System) Project(b *Bundle, _ Facts, seen controller.Seen) controller.Verdict {
 	b.Status.Skipped, b.Status.Warnings = seen.Skipped, seen.Warnings
-	return room.Verdict{}
+	return controller.Verdict{}
 }

@@ -53,7 +53,7 @@ func newSite(t *testing.T) *site {
 	controllers(t, s.c)
 	s.c.InstallCRDs(t)
 	s.ns = s.c.Namespace(t)
-	s.operator = harness.Start(t, s.c, harness.Options{Verbose: testing.Verbose()}, fixture.Room())
+	s.operator = harness.Start(t, s.c, harness.Options{Verbose: testing.Verbose()}, fixture.Controller())
 	return s
 }
 

@@ -31,18 +31,18 @@ const (
 
 // Rights say which of the roles that config/ ships an operator has.
 type Rights struct {
-	// Rooms name the rooms whose roles it has beside the engine's, as where the roles of other rooms are left out. With none
+	// Controllers name the controllers whose roles it has beside the engine's, as where the roles of other controllers are left out. With none
 	// of them it is the operator of config/install.yaml, with the bindings that are there.
-	Rooms []string
+	Controllers []string
 	// Trusted switches config/components/trusted on.
 	Trusted bool
-	// Roles are the ClusterRoles, each as YAML, of rooms that are not shipped.
+	// Roles are the ClusterRoles, each as YAML, of controllers that are not shipped.
 	Roles []string
 }
 
 // account is the ServiceAccount of an operator with these rights.
 func (r Rights) account() string {
-	parts := append([]string{OperatorAccount}, r.Rooms...)
+	parts := append([]string{OperatorAccount}, r.Controllers...)
 	if r.Trusted {
 		parts = append(parts, "trusted")
 	}
@@ -100,7 +100,7 @@ func (c *Cluster) install(account string, rights Rights) (string, error) {
 }
 
 // shipped are the ServiceAccount, the roles and the bindings of an operator: those of config/install.yaml and
-// config/components, where the bindings of a part of the rooms name a ServiceAccount of their own.
+// config/components, where the bindings of a part of the controllers name a ServiceAccount of their own.
 func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error) {
 	root, err := Root()
 	if err != nil {
@@ -123,8 +123,8 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		all = append(all, objects...)
 	}
 	wanted := []string{"mlkeeper-leader-election", "mlkeeper-engine", "cluster-admin"}
-	for _, room := range rights.Rooms {
-		wanted = append(wanted, "mlkeeper-"+room)
+	for _, controller := range rights.Controllers {
+		wanted = append(wanted, "mlkeeper-"+controller)
 	}
 	own, err := ownRoles(account, rights.Roles)
 	if err != nil {
@@ -143,7 +143,7 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 				break
 			}
 			role, _, _ := unstructured.NestedString(u.Object, "roleRef", "name")
-			if len(rights.Rooms) > 0 && !slices.Contains(wanted, role) {
+			if len(rights.Controllers) > 0 && !slices.Contains(wanted, role) {
 				continue
 			}
 			u.SetName(account + "-" + role)
@@ -159,7 +159,7 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 	return out, nil
 }
 
-// ownRoles are the roles of rooms that are not shipped, under names of their own, with their bindings.
+// ownRoles are the roles of controllers that are not shipped, under names of their own, with their bindings.
 func ownRoles(account string, texts []string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for n, text := range texts {

@@ -27,9 +27,9 @@ spec:
   data: {filename: data.csv, format: CSV}
   metrics: {schedule: 5s}
 `, ns)[0]
-	trustyAI, kubeflow := c.as(t, Rights{Rooms: []string{"trustyai"}}), c.as(t, Rights{Rooms: []string{"kubeflow"}})
-	tenant := c.as(t, Rights{Rooms: []string{"kubeflow"}}, ns)
-	notShipped := c.as(t, Rights{Rooms: []string{"one", "other"}, Roles: []string{listing("nodes"), listing("podtemplates")}})
+	trustyAI, kubeflow := c.as(t, Rights{Controllers: []string{"trustyai"}}), c.as(t, Rights{Controllers: []string{"kubeflow"}})
+	tenant := c.as(t, Rights{Controllers: []string{"kubeflow"}}, ns)
+	notShipped := c.as(t, Rights{Controllers: []string{"one", "other"}, Roles: []string{listing("nodes"), listing("podtemplates")}})
 	owned := client.RawPatch(types.MergePatchType, []byte(
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"0"}]}}`))
 	c.ExpectRefusals(t, "the test asks for what no role grants", "/nodes|/impersonated|/"+ns+"/(trustyaiservices|pods)")
@@ -39,18 +39,18 @@ spec:
 		// logged is what the audit log says of a refusal that fails a package.
 		logged string
 	}{
-		"a child of the room":                          {trustyAI.List(t.Context(), &corev1.ConfigMapList{}), true, ""},
-		"what another room may read":                   {trustyAI.List(t.Context(), &corev1.NodeList{}), false, "list /api/v1/nodes: "},
-		"the same, of that room":                       {kubeflow.List(t.Context(), &corev1.NodeList{}), true, ""},
-		"of two rooms that are not shipped, one":       {notShipped.List(t.Context(), &corev1.NodeList{}), true, ""},
-		"of two rooms that are not shipped, the other": {notShipped.List(t.Context(), &corev1.PodTemplateList{}), true, ""},
+		"a child of the controller":                          {trustyAI.List(t.Context(), &corev1.ConfigMapList{}), true, ""},
+		"what another controller may read":                   {trustyAI.List(t.Context(), &corev1.NodeList{}), false, "list /api/v1/nodes: "},
+		"the same, of that controller":                       {kubeflow.List(t.Context(), &corev1.NodeList{}), true, ""},
+		"of two controllers that are not shipped, one":       {notShipped.List(t.Context(), &corev1.NodeList{}), true, ""},
+		"of two controllers that are not shipped, the other": {notShipped.List(t.Context(), &corev1.PodTemplateList{}), true, ""},
 		// Admission's OwnerReferencesPermissionEnforcement, as on OpenShift.
 		"an owner of what it may not delete": {
 			trustyAI.Patch(t.Context(), cr, owned), false, "cannot set an ownerRef on a resource you can't delete",
 		},
 		"acting as an account, which may not": {tenant.List(t.Context(), &corev1.PodList{}, client.InNamespace(ns)), false, ""},
 		"acting as an account without a right to": {
-			c.as(t, Rights{Rooms: []string{"trustyai"}}, ns).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "impersonated"}, &corev1.Pod{}),
+			c.as(t, Rights{Controllers: []string{"trustyai"}}, ns).Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "impersonated"}, &corev1.Pod{}),
 			false, "cannot impersonate",
 		},
 	} {

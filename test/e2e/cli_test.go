@@ -17,7 +17,7 @@ import (
 
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/cli"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
@@ -46,7 +46,9 @@ func (s *shell) run(create func(cli.Environment) *cobra.Command, args ...string)
 	}
 	cmd := create(cli.Environment{
 		Connection: connection, Definitions: crd.Bases, Now: time.Now,
-		Rooms: func() []room.Any { return []room.Any{room.Erase(trustyai.Room(), trustyai.New(s.settings))} },
+		Controllers: func() []controller.Any {
+			return []controller.Any{controller.Erase(trustyai.Definition(), trustyai.New(s.settings))}
+		},
 	})
 	var text bytes.Buffer
 	cmd.SetOut(&text)

@@ -14,7 +14,7 @@ import (
 // thirdParties are the groups of devcluster's catalog that MLKeeper renders objects of.
 var thirdParties = []string{"cert-manager.io", "eventing.knative.dev", "monitoring.coreos.com", "networking.istio.io", "route.openshift.io"}
 
-// TestThirdPartiesTakeWhatIsRendered gives every object of their kinds in the renderings of all rooms to an API server with the
+// TestThirdPartiesTakeWhatIsRendered gives every object of their kinds in the renderings of all controllers to an API server with the
 // definitions that the third parties publish.
 func TestThirdPartiesTakeWhatIsRendered(t *testing.T) {
 	c := cluster.Start(t, cluster.WithCRDs("all"))

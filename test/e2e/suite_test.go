@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.WithCRDs("route", "servicemonitor", "inferenceservice"))
 }
 
-// start runs the operator with the TrustyAI room and waits until it is ready for work.
+// start runs the operator with the TrustyAI controller and waits until it is ready for work.
 func start(t *testing.T, c *cluster.Cluster, opts harness.Options) *harness.Operator {
 	t.Helper()
 	return startWith(t, c, opts, trustyai.Settings{Image: trustyai.DefaultImage, ProxyImage: trustyai.DefaultProxyImage})
 }
 
-// startWith is start with other settings of the room.
+// startWith is start with other settings of the controller.
 func startWith(t *testing.T, c *cluster.Cluster, opts harness.Options, settings trustyai.Settings) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
@@ -40,7 +40,7 @@ func startWith(t *testing.T, c *cluster.Cluster, opts harness.Options, settings 
 }
 
 func trustyAI(s trustyai.Settings) harness.Register {
-	return harness.Room(trustyai.Room(), trustyai.New(s))
+	return harness.Controller(trustyai.Definition(), trustyai.New(s))
 }
 
 // volume creates a PersistentVolume of 1Gi that is deleted with the test.

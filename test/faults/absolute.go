@@ -106,7 +106,7 @@ func (r *run) strangers(events []Event, complain func(format string, args ...any
 		if e.Type == watch.Added && e.Resource != r.kind.Resource && !writtenByUs(e.Object) {
 			foreign[uid] = true
 		}
-		if e.Object.GetLabels()[keeper.RoomLabel] != "" || e.Object.GetAnnotations()[keeper.WiringAnnotation] != "" {
+		if e.Object.GetLabels()[keeper.ControllerLabel] != "" || e.Object.GetAnnotations()[keeper.WiringAnnotation] != "" {
 			ours[uid] = true
 		}
 		if foreign[uid] && !ours[uid] && writtenByUs(e.Object) {
@@ -141,7 +141,7 @@ func writtenByUs(u *unstructured.Unstructured) bool {
 func (r *run) declared(events []Event, complain func(format string, args ...any)) {
 	for _, e := range events {
 		key := r.key(e)
-		if e.Object.GetLabels()[keeper.RoomLabel] != "" && !strings.HasPrefix(key, inventories+"/") && !r.kind.Makes.MatchString(key) {
+		if e.Object.GetLabels()[keeper.ControllerLabel] != "" && !strings.HasPrefix(key, inventories+"/") && !r.kind.Makes.MatchString(key) {
 			complain("%s was made, which no %s has by its documentation", key, r.kind.GVK.Kind)
 		}
 	}

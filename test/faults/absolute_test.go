@@ -140,7 +140,9 @@ func TestWhatOthersMadeIsNeitherWrittenNorDeleted(t *testing.T) {
 	expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, written)),
 		"O7: things/theirs is of somebody else and neither taken over nor wired, and MLKeeper wrote to it")
 	for _, mark := range []func(*unstructured.Unstructured){
-		func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{keeper.RoomLabel: "room"}) },
+		func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{keeper.ControllerLabel: "controller"})
+		},
 		func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{keeper.WiringAnnotation: "{}"}) },
 	} {
 		marked := written.DeepCopy()
@@ -151,7 +153,7 @@ func TestWhatOthersMadeIsNeitherWrittenNorDeleted(t *testing.T) {
 
 func TestNothingIsMadeThatIsNotDocumented(t *testing.T) {
 	odd := thing("odd", "")
-	odd.SetLabels(map[string]string{keeper.RoomLabel: "room"})
+	odd.SetLabels(map[string]string{keeper.ControllerLabel: "controller"})
 	expect(t, absolutely(&Workload{}, nil, Event{Type: watch.Added, Resource: "things", Object: odd}))
 	expect(t, absolutely(&Workload{}, nil, Event{Type: watch.Added, Resource: "others", Object: odd}),
 		"O7: others/odd was made, which no Keeper has by its documentation")
@@ -184,7 +186,7 @@ func TestReadyWithAMissingChildOrReference(t *testing.T) {
 	deployment := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{
-			"name": "d", "namespace": "faults-aaaaaaaa", "uid": "d", "labels": map[string]any{keeper.RoomLabel: "room"},
+			"name": "d", "namespace": "faults-aaaaaaaa", "uid": "d", "labels": map[string]any{keeper.ControllerLabel: "controller"},
 			"annotations": map[string]any{keeper.OwnerAnnotation: "Keeper/faults-aaaaaaaa/cr"},
 		},
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{

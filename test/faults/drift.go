@@ -241,7 +241,7 @@ func (r *run) inflict(d *Drift, u *unstructured.Unstructured) error {
 		}
 		return r.jsonPatch(u, jsonOp{"remove", "/metadata/ownerReferences", nil})
 	case RelabelChild:
-		return r.jsonPatch(u, jsonOp{"replace", "/metadata/labels/" + pointer(keeper.RoomLabel), "another"})
+		return r.jsonPatch(u, jsonOp{"replace", "/metadata/labels/" + pointer(keeper.ControllerLabel), "another"})
 	case DeleteChild:
 		r.allowed[lasts] = tally{1, 1}
 		if err := r.suite.cluster.Client.Delete(r.ctx, u.DeepCopy()); err != nil {

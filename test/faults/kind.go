@@ -15,8 +15,8 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	// Resource is the plural name with group, as in a Point.
 	Resource string
-	// Room is the kind's room as it is released.
-	Room harness.Register
+	// Controller is the kind's controller as it is released.
+	Controller harness.Register
 	// Makes matches what the kind makes by its documentation, as resource/name; a run in which more is made is wrong.
 	Makes *regexp.Regexp
 	// Workloads are what users do with it.
@@ -26,8 +26,8 @@ type Kind struct {
 // Workload is something that users do, with the end that it must come to whatever happens meanwhile.
 type Workload struct {
 	Name string
-	// Room, when set, is the operator before an upgrade: it runs until a step upgrades it.
-	Room harness.Register
+	// Controller, when set, is the operator before an upgrade: it runs until a step upgrades it.
+	Controller harness.Register
 	// Setup comes before the faults, Steps meet them. Where Setup is empty, the faults meet the creation.
 	Setup, Steps []Step
 	// Short says that the workload is part of the short form.

@@ -26,7 +26,7 @@ func compositionElement() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^inferenceservices\.serving\.kserve\.io/(flowers|iris|roses)$`),
 		Name:  "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
-		Room: harness.Room(kserve.Room(), kserve.New()),
+		Controller: harness.Controller(kserve.Definition(), kserve.New()),
 	}
 }
 

@@ -32,7 +32,7 @@ func kfDef() *Kind {
 		Makes: regexp.MustCompile(`^(configmaps/(settings|other-settings|web-parameters|one-of-many-\d+)|deployments\.apps/(web|server)|services/(web|server)|` +
 			`cronjobs\.batch/clean-up|(clusterroles\.rbac\.authorization|validatingwebhookconfigurations\.admissionregistration)\.k8s\.io/kf-NS)$`),
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
-		Room: harness.Trusted(harness.Room(kubeflow.Room(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))),
+		Controller: harness.Trusted(harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))),
 	}
 }
 
@@ -155,7 +155,7 @@ func kfDefOf(applications ...string) string {
 func has(resource, name string, want bool) func(*World) error {
 	return func(w *World) error {
 		u := w.Get(resource, name)
-		if got := u != nil && u.GetLabels()[keeper.RoomLabel] != ""; got != want {
+		if got := u != nil && u.GetLabels()[keeper.ControllerLabel] != ""; got != want {
 			return fmt.Errorf("%s %s: %v", resource, name, got)
 		}
 		return w.Ready()

@@ -49,14 +49,14 @@ func (r *run) observe() observation {
 		objects: map[string]*unstructured.Unstructured{}, declared: map[string]map[string]any{},
 	}
 	for key, u := range r.history.all("") {
-		if resource, name, _ := strings.Cut(key, "/"); u.GetLabels()[keeper.RoomLabel] != "" {
+		if resource, name, _ := strings.Cut(key, "/"); u.GetLabels()[keeper.ControllerLabel] != "" {
 			o.objects[resource+"/"+lasting(name, r.world.Namespace)] = u
 		}
 	}
 	replicas := map[string]int64{}
 	for _, e := range r.history.sorted() {
 		key := r.key(e)
-		if e.Object.GetLabels()[keeper.RoomLabel] != "" {
+		if e.Object.GetLabels()[keeper.ControllerLabel] != "" {
 			o.names[key] = true
 		}
 		if n, ok := replicasOf(e.Object); ok {
@@ -122,7 +122,7 @@ func (r *run) snapshot() snapshot {
 // replicasOf are the replicas that an object declares.
 func replicasOf(u *unstructured.Unstructured) (int64, bool) {
 	n, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas")
-	return n, found && err == nil && u.GetLabels()[keeper.RoomLabel] != ""
+	return n, found && err == nil && u.GetLabels()[keeper.ControllerLabel] != ""
 }
 
 // childrenOf picks the objects that a custom resource or an Inventory of it controls.
@@ -151,7 +151,7 @@ func leftovers(h *history) error {
 	alive := map[string]bool{}
 	for key, u := range h.all("") {
 		alive[string(u.GetUID())] = true
-		if u.GetLabels()[keeper.RoomLabel] == "" {
+		if u.GetLabels()[keeper.ControllerLabel] == "" {
 			continue
 		}
 		ref := metav1.GetControllerOfNoCopy(u)
@@ -166,7 +166,7 @@ func leftovers(h *history) error {
 		if ref := metav1.GetControllerOfNoCopy(u); ref != nil && !alive[string(ref.UID)] {
 			return fmt.Errorf("%s is left without its owner", key)
 		}
-		if u.GetLabels()[keeper.RoomLabel] != "" && !strings.HasPrefix(key, "persistentvolumeclaims/") {
+		if u.GetLabels()[keeper.ControllerLabel] != "" && !strings.HasPrefix(key, "persistentvolumeclaims/") {
 			return fmt.Errorf("%s is left", key)
 		}
 	}

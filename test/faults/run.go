@@ -40,10 +40,10 @@ type run struct {
 	mu sync.Mutex
 	// trap is what the requests meet.
 	trap *trap
-	// room is the operator that runs now, or will after the next crash.
-	room      harness.Register
-	lines     []*line
-	operators int
+	// controller is the operator that runs now, or will after the next crash.
+	controller harness.Register
+	lines      []*line
+	operators  int
 	// held are until when watches are held, by resource; expired are those that begin anew.
 	held    map[string]time.Time
 	expires map[string]int
@@ -74,11 +74,11 @@ type run struct {
 func (s *Suite) newRun(k *Kind, w *Workload, p Plan) *run {
 	r := &run{
 		suite: s, kind: k, workload: w, plan: p, journal: &journal{}, start: time.Now(), trap: newTrap(p.Fault),
-		room: k.Room, held: map[string]time.Time{}, expires: map[string]int{}, allowed: map[string]tally{},
+		controller: k.Controller, held: map[string]time.Time{}, expires: map[string]int{}, allowed: map[string]tally{},
 		spared: mask{}, exempt: map[string]bool{},
 	}
-	if w.Room != nil {
-		r.room = w.Room
+	if w.Controller != nil {
+		r.controller = w.Controller
 	}
 	namespace := namespacePrefix + rand.String(8)
 	r.world = &World{Namespace: namespace, run: r}
@@ -302,7 +302,7 @@ func (r *run) kill(l *line, e *entry, note string) {
 // upgrade replaces the operators by those of the kind.
 func (r *run) upgrade() error {
 	r.mu.Lock()
-	r.room = r.kind.Room
+	r.controller = r.kind.Controller
 	r.mu.Unlock()
 	r.stopAll()
 	return r.boot()
@@ -331,7 +331,7 @@ func (r *run) boot() error {
 	r.operators++
 	l := &line{run: r, operator: r.operators, end: cancel, stale: r.stale}
 	r.stale = nil
-	room := r.room
+	controller := r.controller
 	r.lines = append(r.lines, l)
 	r.mu.Unlock()
 	o, done, err := harness.Run(ctx, r.suite.cluster, harness.Options{
@@ -340,7 +340,7 @@ func (r *run) boot() error {
 			ShardSelector: labels.SelectorFromSet(labels.Set{runLabel: r.world.Namespace}),
 		},
 		Config: func(cfg *rest.Config) { cfg.Wrap(l.wrap) },
-	}, room)
+	}, controller)
 	if err != nil {
 		cancel()
 		r.ended.Done()

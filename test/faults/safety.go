@@ -193,7 +193,7 @@ func (r *run) lag() time.Duration {
 // belongs says that an object carries the marks of a custom resource.
 func (r *run) belongs(u, cr *unstructured.Unstructured) bool {
 	owner := u.GetAnnotations()[keeper.OwnerAnnotation]
-	return strings.HasSuffix(owner, "/"+cr.GetNamespace()+"/"+cr.GetName()) && u.GetLabels()[keeper.RoomLabel] != "" &&
+	return strings.HasSuffix(owner, "/"+cr.GetNamespace()+"/"+cr.GetName()) && u.GetLabels()[keeper.ControllerLabel] != "" &&
 		u.GetLabels()[foreignLabel] == ""
 }
 

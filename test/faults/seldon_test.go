@@ -30,8 +30,8 @@ func seldonOperator() *Kind {
 			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-generated)|` +
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
-		Room: harness.Trusted(harness.Room(
-			seldon.Room(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))),
+		Controller: harness.Trusted(harness.Controller(
+			seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))),
 	}
 }
 

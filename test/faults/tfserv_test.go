@@ -29,12 +29,14 @@ func tfserv() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-service|configmaps/tfs-config-[0-9a-f]{8}|` +
 			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
-		Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Room: tfservRoom(tfserving.DefaultImage),
+		Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Workloads: tfservWorkloads(),
 	}
 }
 
-func tfservRoom(image string) harness.Register { return fixture.TfservRoom(image, fixture.Nobody{}) }
+func tfservController(image string) harness.Register {
+	return fixture.TfservController(image, fixture.Nobody{})
+}
 
 const (
 	modelsConfig = `
@@ -158,7 +160,7 @@ func tfservWorkloads() []Workload {
 		{Name: "delete-inline", Setup: inline, Steps: []Step{away}},
 		{Name: "replace", Setup: seed, Steps: slices.Concat([]Step{away}, inline)},
 		{
-			Name: "upgrade", Same: "create-seed", Room: tfservRoom("tensorflow/serving:old"), Setup: seed,
+			Name: "upgrade", Same: "create-seed", Controller: tfservController("tensorflow/serving:old"), Setup: seed,
 			Steps: []Step{{Name: "upgrade", Do: (*World).Upgrade, Until: runs("tfs", tfserving.DefaultImage)}},
 		},
 	}

@@ -26,14 +26,14 @@ func trustyAI() *Kind {
 			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|clusterrolebindings\.rbac\.authorization\.k8s\.io)/` +
 			`(data|tas|trustyai)(-(service|tls|ca|internal|proxy|pvc|metrics|kube-rbac-proxy-config|NS-proxy-rolebinding))*$`),
 		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
-		Room:      trustyAIRoom(trustyai.DefaultImage),
-		Workloads: trustyAIWorkloads(),
+		Controller: trustyAIController(trustyai.DefaultImage),
+		Workloads:  trustyAIWorkloads(),
 	}
 }
 
-func trustyAIRoom(image string) harness.Register {
+func trustyAIController(image string) harness.Register {
 	settings := trustyai.Settings{Image: image, ProxyImage: trustyai.DefaultProxyImage}
-	return harness.Room(trustyai.Room(), trustyai.New(settings))
+	return harness.Controller(trustyai.Definition(), trustyai.New(settings))
 }
 
 // The manifests of the workloads. "NS" is the namespace of the run.

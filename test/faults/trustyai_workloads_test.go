@@ -102,11 +102,11 @@ func updates() []Workload {
 			},
 		},
 		{
-			Name: "upgrade", Same: "create-plain", Room: trustyAIRoom(oldImage), Setup: plain,
+			Name: "upgrade", Same: "create-plain", Controller: trustyAIController(oldImage), Setup: plain,
 			Steps: []Step{{Name: "upgrade", Do: (*World).Upgrade, Until: runs("trustyai-service", trustyai.DefaultImage)}},
 		},
 		{
-			Name: "upgrade-midway", Same: "create-secured", Room: trustyAIRoom(oldImage), Steps: []Step{
+			Name: "upgrade-midway", Same: "create-secured", Controller: trustyAIController(oldImage), Steps: []Step{
 				apply("create", securedVolume+model+securedService, func(*World) error { return nil }),
 				{Name: "upgrade", Do: (*World).Upgrade, Until: func(w *World) error {
 					return errors.Join(runs("tas", trustyai.DefaultImage)(w), wired(w))

@@ -1,4 +1,4 @@
-// Package harness runs the operator inside a test: the manager, the engine and the rooms as the binary has them, on a
+// Package harness runs the operator inside a test: the manager, the engine and the controllers as the binary has them, on a
 // real control plane, as the operator's ServiceAccount with the roles that config/ ships, and with a count of every request
 // they send.
 package harness
@@ -40,23 +40,23 @@ type Options struct {
 	Config func(*rest.Config)
 	// Verbose prints the operator's log into the test's.
 	Verbose bool
-	// AllRooms gives the operator the rights of config/install.yaml as they are bound there, those of every room. Otherwise it
-	// has only those of the rooms that it runs.
-	AllRooms bool
+	// AllControllers gives the operator the rights of config/install.yaml as they are bound there, those of every controller. Otherwise it
+	// has only those of the controllers that it runs.
+	AllControllers bool
 }
 
 // silence keeps controller-runtime from complaining that it has no logger of its own; each operator has one.
 var silence sync.Once
 
 // Start runs an operator until the test ends or Stop is called, and waits until its watches are complete.
-func Start(t testing.TB, c *cluster.Cluster, opts Options, rooms ...Register) *Operator {
+func Start(t testing.TB, c *cluster.Cluster, opts Options, controllers ...Register) *Operator {
 	t.Helper()
 	if opts.Verbose {
 		opts.Engine.Log = testr.New(t.(*testing.T)) //nolint:forcetypeassert // Only tests ask for a verbose operator.
 	} else {
 		opts.Engine.Log = logr.Discard()
 	}
-	mgr, o, err := build(c, opts, rooms)
+	mgr, o, err := build(c, opts, controllers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func (o *Operator) Stop() { o.stop() }
 
 // Run runs an operator until the context is done, for tests that end operators and start others while they go on. It
 // returns at once; done hears why the manager ended.
-func Run(ctx context.Context, c *cluster.Cluster, opts Options, rooms ...Register) (o *Operator, done <-chan error, err error) {
+func Run(ctx context.Context, c *cluster.Cluster, opts Options, controllers ...Register) (o *Operator, done <-chan error, err error) {
 	if opts.Engine.Log.GetSink() == nil {
 		opts.Engine.Log = logr.Discard()
 	}
-	mgr, o, err := build(c, opts, rooms)
+	mgr, o, err := build(c, opts, controllers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,9 +110,9 @@ func Run(ctx context.Context, c *cluster.Cluster, opts Options, rooms ...Registe
 	return o, ended, nil
 }
 
-// build makes a manager with an engine and its rooms.
-func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager, *Operator, error) {
-	rights, err := rightsOf(opts, rooms)
+// build makes a manager with an engine and its controllers.
+func build(c *cluster.Cluster, opts Options, controllers []Register) (manager.Manager, *Operator, error) {
+	rights, err := rightsOf(opts, controllers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,9 +140,9 @@ func build(c *cluster.Cluster, opts Options, rooms []Register) (manager.Manager,
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the engine: %w", err)
 	}
-	for _, r := range rooms {
+	for _, r := range controllers {
 		if err := r.add(e); err != nil {
-			return nil, nil, fmt.Errorf("register a room: %w", err)
+			return nil, nil, fmt.Errorf("register a controller: %w", err)
 		}
 	}
 	if opts.Add != nil {

@@ -44,11 +44,11 @@ func TestATestEndsWhenItsOperatorIsDone(t *testing.T) {
 				return nil
 			case <-time.After(time.Second):
 			}
-			// The operator of this room may not write Secrets; who writes does not matter here.
+			// The operator of this controller may not write Secrets; who writes does not matter here.
 			return c.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}})
 		}))
 	}
-	harness.Start(t, c, harness.Options{Add: add}, fixture.Room())
+	harness.Start(t, c, harness.Options{Add: add}, fixture.Controller())
 	c.Apply(t, waiting, ns)
 	close(end)
 }

@@ -37,7 +37,7 @@ func newWorld(t *testing.T, services int) *world {
 		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
 		duration, deadline := 2*time.Minute, 90*time.Second
 		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
-	}}, fixture.Room(), fixture.TfservRoom("", fixture.Serving{}))}
+	}}, fixture.Controller(), fixture.TfservController("", fixture.Serving{}))}
 	tfserv := c.Apply(t, "../testdata/seeds/tfserv.yaml", c.Namespace(t))[2]
 	for i := range services {
 		w.services = append(w.services, fixture.Create(t, c, fixture.Shapes[i%len(fixture.Shapes)]))

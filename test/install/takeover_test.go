@@ -194,7 +194,7 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
-	operator, ended, err := harness.Run(ctx, c, harness.Options{}, fixture.Room())
+	operator, ended, err := harness.Run(ctx, c, harness.Options{}, fixture.Controller())
 	if err != nil {
 		t.Fatal(err)
 	}

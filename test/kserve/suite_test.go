@@ -154,11 +154,11 @@ func (s *site) run() {
 		Add: func(mgr manager.Manager, e *engine.Engine) error {
 			return participant.Add(mgr, []byte(s.yaml), participant.Options{
 				Version: "test", Alone: true, Transport: s.transport,
-				Elements: engine.ResourcesOf(e, kserve.Room()),
+				Elements: engine.ResourcesOf(e, kserve.Definition()),
 				Missing:  func() error { return kserve.Missing(e.Serves) },
 			})
 		},
-	}, harness.Room(kserve.Room(), kserve.New()))
+	}, harness.Controller(kserve.Definition(), kserve.New()))
 }
 
 func (s *site) must(err error) {

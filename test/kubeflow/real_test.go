@@ -153,7 +153,7 @@ func (f fillings) stays(t *testing.T, c *cluster.Cluster) {
 	}
 	var roles unstructured.UnstructuredList
 	roles.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleList"})
-	if err := c.Client.List(t.Context(), &roles, client.HasLabels{keeper.RoomLabel}); err != nil {
+	if err := c.Client.List(t.Context(), &roles, client.HasLabels{keeper.ControllerLabel}); err != nil {
 		t.Fatal(err)
 	}
 	aggregated := 0
@@ -176,7 +176,7 @@ func made(t *testing.T, c *cluster.Cluster, kind, resource string) []*unstructur
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(gv.WithKind(kind + "List"))
-	if err := c.Client.List(t.Context(), &list, client.HasLabels{keeper.RoomLabel}); err != nil {
+	if err := c.Client.List(t.Context(), &list, client.HasLabels{keeper.ControllerLabel}); err != nil {
 		t.Fatal(err)
 	}
 	var out []*unstructured.Unstructured
@@ -310,7 +310,7 @@ metadata: {name: of-a-user, namespace: knative-serving}
 		}
 		left := map[string][]string{}
 		for _, o := range all {
-			if o.Labels[keeper.RoomLabel] != "" {
+			if o.Labels[keeper.ControllerLabel] != "" {
 				left[o.Resource] = append(left[o.Resource], o.Name)
 			}
 		}

@@ -337,10 +337,10 @@ spec:
 	o.Settle(t, patience)
 	o.Stop()
 	a.server.Close()
-	c.Kubectl(t, "-n", ns, "delete", "configmap", "--selector=keeper.mlkeeper.dev/room=kubeflow")
+	c.Kubectl(t, "-n", ns, "delete", "configmap", "--selector=keeper.mlkeeper.dev/controller=kubeflow")
 	start(t, c, a.again(t), harness.Options{}, kubeflow.Settings{})
 	cluster.Eventually(t, time.Minute, func() error {
-		out, err := c.TryKubectl("-n", ns, "get", "configmap", "--selector=keeper.mlkeeper.dev/room=kubeflow", "-o", "name")
+		out, err := c.TryKubectl("-n", ns, "get", "configmap", "--selector=keeper.mlkeeper.dev/controller=kubeflow", "-o", "name")
 		if err != nil || out == "" {
 			return fmt.Errorf("nothing is back: %w", err)
 		}

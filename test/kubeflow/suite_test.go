@@ -62,13 +62,13 @@ func (a archives) again(t *testing.T) archives {
 // trusting are the settings of config/components/trusted.
 var trusting = kubeflow.Settings{Trusted: true}
 
-// start runs the operator with the room.
+// start runs the operator with the controller.
 func start(t *testing.T, c *cluster.Cluster, a archives, opts harness.Options, settings kubeflow.Settings) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
 	settings.Sources = a.store
-	run := harness.Room(kubeflow.Room(), kubeflow.New(settings))
+	run := harness.Controller(kubeflow.Definition(), kubeflow.New(settings))
 	if settings.Trusted {
 		run = harness.Trusted(run)
 	}

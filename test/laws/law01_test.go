@@ -112,7 +112,7 @@ func TestLaw01ObjectWhoseLabelsWereStrippedIsTakenUpAgain(t *testing.T) {
 			if u.GetUID() != uid {
 				return fmt.Errorf("%s was replaced", name)
 			}
-			if u.GetLabels()[keeper.RoomLabel] == "" {
+			if u.GetLabels()[keeper.ControllerLabel] == "" {
 				return fmt.Errorf("%s has no label", name)
 			}
 			return nil

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 )
@@ -55,7 +55,7 @@ func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
 
 func TestLaw16DigestsOfSecretsAreKeyed(t *testing.T) {
 	data := map[string][]byte{"password": []byte("guess")}
-	digest := func(uid types.UID) string { return room.SecretDigest(uid, data) }
+	digest := func(uid types.UID) string { return controller.SecretDigest(uid, data) }
 	again := digest("a")
 	if digest("a") == digest("b") || digest("a") != again {
 		t.Error("the digest does not depend on the key, or on something else")

@@ -1,4 +1,4 @@
-// Package laws holds one file per law of DESIGN.md. Every test runs the engine with the room of package bundle on a
+// Package laws holds one file per law of DESIGN.md. Every test runs the engine with the controller of package bundle on a
 // real control plane, and stands in a namespace and a shard of its own.
 package laws
 
@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -80,8 +80,8 @@ type options struct {
 	harness.Options
 	// Children are kinds beyond those that every test has.
 	Children []schema.GroupVersionKind
-	// System is the room; the plain one when nil.
-	System room.System[*bundle.Bundle, bundle.Facts]
+	// System is the controller; the plain one when nil.
+	System controller.System[*bundle.Bundle, bundle.Facts]
 	// Cluster is the test's own cluster; the shared one when nil.
 	Cluster *cluster.Cluster
 	// Stopped leaves the operator to be started by the test.
@@ -151,16 +151,16 @@ func (b *bench) start() {
 	b.Cleanup(b.legal)
 }
 
-// operator runs an operator with the bench's room.
+// operator runs an operator with the bench's controller.
 func (b *bench) operator(opts harness.Options) *harness.Operator {
 	b.Helper()
-	var system room.System[*bundle.Bundle, bundle.Facts] = &bundle.System{}
+	var system controller.System[*bundle.Bundle, bundle.Facts] = &bundle.System{}
 	if b.opts.System != nil {
 		system = b.opts.System
 	}
 	opts.Config = b.journal.wrap(opts.Config)
 	kinds := append(slices.Clone(children), b.opts.Children...)
-	return harness.Start(b.T, b.c, opts, harness.Room(bundle.Definition(kinds, bundle.Wire()), system))
+	return harness.Start(b.T, b.c, opts, harness.Controller(bundle.Definition(kinds, bundle.Wire()), system))
 }
 
 // restart stops the operator and runs a new one.

@@ -25,7 +25,7 @@ func objects(t *testing.T, c *cluster.Cluster, ns string) ([]string, error) {
 		if strings.HasPrefix(o.Name, meshName+"-") || strings.HasPrefix(o.Name, "model-predictor-") || o.Resource == "endpointslices" {
 			continue
 		}
-		if o.Namespace == ns || o.Namespace == "" && o.Labels[keeper.RoomLabel] != "" {
+		if o.Namespace == ns || o.Namespace == "" && o.Labels[keeper.ControllerLabel] != "" {
 			out = append(out, o.Resource+" "+o.Name)
 		}
 	}

@@ -172,7 +172,7 @@ func nothingLeft(t *testing.T, c *cluster.Cluster) error {
 		return err
 	}
 	for _, u := range all {
-		if u.Labels[keeper.RoomLabel] != "" || strings.Contains(u.Name, prefix) || strings.HasPrefix(u.Namespace, prefix) {
+		if u.Labels[keeper.ControllerLabel] != "" || strings.Contains(u.Name, prefix) || strings.HasPrefix(u.Namespace, prefix) {
 			return fmt.Errorf("left, among others: %v", u)
 		}
 	}

@@ -85,7 +85,7 @@ func repository(t testing.TB) *httptest.Server {
 	return server
 }
 
-// start runs the operator with the room, trusted, and with charts from a repository.
+// start runs the operator with the controller, trusted, and with charts from a repository.
 func start(t *testing.T, c *cluster.Cluster, repository string, opts harness.Options) *harness.Operator {
 	t.Helper()
 	o, _ := startIn(t, c, repository, t.TempDir(), opts)
@@ -107,7 +107,7 @@ func startIn(t *testing.T, c *cluster.Cluster, repository, dir string, opts harn
 	}
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
-	return harness.Start(t, c, opts, harness.Trusted(harness.Room(seldon.Room(), seldon.New(settings)))), store
+	return harness.Start(t, c, opts, harness.Trusted(harness.Controller(seldon.Definition(), seldon.New(settings)))), store
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *v1alpha1.SeldonOperator {

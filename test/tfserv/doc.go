@@ -1,2 +1,2 @@
-// Package tfserv tests the room of Tfserv on a real control plane, with the manifests of the tutorial. It holds tests only.
+// Package tfserv tests the controller of Tfserv on a real control plane, with the manifests of the tutorial. It holds tests only.
 package tfserv

@@ -277,7 +277,7 @@ func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *fleet) *h
 	c.InstallCRDs(t)
 	opts := harness.Options{Verbose: testing.Verbose(), Engine: engine.Options{Namespaces: []string{ns}}}
 	settings := tfserving.Settings{HTTP: &http.Client{Transport: servers, Timeout: time.Second}, ModelsEvery: time.Second}
-	return harness.Start(t, c, opts, harness.Room(tfserving.Room(), tfserving.New(settings)))
+	return harness.Start(t, c, opts, harness.Controller(tfserving.Definition(), tfserving.New(settings)))
 }
 
 // TensorFlow Serving loads and drops versions by itself while its pods run on.

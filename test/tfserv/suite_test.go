@@ -34,12 +34,12 @@ var (
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("servicemonitor")) }
 
-// start runs the operator with the room.
+// start runs the operator with the controller.
 func start(t *testing.T, c *cluster.Cluster, opts harness.Options, servers http.RoundTripper) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts.Verbose = testing.Verbose()
-	return harness.Start(t, c, opts, fixture.TfservRoom("", servers))
+	return harness.Start(t, c, opts, fixture.TfservController("", servers))
 }
 
 func get(t *testing.T, c *cluster.Cluster, ns, name string) *v1alpha1.Tfserv {

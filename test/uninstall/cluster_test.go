@@ -51,7 +51,7 @@ func informGarbageCollector(t *testing.T, c *cluster.Cluster) {
 
 // isOurs says that MLKeeper made the object.
 func isOurs(o cluster.Object) bool {
-	return o.Labels[keeper.RoomLabel] != "" || o.Group == keeper.GroupVersion.Group
+	return o.Labels[keeper.ControllerLabel] != "" || o.Group == keeper.GroupVersion.Group
 }
 
 // definitionsGone says which of MLKeeper's CustomResourceDefinitions is still there.

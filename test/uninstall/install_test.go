@@ -24,7 +24,7 @@ func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
 	c.Kubectl(t, "apply", "--server-side", "-f", manifest)
 	c.InstallCRDs(t) // Applied above; this waits until they are served.
 	informGarbageCollector(t, c)
-	harness.Start(t, c, harness.Options{AllRooms: true, Manager: withLease}, fixture.Room())
+	harness.Start(t, c, harness.Options{AllControllers: true, Manager: withLease}, fixture.Controller())
 	s := &scene{cluster: c}
 	for _, shape := range fixture.Shapes {
 		s.victims = append(s.victims, &victim{Service: fixture.Create(t, c, shape), order: order{theCRDs, theOperator}})

@@ -41,7 +41,7 @@ func newScene(t *testing.T, orders []order, patient bool) *scene {
 	c := cluster.Start(t, fixture.CRDs())
 	c.InstallCRDs(t)
 	informGarbageCollector(t, c)
-	s := &scene{cluster: c, patient: patient, operator: harness.Start(t, c, harness.Options{}, fixture.Room())}
+	s := &scene{cluster: c, patient: patient, operator: harness.Start(t, c, harness.Options{}, fixture.Controller())}
 	for _, o := range orders {
 		for _, shape := range fixture.Shapes {
 			s.victims = append(s.victims, &victim{Service: fixture.Create(t, c, shape), order: o})

@@ -27,8 +27,8 @@ const (
 	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
 	// PartialAnnotation marks a child of which MLKeeper declares a part, and the operator before us the rest.
 	PartialAnnotation = "keeper.mlkeeper.dev/partial"
-	// RoomLabel carries the name of the room that made a child; child watches select on it.
-	RoomLabel = "keeper.mlkeeper.dev/room"
+	// ControllerLabel carries the name of the controller that made a child; child watches select on it.
+	ControllerLabel = "keeper.mlkeeper.dev/controller"
 	// StackLabel carries a short hash of the kind, namespace and name of the custom resource a child belongs to.
 	StackLabel = "keeper.mlkeeper.dev/stack"
 	// OwnerAnnotation carries "<Kind>.<group>/<namespace>/<name>" of the custom resource a child belongs to.

@@ -58,7 +58,7 @@ func TestGreetingBecomesReady(t *testing.T) {
 	c := cluster.Shared(t)
 	c.InstallCRDs(t)
 	c.Apply(t, "crd.yaml")
-	harness.Start(t, c, harness.Options{Verbose: testing.Verbose()}, harness.Room(Definition(), System{Image: "web"}))
+	harness.Start(t, c, harness.Options{Verbose: testing.Verbose()}, harness.Controller(Definition(), System{Image: "web"}))
 	ns := c.Namespace(t)
 	words := func(text string) {
 		c.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: words}, data: {words: %s}}\n", text), ns)
@@ -95,7 +95,7 @@ func TestPageShowsTheFiles(t *testing.T) {
 			t.Errorf("the block %s of docs/adding-a-system.md differs from the file", block[1])
 		}
 	}
-	for _, name := range []string{"types.go", "room.go", "crd.yaml"} {
+	for _, name := range []string{"types.go", "controller.go", "crd.yaml"} {
 		if !shown[name] {
 			t.Errorf("docs/adding-a-system.md does not show %s", name)
 		}

@@ -1,4 +1,4 @@
-// Package greeting is the example of docs/adding-a-system.md: a room small enough to be read at once. It says hello on a
+// Package greeting is the example of docs/adding-a-system.md: a controller small enough to be read at once. It says hello on a
 // web page, with the words of a ConfigMap that somebody else owns.
 package greeting
 

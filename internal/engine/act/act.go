@@ -31,7 +31,7 @@ const (
 
 // Memory is where the responses of writes go, so that the engine reads its own writes (law 12).
 type Memory interface {
-	Wrote(room string, o *observe.Object)
+	Wrote(controller string, o *observe.Object)
 }
 
 // Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (law 11).
@@ -200,5 +200,5 @@ func (a *Actor) ResourceAs(user string, gvk schema.GroupVersionKind, namespace s
 func (a *Actor) wrote(req Request, res *Result, live *unstructured.Unstructured) {
 	res.Wrote = true
 	res.Observed = observe.From(live, health.NeedsStatus(res.Action.Key.GroupKind))
-	a.Memory.Wrote(req.Stack.Room, res.Observed)
+	a.Memory.Wrote(req.Stack.Controller, res.Observed)
 }

@@ -32,7 +32,7 @@ const path = "/api/v1/namespaces/ns/configmaps/cm"
 
 var (
 	stack = plan.Stack{
-		Room: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
+		Controller: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
 		Namespace: "ns", Name: "cr", UID: "cr-uid",
 	}
 	self = plan.Owner{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid"}

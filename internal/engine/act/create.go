@@ -41,7 +41,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 	ours, free := whose(req, res.Action, live, found)
 	switch {
 	case ours && res.Action.Object.CreateOnly:
-		a.Memory.Wrote(req.Stack.Room, found)
+		a.Memory.Wrote(req.Stack.Controller, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()
 		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).

@@ -144,11 +144,11 @@ func TestCreateOnATakenName(t *testing.T) {
 			known: true, want: "POST GET",
 		},
 		{
-			name: "another room's, of a custom resource of our name",
+			name: "another controller's, of a custom resource of our name",
 			there: func(t *testing.T, u *unstructured.Unstructured) {
 				t.Helper()
 				ours(t, u)
-				u.SetLabels(map[string]string{keeper.RoomLabel: "seldon"})
+				u.SetLabels(map[string]string{keeper.ControllerLabel: "seldon"})
 			},
 			change: []func(*Request){adopting}, want: "POST GET",
 		},

@@ -206,7 +206,7 @@ func TestRelease(t *testing.T) {
 				t.Error("it would go with the custom resource")
 			}
 			// The marks come with the same write, so that what is released is known again.
-			marked := after.GetAnnotations()[keeper.OwnerAnnotation] == stack.ID() && after.GetLabels()[keeper.RoomLabel] == stack.Room
+			marked := after.GetAnnotations()[keeper.OwnerAnnotation] == stack.ID() && after.GetLabels()[keeper.ControllerLabel] == stack.Controller
 			if marked != (c.want == "GET MERGE") {
 				t.Errorf("marked: %v", marked)
 			}

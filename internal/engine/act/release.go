@@ -46,7 +46,7 @@ func (a *Actor) ReleaseOwned(ctx context.Context, gvk schema.GroupVersionKind, s
 		return fmt.Errorf("list %s in namespace %s: %w", gvk.Kind, stack.Namespace, err)
 	}
 	marks := &unstructured.Unstructured{Object: map[string]any{}}
-	marks.SetLabels(map[string]string{keeper.RoomLabel: stack.Room, keeper.StackLabel: stack.Hash()})
+	marks.SetLabels(map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()})
 	marks.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID()})
 	for i := range list.Items {
 		if err := release(ctx, client, &list.Items[i], marks, []plan.Owner{self}); err != nil {
@@ -88,7 +88,7 @@ func release(
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(), "ownerReferences": refs,
 		"labels": map[string]any{
-			keeper.RoomLabel: labels[keeper.RoomLabel], keeper.StackLabel: labels[keeper.StackLabel],
+			keeper.ControllerLabel: labels[keeper.ControllerLabel], keeper.StackLabel: labels[keeper.StackLabel],
 		},
 		"annotations": map[string]any{keeper.OwnerAnnotation: annotations[keeper.OwnerAnnotation]},
 	}})

@@ -67,8 +67,8 @@ func TestLaw11ARepairThatFailedIsNoRetake(t *testing.T) {
 	}
 }
 
-// TestLaw11ARepairThatFailedLeavesRoomForOthers: as many fields as are counted of one object, and one more.
-func TestLaw11ARepairThatFailedLeavesRoomForOthers(t *testing.T) {
+// TestLaw11ARepairThatFailedLeavesPlaceForOthers: as many fields as are counted of one object, and one more.
+func TestLaw11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
 	var tracker Tracker
 	k, now := plan.Key{Name: "cm"}, time.Unix(0, 0)
 	var fields []Field
@@ -93,7 +93,7 @@ func TestLaw11ARepairThatFailedLeavesRoomForOthers(t *testing.T) {
 func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
 	var tracker Tracker
 	marks := []Field{
-		path("metadata", "labels", "keeper.mlkeeper.dev/room"), path("metadata", "annotations", "keeper.mlkeeper.dev/digest"),
+		path("metadata", "labels", "keeper.mlkeeper.dev/controller"), path("metadata", "annotations", "keeper.mlkeeper.dev/digest"),
 		path("metadata", "ownerReferences", key("uid", "u")),
 	}
 	for range 5 {
@@ -139,7 +139,7 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	}
 	tracker.Repaired(k, "u", many[maxFields:], at.Add(Window+1))
 	if tracker.objects[k].fields[claim{many[maxFields].Text, "other"}] == nil {
-		t.Error("claims out of the window make no room")
+		t.Error("claims out of the window make no controller")
 	}
 }
 

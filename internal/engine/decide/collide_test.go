@@ -12,7 +12,7 @@ import (
 func TestCollidingStacksComeToRest(t *testing.T) {
 	for _, sc := range []scenario{
 		{
-			name: "of one room", rooms: []uint8{0, 0}, deletes: true, gate: true,
+			name: "of one controller", controllers: []uint8{0, 0}, deletes: true, gate: true,
 			children: []child{
 				{gvk: configMaps, versions: both},
 				{gvk: deployments, stage: 1, versions: [maxStacks]uint8{3, 1}},
@@ -20,7 +20,7 @@ func TestCollidingStacksComeToRest(t *testing.T) {
 			},
 		},
 		{
-			name: "of two rooms", rooms: []uint8{0, 1}, deletes: true,
+			name: "of two controllers", controllers: []uint8{0, 1}, deletes: true,
 			children: []child{
 				{gvk: configMaps, versions: both},
 				{gvk: claims, retain: true, versions: [maxStacks]uint8{3, 1}},

@@ -56,7 +56,7 @@ func (m *model) heldByAnother(s *state, i, k int, o object) bool {
 // rest lets everything run without interference and says what is wrong with where that ends, if anything.
 func (m *model) rest(s state, schedule int) string {
 	s.faults, s.edits = 0, 0
-	for i := range m.rooms {
+	for i := range m.controllers {
 		for s.work[i].count > 0 {
 			if _, broken := m.perform(&s, i, false); broken != "" {
 				return broken
@@ -92,7 +92,7 @@ func (m *model) pass(s *state) {
 			f.advance(maxLag)
 		}
 	}
-	for i := range m.rooms {
+	for i := range m.controllers {
 		s.save(i)
 		s.work[i].cr = s.crs[i]
 	}
@@ -116,7 +116,7 @@ func (m *model) run(s *state, schedule int) string {
 // round lets every stack decide and act once. It names the last write that is no sign of rest: only to try a name again
 // that another holds, which no watch tells of, is (law 15).
 func (m *model) round(s *state, schedule int) (writes, broken string) {
-	order := []int{0, 1}[:len(m.rooms)]
+	order := []int{0, 1}[:len(m.controllers)]
 	if schedule == 1 {
 		order = []int{1, 0}
 	}
@@ -154,7 +154,7 @@ var verbNames = map[uint8]string{moveCreate: "a create", moveApply: "an apply", 
 
 // match says in what the cluster differs from what the custom resources declare, if it does.
 func (m *model) match(s *state) string {
-	for i := range m.rooms {
+	for i := range m.controllers {
 		if s.crs[i].alive == 0 {
 			continue
 		}

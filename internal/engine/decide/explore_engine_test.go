@@ -59,7 +59,7 @@ func (m *model) observed(k int, o object) *observe.Object {
 	}
 	if o.label != 0 {
 		st := m.stacks[(o.label-1)*ownerCount]
-		out.Labels[keeper.RoomLabel], out.Labels[keeper.StackLabel] = st.Room, st.Hash()
+		out.Labels[keeper.ControllerLabel], out.Labels[keeper.StackLabel] = st.Controller, st.Hash()
 	}
 	if o.mark != 0 {
 		out.Annotations[keeper.OwnerAnnotation] = m.stacks[(o.mark-1)*ownerCount].ID()
@@ -227,11 +227,11 @@ func (m *model) decideFor(s *state, i int) string {
 		}
 	}
 	q := question{stack: uint8(i), cr: w.cr, ledger: w.ledger, deleted: w.deleted}
-	for j := range m.rooms {
+	for j := range m.controllers {
 		q.others |= s.work[j].cr.alive << j
 	}
 	for k := range m.children {
-		f := &s.feeds[m.rooms[i]][k]
+		f := &s.feeds[m.controllers[i]][k]
 		q.synced[k] = f.synced
 		if f.synced != 0 {
 			q.views[k] = f.hist[f.view]
@@ -272,7 +272,7 @@ func (m *model) owns(i int, incarnation uint8, o object) bool {
 	if o.ctrl != nobody {
 		return o.ctrl == ownerOf(i, incarnation)
 	}
-	return o.label != 0 && m.rooms[o.label-1] == m.rooms[i] && o.mark == uint8(i)+1
+	return o.label != 0 && m.controllers[o.label-1] == m.controllers[i] && o.mark == uint8(i)+1
 }
 
 // perform does what act does with the next action of a worker. With lost the answer does not arrive: what was written
@@ -405,6 +405,6 @@ func (m *model) answered(s *state, i, k int, lost bool) {
 		e.retain = 1
 	}
 	s.work[i].ledger[k] = e
-	f := &s.feeds[m.rooms[i]][k]
+	f := &s.feeds[m.controllers[i]][k]
 	f.view = f.n - 1
 }

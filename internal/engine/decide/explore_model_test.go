@@ -15,9 +15,9 @@ import (
 //
 // Everything of a state is a byte, so that a state is compared and hashed as one piece of memory.
 const (
-	maxStacks = 2
-	maxKeys   = 3
-	maxRooms  = 2
+	maxStacks      = 2
+	maxKeys        = 3
+	maxControllers = 2
 	// maxLag is how many versions of an object a cache knows or has yet to learn of: the one it has and the later ones.
 	// A watch that is behind by more counts as having delivered the oldest.
 	maxLag = 3
@@ -48,7 +48,7 @@ const (
 // object is one object of the cluster, or a cache's copy of it; the zero value is none.
 type object struct {
 	uid, ctrl uint8
-	// label is the stack whose room and stack labels the object carries, mark the one that its owner annotation names,
+	// label is the stack whose controller and stack labels the object carries, mark the one that its owner annotation names,
 	// both counted from one.
 	label, mark    uint8
 	digest, fields uint8
@@ -90,7 +90,7 @@ type worker struct {
 	deleted                [maxKeys]uint8
 }
 
-// feed is one object as the watch of a room knows it: hist[0] is in the cache, the rest is on its way, and view is the
+// feed is one object as the watch of a controller knows it: hist[0] is in the cache, the rest is on its way, and view is the
 // first that the engine may see, since it reads its own writes (law 12).
 type feed struct {
 	hist            [maxLag]object
@@ -99,7 +99,7 @@ type feed struct {
 
 type state struct {
 	real  [maxKeys]object
-	feeds [maxRooms][maxKeys]feed
+	feeds [maxControllers][maxKeys]feed
 	crs   [maxStacks]resource
 	work  [maxStacks]worker
 	// faults and edits are how many more there may be.
@@ -119,8 +119,8 @@ type child struct {
 type scenario struct {
 	name     string
 	children []child
-	// rooms is the room of each stack.
-	rooms []uint8
+	// controllers is the controller of each stack.
+	controllers []uint8
 	// adopt says which stacks have the annotation that lets them adopt.
 	adopt [maxStacks]bool
 	// planted puts objects of nobody where the children are to be.
@@ -171,10 +171,10 @@ func newModel(sc scenario) (*model, error) {
 		m.calm[i] = map[uint64]string{}
 	}
 	codes := map[string]uint8{}
-	for s, room := range sc.rooms {
+	for s, controller := range sc.controllers {
 		for inc := range uint8(ownerCount) {
 			st := plan.Stack{
-				Room: fmt.Sprint("room-", room), GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
+				Controller: fmt.Sprint("controller-", controller), GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
 				Namespace: "ns", Name: fmt.Sprint("cr-", s), UID: ownerUID(ownerOf(s, inc)),
 			}
 			m.stacks = append(m.stacks, st)
@@ -227,7 +227,7 @@ func (m *model) start(long bool) state {
 			s.feeds[r][k] = feed{n: 1, synced: 1}
 		}
 	}
-	for i := range m.rooms {
+	for i := range m.controllers {
 		s.crs[i].alive = 1
 		s.work[i].cr.alive = 1
 	}
@@ -235,9 +235,9 @@ func (m *model) start(long bool) state {
 	return s
 }
 
-// shown is what a watch restricted to a room's label shows of an object.
-func (m *model) shown(room uint8, o object) object {
-	if o.label == 0 || m.rooms[o.label-1] != room {
+// shown is what a watch restricted to a controller's label shows of an object.
+func (m *model) shown(controller uint8, o object) object {
+	if o.label == 0 || m.controllers[o.label-1] != controller {
 		return object{}
 	}
 	o.maker, o.kept = 0, 0
@@ -250,9 +250,9 @@ func (m *model) set(s *state, k int, o object) {
 		o = object{}
 	}
 	s.real[k] = o
-	for room := range s.feeds {
-		f := &s.feeds[room][k]
-		seen := m.shown(uint8(room), o)
+	for controller := range s.feeds {
+		f := &s.feeds[controller][k]
+		seen := m.shown(uint8(controller), o)
 		if f.hist[f.n-1] == seen {
 			continue
 		}

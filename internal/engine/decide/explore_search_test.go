@@ -16,7 +16,7 @@ const (
 	opLost                     // The same, but the answer is lost.
 	opSave                     // Stack a writes its ledger into its status.
 	opCrash                    // The process ends and another begins: memory is lost, and what caches know may be old.
-	opSync                     // The watch of room a on object b is complete.
+	opSync                     // The watch of controller a on object b is complete.
 	opGone                     // What held object a is over.
 	opCollect                  // The garbage collector deletes object a.
 	opHealthy                  // Object a becomes ready.
@@ -66,7 +66,7 @@ func (t step) String() string {
 
 // steps calls f with everything that may happen in a state.
 func (m *model) steps(s *state, f func(step)) {
-	for i := range m.rooms {
+	for i := range m.controllers {
 		w, a := &s.work[i], uint8(i)
 		if w.count > 0 {
 			f(step{op: opAct, a: a})
@@ -105,7 +105,7 @@ func (m *model) steps(s *state, f func(step)) {
 			}
 		}
 	}
-	for i := range m.rooms {
+	for i := range m.controllers {
 		switch {
 		case s.edits == 0:
 		case s.crs[i].alive == 0 && s.crs[i].incarnation+1 < ownerCount:
@@ -125,13 +125,13 @@ func (m *model) steps(s *state, f func(step)) {
 // lags lets a stack decide with its caches anywhere between what they know and what there is. That caches learn of
 // something matters to nothing but decisions, so that it is a part of them and no step of its own.
 func (m *model) lags(s *state, i int, f func(step)) {
-	feeds := &s.feeds[m.rooms[i]]
+	feeds := &s.feeds[m.controllers[i]]
 	ways := uint8(1)
 	for range m.children {
 		ways *= maxLag
 	}
 	refresh := uint8(1)
-	for j := range m.rooms {
+	for j := range m.controllers {
 		if s.work[j].cr != s.crs[j] {
 			refresh = 2
 		}
@@ -181,10 +181,10 @@ func (m *model) do(s state, t step) (after state, broken string) {
 	switch t.op {
 	case opDecide:
 		for rest, key := t.b, 0; key < len(m.children); key++ {
-			s.feeds[m.rooms[i]][key].advance(rest % maxLag)
+			s.feeds[m.controllers[i]][key].advance(rest % maxLag)
 			rest /= maxLag
 		}
-		for j := range m.rooms {
+		for j := range m.controllers {
 			if t.c != 0 {
 				s.work[j].cr = s.crs[j]
 			}
@@ -199,7 +199,7 @@ func (m *model) do(s state, t step) (after state, broken string) {
 		s.save(i)
 	case opCrash:
 		s.faults--
-		for j := range m.rooms {
+		for j := range m.controllers {
 			w := &s.work[j]
 			*w = worker{cr: w.cr, pass: w.cr, saved: w.saved, ledger: w.saved}
 		}
@@ -314,7 +314,7 @@ func (m *model) explore(start state) (states, steps int, found *finding) {
 				if law := m.rest(frontier[n], schedule); law != "" && found == nil {
 					found = &finding{law: law, way: way(at)}
 				}
-				if len(m.rooms) == 1 {
+				if len(m.controllers) == 1 {
 					break
 				}
 			}

@@ -19,7 +19,7 @@ import (
 
 var (
 	stack = plan.Stack{
-		Room: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
+		Controller: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
 		Namespace: "ns", Name: "cr", UID: "cr-uid",
 	}
 	self = plan.Owner{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid"}
@@ -74,7 +74,7 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 		o.Annotations[keeper.AdoptedAnnotation] = "true"
 	}
 	if th.marked {
-		o.Labels = map[string]string{keeper.RoomLabel: stack.Room, keeper.StackLabel: stack.Hash()}
+		o.Labels = map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()}
 	}
 	if th.controller != "" {
 		yes := true

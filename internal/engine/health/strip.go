@@ -28,7 +28,7 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		project(out, obj.Object, strings.Split(path, "."))
 	}
 	if gk == (schema.GroupKind{Kind: "Service"}) && obj.Object["spec"] != nil {
-		// For rooms that keep a nodePort where the port that it belongs to changes.
+		// For controllers that keep a nodePort where the port that it belongs to changes.
 		if kind, _, _ := unstructured.NestedString(obj.Object, "spec", "type"); kind != "ClusterIP" {
 			for _, field := range []string{"name", "port", "nodePort"} {
 				project(out, obj.Object, []string{"spec", "ports", "*", field})
@@ -36,7 +36,7 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	if gk == inferenceService {
-		// For rooms that tell where a model is reached, in which state it is, and what runs it.
+		// For controllers that tell where a model is reached, in which state it is, and what runs it.
 		told := []string{"status.url", "status.deploymentMode", "status.modelStatus.states.activeModelState"}
 		for _, path := range append(told, modelFields...) {
 			project(out, obj.Object, strings.Split(path, "."))

@@ -95,7 +95,7 @@ func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
 		}
 		return false
 	}
-	return o.Labels[keeper.RoomLabel] == stack.Room && o.Annotations[keeper.OwnerAnnotation] == stack.ID()
+	return o.Labels[keeper.ControllerLabel] == stack.Controller && o.Annotations[keeper.OwnerAnnotation] == stack.ID()
 }
 
 // Refers says that the object has an owner reference, controller or not, to one of the owners.
@@ -206,8 +206,8 @@ func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string,
 	return hex.EncodeToString(h.Sum(nil)[:16]), created
 }
 
-// strippedMetadata keeps of an object's metadata what rooms read: names, generation, and MLKeeper's own annotations, in
-// which a room may have recorded facts about what it rendered.
+// strippedMetadata keeps of an object's metadata what controllers read: names, generation, and MLKeeper's own annotations, in
+// which a controller may have recorded facts about what it rendered.
 func strippedMetadata(u *unstructured.Unstructured) map[string]any {
 	out := map[string]any{"name": u.GetName(), "namespace": u.GetNamespace(), "generation": u.GetGeneration()}
 	marks := map[string]any{}

@@ -24,7 +24,7 @@ import (
 
 var (
 	stack = plan.Stack{
-		Room: "trustyai", GVK: schema.GroupVersionKind{Group: "g", Version: "v1", Kind: "K"},
+		Controller: "trustyai", GVK: schema.GroupVersionKind{Group: "g", Version: "v1", Kind: "K"},
 		Namespace: "ns", Name: "cr", UID: "cr-uid",
 	}
 	owner = plan.Owner{APIVersion: "g/v1", Kind: "K", Name: "cr", UID: "cr-uid"}
@@ -236,14 +236,14 @@ func TestOwnedByAndRefers(t *testing.T) {
 		}
 		return r
 	}
-	marks := func(room, id string) (map[string]string, map[string]string) {
-		return map[string]string{keeper.RoomLabel: room}, map[string]string{keeper.OwnerAnnotation: id}
+	marks := func(controller, id string) (map[string]string, map[string]string) {
+		return map[string]string{keeper.ControllerLabel: controller}, map[string]string{keeper.OwnerAnnotation: id}
 	}
 	for _, c := range []struct {
-		name         string
-		refs         []metav1.OwnerReference
-		room, id     string
-		owned, refer bool
+		name           string
+		refs           []metav1.OwnerReference
+		controller, id string
+		owned, refer   bool
 	}{
 		{"ours by controller", []metav1.OwnerReference{ref("cr-uid", true)}, "trustyai", stack.ID(), true, true},
 		{"ours by controller without marks", []metav1.OwnerReference{ref("cr-uid", true)}, "", "", true, true},
@@ -253,13 +253,13 @@ func TestOwnedByAndRefers(t *testing.T) {
 		{"a plain reference does not own", []metav1.OwnerReference{ref("cr-uid", false)}, "", "", false, true},
 		{"a plain reference of another", []metav1.OwnerReference{ref("other", false)}, "trustyai", stack.ID(), true, false},
 		{"the marks of another custom resource", nil, "trustyai", "K.g/ns/other", false, false},
-		{"the label of another room", nil, "seldon", stack.ID(), false, false},
+		{"the label of another controller", nil, "seldon", stack.ID(), false, false},
 		{"no marks at all", nil, "", "", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := &Object{}
 			o.OwnerReferences = c.refs
-			o.Labels, o.Annotations = marks(c.room, c.id)
+			o.Labels, o.Annotations = marks(c.controller, c.id)
 			if got := o.OwnedBy(stack, owner); got != c.owned {
 				t.Errorf("OwnedBy = %v", got)
 			}
@@ -280,7 +280,7 @@ func large() *unstructured.Unstructured {
 		"metadata": map[string]any{
 			"name": "d", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "generation": int64(3),
 			"labels": map[string]any{
-				keeper.RoomLabel: "trustyai", keeper.StackLabel: stack.Hash(), "app": strings.Repeat("x", 60),
+				keeper.ControllerLabel: "trustyai", keeper.StackLabel: stack.Hash(), "app": strings.Repeat("x", 60),
 			},
 			"annotations": map[string]any{
 				keeper.OwnerAnnotation: stack.ID(), keeper.DigestAnnotation: "dg", "kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("y", 4000),
@@ -313,7 +313,7 @@ func TestFromKeepsLittle(t *testing.T) {
 	before := u.DeepCopy()
 	o := From(u, true)
 	if !slices.Equal(slices.Sorted(maps.Keys(o.Annotations)), []string{keeper.OwnerAnnotation}) ||
-		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.RoomLabel, keeper.StackLabel}) {
+		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.ControllerLabel, keeper.StackLabel}) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 	if o.ManagedFields != nil || o.Fields == "" || o.Created || o.Digest() != "dg" || o.Adopted() || o.Terminating() {
@@ -328,7 +328,7 @@ func TestFromKeepsLittle(t *testing.T) {
 		t.Errorf("%d bytes are kept, %v:\n%s", len(raw), err, raw)
 	}
 	if got, _, _ := unstructured.NestedString(o.Stripped().Object, "metadata", "annotations", keeper.AnnotationPrefix+"port"); got != "8080" {
-		t.Error("a room's own annotation is lost")
+		t.Error("a controller's own annotation is lost")
 	}
 	if len(o.Stripped().GetManagedFields()) != 0 || o.Stripped().GetAnnotations()[keeper.OwnerAnnotation] != "" {
 		t.Errorf("stripped metadata %v", o.Stripped().Object["metadata"])

@@ -24,7 +24,7 @@ var known = lru.New(16 << 10)
 // shareMarks sets the labels, annotations and owner references of a reduced object.
 func shareMarks(out *Object, m metav1.Object) {
 	own := marks{
-		labels:      pick(m.GetLabels(), keeper.RoomLabel, keeper.StackLabel),
+		labels:      pick(m.GetLabels(), keeper.ControllerLabel, keeper.StackLabel),
 		annotations: pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation),
 		owners:      m.GetOwnerReferences(),
 	}

@@ -38,7 +38,7 @@ const (
 
 // Object is one desired object.
 type Object struct {
-	// Desired is the whole object as the room wants it, without the engine's marks, status or owner references.
+	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
 	Desired *unstructured.Unstructured
 	// Retain says that the object must outlive its custom resource: it gets no owner reference (law 5).
 	Retain bool
@@ -103,7 +103,7 @@ type Stage struct {
 // DefaultGateTimeout is how long a gate holds back what comes after it before it opens with a warning.
 const DefaultGateTimeout = 5 * time.Minute
 
-// Plan is what a room renders from facts.
+// Plan is what a controller renders from facts.
 type Plan struct {
 	// Stages are applied in order and torn down in reverse.
 	Stages []Stage

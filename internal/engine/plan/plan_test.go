@@ -19,7 +19,7 @@ import (
 
 var (
 	stack = Stack{
-		Room: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
+		Controller: "trustyai", GVK: schema.GroupVersionKind{Group: "g.io", Version: "v1", Kind: "Thing"},
 		Namespace: "ns", Name: "cr", UID: "cr-uid",
 	}
 	owner = Owner{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid"}
@@ -44,7 +44,7 @@ func stamp(t testing.TB, o Object) Stamped {
 
 func TestStampMarks(t *testing.T) {
 	u := configMap()
-	u.SetLabels(map[string]string{"app": "x", keeper.RoomLabel: "seldon"})
+	u.SetLabels(map[string]string{"app": "x", keeper.ControllerLabel: "seldon"})
 	u.SetAnnotations(map[string]string{"note": "y", keeper.OwnerAnnotation: "somebody", keeper.DigestAnnotation: "old"})
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p"}})
 	u.SetCreationTimestamp(metav1.Now())
@@ -56,7 +56,7 @@ func TestStampMarks(t *testing.T) {
 	}
 	d := s.Desired
 	if want := map[string]string{
-		"app": "x", keeper.RoomLabel: "trustyai", keeper.StackLabel: stack.Hash(),
+		"app": "x", keeper.ControllerLabel: "trustyai", keeper.StackLabel: stack.Hash(),
 	}; !reflect.DeepEqual(d.GetLabels(), want) {
 		t.Errorf("labels %v", d.GetLabels())
 	}

@@ -17,8 +17,8 @@ import (
 
 // Stack identifies the custom resource that a set of children belongs to.
 type Stack struct {
-	// Room is the name of the room, such as trustyai.
-	Room string
+	// Controller is the name of the controller, such as trustyai.
+	Controller string
 	// GVK is the stored version of the custom resource.
 	GVK       schema.GroupVersionKind
 	Namespace string
@@ -70,7 +70,7 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[keeper.RoomLabel] = stack.Room
+	labels[keeper.ControllerLabel] = stack.Controller
 	labels[keeper.StackLabel] = stack.Hash()
 	u.SetLabels(labels)
 	annotations := u.GetAnnotations()

@@ -1,5 +1,5 @@
 // Package watch owns every watch of the engine: the children of custom resources, the custom resources themselves, the
-// objects of others that they refer to, and the objects of others that rooms edit (law 13). There is one cache per
+// objects of others that they refer to, and the objects of others that controllers edit (law 13). There is one cache per
 // selector. A watch runs while the catalog says that its API is served, and goes with it.
 //
 // The package also remembers the engine's own writes until its caches have seen them (law 12). It never writes to a

@@ -112,8 +112,8 @@ func (h *Hub) Synced() bool {
 // feedsLocked returns every declared watch; references are not declared but come and go.
 func (h *Hub) feedsLocked() []*feed {
 	var out []*feed
-	for _, room := range h.children {
-		for _, f := range room {
+	for _, controller := range h.children {
+		for _, f := range controller {
 			out = append(out, f)
 		}
 	}

@@ -126,12 +126,12 @@ func (l *log) expect(t *testing.T, want string) {
 	})
 }
 
-func child(gvk schema.GroupVersionKind, ns, name, room string, owner types.UID) *unstructured.Unstructured {
+func child(gvk schema.GroupVersionKind, ns, name, controller string, owner types.UID) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetGroupVersionKind(gvk)
 	u.SetNamespace(ns)
 	u.SetName(name)
-	u.SetLabels(map[string]string{keeper.RoomLabel: room, keeper.StackLabel: "hash-" + string(owner), "other": "x"})
+	u.SetLabels(map[string]string{keeper.ControllerLabel: controller, keeper.StackLabel: "hash-" + string(owner), "other": "x"})
 	u.SetAnnotations(map[string]string{keeper.DigestAnnotation: "d1"})
 	yes := true
 	u.SetOwnerReferences([]metav1.OwnerReference{{
@@ -308,7 +308,7 @@ spec:
 	later := old.GroupKind().WithVersion("v2")
 	var heard log
 	h := startHub(t, testConfig(t), func(h *Hub) {
-		h.Children(old, "room", func(_, now *observe.Object) {
+		h.Children(old, "controller", func(_, now *observe.Object) {
 			if now != nil {
 				heard.add("%s %s", now.APIVersion, now.Key.Name)
 			}
@@ -317,15 +317,15 @@ spec:
 	create := func(gvk schema.GroupVersionKind, name string) {
 		t.Helper()
 		cluster.Eventually(t, patience, func() error {
-			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(gvk, ns, name, "room", "1")))
+			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(gvk, ns, name, "controller", "1")))
 		})
 	}
 	create(old, "before")
 	heard.expect(t, "[watch.example.com/v1 before]")
 	k.Apply(t, definition(false, true))
 	cluster.Eventually(t, patience, func() error {
-		h.Children(later, "room", nil)
-		if o, found := h.Child("room", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
+		h.Children(later, "controller", nil)
+		if o, found := h.Child("controller", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
 			return fmt.Errorf("the child is %v", o)
 		}
 		return nil
@@ -333,8 +333,8 @@ spec:
 	create(later, "after")
 	heard.expect(t, "[watch.example.com/v1 before watch.example.com/v2 before watch.example.com/v2 after]")
 	// What is declared in the version before, as a record of it does, changes nothing.
-	h.Children(old, "room", nil)
-	if !h.ChildSynced(old.GroupKind(), "room") {
+	h.Children(old, "controller", nil)
+	if !h.ChildSynced(old.GroupKind(), "controller") {
 		t.Error("the watch begins anew")
 	}
 }
@@ -543,12 +543,12 @@ func TestRefusedReference(t *testing.T) {
 	ns := k.Namespace(t)
 	cfg := rest.CopyConfig(testConfig(t))
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "poor", Groups: []string{"system:authenticated"}}
-	h := startHub(t, cfg, func(h *Hub) { h.Children(deployments, "room", nil) })
+	h := startHub(t, cfg, func(h *Hub) { h.Children(deployments, "controller", nil) })
 	var woken log
 	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
 	holder := Holder{Name: "one"}
 	cluster.Eventually(t, patience, func() error {
-		if err := h.ChildFailure(deployments.GroupKind(), "room"); !apierrors.IsForbidden(err) {
+		if err := h.ChildFailure(deployments.GroupKind(), "controller"); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the children cannot be watched for %w", err)
 		}
 		_, known, err := h.Reference(t.Context(), holder, services, ns, "x")

@@ -36,12 +36,12 @@ type overlay struct {
 	// count lets lookups skip the lock in the steady state, in which there is nothing to override.
 	count atomic.Int64
 
-	mu    sync.RWMutex
-	rooms map[string]map[plan.Key]written
+	mu          sync.RWMutex
+	controllers map[string]map[plan.Key]written
 }
 
 func newOverlay(c clock.PassiveClock) *overlay {
-	return &overlay{clock: c, rooms: map[string]map[plan.Key]written{}}
+	return &overlay{clock: c, controllers: map[string]map[plan.Key]written{}}
 }
 
 // newer compares resource versions of one resource type; ok is false if they do not compare (KEP-5504).
@@ -76,8 +76,8 @@ func (w written) view(cached *observe.Object, upTo string) *observe.Object {
 // lookup returns what a reader should see: what the cache has, or what was written. An event may come at any moment, so the
 // order of the reads counts: a write that is settled already is in the cache that is read after it, and an object that the
 // cache lacks after it had reached a version is gone by that version.
-func (o *overlay) lookup(room string, key plan.Key, upTo func() string, cached func() *observe.Object) *observe.Object {
-	w, ok := o.find(room, key)
+func (o *overlay) lookup(controller string, key plan.Key, upTo func() string, cached func() *observe.Object) *observe.Object {
+	w, ok := o.find(controller, key)
 	if !ok {
 		return cached()
 	}
@@ -86,24 +86,24 @@ func (o *overlay) lookup(room string, key plan.Key, upTo func() string, cached f
 }
 
 // find returns a write that still counts.
-func (o *overlay) find(room string, key plan.Key) (written, bool) {
+func (o *overlay) find(controller string, key plan.Key) (written, bool) {
 	if o.count.Load() == 0 {
 		return written{}, false
 	}
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	w, ok := o.rooms[room][key]
+	w, ok := o.controllers[controller][key]
 	return w, ok && o.clock.Since(w.at) <= overlayLife
 }
 
-// each calls f for every write of a room that still counts.
-func (o *overlay) each(room string, f func(plan.Key, written)) {
+// each calls f for every write of a controller that still counts.
+func (o *overlay) each(controller string, f func(plan.Key, written)) {
 	if o.count.Load() == 0 {
 		return
 	}
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	for key, w := range o.rooms[room] {
+	for key, w := range o.controllers[controller] {
 		if o.clock.Since(w.at) <= overlayLife {
 			f(key, w)
 		}
@@ -112,12 +112,12 @@ func (o *overlay) each(room string, f func(plan.Key, written)) {
 
 // put records a write, unless the cache or a later write has overtaken it. cached is read under the lock, so that an
 // event cannot slip between reading it and recording the write.
-func (o *overlay) put(room string, key plan.Key, w written, cached func() (*observe.Object, string)) {
+func (o *overlay) put(controller string, key plan.Key, w written, cached func() (*observe.Object, string)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	w.at = o.clock.Now()
 	o.sweepLocked()
-	if prev, ok := o.rooms[room][key]; ok && prev.outlives(w) {
+	if prev, ok := o.controllers[controller][key]; ok && prev.outlives(w) {
 		return
 	}
 	c, upTo := cached()
@@ -125,21 +125,21 @@ func (o *overlay) put(room string, key plan.Key, w written, cached func() (*obse
 		w.seenUID, w.seenRV = c.UID, c.ResourceVersion
 	}
 	if _, ok := newer(w.rv, w.seenRV); c != nil && !ok && w.rv == w.seenRV && w.uid == w.seenUID {
-		o.deleteLocked(room, key)
+		o.deleteLocked(controller, key)
 		return
 	}
 	// Where versions do not compare, what the cache has now never counts as caught up.
 	if w.caughtUp(c, upTo) {
-		o.deleteLocked(room, key)
+		o.deleteLocked(controller, key)
 		return
 	}
-	if o.rooms[room] == nil {
-		o.rooms[room] = map[plan.Key]written{}
+	if o.controllers[controller] == nil {
+		o.controllers[controller] = map[plan.Key]written{}
 	}
-	if _, ok := o.rooms[room][key]; !ok {
+	if _, ok := o.controllers[controller][key]; !ok {
 		o.count.Add(1)
 	}
-	o.rooms[room][key] = w
+	o.controllers[controller][key] = w
 }
 
 // outlives says that a recorded write stays although next is reported after it: answers may arrive out of order.
@@ -149,51 +149,51 @@ func (w written) outlives(next written) bool {
 }
 
 // saw drops a write that the cache has caught up with. gone tells that the cache dropped the object it was given.
-func (o *overlay) saw(room string, cached *observe.Object, gone bool) {
+func (o *overlay) saw(controller string, cached *observe.Object, gone bool) {
 	if o.count.Load() == 0 {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	w, ok := o.rooms[room][cached.Key]
+	w, ok := o.controllers[controller][cached.Key]
 	if !ok {
 		return
 	}
 	if gone {
 		// The end of this very object settles every write to it; that of an earlier one says nothing.
 		if cached.UID == w.uid {
-			o.deleteLocked(room, cached.Key)
+			o.deleteLocked(controller, cached.Key)
 		}
 		return
 	}
 	if w.caughtUp(cached, "") {
-		o.deleteLocked(room, cached.Key)
+		o.deleteLocked(controller, cached.Key)
 	}
 }
 
 // dropKind forgets the writes to a kind whose API is no longer served.
-func (o *overlay) dropKind(room string, gk schema.GroupKind) {
+func (o *overlay) dropKind(controller string, gk schema.GroupKind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key := range o.rooms[room] {
+	for key := range o.controllers[controller] {
 		if key.GroupKind == gk {
-			o.deleteLocked(room, key)
+			o.deleteLocked(controller, key)
 		}
 	}
 }
 
-func (o *overlay) deleteLocked(room string, key plan.Key) {
-	if _, ok := o.rooms[room][key]; ok {
-		delete(o.rooms[room], key)
+func (o *overlay) deleteLocked(controller string, key plan.Key) {
+	if _, ok := o.controllers[controller][key]; ok {
+		delete(o.controllers[controller], key)
 		o.count.Add(-1)
 	}
 }
 
 func (o *overlay) sweepLocked() {
-	for room, writes := range o.rooms {
+	for controller, writes := range o.controllers {
 		for key, w := range writes {
 			if o.clock.Since(w.at) > overlayLife {
-				o.deleteLocked(room, key)
+				o.deleteLocked(controller, key)
 			}
 		}
 	}

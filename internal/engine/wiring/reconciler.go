@@ -37,7 +37,7 @@ const (
 var conflictRetry = backoff.Policy{First: 10 * time.Millisecond, Longest: 10 * time.Second}
 
 // ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
-// synced, another shard has the namespace, the room is switched off. The object is then left alone (law 4).
+// synced, another shard has the namespace, the controller is switched off. The object is then left alone (law 4).
 var ErrUnknown = errors.New("it is not known which custom resources are alive")
 
 // Source is where the watched targets come from; the engine's hub satisfies it.

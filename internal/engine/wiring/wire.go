@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Wire describes one kind of foreign object that a room edits. Its functions are pure.
+// Wire describes one kind of foreign object that a controller edits. Its functions are pure.
 type Wire struct {
 	// Name names the wire in messages, metrics and Reader.Targets.
 	Name string

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/trustyai"
 )
 
@@ -56,7 +56,7 @@ type world struct {
 // object finds a rendered object and decodes it.
 func (w *world) object(kind, name string, into any) bool {
 	w.t.Helper()
-	u := roomtest.Find(w.plan, kind, name)
+	u := controllertest.Find(w.plan, kind, name)
 	if u == nil {
 		return false
 	}
@@ -75,7 +75,7 @@ func render(t *testing.T, generation v1.ImageGeneration, exposure v1.Exposure, m
 	}
 	cr.Spec.Exposure, cr.Spec.ImageGeneration = exposure, generation
 	system := trustyai.New(trustyai.Settings{Image: "any:image", ProxyImage: "any:proxy"})
-	cluster := roomtest.New(time.Now(),
+	cluster := controllertest.New(time.Now(),
 		schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
 		schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"})
 	w := &world{t: t, cr: cr}
@@ -86,7 +86,7 @@ func render(t *testing.T, generation v1.ImageGeneration, exposure v1.Exposure, m
 			t.Fatal(err)
 		}
 		w.plan = system.Render(cr, facts)
-		system.Project(cr, facts, room.Seen{Plan: w.plan, Now: time.Now()})
+		system.Project(cr, facts, controller.Seen{Plan: w.plan, Now: time.Now()})
 		cluster.Written(w.plan, "TrustyAIService.trustyai.opendatahub.io/ns/"+cr.Name)
 	}
 	deployment := &appsv1.Deployment{}
@@ -202,9 +202,9 @@ func (w *world) post(what, address, body string) {
 func (w *world) scrape() {
 	w.t.Helper()
 	name := trustyai.ServiceName(w.cr)
-	monitor := roomtest.Find(w.plan, "ServiceMonitor", name)
+	monitor := controllertest.Find(w.plan, "ServiceMonitor", name)
 	if trustyai.ADRShape(w.cr) {
-		monitor = roomtest.Find(w.plan, "ServiceMonitor", "trustyai-metrics")
+		monitor = controllertest.Find(w.plan, "ServiceMonitor", "trustyai-metrics")
 	}
 	endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 	endpoint := endpoints[0].(map[string]any)
@@ -285,7 +285,7 @@ func TestWhatIsRenderedLeadsToTheService(t *testing.T) {
 						w.walk()
 						return
 					}
-					if roomtest.Reasons(w.plan) != "Terminal ExposureNotServed" || w.cr.Status.URL != "" || len(w.pod.Containers) > 0 {
+					if controllertest.Reasons(w.plan) != "Terminal ExposureNotServed" || w.cr.Status.URL != "" || len(w.pod.Containers) > 0 {
 						t.Errorf("problems %v, URL %q, pod %+v", w.plan.Problems, w.cr.Status.URL, w.pod)
 					}
 				})

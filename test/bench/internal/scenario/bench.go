@@ -15,8 +15,8 @@ import (
 	"mlkeeper.dev/test/bench/internal/world"
 )
 
-// roomLabel is on every child.
-const roomLabel = keeper.RoomLabel
+// controllerLabel is on every child.
+const controllerLabel = keeper.ControllerLabel
 
 // Config is what a run is told.
 type Config struct {

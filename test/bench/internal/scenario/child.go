@@ -24,7 +24,7 @@ func (s Stack) children(of world.Service) ([]child, error) {
 	var out []child
 	for _, r := range s.Creates {
 		r = s.For(r, of, s.uid)
-		if !bytes.Contains(r.Body, []byte(roomLabel)) {
+		if !bytes.Contains(r.Body, []byte(controllerLabel)) {
 			continue
 		}
 		var object struct {

@@ -30,8 +30,8 @@ type large struct {
 // shapes are those of the mix.
 var shapes = []world.Shape{world.ADR, world.Upstream}
 
-// oneRoom switches on the room of the large cluster alone.
-const oneRoom = "--rooms=trustyai"
+// oneController switches on the controller of the large cluster alone.
+const oneController = "--controllers=trustyai"
 
 func (l *large) stop() {
 	if l.sampler != nil {
@@ -73,7 +73,7 @@ func (b *Bench) leading(ctx context.Context, l *large) error {
 	if l.op != nil && l.op.Running() == nil {
 		return nil
 	}
-	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneRoom)
+	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneController)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (b *Bench) grow(ctx context.Context, l *large, objects int) error {
 	for _, s := range shapes {
 		for _, r := range b.stacks[s.Name].Creates {
 			// The ConfigMap that a service is wired to is not managed: it belongs to ModelMesh.
-			if bytes.Contains(r.Body, []byte(roomLabel)) {
+			if bytes.Contains(r.Body, []byte(controllerLabel)) {
 				per++
 			}
 		}
@@ -140,7 +140,7 @@ func (b *Bench) resources() []string {
 func (b *Bench) managed(ctx context.Context, l *large) (int, error) {
 	total := 0
 	for _, resource := range b.resources() {
-		n, err := listMetadata(ctx, l.c.Wire, resource+"?labelSelector="+roomLabel)
+		n, err := listMetadata(ctx, l.c.Wire, resource+"?labelSelector="+controllerLabel)
 		if err != nil {
 			return 0, err
 		}

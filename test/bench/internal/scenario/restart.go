@@ -107,7 +107,7 @@ func (b *Bench) bareLists(ctx context.Context, l *large) (took []float64, object
 		objects = 0
 		began := time.Now()
 		for _, path := range append(b.resources(), world.TrustyAIServices, "/apis/keeper.mlkeeper.dev/v1alpha1/inventories") {
-			opts := metav1.ListOptions{LabelSelector: roomLabel}
+			opts := metav1.ListOptions{LabelSelector: controllerLabel}
 			if path == world.TrustyAIServices || strings.HasSuffix(path, "/inventories") {
 				opts.LabelSelector = ""
 			}
@@ -153,7 +153,7 @@ func (b *Bench) restartOnce(ctx context.Context, l *large, targets []child) (res
 		return restarted{}, err
 	}
 	mark, began := l.c.Audit.Mark(), time.Now()
-	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneRoom)
+	op, err := l.c.Run(ctx, b.Config.Operator, "mlkeeper", l.id.Kubeconfig, world.LongLease, oneController)
 	if err != nil {
 		return restarted{}, err
 	}

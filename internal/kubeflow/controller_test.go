@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
-	"mlkeeper.dev/internal/engine/room/roomtest"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/source"
 )
@@ -115,7 +115,7 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 	facts := two()
 	facts.Answer.Applications[0].Error = "no such folder"
 	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
-	if got := roomtest.Reasons(p); got != "Terminal ApplicationFailed" || p.Problems[0].Field != "spec.applications[0]" {
+	if got := controllertest.Reasons(p); got != "Terminal ApplicationFailed" || p.Problems[0].Field != "spec.applications[0]" {
 		t.Errorf("problems %+v", p.Problems)
 	}
 	if len(p.Stages) != 3 || len(p.Stages[2].Objects) == 0 {
@@ -123,7 +123,7 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 	}
 	for transient, want := range map[bool]string{true: "Waiting Unreachable", false: "Terminal Unreachable"} {
 		f := Facts{Answer: &Answer{Failure: &Failure{Transient: transient, Reason: source.ReasonUnreachable}}}
-		if got := roomtest.Reasons(New(Settings{}).Render(custom(), f)); got != want {
+		if got := controllertest.Reasons(New(Settings{}).Render(custom(), f)); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
@@ -135,10 +135,10 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 }
 
 func TestWithoutTrustNothingIsFetched(t *testing.T) {
-	c := roomtest.New(testNow)
+	c := controllertest.New(testNow)
 	_, err := New(Settings{}).Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != room.ReasonNotTrusted || len(c.Asked) > 0 {
+	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != controller.ReasonNotTrusted || len(c.Asked) > 0 {
 		t.Errorf("error %v, asked %v", err, c.Asked)
 	}
 }
@@ -185,10 +185,10 @@ func (r refusing) Unpack(context.Context, string, []byte) (*source.Artifact, err
 func TestGatherAsksAndWaits(t *testing.T) {
 	failing := &source.Error{Class: source.Transient, Reason: source.ReasonServerError, Message: "500"}
 	s := New(Settings{Trusted: true, Sources: refusing{failing}})
-	c := roomtest.New(testNow)
+	c := controllertest.New(testNow)
 	_, err := s.Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != reasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != room.Once {
+	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != reasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
 		t.Fatalf("error %v, asked %+v", err, c.Asked)
 	}
 	answer, _ := c.Asked[0].Question(t.Context(), nil).(*Answer)
@@ -199,7 +199,7 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	if _, err := s.Gather(t.Context(), c, custom("first")); err != nil {
 		t.Fatal(err)
 	}
-	if pause := answer.Retry(); pause != room.RetryPassing {
+	if pause := answer.Retry(); pause != controller.RetryPassing {
 		t.Errorf("a failure that may pass is asked for again after %s at most", pause)
 	}
 	if f := failureOf(repo{}, fs.ErrNotExist); !f.Transient {
@@ -212,9 +212,9 @@ func TestProject(t *testing.T) {
 	key := func(group, kind, namespace, name string) plan.Key {
 		return plan.Key{GroupKind: schema.GroupKind{Group: group, Kind: kind}, Namespace: namespace, Name: name}
 	}
-	current := room.State{Observed: &observe.Object{Health: health.Result{Status: health.Current}}, Current: true}
-	there := room.State{Observed: &observe.Object{Health: health.Result{Status: health.InProgress, Message: "soon"}}}
-	objects := map[plan.Key]room.State{}
+	current := controller.State{Observed: &observe.Object{Health: health.Result{Status: health.Current}}, Current: true}
+	there := controller.State{Observed: &observe.Object{Health: health.Result{Status: health.InProgress, Message: "soon"}}}
+	objects := map[plan.Key]controller.State{}
 	for _, a := range facts.Answer.Applications {
 		for _, o := range a.Objects {
 			objects[plan.KeyIn(o, "kubeflow", facts.Namespaced)] = current
@@ -224,7 +224,7 @@ func TestProject(t *testing.T) {
 	objects[key("x.io", "Narrow", "kubeflow", "n")] = there
 	delete(objects, key("unknown.io", "Thing", "kubeflow", "t"))
 	cr := custom("first", "Second App!")
-	verdict := New(Settings{}).Project(cr, facts, room.Seen{Objects: objects, Now: testNow, Waiting: "waiting for something"})
+	verdict := New(Settings{}).Project(cr, facts, controller.Seen{Objects: objects, Now: testNow, Waiting: "waiting for something"})
 	first, second := cr.Status.Applications[0], cr.Status.Applications[1]
 	if first.Phase != phaseReady || first.Objects != 5 || first.Ready != 5 || first.Message != "" {
 		t.Errorf("%+v", first)
@@ -236,12 +236,12 @@ func TestProject(t *testing.T) {
 		t.Errorf("%+v %+v", cr.Status, verdict)
 	}
 	for name, c := range map[string]struct {
-		seen room.Seen
+		seen controller.Seen
 		want string
 	}{
-		"waiting": {room.Seen{Now: testNow, Waiting: "w"}, ConditionPending},
-		"ready":   {room.Seen{Now: testNow, Ready: true}, ConditionAvailable},
-		"problem": {room.Seen{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
+		"waiting": {controller.Seen{Now: testNow, Waiting: "w"}, ConditionPending},
+		"ready":   {controller.Seen{Now: testNow, Ready: true}, ConditionAvailable},
+		"problem": {controller.Seen{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
 	} {
 		New(Settings{}).Project(cr, Facts{Answer: &Answer{Failure: &Failure{}}}, c.seen)
 		for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {

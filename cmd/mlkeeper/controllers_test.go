@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestEveryRoomNamesItsDefinition compares what each room calls the resource of its kind with the CustomResourceDefinition that is
+// TestEveryControllerNamesItsDefinition compares what each controller calls the resource of its kind with the CustomResourceDefinition that is
 // installed: a definition of another name is not found, which the teardown takes for the proof that every custom resource is gone.
-func TestEveryRoomNamesItsDefinition(t *testing.T) {
+func TestEveryControllerNamesItsDefinition(t *testing.T) {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -28,10 +28,10 @@ func TestEveryRoomNamesItsDefinition(t *testing.T) {
 		}
 		definitions[crd.Name] = crd.Spec.Names
 	}
-	for _, r := range rooms(settings{}) {
+	for _, r := range controllers(settings{}) {
 		name := r.Resource() + "." + r.GVK().Group
 		if names, found := definitions[name]; !found || names.Kind != r.GVK().Kind || names.Plural != r.Resource() {
-			t.Errorf("the room %s names the definition %s: found %t, with %+v", r.Name(), name, found, names)
+			t.Errorf("the controller %s names the definition %s: found %t, with %+v", r.Name(), name, found, names)
 		}
 	}
 }

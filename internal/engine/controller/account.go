@@ -1,4 +1,4 @@
-package room
+package controller
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// Account is a ServiceAccount with whose rights a room that applies what users bring writes.
+// Account is a ServiceAccount with whose rights a controller that applies what users bring writes.
 type Account struct {
 	// Name is the one that the custom resource names; empty for none.
 	Name string
@@ -65,7 +65,7 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 	return "system:serviceaccount:" + namespace + ":" + name, nil
 }
 
-// ActingRules are the rights of a room that acts as ServiceAccounts: kind is that of its custom resources, brings what users
+// ActingRules are the rights of a controller that acts as ServiceAccounts: kind is that of its custom resources, brings what users
 // bring with them, such as applications or charts.
 func ActingRules(kind, brings string) []Rule {
 	return []Rule{

@@ -1,5 +1,5 @@
-// Package roomtest is a room.Reader over objects in memory, for the unit tests of rooms.
-package roomtest
+// Package controllertest is a controller.Reader over objects in memory, for the unit tests of controllers.
+package controllertest
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
-// Cluster is what a room can read.
+// Cluster is what a controller can read.
 type Cluster struct {
 	// Time is what Now returns.
 	Time time.Time
@@ -39,10 +39,10 @@ type Cluster struct {
 type Asked struct {
 	Name     string
 	Every    time.Duration
-	Question room.Question
+	Question controller.Question
 }
 
-var _ room.Reader = (*Cluster)(nil)
+var _ controller.Reader = (*Cluster)(nil)
 
 // New makes a cluster at a time that serves the kinds.
 func New(now time.Time, served ...schema.GroupVersionKind) *Cluster {
@@ -91,12 +91,12 @@ func (c *Cluster) Written(p plan.Plan, owner string) {
 // Get returns an object, or nil.
 func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.Objects[key] }
 
-// Referenced implements room.Reader.
+// Referenced implements controller.Reader.
 func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	return c.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
 }
 
-// Child implements room.Reader.
+// Child implements controller.Reader.
 func (c *Cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
 	if u := c.Children[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}]; u != nil {
 		return observe.From(u, true)
@@ -104,15 +104,15 @@ func (c *Cluster) Child(gvk schema.GroupVersionKind, namespace, name string) *ob
 	return nil
 }
 
-// Serves implements room.Reader.
+// Serves implements controller.Reader.
 func (c *Cluster) Serves(gvk schema.GroupVersionKind) bool { return c.APIs[gvk] }
 
-// Namespaced implements room.Reader; every kind but those of ClusterScoped is in namespaces.
+// Namespaced implements controller.Reader; every kind but those of ClusterScoped is in namespaces.
 func (c *Cluster) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
 	return !c.ClusterScoped[gvk], c.APIs[gvk]
 }
 
-// ServesVersion implements room.Reader.
+// ServesVersion implements controller.Reader.
 func (c *Cluster) ServesVersion(gv schema.GroupVersion) bool {
 	for gvk, served := range c.APIs {
 		if served && gvk.GroupVersion() == gv {
@@ -122,20 +122,20 @@ func (c *Cluster) ServesVersion(gv schema.GroupVersion) bool {
 	return false
 }
 
-// KubernetesVersion implements room.Reader.
+// KubernetesVersion implements controller.Reader.
 func (c *Cluster) KubernetesVersion() string { return "v1.36.0" }
 
-// Siblings implements room.Reader.
+// Siblings implements controller.Reader.
 func (c *Cluster) Siblings() []client.Object { return c.Others }
 
-// Targets implements room.Reader.
+// Targets implements controller.Reader.
 func (c *Cluster) Targets(wire, _ string) []*unstructured.Unstructured { return c.Edited[wire] }
 
-// Probe implements room.Reader: it answers what Answers holds.
-func (c *Cluster) Probe(name string, every time.Duration, question room.Question) any {
+// Probe implements controller.Reader: it answers what Answers holds.
+func (c *Cluster) Probe(name string, every time.Duration, question controller.Question) any {
 	c.Asked = append(c.Asked, Asked{name, every, question})
 	return c.Answers[name]
 }
 
-// Now implements room.Reader.
+// Now implements controller.Reader.
 func (c *Cluster) Now() time.Time { return c.Time }

@@ -1,4 +1,4 @@
-package room
+package controller
 
 import (
 	"context"
@@ -29,8 +29,8 @@ type Common struct {
 
 // Definition describes a kind to the engine.
 type Definition[C client.Object] struct {
-	// Room is the name of the room, a DNS label such as trustyai; it is also the value of the room label.
-	Room string
+	// Controller is the name of the controller, a DNS label such as trustyai; it is also the value of the controller label.
+	Controller string
 	// GVK is the stored version of the kind, the one that is watched.
 	GVK schema.GroupVersionKind
 	// Resource is the plural of the kind, as its CustomResourceDefinition has it. A guess would not do: a definition of the
@@ -40,9 +40,9 @@ type Definition[C client.Object] struct {
 	New func() C
 	// Common points at the shared fields of a custom resource.
 	Common func(C) Common
-	// Children are the kinds that the room may render, in the version it renders them.
+	// Children are the kinds that the controller may render, in the version it renders them.
 	Children []schema.GroupVersionKind
-	// AnyChildren says that the room renders what users bring: other kinds are watched as soon as one is rendered or
+	// AnyChildren says that the controller renders what users bring: other kinds are watched as soon as one is rendered or
 	// recorded.
 	AnyChildren bool
 	// RendersAnswers says that rendering needs the answers of probes, so that a command that renders has to ask.
@@ -50,15 +50,15 @@ type Definition[C client.Object] struct {
 	// Nameless is the name that a command gives a custom resource whose file has none, as those of some originals; empty
 	// where a name is required.
 	Nameless string
-	// Retained are the kinds of which the room retains objects (plan.Object.Retain) that the operator before us made
+	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the operator before us made
 	// owned by the custom resource; they are freed from it although nothing can be rendered (law 8).
 	Retained []schema.GroupVersionKind
-	// AlsoServed are kinds that the room asks Reader.Serves about without rendering them.
+	// AlsoServed are kinds that the controller asks Reader.Serves about without rendering them.
 	AlsoServed []schema.GroupVersionKind
 	// Shared are objects that custom resources of every namespace refer to under the same name; one watch serves them all.
 	Shared []Named
 	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
-	// deleted, for rooms in which one of several comes first.
+	// deleted, for controllers in which one of several comes first.
 	WakeSiblings bool
 	// WarningsOnly says that a custom resource that becomes Ready is no event, for kinds whose custom resources are made by a
 	// program that hears of each in a way of its own.
@@ -66,14 +66,14 @@ type Definition[C client.Object] struct {
 	// Suspended says that the spec itself suspends the custom resource, as the annotation keeper.mlkeeper.dev/suspend does;
 	// nil for kinds without such a field.
 	Suspended func(C) bool
-	// Wires are the objects of others that the room edits (law 7).
+	// Wires are the objects of others that the controller edits (law 7).
 	Wires []wiring.Wire
 	// StripFinalizers are the finalizers of the operator before us: they are taken off at once (law 8).
 	StripFinalizers []string
-	// FormerManagers are the names under which the operator before us wrote its objects: what it declared and the room
+	// FormerManagers are the names under which the operator before us wrote its objects: what it declared and the controller
 	// does not goes when such an object is taken up (law 8).
 	FormerManagers []string
-	// Rules are the RBAC rules that the room needs on top of those for its children, as "group/resource: verbs".
+	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
 }
 
@@ -83,7 +83,7 @@ type Named struct {
 	Name string
 }
 
-// Rule is one RBAC rule, from which the ClusterRole of the room is generated.
+// Rule is one RBAC rule, from which the ClusterRole of the controller is generated.
 type Rule struct {
 	Group     string
 	Resources []string
@@ -93,7 +93,7 @@ type Rule struct {
 	Why string
 }
 
-// System is what a room implements for its kind C with facts F.
+// System is what a controller implements for its kind C with facts F.
 type System[C client.Object, F any] interface {
 	// Gather does every read that rendering needs. A returned plan.Problem ends the reconcile as Stalled or waiting;
 	// any other error is transient.
@@ -105,7 +105,7 @@ type System[C client.Object, F any] interface {
 	Project(cr C, facts F, seen Seen) Verdict
 }
 
-// Watched lists every kind whose appearance or disappearance concerns the room.
+// Watched lists every kind whose appearance or disappearance concerns the controller.
 func (d Definition[C]) Watched() []schema.GroupVersionKind {
 	out := append([]schema.GroupVersionKind(nil), d.Children...)
 	out = append(out, d.AlsoServed...)
@@ -122,7 +122,7 @@ type Steady[F any] interface {
 	SamePlan(before, now F) bool
 }
 
-// Reader is every read that a room may do.
+// Reader is every read that a controller may do.
 type Reader interface {
 	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches
 	// its metadata under that name only and reads it live only when it changed (law 13). It returns nil without error
@@ -237,7 +237,7 @@ func (s Seen) Find(kind, name string) (State, bool) {
 	return State{}, false
 }
 
-// Verdict is how a room words the Ready condition. It cannot turn a stack that is not ready into one that is; Hold
+// Verdict is how a controller words the Ready condition. It cannot turn a stack that is not ready into one that is; Hold
 // can do the opposite.
 type Verdict struct {
 	// Reason and Message of the Ready condition; empty leaves the engine's.

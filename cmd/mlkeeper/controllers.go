@@ -17,7 +17,7 @@ import (
 	trustyaiv1 "mlkeeper.dev/api/trustyai/v1"
 	trustyaiv1alpha1 "mlkeeper.dev/api/trustyai/v1alpha1"
 	"mlkeeper.dev/internal/engine"
-	"mlkeeper.dev/internal/engine/room"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/seldon"
@@ -25,7 +25,7 @@ import (
 	"mlkeeper.dev/internal/trustyai"
 )
 
-// settings are what the operator is told about its rooms.
+// settings are what the operator is told about its controllers.
 type settings struct {
 	clusterDomain string
 	trustyAI      trustyai.Settings
@@ -69,37 +69,37 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 	s.sources.bind(flags)
 }
 
-// registration is one room of this binary.
+// registration is one controller of this binary.
 type registration struct {
 	name string
-	// any makes the room for the commands, register adds it to an engine.
-	any      func(settings) room.Any
+	// any makes the controller for the commands, register adds it to an engine.
+	any      func(settings) controller.Any
 	register func(*engine.Engine, settings) error
 }
 
-// registrations lists every room. A further system is one line here.
+// registrations lists every controller. A further system is one line here.
 func registrations() []registration {
 	return []registration{
-		{name: trustyai.RoomName, any: func(s settings) room.Any {
+		{name: trustyai.ControllerName, any: func(s settings) controller.Any {
 			settings := s.forTrustyAI()
 			settings.Printed = true
-			return room.Erase(trustyai.RoomIn(s.clusterDomain), trustyai.New(settings))
+			return controller.Erase(trustyai.DefinitionIn(s.clusterDomain), trustyai.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings := s.forTrustyAI()
 			if err := settings.Check(); err != nil {
 				return fmt.Errorf("--trustyai-image-generation: %w", err)
 			}
-			return engine.Register(e, trustyai.RoomIn(s.clusterDomain), trustyai.New(settings))
+			return engine.Register(e, trustyai.DefinitionIn(s.clusterDomain), trustyai.New(settings))
 		}},
-		{name: tfserving.RoomName, any: func(s settings) room.Any {
-			return room.Erase(tfserving.Room(), tfserving.New(s.forTfserving()))
+		{name: tfserving.ControllerName, any: func(s settings) controller.Any {
+			return controller.Erase(tfserving.Definition(), tfserving.New(s.forTfserving()))
 		}, register: func(e *engine.Engine, s settings) error {
-			return engine.Register(e, tfserving.Room(), tfserving.New(s.forTfserving()))
+			return engine.Register(e, tfserving.Definition(), tfserving.New(s.forTfserving()))
 		}},
-		{name: kubeflow.RoomName, any: func(s settings) room.Any {
+		{name: kubeflow.ControllerName, any: func(s settings) controller.Any {
 			settings := s.forKubeflow()
 			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
-			return room.Erase(kubeflow.Room(), kubeflow.New(settings))
+			return controller.Erase(kubeflow.Definition(), kubeflow.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings := s.forKubeflow()
 			store := s.sources.store(e.Log)
@@ -107,12 +107,12 @@ func registrations() []registration {
 				return store.err
 			}
 			settings.Sources = store
-			return engine.Register(e, kubeflow.Room(), kubeflow.New(settings))
+			return engine.Register(e, kubeflow.Definition(), kubeflow.New(settings))
 		}},
-		{name: seldon.RoomName, any: func(s settings) room.Any {
+		{name: seldon.ControllerName, any: func(s settings) controller.Any {
 			settings, _ := s.forSeldon()
 			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
-			return room.Erase(seldon.Room(), seldon.New(settings))
+			return controller.Erase(seldon.Definition(), seldon.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings, err := s.forSeldon()
 			store := s.sources.store(e.Log)
@@ -120,17 +120,17 @@ func registrations() []registration {
 				return err
 			}
 			settings.Sources = store
-			return engine.Register(e, seldon.Room(), seldon.New(settings))
+			return engine.Register(e, seldon.Definition(), seldon.New(settings))
 		}},
-		{name: kserve.RoomName, any: func(settings) room.Any {
-			return room.Erase(kserve.Room(), kserve.New())
+		{name: kserve.ControllerName, any: func(settings) controller.Any {
+			return controller.Erase(kserve.Definition(), kserve.New())
 		}, register: func(e *engine.Engine, _ settings) error {
-			return engine.Register(e, kserve.Room(), kserve.New())
+			return engine.Register(e, kserve.Definition(), kserve.New())
 		}},
 	}
 }
 
-// forKubeflow completes the settings of one room with those of all.
+// forKubeflow completes the settings of one controller with those of all.
 func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
 	out.DefaultServiceAccount = s.serviceAccount
@@ -151,7 +151,7 @@ func (s settings) forSeldon() (seldon.Settings, error) {
 	return out, nil
 }
 
-// forTrustyAI completes the settings of one room with those of all.
+// forTrustyAI completes the settings of one controller with those of all.
 func (s settings) forTrustyAI() trustyai.Settings {
 	out := s.trustyAI
 	out.ClusterDomain, out.ImageGeneration = s.clusterDomain, trustyaiv1.ImageGeneration(s.trustyAIGeneration)
@@ -166,15 +166,15 @@ func (s settings) forTfserving() tfserving.Settings {
 	return out
 }
 
-func rooms(s settings) []room.Any {
-	var out []room.Any
+func controllers(s settings) []controller.Any {
+	var out []controller.Any
 	for _, r := range registrations() {
 		out = append(out, r.any(s))
 	}
 	return out
 }
 
-func roomNames() []string {
+func controllerNames() []string {
 	var out []string
 	for _, r := range registrations() {
 		out = append(out, r.name)

@@ -9,18 +9,18 @@ import (
 	"mlkeeper.dev/test/bundle"
 )
 
-// TestEachRoomHasItsRole: rooms of the tests have no shipped role. Each has the one that is made for it, beside those of others.
-func TestEachRoomHasItsRole(t *testing.T) {
-	var rooms []Register
+// TestEachControllerHasItsRole: controllers of the tests have no shipped role. Each has the one that is made for it, beside those of others.
+func TestEachControllerHasItsRole(t *testing.T) {
+	var controllers []Register
 	for name, kind := range map[string]schema.GroupVersionKind{
 		"one":   {Version: "v1", Kind: "ConfigMap"},
 		"other": {Group: "apps", Version: "v1", Kind: "Deployment"},
 	} {
 		def := bundle.Definition([]schema.GroupVersionKind{kind})
-		def.Room = name
-		rooms = append(rooms, Room(def, &bundle.System{}))
+		def.Controller = name
+		controllers = append(controllers, Controller(def, &bundle.System{}))
 	}
-	rights, err := rightsOf(Options{}, rooms)
+	rights, err := rightsOf(Options{}, controllers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/engine/room"
 )
 
 var (
@@ -16,12 +16,12 @@ var (
 )
 
 // Definition describes the kind to the engine.
-func Definition() room.Definition[*Greeting] {
-	return room.Definition[*Greeting]{
-		Room: "greeting", GVK: GVK, Resource: "greetings", New: func() *Greeting { return &Greeting{} },
+func Definition() controller.Definition[*Greeting] {
+	return controller.Definition[*Greeting]{
+		Controller: "greeting", GVK: GVK, Resource: "greetings", New: func() *Greeting { return &Greeting{} },
 		Children: []schema.GroupVersionKind{configMap, deployment},
-		Common: func(g *Greeting) room.Common {
-			return room.Common{
+		Common: func(g *Greeting) controller.Common {
+			return controller.Common{
 				Conditions: &g.Status.Conditions, ObservedGeneration: &g.Status.ObservedGeneration,
 				LastHandledReconcileAt: &g.Status.LastHandledReconcileAt, Ledger: &g.Status.Children,
 			}
@@ -32,11 +32,11 @@ func Definition() room.Definition[*Greeting] {
 // Facts are everything that rendering needs beyond the custom resource.
 type Facts struct{ Words string }
 
-// System is the room.
+// System is the controller.
 type System struct{ Image string }
 
 // Gather does every read: here, one ConfigMap of somebody else. Its watch wakes the Greeting when it appears or changes.
-func (s System) Gather(ctx context.Context, read room.Reader, g *Greeting) (Facts, error) {
+func (s System) Gather(ctx context.Context, read controller.Reader, g *Greeting) (Facts, error) {
 	source, err := read.Referenced(ctx, configMap, g.Namespace, g.Spec.WordsFrom)
 	if err != nil {
 		return Facts{}, err
@@ -82,10 +82,10 @@ func object(gvk schema.GroupVersionKind, g *Greeting, content map[string]any) pl
 }
 
 // Project writes what was observed onto the status. Ready, Reconciling and Stalled are the engine's.
-func (s System) Project(g *Greeting, _ Facts, seen room.Seen) room.Verdict {
+func (s System) Project(g *Greeting, _ Facts, seen controller.Seen) controller.Verdict {
 	g.Status.Replicas = 0
 	if state, found := seen.Find("Deployment", g.Name); found && state.Observed != nil {
 		g.Status.Replicas, _, _ = unstructured.NestedInt64(state.Observed.Stripped().Object, "status", "readyReplicas")
 	}
-	return room.Verdict{}
+	return controller.Verdict{}
 }

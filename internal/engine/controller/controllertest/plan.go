@@ -1,4 +1,4 @@
-package roomtest
+package controllertest
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package room
+package controller
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-// Any is a room without its type parameters, for what works on all rooms alike: the command line and the generation
+// Any is a controller without its type parameters, for what works on all controllers alike: the command line and the generation
 // of RBAC.
 type Any interface {
-	// Name is the name of the room.
+	// Name is the name of the controller.
 	Name() string
 	// GVK is the stored version of its kind.
 	GVK() schema.GroupVersionKind
@@ -46,7 +46,7 @@ func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any {
 	return erased[C, F]{def, sys}
 }
 
-func (e erased[C, F]) Name() string                        { return e.def.Room }
+func (e erased[C, F]) Name() string                        { return e.def.Controller }
 func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }
 func (e erased[C, F]) Resource() string                    { return e.def.Resource }
 func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Children }

@@ -1,4 +1,0 @@
-// Package room is what a system implements to live in the engine: it gathers facts, renders them into a plan, and
-// projects what was observed onto the status of its custom resource. A room never writes to the cluster. The package
-// holds the contract only; the engine drives it.
-package room
