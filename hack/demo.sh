@@ -70,7 +70,7 @@ say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
 kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
 # Like config/components/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
-bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --kubeflow-trusted --seldon-trusted \
+bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --allow-operator-privileges=kubeflow,seldon \
 	--participant-config "$dir/application.yaml" --metrics-bind-address 0 --health-probe-bind-address 0 \
 	2>"$dir/manager.log" &
 manager_pid=$!

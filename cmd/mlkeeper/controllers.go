@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -35,6 +36,8 @@ type settings struct {
 	kubeflow           kubeflow.Settings
 	seldon             seldon.Settings
 	seldonCharts       []string
+	// operatorPrivileges are the controllers that write what users bring with the operator's own rights.
+	operatorPrivileges []string
 	// serviceAccount is that of custom resources which name none.
 	serviceAccount string
 	sources        sources
@@ -56,10 +59,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"image of a Tfserv that names none and asks for GPUs")
 	flags.DurationVar(&s.tfserving.ModelsEvery, "tfserving-models-every", tfserving.DefaultModelsEvery,
 		"how often the model servers of a Tfserv are asked that have every model available")
-	flags.BoolVar(&s.kubeflow.Trusted, "kubeflow-trusted", false,
-		"apply the applications of every KfDef that names no ServiceAccount with the operator's own rights")
-	flags.BoolVar(&s.seldon.Trusted, "seldon-trusted", false,
-		"apply the charts of every SeldonOperator that names no ServiceAccount with the operator's own rights")
+	flags.StringSliceVar(&s.operatorPrivileges, "allow-operator-privileges", nil,
+		"controllers, kubeflow or seldon, that apply what users bring with the operator's own rights where a custom resource names no ServiceAccount")
 	flags.StringArrayVar(&s.seldonCharts, "seldon-chart", nil,
 		"COMPONENT=REPOSITORY,NAME,VERSION[,sha256:DIGEST]: where the chart of a component comes from that a SeldonOperator says nothing of; repeatable")
 	flags.StringVar(&s.serviceAccount, "default-service-account", "",
@@ -85,11 +86,7 @@ func registrations() []registration {
 			settings.Printed = true
 			return controller.Erase(trustyai.DefinitionIn(s.clusterDomain), trustyai.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
-			settings := s.forTrustyAI()
-			if err := settings.Check(); err != nil {
-				return fmt.Errorf("--trustyai-image-generation: %w", err)
-			}
-			return engine.Register(e, trustyai.DefinitionIn(s.clusterDomain), trustyai.New(settings))
+			return engine.Register(e, trustyai.DefinitionIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
 		}},
 		{name: tfserving.ControllerName, any: func(s settings) controller.Any {
 			return controller.Erase(tfserving.Definition(), tfserving.New(s.forTfserving()))
@@ -102,11 +99,7 @@ func registrations() []registration {
 			return controller.Erase(kubeflow.Definition(), kubeflow.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings := s.forKubeflow()
-			store := s.sources.store(e.Log)
-			if store.err != nil {
-				return store.err
-			}
-			settings.Sources = store
+			settings.Sources = s.sources.store(e.Log)
 			return engine.Register(e, kubeflow.Definition(), kubeflow.New(settings))
 		}},
 		{name: seldon.ControllerName, any: func(s settings) controller.Any {
@@ -114,12 +107,8 @@ func registrations() []registration {
 			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
 			return controller.Erase(seldon.Definition(), seldon.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
-			settings, err := s.forSeldon()
-			store := s.sources.store(e.Log)
-			if err = errors.Join(err, store.err); err != nil {
-				return err
-			}
-			settings.Sources = store
+			settings, _ := s.forSeldon()
+			settings.Sources = s.sources.store(e.Log)
 			return engine.Register(e, seldon.Definition(), seldon.New(settings))
 		}},
 		{name: kserve.ControllerName, any: func(settings) controller.Any {
@@ -130,16 +119,33 @@ func registrations() []registration {
 	}
 }
 
+// check says which flags cannot be used, all at once and before anything starts.
+func (s settings) check() error {
+	var errs []error
+	if err := s.forTrustyAI().Check(); err != nil {
+		errs = append(errs, fmt.Errorf("--trustyai-image-generation: %w", err))
+	}
+	for _, name := range s.operatorPrivileges {
+		if name != kubeflow.ControllerName && name != seldon.ControllerName {
+			errs = append(errs, fmt.Errorf("--allow-operator-privileges has %q: give %s, %s or both; no other applies what users bring",
+				name, kubeflow.ControllerName, seldon.ControllerName))
+		}
+	}
+	_, err := s.forSeldon()
+	return errors.Join(append(errs, err, s.sources.store(logr.Discard()).err)...)
+}
+
 // forKubeflow completes the settings of one controller with those of all.
 func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
-	out.DefaultServiceAccount = s.serviceAccount
+	out.DefaultServiceAccount, out.Trusted = s.serviceAccount, slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
 	return out
 }
 
 func (s settings) forSeldon() (seldon.Settings, error) {
 	out := s.seldon
 	out.ClusterDomain, out.DefaultServiceAccount = s.clusterDomain, s.serviceAccount
+	out.Trusted = slices.Contains(s.operatorPrivileges, seldon.ControllerName)
 	out.Charts = map[string]seldonv1alpha1.Chart{}
 	for _, text := range s.seldonCharts {
 		component, chart, err := seldon.ParseChart(text)

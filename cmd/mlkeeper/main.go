@@ -102,6 +102,9 @@ func withSettings(connect connection, create func(cli.Environment) *cobra.Comman
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		defer s.sources.close()
+		if err := s.check(); err != nil {
+			return err
+		}
 		return run(cmd, args)
 	}
 	return cmd

@@ -60,6 +60,9 @@ func newManagerCommand(connect connection) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
 			defer s.sources.close()
+			if err := s.check(); err != nil {
+				return err
+			}
 			cfg, err := connect.config()
 			if err != nil {
 				return err

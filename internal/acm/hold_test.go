@@ -23,7 +23,7 @@ func syncMessage(seconds int, revision string, states States) Message {
 	return m
 }
 
-func TestHeldOrders(t *testing.T) {
+func TestPendingOrders(t *testing.T) {
 	s := NewState()
 	deploy := ahead(deployMessage(10, `{"b":2}`))
 	told(t, s, deploy)
@@ -48,7 +48,7 @@ func TestHeldOrders(t *testing.T) {
 	}
 }
 
-func TestSyncJudgesHeldOrders(t *testing.T) {
+func TestSyncJudgesPendingOrders(t *testing.T) {
 	undeploying := States{Undeploying, Unspecified}
 	for name, c := range map[string]struct {
 		sync    Message
@@ -102,7 +102,7 @@ func TestNewerOrdersOvertakeHeldOnes(t *testing.T) {
 	}
 }
 
-func TestHeldOrdersHaveBounds(t *testing.T) {
+func TestPendingOrdersHaveBounds(t *testing.T) {
 	flood := func(n int, text string) Message {
 		m := ahead(deployMessage(n, text))
 		m.CompositionID, m.InstanceID = id(100+n), id(1000+n)

@@ -58,12 +58,12 @@ var engineAdvice = map[string]advice{
 		meaning: "The custom resource holds itself back although its objects are healthy.",
 		remedy:  "Look at its other conditions.", vague: true,
 	},
-	"Undecodable": {
+	"InvalidSpec": {
 		stalled: true,
 		meaning: "A field of the custom resource does not fit its type, so that MLKeeper cannot read it and changes nothing of it.",
 		remedy:  "Correct the field that the message names, and apply the CustomResourceDefinitions of this release: with them the API server refuses such input.",
 	},
-	"Rollout": {
+	"WaitingForRollout": {
 		meaning: "An update that restarts pods waits for the rollout in another namespace; what runs now serves as before.",
 		remedy: "Nothing: the next namespace follows when all custom resources of the one that the message names are Ready, " +
 			"suspended or deleted, or when it has had ten minutes.",
@@ -76,8 +76,8 @@ var engineAdvice = map[string]advice{
 		meaning: "It is suspended by its spec: MLKeeper neither writes nor deletes anything of it.",
 		remedy:  "Set spec.suspend to false to let it go on.",
 	},
-	"RetakenByAnotherManager": {
-		meaning: "Another writer took a field back three times in ten minutes, so MLKeeper left that field to it.",
+	"FieldOwnershipCeded": {
+		meaning: "Another writer took a field, or an entry in an object of somebody else, back three times in ten minutes, so MLKeeper ceded it.",
 		remedy:  "Remove one of the two declarations: the field in the other writer's manifest, or in the custom resource.",
 	},
 	"CacheNotSynced": {
@@ -85,12 +85,12 @@ var engineAdvice = map[string]advice{
 		remedy: "Wait a moment. If it stays, the message, the manager's log and /readyz name the kind that it cannot list or watch, and " +
 			"why: grant that right, or mend the webhook or server that does not answer.",
 	},
-	"DeletedByOthers": {
+	"RecreationBackOff": {
 		meaning: "Somebody deletes one of its objects whenever it was made, so that it is made anew less and less often.",
 		remedy: "Find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount that a token " +
 			"is of.",
 	},
-	"NameTaken": {
+	"ResourceConflict": {
 		meaning: "An object of somebody else stands under the name of one of its objects, and MLKeeper never touches what it did not make.",
 		remedy: "Rename or delete that object, or, to hand it over while nobody owns it, annotate the custom resource with " +
 			"keeper.mlkeeper.dev/adopt=true.",
@@ -126,11 +126,7 @@ var engineAdvice = map[string]advice{
 		meaning: "The API server refuses one of its objects as invalid.",
 		remedy:  "Correct the field that the message names.",
 	},
-	"Contested": {
-		meaning: "Somebody took MLKeeper's entry out of an object three times in ten minutes, so MLKeeper stopped putting it back.",
-		remedy:  "Find the other writer of that object and let only one of the two write the entry.",
-	},
-	"Refused": {
+	"WriteForbidden": {
 		meaning: "The API server refused to let MLKeeper put its entry into an object of somebody else.",
 		remedy:  "Clear what the message names; it is tried again by itself.",
 	},

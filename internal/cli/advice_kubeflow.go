@@ -2,7 +2,7 @@ package cli
 
 // kubeflowAdvice is on the reasons of the controller of KfDef.
 var kubeflowAdvice = map[string]advice{
-	"NotTrusted": {
+	"ServiceAccountRequired": {
 		meaning: "What users bring is written with the rights of a ServiceAccount of the namespace, and none is named.",
 		remedy: "Name one in spec.serviceAccountName and grant it what the objects need, as the message shows; or, if all authors are " +
 			"trusted, switch on config/components/trusted.", stalled: true,

@@ -10,8 +10,8 @@ var seldonAdvice = map[string]advice{
 		meaning: "The values of a component are no map in YAML.", stalled: true,
 		remedy: "Correct the field, or the key of the ConfigMap or Secret, that the message names.",
 	},
-	"Generating":        {meaning: "What is random once is being stored in a Secret.", quiet: true},
-	"ComponentNotReady": {meaning: "A component that is switched on is not ready yet.", quiet: true},
+	"GeneratingCredentials": {meaning: "Generated credentials are being stored in a Secret.", quiet: true},
+	"ComponentNotReady":     {meaning: "A component that is switched on is not ready yet.", quiet: true},
 	"CredentialsMissing": {
 		meaning: "The values of Seldon Deploy name a Secret of yours that is absent or lacks a key; its pods would not start.",
 		remedy:  "Create the Secret with the keys that the message names.",

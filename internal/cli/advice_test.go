@@ -172,7 +172,7 @@ func nameOf(e ast.Expr) string {
 // TestEveryReasonHasAdvice keeps explain and wait complete when a reason is added.
 func TestEveryReasonHasAdvice(t *testing.T) {
 	r := readReasons(t)
-	for _, known := range []string{"VolumeNotFound", "NameTaken", "Undecodable", "RouteNotAdmitted", "RetakenByAnotherManager", "UserLogger"} {
+	for _, known := range []string{"VolumeNotFound", "ResourceConflict", "InvalidSpec", "RouteNotAdmitted", "FieldOwnershipCeded", "UserConfigured"} {
 		if _, found := r.class[known]; !found {
 			t.Fatalf("the search does not find %s, so that it would not find others", known)
 		}
@@ -199,7 +199,7 @@ func TestEveryReasonHasAdvice(t *testing.T) {
 			}
 		}
 	}
-	if got := StalledReasons(); !slices.Contains(got, "NamesTaken") || slices.Contains(got, "VolumeNotFound") {
+	if got := StalledReasons(); !slices.Contains(got, "DuplicateService") || slices.Contains(got, "VolumeNotFound") {
 		t.Errorf("stalled are %v", got)
 	}
 }

@@ -9,7 +9,7 @@ var trustyAIAdvice = map[string]advice{
 	},
 	"NotAllComponentsReady": {meaning: "Some of its components do not serve.", remedy: "Look at the objects.", vague: true},
 
-	"NamesTaken": {
+	"DuplicateService": {
 		stalled: true,
 		meaning: "An older TrustyAIService of the same shape is in the namespace, and both would have the same fixed object names.",
 		remedy: "Delete one of the two, or give this one spec.metrics instead of spec.trustyaiMetrics, with which its objects are " +
@@ -175,9 +175,9 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "ModelMesh does not send its payloads to the service yet.", remedy: "Wait; it is wired once the service is available.",
 	},
 
-	"Wired":        {meaning: "Payloads arrive.", quiet: true},
-	"AlreadyThere": {meaning: "The user had this very entry before; it stays when the service goes.", quiet: true},
-	"Pending":      {meaning: "It is being wired.", remedy: "Wait a moment.", quiet: true},
+	"Wired":       {meaning: "Payloads arrive.", quiet: true},
+	"PreExisting": {meaning: "The user had this very entry before; it stays when the service goes.", quiet: true},
+	"Pending":     {meaning: "It is being wired.", remedy: "Wait a moment.", quiet: true},
 	"NotServed": {
 		meaning: "The entry is there, and the image of the service does not serve that address, or is not known to.",
 		remedy:  "Look at the condition Ready of the service: spec.image, spec.imageGeneration and spec.exposure must fit together.",
@@ -189,10 +189,10 @@ var trustyAIAdvice = map[string]advice{
 	"SelectorInvalid": {
 		meaning: "spec.inferenceServices.selector cannot be used.", remedy: "Correct the selector.",
 	},
-	"OtherService": {
+	"ManagedByAnotherService": {
 		meaning: "Another TrustyAIService wires it.", remedy: "Nothing, if that is wanted; else delete the one that the message names.", quiet: true,
 	},
-	"UserLogger": {
+	"UserConfigured": {
 		meaning: "It has a logger of its user, which is never overwritten.", remedy: "Remove spec.predictor.logger to have it wired.",
 	},
 	"NoPredictor":  {meaning: "It has no predictor to set a logger on.", remedy: "Give it a predictor."},
@@ -210,10 +210,10 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "A container takes the variable of the payload processors from elsewhere, to which nothing can be added.",
 		remedy:  "Give the variable a plain value, or none.",
 	},
-	"MountPathTaken": {
+	"MountPathConflict": {
 		meaning: "Another volume is mounted where the certificate belongs.", remedy: "Remove that mount.",
 	},
-	"VolumeNameTaken": {
+	"VolumeConflict": {
 		meaning: "A volume of another kind has the name of the certificate's.", remedy: "Rename that volume.",
 	},
 	"ConfigNotYAML": {

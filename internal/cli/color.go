@@ -58,7 +58,7 @@ func styleOf(status string) string {
 	switch status {
 	case string(health.Current):
 		return styleGreen
-	case string(health.InProgress), string(health.Terminating), healthPlanned:
+	case string(health.InProgress), string(health.Terminating), healthNotCreated:
 		return styleYellow
 	case string(health.Failed), healthMissing:
 		return styleRed

@@ -136,7 +136,7 @@ func declarable(u *unstructured.Unstructured, owned bool) *unstructured.Unstruct
 		unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
 	}
 	annotations := out.GetAnnotations()
-	delete(annotations, keeper.DigestAnnotation)
+	delete(annotations, keeper.AppliedHashAnnotation)
 	if out.GroupVersionKind().GroupKind() == secretKind {
 		// kubectl keeps all values in it.
 		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")

@@ -83,7 +83,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 // item is one declared object with what is live under its name. The engine sees what carries its label alone; what
 // stands under a child's name without it is met when the object is created.
 func (d *differ) item(
-	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, ledger map[plan.Key]keeper.LedgerEntry,
+	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, ledger map[plan.Key]keeper.InventoryEntry,
 ) (decide.Item, error) {
 	stamped, err := plan.Stamp(o, j.stack, owner, stage)
 	if err != nil {
@@ -123,9 +123,9 @@ func (d *differ) item(
 
 // extras are the objects that MLKeeper made for the custom resource and that it would not declare any more.
 func (d *differ) extras(
-	ctx context.Context, c *collector, j *judged, t *target, ledger map[plan.Key]keeper.LedgerEntry, desired map[plan.Key]bool,
+	ctx context.Context, c *collector, j *judged, t *target, ledger map[plan.Key]keeper.InventoryEntry, desired map[plan.Key]bool,
 ) ([]decide.Extra, error) {
-	entries := make([]keeper.LedgerEntry, 0, len(ledger))
+	entries := make([]keeper.InventoryEntry, 0, len(ledger))
 	for _, e := range ledger {
 		entries = append(entries, e)
 	}
@@ -160,10 +160,10 @@ func (d *differ) extras(
 }
 
 // ledgerOf is what MLKeeper remembers of its writes: in the status of the custom resource, or in its Inventories.
-func ledgerOf(u *unstructured.Unstructured, inventories []keeper.Inventory) map[plan.Key]keeper.LedgerEntry {
-	out := map[plan.Key]keeper.LedgerEntry{}
+func ledgerOf(u *unstructured.Unstructured, inventories []keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+	out := map[plan.Key]keeper.InventoryEntry{}
 	var status struct {
-		Children []keeper.LedgerEntry `json:"children"`
+		Children []keeper.InventoryEntry `json:"children"`
 	}
 	if raw, _, _ := unstructured.NestedMap(u.Object, "status"); raw != nil {
 		// A ledger that cannot be read is none: then everything is compared field by field.

@@ -52,7 +52,7 @@ func declared(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
 	}}}}, nil
 }
 
-const metaFields = `"f:metadata":{"f:annotations":{"f:keeper.mlkeeper.dev/digest":{},"f:keeper.mlkeeper.dev/owner":{}},` +
+const metaFields = `"f:metadata":{"f:annotations":{"f:keeper.mlkeeper.dev/applied-hash":{},"f:keeper.mlkeeper.dev/owner":{}},` +
 	`"f:labels":{"f:keeper.mlkeeper.dev/controller":{},"f:keeper.mlkeeper.dev/stack":{}}}`
 
 // compared is a cluster that differs from what is declared.

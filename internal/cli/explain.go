@@ -198,7 +198,7 @@ func explainBesides(out *Explanation, status *StackStatus, conditions map[string
 	}
 	for _, name := range sortedKeys(conditions) {
 		c := conditions[name]
-		abnormal := slices.Contains([]string{"FieldContested", "Reconciling"}, name)
+		abnormal := slices.Contains([]string{"FieldManagerConflict", "Reconciling"}, name)
 		told := c.Reason == status.Reason || name == "Ready" || name == "Stalled" || name == "Suspended"
 		a, known := adviceOn(c.Reason)
 		switch {

@@ -90,13 +90,13 @@ func TestExplain(t *testing.T) {
 		},
 		"ready": func(u *unstructured.Unstructured) []*unstructured.Unstructured {
 			withReady(u, "True", "AllComponentsReady", "All service components are ready", map[string]any{
-				"type": "FieldContested", "status": "True", "reason": "RetakenByAnotherManager", "message": "spec.replicas is held by kubectl",
+				"type": "FieldManagerConflict", "status": "True", "reason": "FieldOwnershipCeded", "message": "spec.replicas is held by kubectl",
 			}, map[string]any{"type": "ModelMeshReady", "status": "False", "reason": "NotInstalled", "message": "no ModelMesh"})
 			return []*unstructured.Unstructured{claim(u, "Bound"), workload(u, 1)}
 		},
 		"stalled": func(u *unstructured.Unstructured) []*unstructured.Unstructured {
-			withReady(u, "False", "NamesTaken", "spec.trustyaiMetrics: another one is in the namespace; delete one",
-				map[string]any{"type": "Stalled", "status": "True", "reason": "NamesTaken"})
+			withReady(u, "False", "DuplicateService", "spec.trustyaiMetrics: another one is in the namespace; delete one",
+				map[string]any{"type": "Stalled", "status": "True", "reason": "DuplicateService"})
 			return []*unstructured.Unstructured{claim(u, "Bound"), workload(u, 1)}
 		},
 		"deleting": func(u *unstructured.Unstructured) []*unstructured.Unstructured {

@@ -324,7 +324,7 @@ func marked(o plan.Object, stack plan.Stack) (*unstructured.Unstructured, error)
 	u := stamped.Desired
 	u.SetOwnerReferences(nil)
 	annotations := u.GetAnnotations()
-	delete(annotations, keeper.DigestAnnotation)
+	delete(annotations, keeper.AppliedHashAnnotation)
 	u.SetAnnotations(annotations)
 	return u, nil
 }
@@ -348,7 +348,7 @@ func tell(w io.Writer, all []rendered, exists bool) error {
 		}
 		for _, p := range r.plan.Problems {
 			if p.Class == plan.Waiting && !exists {
-				say("would wait", p.Reason+": "+p.Error())
+				say("pending", p.Reason+": "+p.Error())
 				continue
 			}
 			say("problem", p.Reason+": "+p.Error())

@@ -167,7 +167,7 @@ func TestRenderProblems(t *testing.T) {
 		t.Errorf("%v\n%s", err, stderr)
 	}
 	_, stderr, err = renderOffline(t, problem(plan.Waiting), manifest)
-	if err != nil || !strings.Contains(stderr, "would wait: ") {
+	if err != nil || !strings.Contains(stderr, "pending: ") {
 		t.Errorf("offline, where nothing exists, waiting is no failure: %v\n%s", err, stderr)
 	}
 	c, _ := fakeCluster(t, []schema.GroupVersionKind{serviceKind})

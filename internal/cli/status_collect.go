@@ -70,7 +70,7 @@ func (c *collector) collect(ctx context.Context, controllers []controller.Any) (
 			continue
 		}
 		inventories := c.inventories(ctx)
-		expected := make([][]keeper.LedgerEntry, len(resources))
+		expected := make([][]keeper.InventoryEntry, len(resources))
 		for i, u := range resources {
 			expected[i] = c.expected(u, stackOf(r, u), inventories.listed())
 		}
@@ -135,7 +135,7 @@ type found struct {
 
 // children lists what the controller made: whole objects where the health needs them, and metadata for the rest. Besides the
 // kinds that the controller names, those that its ledgers name are listed.
-func (c *collector) children(ctx context.Context, r controller.Any, ledger []keeper.LedgerEntry) found {
+func (c *collector) children(ctx context.Context, r controller.Any, ledger []keeper.InventoryEntry) found {
 	out := found{
 		objects: map[string][]*unstructured.Unstructured{},
 		unread:  map[schema.GroupKind]bool{}, unserved: map[schema.GroupKind]bool{},
@@ -170,7 +170,7 @@ func (c *collector) children(ctx context.Context, r controller.Any, ledger []kee
 }
 
 // childKinds are the kinds that a controller names, and those that ledgers name.
-func childKinds(r controller.Any, ledger []keeper.LedgerEntry) []schema.GroupVersionKind {
+func childKinds(r controller.Any, ledger []keeper.InventoryEntry) []schema.GroupVersionKind {
 	kinds := slices.Clone(r.Children())
 	for i := range ledger {
 		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
@@ -180,7 +180,7 @@ func childKinds(r controller.Any, ledger []keeper.LedgerEntry) []schema.GroupVer
 
 // childrenOf lists the children of one kind: whole objects where the health needs them, and metadata for the rest.
 func (c *collector) childrenOf(
-	ctx context.Context, r controller.Any, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry,
+	ctx context.Context, r controller.Any, mapping *meta.RESTMapping, ledger []keeper.InventoryEntry,
 ) ([]*unstructured.Unstructured, error) {
 	list := c.listMetadata
 	if health.NeedsStatus(mapping.GroupVersionKind.GroupKind()) {
@@ -207,7 +207,7 @@ func (c *collector) childrenOf(
 }
 
 // namespacesOf are the namespaces in which one stack may have children of a kind: its own, and those that are recorded.
-func namespacesOf(s *subject, mapping *meta.RESTMapping, ledger []keeper.LedgerEntry) []string {
+func namespacesOf(s *subject, mapping *meta.RESTMapping, ledger []keeper.InventoryEntry) []string {
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		return []string{""}
 	}
@@ -225,8 +225,8 @@ func namespacesOf(s *subject, mapping *meta.RESTMapping, ledger []keeper.LedgerE
 type byOwner map[keeper.InventoryOwner][]keeper.Inventory
 
 // listed are the objects that the Inventories list.
-func (b byOwner) listed() map[keeper.InventoryOwner][]keeper.LedgerEntry {
-	out := map[keeper.InventoryOwner][]keeper.LedgerEntry{}
+func (b byOwner) listed() map[keeper.InventoryOwner][]keeper.InventoryEntry {
+	out := map[keeper.InventoryOwner][]keeper.InventoryEntry{}
 	for owner, all := range b {
 		for i := range all {
 			out[owner] = append(out[owner], all[i].Spec.Objects...)
@@ -289,7 +289,7 @@ func isSuspended(u *unstructured.Unstructured) bool {
 }
 
 // stack describes one custom resource.
-func (c *collector) stack(r controller.Any, u *unstructured.Unstructured, children found, expected []keeper.LedgerEntry) StackStatus {
+func (c *collector) stack(r controller.Any, u *unstructured.Unstructured, children found, expected []keeper.InventoryEntry) StackStatus {
 	out := StackStatus{
 		Controller: r.Name(), APIVersion: r.GVK().GroupVersion().String(), Kind: r.GVK().Kind,
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().UTC(),
@@ -318,7 +318,7 @@ func (c *collector) stack(r controller.Any, u *unstructured.Unstructured, childr
 }
 
 // objects are what belongs to a stack, and what should.
-func (c *collector) objects(id plan.Stack, children found, expected []keeper.LedgerEntry) []ObjectStatus {
+func (c *collector) objects(id plan.Stack, children found, expected []keeper.InventoryEntry) []ObjectStatus {
 	out := []ObjectStatus{}
 	there := map[plan.Key]bool{}
 	for _, o := range children.objects[id.Hash()] {
@@ -371,11 +371,11 @@ func (c *collector) keep(o *unstructured.Unstructured) {
 
 // expected is what the ledger in the status and the Inventories say should be there.
 func (c *collector) expected(
-	u *unstructured.Unstructured, id plan.Stack, inventories map[keeper.InventoryOwner][]keeper.LedgerEntry,
-) []keeper.LedgerEntry {
+	u *unstructured.Unstructured, id plan.Stack, inventories map[keeper.InventoryOwner][]keeper.InventoryEntry,
+) []keeper.InventoryEntry {
 	out := slices.Clone(inventories[inventoryOwner(id)])
 	var status struct {
-		Children []keeper.LedgerEntry `json:"children"`
+		Children []keeper.InventoryEntry `json:"children"`
 	}
 	raw, _, _ := unstructured.NestedMap(u.Object, "status")
 	if raw == nil {

@@ -18,8 +18,8 @@ type treeFlags struct {
 }
 
 const (
-	// healthPlanned is the health of an object that is declared and not made yet.
-	healthPlanned = "Planned"
+	// healthNotCreated is the health of an object that is declared and not made yet.
+	healthNotCreated = "NotCreated"
 	// healthSkipped is the health of an optional object whose API is not served.
 	healthSkipped = "Skipped"
 )

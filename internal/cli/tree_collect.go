@@ -114,7 +114,7 @@ func inventoryStages(all []keeper.Inventory) stageMap {
 	return out
 }
 
-func entryKey(e keeper.LedgerEntry) plan.Key {
+func entryKey(e keeper.InventoryEntry) plan.Key {
 	return plan.Key{GroupKind: schema.GroupKind{Group: e.Group, Kind: e.Kind}, Namespace: e.Namespace, Name: e.Name}
 }
 
@@ -141,7 +141,7 @@ func (c *collector) renderStages(ctx context.Context, env Environment, s *subjec
 			stages.of[o.Key()] = i
 			planned := ObjectStatus{
 				APIVersion: o.Desired.GetAPIVersion(), Kind: o.Desired.GetKind(), Namespace: o.Desired.GetNamespace(),
-				Name: o.Desired.GetName(), Health: healthPlanned, Reason: "NotMade",
+				Name: o.Desired.GetName(), Health: healthNotCreated, Reason: "NotMade",
 				Message: "It is declared, and MLKeeper has not made it yet.",
 			}
 			if api, skipped := r.skipped[o.Key()]; skipped {
@@ -175,7 +175,7 @@ func grow(s StackStatus, stages stageMap) StackTree {
 	}
 	rest := StageTree{Stage: -1}
 	if stages.settled {
-		rest.Name = "no longer declared"
+		rest.Name = "to be pruned"
 	}
 	for _, o := range objects {
 		if i, found := stages.of[o.key()]; found && i < len(out.Stages) {

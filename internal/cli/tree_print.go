@@ -23,7 +23,7 @@ func markOf(state string) string {
 	switch state {
 	case string(health.Current):
 		return "✓"
-	case string(health.InProgress), healthPlanned:
+	case string(health.InProgress), healthNotCreated:
 		return "…"
 	case string(health.Failed), healthMissing:
 		return "✗"

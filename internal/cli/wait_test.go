@@ -104,7 +104,7 @@ func TestWaitSaysAtTheTimeoutWhatIsMissing(t *testing.T) {
 
 func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	u, objects := waiting()
-	withReady(u, "False", "NamesTaken", "another one is there", map[string]any{"type": "Stalled", "status": "True", "reason": "NamesTaken"})
+	withReady(u, "False", "DuplicateService", "another one is there", map[string]any{"type": "Stalled", "status": "True", "reason": "DuplicateService"})
 	c, _ := fakeCluster(t, explainKinds, objects...)
 	start := time.Now()
 	_, _, err := run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "1m")

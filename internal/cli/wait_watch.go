@@ -96,7 +96,7 @@ func (w *watches) ofStack(o *metav1.ListOptions) {
 }
 
 // cover watches every kind that the controller or the ledgers name and that is not watched yet, and says whether there was one.
-func (w *watches) cover(ctx context.Context, ledger []keeper.LedgerEntry) (more bool, err error) {
+func (w *watches) cover(ctx context.Context, ledger []keeper.InventoryEntry) (more bool, err error) {
 	ctx = logr.NewContext(ctx, logr.Discard())
 	for _, gvk := range childKinds(w.subject.controller, ledger) {
 		mapping, err := w.lookup(gvk)
@@ -188,7 +188,7 @@ type snapshot struct {
 	// live is nil while the custom resource does not exist.
 	live     *unstructured.Unstructured
 	status   StackStatus
-	expected []keeper.LedgerEntry
+	expected []keeper.InventoryEntry
 	// whole are the objects as they were read.
 	whole []*unstructured.Unstructured
 	// complete says that every watch has listed what there is.
@@ -245,7 +245,7 @@ func (w *watches) snapshot() (out snapshot, synced bool) {
 }
 
 // unwatched marks the kinds that are recorded and not watched yet: nobody knows what there is of them.
-func (w *watches) unwatched(children *found, expected []keeper.LedgerEntry) {
+func (w *watches) unwatched(children *found, expected []keeper.InventoryEntry) {
 	for _, e := range expected {
 		gk := entryKey(e).GroupKind
 		watched := false

@@ -38,7 +38,7 @@ func (s *stacks[C, F]) asks(group string) {
 }
 
 // bringRecorded watches the kinds of a ledger.
-func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.LedgerEntry) {
+func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.InventoryEntry) {
 	for key, e := range ledger {
 		s.bring(key.WithVersion(e.Version))
 	}

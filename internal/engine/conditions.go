@@ -16,11 +16,11 @@ import (
 // Conditions that the engine keeps on every kind, with the meaning that kstatus gives them: Reconciling and Stalled are
 // present only while True.
 const (
-	ConditionReady          = "Ready"
-	ConditionReconciling    = "Reconciling"
-	ConditionStalled        = "Stalled"
-	ConditionSuspended      = "Suspended"
-	ConditionFieldContested = "FieldContested"
+	ConditionReady                = "Ready"
+	ConditionReconciling          = "Reconciling"
+	ConditionStalled              = "Stalled"
+	ConditionSuspended            = "Suspended"
+	ConditionFieldManagerConflict = "FieldManagerConflict"
 )
 
 // Reasons of the engine's own conditions.
@@ -28,8 +28,8 @@ const (
 	ReasonReady       = "Ready"
 	ReasonProgressing = "Progressing"
 	ReasonRetrying    = "Retrying"
-	ReasonHeld        = "NotReady"
-	ReasonUndecodable = "Undecodable"
+	ReasonNotReady    = "NotReady"
+	ReasonInvalidSpec = "InvalidSpec"
 )
 
 // judgement is what the conditions follow from.
@@ -43,7 +43,7 @@ type judgement struct {
 	held string
 }
 
-// setConditions writes Ready, Reconciling, Stalled and FieldContested, and takes Suspended away.
+// setConditions writes Ready, Reconciling, Stalled and FieldManagerConflict, and takes Suspended away.
 func setConditions(common controller.Common, generation int64, j judgement) {
 	conditions := common.Conditions
 	now := metav1.NewTime(j.seen.Now)
@@ -86,7 +86,7 @@ func setConditions(common controller.Common, generation int64, j judgement) {
 	setCondition(conditions, ready, now)
 	mark(conditions, ConditionStalled, stalled, ready.Reason, ready.Message, generation, now)
 	mark(conditions, ConditionReconciling, reconciling != "", reconciling, progress, generation, now)
-	mark(conditions, ConditionFieldContested, len(j.yielded) > 0, "RetakenByAnotherManager",
+	mark(conditions, ConditionFieldManagerConflict, len(j.yielded) > 0, "FieldOwnershipCeded",
 		contested(j.yielded), generation, now)
 }
 
@@ -126,9 +126,9 @@ func setCondition(conditions *[]metav1.Condition, c metav1.Condition, now metav1
 func contested(fields []contest.Field) string {
 	parts := make([]string, 0, len(fields))
 	for _, f := range fields {
-		parts = append(parts, fmt.Sprintf("%s is held by %s", f.Text, f.Manager))
+		parts = append(parts, fmt.Sprintf("%s is ceded to %s", f.Text, f.Manager))
 	}
-	return strings.Join(parts, "; ") + "; left to it after three retakes: remove one of the two declarations"
+	return strings.Join(parts, "; ") + " after 3 conflicts in 10 min: remove one of the two declarations"
 }
 
 // bounded keeps a message within what a condition may hold. It stays valid UTF-8: what the API server had to mend would

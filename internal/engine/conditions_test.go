@@ -29,7 +29,7 @@ func drawProblem(t *rapid.T) plan.Problem {
 	text := rapid.String()
 	return plan.Problem{
 		Class:   rapid.SampledFrom([]plan.Class{plan.Terminal, plan.Waiting, plan.Blocked}).Draw(t, "class"),
-		Reason:  rapid.SampledFrom([]string{"Invalid", "NameTaken", "SecretMissing"}).Draw(t, "reason"),
+		Reason:  rapid.SampledFrom([]string{"Invalid", "ResourceConflict", "SecretMissing"}).Draw(t, "reason"),
 		Field:   text.Draw(t, "field"),
 		Value:   text.Draw(t, "value"),
 		Message: text.Draw(t, "message"),
@@ -146,7 +146,7 @@ func TestConditionsAreLegalForKstatus(t *testing.T) {
 }
 
 func TestWordsOfReady(t *testing.T) {
-	blocked := plan.Problem{Class: plan.Blocked, Reason: "NameTaken", Message: "taken"}
+	blocked := plan.Problem{Class: plan.Blocked, Reason: "ResourceConflict", Message: "taken"}
 	waiting := plan.Problem{Class: plan.Waiting, Reason: "SecretMissing", Message: "no Secret"}
 	terminal := plan.Problem{Class: plan.Terminal, Reason: "Invalid", Field: "spec.a", Message: "bad"}
 	for _, c := range []struct {

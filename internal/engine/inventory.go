@@ -239,7 +239,7 @@ func (k *inventories) ensureOne(
 		}
 	}
 	want := union(have, stage)
-	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.ActAs == actAs {
+	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.Impersonate == actAs {
 		return have, nil
 	}
 	if err := sure(); err != nil {
@@ -249,7 +249,7 @@ func (k *inventories) ensureOne(
 		return k.create(ctx, stack, name, i, actAs, want)
 	}
 	next := have.DeepCopy()
-	next.Spec.Objects, next.Spec.ActAs = want, actAs
+	next.Spec.Objects, next.Spec.Impersonate = want, actAs
 	return k.update(ctx, next)
 }
 
@@ -264,9 +264,9 @@ func inventoryName(stack plan.Stack, stage int) string {
 
 // union lists the objects of a stage in their order, and then what an Inventory lists beside them: what it holds in the end does not
 // tell in how many passes the stage became complete.
-func union(have *keeper.Inventory, stage plan.Stage) []keeper.LedgerEntry {
-	var out []keeper.LedgerEntry
-	before := map[plan.Key]keeper.LedgerEntry{}
+func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
+	var out []keeper.InventoryEntry
+	before := map[plan.Key]keeper.InventoryEntry{}
 	if have != nil {
 		for _, e := range have.Spec.Objects {
 			before[keyOf(e)] = e
@@ -301,7 +301,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.LedgerEntry {
 }
 
 func (k *inventories) create(
-	ctx context.Context, stack plan.Stack, name string, stage int, actAs string, objects []keeper.LedgerEntry,
+	ctx context.Context, stack plan.Stack, name string, stage int, actAs string, objects []keeper.InventoryEntry,
 ) (*keeper.Inventory, error) {
 	inv := &keeper.Inventory{
 		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory"},
@@ -313,9 +313,9 @@ func (k *inventories) create(
 			Owner: keeper.InventoryOwner{
 				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
 			},
-			Stage:   int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
-			ActAs:   actAs,
-			Objects: objects,
+			Stage:       int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			Impersonate: actAs,
+			Objects:     objects,
 		},
 	}
 	u, err := toUnstructured(inv)
@@ -387,7 +387,7 @@ func (k *inventories) keep(u *unstructured.Unstructured) (*keeper.Inventory, err
 // record writes what the writes of a pass answered into the status of the Inventories, and takes off the list what is
 // neither wanted nor there any more.
 func (k *inventories) record(
-	ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.LedgerEntry,
+	ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.InventoryEntry,
 ) error {
 	stageOf := map[plan.Key]int{}
 	for i, stage := range stamped {
@@ -400,7 +400,7 @@ func (k *inventories) record(
 		remembered[keyOf(e)] = true
 	}
 	return cmp.Or(parallel.Each(ctx, parallelInventories, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
-		var spec, status []keeper.LedgerEntry
+		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Objects {
 			at, wanted := stageOf[keyOf(e)]
@@ -422,7 +422,7 @@ func (k *inventories) record(
 }
 
 // replace writes what an Inventory lists, as far as it changed.
-func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.LedgerEntry) error {
+func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
 	next := inv.DeepCopy()
 	var err error
 	if len(spec) != len(inv.Spec.Objects) {
@@ -475,8 +475,8 @@ func ownerOf(inv *keeper.Inventory) plan.Owner {
 	return plan.Owner{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: inv.Name, UID: inv.UID}
 }
 
-func ledgerOf(invs []*keeper.Inventory) map[plan.Key]keeper.LedgerEntry {
-	out := map[plan.Key]keeper.LedgerEntry{}
+func ledgerOf(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+	out := map[plan.Key]keeper.InventoryEntry{}
 	for _, inv := range invs {
 		for _, e := range inv.Spec.Objects {
 			out[keyOf(e)] = e

@@ -58,10 +58,10 @@ type life struct {
 	// vanished holds what was made anew lately.
 	vanished map[plan.Key]vanished
 	// unsaved is the ledger of a pass whose status is not written yet; nil when it is.
-	unsaved *[]keeper.LedgerEntry
+	unsaved *[]keeper.InventoryEntry
 	// unrecorded is the ledger of a pass that is not written into the Inventories yet, made since when there is such a one;
 	// nil and zero when it is.
-	unrecorded []keeper.LedgerEntry
+	unrecorded []keeper.InventoryEntry
 	made       time.Time
 	// settled is what the custom resource was Ready with last.
 	settled settled

@@ -17,11 +17,11 @@ import (
 
 // Outcomes of a reconcile, one for each exit of the loop.
 const (
-	outcomeReady     = "ready"
-	outcomeWaiting   = "waiting"
-	outcomeTerminal  = "terminal"
-	outcomeTransient = "transient"
-	outcomeSuspended = "suspended"
+	outcomeReady        = "ready"
+	outcomeRequeueAfter = "requeue_after"
+	outcomeStalled      = "stalled"
+	outcomeError        = "error"
+	outcomeSuspended    = "suspended"
 )
 
 // The metrics exist once per process, whatever the number of engines in it.
@@ -33,10 +33,10 @@ var (
 		Name: "mlkeeper_writes_total", Help: "Writes by kind of the written object, verb and reason.",
 	}, []string{"kind", "verb", "reason"})
 	drift = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mlkeeper_drift_repaired_total", Help: "Objects that were changed by somebody else and were set right again.",
+		Name: "mlkeeper_drift_corrections_total", Help: "Objects that were changed by somebody else and were set right again.",
 	}, []string{"kind"})
 	objects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "mlkeeper_objects", Help: "Children by kind of their custom resource and health.",
+		Name: "mlkeeper_managed_objects", Help: "Children by kind of their custom resource and health.",
 	}, []string{"kind", "health"})
 	timeToReady = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "mlkeeper_time_to_ready_seconds", Help: "Time from the creation of a custom resource to its first Ready.",
@@ -46,7 +46,7 @@ var (
 		Name: "mlkeeper_ready", Help: "Custom resources by kind, status of the condition Ready, and its reason.",
 	}, []string{"kind", "status", "reason"})
 	verified = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "mlkeeper_verified_timestamp_seconds",
+		Name: "mlkeeper_last_full_sync_timestamp_seconds",
 		Help: "When the manager that leads last reconciled a custom resource for the first time, in seconds since 1970.",
 	}, []string{"kind"})
 	rolloutSince = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -86,7 +86,7 @@ func (m *engineMetrics) write(key plan.Key, verb decide.Verb, reason string) {
 }
 
 func (m *engineMetrics) statusWritten(kind string) {
-	writes.WithLabelValues(kind, "UpdateStatus", "Changed").Inc()
+	writes.WithLabelValues(kind, "PatchStatus", "StatusChanged").Inc()
 }
 
 func (m *engineMetrics) repaired(key plan.Key) { drift.WithLabelValues(key.Kind).Inc() }

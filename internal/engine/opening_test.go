@@ -17,7 +17,7 @@ func TestWhyAWatchCannotBeOpened(t *testing.T) {
 	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Gizmo"}}
 	actions := []decide.Action{
 		{Verb: decide.Wait, Reason: decide.ReasonNotSynced, Detail: "the watch on Gizmo", Key: key},
-		{Verb: decide.Wait, Reason: decide.ReasonGate, Detail: "another", Key: key},
+		{Verb: decide.Wait, Reason: decide.ReasonDependency, Detail: "another", Key: key},
 		{Verb: decide.Wait, Reason: decide.ReasonNotSynced, Detail: "the watch on Other"},
 	}
 	explainUnwatched(actions, func(gk schema.GroupKind) error {

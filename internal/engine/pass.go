@@ -38,23 +38,23 @@ type pass[C client.Object, F any] struct {
 	pruned bool      // Set by decide: what the plan no longer has was judged too.
 	blind  bool      // Set by prepare when gather found a problem, so that there is no plan.
 
-	inventories []*keeper.Inventory             // Set by own; empty for a stack that owns its children directly.
-	owners      []plan.Owner                    // Set by own.
-	stamped     [][]plan.Stamped                // Set by own, by stage.
-	ledger      map[plan.Key]keeper.LedgerEntry // Set by own from status or Inventories; updated by act.
-	actions     []decide.Action                 // Set by decide.
-	results     map[plan.Key]act.Result         // Set by act.
-	wakeAt      time.Time                       // Set by decide and act: when to look again, if nothing wakes us before.
-	blocked     bool                            // Set by prepare and act: something other than a write is blocked.
-	problems    []plan.Problem                  // Added to by prepare and act.
-	warnings    []string                        // Added to by decide and act.
-	yielded     []contest.Field                 // Set by act.
-	held        string                          // Set by decide: what a rollout waits for; empty when none waits.
-	transient   error                           // Set by act.
-	awaits      bool                            // Set by see: the outcomes of the wires were not complete.
-	lags        bool                            // Set by report: it waits for nothing but controllers that have yet to look at their objects.
-	failed      bool                            // Set by report: what was asked for has failed.
-	informative map[plan.Key]bool               // Set by own.
+	inventories []*keeper.Inventory                // Set by own; empty for a stack that owns its children directly.
+	owners      []plan.Owner                       // Set by own.
+	stamped     [][]plan.Stamped                   // Set by own, by stage.
+	ledger      map[plan.Key]keeper.InventoryEntry // Set by own from status or Inventories; updated by act.
+	actions     []decide.Action                    // Set by decide.
+	results     map[plan.Key]act.Result            // Set by act.
+	wakeAt      time.Time                          // Set by decide and act: when to look again, if nothing wakes us before.
+	blocked     bool                               // Set by prepare and act: something other than a write is blocked.
+	problems    []plan.Problem                     // Added to by prepare and act.
+	warnings    []string                           // Added to by decide and act.
+	yielded     []contest.Field                    // Set by act.
+	held        string                             // Set by decide: what a rollout waits for; empty when none waits.
+	transient   error                              // Set by act.
+	awaits      bool                               // Set by see: the outcomes of the wires were not complete.
+	lags        bool                               // Set by report: it waits for nothing but controllers that have yet to look at their objects.
+	failed      bool                               // Set by report: what was asked for has failed.
+	informative map[plan.Key]bool                  // Set by own.
 }
 
 // staleRetry is when an object is judged again that had changed by the time of its deletion.
@@ -72,7 +72,7 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	p := &pass[C, F]{
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), life: s.life(key),
 		stack:  s.stackOf(cr),
-		ledger: map[plan.Key]keeper.LedgerEntry{}, results: map[plan.Key]act.Result{},
+		ledger: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
 	if len(*s.def.Common(cr).Conditions) == 0 {
@@ -95,14 +95,14 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
-	ledger := sync.OnceValue(func() map[plan.Key]keeper.LedgerEntry {
+	ledger := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
 		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))
 	})
 	return func(key plan.Key) bool { return ledger()[key].UID != "" }
 }
 
 // recorded is the ledger of a custom resource: what its status holds, and what its Inventories do.
-func recorded(ledger []keeper.LedgerEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.LedgerEntry {
+func recorded(ledger []keeper.InventoryEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := ledgerOf(inventories)
 	for _, e := range ledger {
 		if _, listed := out[keyOf(e)]; !listed {

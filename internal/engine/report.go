@@ -51,7 +51,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	}
 	wait, err := s.writeStatus(ctx, p, verdict.Hold || verdict.Again)
 	if err != nil {
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
 	}
 	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
@@ -63,18 +63,18 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 // deadline), terminal (waits for a change).
 func (s *stacks[C, F]) exit(p *pass[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, p.transient
 	}
 	outcome := outcomeReady
 	if seen.Ready {
 		s.contents.shed(p.life.refs)
 	} else {
-		outcome = outcomeWaiting
+		outcome = outcomeRequeueAfter
 	}
 	for _, problem := range p.problems {
 		if problem.Class == plan.Terminal {
-			outcome = outcomeTerminal
+			outcome = outcomeStalled
 		}
 	}
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
@@ -194,7 +194,7 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) 
 			delete(p.life.deleted, key)
 		}
 	}
-	var entries []keeper.LedgerEntry
+	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
 		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
@@ -314,20 +314,20 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.
 	return reconcile.Result{}, err
 }
 
-func keyOf(e keeper.LedgerEntry) plan.Key {
+func keyOf(e keeper.InventoryEntry) plan.Key {
 	k := plan.Key{Namespace: e.Namespace, Name: e.Name}
 	k.Group, k.Kind = e.Group, e.Kind
 	return k
 }
 
 // entryOf records what a write answered.
-func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.LedgerEntry {
-	return keeper.LedgerEntry{
+func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.InventoryEntry {
+	return keeper.InventoryEntry{
 		ObjectReference: keeper.ObjectReference{
 			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
-		UID: seen.UID, Digest: o.Digest, Fields: seen.Fields, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
+		UID: seen.UID, Digest: o.Digest, OwnedFieldsHash: seen.OwnedFieldsHash, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
 	}
 }
 

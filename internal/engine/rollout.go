@@ -17,7 +17,7 @@ import (
 
 // reasonRollout is why an update of running pods waits. What waits stays Ready, since nothing of it is worse than it
 // was, and says with Reconciling what is to come.
-const reasonRollout = "Rollout"
+const reasonRollout = "WaitingForRollout"
 
 // rolloutDeadline is for how long one namespace rolls alone at most. It is that of Kubernetes for a Deployment's progress.
 const rolloutDeadline = 10 * time.Minute

@@ -368,7 +368,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	case errors.Is(err, errPast):
 		return reconcile.Result{}, nil
 	case err != nil:
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeTransient)
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
 	}
 	if !p.opening() {

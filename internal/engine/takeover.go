@@ -160,19 +160,19 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	if taken, err := s.takeOver(ctx, bad); err != nil || taken {
 		return reconcile.Result{}, err
 	}
-	s.metrics.reconciled(s.def.GVK.Kind, outcomeTerminal)
+	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)
 	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
 	problem := plan.Problem{
-		Class: plan.Terminal, Reason: ReasonUndecodable, Field: "spec", Message: bad.Err.Error(),
+		Class: plan.Terminal, Reason: ReasonInvalidSpec, Field: "spec", Message: bad.Err.Error(),
 		Remedy: "correct the field that does not fit its type; until then nothing of this resource is changed",
 	}
 	now := metav1.NewTime(s.Clock.Now())
 	message := bounded(problem.Error())
 	setCondition(&after, metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonUndecodable, Message: message,
+		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonInvalidSpec, Message: message,
 		ObservedGeneration: bad.GetGeneration(),
 	}, now)
-	mark(&after, ConditionStalled, true, ReasonUndecodable, message, bad.GetGeneration(), now)
+	mark(&after, ConditionStalled, true, ReasonInvalidSpec, message, bad.GetGeneration(), now)
 	meta.RemoveStatusCondition(&after, ConditionReconciling)
 	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil

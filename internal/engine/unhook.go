@@ -78,7 +78,7 @@ func madeForAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
 func (t *teardown) deleteObject(
 	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured, version *string,
 ) error {
-	client, err := t.actor.Acting(inv.Spec.ActAs)
+	client, err := t.actor.Acting(inv.Spec.Impersonate)
 	if err != nil {
 		return err
 	}

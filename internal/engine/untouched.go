@@ -80,6 +80,6 @@ func (s *stacks[C, F]) intact(cr C) (map[plan.Key]controller.State, bool) {
 }
 
 // asWritten says that a child is what the ledger says that it was when it was written last.
-func asWritten(seen *observe.Object, e keeper.LedgerEntry) bool {
-	return !seen.Terminating() && seen.UID == e.UID && seen.Fields != "" && seen.Fields == e.Fields && seen.Digest() == e.Digest
+func asWritten(seen *observe.Object, e keeper.InventoryEntry) bool {
+	return !seen.Terminating() && seen.UID == e.UID && seen.OwnedFieldsHash != "" && seen.OwnedFieldsHash == e.OwnedFieldsHash && seen.Digest() == e.Digest
 }

@@ -18,8 +18,8 @@ const (
 	aWhile = 10 * time.Minute
 )
 
-// ReasonDeletedByOthers is the reason of the problem.
-const ReasonDeletedByOthers = "DeletedByOthers"
+// ReasonRecreationBackOff is the reason of the problem.
+const ReasonRecreationBackOff = "RecreationBackOff"
 
 // vanished is how often an object was made anew lately, and when it is again.
 type vanished struct {
@@ -42,9 +42,9 @@ func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
 		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
 			continue
 		}
-		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonDeletedByOthers, a.Key.String()+" to be left alone"
+		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
 		p.problems = append(p.problems, plan.Problem{
-			Class: plan.Blocked, Reason: ReasonDeletedByOthers, Field: a.Key.Kind, Value: a.Key.Name,
+			Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: a.Key.Kind, Value: a.Key.Name,
 			Message: a.Key.String() + " is deleted by somebody whenever it was made",
 			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
 		})

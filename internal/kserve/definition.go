@@ -31,7 +31,7 @@ func Definition() controller.Definition[*keeper.CompositionElement] {
 		WarningsOnly: true,
 		Rules: []controller.Rule{
 			{
-				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "heldorders"},
+				Group: keeper.GroupVersion.Group, Resources: []string{"compositionelements", "compositiondefinitions", "pendingorders"},
 				Verbs: []string{"list", "create", "patch", "delete"},
 				Why:   "The participant keeps what an ACM runtime has ordered in them.",
 			},

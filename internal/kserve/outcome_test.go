@@ -49,7 +49,7 @@ func resource(e acm.Element, told *acm.Outcome) *keeper.CompositionElement {
 func service(desired *unstructured.Unstructured, ready bool) *unstructured.Unstructured {
 	u := desired.DeepCopy()
 	u.SetUID(types.UID("uid of " + u.GetName()))
-	u.SetAnnotations(map[string]string{keeper.DigestAnnotation: "digest of " + u.GetName()})
+	u.SetAnnotations(map[string]string{keeper.AppliedHashAnnotation: "digest of " + u.GetName()})
 	status := map[bool]string{true: "True", false: "False"}[ready]
 	u.Object["status"] = map[string]any{"conditions": []any{
 		map[string]any{"type": "Ready", "status": status, "message": "PredictorReady is not true yet."},
@@ -61,7 +61,7 @@ func service(desired *unstructured.Unstructured, ready bool) *unstructured.Unstr
 func predictor(of *unstructured.Unstructured) workload {
 	return workload{
 		Kind: "Deployment", Name: of.GetName() + "-predictor", Component: "predictor", Owner: of.GetUID(),
-		Digest: of.GetAnnotations()[keeper.DigestAnnotation], Health: health.Result{Status: health.Current},
+		Digest: of.GetAnnotations()[keeper.AppliedHashAnnotation], Health: health.Result{Status: health.Current},
 	}
 }
 

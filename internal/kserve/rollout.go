@@ -128,7 +128,7 @@ func workloadOf(u *unstructured.Unstructured) workload {
 	if ref := metav1.GetControllerOfNoCopy(u); ref != nil {
 		out.Owner = ref.UID
 	}
-	out.Digest, _, _ = unstructured.NestedString(u.Object, "spec", "template", "metadata", "annotations", keeper.DigestAnnotation)
+	out.Digest, _, _ = unstructured.NestedString(u.Object, "spec", "template", "metadata", "annotations", keeper.AppliedHashAnnotation)
 	return out
 }
 

@@ -98,9 +98,9 @@ metadata:
   name: a-predictor
   generation: 2
   labels: {component: predictor}
-  annotations: {keeper.mlkeeper.dev/digest: of the object}
+  annotations: {keeper.mlkeeper.dev/applied-hash: of the object}
   ownerReferences: [{apiVersion: serving.kserve.io/v1beta1, kind: InferenceService, name: a, uid: u, controller: true}]
-spec: {template: {metadata: {annotations: {keeper.mlkeeper.dev/digest: d}}}}
+spec: {template: {metadata: {annotations: {keeper.mlkeeper.dev/applied-hash: d}}}}
 status: {observedGeneration: 1}
 `)},
 		"Service": {*controllertest.Parse(t, `

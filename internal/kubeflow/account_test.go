@@ -20,7 +20,7 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 		remedy   string
 	}{
 		"nobody is named": {
-			reason: controller.ReasonNotTrusted, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
+			reason: controller.ReasonServiceAccountRequired, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
 		},
 		"all are trusted":                    {settings: Settings{Trusted: true}},
 		"one is named although all are":      {settings: Settings{Trusted: true}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},

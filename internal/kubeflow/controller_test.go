@@ -138,7 +138,7 @@ func TestWithoutTrustNothingIsFetched(t *testing.T) {
 	c := controllertest.New(testNow)
 	_, err := New(Settings{}).Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != controller.ReasonNotTrusted || len(c.Asked) > 0 {
+	if !errors.As(err, &problem) || problem.Class != plan.Terminal || problem.Reason != controller.ReasonServiceAccountRequired || len(c.Asked) > 0 {
 		t.Errorf("error %v, asked %v", err, c.Asked)
 	}
 }

@@ -93,7 +93,7 @@ func (p *Participant) tellDropped(order acm.ReleaseOrder) {
 	}
 	ordersDropped.Inc()
 	p.settings.Log.Info("a held order is dropped", "messageId", order.MessageID, "why", order.Dropped)
-	about := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: order.MessageID}}
-	about.SetGroupVersionKind(keeper.GroupVersion.WithKind("HeldOrder"))
+	about := &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: order.MessageID}}
+	about.SetGroupVersionKind(keeper.GroupVersion.WithKind("PendingOrder"))
 	p.event(about, "OrderDropped", order.Dropped)
 }

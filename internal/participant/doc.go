@@ -2,7 +2,7 @@
 // runtime what became of them.
 //
 // The way of an order: a record is received; acm.Handle decides; what is to be remembered is written to CompositionElements,
-// CompositionDefinitions and HeldOrders; what is to be said at once is published; then, and only then, is the record
+// CompositionDefinitions and PendingOrders; what is to be said at once is published; then, and only then, is the record
 // committed. The controller of package kserve carries the order out and writes its outcome into the status, from which the outbox
 // sends the acknowledgement, again and again until the broker has it, and records it. A crash anywhere repeats a step, and
 // loses none.

@@ -22,7 +22,7 @@ var (
 		Help: "Attempts to publish that the broker did not take; each is repeated.",
 	})
 	ordersDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "mlkeeper_acm_held_orders_dropped_total",
+		Name: "mlkeeper_acm_pending_orders_dropped_total",
 		Help: "Held orders that were not carried out, since something newer has overtaken them or the runtime did not tell what they were made for.",
 	})
 	ordersIgnored = prometheus.NewCounter(prometheus.CounterOpts{

@@ -413,9 +413,9 @@ func TestUnreadableObjectsAreLeftOut(t *testing.T) {
 			stored(t, "CompositionElement", "of another", `{"participantId":"x"}`),
 		},
 		"CompositionDefinition": {stored(t, "CompositionDefinition", "primed", fmt.Sprintf(`{"participantId":%q,"revision":"r"}`, me))},
-		"HeldOrder": {
-			stored(t, "HeldOrder", "edited", fmt.Sprintf(`{"participantId":%q,"message":{"startPhase":"zero"}}`, me)),
-			stored(t, "HeldOrder", "held", fmt.Sprintf(`{"participantId":%q,"message":{"messageId":"held"}}`, me)),
+		"PendingOrder": {
+			stored(t, "PendingOrder", "edited", fmt.Sprintf(`{"participantId":%q,"message":{"startPhase":"zero"}}`, me)),
+			stored(t, "PendingOrder", "held", fmt.Sprintf(`{"participantId":%q,"message":{"messageId":"held"}}`, me)),
 		},
 	}}
 	p, clock := participant(&broker{}, s)

@@ -70,7 +70,7 @@ func (s Store) Load(ctx context.Context) (*acm.State, []Unreadable, error) {
 		{"CompositionDefinition", read(func(cr *keeper.CompositionDefinition) (acm.Effect, error) {
 			return acm.PutDefinition{Definition: record.Definition(cr)}, nil
 		})},
-		{"HeldOrder", read(func(cr *keeper.HeldOrder) (acm.Effect, error) {
+		{"PendingOrder", read(func(cr *keeper.PendingOrder) (acm.Effect, error) {
 			held, err := record.Held(cr)
 			return acm.HoldOrder{Held: held}, err
 		})},
@@ -123,7 +123,7 @@ func (s Store) PutDefinition(ctx context.Context, d acm.Definition) error {
 
 // HoldOrder writes an order that waits.
 func (s Store) HoldOrder(ctx context.Context, h acm.Held) error {
-	cr := &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h)}
+	cr := &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: h.MessageID}, Spec: record.HeldSpec(h)}
 	cr.Spec.ParticipantID = s.Participant
 	return s.put(ctx, cr, cr.Spec, false)
 }
@@ -173,7 +173,7 @@ func (s Store) DropDefinition(ctx context.Context, compositionID string) error {
 
 // ReleaseOrder deletes an order that waits no longer.
 func (s Store) ReleaseOrder(ctx context.Context, messageID string) error {
-	return s.drop(ctx, &keeper.HeldOrder{ObjectMeta: metav1.ObjectMeta{Name: messageID}})
+	return s.drop(ctx, &keeper.PendingOrder{ObjectMeta: metav1.ObjectMeta{Name: messageID}})
 }
 
 func (s Store) drop(ctx context.Context, cr client.Object) error {

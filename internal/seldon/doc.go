@@ -2,7 +2,7 @@
 // besides, from their own charts, wired together as Seldon's meta-operator did.
 //
 //   - components.go is the table of the charts, overlay.go the values that each switch sets; a user's values always win.
-//   - keys.go keeps what is random once: passwords, an authority and its certificates, and turns them before they expire.
+//   - keys.go keeps generated credentials: passwords, an authority and its certificates, and renews them before they expire.
 //   - gather.go asks for what question.go fetches and renders in the background; nothing is rendered twice.
 //   - render.go, objects.go and status.go put it into stages and tell of it.
 //

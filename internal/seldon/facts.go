@@ -18,7 +18,7 @@ import (
 type Facts struct {
 	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
 	ActAs string
-	// Keys is what is random once.
+	// Keys are the generated credentials.
 	Keys *keys
 	// Parts are the components that are switched on, in the order in which they are made.
 	Parts []Part

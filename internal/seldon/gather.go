@@ -20,7 +20,7 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// Gather reads what is random once and what users' values refer to, and has the charts fetched and rendered in the background.
+// Gather reads the generated credentials and what users' values refer to, and has the charts fetched and rendered in the background.
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
 	account := controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
@@ -64,10 +64,10 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	return facts, nil
 }
 
-// keysName is the Secret that keeps what is random once.
+// keysName is the Secret that keeps the generated credentials.
 func keysName(cr *v1alpha1.SeldonOperator) string { return cr.Name + "-generated" }
 
-// gatherKeys takes what is random once from its Secret.
+// gatherKeys takes the generated credentials from its Secret.
 func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (*keys, error) {
 	name := keysName(cr)
 	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)

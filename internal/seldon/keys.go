@@ -25,7 +25,7 @@ import (
 	"mlkeeper.dev/internal/pki"
 )
 
-// The entries of the Secret that keeps what is random once.
+// The entries of the Secret that keeps the generated credentials.
 const (
 	entrySeed  = "seed"
 	entrySince = "since"
@@ -53,7 +53,7 @@ const (
 	reload = time.Hour
 )
 
-// keys is what is random once. It is not changed once it was made; what changes gives new ones.
+// keys are the generated credentials. A value is immutable; a change makes new ones.
 type keys struct {
 	data map[string][]byte
 	// stored says that the Secret holds exactly this.

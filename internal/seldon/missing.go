@@ -21,7 +21,7 @@ const (
 	reasonRoutingOff       = "RoutingDisabled"
 	reasonCredentials      = "CredentialsMissing"
 	reasonSourceFetching   = "Fetching"
-	reasonGenerating       = "Generating"
+	reasonGenerating       = "GeneratingCredentials"
 	reasonComponentFailing = "ComponentNotReady"
 )
 

@@ -45,7 +45,7 @@ func Test_Defect06_TheSecondOfTheADRsShapeIsStalled(t *testing.T) {
 	younger.CreationTimestamp = metav1.NewTime(older.CreationTimestamp.Add(1))
 	c.Others = []client.Object{older}
 	facts, p := gatherAndRender(t, c, younger)
-	if facts.First != older.Name || reasons(p) != "Terminal NamesTaken" || len(p.Stages) > 0 || !strings.Contains(p.Problems[0].Error(), older.Name) {
+	if facts.First != older.Name || reasons(p) != "Terminal DuplicateService" || len(p.Stages) > 0 || !strings.Contains(p.Problems[0].Error(), older.Name) {
 		t.Errorf("%v", p.Problems)
 	}
 	c.Others = []client.Object{younger}

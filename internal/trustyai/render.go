@@ -52,7 +52,7 @@ func (s *system) scene(cr *v1.TrustyAIService, facts Facts) *scene {
 func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r := s.scene(cr, facts)
 	if facts.First != "" {
-		r.problem(plan.Terminal, "NamesTaken", "spec.trustyaiMetrics", "",
+		r.problem(plan.Terminal, "DuplicateService", "spec.trustyaiMetrics", "",
 			fmt.Sprintf("the namespace already has the TrustyAIService %q, and the names of the children are the same", facts.First),
 			fmt.Sprintf("delete one of the two, or create this one with metrics instead of trustyaiMetrics (the older one, %s, keeps the names)", facts.First))
 		return r.plan

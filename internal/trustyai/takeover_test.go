@@ -249,7 +249,7 @@ func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
 	live := c.Children[plan.KeyOf(want)]
 	marks := live.GetAnnotations()
 	delete(marks, templateAnnotation)
-	marks[keeper.DigestAnnotation] = "of what was rendered"
+	marks[keeper.AppliedHashAnnotation] = "of what was rendered"
 	live.SetAnnotations(marks)
 	_, p = gatherAndRender(t, c, cr)
 	if got := mustFind(t, p, "Deployment", ServiceName(cr)); compactJSON(t, got.Object) != compactJSON(t, want.Object) {

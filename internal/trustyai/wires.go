@@ -24,8 +24,8 @@ const (
 
 // Reasons of wiring outcomes.
 const (
-	ReasonWired        = "Wired"
-	ReasonAlreadyThere = "AlreadyThere"
+	ReasonWired       = "Wired"
+	ReasonPreExisting = "PreExisting"
 )
 
 // Wires are the objects of others that a TrustyAI service has entries in, in a cluster with the default domain.

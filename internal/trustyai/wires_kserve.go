@@ -13,8 +13,8 @@ import (
 
 // Reasons why an InferenceService is not wired.
 const (
-	// ReasonUserLogger is the reason while it has a logger of its user.
-	ReasonUserLogger = "UserLogger"
+	// ReasonUserConfigured is the reason while it has a logger of its user.
+	ReasonUserConfigured = "UserConfigured"
 	// ReasonNoPredictor is the reason while it has nothing to set a logger on.
 	ReasonNoPredictor = "NoPredictor"
 )
@@ -195,12 +195,12 @@ func editLogger(live *unstructured.Unstructured, recorded, wanted []wiring.Entry
 		return nil, outcomes, nil
 	case present && isLogger(logger, want):
 		if !ours && !upstreamLogger(logger, want) {
-			outcomes[0].Record, outcomes[0].Reason = false, ReasonAlreadyThere
+			outcomes[0].Record, outcomes[0].Reason = false, ReasonPreExisting
 			outcomes[0].Message = "its user had set this logger before; it stays when the service goes"
 		}
 		return nil, outcomes, nil
 	case present && !ours:
-		outcomes[0].Wired, outcomes[0].Record, outcomes[0].Reason = false, false, ReasonUserLogger
+		outcomes[0].Wired, outcomes[0].Record, outcomes[0].Reason = false, false, ReasonUserConfigured
 		outcomes[0].Message = "it has a logger of its own, which is never overwritten: remove spec.predictor.logger to have it wired"
 		return nil, outcomes, nil
 	}

@@ -135,7 +135,7 @@ func (e *meshEdit) add(made meshMade) ([]wiring.Outcome, meshMade, error) {
 			e.text, made = text, made.or(more).or(e.made)
 		case !hasValue(e.recorded, w.Value):
 			// The user had it there before, and it stays the user's.
-			out.Record, out.Reason = false, ReasonAlreadyThere
+			out.Record, out.Reason = false, ReasonPreExisting
 			out.Message = "payloadProcessors held the URL before; it stays when the service goes"
 		}
 		outcomes = append(outcomes, out)

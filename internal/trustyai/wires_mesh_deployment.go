@@ -24,10 +24,10 @@ const (
 
 // Reasons why a ModelMesh Deployment is not wired.
 const (
-	ReasonEnvFromSource   = "EnvFromSource"
-	ReasonMountPathTaken  = "MountPathTaken"
-	ReasonVolumeNameTaken = "VolumeNameTaken"
-	ReasonNoContainers    = "NoContainers"
+	ReasonEnvFromSource     = "EnvFromSource"
+	ReasonMountPathConflict = "MountPathConflict"
+	ReasonVolumeConflict    = "VolumeConflict"
+	ReasonNoContainers      = "NoContainers"
 )
 
 // meshDetail is what an entry in a ModelMesh Deployment consists of. Volume and Secret are wanted; the rest tells which
@@ -160,7 +160,7 @@ func editMeshDeployment(live *unstructured.Unstructured, recorded, wanted []wiri
 		if out.Record = d.adds(); out.Record {
 			out.Entry.Detail = d.text()
 		} else if out.Wired {
-			out.Reason, out.Message = ReasonAlreadyThere, "every container sent its payloads there before; it stays when the service goes"
+			out.Reason, out.Message = ReasonPreExisting, "every container sent its payloads there before; it stays when the service goes"
 		}
 		outcomes = append(outcomes, out)
 	}
@@ -191,12 +191,12 @@ func (p *meshPod) obstacle(d meshDetail) *wireError {
 			continue
 		}
 		if m := mountAt(c, meshTLSPath); m != nil && m["name"] != d.Volume {
-			return &wireError{ReasonMountPathTaken, fmt.Sprintf("container %s has volume %v at %s: remove that mount",
+			return &wireError{ReasonMountPathConflict, fmt.Sprintf("container %s has volume %v at %s: remove that mount",
 				name, m["name"], meshTLSPath)}
 		}
 	}
 	if v := p.volume(d.Volume); d.Volume != "" && v != nil && secretOf(v) != d.Secret {
-		return &wireError{ReasonVolumeNameTaken, fmt.Sprintf("a volume %s of another kind or secret is there: rename it", d.Volume)}
+		return &wireError{ReasonVolumeConflict, fmt.Sprintf("a volume %s of another kind or secret is there: rename it", d.Volume)}
 	}
 	return nil
 }

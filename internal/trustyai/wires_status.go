@@ -17,15 +17,15 @@ import (
 
 // Reasons in the wiring status of targets that a service does not wire.
 const (
-	ReasonPending        = "Pending"
-	ReasonNotReachable   = "NotReachable"
-	ReasonNotServed      = "NotServed"
-	ReasonNotSelected    = "NotSelected"
-	ReasonSelectorBroken = "SelectorInvalid"
-	ReasonOtherService   = "OtherService"
-	ReasonModelMesh      = "ModelMesh"
-	ReasonModeUnknown    = "DeploymentModeUnknown"
-	ReasonModePending    = "DeploymentModePending"
+	ReasonPending                 = "Pending"
+	ReasonNotReachable            = "NotReachable"
+	ReasonNotServed               = "NotServed"
+	ReasonNotSelected             = "NotSelected"
+	ReasonSelectorBroken          = "SelectorInvalid"
+	ReasonManagedByAnotherService = "ManagedByAnotherService"
+	ReasonModelMesh               = "ModelMesh"
+	ReasonModeUnknown             = "DeploymentModeUnknown"
+	ReasonModePending             = "DeploymentModePending"
 )
 
 const (
@@ -161,10 +161,10 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 		}
 	}
 	if len(wanted) > 0 {
-		return unwired(ReasonOtherService, fmt.Sprintf("%s is the one that wires it", wanted[0].Owner))
+		return unwired(ReasonManagedByAnotherService, fmt.Sprintf("%s is the one that wires it", wanted[0].Owner))
 	}
 	if first := services(in.Services, eligible); len(first) > 0 && ownerID(first[0]) != ownerID(cr) {
-		return unwired(ReasonOtherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and wires it "+
+		return unwired(ReasonManagedByAnotherService, fmt.Sprintf("TrustyAIService %s is the oldest of the namespace and wires it "+
 			"once it is reachable", first[0].Name))
 	}
 	return unwired(ReasonNotReachable, "it is wired once the service is reachable")

@@ -148,7 +148,7 @@ func TestDefect4LoggerWithoutURL(t *testing.T) {
 		s.Put(original)
 		cr := service("n", false, 0)
 		s.settle(cr)
-		if logger != "null" && (s.outcome(cr).Wired || s.outcome(cr).Reason != ReasonUserLogger || !sameObject(s.target(), original)) {
+		if logger != "null" && (s.outcome(cr).Wired || s.outcome(cr).Reason != ReasonUserConfigured || !sameObject(s.target(), original)) {
 			t.Errorf("logger %s: outcome %+v, object %v", logger, s.outcome(cr), s.target().Object)
 		}
 		s.settle()
@@ -184,7 +184,7 @@ func TestDefect6TwoServicesDoNotFight(t *testing.T) {
 		statuses := WiringOf(a, Wired{
 			Services: []client.Object{a, b}, Targets: map[string][]*unstructured.Unstructured{name: {s.target()}},
 		})
-		if len(statuses) != 1 || statuses[0].Reason != ReasonOtherService || !strings.Contains(statuses[0].Message, "ns/b") {
+		if len(statuses) != 1 || statuses[0].Reason != ReasonManagedByAnotherService || !strings.Contains(statuses[0].Message, "ns/b") {
 			t.Errorf("%s: the other's status does not name the one that wires: %+v", name, statuses)
 		}
 		s.settle(a)
@@ -352,7 +352,7 @@ func TestKServeWaitsUntilTheModeIsTold(t *testing.T) {
 	if got := status(young); got.Wired != metav1.ConditionTrue {
 		t.Errorf("the status of what is wired: %+v", got)
 	}
-	if got := status(old); got.Reason != ReasonOtherService || !strings.Contains(got.Message, "young") {
+	if got := status(old); got.Reason != ReasonManagedByAnotherService || !strings.Contains(got.Message, "young") {
 		t.Errorf("the status of the other: %+v", got)
 	}
 	s.settle(old)
@@ -458,10 +458,10 @@ func TestModelMeshObstacles(t *testing.T) {
 		ReasonEnvFromSource: func(c map[string]any, p *meshPod) {
 			p.add(c, "env", map[string]any{"name": meshEnv, "valueFrom": map[string]any{}})
 		},
-		ReasonMountPathTaken: func(c map[string]any, p *meshPod) {
+		ReasonMountPathConflict: func(c map[string]any, p *meshPod) {
 			p.add(c, "volumeMounts", map[string]any{"name": "old-internal", "mountPath": meshTLSPath})
 		},
-		ReasonVolumeNameTaken: func(_ map[string]any, p *meshPod) {
+		ReasonVolumeConflict: func(_ map[string]any, p *meshPod) {
 			p.add(p.spec, "volumes", map[string]any{"name": "n-internal", "emptyDir": map[string]any{}})
 		},
 		ReasonNoContainers: func(_ map[string]any, p *meshPod) { p.spec["containers"] = []any{"x", int64(1)} },
@@ -518,7 +518,7 @@ func TestWiringStatus(t *testing.T) {
 		}
 		return strings.Join(out, "\n")
 	}
-	want := "Deployment/mesh False Pending\nInferenceService/a-own False UserLogger\nInferenceService/mesh False ModelMesh\n" +
+	want := "Deployment/mesh False Pending\nInferenceService/a-own False UserConfigured\nInferenceService/mesh False ModelMesh\n" +
 		"InferenceService/mode False DeploymentModeUnknown\nInferenceService/untold False DeploymentModePending\n" +
 		"InferenceService/z-pending False Pending"
 	if got := print(WiringOf(cr, Wired{Targets: targets})); got != want {
@@ -534,7 +534,7 @@ func TestWiringStatus(t *testing.T) {
 	}
 	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "mesh"}
 	refusal := []wiring.Outcome{{Entry: wiring.Entry{Owner: ownerID(cr)}, Reason: wiring.ReasonRefused, Message: "no"}}
-	if got := print(WiringOf(cr, Wired{Targets: targets, Reported: map[plan.Key][]wiring.Outcome{key: refusal}})); !strings.Contains(got, "Deployment/mesh False Refused") {
+	if got := print(WiringOf(cr, Wired{Targets: targets, Reported: map[plan.Key][]wiring.Outcome{key: refusal}})); !strings.Contains(got, "Deployment/mesh False WriteForbidden") {
 		t.Errorf("got\n%s", got)
 	}
 	setReachable(cr, false)

@@ -72,12 +72,12 @@ type Spec struct {
 
 // Status is what the engine observed.
 type Status struct {
-	Conditions             []metav1.Condition   `json:"conditions,omitempty"`
-	ObservedGeneration     int64                `json:"observedGeneration,omitempty"`
-	LastHandledReconcileAt string               `json:"lastHandledReconcileAt,omitempty"`
-	Children               []keeper.LedgerEntry `json:"children,omitempty"`
-	Skipped                []string             `json:"skipped,omitempty"`
-	Warnings               []string             `json:"warnings,omitempty"`
+	Conditions             []metav1.Condition      `json:"conditions,omitempty"`
+	ObservedGeneration     int64                   `json:"observedGeneration,omitempty"`
+	LastHandledReconcileAt string                  `json:"lastHandledReconcileAt,omitempty"`
+	Children               []keeper.InventoryEntry `json:"children,omitempty"`
+	Skipped                []string                `json:"skipped,omitempty"`
+	Warnings               []string                `json:"warnings,omitempty"`
 }
 
 // Bundle is the test's custom resource.

@@ -120,7 +120,7 @@ spec: {selector: {app: theirs}, ports: [{port: 1}]}
 `, ns)[0]
 	before := c.Get(t, foreign.GroupVersionKind(), ns, "trustyai-service")
 	c.Apply(t, adr(pvName(ns)), ns)
-	says(t, c, ns, example, "Ready", metav1.ConditionFalse, "NameTaken", "Service "+ns+"/trustyai-service", "nobody", "delete that object")
+	says(t, c, ns, example, "Ready", metav1.ConditionFalse, "ResourceConflict", "Service "+ns+"/trustyai-service", "nobody", "delete that object")
 	// The rest is made meanwhile, and theirs is left alone.
 	if c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service") == nil {
 		t.Error("one conflict holds back the rest")

@@ -208,14 +208,14 @@ metadata: {name: trustyai-service}
 spec: {selector: {app: theirs}, ports: [{port: 1}]}
 `, ns)
 	c.Apply(t, adr(pvName(ns)), ns)
-	says(t, c, ns, example, "Ready", metav1.ConditionFalse, "NameTaken")
-	sh.says(0, []string{"(NameTaken)", "somebody else stands under the name", "keeper.mlkeeper.dev/adopt=true"},
+	says(t, c, ns, example, "Ready", metav1.ConditionFalse, "ResourceConflict")
+	sh.says(0, []string{"(ResourceConflict)", "somebody else stands under the name", "keeper.mlkeeper.dev/adopt=true"},
 		cli.NewExplainCommand, "trustyaiservices/"+example, "-n", ns)
 	sh.says(0, []string{"conflict Service " + ns + "/trustyai-service"}, cli.NewDiffCommand, "tas/"+example, "-n", ns, "-o", "summary")
 
 	c.Apply(t, strings.Replace(adr(pvName(ns)), example, "second", 1), ns)
-	says(t, c, ns, "second", "Stalled", metav1.ConditionTrue, "NamesTaken")
-	sh.says(0, []string{"(NamesTaken)", "It stays so until that is changed", "spec.metrics"}, cli.NewExplainCommand, "tas/second", "-n", ns)
+	says(t, c, ns, "second", "Stalled", metav1.ConditionTrue, "DuplicateService")
+	sh.says(0, []string{"(DuplicateService)", "It stays so until that is changed", "spec.metrics"}, cli.NewExplainCommand, "tas/second", "-n", ns)
 	sh.says(1, []string{"does not become Ready by waiting", "What to do: Delete one of the two"},
 		cli.NewWaitCommand, "tas/second", "-n", ns, "--timeout", "60s")
 }

@@ -163,7 +163,7 @@ func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	condition(t, c, ns, "a", "Ready", metav1.ConditionTrue)
 	before := c.Get(t, gvkOf("v1", "Service"), ns, "a-tls")
 	c.Apply(t, withDatabase("a-tls"), ns)
-	says(t, c, ns, "a-tls", "Ready", metav1.ConditionFalse, "NameTaken", "Service "+ns+"/a-tls")
+	says(t, c, ns, "a-tls", "Ready", metav1.ConditionFalse, "ResourceConflict", "Service "+ns+"/a-tls")
 	now := c.Get(t, gvkOf("v1", "Service"), ns, "a-tls")
 	if now.GetResourceVersion() != before.GetResourceVersion() {
 		t.Error("the Service of the other was written")
@@ -178,7 +178,7 @@ func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	c.Apply(t, secured("a"), other)
 	condition(t, c, other, "a", "Ready", metav1.ConditionTrue)
 	c.Apply(t, secured("a-b"), ns)
-	says(t, c, ns, "a-b", "Ready", metav1.ConditionFalse, "NameTaken", "ClusterRoleBinding a-"+other+"-proxy-rolebinding")
+	says(t, c, ns, "a-b", "Ready", metav1.ConditionFalse, "ResourceConflict", "ClusterRoleBinding a-"+other+"-proxy-rolebinding")
 	binding := c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "a-"+other+"-proxy-rolebinding")
 	if text := fmt.Sprint(binding.Object["subjects"]); !strings.Contains(text, "namespace:"+other) {
 		t.Errorf("the binding is for %s", text)

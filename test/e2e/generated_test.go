@@ -78,7 +78,7 @@ func TestGeneratedCertificatesThatCannotBeStoredRollNothing(t *testing.T) {
 	var namespaces []string
 	for _, runs := range []bool{true, false} {
 		for _, secret := range []string{"tas-tls", "tas-internal", "tas-ca", ""} {
-			u := &unstored{ns: c.Namespace(t), secret: secret, reason: "NameTaken", runs: runs}
+			u := &unstored{ns: c.Namespace(t), secret: secret, reason: "ResourceConflict", runs: runs}
 			if secret == "" {
 				u.reason = "QuotaExceeded"
 			}

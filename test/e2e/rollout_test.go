@@ -58,7 +58,7 @@ func TestOperatorUpgradeRollsOneNamespaceAtATime(t *testing.T) {
 			for _, ns := range waiting {
 				cr := get(t, c, ns, example)
 				held := meta.FindStatusCondition(cr.Status.Conditions, "Reconciling")
-				if held == nil || held.Reason != "Rollout" || !strings.Contains(held.Message, rolling) {
+				if held == nil || held.Reason != "WaitingForRollout" || !strings.Contains(held.Message, rolling) {
 					return fmt.Errorf("%s does not wait for %s: %+v", ns, rolling, held)
 				}
 				if !meta.IsStatusConditionTrue(cr.Status.Conditions, "Ready") {

@@ -100,8 +100,8 @@ func Test_Defect04_06_LoggersAreWiredByTheOldestServiceAndFollowIt(t *testing.T)
 	// A user's own loggers stay, one without a URL too.
 	c.Apply(t, inferenceService("own", raw, ", logger: {mode: request, url: http://mine}"), ns)
 	c.Apply(t, inferenceService("no-url", raw, ", logger: {mode: response}"), ns)
-	wiringIs(t, c, ns, "old", "own", metav1.ConditionFalse, "UserLogger")
-	wiringIs(t, c, ns, "old", "no-url", metav1.ConditionFalse, "UserLogger")
+	wiringIs(t, c, ns, "old", "own", metav1.ConditionFalse, "UserConfigured")
+	wiringIs(t, c, ns, "old", "no-url", metav1.ConditionFalse, "UserConfigured")
 
 	// The second waits, and its status names the first. Of two of the same second, the UID would tell which is the first.
 	old := c.Get(t, fixture.GVK, ns, "old")
@@ -113,7 +113,7 @@ func Test_Defect04_06_LoggersAreWiredByTheOldestServiceAndFollowIt(t *testing.T)
 	})
 	c.Apply(t, withDatabase("young"), ns)
 	condition(t, c, ns, "young", "Ready", metav1.ConditionTrue)
-	wiringIs(t, c, ns, "young", "late", metav1.ConditionFalse, "OtherService", "old")
+	wiringIs(t, c, ns, "young", "late", metav1.ConditionFalse, "ManagedByAnotherService", "old")
 	before := c.Get(t, gvkOf("serving.kserve.io/v1beta1", "InferenceService"), ns, "late").GetGeneration()
 	cluster.Consistently(t, 2*time.Second, func() error {
 		if now := c.Get(t, gvkOf("serving.kserve.io/v1beta1", "InferenceService"), ns, "late").GetGeneration(); now != before {

@@ -176,7 +176,7 @@ func (r *run) fields(d *Drift) snapshot {
 	object := d.Resource + "/" + d.Name
 	out := snapshot{object: map[string]string{}}
 	for path, value := range r.snapshot()[object] {
-		if d.Resource == "secrets" && (strings.HasPrefix(path, "data.") || strings.HasSuffix(path, escape(keeper.DigestAnnotation))) {
+		if d.Resource == "secrets" && (strings.HasPrefix(path, "data.") || strings.HasSuffix(path, escape(keeper.AppliedHashAnnotation))) {
 			continue
 		}
 		out[object][path] = value

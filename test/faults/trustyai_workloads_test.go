@@ -43,7 +43,7 @@ func creations() []Workload {
 			// is plain, since two Inventories of one stage could not be told apart by names that last.
 			Name: "collide-secured", Setup: secured, Steps: []Step{
 				apply("one whose name is that of a child", strings.NewReplacer("name: tas", "name: tas-tls", "spec:\n",
-					"spec:\n  exposure: Plain\n").Replace(securedService), condition("tas-tls", "Ready", "False", "NameTaken")),
+					"spec:\n  exposure: Plain\n").Replace(securedService), condition("tas-tls", "Ready", "False", "ResourceConflict")),
 			},
 		},
 	}
@@ -162,7 +162,7 @@ func deletions() []Workload {
 			Setup: slices.Concat(plain, []Step{{Name: "hold the collector", Do: (*World).HoldCollector}}),
 			Steps: []Step{
 				remove("plain", func(*World) error { return nil }),
-				apply("create again", plainService, condition("plain", "Ready", "False", "NameTaken")),
+				apply("create again", plainService, condition("plain", "Ready", "False", "ResourceConflict")),
 				{Name: "release the collector", Do: (*World).ReleaseCollector, Until: wired},
 			},
 		},

@@ -72,7 +72,7 @@ func changesOf(kind string) []change {
 	annotation := keeper.OwnerAnnotation
 	if kind == "PersistentVolumeClaim" {
 		// Without an owner reference, the owner annotation says whose the claim is: a change of it is an answer.
-		annotation = keeper.DigestAnnotation
+		annotation = keeper.AppliedHashAnnotation
 	}
 	out := []change{
 		{what: "a label", path: []string{"metadata", "labels", keeper.StackLabel}, to: "nobody"},

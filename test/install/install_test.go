@@ -28,7 +28,7 @@ const (
 
 // trusted and participant are the flags that two of the components stand for.
 var (
-	trusted     = []string{"--kubeflow-trusted", "--seldon-trusted"}
+	trusted     = []string{"--allow-operator-privileges=kubeflow,seldon"}
 	participant = []string{"--participant-config=/etc/mlkeeper/participant/application.yaml"}
 )
 

@@ -231,7 +231,7 @@ func TestFailedStays(t *testing.T) {
 	s.must(s.runtime.Deploy(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	// The failure is an event too; the success is not.
-	s.c.Eventually(t, patience, func() error { return s.wantEvents(i, "Warning NameTaken", "Warning OrderFailed") })
+	s.c.Eventually(t, patience, func() error { return s.wantEvents(i, "Warning ResourceConflict", "Warning OrderFailed") })
 }
 
 // wantEvents is an error where these are not among the events of an instance's element, each a type and a reason, or a success is.

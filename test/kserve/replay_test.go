@@ -235,9 +235,9 @@ func (p *player) registered() {
 }
 
 // held are the orders that wait.
-func (p *player) held() []keeper.HeldOrder {
+func (p *player) held() []keeper.PendingOrder {
 	p.t.Helper()
-	list := keeper.HeldOrderList{}
+	list := keeper.PendingOrderList{}
 	p.must(p.c.Client.List(context.Background(), &list))
 	return list.Items
 }

@@ -55,7 +55,7 @@ func TestOrderThatAPolicyDenies(t *testing.T) {
 func TestEditedObjectsEndNothing(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
 	for _, spec := range []string{
-		`"kind":"HeldOrder","spec":{"participantId":%q,"message":{"startPhase":"zero"}}`,
+		`"kind":"PendingOrder","spec":{"participantId":%q,"message":{"startPhase":"zero"}}`,
 		`"kind":"CompositionElement","spec":{"participantId":%q,"automationCompositionId":"i","content":{},
 			"order":{"type":"Deploy","id":"m","time":"2026-08-21T12:00:00Z","received":"2026-08-21T12:00:00Z"}}`,
 	} {

@@ -104,7 +104,7 @@ func (s *site) allow(namespace string) {
 
 // clean removes what the participant remembers.
 func (s *site) clean() {
-	for _, kind := range []client.Object{&keeper.CompositionElement{}, &keeper.CompositionDefinition{}, &keeper.HeldOrder{}} {
+	for _, kind := range []client.Object{&keeper.CompositionElement{}, &keeper.CompositionDefinition{}, &keeper.PendingOrder{}} {
 		if err := s.c.Client.DeleteAllOf(context.Background(), kind); err != nil {
 			s.t.Error(err)
 		}

@@ -75,7 +75,7 @@ func TestOpenDataHub(t *testing.T) {
 	}
 	cr := get(t, c, "opendatahub", "opendatahub")
 	ready := meta.FindStatusCondition(cr.Status.Conditions, "Ready")
-	if ready == nil || ready.Reason != "DeletedByOthers" || !strings.Contains(ready.Message, orphan) {
+	if ready == nil || ready.Reason != "RecreationBackOff" || !strings.Contains(ready.Message, orphan) {
 		t.Errorf("the status does not tell of what is deleted again and again: %+v", ready)
 	}
 	var failed []string

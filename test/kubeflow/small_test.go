@@ -51,7 +51,7 @@ func demo(t *testing.T, c *cluster.Cluster) {
 	archive(t, c, ns, "small-kubeflow", folder(t, filepath.Join(small, "manifests")))
 	c.Apply(t, filepath.Join(small, "kfdef.yaml"), ns)
 	cluster.Eventually(t, time.Minute, func() error {
-		return reason(get(t, c, ns, "small-kubeflow"), "NotTrusted", "kubectl create serviceaccount mlkeeper -n "+ns)
+		return reason(get(t, c, ns, "small-kubeflow"), "ServiceAccountRequired", "kubectl create serviceaccount mlkeeper -n "+ns)
 	})
 	if !meta.IsStatusConditionTrue(get(t, c, ns, "small-kubeflow").Status.Conditions, "Stalled") {
 		t.Error("it is not Stalled")
@@ -168,7 +168,7 @@ func collide(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "first")) })
 	before := c.Get(t, configMaps, ns, "one")
 	apply(t, c, ns, "second", "", "one")
-	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "second"), "NameTaken", "ConfigMap "+ns+"/one") })
+	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "second"), "ResourceConflict", "ConfigMap "+ns+"/one") })
 	if after := c.Get(t, configMaps, ns, "one"); after == nil || after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Error("the object of the first was touched")
 	}
@@ -218,7 +218,7 @@ spec: {suspend: true}
 `, ns)
 	apply(t, c, ns, "kf", "suspend: false", "web", "settings")
 	// What is marked as that of another KfDef is left to it.
-	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "NameTaken", "ConfigMap "+ns+"/settings") })
+	cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, "kf"), "ResourceConflict", "ConfigMap "+ns+"/settings") })
 	c.Kubectl(t, "-n", ns, "delete", "configmap", "settings")
 	cluster.Eventually(t, 2*time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	after := c.Get(t, deployments, ns, "web")
@@ -354,7 +354,7 @@ spec:
 	})
 }
 
-// grant makes the ServiceAccount mlkeeper of a namespace and gives it all rights, as the message of NotTrusted says.
+// grant makes the ServiceAccount mlkeeper of a namespace and gives it all rights, as the message of ServiceAccountRequired says.
 func grant(t *testing.T, c *cluster.Cluster, ns string) {
 	t.Helper()
 	_, _ = c.TryKubectl("-n", ns, "create", "serviceaccount", "mlkeeper")

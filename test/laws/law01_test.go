@@ -21,7 +21,7 @@ func TestLaw01ObjectOfAnotherIsNeverMergedInto(t *testing.T) {
 	b.c.Apply(t, theirs, b.ns)
 	before := b.must(configMapGVK, b.ns, "mine").GetResourceVersion()
 	b.apply("b", one(configMap(b.ns, "mine", "ours"), configMap(b.ns, "free", "ours")))
-	got := b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
+	got := b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	if !strings.Contains(got.Message, "mine") || !strings.Contains(got.Message, "adopt") {
 		t.Errorf("the message does not say what to do: %s", got.Message)
 	}
@@ -61,7 +61,7 @@ func TestLaw01WhatSomebodyOwnsIsNotAdopted(t *testing.T) {
 		{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]},"data":{"k":"theirs"}}
 `, owner.GetUID()), b.ns)
 	b.apply("b", one(configMap(b.ns, "mine", "ours")), keeper.AdoptAnnotation, "true")
-	b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
+	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	b.value("mine", "theirs")
 }
 
@@ -82,7 +82,7 @@ func TestLaw01ReplacedObjectIsNotTouched(t *testing.T) {
 		return nil
 	})
 	b.apply("b", one(configMap(b.ns, "mine", "ours, changed")))
-	b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
+	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	got := b.must(configMapGVK, b.ns, "mine")
 	if data := fmt.Sprint(got.Object["data"]); data != "map[k:theirs other:kept]" || len(got.GetLabels()) != 0 {
 		t.Fatalf("the replacement was touched: %v %v", data, got.GetLabels())
@@ -119,7 +119,7 @@ func TestLaw01ObjectWhoseLabelsWereStrippedIsTakenUpAgain(t *testing.T) {
 		})
 		b.ready("b")
 	}
-	if n := b.events("b", "NameTaken"); n > 0 {
-		t.Errorf("%d events say NameTaken", n)
+	if n := b.events("b", "ResourceConflict"); n > 0 {
+		t.Errorf("%d events say ResourceConflict", n)
 	}
 }

@@ -39,7 +39,7 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 			t.Errorf("Inventory %s has finalizers or owners: %+v", inv.Name, inv.ObjectMeta)
 		}
 		for _, e := range inv.Status.Objects {
-			if e.UID == "" || e.Digest == "" || e.Fields == "" {
+			if e.UID == "" || e.Digest == "" || e.OwnedFieldsHash == "" {
 				t.Errorf("Inventory %s does not record %+v", inv.Name, e)
 			}
 		}

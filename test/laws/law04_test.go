@@ -159,7 +159,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	uids := map[victim]string{}
 	for _, v := range victims {
 		uids[v] = string(b.must(v.gvk, v.ns, v.name).GetUID())
-		children = append(children, keeper.LedgerEntry{
+		children = append(children, keeper.InventoryEntry{
 			ObjectReference: keeper.ObjectReference{Group: v.gvk.Group, Version: v.gvk.Version, Kind: v.gvk.Kind, Namespace: v.ns, Name: v.name},
 			UID:             types.UID(uids[v]),
 		})
@@ -186,7 +186,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	b.c.Kubectl(t, "-n", b.ns, "patch", "bundle", "b", "--subresource=status", "--type=merge", "-p", string(raw))
 	b.apply("b", one(configMap(b.ns, "one", "v"), configMap(b.ns, "named", "ours")))
 	b.restart()
-	b.condition("b", "Ready", metav1.ConditionFalse, "NameTaken")
+	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	stand()
 	b.value("named", "theirs")
 	for _, e := range b.bundle("b").Status.Children {

@@ -55,8 +55,8 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	if b.must(claimGVK, b.ns, "data").GetUID() != data.GetUID() || b.must(secretGVK, b.ns, "key").GetUID() != key.GetUID() {
 		t.Error("a retained object was made anew")
 	}
-	if n := b.events("b", "NameTaken"); n > 0 {
-		t.Errorf("%d events say NameTaken", n)
+	if n := b.events("b", "ResourceConflict"); n > 0 {
+		t.Errorf("%d events say ResourceConflict", n)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestLaw07UndecodableSiblingDoesNotCostEntries(t *testing.T) {
 	b.apply("x", bundle.Spec{Wire: "of-x"})
 	b.holds("shared", "theirs", "of-x")
 	b.patch(bundleGVK, b.ns, "x", `{"spec":{"stages":"no list"}}`)
-	b.condition("x", "Stalled", "True", "Undecodable")
+	b.condition("x", "Stalled", "True", "InvalidSpec")
 	cluster.Consistently(t, while, func() error {
 		b.holds("shared", "theirs", "of-x")
 		return nil

@@ -79,7 +79,7 @@ func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 			text := fmt.Sprint(b.must(configMapGVK, b.ns, "one").Object["data"])
 			contested := false
 			for _, c := range b.bundle("b").Status.Conditions {
-				contested = contested || c.Type == "FieldContested"
+				contested = contested || c.Type == "FieldManagerConflict"
 			}
 			if !strings.Contains(text, "k:ours") && !contested {
 				return fmt.Errorf("neither repaired nor yielded: %s", text)
@@ -87,14 +87,14 @@ func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 			return nil
 		})
 	}
-	got := b.condition("b", "FieldContested", metav1.ConditionTrue)
+	got := b.condition("b", "FieldManagerConflict", metav1.ConditionTrue)
 	if !strings.Contains(got.Message, "data.k") || !strings.Contains(got.Message, "rival") {
 		t.Errorf("the condition does not name field and manager: %s", got.Message)
 	}
 	b.value("one", "theirs")
 	b.quiet()
 	b.nudge("b")
-	b.condition("b", "FieldContested", metav1.ConditionTrue)
+	b.condition("b", "FieldManagerConflict", metav1.ConditionTrue)
 	b.ready("b")
 	// The rest of the object is kept as before.
 	b.patch(configMapGVK, b.ns, "one", `{"data":{"calm":"changed"}}`)
@@ -106,7 +106,7 @@ func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 	b.value("one", "ours again")
 	cluster.Eventually(t, patience, func() error {
 		for _, c := range b.bundle("b").Status.Conditions {
-			if c.Type == "FieldContested" {
+			if c.Type == "FieldManagerConflict" {
 				return fmt.Errorf("still contested: %s", c.Message)
 			}
 		}
@@ -184,7 +184,7 @@ func TestLaw11ReplicasAreTheAutoscalers(t *testing.T) {
 	})
 	b.ready("b")
 	for _, c := range b.bundle("b").Status.Conditions {
-		if c.Type == "FieldContested" {
+		if c.Type == "FieldManagerConflict" {
 			t.Errorf("there was a fight: %s", c.Message)
 		}
 	}

@@ -13,7 +13,7 @@ func TestLaw17UndecodableResourceWedgesNobodyAndIsTold(t *testing.T) {
 	b.ready("bad")
 	uid := b.must(configMapGVK, b.ns, "kept").GetUID()
 	b.patch(bundleGVK, b.ns, "bad", `{"spec":{"stages":{"not":"a list"}}}`)
-	got := b.condition("bad", "Stalled", metav1.ConditionTrue, "Undecodable")
+	got := b.condition("bad", "Stalled", metav1.ConditionTrue, "InvalidSpec")
 	if !strings.Contains(got.Message, "spec") {
 		t.Errorf("the message does not name the field: %s", got.Message)
 	}

@@ -44,7 +44,7 @@ func TestWhatIsGeneratedAndCannotBeStored(t *testing.T) {
 
 	kubectl("create secret generic stack-generated --from-literal=seed=0123456789012345678901234567890123456789")
 	apply(t, c, ns, "{enable: {catalogue: true}}")
-	stays("NameTaken", "stack-generated")
+	stays("ResourceConflict", "stack-generated")
 
 	kubectl("create quota full --hard=count/secrets=0")
 	cluster.Eventually(t, patience, func() error {

@@ -283,7 +283,7 @@ func aliased(t *testing.T, c *cluster.Cluster, ns string) {
 func second(t *testing.T, c *cluster.Cluster) {
 	ns := c.Namespace(t)
 	apply(t, c, ns, "{}")
-	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "NameTaken", "seldon") })
+	cluster.Eventually(t, patience, func() error { return reason(get(t, c, ns, "stack"), "ResourceConflict", "seldon") })
 	c.Kubectl(t, "-n", ns, "delete", "seldonoperator", "stack", "--timeout=1m")
 	cluster.Eventually(t, patience, func() error {
 		if c.Get(t, deployments, ns, "seldon-deploy") != nil {

@@ -37,7 +37,7 @@ func TestADeploymentOfOthersIsLeftAlone(t *testing.T) {
 	c.Apply(t, foreign, ns)
 	before := field(t, c.Get(t, deployment, ns, sample), "spec")
 	c.Apply(t, seedFile, ns)
-	got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "NameTaken")
+	got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "ResourceConflict")
 	if !strings.Contains(got.Message, sample) {
 		t.Errorf("the message does not name the Deployment: %s", got.Message)
 	}

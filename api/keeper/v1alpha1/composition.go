@@ -69,8 +69,8 @@ type CompositionDefinitionList struct {
 	Items           []CompositionDefinition `json:"items"`
 }
 
-// HeldOrderSpec is an order that was made for another revision than the participant knows.
-type HeldOrderSpec struct {
+// PendingOrderSpec is an order that was made for another revision than the participant knows.
+type PendingOrderSpec struct {
 	// participantId is the participant that holds it.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
@@ -90,7 +90,7 @@ type HeldOrderSpec struct {
 	Message runtime.RawExtension `json:"message"`
 }
 
-// HeldOrder is an order of an ACM runtime that waits until the runtime has told the revision that it was made for; its name is
+// PendingOrder is an order of an ACM runtime that waits until the runtime has told the revision that it was made for; its name is
 // the message's id. The participant makes and deletes it.
 //
 // +kubebuilder:object:root=true
@@ -99,19 +99,19 @@ type HeldOrderSpec struct {
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.message.messageType`
 // +kubebuilder:printcolumn:name="Instance",type=string,JSONPath=`.spec.automationCompositionId`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-type HeldOrder struct {
+type PendingOrder struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// +required
-	Spec HeldOrderSpec `json:"spec"`
+	Spec PendingOrderSpec `json:"spec"`
 }
 
-// HeldOrderList is a list of HeldOrders.
+// PendingOrderList is a list of PendingOrders.
 //
 // +kubebuilder:object:root=true
-type HeldOrderList struct {
+type PendingOrderList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []HeldOrder `json:"items"`
+	Items           []PendingOrder `json:"items"`
 }

@@ -78,21 +78,21 @@ type CompositionElementSpec struct {
 	// order is the last order; absent for an element that is only known of.
 	// +optional
 	Order *ElementOrder `json:"order,omitempty"`
-	// known are the states that the runtime told of an element without an order.
+	// lastReportedState are the states that the runtime told of an element without an order.
 	// +optional
-	Known *ElementStates `json:"known,omitempty"`
-	// present says whether the services of the element should exist.
+	LastReportedState *ElementStates `json:"lastReportedState,omitempty"`
+	// exists says whether the services of the element should exist.
 	// +optional
-	Present bool `json:"present,omitempty"`
+	Exists bool `json:"exists,omitempty"`
 	// content is what the services are made of.
 	// +optional
 	Content ElementContent `json:"content,omitempty"`
 	// previous is what they were made of before an update or a migration; its failure goes back to it.
 	// +optional
 	Previous *ElementContent `json:"previous,omitempty"`
-	// candidate is what a preparation, a review or a precheck asks about; no service is made of it.
+	// pendingContent is what a preparation, a review or a precheck asks about; no service is made of it.
 	// +optional
-	Candidate *ElementContent `json:"candidate,omitempty"`
+	PendingContent *ElementContent `json:"pendingContent,omitempty"`
 }
 
 // OrderOutcome is how an order ended.
@@ -204,7 +204,7 @@ type CompositionElementStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
-	Children []LedgerEntry `json:"children,omitempty"`
+	Children []InventoryEntry `json:"children,omitempty"`
 }
 
 // CompositionElement is an element of an ONAP automation composition; its name is the element's id. It is cluster-scoped so

@@ -12,7 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "keeper.mlkeeper.dev", Version: "v
 // AddToScheme registers the kinds of this package with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Inventory{}, &InventoryList{}, &CompositionElement{}, &CompositionElementList{},
-		&CompositionDefinition{}, &CompositionDefinitionList{}, &HeldOrder{}, &HeldOrderList{})
+		&CompositionDefinition{}, &CompositionDefinitionList{}, &PendingOrder{}, &PendingOrderList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -45,15 +45,15 @@ type InventorySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Stage int32 `json:"stage"`
-	// actAs is the user whose rights the objects are written with; empty for the operator's own.
+	// impersonate is the user whose rights the objects are written with; empty for the operator's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	ActAs string `json:"actAs,omitempty"`
+	Impersonate string `json:"impersonate,omitempty"`
 	// objects are the objects of the stage, each with its digest and policy.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
-	Objects []LedgerEntry `json:"objects,omitempty"`
+	Objects []InventoryEntry `json:"objects,omitempty"`
 }
 
 // InventoryStatus records what the writes of the stage answered.
@@ -62,7 +62,7 @@ type InventoryStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
-	Objects []LedgerEntry `json:"objects,omitempty"`
+	Objects []InventoryEntry `json:"objects,omitempty"`
 }
 
 // Inventory owns the children of a custom resource that cannot own them itself, because some of them are

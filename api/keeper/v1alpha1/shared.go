@@ -33,8 +33,8 @@ const (
 	StackLabel = "keeper.mlkeeper.dev/stack"
 	// OwnerAnnotation carries "<Kind>.<group>/<namespace>/<name>" of the custom resource a child belongs to.
 	OwnerAnnotation = "keeper.mlkeeper.dev/owner"
-	// DigestAnnotation carries the digest of the rendered child that was applied last.
-	DigestAnnotation = "keeper.mlkeeper.dev/digest"
+	// AppliedHashAnnotation carries the digest of the rendered child that was applied last.
+	AppliedHashAnnotation = "keeper.mlkeeper.dev/applied-hash"
 	// WiringAnnotation records, on an object of somebody else, the entries that MLKeeper added to it.
 	WiringAnnotation = "keeper.mlkeeper.dev/wiring"
 )
@@ -79,8 +79,8 @@ type ObjectReference struct {
 	Name string `json:"name"`
 }
 
-// LedgerEntry is what MLKeeper remembers of one child, so that a restart verifies it without a read.
-type LedgerEntry struct {
+// InventoryEntry is what MLKeeper remembers of one child, so that a restart verifies it without a read.
+type InventoryEntry struct {
 	ObjectReference `json:",inline"`
 	// uid is the UID of the object when it was last written.
 	// +optional
@@ -91,11 +91,11 @@ type LedgerEntry struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
-	// fields is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
+	// ownedFieldsHash is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
 	// is drift.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	Fields string `json:"fields,omitempty"`
+	OwnedFieldsHash string `json:"ownedFieldsHash,omitempty"`
 	// completed is true for a Job that completed as it was written last. It is not run again when it is gone, as after its
 	// ttlSecondsAfterFinished.
 	// +optional

@@ -37,7 +37,7 @@ type KfDefSpec struct {
 
 	// serviceAccountName is a ServiceAccount of the KfDef's namespace. What the applications hold is written with its rights.
 	// Without it --default-service-account of the manager is used, and where that is not set either, the KfDef is Stalled
-	// unless the administrator trusts all authors (--kubeflow-trusted).
+	// unless the administrator trusts all authors (--allow-operator-privileges=kubeflow).
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`

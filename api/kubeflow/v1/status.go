@@ -83,5 +83,5 @@ type KfDefStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
-	Children []keeper.LedgerEntry `json:"children,omitempty"`
+	Children []keeper.InventoryEntry `json:"children,omitempty"`
 }

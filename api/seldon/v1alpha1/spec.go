@@ -32,7 +32,7 @@ type SeldonOperatorSpec struct {
 
 	// serviceAccountName is a ServiceAccount of the SeldonOperator's namespace. What the charts hold is written with its
 	// rights. Without it --default-service-account of the manager is used, and where that is not set either, the
-	// SeldonOperator is Stalled unless the administrator trusts all authors (--seldon-trusted).
+	// SeldonOperator is Stalled unless the administrator trusts all authors (--allow-operator-privileges=seldon).
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`

@@ -85,5 +85,5 @@ type SeldonOperatorStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
-	Children []keeper.LedgerEntry `json:"children,omitempty"`
+	Children []keeper.InventoryEntry `json:"children,omitempty"`
 }

@@ -261,7 +261,7 @@ func (in *SeldonOperatorStatus) DeepCopyInto(out *SeldonOperatorStatus) {
 	}
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
-		*out = make([]keeperv1alpha1.LedgerEntry, len(*in))
+		*out = make([]keeperv1alpha1.InventoryEntry, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

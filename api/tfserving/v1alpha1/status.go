@@ -94,5 +94,5 @@ type TfservStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
-	Children []keeper.LedgerEntry `json:"children,omitempty"`
+	Children []keeper.InventoryEntry `json:"children,omitempty"`
 }

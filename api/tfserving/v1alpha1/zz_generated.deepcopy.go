@@ -462,7 +462,7 @@ func (in *TfservStatus) DeepCopyInto(out *TfservStatus) {
 	}
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
-		*out = make([]keeperv1alpha1.LedgerEntry, len(*in))
+		*out = make([]keeperv1alpha1.InventoryEntry, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

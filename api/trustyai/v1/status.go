@@ -142,5 +142,5 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
-	Children []keeper.LedgerEntry `json:"children,omitempty"`
+	Children []keeper.InventoryEntry `json:"children,omitempty"`
 }

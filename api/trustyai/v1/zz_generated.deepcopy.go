@@ -340,7 +340,7 @@ func (in *TrustyAIServiceStatus) DeepCopyInto(out *TrustyAIServiceStatus) {
 	}
 	if in.Children != nil {
 		in, out := &in.Children, &out.Children
-		*out = make([]v1alpha1.LedgerEntry, len(*in))
+		*out = make([]v1alpha1.InventoryEntry, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

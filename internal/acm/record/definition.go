@@ -36,24 +36,24 @@ func DefinitionSpec(d acm.Definition) keeper.CompositionDefinitionSpec {
 }
 
 // Held reads an order that waits for a revision.
-func Held(cr *keeper.HeldOrder) (acm.Held, error) {
+func Held(cr *keeper.PendingOrder) (acm.Held, error) {
 	out := acm.Held{
 		MessageID: cr.Name, CompositionID: cr.Spec.CompositionID, InstanceID: cr.Spec.AutomationCompositionID,
 		Size: len(cr.Spec.Message.Raw), Received: cr.CreationTimestamp.Time,
 	}
 	if err := json.Unmarshal(cr.Spec.Message.Raw, &out.Record); err != nil {
-		return acm.Held{}, fmt.Errorf("read the message of HeldOrder %s: %w", cr.Name, err)
+		return acm.Held{}, fmt.Errorf("read the message of PendingOrder %s: %w", cr.Name, err)
 	}
 	return out, nil
 }
 
 // HeldSpec writes an order that waits for a revision.
-func HeldSpec(h acm.Held) keeper.HeldOrderSpec {
+func HeldSpec(h acm.Held) keeper.PendingOrderSpec {
 	text, err := json.Marshal(h.Record)
 	if err != nil {
 		panic("bug: a message that was decoded does not encode: " + err.Error())
 	}
-	return keeper.HeldOrderSpec{
+	return keeper.PendingOrderSpec{
 		CompositionID: h.CompositionID, AutomationCompositionID: h.InstanceID, Message: runtime.RawExtension{Raw: text},
 	}
 }

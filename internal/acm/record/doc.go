@@ -1,3 +1,3 @@
 // Package record writes what a participant has to remember into custom resources, and reads it back: the state of package acm
-// as CompositionElements, CompositionDefinitions and HeldOrders. It is pure: it reads and writes no cluster.
+// as CompositionElements, CompositionDefinitions and PendingOrders. It is pure: it reads and writes no cluster.
 package record

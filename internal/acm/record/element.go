@@ -14,16 +14,16 @@ import (
 func Element(cr *keeper.CompositionElement) acm.Element {
 	spec := cr.Spec
 	out := acm.Element{
-		ID: cr.Name, InstanceID: spec.AutomationCompositionID, Revision: spec.Revision, Present: spec.Present,
+		ID: cr.Name, InstanceID: spec.AutomationCompositionID, Revision: spec.Revision, Present: spec.Exists,
 		Order: Order(spec.Order), Content: content(spec.Content),
 	}
-	if spec.Known != nil {
-		out.Known = acm.States{DeployState: acm.DeployState(spec.Known.DeployState), LockState: acm.LockState(spec.Known.LockState)}
+	if spec.LastReportedState != nil {
+		out.Known = acm.States{DeployState: acm.DeployState(spec.LastReportedState.DeployState), LockState: acm.LockState(spec.LastReportedState.LockState)}
 	}
 	for _, part := range []struct {
 		from *keeper.ElementContent
 		to   **acm.Content
-	}{{spec.Previous, &out.Previous}, {spec.Candidate, &out.Candidate}} {
+	}{{spec.Previous, &out.Previous}, {spec.PendingContent, &out.Candidate}} {
 		if part.from != nil {
 			one := content(*part.from)
 			*part.to = &one
@@ -74,7 +74,7 @@ func Condition(c keeper.ElementCondition) acm.Condition {
 // ElementSpec writes an element.
 func ElementSpec(e acm.Element) keeper.CompositionElementSpec {
 	out := keeper.CompositionElementSpec{
-		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Present: e.Present, Content: contentSpec(e.Content),
+		AutomationCompositionID: e.InstanceID, Revision: e.Revision, Exists: e.Present, Content: contentSpec(e.Content),
 	}
 	if e.Order.Type != acm.NoOrder {
 		out.Order = &keeper.ElementOrder{
@@ -84,12 +84,12 @@ func ElementSpec(e acm.Element) keeper.CompositionElementSpec {
 	}
 	if e.Known != (acm.States{}) {
 		known := States(e.Known)
-		out.Known = &known
+		out.LastReportedState = &known
 	}
 	for _, part := range []struct {
 		from *acm.Content
 		to   **keeper.ElementContent
-	}{{e.Previous, &out.Previous}, {e.Candidate, &out.Candidate}} {
+	}{{e.Previous, &out.Previous}, {e.Candidate, &out.PendingContent}} {
 		if part.from != nil {
 			one := contentSpec(*part.from)
 			*part.to = &one

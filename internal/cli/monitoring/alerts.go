@@ -64,8 +64,8 @@ func Alerts(c Catalog, stalled []string) ([]Group, error) {
 func (w *writer) resourceAlerts(stalled []string) []alert {
 	waits := strings.Join(stalled, "|")
 	ready := w.of("mlkeeper_ready")
-	drift := w.of("mlkeeper_drift_repaired_total")
-	objects := w.of("mlkeeper_objects")
+	drift := w.of("mlkeeper_drift_corrections_total")
+	objects := w.of("mlkeeper_managed_objects")
 	rollout := w.of("mlkeeper_rollout_started_timestamp_seconds")
 	return []alert{
 		{
@@ -95,11 +95,11 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 				"namespace follows now: if the release is at fault, return to the one before.",
 		},
 		{
-			name: "MLKeeperDriftFought", wait: "15m", severity: "warning",
+			name: "MLKeeperDriftLoop", wait: "15m", severity: "warning",
 			expr:    drift.by("sum", drift.increase("10m"), "kind") + " > 3",
 			summary: "Somebody keeps changing {{ $labels.kind }}s back that MLKeeper keeps",
 			description: "{{ $value | humanize }} repairs in ten minutes: two writers fight over the same fields. A field that one other " +
-				"manager retakes three times is left to it (condition FieldContested); more writers than one go on.",
+				"manager retakes three times is left to it (condition FieldManagerConflict); more writers than one go on.",
 		},
 	}
 }
@@ -131,7 +131,7 @@ func (w *writer) managerAlerts() []alert {
 		},
 		{
 			name: "MLKeeperReconcileErrors", wait: "15m", severity: "warning",
-			expr:    reconciles.by("sum", reconciles.where("outcome", "=", "transient").rate("10m"), "kind") + " > 0.02",
+			expr:    reconciles.by("sum", reconciles.where("outcome", "=", "error").rate("10m"), "kind") + " > 0.02",
 			summary: "Reconciles of {{ $labels.kind }} keep failing",
 			description: "{{ $value | humanize }} per second end in an error that was thought to pass. The log and the condition " +
 				"Reconciling have the error.",
@@ -143,11 +143,19 @@ func (w *writer) managerAlerts() []alert {
 			description: "That is a bug; the log has the stack. The custom resource is tried again with growing pauses.",
 		},
 		{
-			name: "MLKeeperHotLoop", wait: "1h", severity: "warning",
+			name: "MLKeeperContinuousWrites", wait: "1h", severity: "warning",
 			expr:    writes.by("sum", writes.where("reason", "!=", "Missing").rate("10m"), "kind", "verb", "reason") + " > 0.05",
-			summary: "{{ $labels.kind }}s have been written without end for an hour ({{ $labels.verb }}, {{ $labels.reason }})",
+			summary: "{{ $labels.kind }}s have been written continuously for an hour ({{ $labels.verb }}, {{ $labels.reason }})",
 			description: "{{ $value | humanize }} writes per second. In the steady state there is none: somebody changes the objects back, " +
 				"or the API server answers with something else than was written.",
+		},
+		{
+			name: "MLKeeperContinuousReconciles", wait: "1h", severity: "warning",
+			expr: reconciles.by("sum", reconciles.rate("10m"), "kind") + " > 0.2 + 0.05 * " +
+				ready.by("sum", ready.now(), "kind"),
+			summary: "{{ $labels.kind }}s have been reconciled continuously for an hour",
+			description: "{{ $value | humanize }} reconciles per second, more than one in twenty seconds for each custom resource. In the " +
+				"steady state, and in every standing failure, there are a few per minute: something changes all the time, or MLKeeper loops.",
 		},
 		{
 			name: "MLKeeperQueueDepth", wait: "15m", severity: "warning",

@@ -162,8 +162,8 @@ func number(title string, q query, expr string, bound float64, below, above stri
 }
 
 func (w *writer) overview() section {
-	ready, objects := w.of("mlkeeper_ready").kind(), w.of("mlkeeper_objects").kind()
-	writes, drift := w.of("mlkeeper_writes_total"), w.of("mlkeeper_drift_repaired_total")
+	ready, objects := w.of("mlkeeper_ready").kind(), w.of("mlkeeper_managed_objects").kind()
+	writes, drift := w.of("mlkeeper_writes_total"), w.of("mlkeeper_drift_corrections_total")
 	leader := w.of("leader_election_master_status").where("name", "=~", "mlkeeper.*")
 	sum := func(expr string) string { return "sum(" + expr + ") or vector(0)" }
 	return section{"Overview", []panel{
@@ -177,7 +177,7 @@ func (w *writer) overview() section {
 }
 
 func (w *writer) systems() section {
-	ready, objects := w.of("mlkeeper_ready").kind(), w.of("mlkeeper_objects").kind()
+	ready, objects := w.of("mlkeeper_ready").kind(), w.of("mlkeeper_managed_objects").kind()
 	first := w.of("mlkeeper_time_to_ready_seconds").kind()
 	notReady := ready.where("status", "!=", "True")
 	times := graph("Time from creation to Ready", "s", 12, first, first.quantile("0.5", "1h", "kind"), "kind")
@@ -186,7 +186,7 @@ func (w *writer) systems() section {
 	byReason := graph("Not Ready, by reason", "short", 12, notReady, ready.by("sum", notReady.now(), "kind", "reason"), "kind", "reason")
 	byHealth := graph("Objects by health", "short", 12, objects, objects.by("sum", objects.now(), "kind", "health"), "kind", "health")
 	byReason.stack, byHealth.stack = true, true
-	verified := w.of("mlkeeper_verified_timestamp_seconds").kind()
+	verified := w.of("mlkeeper_last_full_sync_timestamp_seconds").kind()
 	return section{"Systems", []panel{
 		byReason, byHealth, times,
 		graph("Since the leader verified everything", "s", 12, verified, "time() - "+verified.by("max", verified.now(), "kind"), "kind"),
@@ -195,7 +195,7 @@ func (w *writer) systems() section {
 
 func (w *writer) work() section {
 	reconciles, writes := w.of("mlkeeper_reconciles_total").kind(), w.of("mlkeeper_writes_total")
-	drift, requests := w.of("mlkeeper_drift_repaired_total"), w.of("mlkeeper_api_requests_total")
+	drift, requests := w.of("mlkeeper_drift_corrections_total"), w.of("mlkeeper_api_requests_total")
 	return section{"Work", []panel{
 		graph("Reconciles by outcome", "ops", 12, reconciles, reconciles.by("sum", reconciles.rate(window), "kind", "outcome"), "kind", "outcome"),
 		graph("Writes", "ops", 12, writes, writes.by("sum", writes.rate(window), "kind", "verb", "reason"), "verb", "kind", "reason"),

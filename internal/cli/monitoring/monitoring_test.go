@@ -24,10 +24,10 @@ func registered(t *testing.T) Catalog {
 	}
 	r.MustRegister(
 		counter("mlkeeper_reconciles_total", "kind", "outcome"), counter("mlkeeper_writes_total", "kind", "verb", "reason"),
-		counter("mlkeeper_drift_repaired_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
-		gauge("mlkeeper_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
+		counter("mlkeeper_drift_corrections_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
+		gauge("mlkeeper_managed_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
 		gauge("mlkeeper_rollout_started_timestamp_seconds", "holder"),
-		gauge("mlkeeper_verified_timestamp_seconds", "kind"), histogram("mlkeeper_time_to_ready_seconds", "kind"),
+		gauge("mlkeeper_last_full_sync_timestamp_seconds", "kind"), histogram("mlkeeper_time_to_ready_seconds", "kind"),
 		gauge("leader_election_master_status", "name"), counter("controller_runtime_reconcile_panics_total", "controller"),
 		counter("controller_runtime_reconcile_errors_total", "controller"), gauge("workqueue_depth", "name"),
 		histogram("workqueue_queue_duration_seconds", "name"), counter("rest_client_requests_total", "code", "method"),
@@ -86,7 +86,7 @@ func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
 	} {
 		c := registered(t)
 		spoil(c)
-		_, rules := Alerts(c, []string{"NamesTaken"})
+		_, rules := Alerts(c, []string{"DuplicateService"})
 		_, dashboard := Dashboard(c)
 		for _, err := range []error{rules, dashboard} {
 			if err == nil || !strings.Contains(err.Error(), name) {

@@ -18,7 +18,7 @@ import (
 
 // Reasons of problems that writes meet.
 const (
-	ReasonConflict             = "NameTaken"
+	ReasonConflict             = "ResourceConflict"
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	ReasonForbidden            = "Forbidden"
 	ReasonDenied               = "AdmissionDenied"

@@ -93,7 +93,7 @@ func TestLaw11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
 func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
 	var tracker Tracker
 	marks := []Field{
-		path("metadata", "labels", "keeper.mlkeeper.dev/controller"), path("metadata", "annotations", "keeper.mlkeeper.dev/digest"),
+		path("metadata", "labels", "keeper.mlkeeper.dev/controller"), path("metadata", "annotations", "keeper.mlkeeper.dev/applied-hash"),
 		path("metadata", "ownerReferences", key("uid", "u")),
 	}
 	for range 5 {

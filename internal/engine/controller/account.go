@@ -25,7 +25,7 @@ type Account struct {
 
 // The reasons of an account that cannot be used, stable across releases.
 const (
-	ReasonNotTrusted             = "NotTrusted"
+	ReasonServiceAccountRequired = "ServiceAccountRequired"
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
 )
 
@@ -42,7 +42,7 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 	}
 	if name == "" {
 		return "", plan.Problem{
-			Class: plan.Terminal, Reason: ReasonNotTrusted, Field: "spec.serviceAccountName",
+			Class: plan.Terminal, Reason: ReasonServiceAccountRequired, Field: "spec.serviceAccountName",
 			Message: "no ServiceAccount is named whose rights the objects are written with",
 			Remedy: fmt.Sprintf("make one, grant it what the objects need, and name it: kubectl create serviceaccount mlkeeper -n %[1]s; "+
 				"kubectl create clusterrolebinding mlkeeper-%[1]s-mlkeeper --clusterrole=cluster-admin --serviceaccount=%[1]s:mlkeeper; "+

@@ -22,7 +22,7 @@ type Common struct {
 	ObservedGeneration     *int64
 	LastHandledReconcileAt *string
 	// Ledger is where the engine remembers the children of a stack without Inventories.
-	Ledger *[]keeper.LedgerEntry
+	Ledger *[]keeper.InventoryEntry
 	// LastUpdateTime is stamped when the status changed otherwise; nil for kinds without the field.
 	LastUpdateTime **metav1.Time
 }

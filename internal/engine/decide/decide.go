@@ -40,17 +40,17 @@ func (v Verb) Writes() bool { return v == Create || v == Apply || v == Delete }
 // Reasons of actions, stable words used in metrics.
 const (
 	ReasonMissing      = "Missing"
-	ReasonChanged      = "Changed"
-	ReasonDrift        = "Drift"
-	ReasonUnverified   = "Unverified"
+	ReasonChanged      = "SpecChanged"
+	ReasonDrift        = "DriftDetected"
+	ReasonUnverified   = "OwnershipUnknown"
 	ReasonPruned       = "Pruned"
 	ReasonNotServed    = "APINotServed"
 	ReasonNotSynced    = "CacheNotSynced"
-	ReasonGate         = "Gate"
+	ReasonDependency   = "DependencyNotReady"
 	ReasonTerminating  = "Terminating"
-	ReasonForeignOwner = "OwnedByAnother"
+	ReasonForeignOwner = "ResourceConflict"
 	ReasonRetained     = "Retained"
-	ReasonKept         = "Kept"
+	ReasonUnchanged    = "Unchanged"
 	ReasonSuspended    = "Suspended"
 	ReasonCompleted    = "Completed"
 )
@@ -61,7 +61,7 @@ type Item struct {
 	// Observed is nil when the object does not exist under our label.
 	Observed *observe.Object
 	// Known is what MLKeeper remembers of its last write; nil when it remembers nothing.
-	Known *keeper.LedgerEntry
+	Known *keeper.InventoryEntry
 	// Served says that the cluster serves the API, Synced that the watch on it is complete.
 	Served, Synced bool
 	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
@@ -85,7 +85,7 @@ type Stage struct {
 // Extra is an object that MLKeeper made and that the plan no longer has.
 type Extra struct {
 	// Entry is what MLKeeper remembers of it; zero when it was only found by its labels.
-	Entry keeper.LedgerEntry
+	Entry keeper.InventoryEntry
 	// Observed is nil when it is gone, or lost its labels.
 	Observed *observe.Object
 	// Gone says that the object is known not to exist any more.
@@ -179,7 +179,7 @@ func judge(in Input, item Item, gate string) Action {
 	case item.done():
 		a.Verb, a.Reason = Leave, ReasonCompleted
 	case item.Observed == nil && gate != "":
-		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, gate
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, gate
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
@@ -187,14 +187,14 @@ func judge(in Input, item Item, gate string) Action {
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
 	case item.CreateOnly:
-		a.Verb, a.Reason = Leave, ReasonKept
+		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
 		a.Former = (item.Observed.Digest() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	if item.Hold != "" && a.Writes() {
-		a.Verb, a.Reason, a.Detail = Wait, ReasonGate, item.Hold
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Hold
 	}
 	return a
 }
@@ -212,7 +212,7 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 		return Apply, ReasonChanged
 	case item.Known == nil || item.Known.Digest != item.Digest || item.Known.UID != item.Observed.UID:
 		return Apply, ReasonUnverified
-	case item.Known.Fields != item.Observed.Fields:
+	case item.Known.OwnedFieldsHash != item.Observed.OwnedFieldsHash:
 		return Apply, ReasonDrift
 	}
 	return Leave, ""

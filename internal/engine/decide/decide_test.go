@@ -42,7 +42,7 @@ func scene(t *testing.T, gvk schema.GroupVersionKind, change func(*plan.Object))
 	}
 	return Item{
 		Stamped: st, Observed: th.observed(gvk, key), Served: true, Synced: true,
-		Known: &keeper.LedgerEntry{UID: "u", Digest: st.Digest, Fields: "f"},
+		Known: &keeper.InventoryEntry{UID: "u", Digest: st.Digest, OwnedFieldsHash: "f"},
 	}, th
 }
 
@@ -92,9 +92,9 @@ func TestJudge(t *testing.T) {
 			"the cache is not complete, and what it has is of another", nil,
 			func(i *Item, th *thing) { i.Synced, th.controller = false, "other" }, Wait, ReasonNotSynced,
 		},
-		{"held and missing", held, func(i *Item, _ *thing) { i.Observed = nil }, Wait, ReasonGate},
+		{"held and missing", held, func(i *Item, _ *thing) { i.Observed = nil }, Wait, ReasonDependency},
 		{"held, as declared", held, nil, Leave, ""},
-		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Wait, ReasonGate},
+		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Wait, ReasonDependency},
 		{"held and of another", held, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another", nil, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another, but adoptable", nil, func(i *Item, th *thing) { th.controller, i.Adopt = "other", true }, Leave, ""},
@@ -133,7 +133,7 @@ func TestJudge(t *testing.T) {
 			"retained by another of the same name", func(o *plan.Object) { o.Retain = true },
 			func(i *Item, th *thing) { th.id, i.Known.UID = "Kind.group/ns/other", "v" }, Conflict, ReasonForeignOwner,
 		},
-		{"to be created only", func(o *plan.Object) { o.CreateOnly = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonKept},
+		{"to be created only", func(o *plan.Object) { o.CreateOnly = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonUnchanged},
 		{
 			"to be created only, and missing", func(o *plan.Object) { o.CreateOnly = true },
 			func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing,
@@ -254,7 +254,7 @@ func TestGates(t *testing.T) {
 			a := actions[len(actions)-1]
 			want := Action{Verb: Create, Reason: ReasonMissing}
 			if c.detail != "" {
-				want = Action{Verb: Wait, Reason: ReasonGate, Detail: c.detail}
+				want = Action{Verb: Wait, Reason: ReasonDependency, Detail: c.detail}
 			}
 			if a.Verb != want.Verb || a.Reason != want.Reason || a.Detail != want.Detail {
 				t.Errorf("%s %s %q", a.Verb, a.Reason, a.Detail)
@@ -301,16 +301,16 @@ func TestAGateHoldsBackLaterStagesOnly(t *testing.T) {
 	}})
 	if got := verbs(actions); !reflect.DeepEqual(got, []string{
 		"Create Missing apiextensions.k8s.io/CustomResourceDefinition a", "Create Missing /ConfigMap ns/a",
-		"Apply Drift apps/Deployment ns/a",
+		"Apply DriftDetected apps/Deployment ns/a",
 	}) {
 		t.Error(got)
 	}
 }
 
 func TestPrune(t *testing.T) {
-	entry := func(gvk schema.GroupVersionKind) keeper.LedgerEntry {
+	entry := func(gvk schema.GroupVersionKind) keeper.InventoryEntry {
 		key := keyFor(gvk, "a")
-		e := keeper.LedgerEntry{UID: "u"}
+		e := keeper.InventoryEntry{UID: "u"}
 		e.Group, e.Version, e.Kind, e.Namespace, e.Name = key.Group, gvk.Version, key.Kind, key.Namespace, key.Name
 		return e
 	}
@@ -322,11 +322,11 @@ func TestPrune(t *testing.T) {
 		reason string
 	}{
 		{"ours", deployments, nil, Delete, ReasonPruned},
-		{"found by its labels alone", deployments, func(e *Extra, _ *thing) { e.Entry = keeper.LedgerEntry{} }, Delete, ReasonPruned},
+		{"found by its labels alone", deployments, func(e *Extra, _ *thing) { e.Entry = keeper.InventoryEntry{} }, Delete, ReasonPruned},
 		{"retained", deployments, func(e *Extra, _ *thing) { e.Entry.Policy = keeper.Retain }, Leave, ReasonRetained},
 		{
 			"retained, nothing known", deployments,
-			func(e *Extra, th *thing) { e.Entry, th.controller = keeper.LedgerEntry{}, "" }, Leave, ReasonRetained,
+			func(e *Extra, th *thing) { e.Entry, th.controller = keeper.InventoryEntry{}, "" }, Leave, ReasonRetained,
 		},
 		{"adopted", deployments, func(_ *Extra, th *thing) { th.controller, th.adopted = "", true }, Leave, ReasonRetained},
 		{"a claim", claims, nil, Leave, ReasonRetained},

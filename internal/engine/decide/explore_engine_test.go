@@ -49,7 +49,7 @@ func (m *model) observed(k int, o object) *observe.Object {
 		return nil
 	}
 	out := &observe.Object{
-		Key: m.keys[k], APIVersion: m.children[k].gvk.GroupVersion().String(), Fields: hashOf(o.fields),
+		Key: m.keys[k], APIVersion: m.children[k].gvk.GroupVersion().String(), OwnedFieldsHash: hashOf(o.fields),
 		Created: o.is(flagCreated), Health: health.Result{Status: health.InProgress},
 	}
 	out.UID = objectUID(o.uid)
@@ -65,7 +65,7 @@ func (m *model) observed(k int, o object) *observe.Object {
 		out.Annotations[keeper.OwnerAnnotation] = m.stacks[(o.mark-1)*ownerCount].ID()
 	}
 	if o.digest != 0 {
-		out.Annotations[keeper.DigestAnnotation] = m.digests[o.digest]
+		out.Annotations[keeper.AppliedHashAnnotation] = m.digests[o.digest]
 	}
 	if o.is(flagAdopted) {
 		out.Annotations[keeper.AdoptedAnnotation] = "true"
@@ -88,13 +88,13 @@ func hashOf(fields uint8) string {
 	return fmt.Sprint("hash-", fields)
 }
 
-func (m *model) known(k int, e entry) keeper.LedgerEntry {
-	out := keeper.LedgerEntry{
+func (m *model) known(k int, e entry) keeper.InventoryEntry {
+	out := keeper.InventoryEntry{
 		ObjectReference: keeper.ObjectReference{
 			Group: m.keys[k].Group, Version: m.children[k].gvk.Version, Kind: m.keys[k].Kind,
 			Namespace: m.keys[k].Namespace, Name: m.keys[k].Name,
 		},
-		UID: objectUID(e.uid), Digest: m.digests[e.digest], Fields: hashOf(e.fields),
+		UID: objectUID(e.uid), Digest: m.digests[e.digest], OwnedFieldsHash: hashOf(e.fields),
 	}
 	if e.retain != 0 {
 		out.Policy = keeper.Retain
@@ -163,7 +163,7 @@ func (m *model) ask(q question) decision {
 		if law := unsafe(in, a); law != "" && !recordedAsOurs(in, a) {
 			out.broken = fmt.Sprintf("%s: %s %s (%s)", law, a.Verb, a.Key, a.Reason)
 		}
-		if a.Reason == ReasonGate && (a.Verb != Wait || waits[a.Key]) {
+		if a.Reason == ReasonDependency && (a.Verb != Wait || waits[a.Key]) {
 			out.broken = "a gate holds back what exists: " + a.Key.String()
 		}
 		out.keep |= 1 << k
@@ -174,7 +174,7 @@ func (m *model) ask(q question) decision {
 		switch {
 		case a.Verb == Conflict:
 			out.conflicts |= 1 << k
-		case a.Verb == Wait && a.Reason == ReasonGate:
+		case a.Verb == Wait && a.Reason == ReasonDependency:
 			out.gated |= 1 << k
 		case a.Verb == Create:
 			mv.verb = moveCreate

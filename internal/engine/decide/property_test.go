@@ -184,7 +184,7 @@ func TestEveryObjectIsDecidedOnceAndUpdatesPass(t *testing.T) {
 			}
 			seen[a.Key] = true
 			item, wanted := all[a.Key]
-			if wanted && item.Observed == nil && a.Verb == Wait && a.Reason == ReasonGate {
+			if wanted && item.Observed == nil && a.Verb == Wait && a.Reason == ReasonDependency {
 				if without[i].Verb != Create {
 					t.Fatalf("%s waits for a gate that does not hold it back", a.Key)
 				}

@@ -100,7 +100,7 @@ func TestAWebhookWaitsForItsServer(t *testing.T) {
 			// What it waits for holds back itself alone.
 			stages[0].Items[0].Waits = got
 			for _, a := range Decide(Input{Stack: stack, Owners: []plan.Owner{self}, Stages: stages}) {
-				waits := a.Verb == Wait && a.Reason == ReasonGate
+				waits := a.Verb == Wait && a.Reason == ReasonDependency
 				if waits != (got != "" && a.Key == s.hook.Key) {
 					t.Errorf("%s %s %s", a.Verb, a.Key, a.Detail)
 				}

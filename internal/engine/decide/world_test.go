@@ -59,7 +59,7 @@ type thing struct {
 
 func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Object {
 	o := &observe.Object{
-		Key: key, APIVersion: gvk.GroupVersion().String(), Fields: th.fields, Created: th.created,
+		Key: key, APIVersion: gvk.GroupVersion().String(), OwnedFieldsHash: th.fields, Created: th.created,
 		Health: health.Result{Status: th.health},
 	}
 	o.Namespace, o.Name, o.UID = key.Namespace, key.Name, th.uid
@@ -68,7 +68,7 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 		o.Annotations[keeper.OwnerAnnotation] = th.id
 	}
 	if th.digest != "" {
-		o.Annotations[keeper.DigestAnnotation] = th.digest
+		o.Annotations[keeper.AppliedHashAnnotation] = th.digest
 	}
 	if th.adopted {
 		o.Annotations[keeper.AdoptedAnnotation] = "true"
@@ -91,7 +91,7 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 type world struct {
 	things map[plan.Key]thing
 	gvks   map[plan.Key]schema.GroupVersionKind
-	ledger map[plan.Key]keeper.LedgerEntry
+	ledger map[plan.Key]keeper.InventoryEntry
 	// deleted is what the engine remembers in memory of its deletions.
 	deleted map[plan.Key]types.UID
 	// closed counts for how many rounds the gate of a stage has been closed.
@@ -237,12 +237,12 @@ func (w *world) remember(a Action) {
 	w.ledger[a.Key] = e
 }
 
-func (w *world) entry(key plan.Key, th thing) keeper.LedgerEntry {
-	return keeper.LedgerEntry{
+func (w *world) entry(key plan.Key, th thing) keeper.InventoryEntry {
+	return keeper.InventoryEntry{
 		ObjectReference: keeper.ObjectReference{
 			Group: key.Group, Version: w.gvks[key].Version, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
 		},
-		UID: th.uid, Digest: th.digest, Fields: th.fields,
+		UID: th.uid, Digest: th.digest, OwnedFieldsHash: th.fields,
 	}
 }
 
@@ -278,7 +278,7 @@ func (w *world) round(limit int) (changes int, in Input, actions []Action) {
 		w.ledger, w.deleted = before, map[plan.Key]types.UID{}
 		clear(w.closed)
 	} else {
-		maps.DeleteFunc(w.ledger, func(key plan.Key, _ keeper.LedgerEntry) bool { return !keep[key] })
+		maps.DeleteFunc(w.ledger, func(key plan.Key, _ keeper.InventoryEntry) bool { return !keep[key] })
 	}
 	return changes, in, actions
 }
@@ -376,7 +376,7 @@ func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
 	foreign := exists && (th.controller == "other" || th.id != stack.ID() && !w.unsettled[key])
 	e := w.entry(key, th)
 	if th.fields == "something else" {
-		e.Fields = written(th.digest, "Apply")
+		e.OwnedFieldsHash = written(th.digest, "Apply")
 	}
 	switch rapid.SampledFrom([]string{"nothing", "truth", "older", "predecessor", "listed"}).Draw(t, "ledger") {
 	case "nothing":
@@ -386,14 +386,14 @@ func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
 			e.UID = "before"
 		}
 	case "older":
-		e.Digest, e.Fields = "old", written("old", "Apply")
+		e.Digest, e.OwnedFieldsHash = "old", written("old", "Apply")
 		if foreign || !exists {
 			e.UID = "before"
 		}
 	case "predecessor":
 		e.UID = "before"
 	case "listed": // In an Inventory, before the object was written.
-		e.UID, e.Digest, e.Fields = "", "", ""
+		e.UID, e.Digest, e.OwnedFieldsHash = "", "", ""
 	}
 	if retain && th.controller != self.UID || th.adopted {
 		e.Policy = keeper.Retain
@@ -405,7 +405,7 @@ func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
 func drawWorld(t *rapid.T) *world {
 	w := &world{
 		things: map[plan.Key]thing{}, gvks: map[plan.Key]schema.GroupVersionKind{},
-		ledger: map[plan.Key]keeper.LedgerEntry{}, deleted: map[plan.Key]types.UID{}, unsettled: map[plan.Key]bool{},
+		ledger: map[plan.Key]keeper.InventoryEntry{}, deleted: map[plan.Key]types.UID{}, unsettled: map[plan.Key]bool{},
 		adopt: rapid.Bool().Draw(t, "adopt"),
 	}
 	w.stages = make([]Stage, rapid.IntRange(1, 3).Draw(t, "stages"))

@@ -34,9 +34,9 @@ type Object struct {
 	Key plan.Key
 	// APIVersion is the version that the object was read in.
 	APIVersion string
-	// Fields is the hash of MLKeeper's own managedFields entries and the digest annotation; empty when MLKeeper owns
+	// OwnedFieldsHash is the hash of MLKeeper's own managedFields entries and the digest annotation; empty when MLKeeper owns
 	// nothing of the object.
-	Fields string
+	OwnedFieldsHash string
 	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (law 1).
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
@@ -78,7 +78,7 @@ func (o *Object) Digest() string {
 	if o.digest != "" {
 		return o.digest
 	}
-	return o.Annotations[keeper.DigestAnnotation]
+	return o.Annotations[keeper.AppliedHashAnnotation]
 }
 
 // Terminating says that the object is being deleted.
@@ -115,7 +115,7 @@ func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation]
 
 // Written says that MLKeeper holds fields of the object, so that it has written it. Who can merely read the object cannot
 // bring that about.
-func (o *Object) Written() bool { return o.Fields != "" }
+func (o *Object) Written() bool { return o.OwnedFieldsHash != "" }
 
 // Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (law 8).
 func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
@@ -164,14 +164,14 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	out.Namespace, out.Name, out.UID = key.Namespace, key.Name, m.GetUID()
 	out.ResourceVersion, out.Generation = m.GetResourceVersion(), m.GetGeneration()
 	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
-	out.digest = m.GetAnnotations()[keeper.DigestAnnotation]
+	out.digest = m.GetAnnotations()[keeper.AppliedHashAnnotation]
 	shareMarks(out, m)
-	out.Fields, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
+	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
 	out.Health = health.Result{Status: health.Current}
 	if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
 	}
-	pack.Strings(&out.Name, &out.Namespace, (*string)(&out.UID), &out.ResourceVersion, &out.digest, &out.Fields)
+	pack.Strings(&out.Name, &out.Namespace, (*string)(&out.UID), &out.ResourceVersion, &out.digest, &out.OwnedFieldsHash)
 	out.Key.Namespace, out.Key.Name = out.Namespace, out.Name
 	return out
 }
@@ -212,7 +212,7 @@ func strippedMetadata(u *unstructured.Unstructured) map[string]any {
 	out := map[string]any{"name": u.GetName(), "namespace": u.GetNamespace(), "generation": u.GetGeneration()}
 	marks := map[string]any{}
 	for k, v := range u.GetAnnotations() {
-		if strings.HasPrefix(k, keeper.AnnotationPrefix) && k != keeper.OwnerAnnotation && k != keeper.DigestAnnotation {
+		if strings.HasPrefix(k, keeper.AnnotationPrefix) && k != keeper.OwnerAnnotation && k != keeper.AppliedHashAnnotation {
 			marks[k] = v
 		}
 	}

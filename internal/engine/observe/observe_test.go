@@ -283,7 +283,7 @@ func large() *unstructured.Unstructured {
 				keeper.ControllerLabel: "trustyai", keeper.StackLabel: stack.Hash(), "app": strings.Repeat("x", 60),
 			},
 			"annotations": map[string]any{
-				keeper.OwnerAnnotation: stack.ID(), keeper.DigestAnnotation: "dg", "kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("y", 4000),
+				keeper.OwnerAnnotation: stack.ID(), keeper.AppliedHashAnnotation: "dg", "kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("y", 4000),
 				keeper.AnnotationPrefix + "port": "8080",
 			},
 		},
@@ -316,7 +316,7 @@ func TestFromKeepsLittle(t *testing.T) {
 		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.ControllerLabel, keeper.StackLabel}) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
-	if o.ManagedFields != nil || o.Fields == "" || o.Created || o.Digest() != "dg" || o.Adopted() || o.Terminating() {
+	if o.ManagedFields != nil || o.OwnedFieldsHash == "" || o.Created || o.Digest() != "dg" || o.Adopted() || o.Terminating() {
 		t.Errorf("%+v", o)
 	}
 	if o.Key.String() != "Deployment ns/d" || o.APIVersion != "apps/v1" || o.UID != "u1" || o.ResourceVersion != "7" ||

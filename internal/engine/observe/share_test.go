@@ -13,7 +13,7 @@ import (
 func child(owner string, uid types.UID) *Object {
 	return FromMetadata(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Labels:          map[string]string{keeper.ControllerLabel: "r", keeper.StackLabel: "s"},
-		Annotations:     map[string]string{keeper.OwnerAnnotation: owner, keeper.DigestAnnotation: string(uid)},
+		Annotations:     map[string]string{keeper.OwnerAnnotation: owner, keeper.AppliedHashAnnotation: string(uid)},
 		OwnerReferences: []metav1.OwnerReference{{Kind: "K", Name: "n", UID: "owner"}},
 	}})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func object() *keeper.Inventory {
-	one := keeper.LedgerEntry{UID: "uid", Digest: "digest", Policy: keeper.Retain}
+	one := keeper.InventoryEntry{UID: "uid", Digest: "digest", Policy: keeper.Retain}
 	one.Kind, one.Name = "Service", "name"
 	return &keeper.Inventory{
 		ObjectMeta: metav1.ObjectMeta{
@@ -23,8 +23,8 @@ func object() *keeper.Inventory {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "K", UID: "uid", Controller: ptr.To(true)}},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
 		},
-		Spec:   keeper.InventorySpec{Owner: keeper.InventoryOwner{Name: "name"}, Objects: []keeper.LedgerEntry{one, one}},
-		Status: keeper.InventoryStatus{Objects: []keeper.LedgerEntry{one}},
+		Spec:   keeper.InventorySpec{Owner: keeper.InventoryOwner{Name: "name"}, Objects: []keeper.InventoryEntry{one, one}},
+		Status: keeper.InventoryStatus{Objects: []keeper.InventoryEntry{one}},
 	}
 }
 

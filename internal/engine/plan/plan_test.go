@@ -45,7 +45,7 @@ func stamp(t testing.TB, o Object) Stamped {
 func TestStampMarks(t *testing.T) {
 	u := configMap()
 	u.SetLabels(map[string]string{"app": "x", keeper.ControllerLabel: "seldon"})
-	u.SetAnnotations(map[string]string{"note": "y", keeper.OwnerAnnotation: "somebody", keeper.DigestAnnotation: "old"})
+	u.SetAnnotations(map[string]string{"note": "y", keeper.OwnerAnnotation: "somebody", keeper.AppliedHashAnnotation: "old"})
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p"}})
 	u.SetCreationTimestamp(metav1.Now())
 	u.Object["status"] = map[string]any{"phase": "Bound"}
@@ -61,7 +61,7 @@ func TestStampMarks(t *testing.T) {
 		t.Errorf("labels %v", d.GetLabels())
 	}
 	if want := map[string]string{
-		"note": "y", keeper.OwnerAnnotation: "Thing.g.io/ns/cr", keeper.DigestAnnotation: s.Digest,
+		"note": "y", keeper.OwnerAnnotation: "Thing.g.io/ns/cr", keeper.AppliedHashAnnotation: s.Digest,
 	}; !reflect.DeepEqual(d.GetAnnotations(), want) {
 		t.Errorf("annotations %v", d.GetAnnotations())
 	}

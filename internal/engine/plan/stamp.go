@@ -78,7 +78,7 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 		annotations = map[string]string{}
 	}
 	annotations[keeper.OwnerAnnotation] = stack.ID()
-	delete(annotations, keeper.DigestAnnotation)
+	delete(annotations, keeper.AppliedHashAnnotation)
 	if o.Partial {
 		annotations[keeper.PartialAnnotation] = "true"
 	}
@@ -95,7 +95,7 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 		return Stamped{}, fmt.Errorf("encode %s: %w", KeyOf(u), err)
 	}
 	digest := hex.EncodeToString(sum.Sum(nil)[:16])
-	annotations[keeper.DigestAnnotation] = digest
+	annotations[keeper.AppliedHashAnnotation] = digest
 	u.SetAnnotations(annotations)
 	o.Desired = u
 	return Stamped{Object: o, Key: KeyOf(u), Digest: digest, Stage: stage}, nil

@@ -132,7 +132,7 @@ func child(gvk schema.GroupVersionKind, ns, name, controller string, owner types
 	u.SetNamespace(ns)
 	u.SetName(name)
 	u.SetLabels(map[string]string{keeper.ControllerLabel: controller, keeper.StackLabel: "hash-" + string(owner), "other": "x"})
-	u.SetAnnotations(map[string]string{keeper.DigestAnnotation: "d1"})
+	u.SetAnnotations(map[string]string{keeper.AppliedHashAnnotation: "d1"})
 	yes := true
 	u.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner, Controller: &yes,
@@ -192,7 +192,7 @@ func TestChildren(t *testing.T) {
 	key := plan.Key{GroupKind: configMaps.GroupKind(), Namespace: ns, Name: "c"}
 	heard.expect(t, "[+c]")
 	got, ok := h.Child("children", key)
-	if !ok || got.Fields == "" || got.Fields != answer.Fields || got.Digest() != "d1" || got.Key != key ||
+	if !ok || got.OwnedFieldsHash == "" || got.OwnedFieldsHash != answer.OwnedFieldsHash || got.Digest() != "d1" || got.Key != key ||
 		got.APIVersion != "v1" || got.ManagedFields != nil || len(got.Labels) != 2 {
 		t.Fatalf("cached %+v\nanswer %+v", got, answer)
 	}
@@ -246,7 +246,7 @@ func TestHashOfMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := observe.FromMetadata(services, raw); got.Fields != answer.Fields || got.Fields == "" {
+	if got := observe.FromMetadata(services, raw); got.OwnedFieldsHash != answer.OwnedFieldsHash || got.OwnedFieldsHash == "" {
 		t.Fatalf("metadata %+v\nanswer %+v", got, answer)
 	}
 }
@@ -268,7 +268,7 @@ func TestReadsItsOwnWrites(t *testing.T) {
 			last = observe.From(apply(t, cm), false)
 			h.Wrote("writes", last)
 			got, ok := h.Child("writes", key)
-			if !ok || got.UID != last.UID || got.ResourceVersion != last.ResourceVersion || got.Fields != last.Fields {
+			if !ok || got.UID != last.UID || got.ResourceVersion != last.ResourceVersion || got.OwnedFieldsHash != last.OwnedFieldsHash {
 				t.Fatalf("round %d: got %+v, wrote %+v", i, got, last)
 			}
 			if all := h.ChildrenOfStack("writes", "hash-"+string(uid)); len(all) != 1 || all[0].ResourceVersion != last.ResourceVersion {

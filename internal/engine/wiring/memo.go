@@ -18,9 +18,9 @@ const (
 	contestLimit  = 3
 	contestWindow = 10 * time.Minute
 	// ReasonContested is the reason while the writes of another are no longer answered.
-	ReasonContested = "Contested"
+	ReasonContested = "FieldOwnershipCeded"
 	// ReasonRefused is the reason after the API server refused a read or a write.
-	ReasonRefused = "Refused"
+	ReasonRefused = "WriteForbidden"
 )
 
 // memo is what a reconciler remembers of one object. Only the worker that has the key uses it.

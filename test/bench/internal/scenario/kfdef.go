@@ -180,7 +180,7 @@ func (b *Bench) keeper(ctx context.Context, k *kubeflow) (applied float64, now [
 	}
 	defer stop()
 	op, err := c.Run(ctx, b.Config.Operator, "mlkeeper", id.Kubeconfig, world.DefaultLease,
-		append(k.flags(), "--controllers=kubeflow", "--kubeflow-trusted", "--source-dir", filepath.Join(c.Dir, "sources"))...)
+		append(k.flags(), "--controllers=kubeflow", "--allow-operator-privileges=kubeflow", "--source-dir", filepath.Join(c.Dir, "sources"))...)
 	if err != nil {
 		return 0, nil, 0, err
 	}
@@ -333,7 +333,7 @@ func (b *Bench) eight(ctx context.Context, bad bool) (float64, error) {
 		return 0, err
 	}
 	defer c.Stop()
-	op, err := c.Run(ctx, b.Config.Operator, "mlkeeper", id.Kubeconfig, world.DefaultLease, "--controllers=kubeflow", "--kubeflow-trusted",
+	op, err := c.Run(ctx, b.Config.Operator, "mlkeeper", id.Kubeconfig, world.DefaultLease, "--controllers=kubeflow", "--allow-operator-privileges=kubeflow",
 		"--source-map", "https://example.test="+hang.URL, "--source-allow-cidr", "127.0.0.0/8")
 	if err != nil {
 		return 0, err

@@ -24,7 +24,7 @@ const (
 	restarts = 3
 	lists    = 5
 	// verifiedMetric is when a custom resource had its first pass after the start of the manager, the last one of a kind.
-	verifiedMetric = "mlkeeper_verified_timestamp_seconds"
+	verifiedMetric = "mlkeeper_last_full_sync_timestamp_seconds"
 )
 
 // restart stops the operator, changes some objects and starts it again, a few times.
