@@ -163,3 +163,16 @@ func parse(cert string) (*x509.Certificate, error) {
 	}
 	return x509.ParseCertificate(block.Bytes)
 }
+
+// TestTheDigestOfValuesNeedsTheSeed: values may hold passwords, and their digest is in the status. Who reads that knows the UID of the
+// SeldonOperator, and can try values against everything but a key that is secret.
+func TestTheDigestOfValuesNeedsTheSeed(t *testing.T) {
+	given := values{"password": "weak"}
+	one, other := made(t, nil, testNow), made(t, nil, testNow)
+	if one.digestValues(given) == other.digestValues(given) {
+		t.Error("another seed gives the same digest")
+	}
+	if one.digestValues(given) != made(t, one, testNow).digestValues(given) || one.digestValues(given) == one.digestValues(values{}) {
+		t.Error("it is no digest of the values")
+	}
+}

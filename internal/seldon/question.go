@@ -101,7 +101,7 @@ func (s *system) ask(ctx context.Context, live controller.Live, q inquiry) *Answ
 		return out
 	}
 	out.Content = Content{
-		Inputs: q.inputs, Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: keyedDigest(q.uid, q.values),
+		Inputs: q.inputs, Chart: chart.Name, Version: chart.Version, Digest: artifact.Digest, ValuesDigest: q.keys.digestValues(q.values),
 		Warnings: rendered.Warnings,
 	}
 	converter := convert.Converter{Served: out.Depends.Record(q.serves)}
@@ -193,13 +193,17 @@ func (k *keys) digestPair(name string, pair helm.Pair) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// keyedDigest is a digest of values that tells nobody what they are (law 16).
-func keyedDigest(uid types.UID, v any) string {
+// digestValues is a digest of values that tells nobody what they are (law 16): its key is the seed, which only who may read the Secret
+// knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
+func (k *keys) digestValues(v values) string { return keyedDigest(types.UID(k.data[entrySeed]), v) }
+
+// keyedDigest tells apart what is asked for; it leaves the memory of this process nowhere.
+func keyedDigest(key types.UID, v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("bug: Helm values do not encode: %v", err))
 	}
-	mac := hmac.New(sha256.New, []byte(uid))
+	mac := hmac.New(sha256.New, []byte(key))
 	_, _ = mac.Write(raw)
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }

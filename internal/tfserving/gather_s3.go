@@ -68,7 +68,7 @@ func (g *gathering) s3Credentials(ctx context.Context, name string) error {
 		return nil
 	}
 	data := controller.SecretData(secret)
-	g.secrets = append(g.secrets, data)
+	g.secrets = append(g.secrets, controller.Only(data, accessKey, secretKey, sessionToken))
 	for _, key := range []string{accessKey, secretKey} {
 		if len(data[key]) == 0 {
 			g.problem(plan.Waiting, reasonSecretKeyNotFound, field, name, "the Secret has no key "+key, "add it")

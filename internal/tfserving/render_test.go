@@ -96,6 +96,23 @@ func TestRenderIsPure(t *testing.T) {
 	}
 }
 
+func TestAKeyThatNoPodReadsRestartsNone(t *testing.T) {
+	digests := map[string]bool{}
+	for _, data := range []string{
+		"{AWS_ACCESS_KEY_ID: YQ==, AWS_SECRET_ACCESS_KEY: Yg==}",
+		"{AWS_ACCESS_KEY_ID: YQ==, AWS_SECRET_ACCESS_KEY: Yg==, console: Yw==}",
+		"{AWS_ACCESS_KEY_ID: YQ==, AWS_SECRET_ACCESS_KEY: Yg==, AWS_SESSION_TOKEN: Yw==}",
+	} {
+		c := withProductionInputs(t)
+		c.Put(controllertest.Parse(t, "{apiVersion: v1, kind: Secret, metadata: {name: s3, namespace: ns}, data: "+data+"}"))
+		facts, _ := gatherAndRender(t, c, custom(t, production))
+		digests[facts.CredentialsDigest] = true
+	}
+	if len(digests) != 2 {
+		t.Errorf("there are %d digests", len(digests))
+	}
+}
+
 func TestAnImageForGPUs(t *testing.T) {
 	cr := custom(t, inline+"  resources: {limits: {nvidia.com/gpu: 1}}\n")
 	_, p := gatherAndRender(t, controllertest.New(testNow), cr)

@@ -375,8 +375,9 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 			out.Missing = append(out.Missing, key)
 		}
 	}
-	out.Generation = len(data["databaseGeneration"]) > 0
-	out.Digest = controller.SecretDigest(cr.UID, data, controller.SecretData(authority))
+	out.Generation = len(data[generationKey]) > 0
+	known := controller.Only(data, slices.Concat(mandatoryKeys, []string{generationKey})...)
+	out.Digest = controller.SecretDigest(cr.UID, known, controller.SecretData(authority))
 	return out, nil
 }
 

@@ -19,6 +19,9 @@ var mandatoryKeys = []string{
 	"databaseKind", "databaseName", "databasePassword", "databasePort", "databaseService", "databaseUsername",
 }
 
+// generationKey is the key that pods read where it is there.
+const generationKey = "databaseGeneration"
+
 // environment renders the environment that the image reads.
 func (r *scene) environment(schedule string) []corev1.EnvVar {
 	if r.facts.Generation == v1.GenerationPython {
@@ -127,7 +130,7 @@ func (r *scene) databaseEnvironment() []corev1.EnvVar {
 		url += "?requireSSL=true&sslMode=verify-ca&serverSslCert=/etc/tls/db/ca.crt"
 	}
 	// Upstream demands the key databaseGeneration of every Secret only by pods that do not start without it.
-	generation := r.fromDatabaseSecret("QUARKUS_DATASOURCE_GENERATION", "databaseGeneration")
+	generation := r.fromDatabaseSecret("QUARKUS_DATASOURCE_GENERATION", generationKey)
 	generation.ValueFrom.SecretKeyRef.Optional = pointer(true)
 	return []corev1.EnvVar{
 		{Name: "QUARKUS_HIBERNATE_ORM_ACTIVE", Value: "true"},

@@ -306,6 +306,15 @@ func Test_CredentialRotationRollsThePods(t *testing.T) {
 	if len(seen) != 2 {
 		t.Error("two passwords have one digest")
 	}
+	// What the database's operator keeps beside them is read by no pod, and restarts none.
+	c, secret := newCluster(), credentials("hunter2")
+	if err := unstructured.SetNestedField(secret.Object, "cm9vdA==", "data", "rootPassword"); err != nil {
+		t.Fatal(err)
+	}
+	c.Put(secret)
+	if facts, _ := gatherAndRender(t, c, custom(t, databaseSpec)); !seen[facts.Database.Digest] {
+		t.Error("a key that no pod reads changes the digest")
+	}
 }
 
 func Test_ConsumerURL(t *testing.T) {

@@ -29,6 +29,17 @@ func SecretData(u *unstructured.Unstructured) map[string][]byte {
 	return out
 }
 
+// Only reduces the data of a Secret to the keys that pods read, so that another key, which somebody else may keep in it, restarts none.
+func Only(data map[string][]byte, keys ...string) map[string][]byte {
+	out := make(map[string][]byte, len(keys))
+	for _, key := range keys {
+		if value, there := data[key]; there {
+			out[key] = value
+		}
+	}
+	return out
+}
+
 // SecretDigest is a keyed digest of the data of Secrets (law 16): the key is the UID of the custom resource.
 func SecretDigest(key types.UID, secrets ...map[string][]byte) string {
 	mac := hmac.New(sha256.New, []byte(key))
