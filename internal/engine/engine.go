@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/watch/source"
@@ -68,7 +69,7 @@ type Engine struct {
 	kept     *inventories
 	contents contents
 	probes   *probes
-	roller   roller
+	rollouts rollout.Slot
 	// underway counts the custom resources that are on their way.
 	underway underway
 
@@ -127,6 +128,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
+	e.rollouts.Changed = e.metrics.rollout
 	e.hub = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
 		Clock: opts.Clock, OnSynced: e.wakeServes,

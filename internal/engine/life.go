@@ -139,7 +139,7 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
 	if keeps, ok := s.sys.(controller.Forgetful); ok {
 		keeps.Forget(key)
 	}
-	s.rolled(key)
+	s.releaseRollout(key)
 	s.hub.Release(holder)
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

@@ -296,7 +296,7 @@ const (
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
 	s.progress(p.life, false)
-	s.rolled(p.key)
+	s.releaseRollout(p.key)
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}

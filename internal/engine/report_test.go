@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
@@ -252,91 +251,6 @@ func TestParseOwner(t *testing.T) {
 		}
 		if ns, n, ok := parseOwner(s.ID(), s.GVK.GroupKind()); !ok || ns != s.Namespace || n != s.Name {
 			t.Fatalf("%q is read as %q %q %v", s.ID(), ns, n, ok)
-		}
-	})
-}
-
-func TestRoller(t *testing.T) {
-	at := func(ns, name string) rolling {
-		return rolling{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: name}}
-	}
-	var r roller
-	now := time.Unix(1e9, 0)
-	if woken := r.done(at("a", "1")); woken != nil {
-		t.Error("who never rolled wakes", woken)
-	}
-	for _, name := range []string{"1", "2", "1"} {
-		if !r.enter(at("a", name), now).ok {
-			t.Error("the namespace that rolls is held back")
-		}
-	}
-	if got := r.enter(at("b", "1"), now.Add(rolloutDeadline-1)); got.ok || got.heldBy != "a" || !got.until.Equal(now.Add(rolloutDeadline)) {
-		t.Errorf("two namespaces roll at once: %+v", got)
-	}
-	r.enter(at("c", "1"), now)
-	// Who is gone waits no more.
-	if woken := r.done(at("c", "1")); woken != nil {
-		t.Error(woken)
-	}
-	if woken := r.done(at("a", "1")); woken != nil {
-		t.Error("woken although one still rolls:", woken)
-	}
-	// That the last one is gone wakes as well as that it is Ready.
-	if woken := r.done(at("a", "2")); len(woken) != 1 || woken[0] != at("b", "1") {
-		t.Error(woken)
-	}
-	other := at("b", "1")
-	other.kind.Kind = "Other"
-	if !r.enter(other, now).ok {
-		t.Error("the next namespace is held back")
-	}
-	if got := r.enter(at("a", "1"), now); got.ok || got.heldBy != "b" {
-		t.Errorf("%+v", got)
-	}
-	if woken := r.done(at("b", "1")); woken != nil {
-		t.Error("one kind's custom resource ends the rollout of another's:", woken)
-	}
-	if woken := r.done(other); len(woken) != 1 {
-		t.Error(woken)
-	}
-}
-
-func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var r roller
-		now := time.Unix(1e9, 0)
-		in, waits := map[rolling]bool{}, map[rolling]bool{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			key := rolling{schema.GroupKind{Kind: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "kind")}, client.ObjectKey{
-				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace"), Name: "n",
-			}}
-			if rapid.Bool().Draw(t, "enter") {
-				if r.enter(key, now).ok {
-					in[key] = true
-					delete(waits, key)
-				} else {
-					waits[key] = true
-				}
-			} else {
-				delete(in, key)
-				delete(waits, key)
-				for _, k := range r.done(key) {
-					if !waits[k] {
-						t.Fatalf("%v is woken and did not wait", k)
-					}
-					delete(waits, k)
-				}
-			}
-			for a := range in {
-				for b := range in {
-					if a.Namespace != b.Namespace {
-						t.Fatalf("%v and %v roll at once", a, b)
-					}
-				}
-			}
-			if len(in) == 0 && len(waits) > 0 {
-				t.Fatalf("nobody rolls, and %v wait for ever", waits)
-			}
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/rollout"
 )
 
 // rollingStacks are stacks of which custom resources roll.
@@ -41,37 +42,37 @@ func passOf(namespace string, l *life, inputs string) *pass[*v1.TrustyAIService,
 
 func TestANamespaceThatIsNotReadyByTheDeadlineLosesItsTurn(t *testing.T) {
 	s, clock, recorder := rollingStacks()
-	at := func(ns string) rolling { return s.rolling(client.ObjectKey{Namespace: ns, Name: "x"}) }
-	if !s.roller.enter(at("a"), clock.Now()).ok {
+	at := func(ns string) rollout.Key { return s.rolloutKey(client.ObjectKey{Namespace: ns, Name: "x"}) }
+	if !s.rollouts.Acquire(at("a"), clock.Now()).OK {
 		t.Fatal("nobody rolls, and the first is held back")
 	}
-	clock.Step(rolloutDeadline / 2)
+	clock.Step(rollout.Deadline / 2)
 	// That more of the namespace begin to roll does not put the deadline off.
-	if !s.roller.enter(rolling{schema.GroupKind{Kind: "Other"}, client.ObjectKey{Namespace: "a"}}, clock.Now()).ok {
+	if !s.rollouts.Acquire(rollout.Key{Kind: schema.GroupKind{Kind: "Other"}, ObjectKey: client.ObjectKey{Namespace: "a"}}, clock.Now()).OK {
 		t.Fatal("the namespace that rolls is held back")
 	}
-	held := s.roller.enter(at("b"), clock.Now())
-	if held.ok || held.heldBy != "a" || !held.until.Equal(clock.Now().Add(rolloutDeadline/2)) {
+	held := s.rollouts.Acquire(at("b"), clock.Now())
+	if held.OK || held.Holder != "a" || !held.Until.Equal(clock.Now().Add(rollout.Deadline/2)) {
 		t.Fatalf("%+v", held)
 	}
-	clock.Step(rolloutDeadline / 2)
-	if next := s.roller.enter(at("b"), clock.Now()); !next.ok || len(next.overdue) != 2 {
+	clock.Step(rollout.Deadline / 2)
+	if next := s.rollouts.Acquire(at("b"), clock.Now()); !next.OK || len(next.Exceeded) != 2 {
 		t.Fatalf("at the deadline: %+v", next)
 	}
-	if held := s.roller.enter(at("c"), clock.Now()); held.ok || held.heldBy != "b" || !held.until.Equal(clock.Now().Add(rolloutDeadline)) {
+	if held := s.rollouts.Acquire(at("c"), clock.Now()); held.OK || held.Holder != "b" || !held.Until.Equal(clock.Now().Add(rollout.Deadline)) {
 		t.Fatalf("the one after: %+v", held)
 	}
 	for range 2 {
 		s.settleRollout(passOf("a", &life{}, ""), false)
 	}
-	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutOverdue) {
+	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutExceeded) {
 		t.Errorf("%d events tell of it, want 1", len(recorder.Events))
 	}
 	// What becomes of it later is nobody's turn.
-	if woken := s.roller.done(at("a")); woken != nil {
+	if woken := s.rollouts.Release(at("a")); woken != nil {
 		t.Errorf("woke %v", woken)
 	}
-	if woken := s.roller.done(at("b")); len(woken) != 1 || woken[0] != at("c") {
+	if woken := s.rollouts.Release(at("b")); len(woken) != 1 || woken[0] != at("c") {
 		t.Errorf("woke %v", woken)
 	}
 }
@@ -100,9 +101,9 @@ func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, clock, _ := rollingStacks()
 			p := passOf("a", &life{}, "")
-			s.roller.enter(s.rolling(p.key), clock.Now())
+			s.rollouts.Acquire(s.rolloutKey(p.key), clock.Now())
 			s.settleRollout(p, one.edit(p))
-			if got := s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok; got != one.back {
+			if got := s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now()).OK; got != one.back {
 				t.Errorf("the next namespace rolls: %t", got)
 			}
 		})
@@ -119,11 +120,11 @@ func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 		t.Error("inputs that are not known are taken for a change")
 	}
 	changed := passOf("a", l, "credentials 2")
-	s.roller.enter(s.rolling(changed.key), clock.Now())
+	s.rollouts.Acquire(s.rolloutKey(changed.key), clock.Now())
 	for range 2 {
 		s.holdRollout(changed)
 	}
-	if !s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok {
+	if !s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now()).OK {
 		t.Error("a namespace keeps its turn for a change of its own")
 	}
 	s.settleRollout(changed, false)

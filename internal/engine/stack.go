@@ -340,14 +340,14 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	switch {
 	case bad != nil:
-		s.rolled(key)
+		s.releaseRollout(key)
 		return s.undecodable(ctx, bad)
 	case !s.shard.mine(key.Namespace, cr.GetLabels()):
 		s.forget(key)
 		return reconcile.Result{}, nil
 	}
 	if cr.GetDeletionTimestamp() != nil {
-		s.rolled(key)
+		s.releaseRollout(key)
 	}
 	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
 		return reconcile.Result{}, err
