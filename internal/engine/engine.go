@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/rollout"
@@ -68,7 +69,7 @@ type Engine struct {
 	shard    *shard
 	kept     *inventories
 	contents contents
-	probes   *probes
+	jobs     *background.Jobs[watch.Holder]
 	rollouts rollout.Slot
 	// underway counts the custom resources that are on their way.
 	underway underway
@@ -137,8 +138,10 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
-	e.probes = newProbes(opts.Clock, e, opts.Rendering, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) },
-		opts.Log.WithName("probe"))
+	e.jobs = background.New(background.Options[watch.Holder]{
+		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) },
+		Log: opts.Log.WithName("background"),
+	})
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
 	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
@@ -163,7 +166,7 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 
 // Start runs the engine's watches until the context is done. The reconcilers are run by the manager once it leads.
 func (e *Engine) Start(ctx context.Context) error {
-	defer e.probes.stop()
+	defer e.jobs.Stop()
 	if err := e.catalog.Start(ctx); err != nil {
 		return fmt.Errorf("learn which APIs the cluster serves: %w", err)
 	}

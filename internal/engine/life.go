@@ -134,7 +134,7 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
 	delete(s.written, key)
 	delete(s.foreseen, key)
 	s.mu.Unlock()
-	s.probes.keep(holder)
+	s.jobs.Keep(holder)
 	s.queue.backoff.Drop(reconcile.Request{NamespacedName: key})
 	if keeps, ok := s.sys.(controller.Forgetful); ok {
 		keeps.Forget(key)

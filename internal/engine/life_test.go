@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/controller"
@@ -36,7 +37,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{
 			Options: Options{Clock: clock}, hub: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
-			probes: newProbes(clock, nil, func() {}, func(watch.Holder) {}, logr.Discard()),
+			jobs: background.New(background.Options[watch.Holder]{Clock: clock, Rendering: func() {}, Done: func(watch.Holder) {}, Log: logr.Discard()}),
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
 		lives: map[client.ObjectKey]*life{}, contenders: map[plan.Key]map[client.ObjectKey]bool{},
@@ -52,7 +53,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.progress(first, true)
 	s.queue.backoff.When(request)
 	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
-	s.probes.ask(holder, "question", controller.Once, func(context.Context, controller.Live) any { return 1 })
+	s.jobs.Get(holder, "job", controller.Once, func(context.Context) any { return 1 })
 
 	s.meet(key, "a")
 	if s.life(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
@@ -66,8 +67,8 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	if s.queue.backoff.Rest(request) != 0 {
 		t.Error("the namesake waits for the retry of the one before")
 	}
-	if len(s.probes.by) > 0 || len(s.contenders) > 0 || len(sys.forgot) != 1 || first.progressing {
-		t.Errorf("of the one before, %d questions and %d objects are left, and the controller forgot %d", len(s.probes.by), len(s.contenders),
+	if s.jobs.Len() > 0 || len(s.contenders) > 0 || len(sys.forgot) != 1 || first.progressing {
+		t.Errorf("of the one before, %d owners of jobs and %d objects are left, and the controller forgot %d", s.jobs.Len(), len(s.contenders),
 			len(sys.forgot))
 	}
 	if len(second.wiring) != 1 {

@@ -38,10 +38,10 @@ type reader struct {
 	used []watch.Ref
 	// read are the objects whose content this pass had.
 	read []watch.Ref
-	// asked are the probes of this pass, due when the first of them is asked again.
-	asked []string
-	due   time.Time
-	// unanswered says that one of them is being asked and has no answer yet, panicked that one panicked the last time.
+	// jobs are the background jobs of this pass, due when the first of them runs again.
+	jobs []string
+	due  time.Time
+	// unanswered says that one of them runs and has no result yet, panicked that the last run of one panicked.
 	unanswered, panicked bool
 }
 
@@ -218,14 +218,14 @@ func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 
 // Probe implements controller.Reader.
 func (r *reader) Probe(name string, every time.Duration, question controller.Question) any {
-	got := r.engine.probes.ask(r.holder, name, every, question)
-	r.asked = append(r.asked, name)
-	r.unanswered = r.unanswered || got.asking && got.answer == nil
-	r.panicked = r.panicked || got.panicked
-	if !got.due.IsZero() && (r.due.IsZero() || got.due.Before(r.due)) {
-		r.due = got.due
+	job := r.engine.jobs.Get(r.holder, name, every, func(ctx context.Context) any { return question(ctx, r.engine) })
+	r.jobs = append(r.jobs, name)
+	r.unanswered = r.unanswered || job.Running && job.Result == nil
+	r.panicked = r.panicked || job.Panicked
+	if !job.Due.IsZero() && (r.due.IsZero() || job.Due.Before(r.due)) {
+		r.due = job.Due
 	}
-	return got.answer
+	return job.Result
 }
 
 // List implements controller.Live.
@@ -283,7 +283,7 @@ func (r *reader) done(before []watch.Ref) []watch.Ref {
 		}
 	}
 	r.engine.hub.Release(r.holder, r.used...)
-	r.engine.probes.keep(r.holder, r.asked...)
+	r.engine.jobs.Keep(r.holder, r.jobs...)
 	return r.read
 }
 

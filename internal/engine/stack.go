@@ -386,11 +386,18 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return s.report(ctx, p)
 }
 
+// jobPanicked is the problem of a custom resource one of whose background jobs panicked.
+var jobPanicked = plan.Problem{
+	Class: plan.Waiting, Reason: "InternalError", Message: "a panic of MLKeeper ended what it does in the background for this resource; " +
+		"the log has the stack",
+	Remedy: "report it as a bug; it is tried again with growing pauses",
+}
+
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.panicked {
-		p.problems = append(p.problems, questionPanicked)
+		p.problems = append(p.problems, jobPanicked)
 	}
 	var problem plan.Problem
 	switch {
