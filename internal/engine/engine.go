@@ -27,6 +27,7 @@ import (
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
@@ -71,8 +72,8 @@ type Engine struct {
 	contents contents
 	jobs     *background.Jobs[watch.Holder]
 	rollouts rollout.Slot
-	// underway counts the custom resources that are on their way.
-	underway underway
+	// debounce counts the custom resources that progress.
+	debounce status.Debounce
 
 	mu          sync.Mutex
 	controllers map[schema.GroupKind]wakeable

@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -471,7 +472,7 @@ func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) controller.State {
 	if seen == nil {
 		return controller.State{Current: a.Reason == decide.ReasonCompleted}
 	}
-	settled := a.Verb == decide.Leave || a.Reason == reasonRollout
+	settled := a.Verb == decide.Leave || a.Reason == status.ReasonWaitingForRollout
 	if r, ok := p.results[a.Key]; ok {
 		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
 	}

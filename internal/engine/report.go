@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -33,8 +34,8 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 		verdict = s.sys.Project(p.cr, p.facts, seen)
 	}
 	s.settleRollout(p, seen.Ready)
-	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
-		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient, held: p.held,
+	status.SetConditions(s.def.Common(p.cr), p.cr.GetGeneration(), status.Input{
+		Seen: seen, Verdict: verdict, Ceded: p.yielded, Err: p.transient, RolloutWaits: p.held,
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()
@@ -44,7 +45,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 	if err := s.remember(ctx, p, seen.Ready); err != nil {
 		return reconcile.Result{}, err
 	}
-	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
+	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling))
 	p.failed = verdict.Failed
 	if verdict.Again {
 		p.wake(s.Clock.Now())
@@ -55,7 +56,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 		return reconcile.Result{}, err
 	}
 	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
-		meta.FindStatusCondition(*common.Conditions, ConditionReady), seen.Now)
+		meta.FindStatusCondition(*common.Conditions, status.ConditionReady), seen.Now)
 	return s.exit(p, seen, wait)
 }
 
@@ -254,8 +255,8 @@ func (p *pass[C, F]) madeOnly() bool {
 
 // announce emits an event for each transition that a person would want to know of, and only for transitions.
 func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, after controller.Common) {
-	was := meta.FindStatusCondition(*before.Conditions, ConditionReady)
-	is := meta.FindStatusCondition(*after.Conditions, ConditionReady)
+	was := meta.FindStatusCondition(*before.Conditions, status.ConditionReady)
+	is := meta.FindStatusCondition(*after.Conditions, status.ConditionReady)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
@@ -304,8 +305,8 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.
 	if p.cr.GetAnnotations()[keeper.SuspendAnnotation] != "true" {
 		reason, by = reasonSuspendField, "spec.suspend"
 	}
-	setCondition(s.def.Common(p.cr).Conditions, metav1.Condition{
-		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: reason,
+	status.Set(s.def.Common(p.cr).Conditions, metav1.Condition{
+		Type: status.ConditionSuspended, Status: metav1.ConditionTrue, Reason: reason,
 		Message:            "nothing is written until " + by + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
 	}, metav1.NewTime(s.Clock.Now()))

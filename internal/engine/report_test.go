@@ -1,19 +1,13 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
@@ -25,127 +19,6 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
-
-func drawInventory(t *rapid.T) *keeper.Inventory {
-	inv := &keeper.Inventory{}
-	inv.Name, inv.UID, inv.Generation = "n", "u", rapid.Int64Range(1, 9).Draw(t, "generation")
-	inv.Labels = rapid.MapOfN(rapid.StringN(1, 3, 9), rapid.String(), 0, 2).Draw(t, "labels")
-	for range rapid.IntRange(0, 3).Draw(t, "objects") {
-		e := keeper.InventoryEntry{UID: types.UID(rapid.String().Draw(t, "uid")), Digest: rapid.String().Draw(t, "digest")}
-		e.Name = rapid.String().Draw(t, "name")
-		inv.Status.Objects = append(inv.Status.Objects, e)
-	}
-	return inv
-}
-
-func TestAStepFollowsFromTheOneThatIsStored(t *testing.T) {
-	before := &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7"}}
-	for step, want := range map[bool]string{false: `{"metadata":{"uid":"u"}}`, true: `{"metadata":{"resourceVersion":"7","uid":"u"}}`} {
-		patch, err := statusPatch(before, before, guardOf(before, step))
-		if err != nil || string(patch) != want {
-			t.Errorf("%s, not %s: %v", patch, want, err)
-		}
-	}
-}
-
-func TestStatusPatchWritesTheStatusAndNothingElse(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		before, after := drawInventory(t), drawInventory(t)
-		patch, err := statusPatch(before, after, map[string]any{"uid": "u"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var parts map[string]any
-		if err := json.Unmarshal(patch, &parts); err != nil {
-			t.Fatal(err)
-		}
-		for key := range parts {
-			if key != "status" && key != "metadata" {
-				t.Fatalf("the patch has %q: %s", key, patch)
-			}
-		}
-		if !reflect.DeepEqual(parts["metadata"], map[string]any{"uid": "u"}) {
-			t.Fatalf("the patch is not guarded by the UID alone: %s", patch)
-		}
-		raw, _ := json.Marshal(before)
-		merged, err := jsonpatch.MergePatch(raw, patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := &keeper.Inventory{}
-		if err := json.Unmarshal(merged, got); err != nil {
-			t.Fatal(err)
-		}
-		want := before.DeepCopy()
-		want.Status = after.Status
-		if !equality.Semantic.DeepEqual(got, want) {
-			t.Fatalf("%+v, wanted %+v", got, want)
-		}
-	})
-}
-
-// state is a status of a table.
-type state struct {
-	conditions []metav1.Condition
-	generation int64
-	handled    string
-}
-
-func (s state) common() controller.Common {
-	return controller.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
-}
-
-func readyIs(s metav1.ConditionStatus, reason string) metav1.Condition {
-	return metav1.Condition{Type: ConditionReady, Status: s, Reason: reason}
-}
-
-func TestVerdictChanged(t *testing.T) {
-	stalled := metav1.Condition{Type: ConditionStalled, Status: "True"}
-	base := state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}
-	for _, c := range []struct {
-		name  string
-		after state
-		want  bool
-	}{
-		{"nothing", base, false},
-		{"another reason", state{conditions: []metav1.Condition{readyIs("False", "b")}, generation: 1}, true},
-		{"a condition of the controller", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
-		{"Ready", state{conditions: []metav1.Condition{readyIs("True", "a")}, generation: 1}, true},
-		{"no Ready any more", state{generation: 1}, true},
-		{"Stalled", state{conditions: []metav1.Condition{readyIs("False", "a"), stalled}, generation: 1}, true},
-		{"Suspended", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: ConditionSuspended, Status: "True"}}, generation: 1}, true},
-		{"a new generation", state{conditions: base.conditions, generation: 2}, true},
-		{"an answer to reconcile-at", state{conditions: base.conditions, generation: 1, handled: "now"}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := verdictChanged(base.common(), c.after.common()); got != c.want {
-				t.Error(got)
-			}
-			if got := verdictChanged(c.after.common(), base.common()); got != c.want {
-				t.Error("and back:", got)
-			}
-		})
-	}
-}
-
-// TestIgnoranceKeepsTheStatusThatIs shows that what passes by itself is told at once only to who waits for an answer.
-func TestIgnoranceKeepsTheStatusThatIs(t *testing.T) {
-	waiting, done := []metav1.Condition{readyIs("False", "Fetching")}, []metav1.Condition{readyIs("True", "Ready")}
-	for name, c := range map[string]struct {
-		before, after state
-		want          time.Duration
-	}{
-		"Ready":                 {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, maxLearning},
-		"on its way":            {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1}, maxBrief},
-		"on its way, and asked": {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, 0},
-		"a new one":             {state{}, state{conditions: waiting, generation: 1}, 0},
-		"another spec":          {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 2}, 0},
-	} {
-		if got := ignorance(c.before.common(), c.after.common()); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
 
 // TestABringUpIsRecordedOnce shows that a pass leaves the Inventories to the next one while each writes, but not for long, and
 // never when it deleted.
@@ -180,36 +53,6 @@ func TestABringUpIsRecordedOnce(t *testing.T) {
 		got, wake := later(c.results...)
 		if got != c.want || got && wake != until {
 			t.Errorf("%d: %v, woken at %s", i, got, wake)
-		}
-	}
-}
-
-// TestPatience shows that one custom resource on its way is told of soon, and that a thousand leave the API server alone
-// until they have arrived.
-func TestPatience(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: 2 * time.Second, 2: 2 * time.Second, 100: 100 * time.Second, 1000: 5 * time.Minute} {
-		clock := testclock.NewFakeClock(time.Unix(1e9, 0))
-		e := &Engine{Options: Options{Clock: clock}}
-		all := make([]life, n)
-		for i := range all {
-			if got := e.patience(&all[i]); got != coalesce {
-				t.Errorf("%d on their way: %s for one that is not", i, got)
-			}
-			e.progress(&all[i], true)
-			e.progress(&all[i], true)
-		}
-		last := &all[n-1]
-		for i := range all[:n-1] {
-			if got := e.patience(last); got != want {
-				t.Fatalf("%d of %d have arrived: %s, want %s", i, n, got, want)
-			}
-			e.progress(&all[i], false)
-		}
-		clock.Step(crowd)
-		_ = e.patience(last)
-		clock.Step(crowd)
-		if got := e.patience(last); got != minPatience {
-			t.Errorf("the last of %d is still told of after %s only", n, got)
 		}
 	}
 }

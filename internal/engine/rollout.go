@@ -10,11 +10,8 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/rollout"
+	"mlkeeper.dev/internal/engine/status"
 )
-
-// reasonRollout is why an update of running pods waits. What waits stays Ready, since nothing of it is worse than it
-// was, and says with Reconciling what is to come.
-const reasonRollout = "WaitingForRollout"
 
 // eventRolloutExceeded is the event of a custom resource that was not Ready by the deadline of its rollout.
 const eventRolloutExceeded = "RolloutDeadlineExceeded"
@@ -57,7 +54,7 @@ func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
 		}
 		grant := s.acquireRollout(p.key)
 		if !grant.OK {
-			a.Verb, a.Reason = decide.Wait, reasonRollout
+			a.Verb, a.Reason = decide.Wait, status.ReasonWaitingForRollout
 			a.Detail = "the rollout in namespace " + grant.Holder + " to finish before " + a.Key.String() + " is updated"
 			p.held = "waiting for " + a.Detail
 			p.wake(grant.Until)

@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -259,7 +260,7 @@ func (s *stacks[C, F]) wakeSiblings(key client.ObjectKey) {
 // ready says that a custom resource is told Ready.
 func (s *stacks[C, F]) ready(o metav1.Object) bool {
 	cr, ok := o.(C)
-	return ok && meta.IsStatusConditionTrue(*s.def.Common(cr).Conditions, ConditionReady)
+	return ok && meta.IsStatusConditionTrue(*s.def.Common(cr).Conditions, status.ConditionReady)
 }
 
 func (s *stacks[C, F]) wakeWires(namespace string) {

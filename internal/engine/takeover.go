@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -163,17 +164,17 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)
 	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
 	problem := plan.Problem{
-		Class: plan.Terminal, Reason: ReasonInvalidSpec, Field: "spec", Message: bad.Err.Error(),
+		Class: plan.Terminal, Reason: status.ReasonInvalidSpec, Field: "spec", Message: bad.Err.Error(),
 		Remedy: "correct the field that does not fit its type; until then nothing of this resource is changed",
 	}
 	now := metav1.NewTime(s.Clock.Now())
-	message := bounded(problem.Error())
-	setCondition(&after, metav1.Condition{
-		Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonInvalidSpec, Message: message,
+	message := status.Bounded(problem.Error())
+	status.Set(&after, metav1.Condition{
+		Type: status.ConditionReady, Status: metav1.ConditionFalse, Reason: status.ReasonInvalidSpec, Message: message,
 		ObservedGeneration: bad.GetGeneration(),
 	}, now)
-	mark(&after, ConditionStalled, true, ReasonInvalidSpec, message, bad.GetGeneration(), now)
-	meta.RemoveStatusCondition(&after, ConditionReconciling)
+	status.SetAbnormalTrue(&after, status.ConditionStalled, true, status.ReasonInvalidSpec, message, bad.GetGeneration(), now)
+	meta.RemoveStatusCondition(&after, status.ConditionReconciling)
 	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 )
 
 // untouched looks at a custom resource that this process meets for the first time: after a restart or a fail-over nearly
@@ -27,8 +28,8 @@ func (s *stacks[C, F]) untouched(cr C) bool {
 	common := s.def.Common(cr)
 	if s.isSuspended(cr) || *common.ObservedGeneration != cr.GetGeneration() ||
 		*common.LastHandledReconcileAt != cr.GetAnnotations()[keeper.ReconcileAtAnnotation] ||
-		!meta.IsStatusConditionTrue(*common.Conditions, ConditionReady) ||
-		meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling) {
+		!meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReady) ||
+		meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling) {
 		return false
 	}
 	states, intact := s.intact(cr)
@@ -36,7 +37,7 @@ func (s *stacks[C, F]) untouched(cr C) bool {
 		return false
 	}
 	now := s.Clock.Now()
-	s.metrics.observe(s.def.GVK.Kind, key, states, meta.FindStatusCondition(*common.Conditions, ConditionReady), now)
+	s.metrics.observe(s.def.GVK.Kind, key, states, meta.FindStatusCondition(*common.Conditions, status.ConditionReady), now)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeReady)
 	s.queue.addLast(s.later(), key.Namespace, key.Name)
 	return true

@@ -1,4 +1,4 @@
-package engine
+package status
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,30 +37,30 @@ func drawProblem(t *rapid.T) plan.Problem {
 	}
 }
 
-func drawJudgement(t *rapid.T) judgement {
-	j := judgement{
-		seen: controller.Seen{
+func drawInput(t *rapid.T) Input {
+	j := Input{
+		Seen: controller.Seen{
 			Problems: rapid.SliceOfN(rapid.Custom(drawProblem), 0, 3).Draw(t, "problems"),
 			Ready:    rapid.Bool().Draw(t, "ready"), Now: noon,
 			Waiting: rapid.StringN(0, 5000, -1).Draw(t, "waiting"),
 		},
-		verdict: controller.Verdict{
+		Verdict: controller.Verdict{
 			Reason:  rapid.SampledFrom([]string{"", "ReplicasReady", "Down"}).Draw(t, "verdict"),
 			Message: rapid.SampledFrom([]string{"", "one of two", strings.Repeat("ä", 3000)}).Draw(t, "says"),
 			Hold:    rapid.Bool().Draw(t, "hold"),
 		},
 	}
 	if rapid.Bool().Draw(t, "transient") {
-		j.transient = errors.New("no answer")
+		j.Err = errors.New("no answer")
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "yielded") {
-		j.yielded = append(j.yielded, contest.Field{Text: ".spec.replicas", Manager: "someone"})
+		j.Ceded = append(j.Ceded, contest.Field{Text: ".spec.replicas", Manager: "someone"})
 	}
 	return j
 }
 
 // checkLegal fails on conditions that kstatus does not know how to read, or that the API server would refuse.
-func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j judgement) {
+func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j Input) {
 	seen := map[string]metav1.ConditionStatus{}
 	for _, c := range conditions {
 		if _, twice := seen[c.Type]; twice {
@@ -88,7 +88,7 @@ func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j j
 		t.Fatal("Stalled and Reconciling at once")
 	case (ready == metav1.ConditionTrue) != (stalled == "" && reconciling == ""):
 		t.Fatalf("Ready %q, Stalled %q, Reconciling %q", ready, stalled, reconciling)
-	case ready == metav1.ConditionTrue && (!j.seen.Ready || j.verdict.Hold || len(j.seen.Problems) > 0):
+	case ready == metav1.ConditionTrue && (!j.Seen.Ready || j.Verdict.Hold || len(j.Seen.Problems) > 0):
 		t.Fatal("Ready although something stands in the way")
 	}
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
@@ -108,13 +108,13 @@ func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j j
 		t.Fatal(err)
 	}
 	u["apiVersion"], u["kind"] = "x.io/v1", "Thing"
-	got, err := status.Compute(&unstructured.Unstructured{Object: u})
-	want := status.CurrentStatus
+	got, err := kstatus.Compute(&unstructured.Unstructured{Object: u})
+	want := kstatus.CurrentStatus
 	switch {
 	case stalled != "":
-		want = status.FailedStatus
+		want = kstatus.FailedStatus
 	case reconciling != "":
-		want = status.InProgressStatus
+		want = kstatus.InProgressStatus
 	}
 	if err != nil || got.Status != want {
 		t.Fatalf("kstatus reads %v, wanted %s, error %v", got, want, err)
@@ -125,20 +125,20 @@ func TestConditionsAreLegalForKstatus(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		conditions := []metav1.Condition{}
 		common := controller.Common{Conditions: &conditions}
-		// Whatever stood there before, the next judgement replaces it.
+		// Whatever stood there before, the next input replaces it.
 		for generation := int64(1); generation <= 3; generation++ {
-			j := drawJudgement(t)
+			j := drawInput(t)
 			if rapid.Bool().Draw(t, "suspended before") {
-				setCondition(&conditions, metav1.Condition{Type: ConditionSuspended, Status: metav1.ConditionTrue}, metav1.NewTime(noon))
+				Set(&conditions, metav1.Condition{Type: ConditionSuspended, Status: metav1.ConditionTrue}, metav1.NewTime(noon))
 			}
-			setConditions(common, generation, j)
+			SetConditions(common, generation, j)
 			checkLegal(t, generation, conditions, j)
 			before := append([]metav1.Condition(nil), conditions...)
-			j.seen.Now = noon.Add(time.Hour)
-			setConditions(common, generation, j)
+			j.Seen.Now = noon.Add(time.Hour)
+			SetConditions(common, generation, j)
 			for i := range before {
 				if before[i] != conditions[i] {
-					t.Fatalf("the same judgement changes %+v to %+v", before[i], conditions[i])
+					t.Fatalf("the same input changes %+v to %+v", before[i], conditions[i])
 				}
 			}
 		}
@@ -151,61 +151,61 @@ func TestWordsOfReady(t *testing.T) {
 	terminal := plan.Problem{Class: plan.Terminal, Reason: "Invalid", Field: "spec.a", Message: "bad"}
 	for _, c := range []struct {
 		name            string
-		j               judgement
+		j               Input
 		status          metav1.ConditionStatus
 		reason, message string
 		besides         string
 	}{
-		{"ready", judgement{seen: controller.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
+		{"ready", Input{Seen: controller.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
 		{
 			"ready in the controller's words",
-			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Reason: "Up", Message: "2 of 2"}},
+			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Reason: "Up", Message: "2 of 2"}},
 			"True", "Up", "2 of 2", "",
 		},
 		{
 			"ready with a reason alone",
-			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Reason: "Up"}},
+			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Reason: "Up"}},
 			"True", "Up", "Everything is as declared.", "",
 		},
 		{
 			"on its way",
-			judgement{seen: controller.Seen{Waiting: "waiting for a"}},
+			Input{Seen: controller.Seen{Waiting: "waiting for a"}},
 			"False", ReasonProgressing, "waiting for a",
 			ConditionReconciling,
 		},
 		{
 			"on its way, in the controller's words",
-			judgement{seen: controller.Seen{Waiting: "waiting for a"}, verdict: controller.Verdict{Reason: "Starting", Message: "soon"}},
+			Input{Seen: controller.Seen{Waiting: "waiting for a"}, Verdict: controller.Verdict{Reason: "Starting", Message: "soon"}},
 			"False", "Starting", "waiting for a", ConditionReconciling,
 		},
 		{
 			"held",
-			judgement{seen: controller.Seen{Ready: true}, verdict: controller.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
+			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
 			"False", "NoStorage", "no PVC", ConditionReconciling,
 		},
 		{
 			"retrying",
-			judgement{seen: controller.Seen{Waiting: "retrying: x"}, transient: errors.New("x")},
+			Input{Seen: controller.Seen{Waiting: "retrying: x"}, Err: errors.New("x")},
 			"False", ReasonRetrying,
 			"retrying: x", ConditionReconciling,
 		},
-		{"waiting", judgement{seen: controller.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
+		{"waiting", Input{Seen: controller.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
 		{
 			"terminal before waiting",
-			judgement{seen: controller.Seen{Problems: []plan.Problem{waiting, terminal}}},
+			Input{Seen: controller.Seen{Problems: []plan.Problem{waiting, terminal}}},
 			"False", "Invalid",
 			"spec.a: bad", ConditionStalled,
 		},
 		{
 			"a problem before the controller's words",
-			judgement{seen: controller.Seen{Problems: []plan.Problem{terminal}}, verdict: controller.Verdict{Reason: "Up", Message: "x"}},
+			Input{Seen: controller.Seen{Problems: []plan.Problem{terminal}}, Verdict: controller.Verdict{Reason: "Up", Message: "x"}},
 			"False", "Invalid", "spec.a: bad", ConditionStalled,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var conditions []metav1.Condition
-			c.j.seen.Now = noon
-			setConditions(controller.Common{Conditions: &conditions}, 1, c.j)
+			c.j.Seen.Now = noon
+			SetConditions(controller.Common{Conditions: &conditions}, 1, c.j)
 			ready := meta.FindStatusCondition(conditions, ConditionReady)
 			if ready.Status != c.status || ready.Reason != c.reason || ready.Message != c.message {
 				t.Errorf("%+v", ready)
@@ -219,8 +219,8 @@ func TestWordsOfReady(t *testing.T) {
 	}
 }
 
-func TestWorst(t *testing.T) {
-	if p, stalled := worst(nil); p != nil || stalled {
+func TestMostSevere(t *testing.T) {
+	if p, stalled := mostSevere(nil); p != nil || stalled {
 		t.Error(p, stalled)
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,7 +231,7 @@ func TestWorst(t *testing.T) {
 				first = i
 			}
 		}
-		p, stalled := worst(problems)
+		p, stalled := mostSevere(problems)
 		if stalled != (first >= 0) || p != &problems[max(first, 0)] {
 			t.Fatal("not the first terminal one, or the first")
 		}
@@ -240,7 +240,7 @@ func TestWorst(t *testing.T) {
 
 func TestBoundedStaysValid(t *testing.T) {
 	for _, s := range []string{"", "short", strings.Repeat("ä", 4000), "x" + strings.Repeat("ä", 4000), "a\xffb", strings.Repeat("x", 5000)} {
-		got := bounded(s)
+		got := Bounded(s)
 		if len(got) > 4096 || !utf8.ValidString(got) || len(s) < 4096 && utf8.ValidString(s) && got != s {
 			t.Errorf("%d bytes become %d, valid %v", len(s), len(got), utf8.ValidString(got))
 		}
