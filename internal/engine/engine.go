@@ -76,14 +76,14 @@ type Engine struct {
 	debounce status.Debounce
 
 	mu          sync.Mutex
-	controllers map[schema.GroupKind]wakeable
+	controllers map[schema.GroupKind]reconciler
 }
 
-// wakeable is the part of a controller's reconciler that the engine needs without knowing its type.
-type wakeable interface {
-	wake(namespace, name string)
-	wakeAll()
-	handOver(namespace string)
+// reconciler is the part of a controller's reconciler that the engine needs without knowing its type.
+type reconciler interface {
+	enqueue(namespace, name string)
+	enqueueAll()
+	onShardChange(namespace string)
 	serves(gk schema.GroupKind) bool
 	anyChildren() bool
 	groupResource() schema.GroupResource
@@ -126,34 +126,34 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]wakeable{},
+		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]reconciler{},
 		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
 	e.rollouts.Changed = e.metrics.rollout
 	e.hub = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
-		Clock: opts.Clock, OnSynced: e.wakeServes,
+		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
 	})
 	e.actor = &act.Actor{
 		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
 	e.jobs = background.New(background.Options[watch.Holder]{
-		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) },
+		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Holder) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Log: opts.Log.WithName("background"),
 	})
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
-	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
+	e.hub.OnReference(func(h watch.Holder) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
-		e.wakeServes(gk)
+		e.enqueueUsersOf(gk)
 		if _, ok := e.controller(gk); ok {
 			if err := e.catalog.Foreign(gk); err != nil {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
-			e.kept.wakeAll()
+			e.kept.enqueueAll()
 		}
 	})
 	if err := e.kept.register(); err != nil {
@@ -213,32 +213,32 @@ func (e *Engine) Warm(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-func (e *Engine) add(gk schema.GroupKind, r wakeable) {
+func (e *Engine) add(gk schema.GroupKind, r reconciler) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.controllers[gk] = r
 }
 
-func (e *Engine) controller(gk schema.GroupKind) (wakeable, bool) {
+func (e *Engine) controller(gk schema.GroupKind) (reconciler, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, ok := e.controllers[gk]
 	return r, ok
 }
 
-func (e *Engine) wake(gk schema.GroupKind, namespace, name string) {
+func (e *Engine) enqueue(gk schema.GroupKind, namespace, name string) {
 	if r, ok := e.controller(gk); ok {
-		r.wake(namespace, name)
+		r.enqueue(namespace, name)
 	}
 }
 
-// wakeServes wakes every custom resource of the controllers that use a kind which became served or ceased to be.
-func (e *Engine) wakeServes(gk schema.GroupKind) {
+// enqueueUsersOf enqueues every custom resource of the controllers that use a kind which became served or ceased to be.
+func (e *Engine) enqueueUsersOf(gk schema.GroupKind) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.controllers {
 		if r.serves(gk) {
-			r.wakeAll()
+			r.enqueueAll()
 		}
 	}
 }

@@ -33,7 +33,7 @@ type reader struct {
 	stack      plan.Stack
 	// made says of an object whether it was recorded as a child of the custom resource.
 	made func(plan.Key) bool
-	// asks is told of the groups whose APIs the controller asks for by version.
+	// watchGroup is told of the groups whose APIs the controller asks for by version.
 	asks func(group string)
 	used []watch.Ref
 	// read are the objects whose content this pass had.

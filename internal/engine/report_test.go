@@ -25,13 +25,13 @@ import (
 func TestABringUpIsRecordedOnce(t *testing.T) {
 	now := testclock.NewFakeClock(time.Unix(1e9, 0))
 	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: now}}}
-	kept := &life{}
+	kept := &reconcileState{}
 	later := func(results ...act.Result) (bool, time.Time) {
-		p := &pass[*keeper.Inventory, any]{life: kept, results: map[plan.Key]act.Result{}}
+		p := &reconciliation[*keeper.Inventory, any]{state: kept, results: map[plan.Key]act.Result{}}
 		for i, r := range results {
 			p.results[plan.Key{Name: fmt.Sprint(i)}] = r
 		}
-		return s.recordsLater(p), p.wakeAt
+		return s.deferInventory(p), p.nextAt
 	}
 	made := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Create}}
 	gone := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Delete}}
@@ -118,7 +118,7 @@ func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
 		"one is annotated, one rolls": {[]object{{decide.Leave, rolls}, {decide.Leave, lags}}, false},
 		"one rolls":                   {[]object{fine, {decide.Leave, rolls}}, false},
 	} {
-		p, seen := pass[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
+		p, seen := reconciliation[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
 		for i, o := range c.objects {
 			key := plan.Key{Name: fmt.Sprint(i)}
 			p.actions = append(p.actions, decide.Action{Verb: o.verb, Key: key})
@@ -134,18 +134,18 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	fetching, missing := plan.Problem{Class: plan.Waiting, Brief: true}, plan.Problem{Class: plan.Waiting}
 	opening := []decide.Action{{Verb: decide.Wait, Reason: decide.ReasonNotSynced}}
 	cases := map[string]struct {
-		pass pass[*keeper.Inventory, any]
+		pass reconciliation[*keeper.Inventory, any]
 		want bool
 	}{
-		"a watch is being opened":      {pass[*keeper.Inventory, any]{actions: opening}, true},
-		"an archive is fetched":        {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
-		"a Secret is missing too":      {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
-		"a write has failed":           {pass[*keeper.Inventory, any]{actions: opening, transient: errPast}, false},
-		"a controller has yet to look": {pass[*keeper.Inventory, any]{lags: true}, true},
-		"a Deployment is not there":    {pass[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
+		"a watch is being opened":      {reconciliation[*keeper.Inventory, any]{actions: opening}, true},
+		"an archive is fetched":        {reconciliation[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
+		"a Secret is missing too":      {reconciliation[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
+		"a write has failed":           {reconciliation[*keeper.Inventory, any]{actions: opening, transient: errStaleCache}, false},
+		"a controller has yet to look": {reconciliation[*keeper.Inventory, any]{lags: true}, true},
+		"a Deployment is not there":    {reconciliation[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
 	}
 	for name, c := range cases {
-		if got := c.pass.learning(); got != c.want {
+		if got := c.pass.warmingUp(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

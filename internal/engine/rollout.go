@@ -24,8 +24,8 @@ type settled struct {
 
 // ownChange says that the custom resource, or something of its namespace that it refers to, is another than when it was
 // Ready last: what is written then is no rollout of the operator's.
-func (s *stacks[C, F]) ownChange(p *pass[C, F]) bool {
-	last := &p.life.settled
+func (s *stacks[C, F]) ownChange(p *reconciliation[C, F]) bool {
+	last := &p.state.settled
 	if last.generation == 0 {
 		// After a start, what the status knows. The inputs may have changed meanwhile; whoever has changed them waits.
 		last.generation = *s.def.Common(p.before).ObservedGeneration
@@ -39,7 +39,7 @@ func (s *stacks[C, F]) ownChange(p *pass[C, F]) bool {
 // holdRollout turns the restart of pods that the operator brings into a wait, while another namespace rolls. A change of the
 // custom resource's own neither takes the slot nor waits for it, and what is not Ready is never held back, since the change
 // may be its cure (law 14).
-func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
+func (s *stacks[C, F]) holdRollout(p *reconciliation[C, F]) {
 	if s.ownChange(p) {
 		s.releaseRollout(p.key)
 		return
@@ -57,20 +57,20 @@ func (s *stacks[C, F]) holdRollout(p *pass[C, F]) {
 			a.Verb, a.Reason = decide.Wait, status.ReasonWaitingForRollout
 			a.Detail = "the rollout in namespace " + grant.Holder + " to finish before " + a.Key.String() + " is updated"
 			p.held = "waiting for " + a.Detail
-			p.wake(grant.Until)
+			p.requeueAt(grant.Until)
 		}
 	}
 }
 
 // settleRollout ends the part that a custom resource has in a rollout once it is Ready, or stands still until somebody
 // changes something, and tells that it was not Ready by the deadline.
-func (s *stacks[C, F]) settleRollout(p *pass[C, F], ready bool) {
+func (s *stacks[C, F]) settleRollout(p *reconciliation[C, F], ready bool) {
 	stalled := slices.ContainsFunc(p.problems, func(problem plan.Problem) bool {
-		return problem.Class == plan.Terminal || p.blind && !problem.Brief
+		return problem.Class == plan.Terminal || p.gatherFailed && !problem.Brief
 	})
 	switch {
 	case ready && p.held == "":
-		p.life.settled = settled{p.before.GetGeneration(), p.plan.Inputs}
+		p.state.settled = settled{p.before.GetGeneration(), p.plan.Inputs}
 		s.releaseRollout(p.key)
 	case stalled:
 		s.releaseRollout(p.key)
@@ -88,18 +88,18 @@ func (s *stacks[C, F]) rolloutKey(key client.ObjectKey) rollout.Key {
 	return rollout.Key{Kind: s.def.GVK.GroupKind(), ObjectKey: key}
 }
 
-// acquireRollout asks for the slot, and wakes those whose namespace has lost it.
+// acquireRollout asks for the slot, and enqueues those whose namespace has lost it.
 func (s *stacks[C, F]) acquireRollout(key client.ObjectKey) rollout.Grant {
 	grant := s.rollouts.Acquire(s.rolloutKey(key), s.Clock.Now())
 	for _, k := range grant.Exceeded {
-		s.Engine.wake(k.Kind, k.Namespace, k.Name)
+		s.Engine.enqueue(k.Kind, k.Namespace, k.Name)
 	}
 	return grant
 }
 
-// releaseRollout ends the rollout of a custom resource and wakes those that waited for it, of whatever kind.
+// releaseRollout ends the rollout of a custom resource and enqueues those that waited for it, of whatever kind.
 func (s *stacks[C, F]) releaseRollout(key client.ObjectKey) {
 	for _, k := range s.rollouts.Release(s.rolloutKey(key)) {
-		s.Engine.wake(k.Kind, k.Namespace, k.Name)
+		s.Engine.enqueue(k.Kind, k.Namespace, k.Name)
 	}
 }

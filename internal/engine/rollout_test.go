@@ -32,11 +32,11 @@ func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClo
 }
 
 // passOf is a pass of a custom resource in a namespace.
-func passOf(namespace string, l *life, inputs string) *pass[*v1.TrustyAIService, struct{}] {
+func passOf(namespace string, l *reconcileState, inputs string) *reconciliation[*v1.TrustyAIService, struct{}] {
 	cr := &v1.TrustyAIService{}
 	cr.Namespace, cr.Name, cr.Generation, cr.Status.ObservedGeneration = namespace, "x", 1, 1
-	return &pass[*v1.TrustyAIService, struct{}]{
-		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, life: l, plan: plan.Plan{Inputs: inputs},
+	return &reconciliation[*v1.TrustyAIService, struct{}]{
+		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, state: l, plan: plan.Plan{Inputs: inputs},
 	}
 }
 
@@ -63,7 +63,7 @@ func TestANamespaceThatIsNotReadyByTheDeadlineLosesItsTurn(t *testing.T) {
 		t.Fatalf("the one after: %+v", held)
 	}
 	for range 2 {
-		s.settleRollout(passOf("a", &life{}, ""), false)
+		s.settleRollout(passOf("a", &reconcileState{}, ""), false)
 	}
 	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutExceeded) {
 		t.Errorf("%d events tell of it, want 1", len(recorder.Events))
@@ -78,29 +78,29 @@ func TestANamespaceThatIsNotReadyByTheDeadlineLosesItsTurn(t *testing.T) {
 }
 
 func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
-	type edit func(*pass[*v1.TrustyAIService, struct{}]) (ready bool)
+	type edit func(*reconciliation[*v1.TrustyAIService, struct{}]) (ready bool)
 	for name, one := range map[string]struct {
 		edit edit
 		back bool
 	}{
-		"it rolls":    {func(*pass[*v1.TrustyAIService, struct{}]) bool { return false }, false},
-		"it is Ready": {func(*pass[*v1.TrustyAIService, struct{}]) bool { return true }, true},
-		"its spec is invalid": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
+		"it rolls":    {func(*reconciliation[*v1.TrustyAIService, struct{}]) bool { return false }, false},
+		"it is Ready": {func(*reconciliation[*v1.TrustyAIService, struct{}]) bool { return true }, true},
+		"its spec is invalid": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
 			p.problems = []plan.Problem{{Class: plan.Terminal}}
 			return false
 		}, true},
-		"what it refers to is gone": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
-			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting}}
+		"what it refers to is gone": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
+			p.gatherFailed, p.problems = true, []plan.Problem{{Class: plan.Waiting}}
 			return false
 		}, true},
-		"what it refers to is being fetched": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
-			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting, Brief: true}}
+		"what it refers to is being fetched": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
+			p.gatherFailed, p.problems = true, []plan.Problem{{Class: plan.Waiting, Brief: true}}
 			return false
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, clock, _ := rollingStacks()
-			p := passOf("a", &life{}, "")
+			p := passOf("a", &reconcileState{}, "")
 			s.rollouts.Acquire(s.rolloutKey(p.key), clock.Now())
 			s.settleRollout(p, one.edit(p))
 			if got := s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now()).OK; got != one.back {
@@ -112,7 +112,7 @@ func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
 
 func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 	s, clock, _ := rollingStacks()
-	l := &life{}
+	l := &reconcileState{}
 	if s.ownChange(passOf("a", l, "credentials 1")) {
 		t.Error("what is found at the start is taken for a change")
 	}

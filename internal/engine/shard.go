@@ -31,7 +31,7 @@ func newShard(e *Engine) *shard {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			for _, r := range e.controllers {
-				r.handOver(one.GetName())
+				r.onShardChange(one.GetName())
 			}
 		}, nil)
 	}

@@ -30,20 +30,20 @@ const (
 
 // writeStatus patches the status if it changed, at once where the next pass acts on what is stored (urgent) or the
 // verdict is another, else when the change has waited for more; the rest of the wait is returned.
-func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bool) (time.Duration, error) {
+func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F], urgent bool) (time.Duration, error) {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	if equality.Semantic.DeepEqual(p.before, p.cr) {
-		p.life.minor, p.life.learning, p.life.unsaved = time.Time{}, time.Time{}, nil
-		s.foresee(p, false)
+		p.state.minor, p.state.holdSince, p.state.pendingStatus = time.Time{}, time.Time{}, nil
+		s.awaitWires(p, false)
 		return 0, nil
 	}
-	p.life.unsaved = after.Ledger
+	p.state.pendingStatus = after.Ledger
 	now := s.Clock.Now()
 	if rest := s.holdStatus(p, urgent, now); rest > 0 {
 		return rest, nil
 	}
-	defer s.foresee(p, false)
-	p.life.minor, p.life.learning = time.Time{}, time.Time{}
+	defer s.awaitWires(p, false)
+	p.state.minor, p.state.holdSince = time.Time{}, time.Time{}
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
@@ -70,10 +70,10 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *pass[C, F], urgent bo
 		s.written[p.key] = written
 		s.mu.Unlock()
 	}
-	p.life.unsaved = nil
+	p.state.pendingStatus = nil
 	s.metrics.statusWritten(s.def.GVK.Kind)
-	s.announce(ctx, p, before, after)
-	s.wakeWires(p.key.Namespace)
+	s.recordEvent(ctx, p, before, after)
+	s.enqueueWires(p.key.Namespace)
 	return 0, nil
 }
 
@@ -91,56 +91,56 @@ func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
 }
 
 // holdStatus says how long a changed status still waits for more.
-func (s *stacks[C, F]) holdStatus(p *pass[C, F], urgent bool, now time.Time) time.Duration {
+func (s *stacks[C, F]) holdStatus(p *reconciliation[C, F], urgent bool, now time.Time) time.Duration {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	switch {
 	case urgent:
 		return 0
-	case p.learning() && status.HoldFor(before, after) > 0:
-		if p.life.learning.IsZero() {
-			p.life.learning = now
+	case p.warmingUp() && status.HoldFor(before, after) > 0:
+		if p.state.holdSince.IsZero() {
+			p.state.holdSince = now
 		}
-		return p.life.learning.Add(status.HoldFor(before, after)).Sub(now)
+		return p.state.holdSince.Add(status.HoldFor(before, after)).Sub(now)
 	case status.BecameReady(before, after):
 		// The wires act on what is about to be told, so that their outcome is part of it.
-		return s.foresee(p, true)
+		return s.awaitWires(p, true)
 	case status.VerdictChanged(before, after):
 		return 0
 	}
-	s.foresee(p, false)
-	if p.life.minor.IsZero() {
-		p.life.minor = now
+	s.awaitWires(p, false)
+	if p.state.minor.IsZero() {
+		p.state.minor = now
 	}
-	return p.life.minor.Add(s.debounceOf(p.life)).Sub(now)
+	return p.state.minor.Add(s.debounceOf(p.state)).Sub(now)
 }
 
-// foresee shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
+// awaitWires shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
 // returns for how long they, and the first answers to what the controller asks, are still waited for.
-func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
+func (s *stacks[C, F]) awaitWires(p *reconciliation[C, F], ready bool) time.Duration {
 	if !ready {
 		s.mu.Lock()
-		delete(s.foreseen, p.key)
-		p.life.awaited = nil
+		delete(s.pendingReady, p.key)
+		p.state.unacknowledged = nil
 		s.mu.Unlock()
 		return 0
 	}
-	awaited := map[wireTarget]bool{}
+	unacknowledged := map[wireTarget]bool{}
 	for _, w := range s.wires {
 		for _, target := range w.targets(p.key.Namespace) {
-			awaited[wireTarget{w.wire.Name, target}] = true
+			unacknowledged[wireTarget{w.wire.Name, target}] = true
 		}
 	}
 	s.mu.Lock()
-	_, known := s.foreseen[p.key]
+	_, known := s.pendingReady[p.key]
 	if !known {
-		s.foreseen[p.key] = p.cr.DeepCopyObject().(C)
-		p.life.foreseen, p.life.awaited = s.Clock.Now(), awaited
+		s.pendingReady[p.key] = p.cr.DeepCopyObject().(C)
+		p.state.pendingSince, p.state.unacknowledged = s.Clock.Now(), unacknowledged
 	}
 	// What came in since this pass looked at the outcomes is not in the status that it is about to write.
-	since, waits := p.life.foreseen, p.awaits || len(p.life.awaited) > 0
+	since, waits := p.state.pendingSince, p.awaits || len(p.state.unacknowledged) > 0
 	s.mu.Unlock()
 	if !known {
-		s.wakeWires(p.key.Namespace)
+		s.enqueueWires(p.key.Namespace)
 	}
 	switch {
 	case waits:
@@ -152,7 +152,7 @@ func (s *stacks[C, F]) foresee(p *pass[C, F], ready bool) time.Duration {
 }
 
 // progress counts the custom resources that progress.
-func (e *Engine) progress(l *life, progressing bool) {
+func (e *Engine) progress(l *reconcileState, progressing bool) {
 	if progressing != l.progressing {
 		e.debounce.Count(progressing, e.Clock.Now())
 	}
@@ -160,16 +160,16 @@ func (e *Engine) progress(l *life, progressing bool) {
 }
 
 // debounceOf is how long a status change of a custom resource waits that alters no verdict.
-func (e *Engine) debounceOf(l *life) time.Duration {
+func (e *Engine) debounceOf(l *reconcileState) time.Duration {
 	if !l.progressing {
 		return status.Settled
 	}
 	return e.debounce.Progress(e.Clock.Now())
 }
 
-// learning says that nothing is amiss but that not everything is known yet: as after the start of this process, a watch is being
+// warmingUp says that nothing is amiss but that not everything is known yet: as after the start of this process, a watch is being
 // opened or something is being fetched, or a controller has yet to look at its object.
-func (p *pass[C, F]) learning() bool {
+func (p *reconciliation[C, F]) warmingUp() bool {
 	if p.transient != nil {
 		return false
 	}

@@ -49,7 +49,7 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		log.FromContext(ctx).Info("teardown goes on although an object is held", "held", waitingFor)
 	}
 	if brought {
-		if again, err := t.outlivers(ctx, last); err != nil || again > 0 {
+		if again, err := t.retainedObjects(ctx, last); err != nil || again > 0 {
 			return reconcile.Result{RequeueAfter: again}, err
 		}
 	}
@@ -93,7 +93,7 @@ func (t *teardown) holdsBack(ownerUID string) time.Duration {
 }
 
 // gone says whether the custom resource is really gone (law 4). What was asked live once stays true, unless the caches show
-// that UID again, as after a backup was restored: each object that goes wakes the teardown.
+// that UID again, as after a backup was restored: each object that goes enqueues the teardown.
 func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
 	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
 	r, ok := t.controller(gk)
@@ -136,7 +136,7 @@ func (t *teardown) setEnded(ownerUID string, ended bool) {
 
 // askWhetherGone says that a live GET of the custom resource is answered with NotFound, or another UID, while its CRD is
 // served, or that a live GET shows that the CRD itself is gone. Every other answer means wait.
-func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwner, gk schema.GroupKind, r wakeable) (bool, error) {
+func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwner, gk schema.GroupKind, r reconciler) (bool, error) {
 	for _, version := range t.catalog.Versions(gk) {
 		mapping, served := t.catalog.Lookup(gk.WithVersion(version))
 		if !served {

@@ -54,7 +54,7 @@ func newWireRunner(
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
 	})
-	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.wakeAll)
+	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.enqueueAll)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,10 @@ func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionR
 	return mapping.Resource, ok
 }
 
-func (r *wireRunner) wakeAll() { r.wakeNamespace("") }
+func (r *wireRunner) enqueueAll() { r.enqueueNamespace("") }
 
-// wakeNamespace looks again at the targets of a namespace, or of all if it is empty.
-func (r *wireRunner) wakeNamespace(namespace string) {
+// enqueueNamespace looks again at the targets of a namespace, or of all if it is empty.
+func (r *wireRunner) enqueueNamespace(namespace string) {
 	for _, target := range r.targets(namespace) {
 		r.queue.add(target.Namespace, target.Name)
 	}
@@ -162,7 +162,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	for i, o := range all {
 		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
 		key := client.ObjectKeyFromObject(o)
-		for _, mine := range []map[client.ObjectKey]C{s.written, s.foreseen} {
+		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
 			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
 				all[i] = cr
 			}
@@ -171,7 +171,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	return all, nil
 }
 
-// wired takes the outcomes of a wire for one custom resource and wakes it, so that its status tells.
+// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status tells.
 func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Outcome) {
 	namespace, name, ok := parseOwner(owner, s.def.GVK.GroupKind())
 	if !ok {
@@ -179,7 +179,7 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	s.mu.Lock()
-	l, ok := s.lives[key]
+	l, ok := s.states[key]
 	if ok {
 		// The map is replaced and never changed, since a pass may be reading it.
 		next := map[string][]wiring.Outcome{}
@@ -199,17 +199,17 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 }
 
 // looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer. What began before the
-// Ready was foreseen did not know of it.
+// Ready was pending did not know of it.
 func (s *stacks[C, F]) looked(wire string, target client.ObjectKey, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.foreseen {
-		l := s.lives[key]
-		if key.Namespace != target.Namespace || l == nil || !l.awaited[wireTarget{wire, target}] || since.Before(l.foreseen) {
+	for key := range s.pendingReady {
+		l := s.states[key]
+		if key.Namespace != target.Namespace || l == nil || !l.unacknowledged[wireTarget{wire, target}] || since.Before(l.pendingSince) {
 			continue
 		}
-		delete(l.awaited, wireTarget{wire, target})
-		if len(l.awaited) == 0 {
+		delete(l.unacknowledged, wireTarget{wire, target})
+		if len(l.unacknowledged) == 0 {
 			s.queue.add(key.Namespace, key.Name)
 		}
 	}
@@ -222,8 +222,8 @@ type wireTarget struct {
 }
 
 // wiringOf returns the outcomes of the wires for one custom resource, and whether a Ready still waits for more.
-func (s *stacks[C, F]) wiringOf(l *life) (outcomes map[string][]wiring.Outcome, awaits bool) {
+func (s *stacks[C, F]) wiringOf(l *reconcileState) (outcomes map[string][]wiring.Outcome, awaits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.wiring, len(l.awaited) > 0
+	return l.wiring, len(l.unacknowledged) > 0
 }

@@ -19,21 +19,21 @@ func TestWhatIsDeletedAgainAndAgainIsLeftForAWhile(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	s := &stacks[*v1.TrustyAIService, struct{}]{Engine: &Engine{Options: Options{Clock: clock}}}
 	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "ns", Name: "token"}
-	life := &life{}
+	state := &reconcileState{}
 	// pass says whether the object was made in one pass, and counts what was told.
 	pass := func() (made bool, problems int) {
-		p := &pass[*v1.TrustyAIService, struct{}]{
-			life: life, actions: []decide.Action{{Verb: decide.Create, Key: key, KnownUID: "before"}},
+		p := &reconciliation[*v1.TrustyAIService, struct{}]{
+			state: state, actions: []decide.Action{{Verb: decide.Create, Key: key, KnownUID: "before"}},
 		}
-		s.holdVanished(p)
+		s.holdRecreations(p)
 		if made = p.actions[0].Verb == decide.Create; made {
-			s.madeAnew(p, act.Result{Action: p.actions[0], Wrote: true})
-		} else if p.wakeAt.IsZero() {
+			s.countRecreation(p, act.Result{Action: p.actions[0], Wrote: true})
+		} else if p.nextAt.IsZero() {
 			t.Fatal("nothing wakes it")
 		}
 		return made, len(p.problems)
 	}
-	for i := range freely + 1 {
+	for i := range freeRecreations + 1 {
 		if made, problems := pass(); !made || problems > 0 {
 			t.Fatalf("deletion %d: made %v, %d problems", i, made, problems)
 		}
@@ -52,8 +52,8 @@ func TestWhatIsDeletedAgainAndAgainIsLeftForAWhile(t *testing.T) {
 	if times == 0 || times > 6 {
 		t.Errorf("made %d times within a minute", times)
 	}
-	clock.Step(aWhile + time.Second)
-	if made, problems := pass(); !made || problems > 0 || len(life.vanished) != 1 || life.vanished[key].times != 1 {
-		t.Errorf("after a while: made %v, %d problems, %+v", made, problems, life.vanished)
+	clock.Step(recreationWindow + time.Second)
+	if made, problems := pass(); !made || problems > 0 || len(state.recreated) != 1 || state.recreated[key].times != 1 {
+		t.Errorf("after a while: made %v, %d problems, %+v", made, problems, state.recreated)
 	}
 }

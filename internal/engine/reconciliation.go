@@ -23,66 +23,66 @@ import (
 	"mlkeeper.dev/internal/engine/watch"
 )
 
-// pass is one reconcile of one custom resource. Each field says which step sets it.
-type pass[C client.Object, F any] struct {
+// reconciliation is one reconcile of one custom resource. Each field says which step sets it.
+type reconciliation[C client.Object, F any] struct {
 	key    client.ObjectKey
 	before C // The custom resource as read; set at the start and never changed.
 	cr     C // A copy whose status report fills.
 	stack  plan.Stack
-	life   *life
+	state  *reconcileState
 	reader *reader
-	// doubted says that the custom resource as read may be of the past; ended by ask.
-	doubted bool
+	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
+	unconfirmed bool
 
-	facts  F         // Set by prepare.
-	plan   plan.Plan // Set by prepare.
-	pruned bool      // Set by decide: what the plan no longer has was judged too.
-	blind  bool      // Set by prepare when gather found a problem, so that there is no plan.
+	facts        F         // Set by prepare.
+	plan         plan.Plan // Set by prepare.
+	pruned       bool      // Set by decide: what the plan no longer has was judged too.
+	gatherFailed bool      // Set by prepare when gather found a problem, so that there is no plan.
 
-	inventories []*keeper.Inventory                // Set by own; empty for a stack that owns its children directly.
-	owners      []plan.Owner                       // Set by own.
-	stamped     [][]plan.Stamped                   // Set by own, by stage.
-	ledger      map[plan.Key]keeper.InventoryEntry // Set by own from status or Inventories; updated by act.
+	inventories []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
+	owners      []plan.Owner                       // Set by resolveOwners.
+	stamped     [][]plan.Stamped                   // Set by resolveOwners, by stage.
+	ledger      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	actions     []decide.Action                    // Set by decide.
 	results     map[plan.Key]act.Result            // Set by act.
-	wakeAt      time.Time                          // Set by decide and act: when to look again, if nothing wakes us before.
+	nextAt      time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
 	blocked     bool                               // Set by prepare and act: something other than a write is blocked.
 	problems    []plan.Problem                     // Added to by prepare and act.
 	warnings    []string                           // Added to by decide and act.
 	yielded     []contest.Field                    // Set by act.
 	held        string                             // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                              // Set by act.
-	awaits      bool                               // Set by see: the outcomes of the wires were not complete.
+	awaits      bool                               // Set by summarize: the outcomes of the wires were not complete.
 	lags        bool                               // Set by report: it waits for nothing but controllers that have yet to look at their objects.
 	failed      bool                               // Set by report: what was asked for has failed.
-	informative map[plan.Key]bool                  // Set by own.
+	informative map[plan.Key]bool                  // Set by resolveOwners.
 }
 
 // staleRetry is when an object is judged again that had changed by the time of its deletion.
 const staleRetry = time.Second
 
-// wake asks for another pass at a time, or before.
-func (p *pass[C, F]) wake(at time.Time) {
-	if p.wakeAt.IsZero() || at.Before(p.wakeAt) {
-		p.wakeAt = at
+// requeueAt asks for another pass at a time, or before.
+func (p *reconciliation[C, F]) requeueAt(at time.Time) {
+	if p.nextAt.IsZero() || at.Before(p.nextAt) {
+		p.nextAt = at
 	}
 }
 
-func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
+func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	key := client.ObjectKeyFromObject(cr)
-	p := &pass[C, F]{
-		key: key, before: cr, cr: cr.DeepCopyObject().(C), life: s.life(key),
+	p := &reconciliation[C, F]{
+		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
 		stack:  s.stackOf(cr),
 		ledger: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
 	if len(*s.def.Common(cr).Conditions) == 0 {
-		p.life.fresh = true
+		p.state.fresh = true
 	}
 	p.reader = &reader{
 		engine: s.Engine, controller: s.def.Controller, gk: s.def.GVK.GroupKind(), cr: cr,
 		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
-		stack:  p.stack, made: s.madeBy(cr), asks: s.asks,
+		stack:  p.stack, made: s.madeBy(cr), asks: s.watchGroup,
 	}
 	return p
 }
@@ -122,35 +122,35 @@ func (s *stacks[C, F]) ownersOf(cr C, inventories []*keeper.Inventory) []plan.Ow
 	return out
 }
 
-// own settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
+// resolveOwners settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
-func (s *stacks[C, F]) own(ctx context.Context, p *pass[C, F]) error {
+func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F]) error {
 	ledger := s.def.Common(p.cr).Ledger
-	if p.life.unsaved != nil {
-		ledger = p.life.unsaved
+	if p.state.pendingStatus != nil {
+		ledger = p.state.pendingStatus
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) || s.incomplete(p.plan) {
 		// Once: the Inventories are written side by side.
-		sure := sync.OnceValue(func() error { return s.sure(ctx, p) })
+		confirm := sync.OnceValue(func() error { return s.confirm(ctx, p) })
 		var err error
-		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing, sure); err != nil {
+		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing, confirm); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
 	}
 	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), recorded(*ledger, p.inventories)
 	if len(p.inventories) > 0 {
-		for _, e := range p.life.unrecorded {
+		for _, e := range p.state.pendingEntries {
 			p.ledger[keyOf(e)] = e
 		}
 	}
-	s.bringRecorded(p.ledger)
+	s.watchRecorded(p.ledger)
 	return s.stamp(p)
 }
 
 // stamp gives the objects of the plan the engine's marks, or takes those of the pass before where nothing is different.
-func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
-	last := p.life.drawn
+func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
+	last := p.state.renderCache
 	if last != nil && last.stamped != nil && slices.Equal(last.owners, p.owners) {
 		p.stamped = last.stamped
 	} else if err := s.stampAnew(p); err != nil {
@@ -163,7 +163,7 @@ func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
 		for _, o := range stage {
 			p.informative[o.Key] = o.Informational
 			s.follow(p, o)
-			s.bring(o.Desired.GroupVersionKind())
+			s.watchKind(o.Desired.GroupVersionKind())
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *stacks[C, F]) stamp(p *pass[C, F]) error {
 
 // follow has the ledger say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
 // completed: that alone changes nothing about what is declared, so that no write would tell.
-func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
+func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 	e, recorded := p.ledger[o.Key]
 	if !recorded {
 		return
@@ -185,7 +185,7 @@ func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
 	p.ledger[o.Key] = e
 }
 
-func (s *stacks[C, F]) stampAnew(p *pass[C, F]) error {
+func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
 	for i, stage := range p.plan.Stages {
 		owner := p.owners[0]
 		if len(p.inventories) > 0 {
@@ -205,8 +205,8 @@ func (s *stacks[C, F]) stampAnew(p *pass[C, F]) error {
 }
 
 // decide gathers what the caches know of every object and lets the pure judgement decide.
-func (s *stacks[C, F]) decide(p *pass[C, F]) {
-	if p.blind {
+func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
+	if p.gatherFailed {
 		return
 	}
 	p.pruned = len(p.problems) == 0
@@ -236,8 +236,8 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	s.holdRefused(p)
-	s.holdVanished(p)
+	s.holdRejected(p)
+	s.holdRecreations(p)
 	s.holdRollout(p)
 }
 
@@ -253,7 +253,7 @@ func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 
 // hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, the server
 // behind a webhook, and the API server where it would sleep over each for longer than is left to wait.
-func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
+func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 	stage := p.plan.Stages[i]
 	held := stage.Hold
 	if held == "" {
@@ -272,12 +272,12 @@ func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
 		}
 		if from := s.catalog.TakesFrom(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
 			item.Waits = "the definition of " + item.Key.Kind + ", which is only just established"
-			p.wake(from)
+			p.requeueAt(from)
 		}
 	}
 }
 
-func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
+func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
 	if e, ok := p.ledger[o.Key]; ok {
 		item.Known = &e
@@ -306,7 +306,7 @@ func (s *stacks[C, F]) abandoned(seen *observe.Object) bool {
 }
 
 // heldByAnother says that the marks of an object name another custom resource that exists, or may.
-func (s *stacks[C, F]) heldByAnother(p *pass[C, F], seen *observe.Object) bool {
+func (s *stacks[C, F]) heldByAnother(p *reconciliation[C, F], seen *observe.Object) bool {
 	id := seen.Annotations[keeper.OwnerAnnotation]
 	if id == "" || id == p.stack.ID() {
 		return false
@@ -325,30 +325,30 @@ func wantsAdoption(cr client.Object) bool {
 }
 
 // gateTimedOut says that the gate of a stage has been closed for its timeout.
-func (s *stacks[C, F]) gateTimedOut(p *pass[C, F], stage plan.Stage, st decide.Stage) bool {
+func (s *stacks[C, F]) gateTimedOut(p *reconciliation[C, F], stage plan.Stage, st decide.Stage) bool {
 	waitsFor := decide.ClosedBy(decide.Input{Stack: p.stack, Owners: p.owners}, st)
 	return s.timedOut(p, "stage "+stage.Name, waitsFor, stage.Timeout)
 }
 
 // timedOut keeps since when a gate holds back what comes after it; one that has been closed for its timeout opens with
 // a warning (law 14).
-func (s *stacks[C, F]) timedOut(p *pass[C, F], gate, waitsFor string, timeout time.Duration) bool {
+func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, timeout time.Duration) bool {
 	if waitsFor == "" {
-		delete(p.life.gates, gate)
+		delete(p.state.gates, gate)
 		return false
 	}
 	now := s.Clock.Now()
-	since, ok := p.life.gates[gate]
+	since, ok := p.state.gates[gate]
 	if !ok {
 		since = now
-		p.life.gates[gate] = now
+		p.state.gates[gate] = now
 	}
 	if timeout == 0 {
 		timeout = plan.DefaultGateTimeout
 	}
 	until := since.Add(timeout)
 	if now.Before(until) {
-		p.wake(until)
+		p.requeueAt(until)
 		return false
 	}
 	p.warnings = append(p.warnings, fmt.Sprintf(
@@ -358,7 +358,7 @@ func (s *stacks[C, F]) timedOut(p *pass[C, F], gate, waitsFor string, timeout ti
 
 // extras are objects that MLKeeper made for this stack and that the plan no longer has: from the ledger or Inventory,
 // and from the cache, since a crash may have come between a write and its record.
-func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide.Extra {
+func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
 	taken, listed := map[plan.Key]bool{}, ledgerOf(p.inventories)
 	for key, entry := range p.ledger {
@@ -372,12 +372,12 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 		taken[key] = true
 		x := decide.Extra{Entry: entry, Observed: s.child(p, key)}
 		_, served := s.catalog.Lookup(key.WithVersion(entry.Version))
-		x.Gone = x.Observed == nil && (!served || p.life.deleted[key] == entry.UID)
+		x.Gone = x.Observed == nil && (!served || p.state.deleted[key] == entry.UID)
 		out = append(out, x)
 	}
 	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
-			out = append(out, decide.Extra{Observed: p.life.going(seen, s.Clock.Now())})
+			out = append(out, decide.Extra{Observed: p.state.going(seen, s.Clock.Now())})
 		}
 	}
 	return out
@@ -396,8 +396,8 @@ func (s *stacks[C, F]) reaches(stack plan.Stack, key plan.Key) bool {
 }
 
 // act performs the decisions and keeps what the writes answered.
-func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
-	if p.blind {
+func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
+	if p.gatherFailed {
 		return
 	}
 	results := s.actor.Do(ctx, act.Request{
@@ -406,8 +406,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		s.refused(p, r)
-		s.madeAnew(p, r)
+		s.recordRejection(p, r)
+		s.countRecreation(p, r)
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err
@@ -419,17 +419,17 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 			}
 		case r.Stale:
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
-			p.wake(s.Clock.Now().Add(staleRetry))
+			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again.
-			p.life.deleted[r.Action.Key] = r.Action.UID
+			p.state.deleted[r.Action.Key] = r.Action.UID
 		case r.Wrote:
-			p.life.deleted[r.Action.Key] = r.Action.UID
+			p.state.deleted[r.Action.Key] = r.Action.UID
 			if r.Action.ResourceVersion == "" {
 				// No watch shows it, nor will one tell that it is gone.
-				p.wake(s.Clock.Now().Add(staleRetry))
+				p.requeueAt(s.Clock.Now().Add(staleRetry))
 			}
 		default:
 			// There was nothing left to delete, of which no watch tells.
@@ -444,12 +444,12 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 }
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
-func (s *stacks[C, F]) child(p *pass[C, F], key plan.Key) *observe.Object {
+func (s *stacks[C, F]) child(p *reconciliation[C, F], key plan.Key) *observe.Object {
 	seen, ok := s.hub.Child(s.def.Controller, key)
 	if !ok {
 		return nil
 	}
-	return p.life.going(seen, s.Clock.Now())
+	return p.state.going(seen, s.Clock.Now())
 }
 
 func ownedByAnother(key plan.Key) plan.Problem {
@@ -462,7 +462,7 @@ func ownedByAnother(key plan.Key) plan.Problem {
 }
 
 // state tells what is known of one object after this pass's writes.
-func (s *stacks[C, F]) state(p *pass[C, F], a decide.Action) controller.State {
+func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) controller.State {
 	var seen *observe.Object
 	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
 		seen = r.Observed

@@ -27,7 +27,7 @@ import (
 )
 
 // takeOver takes the finalizers of the operator before us off a custom resource, so that its deletion never waits for
-// somebody who is gone (law 8). It says whether it wrote; the watch then wakes the custom resource again. A suspended
+// somebody who is gone (law 8). It says whether it wrote; the watch then enqueues the custom resource again. A suspended
 // one is left alone until it is being deleted.
 func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, error) {
 	kept := slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), func(f string) bool {
@@ -81,7 +81,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 	}
 	if out == releaseWaits {
 		key := client.ObjectKey{Namespace: cr.GetNamespace(), Name: cr.GetName()}
-		if rest := s.opens(s.life(key)); rest > 0 {
+		if rest := s.opens(s.stateOf(key)); rest > 0 {
 			s.queue.addLast(rest, key.Namespace, key.Name)
 			return out, nil
 		}
@@ -97,9 +97,9 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 
 // releaseRendered frees what the controller renders as retained.
 func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, error) {
-	p := s.newPass(cr)
+	p := s.newReconciliation(cr)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
-	p.life.refs = p.reader.done(p.life.refs)
+	p.state.refs = p.reader.done(p.state.refs)
 	var problem plan.Problem
 	switch {
 	case errors.As(err, &problem) && problem.Reason == decide.ReasonNotSynced:

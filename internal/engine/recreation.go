@@ -12,33 +12,33 @@ import (
 // An object that somebody deletes whenever it is there, such as the token of a ServiceAccount that does not exist, is not
 // made anew at the speed of the two. What is deleted now and then is back at once.
 const (
-	// freely is how often an object is made anew within a while before there is a pause.
-	freely = 4
-	// aWhile is how long a deletion counts.
-	aWhile = 10 * time.Minute
+	// freeRecreations is how often an object is made anew within a while before there is a pause.
+	freeRecreations = 4
+	// recreationWindow is how long a deletion counts.
+	recreationWindow = 10 * time.Minute
 )
 
 // ReasonRecreationBackOff is the reason of the problem.
 const ReasonRecreationBackOff = "RecreationBackOff"
 
-// vanished is how often an object was made anew lately, and when it is again.
-type vanished struct {
+// recreation is how often an object was made anew lately, and when it is again.
+type recreation struct {
 	times int
 	last  time.Time
 	retry backoff.Retry
 }
 
-// holdVanished turns creations whose pause is not over into waits, and tells why.
-func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
+// holdRecreations turns creations whose pause is not over into waits, and tells why.
+func (s *stacks[C, F]) holdRecreations(p *reconciliation[C, F]) {
 	now := s.Clock.Now()
-	for key, v := range p.life.vanished {
-		if now.Sub(v.last) > aWhile {
-			delete(p.life.vanished, key)
+	for key, v := range p.state.recreated {
+		if now.Sub(v.last) > recreationWindow {
+			delete(p.state.recreated, key)
 		}
 	}
 	for i := range p.actions {
 		a := &p.actions[i]
-		v, again := p.life.vanished[a.Key]
+		v, again := p.state.recreated[a.Key]
 		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
 			continue
 		}
@@ -48,22 +48,22 @@ func (s *stacks[C, F]) holdVanished(p *pass[C, F]) {
 			Message: a.Key.String() + " is deleted by somebody whenever it was made",
 			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
 		})
-		p.wake(v.retry.Due())
+		p.requeueAt(v.retry.Due())
 	}
 }
 
-// madeAnew counts what was there before.
-func (s *stacks[C, F]) madeAnew(p *pass[C, F], r act.Result) {
+// countRecreation counts what was there before.
+func (s *stacks[C, F]) countRecreation(p *reconciliation[C, F], r act.Result) {
 	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || !r.Wrote {
 		return
 	}
-	if p.life.vanished == nil {
-		p.life.vanished = map[plan.Key]vanished{}
+	if p.state.recreated == nil {
+		p.state.recreated = map[plan.Key]recreation{}
 	}
-	v := p.life.vanished[r.Action.Key]
+	v := p.state.recreated[r.Action.Key]
 	v.times, v.last = v.times+1, s.Clock.Now()
-	if v.times > freely {
+	if v.times > freeRecreations {
 		v.retry.Failed(blockedRetry, "", v.last)
 	}
-	p.life.vanished[r.Action.Key] = v
+	p.state.recreated[r.Action.Key] = v
 }

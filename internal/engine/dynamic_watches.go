@@ -10,14 +10,14 @@ import (
 // anyChildren says that users bring the kinds of the children.
 func (s *stacks[C, F]) anyChildren() bool { return s.def.AnyChildren }
 
-// bring watches a kind that users brought, and those that a ledger tells of after a restart.
-func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
+// watchKind watches a kind that users brought, and those that a ledger tells of after a restart.
+func (s *stacks[C, F]) watchKind(gvk schema.GroupVersionKind) {
 	if !s.def.AnyChildren {
 		return
 	}
 	s.mu.Lock()
-	version, known := s.brought[gvk.GroupKind()]
-	s.brought[gvk.GroupKind()] = gvk.Version
+	version, known := s.watchedKinds[gvk.GroupKind()]
+	s.watchedKinds[gvk.GroupKind()] = gvk.Version
 	s.mu.Unlock()
 	switch {
 	case !known:
@@ -27,8 +27,8 @@ func (s *stacks[C, F]) bring(gvk schema.GroupVersionKind) {
 	}
 }
 
-// asks remembers a group of whose APIs the controller asks by version, so that its custom resources are woken when they change.
-func (s *stacks[C, F]) asks(group string) {
+// watchGroup remembers a group of whose APIs the controller asks by version, so that its custom resources are woken when they change.
+func (s *stacks[C, F]) watchGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.groups == nil {
@@ -37,9 +37,9 @@ func (s *stacks[C, F]) asks(group string) {
 	s.groups[group] = true
 }
 
-// bringRecorded watches the kinds of a ledger.
-func (s *stacks[C, F]) bringRecorded(ledger map[plan.Key]keeper.InventoryEntry) {
+// watchRecorded watches the kinds of a ledger.
+func (s *stacks[C, F]) watchRecorded(ledger map[plan.Key]keeper.InventoryEntry) {
 	for key, e := range ledger {
-		s.bring(key.WithVersion(e.Version))
+		s.watchKind(key.WithVersion(e.Version))
 	}
 }

@@ -18,7 +18,7 @@ import (
 type refusing struct {
 	*stacks[*v1.TrustyAIService, struct{}]
 	clock    *testclock.FakeClock
-	life     *life
+	state    *reconcileState
 	cr       *v1.TrustyAIService
 	problem  plan.Problem
 	attempts int
@@ -28,22 +28,22 @@ func newRefusing(problem plan.Problem) *refusing {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	return &refusing{
 		stacks: &stacks[*v1.TrustyAIService, struct{}]{Engine: &Engine{Options: Options{Clock: clock}}},
-		clock:  clock, life: &life{}, cr: &v1.TrustyAIService{}, problem: problem,
+		clock:  clock, state: &reconcileState{}, cr: &v1.TrustyAIService{}, problem: problem,
 	}
 }
 
 // pass reconciles an object with a digest, and says whether it was written.
 func (r *refusing) pass(digest string) bool {
 	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "ns", Name: "x"}
-	p := &pass[*v1.TrustyAIService, struct{}]{
-		cr: r.cr, life: r.life, actions: []decide.Action{{Verb: decide.Create, Key: key, Object: plan.Stamped{Key: key, Digest: digest}}},
+	p := &reconciliation[*v1.TrustyAIService, struct{}]{
+		cr: r.cr, state: r.state, actions: []decide.Action{{Verb: decide.Create, Key: key, Object: plan.Stamped{Key: key, Digest: digest}}},
 	}
-	r.holdRefused(p)
+	r.holdRejected(p)
 	if !p.actions[0].Writes() {
 		return false
 	}
 	r.attempts++
-	r.refused(p, act.Result{Action: p.actions[0], Problem: &r.problem})
+	r.recordRejection(p, act.Result{Action: p.actions[0], Problem: &r.problem})
 	return true
 }
 

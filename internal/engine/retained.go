@@ -20,12 +20,12 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// outlivers deletes the definitions and Namespaces of an Inventory that had to outlive their stack (law 5), when what comes
+// retainedObjects deletes the definitions and Namespaces of an Inventory that had to outlive their stack (law 5), when what comes
 // after them is gone. A definition of which there is a custom resource stays, and so does a Namespace that holds what others
 // made, the namespace of the custom resource, what another stack lists, and what is to be retained or was adopted. What is not
 // settled yet is asked for again with growing pauses; after the timeout of a gate it counts as that of others. again is the
 // pause; zero when all is decided.
-func (t *teardown) outlivers(ctx context.Context, inv *keeper.Inventory) (again time.Duration, err error) {
+func (t *teardown) retainedObjects(ctx context.Context, inv *keeper.Inventory) (again time.Duration, err error) {
 	// The same for all Namespaces.
 	resources := sync.OnceValues(t.disco.ServerPreferredNamespacedResources)
 	kept, waits := map[*unstructured.Unstructured]string{}, ""

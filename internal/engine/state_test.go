@@ -40,46 +40,46 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 			jobs: background.New(background.Options[watch.Holder]{Clock: clock, Rendering: func() {}, Done: func(watch.Holder) {}, Log: logr.Discard()}),
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
-		lives: map[client.ObjectKey]*life{}, contenders: map[plan.Key]map[client.ObjectKey]bool{},
-		written: map[client.ObjectKey]*v1.TrustyAIService{}, foreseen: map[client.ObjectKey]*v1.TrustyAIService{},
+		states: map[client.ObjectKey]*reconcileState{}, conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{},
+		written: map[client.ObjectKey]*v1.TrustyAIService{}, pendingReady: map[client.ObjectKey]*v1.TrustyAIService{},
 	}
 	key := client.ObjectKey{Namespace: "ns", Name: "x"}
 	request := reconcile.Request{NamespacedName: key}
 	s.meet(key, "a")
-	first := s.life(key)
-	first.gates["stage"], first.tried, first.met = clock.Now(), 1, true
+	first := s.stateOf(key)
+	first.gates["stage"], first.tried, first.seenBefore = clock.Now(), 1, true
 	first.wiring = map[string][]wiring.Outcome{"target": {{}}}
-	s.contend(key, first, []plan.Key{{Name: "of another"}})
+	s.waitForConflicts(key, first, []plan.Key{{Name: "of another"}})
 	s.progress(first, true)
 	s.queue.backoff.When(request)
 	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
 	s.jobs.Get(holder, "job", controller.Once, func(context.Context) any { return 1 })
 
 	s.meet(key, "a")
-	if s.life(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
-		t.Error("a life ends before its custom resource does")
+	if s.stateOf(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
+		t.Error("a state ends before its custom resource does")
 	}
 	s.meet(key, "b")
-	second := s.life(key)
-	if second == first || len(second.gates) > 0 || second.tried != 0 || second.met {
+	second := s.stateOf(key)
+	if second == first || len(second.gates) > 0 || second.tried != 0 || second.seenBefore {
 		t.Errorf("the namesake inherits %+v", second)
 	}
 	if s.queue.backoff.Rest(request) != 0 {
 		t.Error("the namesake waits for the retry of the one before")
 	}
-	if s.jobs.Len() > 0 || len(s.contenders) > 0 || len(sys.forgot) != 1 || first.progressing {
-		t.Errorf("of the one before, %d owners of jobs and %d objects are left, and the controller forgot %d", s.jobs.Len(), len(s.contenders),
+	if s.jobs.Len() > 0 || len(s.conflictWaiters) > 0 || len(sys.forgot) != 1 || first.progressing {
+		t.Errorf("of the one before, %d owners of jobs and %d objects are left, and the controller forgot %d", s.jobs.Len(), len(s.conflictWaiters),
 			len(sys.forgot))
 	}
 	if len(second.wiring) != 1 {
 		t.Error("what the wires told of the name, which they do not tell again, is lost")
 	}
 	s.meet(key, "b")
-	if s.life(key) != second {
-		t.Error("the life of the namesake ends")
+	if s.stateOf(key) != second {
+		t.Error("the state of the namesake ends")
 	}
 	s.forget(key)
-	if len(s.lives) > 0 || len(sys.forgot) != 2 {
+	if len(s.states) > 0 || len(sys.forgot) != 2 {
 		t.Error("what is gone is not forgotten")
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// refusal is a write that was refused. Where no watch tells the end of the cause (quota, admission, rights, a name that
+// rejection is a write that was refused. Where no watch tells the end of the cause (quota, admission, rights, a name that
 // is taken) it is tried again when its pause is over (law 15), whatever is rendered meanwhile; where only a change of the
 // input helps, at once when something else is rendered, and after the pause when an event comes. Neither is tried whenever
-// something happens to wake the custom resource, but at once when the user changed or asked for something, or the object is
+// something happens to enqueue the custom resource, but at once when the user changed or asked for something, or the object is
 // another. The pauses grow for as long as the same object is refused for the same reason: content that is another in every
 // pass must not begin anew.
-type refusal struct {
+type rejection struct {
 	retry backoff.Retry
 	// digest, asked and uid are what was wanted, and of which object, when it was refused.
 	digest, asked string
@@ -27,19 +27,19 @@ type refusal struct {
 	problem       plan.Problem
 }
 
-// asked changes whenever the user asks for something anew.
-func (p *pass[C, F]) asked() string {
+// userRequest changes whenever the user asks for something anew.
+func (p *reconciliation[C, F]) userRequest() string {
 	notes := p.cr.GetAnnotations()
 	return fmt.Sprint(p.cr.GetGeneration(), notes[keeper.ReconcileAtAnnotation], notes[keeper.AdoptAnnotation])
 }
 
-// holdRefused turns writes whose pause is not over into waits, and tells their problem again.
-func (s *stacks[C, F]) holdRefused(p *pass[C, F]) {
-	now, kept := s.Clock.Now(), map[plan.Key]refusal{}
+// holdRejected turns writes whose pause is not over into waits, and tells their problem again.
+func (s *stacks[C, F]) holdRejected(p *reconciliation[C, F]) {
+	now, kept := s.Clock.Now(), map[plan.Key]rejection{}
 	for i := range p.actions {
 		a := &p.actions[i]
-		r, ok := p.life.refused[a.Key]
-		if !ok || !a.Writes() || r.asked != p.asked() || r.uid != a.UID {
+		r, ok := p.state.rejected[a.Key]
+		if !ok || !a.Writes() || r.asked != p.userRequest() || r.uid != a.UID {
 			continue
 		}
 		kept[a.Key] = r
@@ -48,26 +48,26 @@ func (s *stacks[C, F]) holdRefused(p *pass[C, F]) {
 			p.problems = append(p.problems, r.problem)
 		}
 	}
-	p.life.refused = kept
+	p.state.rejected = kept
 }
 
-// refused keeps what became of a write.
-func (s *stacks[C, F]) refused(p *pass[C, F], r act.Result) {
+// recordRejection keeps what became of a write.
+func (s *stacks[C, F]) recordRejection(p *reconciliation[C, F], r act.Result) {
 	if r.Problem == nil {
-		delete(p.life.refused, r.Action.Key)
+		delete(p.state.rejected, r.Action.Key)
 		return
 	}
-	retry := p.life.refused[r.Action.Key].retry
+	retry := p.state.rejected[r.Action.Key].retry
 	retry.Failed(blockedRetry, r.Problem.Reason, s.Clock.Now())
-	p.life.refused[r.Action.Key] = refusal{
-		retry: retry, digest: r.Action.Object.Digest, asked: p.asked(), uid: r.Action.UID, problem: *r.Problem,
+	p.state.rejected[r.Action.Key] = rejection{
+		retry: retry, digest: r.Action.Object.Digest, asked: p.userRequest(), uid: r.Action.UID, problem: *r.Problem,
 	}
 }
 
 // retryAt is when the next refused write is tried again; zero when there is none.
-func (l *life) retryAt() time.Time {
+func (l *reconcileState) retryAt() time.Time {
 	var next time.Time
-	for _, r := range l.refused {
+	for _, r := range l.rejected {
 		if r.problem.Class != plan.Blocked {
 			continue
 		}
