@@ -149,7 +149,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.wakeServes(gk)
 		if _, ok := e.controller(gk); ok {
-			if err := e.catalog.Foreign(gk); err != nil {
+			if err := e.catalog.ForeignCRDError(gk); err != nil {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
@@ -188,7 +188,7 @@ func (e *Engine) Ready() error {
 	e.mu.Unlock()
 	var failed error
 	for _, gk := range kinds {
-		failed = errors.Join(failed, e.catalog.Foreign(gk))
+		failed = errors.Join(failed, e.catalog.ForeignCRDError(gk))
 	}
 	return failed
 }

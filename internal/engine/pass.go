@@ -270,7 +270,7 @@ func (s *stacks[C, F]) hold(p *pass[C, F], in decide.Input, i int) {
 		if held != "" {
 			item.Waits = held
 		}
-		if from := s.catalog.TakesFrom(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
+		if from := s.catalog.AcceptsCreatesAt(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
 			item.Waits = "the definition of " + item.Key.Kind + ", which is only just established"
 			p.wake(from)
 		}

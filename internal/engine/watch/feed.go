@@ -242,7 +242,7 @@ func (h *Hub) watchFailed(gvk schema.GroupVersionKind, patience *source.Patience
 		return
 	}
 	if apierrors.IsNotFound(err) {
-		h.opts.Catalog.Suspect(gvk)
+		h.opts.Catalog.ReportNotFound(gvk)
 	}
 }
 
