@@ -94,7 +94,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 		return fmt.Errorf("wait for the list of CustomResourceDefinitions: %w", err)
 	}
 	// If the watch on APIServices is forbidden, aggregated APIs count as built in.
-	if err := waitFor(ctx, c.clock, func() bool { return apiServicesSynced() || watchBackoff.Refused() != nil }); err != nil {
+	if err := waitFor(ctx, c.clock, func() bool { return apiServicesSynced() || watchBackoff.Forbidden() != nil }); err != nil {
 		return fmt.Errorf("wait for the list of APIServices: %w", err)
 	}
 	// Discovery comes last, so that the API of a CustomResourceDefinition that is deleted before does not count as built in.

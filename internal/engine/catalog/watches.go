@@ -22,7 +22,7 @@ func (c *Catalog) watchCRDs(ctx context.Context) (func() bool, error) {
 }
 
 // watchAPIServices starts the watch on APIServices.
-func (c *Catalog) watchAPIServices(ctx context.Context) (func() bool, *source.Patience, error) {
+func (c *Catalog) watchAPIServices(ctx context.Context) (func() bool, *source.Backoff, error) {
 	return c.watch(ctx, apiServiceResource, transformAPIService, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.setAPIService(obj, false) },
 		UpdateFunc: func(_, obj any) { c.setAPIService(obj, false) },
@@ -32,15 +32,15 @@ func (c *Catalog) watchAPIServices(ctx context.Context) (func() bool, *source.Pa
 
 func (c *Catalog) watch(ctx context.Context, resource schema.GroupVersionResource, transform cache.TransformFunc,
 	handler cache.ResourceEventHandler,
-) (func() bool, *source.Patience, error) {
+) (func() bool, *source.Backoff, error) {
 	log := c.log.WithValues("resource", resource.Resource)
-	backoff := source.NewPatience(c.clock, log)
+	backoff := source.NewBackoff(c.clock, log)
 	informer := cache.NewSharedIndexInformerWithOptions(source.Dynamic(c.dyn, source.Scope{Resource: resource}, backoff),
 		&unstructured.Unstructured{}, cache.SharedIndexInformerOptions{ObjectDescription: resource.Resource})
 	err := informer.SetTransform(transform)
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			backoff.Report(err)
+			backoff.LogError(err)
 		})
 	}
 	if err != nil {

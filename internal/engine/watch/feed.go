@@ -39,14 +39,14 @@ type run struct {
 	// informers are keyed by namespace; the key is empty for the one that watches all.
 	informers map[string]cache.SharedIndexInformer
 	// patience is that of each informer.
-	patience []*source.Patience
+	patience []*source.Backoff
 	cancel   context.CancelFunc
 }
 
 // failure is what keeps the watch from being complete.
 func (r *run) failure() error {
 	for _, p := range r.patience {
-		if err := p.Failed(); err != nil {
+		if err := p.LastError(); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (h *Hub) adjustLocked(f *feed) {
 func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (cache.SharedIndexInformer, error) {
 	log := h.opts.Log.WithValues("resource", mapping.Resource.String(), "namespace", namespace,
 		"labels", f.labelSelector, "fields", f.fieldSelector)
-	patience := source.NewPatience(h.clock, log)
+	patience := source.NewBackoff(h.clock, log)
 	f.run.patience = append(f.run.patience, patience)
 	scope := source.Scope{
 		Resource: mapping.Resource, Namespace: namespace,
@@ -221,11 +221,11 @@ func (h *Hub) newInformer(f *feed, mapping catalog.Mapping, namespace string) (c
 }
 
 // source chooses how a feed is read: metadata alone, else as protobuf where the kind is built in and the feed takes types.
-func (h *Hub) source(f *feed, scope source.Scope, patience *source.Patience) (cache.ListerWatcher, runtime.Object, error) {
+func (h *Hub) source(f *feed, scope source.Scope, patience *source.Backoff) (cache.ListerWatcher, runtime.Object, error) {
 	switch {
 	case !f.whole:
 		return source.Metadata(h.opts.Metadata, scope, patience), &metav1.PartialObjectMetadata{}, nil
-	case f.typed && h.opts.Builtin.Knows(f.gvk):
+	case f.typed && h.opts.Builtin.Recognizes(f.gvk):
 		example, err := h.opts.Builtin.New(f.gvk)
 		if err != nil {
 			return nil, nil, err
@@ -237,8 +237,8 @@ func (h *Hub) source(f *feed, scope source.Scope, patience *source.Patience) (ca
 }
 
 // watchFailed counts and reports the end of a watch.
-func (h *Hub) watchFailed(gvk schema.GroupVersionKind, patience *source.Patience, err error) {
-	if !patience.Report(err) {
+func (h *Hub) watchFailed(gvk schema.GroupVersionKind, patience *source.Backoff, err error) {
+	if !patience.LogError(err) {
 		return
 	}
 	if apierrors.IsNotFound(err) {

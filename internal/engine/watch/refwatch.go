@@ -123,7 +123,7 @@ func (w *refWatch) look(name string) (*metav1.PartialObjectMetadata, knowledge, 
 		}
 		return nil, pending, nil
 	}
-	if err := w.store.patience.Refused(); err != nil {
+	if err := w.store.patience.Forbidden(); err != nil {
 		return nil, pending, err
 	}
 	n := w.names[name]
@@ -140,7 +140,7 @@ func (w *refWatch) failure() error {
 	if w.store == nil || w.synced {
 		return nil
 	}
-	return w.store.patience.Failed()
+	return w.store.patience.LastError()
 }
 
 // fill takes in the answer of a live read and returns what is known now. An event that came during the read counts for
@@ -176,7 +176,7 @@ func (w *refWatch) begin(parent context.Context, mapping catalog.Mapping) {
 	hub := w.refs.hub
 	ctx, cancel := context.WithCancel(parent)
 	log := hub.opts.Log.WithValues("resource", mapping.Resource.String(), "namespace", w.place.namespace)
-	patience := source.NewPatience(hub.clock, log)
+	patience := source.NewBackoff(hub.clock, log)
 	patience.OnChange = func() { w.refs.wakeAll(w.holders()) }
 	s := &refStore{watch: w, patience: patience}
 	w.mapping, w.cancel = mapping, cancel
@@ -233,7 +233,7 @@ type bystander struct{ key string }
 // refStore is what the reflector of one run writes to.
 type refStore struct {
 	watch    *refWatch
-	patience *source.Patience
+	patience *source.Backoff
 }
 
 var _ cache.TransformingStore = (*refStore)(nil)

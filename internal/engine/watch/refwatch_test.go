@@ -28,7 +28,7 @@ func refFixture(t *testing.T) (w *refWatch, s *refStore, woken func() int) {
 	r := &references{watches: map[place]*refWatch{}, held: map[Holder]map[Ref]struct{}{}}
 	r.wake = append(r.wake, func(Holder) { count++ })
 	w = newRefWatch(r, place{})
-	s = &refStore{watch: w, patience: source.NewPatience(&testclock.FakeClock{}, logr.Discard())}
+	s = &refStore{watch: w, patience: source.NewBackoff(&testclock.FakeClock{}, logr.Discard())}
 	w.store = s
 	return w, s, func() int { n := count; count = 0; return n }
 }
