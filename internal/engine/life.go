@@ -118,7 +118,7 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) { s.end(key, nil) }
 // end drops what is remembered of a custom resource, in favour of its successor under the name, if there is one. The
 // successor takes over the outcomes of the wires: these know a custom resource by its name, and tell what changed only.
 func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
-	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	referrer := watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
 	l := s.life(key)
 	s.contend(key, l, nil)
 	s.progress(l, false)
@@ -134,12 +134,12 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *life) {
 	delete(s.written, key)
 	delete(s.foreseen, key)
 	s.mu.Unlock()
-	s.jobs.Keep(holder)
+	s.jobs.Keep(referrer)
 	s.queue.backoff.Drop(reconcile.Request{NamespacedName: key})
 	if keeps, ok := s.sys.(controller.Forgetful); ok {
 		keeps.Forget(key)
 	}
 	s.releaseRollout(key)
-	s.hub.Release(holder)
+	s.informers.ReleaseReferences(referrer)
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

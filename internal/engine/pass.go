@@ -81,8 +81,8 @@ func (s *stacks[C, F]) newPass(cr C) *pass[C, F] {
 	}
 	p.reader = &reader{
 		engine: s.Engine, controller: s.def.Controller, gk: s.def.GVK.GroupKind(), cr: cr,
-		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
-		stack:  p.stack, made: s.madeBy(cr), asks: s.asks,
+		referrer: watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
+		stack:    p.stack, made: s.madeBy(cr), asks: s.asks,
 	}
 	return p
 }
@@ -176,7 +176,7 @@ func (s *stacks[C, F]) follow(p *pass[C, F], o plan.Stamped) {
 	if !recorded {
 		return
 	}
-	seen, found := s.hub.Child(s.def.Controller, o.Key)
+	seen, found := s.informers.Child(s.def.Controller, o.Key)
 	if found {
 		e.Policy = policyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
@@ -234,7 +234,7 @@ func (s *stacks[C, F]) decide(p *pass[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
-	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Controller) })
+	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRefused(p)
 	s.holdVanished(p)
@@ -283,7 +283,7 @@ func (s *stacks[C, F]) item(p *pass[C, F], o plan.Stamped) decide.Item {
 		item.Known = &e
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
-	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Controller)
+	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(p, o.Key); seen != nil {
 		item.Observed = seen
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
@@ -375,7 +375,7 @@ func (s *stacks[C, F]) extras(p *pass[C, F], desired map[plan.Key]bool) []decide
 		x.Gone = x.Observed == nil && (!served || p.life.deleted[key] == entry.UID)
 		out = append(out, x)
 	}
-	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
+	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
 			out = append(out, decide.Extra{Observed: p.life.going(seen, s.Clock.Now())})
 		}
@@ -445,7 +445,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *pass[C, F]) {
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
 func (s *stacks[C, F]) child(p *pass[C, F], key plan.Key) *observe.Object {
-	seen, ok := s.hub.Child(s.def.Controller, key)
+	seen, ok := s.informers.Child(s.def.Controller, key)
 	if !ok {
 		return nil
 	}

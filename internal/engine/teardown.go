@@ -172,7 +172,7 @@ func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
 		standing[inv.Name] = true
 	}
 	first := invs[0]
-	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
+	for _, seen := range t.informers.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
 		if ref == nil || ref.Kind != inventoryGVK.Kind || standing[ref.Name] {
 			continue
