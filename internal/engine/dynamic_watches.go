@@ -21,9 +21,9 @@ func (s *stacks[C, F]) watchKind(gvk schema.GroupVersionKind) {
 	s.mu.Unlock()
 	switch {
 	case !known:
-		s.hub.Children(gvk, s.def.Controller, s.childChanged)
+		s.informers.WatchChildren(gvk, s.def.Controller, s.childChanged)
 	case version != gvk.Version:
-		s.hub.Children(gvk, s.def.Controller, nil)
+		s.informers.WatchChildren(gvk, s.def.Controller, nil)
 	}
 }
 

@@ -58,20 +58,20 @@ const (
 // Engine runs the loop for every registered controller.
 type Engine struct {
 	Options
-	mgr      manager.Manager
-	client   dynamic.Interface
-	metadata metadata.Interface
-	disco    discovery.DiscoveryInterface
-	catalog  *catalog.Catalog
-	hub      *watch.Hub
-	actor    *act.Actor
-	recorder events.EventRecorder
-	metrics  *engineMetrics
-	shard    *shard
-	kept     *inventories
-	contents contents
-	jobs     *background.Jobs[watch.Holder]
-	rollouts rollout.Slot
+	mgr       manager.Manager
+	client    dynamic.Interface
+	metadata  metadata.Interface
+	disco     discovery.DiscoveryInterface
+	catalog   *catalog.Catalog
+	informers *watch.Manager
+	actor     *act.Actor
+	recorder  events.EventRecorder
+	metrics   *engineMetrics
+	shard     *shard
+	kept      *inventories
+	contents  contents
+	jobs      *background.Jobs[watch.Referrer]
+	rollouts  rollout.Slot
 	// debounce counts the custom resources that progress.
 	debounce status.Debounce
 
@@ -131,25 +131,25 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
 	e.rollouts.Changed = e.metrics.rollout
-	e.hub = watch.New(watch.Options{
+	e.informers = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
 		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
 	})
 	e.actor = &act.Actor{
-		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
+		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
-	e.jobs = background.New(background.Options[watch.Holder]{
-		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Holder) { e.enqueue(h.Kind, h.Namespace, h.Name) },
+	e.jobs = background.New(background.Options[watch.Referrer]{
+		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Log: opts.Log.WithName("background"),
 	})
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
-	e.hub.OnReference(func(h watch.Holder) { e.enqueue(h.Kind, h.Namespace, h.Name) })
+	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.enqueueUsersOf(gk)
 		if _, ok := e.controller(gk); ok {
-			if err := e.catalog.Foreign(gk); err != nil {
+			if err := e.catalog.ForeignCRDError(gk); err != nil {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
@@ -171,7 +171,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err := e.catalog.Start(ctx); err != nil {
 		return fmt.Errorf("learn which APIs the cluster serves: %w", err)
 	}
-	if err := e.hub.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := e.informers.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("run the watches: %w", err)
 	}
 	return nil
@@ -180,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // Ready says whether every watch is complete and the definitions of the controllers' kinds are MLKeeper's; it is the manager's
 // readiness check.
 func (e *Engine) Ready() error {
-	if !e.hub.Synced() {
+	if !e.informers.HasSynced() {
 		return errors.New("not every watch is complete yet")
 	}
 	e.mu.Lock()
@@ -188,7 +188,7 @@ func (e *Engine) Ready() error {
 	e.mu.Unlock()
 	var failed error
 	for _, gk := range kinds {
-		failed = errors.Join(failed, e.catalog.Foreign(gk))
+		failed = errors.Join(failed, e.catalog.ForeignCRDError(gk))
 	}
 	return failed
 }
@@ -207,7 +207,7 @@ const syncTimeout = 30 * time.Second
 func (e *Engine) Warm(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	if !e.hub.WaitForSync(limited) && ctx.Err() == nil {
+	if !e.informers.WaitForCacheSync(limited) && ctx.Err() == nil {
 		e.Log.Info("not every watch is complete; what needs the others starts now", "waited", syncTimeout.String())
 	}
 	return ctx.Err() == nil

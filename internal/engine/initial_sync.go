@@ -61,18 +61,18 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	s.watchRecorded(ledger)
 	states := make(map[plan.Key]controller.State, len(ledger))
 	for key, e := range ledger {
-		seen, found := s.hub.Child(s.def.Controller, key)
-		if !found && e.Completed && s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
+		seen, found := s.informers.Child(s.def.Controller, key)
+		if !found && e.Completed && s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			states[key] = controller.State{Current: true}
 			continue
 		}
-		if !found || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) || !matches(seen, e) || !seen.OwnedBy(stack, owners...) ||
+		if !found || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) || !matches(seen, e) || !seen.OwnedBy(stack, owners...) ||
 			seen.Health.Status != health.Current {
 			return nil, false
 		}
 		states[key] = controller.State{Observed: seen, Current: true}
 	}
-	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, stack.Hash()) {
+	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, stack.Hash()) {
 		if _, known := states[seen.Key]; !known {
 			return nil, false
 		}

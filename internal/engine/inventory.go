@@ -54,7 +54,7 @@ func (k *inventories) register() error {
 		return fmt.Errorf("register the Inventory controller: %w", err)
 	}
 	k.queue = q
-	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
+	k.informers.WatchResources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
 		inv := &keeper.Inventory{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
 		return inv, err
@@ -98,7 +98,7 @@ func (k *inventories) enqueue(ownerUID string) {
 
 // enqueueStack enqueues the teardown of the Inventories that carry a stack's label.
 func (k *inventories) enqueueStack(hash string) {
-	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+	for _, o := range k.informers.ListResources(inventoryGVK.GroupKind(), "") {
 		if inv, ok := o.(*keeper.Inventory); ok && inv.Labels[keeper.StackLabel] == hash {
 			k.queue.add("", string(inv.Spec.Owner.UID))
 		}
@@ -106,7 +106,7 @@ func (k *inventories) enqueueStack(hash string) {
 }
 
 func (k *inventories) enqueueAll() {
-	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+	for _, o := range k.informers.ListResources(inventoryGVK.GroupKind(), "") {
 		if inv, ok := o.(*keeper.Inventory); ok {
 			k.queue.add("", string(inv.Spec.Owner.UID))
 		}
@@ -137,8 +137,8 @@ func (k *inventories) get(name string) (*keeper.Inventory, bool) {
 func (k *inventories) cached(name string) (inv *keeper.Inventory, version string) {
 	gk := inventoryGVK.GroupKind()
 	// In this order: what the cache lacks after it had reached a version is gone by that version.
-	version = k.hub.ResourceReached(gk, "")
-	o, ok := k.hub.Resource(gk, "", name)
+	version = k.informers.LastSyncResourceVersion(gk, "")
+	o, ok := k.informers.Resource(gk, "", name)
 	if !ok {
 		return nil, version
 	}
@@ -157,7 +157,7 @@ func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 		}
 	}
 	k.mu.Unlock()
-	for _, o := range k.hub.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
+	for _, o := range k.informers.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
 		names[o.GetName()] = true
 	}
 	var out []*keeper.Inventory
@@ -202,7 +202,7 @@ func (s *stacks[C, F]) incomplete(p plan.Plan) bool {
 func (k *inventories) ensure(
 	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, confirm func() error,
 ) ([]*keeper.Inventory, error) {
-	if !k.hub.ResourceSynced(inventoryGVK.GroupKind()) {
+	if !k.informers.ResourceSynced(inventoryGVK.GroupKind()) {
 		return nil, errors.New("the watch on Inventories is not complete yet")
 	}
 	if _, served := k.catalog.Lookup(inventoryGVK); !served {
@@ -442,7 +442,7 @@ func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, 
 
 // owns says that an object is there and that an Inventory is its controller.
 func (k *inventories) owns(inv *keeper.Inventory, key plan.Key) bool {
-	seen, ok := k.hub.Child(inv.Labels[keeper.ControllerLabel], key)
+	seen, ok := k.informers.Child(inv.Labels[keeper.ControllerLabel], key)
 	if !ok {
 		return false
 	}

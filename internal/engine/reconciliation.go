@@ -81,8 +81,8 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	}
 	p.reader = &reader{
 		engine: s.Engine, controller: s.def.Controller, gk: s.def.GVK.GroupKind(), cr: cr,
-		holder: watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
-		stack:  p.stack, made: s.madeBy(cr), asks: s.watchGroup,
+		referrer: watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
+		stack:    p.stack, made: s.madeBy(cr), asks: s.watchGroup,
 	}
 	return p
 }
@@ -176,7 +176,7 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 	if !recorded {
 		return
 	}
-	seen, found := s.hub.Child(s.def.Controller, o.Key)
+	seen, found := s.informers.Child(s.def.Controller, o.Key)
 	if found {
 		e.Policy = policyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
@@ -234,7 +234,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
-	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.hub.ChildFailure(gk, s.def.Controller) })
+	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
 	s.holdRejected(p)
 	s.holdRecreations(p)
@@ -270,7 +270,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 		if held != "" {
 			item.Waits = held
 		}
-		if from := s.catalog.TakesFrom(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
+		if from := s.catalog.AcceptsCreatesAt(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
 			item.Waits = "the definition of " + item.Key.Kind + ", which is only just established"
 			p.requeueAt(from)
 		}
@@ -283,7 +283,7 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 		item.Known = &e
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
-	item.Synced = s.hub.ChildSynced(o.Key.GroupKind, s.def.Controller)
+	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(p, o.Key); seen != nil {
 		item.Observed = seen
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
@@ -375,7 +375,7 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 		x.Gone = x.Observed == nil && (!served || p.state.deleted[key] == entry.UID)
 		out = append(out, x)
 	}
-	for _, seen := range s.hub.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
+	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
 			out = append(out, decide.Extra{Observed: p.state.going(seen, s.Clock.Now())})
 		}
@@ -445,7 +445,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 
 // child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
 func (s *stacks[C, F]) child(p *reconciliation[C, F], key plan.Key) *observe.Object {
-	seen, ok := s.hub.Child(s.def.Controller, key)
+	seen, ok := s.informers.Child(s.def.Controller, key)
 	if !ok {
 		return nil
 	}

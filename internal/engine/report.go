@@ -198,7 +198,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
-		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
+		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)
 		}
 	}

@@ -108,7 +108,7 @@ func (t *teardown) pause(ownerUID string) time.Duration {
 
 // listedElsewhere names another custom resource that has an object in its Inventories.
 func (t *teardown) listedElsewhere(key plan.Key, inv *keeper.Inventory) string {
-	for _, o := range t.hub.ListResources(inventoryGVK.GroupKind(), "") {
+	for _, o := range t.informers.ListResources(inventoryGVK.GroupKind(), "") {
 		other, ok := o.(*keeper.Inventory)
 		if !ok || other.Spec.Owner.UID == inv.Spec.Owner.UID {
 			continue

@@ -49,7 +49,7 @@ func (s *stacks[C, F]) holdRollout(p *reconciliation[C, F]) {
 		if a.Verb != decide.Apply || a.Reason != decide.ReasonChanged || !rollsPods(a.Key.Kind) {
 			continue
 		}
-		if seen, ok := s.hub.Child(s.def.Controller, a.Key); !ok || seen.Health.Status != health.Current {
+		if seen, ok := s.informers.Child(s.def.Controller, a.Key); !ok || seen.Health.Status != health.Current {
 			continue
 		}
 		grant := s.acquireRollout(p.key)

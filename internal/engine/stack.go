@@ -71,12 +71,12 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
 	s.queue = q
-	e.hub.Resources(def.GVK, s.decode, s.resourceChanged, nil)
+	e.informers.WatchResources(def.GVK, s.decode, s.resourceChanged, nil)
 	for _, shared := range def.Shared {
-		e.hub.Share(shared.GVK, shared.Name)
+		e.informers.ShareWatch(shared.GVK, shared.Name)
 	}
 	for _, gvk := range def.Children {
-		e.hub.Children(gvk, def.Controller, s.childChanged)
+		e.informers.WatchChildren(gvk, def.Controller, s.childChanged)
 	}
 	for _, wire := range def.Wires {
 		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.looked)
@@ -243,14 +243,14 @@ func (s *stacks[C, F]) onShardChange(namespace string) {
 }
 
 func (s *stacks[C, F]) enqueueNamespace(namespace string) {
-	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), namespace) {
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), namespace) {
 		s.queue.add(o.GetNamespace(), o.GetName())
 	}
 }
 
 // enqueueSiblings enqueues the other custom resources of a namespace, which may have told of this one.
 func (s *stacks[C, F]) enqueueSiblings(key client.ObjectKey) {
-	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
 		if o.GetName() != key.Name {
 			s.queue.add(o.GetNamespace(), o.GetName())
 		}
@@ -286,9 +286,9 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {
 	gk := s.def.GVK.GroupKind()
-	o, ok := s.hub.Resource(gk, namespace, name)
+	o, ok := s.informers.Resource(gk, namespace, name)
 	if !ok {
-		return "", false, s.hub.ResourceSynced(gk)
+		return "", false, s.informers.ResourceSynced(gk)
 	}
 	return string(o.GetUID()), true, true
 }
@@ -304,7 +304,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 	s.mu.Lock()
 	mine, wrote := s.written[key]
 	s.mu.Unlock()
-	cached, ok := s.hub.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
+	cached, ok := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !ok {

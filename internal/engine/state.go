@@ -118,7 +118,7 @@ func (s *stacks[C, F]) forget(key client.ObjectKey) { s.end(key, nil) }
 // end drops the state of a custom resource, and puts next in its place unless that is nil. The outcomes of the wires are kept: wires
 // know a custom resource by its name, and report changes only.
 func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
-	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	referrer := watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
 	l := s.stateOf(key)
 	s.waitForConflicts(key, l, nil)
 	s.progress(l, false)
@@ -134,12 +134,12 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 	delete(s.written, key)
 	delete(s.pendingReady, key)
 	s.mu.Unlock()
-	s.jobs.Keep(holder)
+	s.jobs.Keep(referrer)
 	s.queue.backoff.Drop(reconcile.Request{NamespacedName: key})
 	if keeps, ok := s.sys.(controller.Forgetful); ok {
 		keeps.Forget(key)
 	}
 	s.releaseRollout(key)
-	s.hub.Release(holder)
+	s.informers.ReleaseReferences(referrer)
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

@@ -36,8 +36,8 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	sys := &forgetful{}
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{
-			Options: Options{Clock: clock}, hub: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
-			jobs: background.New(background.Options[watch.Holder]{Clock: clock, Rendering: func() {}, Done: func(watch.Holder) {}, Log: logr.Discard()}),
+			Options: Options{Clock: clock}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
+			jobs: background.New(background.Options[watch.Referrer]{Clock: clock, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard()}),
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
 		states: map[client.ObjectKey]*reconcileState{}, conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{},
@@ -52,8 +52,8 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.waitForConflicts(key, first, []plan.Key{{Name: "of another"}})
 	s.progress(first, true)
 	s.queue.backoff.When(request)
-	holder := watch.Holder{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
-	s.jobs.Get(holder, "job", controller.Once, func(context.Context) any { return 1 })
+	referrer := watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	s.jobs.Get(referrer, "job", controller.Once, func(context.Context) any { return 1 })
 
 	s.meet(key, "a")
 	if s.stateOf(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {

@@ -151,7 +151,7 @@ func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwn
 			return false, fmt.Errorf("ask whether %s %s/%s is gone: %w", owner.Kind, owner.Namespace, owner.Name, err)
 		}
 		// NotFound is the answer for a missing object and for a missing API alike: only with the CRD there it counts.
-		there, err := t.catalog.CRDThere(ctx, mapping.Resource.GroupResource())
+		there, err := t.catalog.CRDExists(ctx, mapping.Resource.GroupResource())
 		if err != nil {
 			return false, err
 		}
@@ -159,7 +159,7 @@ func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwn
 			return true, nil
 		}
 	}
-	there, err := t.catalog.CRDThere(ctx, r.groupResource())
+	there, err := t.catalog.CRDExists(ctx, r.groupResource())
 	return err == nil && !there, err
 }
 
@@ -172,7 +172,7 @@ func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
 		standing[inv.Name] = true
 	}
 	first := invs[0]
-	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
+	for _, seen := range t.informers.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
 		if ref == nil || ref.Kind != inventoryGVK.Kind || standing[ref.Name] {
 			continue

@@ -40,7 +40,7 @@ func newWireRunner(
 ) (*wireRunner, error) {
 	r := &wireRunner{engine: e, wire: wire, looked: looked}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
-		Client: e.client, Resource: r.resource, Source: targets{e.hub}, Clock: e.Clock,
+		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
 			if !e.shard.mine(namespace, nil) {
 				return nil, wiring.ErrUnknown
@@ -59,7 +59,7 @@ func newWireRunner(
 		return nil, err
 	}
 	r.queue = q
-	e.hub.Targets(wire.Name, wire.GVK, wire.LabelSelector, wire.FieldSelector, wire.Strip,
+	e.informers.WatchTargets(wire.Name, wire.GVK, wire.LabelSelector, wire.FieldSelector, wire.Strip,
 		func(old, now *unstructured.Unstructured) {
 			one := now
 			if one == nil {
@@ -118,7 +118,7 @@ func (r *wireRunner) enqueueNamespace(namespace string) {
 // targets are the targets of a namespace, and the one that would be created there.
 func (r *wireRunner) targets(namespace string) []client.ObjectKey {
 	var out []client.ObjectKey
-	for _, u := range r.engine.hub.ListTargets(r.wire.Name, namespace) {
+	for _, u := range r.engine.informers.ListTargets(r.wire.Name, namespace) {
 		out = append(out, client.ObjectKeyFromObject(u))
 	}
 	created := client.ObjectKey{Namespace: namespace, Name: r.wire.CreateName}
@@ -128,12 +128,12 @@ func (r *wireRunner) targets(namespace string) []client.ObjectKey {
 	return out
 }
 
-// targets adapts the hub to what the wiring reads.
-type targets struct{ hub *watch.Hub }
+// targets adapts the informer manager to what the wiring reads.
+type targets struct{ informers *watch.Manager }
 
 // Target implements wiring.Source.
 func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured {
-	u, ok := t.hub.Target(wire, namespace, name)
+	u, ok := t.informers.Target(wire, namespace, name)
 	if !ok {
 		return nil
 	}
@@ -141,16 +141,16 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 }
 
 // TargetsSynced implements wiring.Source.
-func (t targets) TargetsSynced(wire string) bool { return t.hub.TargetsSynced(wire) }
+func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 
 // aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
 // being deleted. While the cache is not complete nobody knows (law 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	gk := s.def.GVK.GroupKind()
-	if !s.hub.ResourceSynced(gk) {
+	if !s.informers.ResourceSynced(gk) {
 		return nil, wiring.ErrUnknown
 	}
-	listed := s.hub.ListResources(gk, namespace)
+	listed := s.informers.ListResources(gk, namespace)
 	for _, o := range listed {
 		if _, bad := o.(*watch.Undecodable); bad {
 			return nil, wiring.ErrUnknown // It may have entries, and what it wants cannot be read.

@@ -32,7 +32,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-const patience = 20 * time.Second
+const timeout = 20 * time.Second
 
 var (
 	configMaps  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -54,8 +54,9 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// startHub runs a catalog of the administrator and a hub of cfg, and makes sure that nothing is left of them.
-func startHub(t *testing.T, cfg *rest.Config, declare func(*Hub)) *Hub {
+// startManager runs a catalog with the rights of the administrator and a manager with those of cfg, and checks that neither
+// leaks goroutines.
+func startManager(t *testing.T, cfg *rest.Config, declare func(*Manager)) *Manager {
 	t.Helper()
 	admin := testConfig(t)
 	before := goleak.IgnoreCurrent()
@@ -68,16 +69,16 @@ func startHub(t *testing.T, cfg *rest.Config, declare func(*Hub)) *Hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := New(Options{
+	m := New(Options{
 		Metadata: metadata.NewForConfigOrDie(cfg), Dynamic: watched, Catalog: c, Log: logr.Discard(),
 	})
 	if declare != nil {
-		declare(h)
+		declare(m)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = h.Start(ctx)
+		_ = m.Start(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -89,10 +90,10 @@ func startHub(t *testing.T, cfg *rest.Config, declare func(*Hub)) *Hub {
 			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"),
 			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"), goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"))
 	})
-	return h
+	return m
 }
 
-// log collects what callbacks tell.
+// log collects the calls of callbacks.
 type log struct {
 	mu    sync.Mutex
 	lines []string
@@ -118,7 +119,7 @@ func (l *log) String() string {
 
 func (l *log) expect(t *testing.T, want string) {
 	t.Helper()
-	cluster.Eventually(t, patience, func() error {
+	cluster.Eventually(t, timeout, func() error {
 		if got := l.String(); got != want {
 			return fmt.Errorf("got %s, want %s", got, want)
 		}
@@ -140,7 +141,7 @@ func child(gvk schema.GroupVersionKind, ns, name, controller string, owner types
 	return u
 }
 
-// apply writes as the engine does.
+// apply writes like the engine.
 func apply(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	u = u.DeepCopy()
@@ -171,27 +172,27 @@ func owner(t *testing.T, ns string) types.UID {
 func TestChildren(t *testing.T) {
 	ns := cluster.Shared(t).Namespace(t)
 	uid := owner(t, ns)
-	var heard log
-	tell := func(before, after *observe.Object) {
+	var events log
+	record := func(before, after *observe.Object) {
 		switch {
 		case before == nil:
-			heard.add("+%s", after.Name)
+			events.add("+%s", after.Name)
 		case after == nil:
-			heard.add("-%s", before.Name)
+			events.add("-%s", before.Name)
 		default:
-			heard.add("~%s", after.Name)
+			events.add("~%s", after.Name)
 		}
 	}
-	h := startHub(t, testConfig(t), func(h *Hub) {
-		h.Children(configMaps, "children", tell)
-		h.Children(deployments, "children", nil)
+	m := startManager(t, testConfig(t), func(m *Manager) {
+		m.WatchChildren(configMaps, "children", record)
+		m.WatchChildren(deployments, "children", nil)
 	})
 	cm := child(configMaps, ns, "c", "children", uid)
 	cm.Object["data"] = map[string]any{"a": "b"}
 	answer := observe.From(apply(t, cm), false)
 	key := plan.Key{GroupKind: configMaps.GroupKind(), Namespace: ns, Name: "c"}
-	heard.expect(t, "[+c]")
-	got, ok := h.Child("children", key)
+	events.expect(t, "[+c]")
+	got, ok := m.Child("children", key)
 	if !ok || got.OwnedFieldsHash == "" || got.OwnedFieldsHash != answer.OwnedFieldsHash || got.Digest() != "d1" || got.Key != key ||
 		got.APIVersion != "v1" || got.ManagedFields != nil || len(got.Labels) != 2 {
 		t.Fatalf("cached %+v\nanswer %+v", got, answer)
@@ -206,33 +207,33 @@ func TestChildren(t *testing.T) {
 		},
 	}
 	apply(t, d)
-	cluster.Eventually(t, patience, func() error {
-		if n := len(h.ChildrenOfStack("children", "hash-"+string(uid))); n != 2 {
+	cluster.Eventually(t, timeout, func() error {
+		if n := len(m.ChildrenOfStack("children", "hash-"+string(uid))); n != 2 {
 			return fmt.Errorf("%d children", n)
 		}
 		return nil
 	})
-	got, _ = h.Child("children", plan.Key{GroupKind: deployments.GroupKind(), Namespace: ns, Name: "d2"})
+	got, _ = m.Child("children", plan.Key{GroupKind: deployments.GroupKind(), Namespace: ns, Name: "d2"})
 	if got == nil || got.Stripped() == nil {
 		t.Fatalf("deployment = %+v", got)
 	}
-	if !h.ChildSynced(configMaps.GroupKind(), "children") || h.ChildSynced(configMaps.GroupKind(), "nobody") {
+	if !m.ChildSynced(configMaps.GroupKind(), "children") || m.ChildSynced(configMaps.GroupKind(), "nobody") {
 		t.Fatal("ChildSynced is wrong")
 	}
-	// A callback that is declared later hears of what exists.
+	// A callback that is declared later is called for the existing objects.
 	var late log
-	h.Children(configMaps, "children", func(before, o *observe.Object) {
+	m.WatchChildren(configMaps, "children", func(before, o *observe.Object) {
 		if before == nil {
 			late.add("%s", o.Name)
 		}
 	})
 	late.expect(t, "[c]")
 	remove(t, cm)
-	heard.expect(t, "[+c -c]")
+	events.expect(t, "[+c -c]")
 }
 
-// TestHashOfMetadata shows that what a watch on metadata delivers and what a write answers have the same hash, although
-// the ports in their managedFields come in different orders; otherwise drift would be seen where there is none.
+// TestHashOfMetadata shows that the object of a metadata watch and the response of a write have the same hash, although the ports
+// in their managedFields are ordered differently. Otherwise the engine would detect drift where there is none.
 func TestHashOfMetadata(t *testing.T) {
 	ns := cluster.Shared(t).Namespace(t)
 	s := child(services, ns, "s", "hash", owner(t, ns))
@@ -251,12 +252,12 @@ func TestHashOfMetadata(t *testing.T) {
 	}
 }
 
-// TestReadsItsOwnWrites stops nothing: it races the cache for every write and must never see an older state.
+// TestReadsItsOwnWrites races the cache with every write, and must never read an older state.
 func TestReadsItsOwnWrites(t *testing.T) {
 	ns := cluster.Shared(t).Namespace(t)
 	uid := owner(t, ns)
-	h := startHub(t, testConfig(t), func(h *Hub) { h.Children(configMaps, "writes", nil) })
-	if !h.WaitForSync(t.Context()) {
+	m := startManager(t, testConfig(t), func(m *Manager) { m.WatchChildren(configMaps, "writes", nil) })
+	if !m.WaitForCacheSync(t.Context()) {
 		t.Fatal("no sync")
 	}
 	for i := range 30 {
@@ -266,27 +267,27 @@ func TestReadsItsOwnWrites(t *testing.T) {
 		for j := range 3 {
 			cm.Object["data"] = map[string]any{"n": fmt.Sprint(i, j)}
 			last = observe.From(apply(t, cm), false)
-			h.Wrote("writes", last)
-			got, ok := h.Child("writes", key)
+			m.Wrote("writes", last)
+			got, ok := m.Child("writes", key)
 			if !ok || got.UID != last.UID || got.ResourceVersion != last.ResourceVersion || got.OwnedFieldsHash != last.OwnedFieldsHash {
 				t.Fatalf("round %d: got %+v, wrote %+v", i, got, last)
 			}
-			if all := h.ChildrenOfStack("writes", "hash-"+string(uid)); len(all) != 1 || all[0].ResourceVersion != last.ResourceVersion {
+			if all := m.ChildrenOfStack("writes", "hash-"+string(uid)); len(all) != 1 || all[0].ResourceVersion != last.ResourceVersion {
 				t.Fatalf("round %d: children %+v", i, all)
 			}
 		}
 		remove(t, cm)
 	}
-	cluster.Eventually(t, patience, func() error {
-		if n := h.overlay.count.Load(); n != 0 {
-			return fmt.Errorf("%d writes are not settled", n)
+	cluster.Eventually(t, timeout, func() error {
+		if n := m.mutations.count.Load(); n != 0 {
+			return fmt.Errorf("%d writes are not observed", n)
 		}
 		return nil
 	})
 }
 
-// TestAWatchGoesOnInTheVersionThatIsLeft removes the version that children are watched in, as an upgrade of the cluster does.
-func TestAWatchGoesOnInTheVersionThatIsLeft(t *testing.T) {
+// TestWatchContinuesInTheServedVersion stops serving the watched version of children, as an upgrade of the cluster does.
+func TestWatchContinuesInTheServedVersion(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
 	definition := func(first, second bool) string {
@@ -306,45 +307,45 @@ spec:
 	k.Apply(t, definition(true, false))
 	old := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: "Mover"}
 	later := old.GroupKind().WithVersion("v2")
-	var heard log
-	h := startHub(t, testConfig(t), func(h *Hub) {
-		h.Children(old, "controller", func(_, now *observe.Object) {
+	var events log
+	m := startManager(t, testConfig(t), func(m *Manager) {
+		m.WatchChildren(old, "controller", func(_, now *observe.Object) {
 			if now != nil {
-				heard.add("%s %s", now.APIVersion, now.Key.Name)
+				events.add("%s %s", now.APIVersion, now.Key.Name)
 			}
 		})
 	})
 	create := func(gvk schema.GroupVersionKind, name string) {
 		t.Helper()
-		cluster.Eventually(t, patience, func() error {
+		cluster.Eventually(t, timeout, func() error {
 			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(gvk, ns, name, "controller", "1")))
 		})
 	}
 	create(old, "before")
-	heard.expect(t, "[watch.example.com/v1 before]")
+	events.expect(t, "[watch.example.com/v1 before]")
 	k.Apply(t, definition(false, true))
-	cluster.Eventually(t, patience, func() error {
-		h.Children(later, "controller", nil)
-		if o, found := h.Child("controller", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
+	cluster.Eventually(t, timeout, func() error {
+		m.WatchChildren(later, "controller", nil)
+		if o, found := m.Child("controller", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
 			return fmt.Errorf("the child is %v", o)
 		}
 		return nil
 	})
 	create(later, "after")
-	heard.expect(t, "[watch.example.com/v1 before watch.example.com/v2 before watch.example.com/v2 after]")
-	// What is declared in the version before, as a record of it does, changes nothing.
-	h.Children(old, "controller", nil)
-	if !h.ChildSynced(old.GroupKind(), "controller") {
-		t.Error("the watch begins anew")
+	events.expect(t, "[watch.example.com/v1 before watch.example.com/v2 before watch.example.com/v2 after]")
+	// A declaration in the old version, such as one from an old inventory entry, changes nothing.
+	m.WatchChildren(old, "controller", nil)
+	if !m.ChildSynced(old.GroupKind(), "controller") {
+		t.Error("the watch restarts")
 	}
 }
 
 func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
-	var heard log
-	h := startHub(t, testConfig(t), func(h *Hub) {
-		h.Resources(gizmos, func(u *unstructured.Unstructured) (metav1.Object, error) {
+	var events log
+	m := startManager(t, testConfig(t), func(m *Manager) {
+		m.WatchResources(gizmos, func(u *unstructured.Unstructured) (metav1.Object, error) {
 			if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "bad"); found {
 				return nil, fmt.Errorf("bad")
 			}
@@ -352,16 +353,16 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 				Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(),
 				ResourceVersion: u.GetResourceVersion(),
 			}, nil
-		}, func(before, after metav1.Object, _ bool) { heard.add("%v>%v", before != nil, after != nil) },
+		}, func(before, after metav1.Object, _ bool) { events.add("%v>%v", before != nil, after != nil) },
 			metav1.Object.GetNamespace)
 	})
-	if !h.WaitForSync(t.Context()) || !h.ResourceSynced(gizmos.GroupKind()) {
+	if !m.WaitForCacheSync(t.Context()) || !m.ResourceSynced(gizmos.GroupKind()) {
 		t.Fatal("an API that is not served holds up the sync")
 	}
 	for round := range 2 {
 		crd := k.Apply(t, gizmoDefinition)[0]
 		for _, name := range []string{"good", "bad"} {
-			cluster.Eventually(t, patience, func() error {
+			cluster.Eventually(t, timeout, func() error {
 				u := &unstructured.Unstructured{Object: map[string]any{name: true}}
 				u.SetGroupVersionKind(gizmos)
 				u.SetNamespace(ns)
@@ -369,19 +370,19 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 				return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), u))
 			})
 		}
-		cluster.Eventually(t, patience, func() error {
-			if n := len(h.ListResources(gizmos.GroupKind(), ns)); n != 2 {
+		cluster.Eventually(t, timeout, func() error {
+			if n := len(m.ListResources(gizmos.GroupKind(), ns)); n != 2 {
 				return fmt.Errorf("round %d: %d resources", round, n)
 			}
 			return nil
 		})
-		if n := len(h.IndexedResources(gizmos.GroupKind(), ns)); n != 2 {
+		if n := len(m.IndexedResources(gizmos.GroupKind(), ns)); n != 2 {
 			t.Fatalf("round %d: %d resources in the index", round, n)
 		}
-		if o, _ := h.Resource(gizmos.GroupKind(), ns, "good"); o == nil || o.GetName() != "good" {
+		if o, _ := m.Resource(gizmos.GroupKind(), ns, "good"); o == nil || o.GetName() != "good" {
 			t.Fatalf("good = %v", o)
 		}
-		if o, _ := h.Resource(gizmos.GroupKind(), ns, "bad"); o == nil {
+		if o, _ := m.Resource(gizmos.GroupKind(), ns, "bad"); o == nil {
 			t.Fatal("bad is lost")
 		} else if _, ok := o.(*Undecodable); !ok {
 			t.Fatalf("bad = %T", o)
@@ -389,25 +390,25 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 		if err := k.Client.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, 2*patience, func() error {
-			h.mu.RLock()
-			defer h.mu.RUnlock()
-			if h.resources[gizmos.GroupKind()].run != nil {
-				return fmt.Errorf("round %d: the watch goes on", round)
+		cluster.Eventually(t, 2*timeout, func() error {
+			m.mu.RLock()
+			defer m.mu.RUnlock()
+			if m.resources[gizmos.GroupKind()].running != nil {
+				return fmt.Errorf("round %d: the watch still runs", round)
 			}
 			return nil
 		})
 	}
-	if got := strings.Count(heard.String(), "false>true"); got != 4 {
-		t.Fatalf("heard %s", &heard)
+	if got := strings.Count(events.String(), "false>true"); got != 4 {
+		t.Fatalf("events %s", &events)
 	}
 }
 
 func TestTargets(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
-	h := startHub(t, testConfig(t), func(h *Hub) {
-		h.Targets("wire", configMaps, "", "metadata.name=wanted", func(u *unstructured.Unstructured) *unstructured.Unstructured {
+	m := startManager(t, testConfig(t), func(m *Manager) {
+		m.WatchTargets("wire", configMaps, "", "metadata.name=wanted", func(u *unstructured.Unstructured) *unstructured.Unstructured {
 			unstructured.RemoveNestedField(u.Object, "data", "big")
 			return u
 		}, nil)
@@ -418,14 +419,14 @@ func TestTargets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster.Eventually(t, patience, func() error {
-		if _, ok := h.Target("wire", ns, "wanted"); !ok {
+	cluster.Eventually(t, timeout, func() error {
+		if _, ok := m.Target("wire", ns, "wanted"); !ok {
 			return fmt.Errorf("not there")
 		}
 		return nil
 	})
-	all := h.ListTargets("wire", ns)
-	if len(all) != 1 || all[0].GetManagedFields() != nil || !h.TargetsSynced("wire") {
+	all := m.ListTargets("wire", ns)
+	if len(all) != 1 || all[0].GetManagedFields() != nil || !m.TargetsSynced("wire") {
 		t.Fatalf("targets = %v", all)
 	}
 	if data, _, _ := unstructured.NestedStringMap(all[0].Object, "data"); len(data) != 1 || data["a"] != "b" {
@@ -436,9 +437,9 @@ func TestTargets(t *testing.T) {
 func TestReferences(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
-	var woken log
-	h := startHub(t, testConfig(t), nil)
-	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
+	var enqueued log
+	m := startManager(t, testConfig(t), nil)
+	m.OnReferenceChange(func(r Referrer) { enqueued.add("%s", r.Name) })
 	create := func(name string) {
 		t.Helper()
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
@@ -447,11 +448,11 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	create("late")
-	one, two := Holder{Name: "one"}, Holder{Name: "two"}
-	expect := func(holder Holder, name string, there bool) {
+	one, two := Referrer{Name: "one"}, Referrer{Name: "two"}
+	expect := func(referrer Referrer, name string, there bool) {
 		t.Helper()
-		cluster.Eventually(t, patience, func() error {
-			m, known, err := h.Reference(t.Context(), holder, secrets, ns, name)
+		cluster.Eventually(t, timeout, func() error {
+			m, known, err := m.Reference(t.Context(), referrer, secrets, ns, name)
 			if err != nil || !known || (m != nil) != there {
 				return fmt.Errorf("%s: %v, %v, %w", name, m, known, err)
 			}
@@ -459,67 +460,67 @@ func TestReferences(t *testing.T) {
 		})
 	}
 	expect(one, "db", false)
-	woken.expect(t, "[one]")
-	create("bystander")
+	enqueued.expect(t, "[one]")
+	create("unreferenced")
 	create("db")
-	woken.expect(t, "[one one]")
+	enqueued.expect(t, "[one one]")
 	expect(one, "db", true)
-	// The watch has passed this one by.
-	if m, known, err := h.Reference(t.Context(), two, secrets, ns, "late"); err != nil || !known || m == nil {
+	// The watch has dropped this one, since nobody referred to it.
+	if m, known, err := m.Reference(t.Context(), two, secrets, ns, "late"); err != nil || !known || m == nil {
 		t.Fatalf("late: %v, %v, %v", m, known, err)
 	}
 	if err := k.Client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: ns}}); err != nil {
 		t.Fatal(err)
 	}
-	woken.expect(t, "[one one two]")
+	enqueued.expect(t, "[one one two]")
 	expect(two, "late", false)
-	h.refs.mu.RLock()
-	w := h.refs.watches[place{gvk: secrets, namespace: ns}]
-	h.refs.mu.RUnlock()
-	if len(w.names) != 2 {
-		t.Fatalf("names = %v", w.names)
+	m.refs.mu.RLock()
+	w := m.refs.watches[scope{gvk: secrets, namespace: ns}]
+	m.refs.mu.RUnlock()
+	if len(w.objects) != 2 {
+		t.Fatalf("objects = %v", w.objects)
 	}
-	h.Release(one, Ref{GVK: secrets, Namespace: ns, Name: "db"})
-	h.Release(two)
-	if len(h.refs.watches) != 1 || len(w.names) != 1 {
-		t.Fatal("Release is wrong")
+	m.ReleaseReferences(one, Ref{GVK: secrets, Namespace: ns, Name: "db"})
+	m.ReleaseReferences(two)
+	if len(m.refs.watches) != 1 || len(w.objects) != 1 {
+		t.Fatal("ReleaseReferences is wrong")
 	}
-	h.Release(one)
-	if len(h.refs.watches) != 0 || len(h.refs.held) != 0 {
-		t.Fatal("the last release does not end the watch")
+	m.ReleaseReferences(one)
+	if len(m.refs.watches) != 0 || len(m.refs.byReferrer) != 0 {
+		t.Fatal("the last release does not stop the watch")
 	}
-	if m, known, err := h.Reference(t.Context(), one, gizmos, ns, "x"); m != nil || !known || err != nil {
+	if m, known, err := m.Reference(t.Context(), one, gizmos, ns, "x"); m != nil || !known || err != nil {
 		t.Fatalf("of an API that is not served: %v, %v, %v", m, known, err)
 	}
 }
 
-func TestOneWatchServesANameOfAllNamespaces(t *testing.T) {
+func TestSharedWatchServesAllNamespaces(t *testing.T) {
 	k := cluster.Shared(t)
 	first, second := k.Namespace(t), k.Namespace(t)
-	h := startHub(t, testConfig(t), nil)
-	h.Share(secrets, "bundle")
-	var woken log
-	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
-	one, two := Holder{Namespace: first, Name: "one"}, Holder{Namespace: second, Name: "two"}
-	known := func(holder Holder, there bool) {
+	m := startManager(t, testConfig(t), nil)
+	m.ShareWatch(secrets, "bundle")
+	var enqueued log
+	m.OnReferenceChange(func(r Referrer) { enqueued.add("%s", r.Name) })
+	one, two := Referrer{Namespace: first, Name: "one"}, Referrer{Namespace: second, Name: "two"}
+	known := func(referrer Referrer, there bool) {
 		t.Helper()
-		cluster.Eventually(t, patience, func() error {
-			m, known, err := h.Reference(t.Context(), holder, secrets, holder.Namespace, "bundle")
+		cluster.Eventually(t, timeout, func() error {
+			m, known, err := m.Reference(t.Context(), referrer, secrets, referrer.Namespace, "bundle")
 			if err != nil || !known || (m != nil) != there {
-				return fmt.Errorf("%s: %v, %v, %w", holder.Name, m, known, err)
+				return fmt.Errorf("%s: %v, %v, %w", referrer.Name, m, known, err)
 			}
 			return nil
 		})
 	}
 	known(one, false)
 	known(two, false)
-	h.refs.mu.RLock()
-	watches := len(h.refs.watches)
-	h.refs.mu.RUnlock()
+	m.refs.mu.RLock()
+	watches := len(m.refs.watches)
+	m.refs.mu.RUnlock()
 	if watches != 1 {
 		t.Fatalf("%d watches", watches)
 	}
-	before := len(woken.all())
+	before := len(enqueued.all())
 	for _, name := range []string{"bundle", "other"} {
 		if err := k.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: second}}); err != nil {
 			t.Fatal(err)
@@ -527,37 +528,37 @@ func TestOneWatchServesANameOfAllNamespaces(t *testing.T) {
 	}
 	known(two, true)
 	known(one, false)
-	if got := woken.all()[before:]; !slices.Equal(got, []string{"two"}) {
-		t.Errorf("woken %v", got)
+	if got := enqueued.all()[before:]; !slices.Equal(got, []string{"two"}) {
+		t.Errorf("enqueued %v", got)
 	}
-	h.Release(one)
+	m.ReleaseReferences(one)
 	known(two, true)
-	h.Release(two)
-	if len(h.refs.watches) != 0 {
-		t.Error("the last release does not end the watch")
+	m.ReleaseReferences(two)
+	if len(m.refs.watches) != 0 {
+		t.Error("the last release does not stop the watch")
 	}
 }
 
-func TestRefusedReference(t *testing.T) {
+func TestForbiddenReference(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
 	cfg := rest.CopyConfig(testConfig(t))
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "poor", Groups: []string{"system:authenticated"}}
-	h := startHub(t, cfg, func(h *Hub) { h.Children(deployments, "controller", nil) })
-	var woken log
-	h.OnReference(func(h Holder) { woken.add("%s", h.Name) })
-	holder := Holder{Name: "one"}
-	cluster.Eventually(t, patience, func() error {
-		if err := h.ChildFailure(deployments.GroupKind(), "controller"); !apierrors.IsForbidden(err) {
+	m := startManager(t, cfg, func(m *Manager) { m.WatchChildren(deployments, "controller", nil) })
+	var enqueued log
+	m.OnReferenceChange(func(r Referrer) { enqueued.add("%s", r.Name) })
+	referrer := Referrer{Name: "one"}
+	cluster.Eventually(t, timeout, func() error {
+		if err := m.ChildWatchError(deployments.GroupKind(), "controller"); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the children cannot be watched for %w", err)
 		}
-		_, known, err := h.Reference(t.Context(), holder, services, ns, "x")
+		_, known, err := m.Reference(t.Context(), referrer, services, ns, "x")
 		if known || !apierrors.IsForbidden(err) {
 			return fmt.Errorf("known %v, error %w", known, err)
 		}
 		return nil
 	})
-	woken.expect(t, "[one]")
+	enqueued.expect(t, "[one]")
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: ns}, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"},
@@ -572,8 +573,8 @@ func TestRefusedReference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cluster.Eventually(t, patience, func() error {
-		if _, known, err := h.Reference(t.Context(), holder, services, ns, "x"); !known || err != nil {
+	cluster.Eventually(t, timeout, func() error {
+		if _, known, err := m.Reference(t.Context(), referrer, services, ns, "x"); !known || err != nil {
 			return fmt.Errorf("known %v, error %w", known, err)
 		}
 		return nil

@@ -13,59 +13,63 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewDynamic returns a dynamic client for watches. That of client-go goes over each event five times: it looks for the kind of
-// the event, decodes it, looks for the kind of the object in it, looks whether that is a list, and decodes it. What a watch
-// sends is known, so that two are enough, which is a third of what decoding costs.
+// NewDynamic returns a dynamic client for watches. The client of client-go parses each event five times: it detects the kind of
+// the event, decodes the event, detects the kind of the object, detects whether the object is a list, and decodes the object. A
+// watch only sends events with single objects, so two passes are enough. They take a third of the time.
 func NewDynamic(cfg *rest.Config) (dynamic.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.GroupVersion = &schema.GroupVersion{}
-	cfg.NegotiatedSerializer = lean{}
+	cfg.NegotiatedSerializer = rawJSONSerializer{}
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	c, err := rest.RESTClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of the watches: %w", err)
+		return nil, fmt.Errorf("make the client for watches: %w", err)
 	}
 	return dynamic.New(c), nil
 }
 
-// lean implements runtime.NegotiatedSerializer for unstructured objects.
-type lean struct{}
+// rawJSONSerializer implements runtime.NegotiatedSerializer for unstructured objects.
+type rawJSONSerializer struct{}
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (lean) SupportedMediaTypes() []runtime.SerializerInfo {
+func (rawJSONSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	return []runtime.SerializerInfo{{
 		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
-		Serializer: objects{unstructured.UnstructuredJSONScheme},
+		Serializer: objectDecoder{unstructured.UnstructuredJSONScheme},
 		StreamSerializer: &runtime.StreamSerializerInfo{
-			EncodesAsText: true, Serializer: events{unstructured.UnstructuredJSONScheme}, Framer: jsonserializer.Framer,
+			EncodesAsText: true, Serializer: eventDecoder{unstructured.UnstructuredJSONScheme}, Framer: jsonserializer.Framer,
 		},
 	}}
 }
 
 // EncoderForVersion implements runtime.NegotiatedSerializer.
-func (lean) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
+func (rawJSONSerializer) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return e
+}
 
 // DecoderToVersion implements runtime.NegotiatedSerializer.
-func (lean) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder { return d }
+func (rawJSONSerializer) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
+	return d
+}
 
-// events decodes the frames of a watch.
-type events struct{ runtime.Encoder }
+// eventDecoder decodes the frames of a watch.
+type eventDecoder struct{ runtime.Encoder }
 
 // Decode implements runtime.Decoder.
-func (events) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
-		return nil, nil, fmt.Errorf("bug: a watch is decoded into %T", into)
+		return nil, nil, fmt.Errorf("bug: watch event decoded into %T", into)
 	}
 	gvk := metav1.SchemeGroupVersion.WithKind("WatchEvent")
 	return event, &gvk, json.Unmarshal(data, event)
 }
 
-// objects decodes what is in the frames: an object, or why the watch ended.
-type objects struct{ runtime.Codec }
+// objectDecoder decodes the content of a frame: an object, or the Status of a watch that failed.
+type objectDecoder struct{ runtime.Codec }
 
 // Decode implements runtime.Decoder.
-func (o objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (o objectDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into != nil {
 		return o.Codec.Decode(data, defaults, into)
 	}

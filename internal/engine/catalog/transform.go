@@ -19,43 +19,43 @@ var (
 	}
 )
 
-// definition is what is kept of a CustomResourceDefinition.
-type definition struct {
+// crdInfo is what the informer stores of a CustomResourceDefinition.
+type crdInfo struct {
 	metav1.ObjectMeta
 	kind schema.GroupKind
 	api  api
-	// established says that the API server serves it, since that it does since then, in whole seconds.
-	established bool
-	since       time.Time
+	// established says that the API server serves the definition; establishedAt is since when, in whole seconds.
+	established   bool
+	establishedAt time.Time
 }
 
-// service is what is kept of an APIService.
-type service struct {
+// apiServiceInfo is what the informer stores of an APIService.
+type apiServiceInfo struct {
 	metav1.ObjectMeta
 	version schema.GroupVersion
-	// aggregated says that another server than the API server itself answers.
+	// aggregated says that an extension API server serves the group version.
 	aggregated bool
 	available  bool
 }
 
-// identity keeps what an informer needs to know of an object.
+// identity returns the metadata that an informer needs.
 func identity(u *unstructured.Unstructured) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}
 }
 
-// reduceDefinition is the transform of the CustomResourceDefinition watch. It never fails: an informer whose transform
-// fails is stuck.
-func reduceDefinition(obj any) (any, error) {
+// transformCRD is the transform of the CustomResourceDefinition informer. It never returns an error, which would stop the
+// informer.
+func transformCRD(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil
 	}
-	d := &definition{ObjectMeta: identity(u), established: conditionTrue(u, "Established")}
+	d := &crdInfo{ObjectMeta: identity(u), established: conditionTrue(u, "Established")}
 	if d.established {
-		d.since, _ = time.Parse(time.RFC3339, conditionOf(u, "Established", "lastTransitionTime"))
+		d.establishedAt, _ = time.Parse(time.RFC3339, conditionOf(u, "Established", "lastTransitionTime"))
 	}
 	d.kind.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
-	// The accepted names are the ones that are served; the names in spec may still be in conflict.
+	// The API server serves the accepted names; the names in the spec may conflict with another definition.
 	d.kind.Kind, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
 	d.api.resource, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "plural")
 	scope, _, _ := unstructured.NestedString(u.Object, "spec", "scope")
@@ -72,13 +72,13 @@ func reduceDefinition(obj any) (any, error) {
 		}
 	}
 	sortVersions(d.api.versions)
-	d.api.converter = Converter(u)
+	d.api.conversionWebhook = ConversionWebhook(u)
 	return d, nil
 }
 
-// Converter is the webhook that converts between the versions of a CustomResourceDefinition, as namespace/name of its
-// Service or as a URL; empty where the API server does it by itself.
-func Converter(crd *unstructured.Unstructured) string {
+// ConversionWebhook returns the webhook that converts between the versions of a CustomResourceDefinition, as namespace/name of its
+// Service or as a URL; empty if the definition has none.
+func ConversionWebhook(crd *unstructured.Unstructured) string {
 	if how, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy"); how != "Webhook" {
 		return ""
 	}
@@ -92,21 +92,21 @@ func Converter(crd *unstructured.Unstructured) string {
 	return cmp.Or(url, "unknown")
 }
 
-// Foreign is the error of a definition of MLKeeper's whose versions a webhook converts: it is another operator's, since
-// MLKeeper's need none.
-func Foreign(definition, converter string) error {
+// ForeignCRDError returns the error for a CustomResourceDefinition of one of MLKeeper's kinds that has a conversion webhook. It
+// belongs to another operator, since MLKeeper's definitions have no conversion webhook.
+func ForeignCRDError(crd, webhook string) error {
 	return fmt.Errorf("the CustomResourceDefinition %s is another operator's: its versions are converted by the webhook %s, without "+
 		"which only the stored one can be read and written; stop that operator for good, then run make install FORCE=1, or the two "+
-		"commands of docs/operations.md#definitions-of-another-operator", definition, converter)
+		"commands of docs/operations.md#definitions-of-another-operator", crd, webhook)
 }
 
-// reduceService is the transform of the APIService watch. It never fails.
-func reduceService(obj any) (any, error) {
+// transformAPIService is the transform of the APIService informer. It never returns an error.
+func transformAPIService(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil
 	}
-	s := &service{ObjectMeta: identity(u), available: conditionTrue(u, "Available")}
+	s := &apiServiceInfo{ObjectMeta: identity(u), available: conditionTrue(u, "Available")}
 	s.version.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
 	s.version.Version, _, _ = unstructured.NestedString(u.Object, "spec", "version")
 	_, s.aggregated, _ = unstructured.NestedMap(u.Object, "spec", "service")
@@ -117,7 +117,7 @@ func conditionTrue(u *unstructured.Unstructured, kind string) bool {
 	return conditionOf(u, kind, "status") == "True"
 }
 
-// conditionOf is a field of a condition; empty where there is none.
+// conditionOf returns a field of a condition; empty if the condition is missing.
 func conditionOf(u *unstructured.Unstructured, kind, field string) string {
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
 	conditions, _ := list.([]any)

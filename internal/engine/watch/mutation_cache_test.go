@@ -23,33 +23,33 @@ func object(uid, rv string) *observe.Object {
 	return o
 }
 
-func TestOverlay(t *testing.T) {
+func TestMutationCache(t *testing.T) {
 	type pair struct{ uid, rv string }
 	for _, tc := range []struct {
 		name string
-		// at is the cache when the write is recorded, then the cache when it is looked at.
+		// at is the cached object when the write is recorded, then the cached object at the lookup.
 		at, then pair
-		reached  string
+		lastSync string
 		write    pair
 		want     pair
 	}{
-		{name: "created, cache empty", write: pair{"a", "10"}, reached: "9", want: pair{"a", "10"}},
-		{name: "created, cache far ahead and empty", write: pair{"a", "10"}, reached: "11"},
+		{name: "created, cache empty", write: pair{"a", "10"}, lastSync: "9", want: pair{"a", "10"}},
+		{name: "created, cache far ahead and empty", write: pair{"a", "10"}, lastSync: "11"},
 		{name: "created, cache progress unknown", write: pair{"a", "10"}, want: pair{"a", "10"}},
 		{name: "applied, cache older", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"a", "10"}, want: pair{"a", "10"}},
 		{name: "longer is later", at: pair{"a", "9"}, then: pair{"a", "99"}, write: pair{"a", "100"}, want: pair{"a", "100"}},
 		{name: "applied, cache equal", at: pair{"a", "9"}, then: pair{"a", "10"}, write: pair{"a", "10"}, want: pair{"a", "10"}},
 		{name: "applied, cache newer", at: pair{"a", "9"}, then: pair{"a", "12"}, write: pair{"a", "10"}, want: pair{"a", "12"}},
-		{name: "created over an older identity", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"b", "10"}, want: pair{"b", "10"}},
-		{name: "replaced by a newer identity", at: pair{"a", "9"}, then: pair{"b", "12"}, write: pair{"a", "10"}, want: pair{"b", "12"}},
+		{name: "created after the deletion of an older object", at: pair{"a", "9"}, then: pair{"a", "9"}, write: pair{"b", "10"}, want: pair{"b", "10"}},
+		{name: "replaced by a newer object", at: pair{"a", "9"}, then: pair{"b", "12"}, write: pair{"a", "10"}, want: pair{"b", "12"}},
 		{name: "opaque, cache unchanged", at: pair{"a", "x"}, then: pair{"a", "x"}, write: pair{"a", "y"}, want: pair{"a", "y"}},
 		{name: "opaque, cache changed", at: pair{"a", "x"}, then: pair{"a", "z"}, write: pair{"a", "y"}, want: pair{"a", "z"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
-			w := written{object: object(tc.write.uid, tc.write.rv), uid: types.UID(tc.write.uid), rv: tc.write.rv}
+			o := newMutationCache(testclock.NewFakeClock(time.Unix(0, 0)))
+			w := mutation{object: object(tc.write.uid, tc.write.rv), uid: types.UID(tc.write.uid), rv: tc.write.rv}
 			o.put("r", secretKey, w, func() (*observe.Object, string) { return object(tc.at.uid, tc.at.rv), "" })
-			got := o.lookup("r", secretKey, func() string { return tc.reached }, func() *observe.Object { return object(tc.then.uid, tc.then.rv) })
+			got := o.lookup("r", secretKey, func() string { return tc.lastSync }, func() *observe.Object { return object(tc.then.uid, tc.then.rv) })
 			var have pair
 			if got != nil {
 				have = pair{string(got.UID), got.ResourceVersion}
@@ -61,72 +61,72 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-func TestOverlaySettles(t *testing.T) {
+func TestMutationCacheDropsObservedWrites(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(0, 0))
-	o := newOverlay(clock)
+	o := newMutationCache(clock)
 	nothing := func() (*observe.Object, string) { return nil, "" }
-	put := func(w written) { o.put("r", secretKey, w, nothing) }
+	put := func(w mutation) { o.put("r", secretKey, w, nothing) }
 	sees := func(cached *observe.Object) *observe.Object {
 		return o.lookup("r", secretKey, func() string { return "" }, func() *observe.Object { return cached })
 	}
-	put(written{object: object("a", "10"), uid: "a", rv: "10"})
-	o.saw("r", object("a", "9"), false)
+	put(mutation{object: object("a", "10"), uid: "a", rv: "10"})
+	o.observe("r", object("a", "9"), false)
 	if o.count.Load() != 1 {
 		t.Fatal("dropped by an older event")
 	}
-	o.saw("r", object("a", "10"), false)
+	o.observe("r", object("a", "10"), false)
 	if o.count.Load() != 0 {
 		t.Fatal("kept after an equal event")
 	}
-	put(written{object: object("b", "20"), uid: "b", rv: "20"})
-	o.saw("r", object("a", "15"), true)
+	put(mutation{object: object("b", "20"), uid: "b", rv: "20"})
+	o.observe("r", object("a", "15"), true)
 	if sees(nil) == nil {
-		t.Fatal("the end of an earlier identity dropped a write")
+		t.Fatal("the deletion of an earlier object dropped a write")
 	}
-	// Answers out of order: an older apply does not cover a newer one.
-	put(written{object: object("b", "19"), uid: "b", rv: "19"})
+	// The responses arrive out of order: an older apply does not replace a newer one.
+	put(mutation{object: object("b", "19"), uid: "b", rv: "19"})
 	if got := sees(nil); got == nil || got.ResourceVersion != "20" {
 		t.Fatalf("sees %v", got)
 	}
-	put(written{object: object("b", "21"), uid: "b", rv: "21"})
-	clock.Step(overlayLife + time.Second)
+	put(mutation{object: object("b", "21"), uid: "b", rv: "21"})
+	clock.Step(mutationTTL + time.Second)
 	if sees(nil) != nil {
-		t.Fatal("an old write still counts")
+		t.Fatal("an expired write still overrides the cache")
 	}
-	put(written{object: object("c", "30"), uid: "c", rv: "30"})
-	o.dropKind("r", secretKey.GroupKind)
+	put(mutation{object: object("c", "30"), uid: "c", rv: "30"})
+	o.removeKind("r", secretKey.GroupKind)
 	if o.count.Load() != 0 || sees(nil) != nil {
-		t.Fatal("kept after the API went")
+		t.Fatal("kept after the API is no longer served")
 	}
 }
 
-// TestOverlayReadsInOrder plays events that come between the reads of a lookup.
-func TestOverlayReadsInOrder(t *testing.T) {
-	o := newOverlay(testclock.NewFakeClock(time.Unix(0, 0)))
-	w := written{object: object("a", "10"), uid: "a", rv: "10"}
+// TestMutationCacheReadsInOrder sends events between the reads of a lookup.
+func TestMutationCacheReadsInOrder(t *testing.T) {
+	o := newMutationCache(testclock.NewFakeClock(time.Unix(0, 0)))
+	w := mutation{object: object("a", "10"), uid: "a", rv: "10"}
 	o.put("r", secretKey, w, func() (*observe.Object, string) { return nil, "" })
 	var store *observe.Object
-	reached := "9"
-	event := func() { // The cache learns of the write, and the overlay drops it.
-		store, reached = object("a", "10"), "10"
-		o.saw("r", store, false)
+	lastSync := "9"
+	event := func() { // The cache observes the write, and the mutation cache drops it.
+		store, lastSync = object("a", "10"), "10"
+		o.observe("r", store, false)
 	}
 	for name, lookup := range map[string]func() *observe.Object{
 		"before the version is read": func() *observe.Object {
-			return o.lookup("r", secretKey, func() string { event(); return reached }, func() *observe.Object { return store })
+			return o.lookup("r", secretKey, func() string { event(); return lastSync }, func() *observe.Object { return store })
 		},
 		"before the object is read": func() *observe.Object {
-			return o.lookup("r", secretKey, func() string { return reached }, func() *observe.Object { event(); return store })
+			return o.lookup("r", secretKey, func() string { return lastSync }, func() *observe.Object { event(); return store })
 		},
 		"after both": func() *observe.Object {
 			defer event()
-			return o.lookup("r", secretKey, func() string { return reached }, func() *observe.Object { return store })
+			return o.lookup("r", secretKey, func() string { return lastSync }, func() *observe.Object { return store })
 		},
 	} {
-		store, reached = nil, "9"
+		store, lastSync = nil, "9"
 		o.put("r", secretKey, w, func() (*observe.Object, string) { return nil, "" })
 		if lookup() == nil {
-			t.Errorf("%s: what was written is not seen", name)
+			t.Errorf("%s: the written object is not returned", name)
 		}
 	}
 }
