@@ -52,7 +52,7 @@ const (
 	ReasonServerError = "ServerError"
 	// ReasonUnreachable is given for names that do not resolve, connections that fail or break, and time that runs out.
 	ReasonUnreachable = "Unreachable"
-	// ReasonStoreFull is given when what is in use leaves no controller.
+	// ReasonStoreFull is given when what is in use leaves no room.
 	ReasonStoreFull = "StoreFull"
 	// ReasonStoreFailed is given when the store's disk fails, and after Close.
 	ReasonStoreFailed = "StoreFailed"

@@ -275,7 +275,7 @@ func (s *Store) publish(folder string, r record) (*entryState, error) {
 	doomed = s.evict(s.options.Bytes - r.Size)
 	if s.size+r.Size > s.options.Bytes {
 		return nil, transient(ReasonStoreFull, "give the operator's store of sources more controller",
-			"what is in use leaves no controller for the tree of %d bytes", r.Size)
+			"what is in use leaves no room for the tree of %d bytes", r.Size)
 	}
 	if err := os.Rename(folder, s.path(r.ID)); err != nil {
 		return nil, diskError(err)
