@@ -1,5 +1,5 @@
-// Package docs checks that the pages are true to the code: links, flags, metrics, fields, reasons, tests and manifests
-// that a page names exist.
+// Package docs checks that the pages agree with the code: links, tests and manifests that a page names exist, and flags, metrics,
+// fields, conditions, reasons and events are the same on both sides.
 package docs
 
 import (
@@ -253,14 +253,14 @@ func (r *reported) read(n ast.Node, folder, page string) {
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
 			if i < len(n.Values) {
-				r.constant(name.Name, text(n.Values[i]), folder, page)
+				r.constant(name.Name, stringValue(n.Values[i]), folder, page)
 			}
 		}
 	case *ast.AssignStmt:
 		// A condition's reason that a controller assigns: c.Status, c.Reason = …, "External".
 		for i, left := range n.Lhs {
 			if to, ok := left.(*ast.SelectorExpr); ok && folder != "engine" && to.Sel.Name == "Reason" && i < len(n.Rhs) {
-				add(r.reasons, page, text(n.Rhs[i]))
+				add(r.reasons, page, stringValue(n.Rhs[i]))
 			}
 		}
 	case *ast.CompositeLit:
@@ -269,9 +269,9 @@ func (r *reported) read(n ast.Node, folder, page string) {
 		called, ok := n.Fun.(*ast.SelectorExpr)
 		switch {
 		case ok && called.Sel.Name == "Eventf" && len(n.Args) > 3:
-			add(r.events, page, text(n.Args[3]))
+			add(r.events, page, stringValue(n.Args[3]))
 		case ok && called.Sel.Name == "event" && len(n.Args) == 3:
-			add(r.events, page, text(n.Args[1]))
+			add(r.events, page, stringValue(n.Args[1]))
 		}
 	}
 }
@@ -296,11 +296,11 @@ func (r *reported) literal(n *ast.CompositeLit, page string) {
 		switch {
 		case isTable && keyed:
 			if value, ok := table.Value.(*ast.Ident); ok && value.Name == "advice" {
-				add(r.reasons, page, text(pair.Key))
+				add(r.reasons, page, stringValue(pair.Key))
 			}
 		// The conditions of a SeldonOperator's switches: {"RoutingReady", routing, …}.
-		case !keyed && i == 0 && len(n.Elts) == 3 && strings.HasSuffix(text(element), "Ready"):
-			add(r.conditions, page, text(element))
+		case !keyed && i == 0 && len(n.Elts) == 3 && strings.HasSuffix(stringValue(element), "Ready"):
+			add(r.conditions, page, stringValue(element))
 		}
 	}
 }
@@ -314,8 +314,8 @@ func add(to map[string][]string, page, name string) {
 	}
 }
 
-// text is the value of a string literal, and nothing for any other expression.
-func text(e ast.Expr) string {
+// stringValue is the value of a string literal, and nothing for any other expression.
+func stringValue(e ast.Expr) string {
 	l, ok := e.(*ast.BasicLit)
 	if !ok || l.Kind != token.STRING {
 		return ""
@@ -417,7 +417,7 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	for law := 1; law <= 17; law++ {
 		if want := fmt.Sprintf("TestLaw%02d", law); !slices.ContainsFunc(have, func(name string) bool { return strings.HasPrefix(name, want) }) {
-			t.Errorf("no test shows law %d", law)
+			t.Errorf("no test shows invariant %d", law)
 		}
 	}
 }
