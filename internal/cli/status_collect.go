@@ -102,8 +102,8 @@ func (c *collector) warnForeign(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	if converter := catalog.Converter(definition); converter != "" {
-		c.warn("%v", catalog.Foreign(name, converter))
+	if converter := catalog.ConversionWebhook(definition); converter != "" {
+		c.warn("%v", catalog.ForeignCRDError(name, converter))
 	}
 }
 

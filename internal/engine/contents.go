@@ -16,8 +16,8 @@ type occupant struct {
 
 func (c occupant) String() string { return c.resource.String() + " " + c.Name }
 
-// incidental says that Kubernetes puts an object into every Namespace, or makes and removes it by itself.
-func (c occupant) incidental() bool {
+// isDefaultContent says that Kubernetes puts an object into every Namespace, or makes and removes it by itself.
+func (c occupant) isDefaultContent() bool {
 	switch c.resource {
 	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"},
 		schema.GroupResource{Resource: "endpoints"}, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}:
@@ -93,7 +93,7 @@ func (n *namespaceContents) decide(c occupant) fate {
 		return fateUnsettled
 	case claim:
 		return fateStays
-	case c.DeletionTimestamp != nil, c.incidental(), n.own(c.PartialObjectMetadata):
+	case c.DeletionTimestamp != nil, c.isDefaultContent(), n.own(c.PartialObjectMetadata):
 		return fateGoes
 	case len(c.OwnerReferences) == 0:
 		return fateStays

@@ -22,9 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
@@ -55,32 +58,32 @@ const (
 // Engine runs the loop for every registered controller.
 type Engine struct {
 	Options
-	mgr      manager.Manager
-	client   dynamic.Interface
-	metadata metadata.Interface
-	disco    discovery.DiscoveryInterface
-	catalog  *catalog.Catalog
-	hub      *watch.Hub
-	actor    *act.Actor
-	recorder events.EventRecorder
-	metrics  *engineMetrics
-	shard    *shard
-	kept     *inventories
-	contents contents
-	probes   *probes
-	roller   roller
-	// underway counts the custom resources that are on their way.
-	underway underway
+	mgr       manager.Manager
+	client    dynamic.Interface
+	metadata  metadata.Interface
+	disco     discovery.DiscoveryInterface
+	catalog   *catalog.Catalog
+	informers *watch.Manager
+	actor     *act.Actor
+	recorder  events.EventRecorder
+	metrics   *engineMetrics
+	shard     *shard
+	kept      *inventories
+	contents  contents
+	jobs      *background.Jobs[watch.Referrer]
+	rollouts  rollout.Slot
+	// debounce counts the custom resources that progress.
+	debounce status.Debounce
 
 	mu          sync.Mutex
-	controllers map[schema.GroupKind]wakeable
+	controllers map[schema.GroupKind]reconciler
 }
 
-// wakeable is the part of a controller's reconciler that the engine needs without knowing its type.
-type wakeable interface {
-	wake(namespace, name string)
-	wakeAll()
-	handOver(namespace string)
+// reconciler is the part of a controller's reconciler that the engine needs without knowing its type.
+type reconciler interface {
+	enqueue(namespace, name string)
+	enqueueAll()
+	onShardChange(namespace string)
 	serves(gk schema.GroupKind) bool
 	anyChildren() bool
 	groupResource() schema.GroupResource
@@ -123,31 +126,34 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]wakeable{},
+		Options: opts, mgr: mgr, client: dyn, metadata: meta, disco: disco, controllers: map[schema.GroupKind]reconciler{},
 		catalog:  catalog.New(disco, watched, opts.Log.WithName("catalog")),
 		recorder: mgr.GetEventRecorder("mlkeeper"), metrics: newMetrics(),
 	}
-	e.hub = watch.New(watch.Options{
+	e.rollouts.Changed = e.metrics.rollout
+	e.informers = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
-		Clock: opts.Clock, OnSynced: e.wakeServes,
+		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
 	})
 	e.actor = &act.Actor{
-		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.hub, Tracker: &contest.Tracker{}, Clock: opts.Clock,
+		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
-	e.probes = newProbes(opts.Clock, e, opts.Rendering, func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) },
-		opts.Log.WithName("probe"))
+	e.jobs = background.New(background.Options[watch.Referrer]{
+		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
+		Log: opts.Log.WithName("background"),
+	})
 	e.shard = newShard(e)
 	e.kept = newInventories(e)
-	e.hub.OnReference(func(h watch.Holder) { e.wake(h.Kind, h.Namespace, h.Name) })
+	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
-		e.wakeServes(gk)
+		e.enqueueUsersOf(gk)
 		if _, ok := e.controller(gk); ok {
-			if err := e.catalog.Foreign(gk); err != nil {
+			if err := e.catalog.ForeignCRDError(gk); err != nil {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
-			e.kept.wakeAll()
+			e.kept.enqueueAll()
 		}
 	})
 	if err := e.kept.register(); err != nil {
@@ -161,11 +167,11 @@ func (e *Engine) NeedLeaderElection() bool { return false }
 
 // Start runs the engine's watches until the context is done. The reconcilers are run by the manager once it leads.
 func (e *Engine) Start(ctx context.Context) error {
-	defer e.probes.stop()
+	defer e.jobs.Stop()
 	if err := e.catalog.Start(ctx); err != nil {
 		return fmt.Errorf("learn which APIs the cluster serves: %w", err)
 	}
-	if err := e.hub.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := e.informers.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("run the watches: %w", err)
 	}
 	return nil
@@ -174,7 +180,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // Ready says whether every watch is complete and the definitions of the controllers' kinds are MLKeeper's; it is the manager's
 // readiness check.
 func (e *Engine) Ready() error {
-	if !e.hub.Synced() {
+	if !e.informers.HasSynced() {
 		return errors.New("not every watch is complete yet")
 	}
 	e.mu.Lock()
@@ -182,7 +188,7 @@ func (e *Engine) Ready() error {
 	e.mu.Unlock()
 	var failed error
 	for _, gk := range kinds {
-		failed = errors.Join(failed, e.catalog.Foreign(gk))
+		failed = errors.Join(failed, e.catalog.ForeignCRDError(gk))
 	}
 	return failed
 }
@@ -201,38 +207,38 @@ const syncTimeout = 30 * time.Second
 func (e *Engine) Warm(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	if !e.hub.WaitForSync(limited) && ctx.Err() == nil {
+	if !e.informers.WaitForCacheSync(limited) && ctx.Err() == nil {
 		e.Log.Info("not every watch is complete; what needs the others starts now", "waited", syncTimeout.String())
 	}
 	return ctx.Err() == nil
 }
 
-func (e *Engine) add(gk schema.GroupKind, r wakeable) {
+func (e *Engine) add(gk schema.GroupKind, r reconciler) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.controllers[gk] = r
 }
 
-func (e *Engine) controller(gk schema.GroupKind) (wakeable, bool) {
+func (e *Engine) controller(gk schema.GroupKind) (reconciler, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r, ok := e.controllers[gk]
 	return r, ok
 }
 
-func (e *Engine) wake(gk schema.GroupKind, namespace, name string) {
+func (e *Engine) enqueue(gk schema.GroupKind, namespace, name string) {
 	if r, ok := e.controller(gk); ok {
-		r.wake(namespace, name)
+		r.enqueue(namespace, name)
 	}
 }
 
-// wakeServes wakes every custom resource of the controllers that use a kind which became served or ceased to be.
-func (e *Engine) wakeServes(gk schema.GroupKind) {
+// enqueueUsersOf enqueues every custom resource of the controllers that use a kind which became served or ceased to be.
+func (e *Engine) enqueueUsersOf(gk schema.GroupKind) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.controllers {
 		if r.serves(gk) {
-			r.wakeAll()
+			r.enqueueAll()
 		}
 	}
 }

@@ -49,12 +49,12 @@ func newInventories(e *Engine) *inventories {
 }
 
 func (k *inventories) register() error {
-	q, err := newController(k.mgr, "inventory", k.Clock, 4, &teardown{k}, k.Warm, k.wakeAll)
+	q, err := newController(k.mgr, "inventory", k.Clock, 4, &teardown{k}, k.Warm, k.enqueueAll)
 	if err != nil {
 		return fmt.Errorf("register the Inventory controller: %w", err)
 	}
 	k.queue = q
-	k.hub.Resources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
+	k.informers.WatchResources(inventoryGVK, func(u *unstructured.Unstructured) (metav1.Object, error) {
 		inv := &keeper.Inventory{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv)
 		return inv, err
@@ -70,7 +70,7 @@ func ownerUIDOf(o metav1.Object) string {
 	return ""
 }
 
-// changed wakes the teardown, which is keyed by the UID of the custom resource, and the custom resource itself.
+// changed enqueues the teardown, which is keyed by the UID of the custom resource, and the custom resource itself.
 func (k *inventories) changed(old, now metav1.Object, _ bool) {
 	for _, o := range []metav1.Object{old, now} {
 		inv, ok := o.(*keeper.Inventory)
@@ -85,28 +85,28 @@ func (k *inventories) changed(old, now metav1.Object, _ bool) {
 		k.mu.Unlock()
 		if now == nil {
 			owner := inv.Spec.Owner
-			k.Engine.wake(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
+			k.Engine.enqueue(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
 		}
 	}
 }
 
-func (k *inventories) wake(ownerUID string) {
+func (k *inventories) enqueue(ownerUID string) {
 	if ownerUID != "" {
 		k.queue.add("", ownerUID)
 	}
 }
 
-// wakeStack wakes the teardown of the Inventories that carry a stack's label.
-func (k *inventories) wakeStack(hash string) {
-	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+// enqueueStack enqueues the teardown of the Inventories that carry a stack's label.
+func (k *inventories) enqueueStack(hash string) {
+	for _, o := range k.informers.ListResources(inventoryGVK.GroupKind(), "") {
 		if inv, ok := o.(*keeper.Inventory); ok && inv.Labels[keeper.StackLabel] == hash {
 			k.queue.add("", string(inv.Spec.Owner.UID))
 		}
 	}
 }
 
-func (k *inventories) wakeAll() {
-	for _, o := range k.hub.ListResources(inventoryGVK.GroupKind(), "") {
+func (k *inventories) enqueueAll() {
+	for _, o := range k.informers.ListResources(inventoryGVK.GroupKind(), "") {
 		if inv, ok := o.(*keeper.Inventory); ok {
 			k.queue.add("", string(inv.Spec.Owner.UID))
 		}
@@ -137,8 +137,8 @@ func (k *inventories) get(name string) (*keeper.Inventory, bool) {
 func (k *inventories) cached(name string) (inv *keeper.Inventory, version string) {
 	gk := inventoryGVK.GroupKind()
 	// In this order: what the cache lacks after it had reached a version is gone by that version.
-	version = k.hub.ResourceReached(gk, "")
-	o, ok := k.hub.Resource(gk, "", name)
+	version = k.informers.LastSyncResourceVersion(gk, "")
+	o, ok := k.informers.Resource(gk, "", name)
 	if !ok {
 		return nil, version
 	}
@@ -157,7 +157,7 @@ func (k *inventories) of(ownerUID string) []*keeper.Inventory {
 		}
 	}
 	k.mu.Unlock()
-	for _, o := range k.hub.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
+	for _, o := range k.informers.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
 		names[o.GetName()] = true
 	}
 	var out []*keeper.Inventory
@@ -200,9 +200,9 @@ func (s *stacks[C, F]) incomplete(p plan.Plan) bool {
 // an Inventory lists already stays listed until record says that it is gone. The Inventories of stages that the plan no
 // longer has come last, since they still own what is to be pruned. Before the first write it asks whether that is sure.
 func (k *inventories) ensure(
-	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, sure func() error,
+	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, confirm func() error,
 ) ([]*keeper.Inventory, error) {
-	if !k.hub.ResourceSynced(inventoryGVK.GroupKind()) {
+	if !k.informers.ResourceSynced(inventoryGVK.GroupKind()) {
 		return nil, errors.New("the watch on Inventories is not complete yet")
 	}
 	if _, served := k.catalog.Lookup(inventoryGVK); !served {
@@ -210,7 +210,7 @@ func (k *inventories) ensure(
 	}
 	out := make([]*keeper.Inventory, len(p.Stages))
 	failures := parallel.Each(ctx, parallelInventories, p.Stages, func(ctx context.Context, i int, stage plan.Stage) (err error) {
-		out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing, sure)
+		out[i], err = k.ensureOne(ctx, stack, p.ActAs, i, stage, existing, confirm)
 		return err
 	})
 	if err := cmp.Or(failures...); err != nil {
@@ -229,7 +229,7 @@ const parallelInventories = 8
 
 // ensureOne makes the Inventory of a stage, or adds to it what the plan has more.
 func (k *inventories) ensureOne(
-	ctx context.Context, stack plan.Stack, actAs string, i int, stage plan.Stage, existing []*keeper.Inventory, sure func() error,
+	ctx context.Context, stack plan.Stack, actAs string, i int, stage plan.Stage, existing []*keeper.Inventory, confirm func() error,
 ) (*keeper.Inventory, error) {
 	name := inventoryName(stack, i)
 	var have *keeper.Inventory
@@ -242,7 +242,7 @@ func (k *inventories) ensureOne(
 	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.Impersonate == actAs {
 		return have, nil
 	}
-	if err := sure(); err != nil {
+	if err := confirm(); err != nil {
 		return nil, err
 	}
 	if have == nil {
@@ -442,7 +442,7 @@ func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, 
 
 // owns says that an object is there and that an Inventory is its controller.
 func (k *inventories) owns(inv *keeper.Inventory, key plan.Key) bool {
-	seen, ok := k.hub.Child(inv.Labels[keeper.ControllerLabel], key)
+	seen, ok := k.informers.Child(inv.Labels[keeper.ControllerLabel], key)
 	if !ok {
 		return false
 	}

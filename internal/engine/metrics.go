@@ -91,6 +91,14 @@ func (m *engineMetrics) statusWritten(kind string) {
 
 func (m *engineMetrics) repaired(key plan.Key) { drift.WithLabelValues(key.Kind).Inc() }
 
+// rollout tells which namespace has the slot for rollouts, and since when; empty for none.
+func (m *engineMetrics) rollout(holder string, since time.Time) {
+	rolloutSince.Reset()
+	if holder != "" {
+		rolloutSince.WithLabelValues(holder).Set(float64(since.Unix()))
+	}
+}
+
 // becameReady records the time to the first Ready; later recoveries are not counted.
 func (m *engineMetrics) becameReady(kind string, age time.Duration) {
 	timeToReady.WithLabelValues(kind).Observe(age.Seconds())

@@ -9,18 +9,18 @@ import (
 )
 
 // opening says that gather waits for a watch that is being opened for the first time.
-func (p *pass[C, F]) opening() bool {
-	return p.blind && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
+func (p *reconciliation[C, F]) opening() bool {
+	return p.gatherFailed && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
 }
 
 // opens is for how long a watch that is being opened for a custom resource is waited for without a word. One that cannot be opened must
 // hold up no deletion, and is to be told.
-func (s *stacks[C, F]) opens(life *life) time.Duration {
+func (s *stacks[C, F]) opens(state *reconcileState) time.Duration {
 	now := s.Clock.Now()
-	if life.opening.IsZero() {
-		life.opening = now
+	if state.opening.IsZero() {
+		state.opening = now
 	}
-	return max(life.opening.Add(maxOpening).Sub(now), 0)
+	return max(state.opening.Add(maxOpening).Sub(now), 0)
 }
 
 // explainUnwatched says of what waits for a watch why that cannot be opened.

@@ -36,7 +36,7 @@ func TestWhyAWatchCannotBeOpened(t *testing.T) {
 func TestAWatchIsWaitedForOnce(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: clock}}}
-	l := &life{}
+	l := &reconcileState{}
 	for _, want := range []time.Duration{maxOpening, maxOpening - time.Second, maxOpening - 2*time.Second} {
 		if got := s.opens(l); got != want {
 			t.Errorf("%s are left, not %s", got, want)

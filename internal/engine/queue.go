@@ -24,7 +24,7 @@ var (
 	blockedRetry   = backoff.Policy{First: time.Second, Longest: backoff.Longest}
 )
 
-// queue connects the engine's wake-ups with a controller's work queue. Before the manager leads, wake-ups are dropped:
+// queue connects the engine's requests with a controller's work queue. Before the manager leads, requests are dropped:
 // the start enqueues everything.
 type queue struct {
 	backoff *backoff.Limiter[reconcile.Request]

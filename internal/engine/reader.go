@@ -29,19 +29,19 @@ type reader struct {
 	controller string
 	gk         schema.GroupKind
 	cr         client.Object
-	holder     watch.Holder
+	referrer   watch.Referrer
 	stack      plan.Stack
 	// made says of an object whether it was recorded as a child of the custom resource.
 	made func(plan.Key) bool
-	// asks is told of the groups whose APIs the controller asks for by version.
+	// watchGroup is told of the groups whose APIs the controller asks for by version.
 	asks func(group string)
 	used []watch.Ref
 	// read are the objects whose content this pass had.
 	read []watch.Ref
-	// asked are the probes of this pass, due when the first of them is asked again.
-	asked []string
-	due   time.Time
-	// unanswered says that one of them is being asked and has no answer yet, panicked that one panicked the last time.
+	// jobs are the background jobs of this pass, due when the first of them runs again.
+	jobs []string
+	due  time.Time
+	// unanswered says that one of them runs and has no result yet, panicked that the last run of one panicked.
 	unanswered, panicked bool
 }
 
@@ -80,7 +80,7 @@ func (r *reader) Referenced(
 		return r.live(ctx, ref)
 	}
 	r.used = append(r.used, ref)
-	meta, known, err := r.engine.hub.Reference(ctx, r.holder, gvk, namespace, name)
+	meta, known, err := r.engine.informers.Reference(ctx, r.referrer, gvk, namespace, name)
 	if apierrors.IsForbidden(err) {
 		return nil, plan.Problem{
 			Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name,
@@ -92,7 +92,7 @@ func (r *reader) Referenced(
 		return nil, err
 	}
 	if !known {
-		return nil, unwatched(gvk, namespace, name, r.engine.hub.ReferenceFailure(gvk, namespace, name))
+		return nil, unwatched(gvk, namespace, name, r.engine.informers.ReferenceWatchError(gvk, namespace, name))
 	}
 	if meta == nil {
 		r.engine.contents.drop(ref)
@@ -153,7 +153,7 @@ func (r *reader) live(ctx context.Context, ref watch.Ref) (*unstructured.Unstruc
 
 // Child implements controller.Reader.
 func (r *reader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
-	o, _ := r.engine.hub.Child(r.controller, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
+	o, _ := r.engine.informers.Child(r.controller, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
 	return o
 }
 
@@ -180,7 +180,7 @@ func (r *reader) KubernetesVersion() string { return r.engine.catalog.Kubernetes
 
 // Siblings implements controller.Reader.
 func (r *reader) Siblings() []client.Object {
-	all := aliveObjects(r.engine.hub.ListResources(r.gk, r.cr.GetNamespace()))
+	all := aliveObjects(r.engine.informers.ListResources(r.gk, r.cr.GetNamespace()))
 	out := all[:0]
 	for _, o := range all {
 		if o.GetUID() != r.cr.GetUID() {
@@ -213,19 +213,19 @@ func aliveObjects(all []metav1.Object) []client.Object {
 
 // Targets implements controller.Reader.
 func (r *reader) Targets(wire, namespace string) []*unstructured.Unstructured {
-	return r.engine.hub.ListTargets(wire, namespace)
+	return r.engine.informers.ListTargets(wire, namespace)
 }
 
 // Probe implements controller.Reader.
 func (r *reader) Probe(name string, every time.Duration, question controller.Question) any {
-	got := r.engine.probes.ask(r.holder, name, every, question)
-	r.asked = append(r.asked, name)
-	r.unanswered = r.unanswered || got.asking && got.answer == nil
-	r.panicked = r.panicked || got.panicked
-	if !got.due.IsZero() && (r.due.IsZero() || got.due.Before(r.due)) {
-		r.due = got.due
+	job := r.engine.jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return question(ctx, r.engine) })
+	r.jobs = append(r.jobs, name)
+	r.unanswered = r.unanswered || job.Running && job.Result == nil
+	r.panicked = r.panicked || job.Panicked
+	if !job.Due.IsZero() && (r.due.IsZero() || job.Due.Before(r.due)) {
+		r.due = job.Due
 	}
-	return got.answer
+	return job.Result
 }
 
 // List implements controller.Live.
@@ -282,8 +282,8 @@ func (r *reader) done(before []watch.Ref) []watch.Ref {
 			r.engine.contents.drop(ref)
 		}
 	}
-	r.engine.hub.Release(r.holder, r.used...)
-	r.engine.probes.keep(r.holder, r.asked...)
+	r.engine.informers.ReleaseReferences(r.referrer, r.used...)
+	r.engine.jobs.Keep(r.referrer, r.jobs...)
 	return r.read
 }
 

@@ -19,35 +19,36 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
 // report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
 // when to come back.
-func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
-	p.life.refs = p.reader.done(p.life.refs)
-	seen := s.see(p)
+func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
+	p.state.refs = p.reader.done(p.state.refs)
+	seen := s.summarize(p)
 	p.lags = !seen.Ready && p.lagging(seen)
 	var verdict controller.Verdict
-	if !p.blind {
+	if !p.gatherFailed {
 		verdict = s.sys.Project(p.cr, p.facts, seen)
 	}
 	s.settleRollout(p, seen.Ready)
-	setConditions(s.def.Common(p.cr), p.cr.GetGeneration(), judgement{
-		seen: seen, verdict: verdict, blind: p.blind, yielded: p.yielded, transient: p.transient, held: p.held,
+	status.SetConditions(s.def.Common(p.cr), p.cr.GetGeneration(), status.Input{
+		Seen: seen, Verdict: verdict, Ceded: p.yielded, Err: p.transient, RolloutWaits: p.held,
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*common.LastHandledReconcileAt = at
 	}
-	if err := s.remember(ctx, p, seen.Ready); err != nil {
+	if err := s.persistInventory(ctx, p, seen.Ready); err != nil {
 		return reconcile.Result{}, err
 	}
-	s.progress(p.life, meta.IsStatusConditionTrue(*common.Conditions, ConditionReconciling))
+	s.progress(p.state, meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling))
 	p.failed = verdict.Failed
 	if verdict.Again {
-		p.wake(s.Clock.Now())
+		p.requeueAt(s.Clock.Now())
 	}
 	wait, err := s.writeStatus(ctx, p, verdict.Hold || verdict.Again)
 	if err != nil {
@@ -55,20 +56,20 @@ func (s *stacks[C, F]) report(ctx context.Context, p *pass[C, F]) (reconcile.Res
 		return reconcile.Result{}, err
 	}
 	s.metrics.observe(s.def.GVK.Kind, p.key, seen.Objects,
-		meta.FindStatusCondition(*common.Conditions, ConditionReady), seen.Now)
-	return s.exit(p, seen, wait)
+		meta.FindStatusCondition(*common.Conditions, status.ConditionReady), seen.Now)
+	return s.result(p, seen, wait)
 }
 
-// exit ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
+// result ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
 // deadline), terminal (waits for a change).
-func (s *stacks[C, F]) exit(p *pass[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
+func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, p.transient
 	}
 	outcome := outcomeReady
 	if seen.Ready {
-		s.contents.shed(p.life.refs)
+		s.contents.shed(p.state.refs)
 	} else {
 		outcome = outcomeRequeueAfter
 	}
@@ -80,11 +81,11 @@ func (s *stacks[C, F]) exit(p *pass[C, F], seen controller.Seen, wait time.Durat
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
 	now := s.Clock.Now()
 	if p.blocked {
-		p.wake(p.life.blocked.Failed(blockedRetry, p.asked(), now))
+		p.requeueAt(p.state.blocked.Failed(blockedRetry, p.userRequest(), now))
 	} else {
-		p.life.blocked = backoff.Retry{}
+		p.state.blocked = backoff.Retry{}
 	}
-	for _, at := range []time.Time{p.plan.WakeAt, p.wakeAt, p.reader.due, p.life.retryAt()} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.due, p.state.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}
@@ -100,14 +101,14 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// see sums up what is known of every object after this pass.
-func (s *stacks[C, F]) see(p *pass[C, F]) controller.Seen {
+// summarize sums up what is known of every object after this pass.
+func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	var wired map[string][]wiring.Outcome
-	wired, p.awaits = s.wiringOf(p.life)
+	wired, p.awaits = s.wiringOf(p.state)
 	seen := controller.Seen{
 		Plan:    p.plan,
 		Objects: map[plan.Key]controller.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
-		Wiring: wired, Ready: !p.blind && len(p.problems) == 0 && p.transient == nil,
+		Wiring: wired, Ready: !p.gatherFailed && len(p.problems) == 0 && p.transient == nil,
 	}
 	seen.Warnings = append(append([]string(nil), p.plan.Warnings...), p.warnings...)
 	for _, a := range p.actions {
@@ -125,7 +126,7 @@ func (s *stacks[C, F]) see(p *pass[C, F]) controller.Seen {
 				"%s: the API %s is not served", a.Key, a.Object.Desired.GroupVersionKind().GroupVersion()))
 			continue
 		}
-		state := s.state(p, a)
+		state := s.objectState(p, a)
 		seen.Objects[a.Key] = state
 		if state.Current || p.informative[a.Key] {
 			continue
@@ -143,7 +144,7 @@ func (s *stacks[C, F]) see(p *pass[C, F]) controller.Seen {
 
 // lagging says that nothing is amiss but that controllers have not looked yet at the latest generation of objects that are as
 // declared, such as a Deployment that somebody annotated.
-func (p *pass[C, F]) lagging(seen controller.Seen) bool {
+func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 	lags := false
 	for _, a := range p.actions {
 		state, there := seen.Objects[a.Key]
@@ -159,7 +160,7 @@ func (p *pass[C, F]) lagging(seen controller.Seen) bool {
 }
 
 // leaving says that what the plan no longer has is still there, as far as this pass knows.
-func (p *pass[C, F]) leaving(a decide.Action) bool {
+func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
 	_, recorded := p.ledger[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
@@ -176,9 +177,9 @@ func waitsFor(a decide.Action, state controller.State) string {
 	return "waiting for " + a.Key.String()
 }
 
-// remember writes the ledger: onto the status of the custom resource, or into its Inventories.
-func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) error {
-	if p.blind {
+// persistInventory writes the ledger: onto the status of the custom resource, or into its Inventories.
+func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
+	if p.gatherFailed {
 		return nil
 	}
 	keep := map[plan.Key]bool{}
@@ -189,29 +190,29 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) 
 		// A deleted object stays in the ledger until the watch says that it is gone.
 		keep[a.Key] = true
 	}
-	for key, uid := range p.life.deleted {
+	for key, uid := range p.state.deleted {
 		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
-			delete(p.life.deleted, key)
+			delete(p.state.deleted, key)
 		}
 	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
-		if keep[key] || !p.pruned || !s.hub.ChildSynced(key.GroupKind, s.def.Controller) {
+		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)
 		}
 	}
 	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
 	if len(p.inventories) > 0 {
 		*s.def.Common(p.cr).Ledger = nil
-		p.life.unrecorded = entries
-		if !ready && s.recordsLater(p) {
+		p.state.pendingEntries = entries
+		if !ready && s.deferInventory(p) {
 			return nil
 		}
 		if err := s.kept.record(ctx, p.inventories, p.stamped, entries); err != nil {
 			return err
 		}
-		p.life.unrecorded = nil
+		p.state.pendingEntries = nil
 		return nil
 	}
 	if len(entries) == 0 {
@@ -224,24 +225,24 @@ func (s *stacks[C, F]) remember(ctx context.Context, p *pass[C, F], ready bool) 
 // maxUnrecorded is how long what was written into the cluster waits at most to be recorded in the Inventories.
 const maxUnrecorded = 10 * time.Second
 
-// recordsLater says that a pass leaves it to the next to record what it made. While a stack is brought up one pass follows the
-// other, and each would write most of the Inventories again. What a crash leaves unrecorded is known by its labels.
-func (s *stacks[C, F]) recordsLater(p *pass[C, F]) bool {
+// deferInventory says that a pass leaves it to the next to record what it made. While a stack is brought up one pass follows the
+// other, and each would write most of the Inventories again. What a crash leaves pendingEntries is known by its labels.
+func (s *stacks[C, F]) deferInventory(p *reconciliation[C, F]) bool {
 	now := s.Clock.Now()
-	if p.life.made.IsZero() {
-		p.life.made = now
+	if p.state.pendingEntriesSince.IsZero() {
+		p.state.pendingEntriesSince = now
 	}
-	until := p.life.made.Add(maxUnrecorded)
+	until := p.state.pendingEntriesSince.Add(maxUnrecorded)
 	if !p.madeOnly() || !now.Before(until) {
-		p.life.made = time.Time{}
+		p.state.pendingEntriesSince = time.Time{}
 		return false
 	}
-	p.wake(until)
+	p.requeueAt(until)
 	return true
 }
 
 // madeOnly says that this pass wrote something, and deleted nothing.
-func (p *pass[C, F]) madeOnly() bool {
+func (p *reconciliation[C, F]) madeOnly() bool {
 	wrote := false
 	for _, r := range p.results {
 		if r.Action.Verb == decide.Delete {
@@ -252,24 +253,24 @@ func (p *pass[C, F]) madeOnly() bool {
 	return wrote
 }
 
-// announce emits an event for each transition that a person would want to know of, and only for transitions.
-func (s *stacks[C, F]) announce(ctx context.Context, p *pass[C, F], before, after controller.Common) {
-	was := meta.FindStatusCondition(*before.Conditions, ConditionReady)
-	is := meta.FindStatusCondition(*after.Conditions, ConditionReady)
+// recordEvent emits an event for each transition that a person would want to know of, and only for transitions.
+func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F], before, after controller.Common) {
+	was := meta.FindStatusCondition(*before.Conditions, status.ConditionReady)
+	is := meta.FindStatusCondition(*after.Conditions, status.ConditionReady)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	kind := corev1.EventTypeNormal
 	switch {
 	case is.Status == metav1.ConditionTrue:
-		if p.life.fresh {
+		if p.state.fresh {
 			s.metrics.becameReady(s.def.GVK.Kind, s.Clock.Now().Sub(p.cr.GetCreationTimestamp().Time))
-			p.life.fresh = false
+			p.state.fresh = false
 		}
 		if s.def.WarningsOnly {
 			return
 		}
-	case !p.failed && (len(p.problems) == 0 || p.learning()) && (was == nil || was.Status != metav1.ConditionTrue):
+	case !p.failed && (len(p.problems) == 0 || p.warmingUp()) && (was == nil || was.Status != metav1.ConditionTrue):
 		return // On its way, as declared: no news.
 	default:
 		kind = corev1.EventTypeWarning
@@ -294,9 +295,9 @@ const (
 )
 
 // suspended reports that nothing is written for the custom resource, once, and does nothing else.
-func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.Result, error) {
-	s.progress(p.life, false)
-	s.rolled(p.key)
+func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
+	s.progress(p.state, false)
+	s.releaseRollout(p.key)
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
@@ -304,8 +305,8 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *pass[C, F]) (reconcile.
 	if p.cr.GetAnnotations()[keeper.SuspendAnnotation] != "true" {
 		reason, by = reasonSuspendField, "spec.suspend"
 	}
-	setCondition(s.def.Common(p.cr).Conditions, metav1.Condition{
-		Type: ConditionSuspended, Status: metav1.ConditionTrue, Reason: reason,
+	status.Set(s.def.Common(p.cr).Conditions, metav1.Condition{
+		Type: status.ConditionSuspended, Status: metav1.ConditionTrue, Reason: reason,
 		Message:            "nothing is written until " + by + " is removed",
 		ObservedGeneration: p.cr.GetGeneration(),
 	}, metav1.NewTime(s.Clock.Now()))

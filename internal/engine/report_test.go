@@ -1,22 +1,15 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
@@ -27,139 +20,18 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-func drawInventory(t *rapid.T) *keeper.Inventory {
-	inv := &keeper.Inventory{}
-	inv.Name, inv.UID, inv.Generation = "n", "u", rapid.Int64Range(1, 9).Draw(t, "generation")
-	inv.Labels = rapid.MapOfN(rapid.StringN(1, 3, 9), rapid.String(), 0, 2).Draw(t, "labels")
-	for range rapid.IntRange(0, 3).Draw(t, "objects") {
-		e := keeper.InventoryEntry{UID: types.UID(rapid.String().Draw(t, "uid")), Digest: rapid.String().Draw(t, "digest")}
-		e.Name = rapid.String().Draw(t, "name")
-		inv.Status.Objects = append(inv.Status.Objects, e)
-	}
-	return inv
-}
-
-func TestAStepFollowsFromTheOneThatIsStored(t *testing.T) {
-	before := &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "7"}}
-	for step, want := range map[bool]string{false: `{"metadata":{"uid":"u"}}`, true: `{"metadata":{"resourceVersion":"7","uid":"u"}}`} {
-		patch, err := statusPatch(before, before, guardOf(before, step))
-		if err != nil || string(patch) != want {
-			t.Errorf("%s, not %s: %v", patch, want, err)
-		}
-	}
-}
-
-func TestStatusPatchWritesTheStatusAndNothingElse(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		before, after := drawInventory(t), drawInventory(t)
-		patch, err := statusPatch(before, after, map[string]any{"uid": "u"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var parts map[string]any
-		if err := json.Unmarshal(patch, &parts); err != nil {
-			t.Fatal(err)
-		}
-		for key := range parts {
-			if key != "status" && key != "metadata" {
-				t.Fatalf("the patch has %q: %s", key, patch)
-			}
-		}
-		if !reflect.DeepEqual(parts["metadata"], map[string]any{"uid": "u"}) {
-			t.Fatalf("the patch is not guarded by the UID alone: %s", patch)
-		}
-		raw, _ := json.Marshal(before)
-		merged, err := jsonpatch.MergePatch(raw, patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := &keeper.Inventory{}
-		if err := json.Unmarshal(merged, got); err != nil {
-			t.Fatal(err)
-		}
-		want := before.DeepCopy()
-		want.Status = after.Status
-		if !equality.Semantic.DeepEqual(got, want) {
-			t.Fatalf("%+v, wanted %+v", got, want)
-		}
-	})
-}
-
-// state is a status of a table.
-type state struct {
-	conditions []metav1.Condition
-	generation int64
-	handled    string
-}
-
-func (s state) common() controller.Common {
-	return controller.Common{Conditions: &s.conditions, ObservedGeneration: &s.generation, LastHandledReconcileAt: &s.handled}
-}
-
-func readyIs(s metav1.ConditionStatus, reason string) metav1.Condition {
-	return metav1.Condition{Type: ConditionReady, Status: s, Reason: reason}
-}
-
-func TestVerdictChanged(t *testing.T) {
-	stalled := metav1.Condition{Type: ConditionStalled, Status: "True"}
-	base := state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}
-	for _, c := range []struct {
-		name  string
-		after state
-		want  bool
-	}{
-		{"nothing", base, false},
-		{"another reason", state{conditions: []metav1.Condition{readyIs("False", "b")}, generation: 1}, true},
-		{"a condition of the controller", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: "X", Status: "True"}}, generation: 1}, false},
-		{"Ready", state{conditions: []metav1.Condition{readyIs("True", "a")}, generation: 1}, true},
-		{"no Ready any more", state{generation: 1}, true},
-		{"Stalled", state{conditions: []metav1.Condition{readyIs("False", "a"), stalled}, generation: 1}, true},
-		{"Suspended", state{conditions: []metav1.Condition{readyIs("False", "a"), {Type: ConditionSuspended, Status: "True"}}, generation: 1}, true},
-		{"a new generation", state{conditions: base.conditions, generation: 2}, true},
-		{"an answer to reconcile-at", state{conditions: base.conditions, generation: 1, handled: "now"}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := verdictChanged(base.common(), c.after.common()); got != c.want {
-				t.Error(got)
-			}
-			if got := verdictChanged(c.after.common(), base.common()); got != c.want {
-				t.Error("and back:", got)
-			}
-		})
-	}
-}
-
-// TestIgnoranceKeepsTheStatusThatIs shows that what passes by itself is told at once only to who waits for an answer.
-func TestIgnoranceKeepsTheStatusThatIs(t *testing.T) {
-	waiting, done := []metav1.Condition{readyIs("False", "Fetching")}, []metav1.Condition{readyIs("True", "Ready")}
-	for name, c := range map[string]struct {
-		before, after state
-		want          time.Duration
-	}{
-		"Ready":                 {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, maxLearning},
-		"on its way":            {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1}, maxBrief},
-		"on its way, and asked": {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, 0},
-		"a new one":             {state{}, state{conditions: waiting, generation: 1}, 0},
-		"another spec":          {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 2}, 0},
-	} {
-		if got := ignorance(c.before.common(), c.after.common()); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
 // TestABringUpIsRecordedOnce shows that a pass leaves the Inventories to the next one while each writes, but not for long, and
 // never when it deleted.
 func TestABringUpIsRecordedOnce(t *testing.T) {
 	now := testclock.NewFakeClock(time.Unix(1e9, 0))
 	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: now}}}
-	kept := &life{}
+	kept := &reconcileState{}
 	later := func(results ...act.Result) (bool, time.Time) {
-		p := &pass[*keeper.Inventory, any]{life: kept, results: map[plan.Key]act.Result{}}
+		p := &reconciliation[*keeper.Inventory, any]{state: kept, results: map[plan.Key]act.Result{}}
 		for i, r := range results {
 			p.results[plan.Key{Name: fmt.Sprint(i)}] = r
 		}
-		return s.recordsLater(p), p.wakeAt
+		return s.deferInventory(p), p.nextAt
 	}
 	made := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Create}}
 	gone := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Delete}}
@@ -181,36 +53,6 @@ func TestABringUpIsRecordedOnce(t *testing.T) {
 		got, wake := later(c.results...)
 		if got != c.want || got && wake != until {
 			t.Errorf("%d: %v, woken at %s", i, got, wake)
-		}
-	}
-}
-
-// TestPatience shows that one custom resource on its way is told of soon, and that a thousand leave the API server alone
-// until they have arrived.
-func TestPatience(t *testing.T) {
-	for n, want := range map[int]time.Duration{1: 2 * time.Second, 2: 2 * time.Second, 100: 100 * time.Second, 1000: 5 * time.Minute} {
-		clock := testclock.NewFakeClock(time.Unix(1e9, 0))
-		e := &Engine{Options: Options{Clock: clock}}
-		all := make([]life, n)
-		for i := range all {
-			if got := e.patience(&all[i]); got != coalesce {
-				t.Errorf("%d on their way: %s for one that is not", i, got)
-			}
-			e.progress(&all[i], true)
-			e.progress(&all[i], true)
-		}
-		last := &all[n-1]
-		for i := range all[:n-1] {
-			if got := e.patience(last); got != want {
-				t.Fatalf("%d of %d have arrived: %s, want %s", i, n, got, want)
-			}
-			e.progress(&all[i], false)
-		}
-		clock.Step(crowd)
-		_ = e.patience(last)
-		clock.Step(crowd)
-		if got := e.patience(last); got != minPatience {
-			t.Errorf("the last of %d is still told of after %s only", n, got)
 		}
 	}
 }
@@ -256,91 +98,6 @@ func TestParseOwner(t *testing.T) {
 	})
 }
 
-func TestRoller(t *testing.T) {
-	at := func(ns, name string) rolling {
-		return rolling{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: name}}
-	}
-	var r roller
-	now := time.Unix(1e9, 0)
-	if woken := r.done(at("a", "1")); woken != nil {
-		t.Error("who never rolled wakes", woken)
-	}
-	for _, name := range []string{"1", "2", "1"} {
-		if !r.enter(at("a", name), now).ok {
-			t.Error("the namespace that rolls is held back")
-		}
-	}
-	if got := r.enter(at("b", "1"), now.Add(rolloutDeadline-1)); got.ok || got.heldBy != "a" || !got.until.Equal(now.Add(rolloutDeadline)) {
-		t.Errorf("two namespaces roll at once: %+v", got)
-	}
-	r.enter(at("c", "1"), now)
-	// Who is gone waits no more.
-	if woken := r.done(at("c", "1")); woken != nil {
-		t.Error(woken)
-	}
-	if woken := r.done(at("a", "1")); woken != nil {
-		t.Error("woken although one still rolls:", woken)
-	}
-	// That the last one is gone wakes as well as that it is Ready.
-	if woken := r.done(at("a", "2")); len(woken) != 1 || woken[0] != at("b", "1") {
-		t.Error(woken)
-	}
-	other := at("b", "1")
-	other.kind.Kind = "Other"
-	if !r.enter(other, now).ok {
-		t.Error("the next namespace is held back")
-	}
-	if got := r.enter(at("a", "1"), now); got.ok || got.heldBy != "b" {
-		t.Errorf("%+v", got)
-	}
-	if woken := r.done(at("b", "1")); woken != nil {
-		t.Error("one kind's custom resource ends the rollout of another's:", woken)
-	}
-	if woken := r.done(other); len(woken) != 1 {
-		t.Error(woken)
-	}
-}
-
-func TestRollerLetsOneNamespaceRollAndForgetsNobody(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var r roller
-		now := time.Unix(1e9, 0)
-		in, waits := map[rolling]bool{}, map[rolling]bool{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			key := rolling{schema.GroupKind{Kind: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "kind")}, client.ObjectKey{
-				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace"), Name: "n",
-			}}
-			if rapid.Bool().Draw(t, "enter") {
-				if r.enter(key, now).ok {
-					in[key] = true
-					delete(waits, key)
-				} else {
-					waits[key] = true
-				}
-			} else {
-				delete(in, key)
-				delete(waits, key)
-				for _, k := range r.done(key) {
-					if !waits[k] {
-						t.Fatalf("%v is woken and did not wait", k)
-					}
-					delete(waits, k)
-				}
-			}
-			for a := range in {
-				for b := range in {
-					if a.Namespace != b.Namespace {
-						t.Fatalf("%v and %v roll at once", a, b)
-					}
-				}
-			}
-			if len(in) == 0 && len(waits) > 0 {
-				t.Fatalf("nobody rolls, and %v wait for ever", waits)
-			}
-		}
-	})
-}
-
 // TestAnAnnotatedDeploymentIsNotAmiss shows that a new generation of what is as declared is no news until its controller has
 // looked at it.
 func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
@@ -361,7 +118,7 @@ func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
 		"one is annotated, one rolls": {[]object{{decide.Leave, rolls}, {decide.Leave, lags}}, false},
 		"one rolls":                   {[]object{fine, {decide.Leave, rolls}}, false},
 	} {
-		p, seen := pass[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
+		p, seen := reconciliation[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
 		for i, o := range c.objects {
 			key := plan.Key{Name: fmt.Sprint(i)}
 			p.actions = append(p.actions, decide.Action{Verb: o.verb, Key: key})
@@ -377,18 +134,18 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	fetching, missing := plan.Problem{Class: plan.Waiting, Brief: true}, plan.Problem{Class: plan.Waiting}
 	opening := []decide.Action{{Verb: decide.Wait, Reason: decide.ReasonNotSynced}}
 	cases := map[string]struct {
-		pass pass[*keeper.Inventory, any]
+		pass reconciliation[*keeper.Inventory, any]
 		want bool
 	}{
-		"a watch is being opened":      {pass[*keeper.Inventory, any]{actions: opening}, true},
-		"an archive is fetched":        {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
-		"a Secret is missing too":      {pass[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
-		"a write has failed":           {pass[*keeper.Inventory, any]{actions: opening, transient: errPast}, false},
-		"a controller has yet to look": {pass[*keeper.Inventory, any]{lags: true}, true},
-		"a Deployment is not there":    {pass[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
+		"a watch is being opened":      {reconciliation[*keeper.Inventory, any]{actions: opening}, true},
+		"an archive is fetched":        {reconciliation[*keeper.Inventory, any]{problems: []plan.Problem{fetching}}, true},
+		"a Secret is missing too":      {reconciliation[*keeper.Inventory, any]{problems: []plan.Problem{fetching, missing}, actions: opening}, false},
+		"a write has failed":           {reconciliation[*keeper.Inventory, any]{actions: opening, transient: errStaleCache}, false},
+		"a controller has yet to look": {reconciliation[*keeper.Inventory, any]{lags: true}, true},
+		"a Deployment is not there":    {reconciliation[*keeper.Inventory, any]{actions: []decide.Action{{Verb: decide.Create}}}, false},
 	}
 	for name, c := range cases {
-		if got := c.pass.learning(); got != c.want {
+		if got := c.pass.warmingUp(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/rollout"
 )
 
 // rollingStacks are stacks of which custom resources roll.
@@ -31,78 +32,78 @@ func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClo
 }
 
 // passOf is a pass of a custom resource in a namespace.
-func passOf(namespace string, l *life, inputs string) *pass[*v1.TrustyAIService, struct{}] {
+func passOf(namespace string, l *reconcileState, inputs string) *reconciliation[*v1.TrustyAIService, struct{}] {
 	cr := &v1.TrustyAIService{}
 	cr.Namespace, cr.Name, cr.Generation, cr.Status.ObservedGeneration = namespace, "x", 1, 1
-	return &pass[*v1.TrustyAIService, struct{}]{
-		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, life: l, plan: plan.Plan{Inputs: inputs},
+	return &reconciliation[*v1.TrustyAIService, struct{}]{
+		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, state: l, plan: plan.Plan{Inputs: inputs},
 	}
 }
 
 func TestANamespaceThatIsNotReadyByTheDeadlineLosesItsTurn(t *testing.T) {
 	s, clock, recorder := rollingStacks()
-	at := func(ns string) rolling { return s.rolling(client.ObjectKey{Namespace: ns, Name: "x"}) }
-	if !s.roller.enter(at("a"), clock.Now()).ok {
+	at := func(ns string) rollout.Key { return s.rolloutKey(client.ObjectKey{Namespace: ns, Name: "x"}) }
+	if !s.rollouts.Acquire(at("a"), clock.Now()).OK {
 		t.Fatal("nobody rolls, and the first is held back")
 	}
-	clock.Step(rolloutDeadline / 2)
+	clock.Step(rollout.Deadline / 2)
 	// That more of the namespace begin to roll does not put the deadline off.
-	if !s.roller.enter(rolling{schema.GroupKind{Kind: "Other"}, client.ObjectKey{Namespace: "a"}}, clock.Now()).ok {
+	if !s.rollouts.Acquire(rollout.Key{Kind: schema.GroupKind{Kind: "Other"}, ObjectKey: client.ObjectKey{Namespace: "a"}}, clock.Now()).OK {
 		t.Fatal("the namespace that rolls is held back")
 	}
-	held := s.roller.enter(at("b"), clock.Now())
-	if held.ok || held.heldBy != "a" || !held.until.Equal(clock.Now().Add(rolloutDeadline/2)) {
+	held := s.rollouts.Acquire(at("b"), clock.Now())
+	if held.OK || held.Holder != "a" || !held.Until.Equal(clock.Now().Add(rollout.Deadline/2)) {
 		t.Fatalf("%+v", held)
 	}
-	clock.Step(rolloutDeadline / 2)
-	if next := s.roller.enter(at("b"), clock.Now()); !next.ok || len(next.overdue) != 2 {
+	clock.Step(rollout.Deadline / 2)
+	if next := s.rollouts.Acquire(at("b"), clock.Now()); !next.OK || len(next.Exceeded) != 2 {
 		t.Fatalf("at the deadline: %+v", next)
 	}
-	if held := s.roller.enter(at("c"), clock.Now()); held.ok || held.heldBy != "b" || !held.until.Equal(clock.Now().Add(rolloutDeadline)) {
+	if held := s.rollouts.Acquire(at("c"), clock.Now()); held.OK || held.Holder != "b" || !held.Until.Equal(clock.Now().Add(rollout.Deadline)) {
 		t.Fatalf("the one after: %+v", held)
 	}
 	for range 2 {
-		s.settleRollout(passOf("a", &life{}, ""), false)
+		s.settleRollout(passOf("a", &reconcileState{}, ""), false)
 	}
-	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutOverdue) {
+	if len(recorder.Events) != 1 || !strings.Contains(<-recorder.Events, eventRolloutExceeded) {
 		t.Errorf("%d events tell of it, want 1", len(recorder.Events))
 	}
 	// What becomes of it later is nobody's turn.
-	if woken := s.roller.done(at("a")); woken != nil {
+	if woken := s.rollouts.Release(at("a")); woken != nil {
 		t.Errorf("woke %v", woken)
 	}
-	if woken := s.roller.done(at("b")); len(woken) != 1 || woken[0] != at("c") {
+	if woken := s.rollouts.Release(at("b")); len(woken) != 1 || woken[0] != at("c") {
 		t.Errorf("woke %v", woken)
 	}
 }
 
 func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
-	type edit func(*pass[*v1.TrustyAIService, struct{}]) (ready bool)
+	type edit func(*reconciliation[*v1.TrustyAIService, struct{}]) (ready bool)
 	for name, one := range map[string]struct {
 		edit edit
 		back bool
 	}{
-		"it rolls":    {func(*pass[*v1.TrustyAIService, struct{}]) bool { return false }, false},
-		"it is Ready": {func(*pass[*v1.TrustyAIService, struct{}]) bool { return true }, true},
-		"its spec is invalid": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
+		"it rolls":    {func(*reconciliation[*v1.TrustyAIService, struct{}]) bool { return false }, false},
+		"it is Ready": {func(*reconciliation[*v1.TrustyAIService, struct{}]) bool { return true }, true},
+		"its spec is invalid": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
 			p.problems = []plan.Problem{{Class: plan.Terminal}}
 			return false
 		}, true},
-		"what it refers to is gone": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
-			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting}}
+		"what it refers to is gone": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
+			p.gatherFailed, p.problems = true, []plan.Problem{{Class: plan.Waiting}}
 			return false
 		}, true},
-		"what it refers to is being fetched": {func(p *pass[*v1.TrustyAIService, struct{}]) bool {
-			p.blind, p.problems = true, []plan.Problem{{Class: plan.Waiting, Brief: true}}
+		"what it refers to is being fetched": {func(p *reconciliation[*v1.TrustyAIService, struct{}]) bool {
+			p.gatherFailed, p.problems = true, []plan.Problem{{Class: plan.Waiting, Brief: true}}
 			return false
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, clock, _ := rollingStacks()
-			p := passOf("a", &life{}, "")
-			s.roller.enter(s.rolling(p.key), clock.Now())
+			p := passOf("a", &reconcileState{}, "")
+			s.rollouts.Acquire(s.rolloutKey(p.key), clock.Now())
 			s.settleRollout(p, one.edit(p))
-			if got := s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok; got != one.back {
+			if got := s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now()).OK; got != one.back {
 				t.Errorf("the next namespace rolls: %t", got)
 			}
 		})
@@ -111,7 +112,7 @@ func TestATurnIsGivenBackByWhatStandsStill(t *testing.T) {
 
 func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 	s, clock, _ := rollingStacks()
-	l := &life{}
+	l := &reconcileState{}
 	if s.ownChange(passOf("a", l, "credentials 1")) {
 		t.Error("what is found at the start is taken for a change")
 	}
@@ -119,11 +120,11 @@ func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 		t.Error("inputs that are not known are taken for a change")
 	}
 	changed := passOf("a", l, "credentials 2")
-	s.roller.enter(s.rolling(changed.key), clock.Now())
+	s.rollouts.Acquire(s.rolloutKey(changed.key), clock.Now())
 	for range 2 {
 		s.holdRollout(changed)
 	}
-	if !s.roller.enter(s.rolling(client.ObjectKey{Namespace: "b"}), clock.Now()).ok {
+	if !s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now()).OK {
 		t.Error("a namespace keeps its turn for a change of its own")
 	}
 	s.settleRollout(changed, false)

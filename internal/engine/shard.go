@@ -20,7 +20,7 @@ type shard struct {
 func newShard(e *Engine) *shard {
 	s := &shard{engine: e}
 	if e.ShardSelector != nil {
-		e.hub.Resources(namespaceGVK, reduceNamespace, func(old, now metav1.Object, _ bool) {
+		e.informers.WatchResources(namespaceGVK, reduceNamespace, func(old, now metav1.Object, _ bool) {
 			if old != nil && now != nil && labels.Equals(old.GetLabels(), now.GetLabels()) {
 				return
 			}
@@ -31,7 +31,7 @@ func newShard(e *Engine) *shard {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			for _, r := range e.controllers {
-				r.handOver(one.GetName())
+				r.onShardChange(one.GetName())
 			}
 		}, nil)
 	}
@@ -53,7 +53,7 @@ func (s *shard) mine(namespace string, own map[string]string) bool {
 	if namespace == "" {
 		return selector.Matches(labels.Set(own))
 	}
-	ns, ok := s.engine.hub.Resource(namespaceGVK.GroupKind(), "", namespace)
+	ns, ok := s.engine.informers.Resource(namespaceGVK.GroupKind(), "", namespace)
 	return ok && selector.Matches(labels.Set(ns.GetLabels()))
 }
 
@@ -68,6 +68,6 @@ func (s *shard) mayEnd(namespace string) bool {
 		return true
 	}
 	gk := namespaceGVK.GroupKind()
-	_, exists := s.engine.hub.Resource(gk, "", namespace)
-	return !exists && s.engine.hub.ResourceSynced(gk)
+	_, exists := s.engine.informers.Resource(gk, "", namespace)
+	return !exists && s.engine.informers.ResourceSynced(gk)
 }

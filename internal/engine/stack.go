@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 )
 
@@ -38,47 +39,47 @@ type stacks[C client.Object, F any] struct {
 	mu sync.Mutex
 	// written holds the custom resources as our last status write left them (law 12).
 	written map[client.ObjectKey]C
-	// foreseen holds custom resources that are about to be told Ready, for their wires.
-	foreseen map[client.ObjectKey]C
+	// pendingReady holds custom resources whose Ready is about to be reported, for their wires.
+	pendingReady map[client.ObjectKey]C
 	// brought are the kinds that users brought (controller.Definition.AnyChildren), each with the version that was brought last.
-	brought map[schema.GroupKind]string
+	watchedKinds map[schema.GroupKind]string
 	// groups are those of whose APIs the controller asks by version.
 	groups map[string]bool
-	// contenders holds who would have an object that belongs to another custom resource, to be woken when it changes.
-	contenders map[plan.Key]map[client.ObjectKey]bool
+	// conflictWaiters holds who would have an object that belongs to another custom resource, to be woken when it changes.
+	conflictWaiters map[plan.Key]map[client.ObjectKey]bool
 	// finished holds the UIDs of Jobs that had completed when they went, until a pass has them in the ledger: no pass need have seen
 	// them complete before.
 	finished map[plan.Key]types.UID
-	// lives holds what is remembered of each custom resource between reconciles.
-	lives map[client.ObjectKey]*life
-	// doubted are those that were listed when the watch began, and were not read live since.
-	doubted map[client.ObjectKey]bool
+	// states holds what is remembered of each custom resource between reconciles.
+	states map[client.ObjectKey]*reconcileState
+	// unconfirmed are those that were listed when the watch began, and were not read live since.
+	unconfirmed map[client.ObjectKey]bool
 }
 
 // Register adds a controller to the engine. It is called before the manager starts.
 func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
 	s := &stacks[C, F]{
-		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, foreseen: map[client.ObjectKey]C{}, lives: map[client.ObjectKey]*life{},
-		contenders: map[plan.Key]map[client.ObjectKey]bool{}, brought: map[schema.GroupKind]string{}, doubted: map[client.ObjectKey]bool{},
+		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, pendingReady: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
+		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, watchedKinds: map[schema.GroupKind]string{}, unconfirmed: map[client.ObjectKey]bool{},
 		finished: map[plan.Key]types.UID{},
 	}
 	if def.Resource == "" {
 		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.wakeAll)
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.enqueueAll)
 	if err != nil {
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
 	s.queue = q
-	e.hub.Resources(def.GVK, s.decode, s.resourceChanged, nil)
+	e.informers.WatchResources(def.GVK, s.decode, s.resourceChanged, nil)
 	for _, shared := range def.Shared {
-		e.hub.Share(shared.GVK, shared.Name)
+		e.informers.ShareWatch(shared.GVK, shared.Name)
 	}
 	for _, gvk := range def.Children {
-		e.hub.Children(gvk, def.Controller, s.childChanged)
+		e.informers.WatchChildren(gvk, def.Controller, s.childChanged)
 	}
 	for _, wire := range def.Wires {
-		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.wakeNamespace, s.looked)
+		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.looked)
 		if err != nil {
 			return err
 		}
@@ -98,8 +99,8 @@ func (s *stacks[C, F]) decode(u *unstructured.Unstructured) (metav1.Object, erro
 	return cr, nil
 }
 
-// resourceChanged wakes a custom resource, its siblings and the wires of its namespace; the echo of our own status
-// write wakes nobody, but for siblings that may have told of what it changed.
+// resourceChanged enqueues a custom resource, its siblings and the wires of its namespace; the echo of our own status
+// write enqueues nobody, but for siblings that may have told of what it changed.
 func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	one := now
 	if one == nil {
@@ -107,7 +108,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	}
 	key := client.ObjectKey{Namespace: one.GetNamespace(), Name: one.GetName()}
 	if listed || now == nil {
-		s.doubt(key, listed)
+		s.setUnconfirmed(key, listed)
 	}
 	if now != nil {
 		s.mu.Lock()
@@ -118,7 +119,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		}
 		s.mu.Unlock()
 		if s.def.WakeSiblings && old != nil && s.ready(old) != s.ready(now) {
-			s.wakeSiblings(key)
+			s.enqueueSiblings(key)
 		}
 		if echo {
 			return
@@ -130,11 +131,11 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		s.queue.add(key.Namespace, key.Name)
 	}
 	if s.def.WakeSiblings && (old == nil || now == nil) {
-		s.wakeNamespace(key.Namespace)
+		s.enqueueNamespace(key.Namespace)
 	}
-	s.wakeWires(key.Namespace)
+	s.enqueueWires(key.Namespace)
 	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
-		s.kept.wake(string(old.GetUID()))
+		s.kept.enqueue(string(old.GetUID()))
 	}
 }
 
@@ -151,9 +152,9 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 		if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
 			s.queue.add(ns, name)
 		}
-		s.wakeContenders(o.Key)
+		s.enqueueConflictWaiters(o.Key)
 		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventoryGVK.Kind {
-			s.kept.wakeStack(o.Labels[keeper.StackLabel])
+			s.kept.enqueueStack(o.Labels[keeper.StackLabel])
 		}
 	}
 }
@@ -171,38 +172,38 @@ func (s *stacks[C, F]) completed(key plan.Key, uid types.UID, recorded bool) boo
 	return known && was == uid
 }
 
-// contend remembers that a custom resource would have the objects, which belong to another one now; it forgets what the
+// waitForConflicts remembers that a custom resource would have the objects, which belong to another one now; it forgets what the
 // custom resource contended for before.
-func (s *stacks[C, F]) contend(key client.ObjectKey, life *life, objects []plan.Key) {
-	if len(objects) == 0 && len(life.contends) == 0 {
+func (s *stacks[C, F]) waitForConflicts(key client.ObjectKey, state *reconcileState, objects []plan.Key) {
+	if len(objects) == 0 && len(state.conflicts) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, o := range life.contends {
-		delete(s.contenders[o], key)
-		if len(s.contenders[o]) == 0 {
-			delete(s.contenders, o)
+	for _, o := range state.conflicts {
+		delete(s.conflictWaiters[o], key)
+		if len(s.conflictWaiters[o]) == 0 {
+			delete(s.conflictWaiters, o)
 		}
 	}
-	life.contends = objects
+	state.conflicts = objects
 	for _, o := range objects {
-		if s.contenders[o] == nil {
-			s.contenders[o] = map[client.ObjectKey]bool{}
+		if s.conflictWaiters[o] == nil {
+			s.conflictWaiters[o] = map[client.ObjectKey]bool{}
 		}
-		s.contenders[o][key] = true
+		s.conflictWaiters[o][key] = true
 	}
 }
 
 // conflicts reports, after the writes of a pass, the objects that belong to others, the fields that are left to others, and what was
 // left out of an object so that the API server took it.
-func (s *stacks[C, F]) conflicts(p *pass[C, F]) {
-	var contends []plan.Key
+func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
+	var conflicts []plan.Key
 	for _, a := range p.actions {
 		if a.Verb == decide.Conflict {
 			p.problems = append(p.problems, ownedByAnother(a.Key))
 			p.blocked = true
-			contends = append(contends, a.Key)
+			conflicts = append(conflicts, a.Key)
 		}
 		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
 		if e, ok := p.ledger[a.Key]; ok && e.Digest == a.Object.Digest {
@@ -211,13 +212,13 @@ func (s *stacks[C, F]) conflicts(p *pass[C, F]) {
 			}
 		}
 	}
-	s.contend(p.key, p.life, contends)
+	s.waitForConflicts(p.key, p.state, conflicts)
 }
 
-func (s *stacks[C, F]) wakeContenders(object plan.Key) {
+func (s *stacks[C, F]) enqueueConflictWaiters(object plan.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.contenders[object] {
+	for key := range s.conflictWaiters[object] {
 		s.queue.add(key.Namespace, key.Name)
 	}
 }
@@ -231,25 +232,25 @@ func parseOwner(id string, gk schema.GroupKind) (namespace, name string, ok bool
 	return parts[1], parts[2], true
 }
 
-func (s *stacks[C, F]) wake(namespace, name string) { s.queue.add(namespace, name) }
+func (s *stacks[C, F]) enqueue(namespace, name string) { s.queue.add(namespace, name) }
 
-func (s *stacks[C, F]) wakeAll() { s.wakeNamespace("") }
+func (s *stacks[C, F]) enqueueAll() { s.enqueueNamespace("") }
 
-// handOver wakes everything in a namespace that may have come to this shard.
-func (s *stacks[C, F]) handOver(namespace string) {
-	s.wakeNamespace(namespace)
-	s.wakeWires(namespace)
+// onShardChange enqueues everything in a namespace that may have come to this shard.
+func (s *stacks[C, F]) onShardChange(namespace string) {
+	s.enqueueNamespace(namespace)
+	s.enqueueWires(namespace)
 }
 
-func (s *stacks[C, F]) wakeNamespace(namespace string) {
-	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), namespace) {
+func (s *stacks[C, F]) enqueueNamespace(namespace string) {
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), namespace) {
 		s.queue.add(o.GetNamespace(), o.GetName())
 	}
 }
 
-// wakeSiblings wakes the other custom resources of a namespace, which may have told of this one.
-func (s *stacks[C, F]) wakeSiblings(key client.ObjectKey) {
-	for _, o := range s.hub.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
+// enqueueSiblings enqueues the other custom resources of a namespace, which may have told of this one.
+func (s *stacks[C, F]) enqueueSiblings(key client.ObjectKey) {
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
 		if o.GetName() != key.Name {
 			s.queue.add(o.GetNamespace(), o.GetName())
 		}
@@ -259,12 +260,12 @@ func (s *stacks[C, F]) wakeSiblings(key client.ObjectKey) {
 // ready says that a custom resource is told Ready.
 func (s *stacks[C, F]) ready(o metav1.Object) bool {
 	cr, ok := o.(C)
-	return ok && meta.IsStatusConditionTrue(*s.def.Common(cr).Conditions, ConditionReady)
+	return ok && meta.IsStatusConditionTrue(*s.def.Common(cr).Conditions, status.ConditionReady)
 }
 
-func (s *stacks[C, F]) wakeWires(namespace string) {
+func (s *stacks[C, F]) enqueueWires(namespace string) {
 	for _, w := range s.wires {
-		w.wakeNamespace(namespace)
+		w.enqueueNamespace(namespace)
 	}
 }
 
@@ -279,15 +280,15 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, brought := s.brought[gk]
+	_, brought := s.watchedKinds[gk]
 	return brought || s.groups[gk.Group]
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {
 	gk := s.def.GVK.GroupKind()
-	o, ok := s.hub.Resource(gk, namespace, name)
+	o, ok := s.informers.Resource(gk, namespace, name)
 	if !ok {
-		return "", false, s.hub.ResourceSynced(gk)
+		return "", false, s.informers.ResourceSynced(gk)
 	}
 	return string(o.GetUID()), true, true
 }
@@ -303,7 +304,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 	s.mu.Lock()
 	mine, wrote := s.written[key]
 	s.mu.Unlock()
-	cached, ok := s.hub.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
+	cached, ok := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !ok {
@@ -327,7 +328,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 // Reconcile runs the loop once for one custom resource: gather, render, decide, act, report.
 func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
-	doubted := s.doubts(key)
+	unconfirmed := s.isUnconfirmed(key)
 	cr, bad, found := s.current(key)
 	switch {
 	case !found:
@@ -340,76 +341,83 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	switch {
 	case bad != nil:
-		s.rolled(key)
+		s.releaseRollout(key)
 		return s.undecodable(ctx, bad)
 	case !s.shard.mine(key.Namespace, cr.GetLabels()):
 		s.forget(key)
 		return reconcile.Result{}, nil
 	}
 	if cr.GetDeletionTimestamp() != nil {
-		s.rolled(key)
+		s.releaseRollout(key)
 	}
 	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
 		return reconcile.Result{}, err
 	}
-	if cr.GetDeletionTimestamp() != nil || s.untouched(cr) {
+	if cr.GetDeletionTimestamp() != nil || s.inSyncAtStart(cr) {
 		return reconcile.Result{}, nil
 	}
-	if rest := s.queue.backoff.Rest(req); rest > 0 && s.life(key).tried == cr.GetGeneration() {
+	if rest := s.queue.backoff.Rest(req); rest > 0 && s.stateOf(key).tried == cr.GetGeneration() {
 		// What failed is not tried again by every event that comes meanwhile; another spec is tried at once.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
-	p := s.newPass(cr)
-	p.doubted, p.life.tried = doubted, cr.GetGeneration()
+	p := s.newReconciliation(cr)
+	p.unconfirmed, p.state.tried = unconfirmed, cr.GetGeneration()
 	if s.isSuspended(cr) {
 		return s.suspended(ctx, p)
 	}
 	switch err := s.prepare(ctx, p); {
-	case errors.Is(err, errPast):
+	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
 	case err != nil:
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
 	}
 	if !p.opening() {
-		p.life.opening = time.Time{}
-	} else if rest := s.opens(p.life); rest > 0 {
-		// A watch is being opened and wakes us in a moment: nothing is worth telling yet.
-		p.life.refs = p.reader.done(p.life.refs)
+		p.state.opening = time.Time{}
+	} else if rest := s.opens(p.state); rest > 0 {
+		// A watch is being opened and enqueues the custom resource once it is open: there is nothing to report yet.
+		p.state.refs = p.reader.done(p.state.refs)
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	s.decide(p)
-	if past, err := s.past(ctx, p); err != nil || past {
+	if stale, err := s.stale(ctx, p); err != nil || stale {
 		return reconcile.Result{}, err
 	}
 	s.act(ctx, p)
 	return s.report(ctx, p)
 }
 
+// jobPanicked is the problem of a custom resource one of whose background jobs panicked.
+var jobPanicked = plan.Problem{
+	Class: plan.Waiting, Reason: "InternalError", Message: "a panic of MLKeeper ended what it does in the background for this resource; " +
+		"the log has the stack",
+	Remedy: "report it as a bug; it is tried again with growing pauses",
+}
+
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
-func (s *stacks[C, F]) prepare(ctx context.Context, p *pass[C, F]) error {
+func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.panicked {
-		p.problems = append(p.problems, questionPanicked)
+		p.problems = append(p.problems, jobPanicked)
 	}
 	var problem plan.Problem
 	switch {
 	case errors.As(err, &problem):
 		p.problems = append(p.problems, problem)
-		p.blind, p.blocked = true, problem.Class == plan.Blocked
+		p.gatherFailed, p.blocked = true, problem.Class == plan.Blocked
 		return nil
 	case err != nil:
 		return fmt.Errorf("gather: %w", err)
 	}
 	p.facts = facts
-	s.draw(p)
+	s.renderCached(p)
 	p.problems = append(p.problems, p.plan.Problems...)
 	p.blocked = slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.Class == plan.Blocked })
-	return s.own(ctx, p)
+	return s.resolveOwners(ctx, p)
 }
 
-// drawn is the plan of a pass with the objects as they were stamped, for a system that tells when it stays the same.
-type drawn struct {
+// renderCache is the plan of a pass with the objects as they were stamped, for a system that tells when it stays the same.
+type renderCache struct {
 	facts      any
 	generation int64
 	plan       plan.Plan
@@ -417,14 +425,14 @@ type drawn struct {
 	stamped    [][]plan.Stamped
 }
 
-// draw renders the plan, unless it is that of the pass before.
-func (s *stacks[C, F]) draw(p *pass[C, F]) {
+// renderCached renders the plan, unless it is that of the pass before.
+func (s *stacks[C, F]) renderCached(p *reconciliation[C, F]) {
 	steady, ok := s.sys.(controller.Steady[F])
 	if !ok {
 		p.plan = s.sys.Render(p.cr, p.facts)
 		return
 	}
-	last := p.life.drawn
+	last := p.state.renderCache
 	if last != nil && last.generation == p.cr.GetGeneration() {
 		if before, ok := last.facts.(F); ok && steady.SamePlan(before, p.facts) {
 			p.plan = last.plan
@@ -432,5 +440,5 @@ func (s *stacks[C, F]) draw(p *pass[C, F]) {
 		}
 	}
 	p.plan = s.sys.Render(p.cr, p.facts)
-	p.life.drawn = &drawn{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
+	p.state.renderCache = &renderCache{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
 }

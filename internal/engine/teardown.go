@@ -49,7 +49,7 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		log.FromContext(ctx).Info("teardown goes on although an object is held", "held", waitingFor)
 	}
 	if brought {
-		if again, err := t.outlivers(ctx, last); err != nil || again > 0 {
+		if again, err := t.retainedObjects(ctx, last); err != nil || again > 0 {
 			return reconcile.Result{RequeueAfter: again}, err
 		}
 	}
@@ -93,7 +93,7 @@ func (t *teardown) holdsBack(ownerUID string) time.Duration {
 }
 
 // gone says whether the custom resource is really gone (law 4). What was asked live once stays true, unless the caches show
-// that UID again, as after a backup was restored: each object that goes wakes the teardown.
+// that UID again, as after a backup was restored: each object that goes enqueues the teardown.
 func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
 	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}
 	r, ok := t.controller(gk)
@@ -136,7 +136,7 @@ func (t *teardown) setEnded(ownerUID string, ended bool) {
 
 // askWhetherGone says that a live GET of the custom resource is answered with NotFound, or another UID, while its CRD is
 // served, or that a live GET shows that the CRD itself is gone. Every other answer means wait.
-func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwner, gk schema.GroupKind, r wakeable) (bool, error) {
+func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwner, gk schema.GroupKind, r reconciler) (bool, error) {
 	for _, version := range t.catalog.Versions(gk) {
 		mapping, served := t.catalog.Lookup(gk.WithVersion(version))
 		if !served {
@@ -151,7 +151,7 @@ func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwn
 			return false, fmt.Errorf("ask whether %s %s/%s is gone: %w", owner.Kind, owner.Namespace, owner.Name, err)
 		}
 		// NotFound is the answer for a missing object and for a missing API alike: only with the CRD there it counts.
-		there, err := t.catalog.CRDThere(ctx, mapping.Resource.GroupResource())
+		there, err := t.catalog.CRDExists(ctx, mapping.Resource.GroupResource())
 		if err != nil {
 			return false, err
 		}
@@ -159,7 +159,7 @@ func (t *teardown) askWhetherGone(ctx context.Context, owner keeper.InventoryOwn
 			return true, nil
 		}
 	}
-	there, err := t.catalog.CRDThere(ctx, r.groupResource())
+	there, err := t.catalog.CRDExists(ctx, r.groupResource())
 	return err == nil && !there, err
 }
 
@@ -172,7 +172,7 @@ func (t *teardown) left(invs []*keeper.Inventory) (string, bool) {
 		standing[inv.Name] = true
 	}
 	first := invs[0]
-	for _, seen := range t.hub.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
+	for _, seen := range t.informers.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
 		if ref == nil || ref.Kind != inventoryGVK.Kind || standing[ref.Name] {
 			continue

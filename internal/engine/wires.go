@@ -40,7 +40,7 @@ func newWireRunner(
 ) (*wireRunner, error) {
 	r := &wireRunner{engine: e, wire: wire, looked: looked}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
-		Client: e.client, Resource: r.resource, Source: targets{e.hub}, Clock: e.Clock,
+		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
 			if !e.shard.mine(namespace, nil) {
 				return nil, wiring.ErrUnknown
@@ -54,12 +54,12 @@ func newWireRunner(
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
 	})
-	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.wakeAll)
+	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.enqueueAll)
 	if err != nil {
 		return nil, err
 	}
 	r.queue = q
-	e.hub.Targets(wire.Name, wire.GVK, wire.LabelSelector, wire.FieldSelector, wire.Strip,
+	e.informers.WatchTargets(wire.Name, wire.GVK, wire.LabelSelector, wire.FieldSelector, wire.Strip,
 		func(old, now *unstructured.Unstructured) {
 			one := now
 			if one == nil {
@@ -106,10 +106,10 @@ func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionR
 	return mapping.Resource, ok
 }
 
-func (r *wireRunner) wakeAll() { r.wakeNamespace("") }
+func (r *wireRunner) enqueueAll() { r.enqueueNamespace("") }
 
-// wakeNamespace looks again at the targets of a namespace, or of all if it is empty.
-func (r *wireRunner) wakeNamespace(namespace string) {
+// enqueueNamespace looks again at the targets of a namespace, or of all if it is empty.
+func (r *wireRunner) enqueueNamespace(namespace string) {
 	for _, target := range r.targets(namespace) {
 		r.queue.add(target.Namespace, target.Name)
 	}
@@ -118,7 +118,7 @@ func (r *wireRunner) wakeNamespace(namespace string) {
 // targets are the targets of a namespace, and the one that would be created there.
 func (r *wireRunner) targets(namespace string) []client.ObjectKey {
 	var out []client.ObjectKey
-	for _, u := range r.engine.hub.ListTargets(r.wire.Name, namespace) {
+	for _, u := range r.engine.informers.ListTargets(r.wire.Name, namespace) {
 		out = append(out, client.ObjectKeyFromObject(u))
 	}
 	created := client.ObjectKey{Namespace: namespace, Name: r.wire.CreateName}
@@ -128,12 +128,12 @@ func (r *wireRunner) targets(namespace string) []client.ObjectKey {
 	return out
 }
 
-// targets adapts the hub to what the wiring reads.
-type targets struct{ hub *watch.Hub }
+// targets adapts the informer manager to what the wiring reads.
+type targets struct{ informers *watch.Manager }
 
 // Target implements wiring.Source.
 func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured {
-	u, ok := t.hub.Target(wire, namespace, name)
+	u, ok := t.informers.Target(wire, namespace, name)
 	if !ok {
 		return nil
 	}
@@ -141,16 +141,16 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 }
 
 // TargetsSynced implements wiring.Source.
-func (t targets) TargetsSynced(wire string) bool { return t.hub.TargetsSynced(wire) }
+func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 
 // aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
 // being deleted. While the cache is not complete nobody knows (law 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	gk := s.def.GVK.GroupKind()
-	if !s.hub.ResourceSynced(gk) {
+	if !s.informers.ResourceSynced(gk) {
 		return nil, wiring.ErrUnknown
 	}
-	listed := s.hub.ListResources(gk, namespace)
+	listed := s.informers.ListResources(gk, namespace)
 	for _, o := range listed {
 		if _, bad := o.(*watch.Undecodable); bad {
 			return nil, wiring.ErrUnknown // It may have entries, and what it wants cannot be read.
@@ -162,7 +162,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	for i, o := range all {
 		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
 		key := client.ObjectKeyFromObject(o)
-		for _, mine := range []map[client.ObjectKey]C{s.written, s.foreseen} {
+		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
 			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
 				all[i] = cr
 			}
@@ -171,7 +171,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	return all, nil
 }
 
-// wired takes the outcomes of a wire for one custom resource and wakes it, so that its status tells.
+// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status tells.
 func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Outcome) {
 	namespace, name, ok := parseOwner(owner, s.def.GVK.GroupKind())
 	if !ok {
@@ -179,7 +179,7 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	s.mu.Lock()
-	l, ok := s.lives[key]
+	l, ok := s.states[key]
 	if ok {
 		// The map is replaced and never changed, since a pass may be reading it.
 		next := map[string][]wiring.Outcome{}
@@ -199,17 +199,17 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 }
 
 // looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer. What began before the
-// Ready was foreseen did not know of it.
+// Ready was pending did not know of it.
 func (s *stacks[C, F]) looked(wire string, target client.ObjectKey, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.foreseen {
-		l := s.lives[key]
-		if key.Namespace != target.Namespace || l == nil || !l.awaited[wireTarget{wire, target}] || since.Before(l.foreseen) {
+	for key := range s.pendingReady {
+		l := s.states[key]
+		if key.Namespace != target.Namespace || l == nil || !l.unacknowledged[wireTarget{wire, target}] || since.Before(l.pendingSince) {
 			continue
 		}
-		delete(l.awaited, wireTarget{wire, target})
-		if len(l.awaited) == 0 {
+		delete(l.unacknowledged, wireTarget{wire, target})
+		if len(l.unacknowledged) == 0 {
 			s.queue.add(key.Namespace, key.Name)
 		}
 	}
@@ -222,8 +222,8 @@ type wireTarget struct {
 }
 
 // wiringOf returns the outcomes of the wires for one custom resource, and whether a Ready still waits for more.
-func (s *stacks[C, F]) wiringOf(l *life) (outcomes map[string][]wiring.Outcome, awaits bool) {
+func (s *stacks[C, F]) wiringOf(l *reconcileState) (outcomes map[string][]wiring.Outcome, awaits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.wiring, len(l.awaited) > 0
+	return l.wiring, len(l.unacknowledged) > 0
 }

@@ -52,7 +52,7 @@ const (
 	ReasonServerError = "ServerError"
 	// ReasonUnreachable is given for names that do not resolve, connections that fail or break, and time that runs out.
 	ReasonUnreachable = "Unreachable"
-	// ReasonStoreFull is given when what is in use leaves no room.
+	// ReasonStoreFull is given when what is in use leaves no space.
 	ReasonStoreFull = "StoreFull"
 	// ReasonStoreFailed is given when the store's disk fails, and after Close.
 	ReasonStoreFailed = "StoreFailed"
@@ -207,7 +207,7 @@ func diskError(err error) *Error {
 	errors.As(err, &number)
 	switch {
 	case number == syscall.ENOSPC || number == syscall.EDQUOT:
-		return transient(ReasonStoreFull, "give the operator's volume of sources more controller", "the disk of the store is full")
+		return transient(ReasonStoreFull, "give the operator's volume of sources more space", "the disk of the store is full")
 	case number != 0:
 		return transient(ReasonStoreFailed, "check the operator's volume of sources", "the disk of the store failed (%s)",
 			number.Error())

@@ -53,7 +53,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
 		e := s.pin(m.ID)
 		if e == nil {
-			return nil, transient(ReasonStoreFull, "give the operator's store of sources more controller",
+			return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
 				"%s: the tree was dropped before it was used", u)
 		}
 		return s.artifact(e, m)

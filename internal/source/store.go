@@ -274,8 +274,8 @@ func (s *Store) publish(folder string, r record) (*entryState, error) {
 	}
 	doomed = s.evict(s.options.Bytes - r.Size)
 	if s.size+r.Size > s.options.Bytes {
-		return nil, transient(ReasonStoreFull, "give the operator's store of sources more controller",
-			"what is in use leaves no room for the tree of %d bytes", r.Size)
+		return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
+			"what is in use leaves no space for the tree of %d bytes", r.Size)
 	}
 	if err := os.Rename(folder, s.path(r.ID)); err != nil {
 		return nil, diskError(err)
@@ -311,7 +311,7 @@ func (s *Store) evict(limit int64) []string {
 func (s *Store) drop(e *entryState) string {
 	delete(s.entries, e.ID)
 	s.size -= e.Size
-	s.options.Log.V(1).Info("Dropping a tree for lack of controller", "id", e.ID, "bytes", e.Size)
+	s.options.Log.V(1).Info("Dropping a tree for lack of space", "id", e.ID, "bytes", e.Size)
 	aside := s.path(temporary + "old-" + e.ID + "-" + strconv.Itoa(s.dropped))
 	s.dropped++
 	if err := os.Rename(s.path(e.ID), aside); err != nil {

@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -30,10 +31,10 @@ const (
 // another question, and is asked at once, whenever the Deployment tells of other pods. Before a server is ready nobody answers,
 // since TensorFlow Serving opens its ports only when the initial models are available.
 func (g *gathering) ask() {
-	running := g.facts.Running
+	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
 	models := g.facts.Config.Models()
 	if running == nil || running.Ready == 0 || len(models) == 0 {
-		g.hosts.keep(g.cr, "")
+		g.hosts.keep(of, "")
 		return
 	}
 	names := make([]string, 0, len(models))
@@ -44,21 +45,50 @@ func (g *gathering) ask() {
 	if running.Current {
 		question += ", rolled out"
 	}
-	g.hosts.keep(g.cr, question)
+	g.hosts.keep(of, question)
 	g.facts.Answer, _ = g.read.Probe(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)
 }
 
 // hosts remembers the addresses of the pods that were asked last, for each custom resource and under the name of the question.
 // While their answers are settled and the Deployment tells of no other pods, nobody has to list them again.
 type hosts struct {
-	controller.Last[types.NamespacedName, string, []string]
+	mu sync.Mutex
+	by map[types.NamespacedName]found
+}
+
+// found are the addresses of a question.
+type found struct {
+	question  string
+	addresses []string
+}
+
+// get returns the addresses that were found for a question, and whether there are any.
+func (h *hosts) get(of types.NamespacedName, question string) ([]string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last, known := h.by[of]
+	return last.addresses, known && last.question == question
+}
+
+// put remembers addresses, but for a question that was cancelled, as when the custom resource has gone.
+func (h *hosts) put(ctx context.Context, of types.NamespacedName, last found) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if h.by == nil {
+		h.by = map[types.NamespacedName]found{}
+	}
+	h.by[of] = last
 }
 
 // keep forgets the addresses of a custom resource that were found for another question.
-func (h *hosts) keep(cr *v1alpha1.Tfserv, question string) {
-	of := types.NamespacedName{Namespace: cr.Namespace, Name: cr.Name}
-	if found, name := h.Get(of); found != nil && name != question {
-		h.Forget(func(one types.NamespacedName) bool { return one == of })
+func (h *hosts) keep(of types.NamespacedName, question string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by[of].question != question {
+		delete(h.by, of)
 	}
 }
 
@@ -68,21 +98,20 @@ func (g *gathering) question(name string, models []string) controller.Question {
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered := g.settings.HTTP, g.hosts
 	return func(ctx context.Context, live controller.Live) any {
-		asked, before := remembered.Get(of)
-		if asked == nil || before != name {
-			found, err := hostsOf(ctx, live, of.Namespace, selector)
-			if err != nil {
+		addresses, known := remembered.get(of, name)
+		if !known {
+			var err error
+			if addresses, err = hostsOf(ctx, live, of.Namespace, selector); err != nil {
 				return nil
 			}
-			asked = &found
 		}
-		ask := (*asked)[:min(len(*asked), maxServers, max(1, maxQuestions/len(models)))]
+		ask := addresses[:min(len(addresses), maxServers, max(1, maxQuestions/len(models)))]
 		answer := sum(models, askHosts(ctx, client, ask, port, models))
+		last := found{question: name, addresses: addresses}
 		if !answer.Settled {
-			// Perhaps these pods are there no more.
-			asked = nil
+			last = found{} // Perhaps these pods are there no more.
 		}
-		remembered.Put(ctx, of, name, asked)
+		remembered.put(ctx, of, last)
 		return answer
 	}
 }

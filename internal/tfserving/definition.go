@@ -59,6 +59,4 @@ func New(settings Settings) controller.System[*v1alpha1.Tfserv, Facts] {
 }
 
 // Forget implements controller.Forgetful.
-func (s *system) Forget(gone types.NamespacedName) {
-	s.hosts.Forget(func(one types.NamespacedName) bool { return one == gone })
-}
+func (s *system) Forget(gone types.NamespacedName) { s.hosts.keep(gone, "") }

@@ -33,7 +33,7 @@ func (u *unstored) String() string {
 	return fmt.Sprintf("%s %s of a service that runs: %t", u.reason, u.secret, u.runs)
 }
 
-// prevent puts a Secret of somebody in the place of a generated one, or leaves no room for any.
+// prevent puts a Secret of somebody in the place of a generated one, or leaves no quota for any.
 func (u *unstored) prevent(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if u.secret == "" {

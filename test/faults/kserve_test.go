@@ -31,7 +31,7 @@ func compositionElement() *Kind {
 }
 
 // elementOf is an element with an order on services with a number of replicas. Its deadline never comes.
-func elementOf(order, id string, present bool, replicas string, services ...string) string {
+func elementOf(order, id string, exists bool, replicas string, services ...string) string {
 	var entities []string
 	for _, name := range services {
 		entities = append(entities, fmt.Sprintf(`{"name": %q, "namespace": "NS", "payload": %q}`, name, fmt.Sprintf(
@@ -45,9 +45,9 @@ spec:
   participantId: 101c62b3-8918-41b9-a747-d21eb79c6c04
   automationCompositionId: dfd8ef9a-0000-4000-8000-000000000001
   order: {type: %s, id: %s, time: "2026-01-01T00:00:00.000000Z", received: "2099-01-01T00:00:00.000000Z"}
-  present: %t
+  exists: %t
   content: {properties: {kserveInferenceEntities: [%s]}}
-`, runLabel, order, id, present, strings.Join(entities, ", "))
+`, runLabel, order, id, exists, strings.Join(entities, ", "))
 }
 
 // ended says that an order has come to a state, and that the element is Ready.

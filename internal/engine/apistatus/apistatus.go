@@ -32,7 +32,7 @@ var (
 	byWebhook = regexp.MustCompile(`^admission webhook "(?:[^"\\]|\\.)*" denied the request`)
 )
 
-// OverQuota says that a ResourceQuota has no controller for an object.
+// OverQuota says that a ResourceQuota has no capacity left for an object.
 func OverQuota(err error) bool {
 	status, ok := statusOf(err)
 	return ok && apierrors.IsForbidden(err) && quota.MatchString(status.Message)

@@ -20,10 +20,10 @@ import (
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
-// suspectPause is how often at most reported 404s lead to another discovery.
-const suspectPause = time.Minute
+// rediscoveryInterval is the shortest time between two discoveries that reported 404s cause.
+const rediscoveryInterval = time.Minute
 
-// Mapping is how a served kind is addressed.
+// Mapping is the resource of a served kind, like that of a RESTMapper.
 type Mapping struct {
 	Resource   schema.GroupVersionResource
 	Namespaced bool
@@ -36,27 +36,27 @@ type Catalog struct {
 	log   logr.Logger
 	clock clock.WithTicker
 
-	// order is held from a change of the book until its callbacks returned, so that callbacks see changes in order.
-	// It is never taken by a method that a callback may call.
-	order sync.Mutex
+	// changeMu is held from a change of the cache until its callbacks have returned, so that callbacks see changes in order.
+	// No method that a callback may call locks it.
+	changeMu sync.Mutex
 
 	mu        sync.RWMutex
-	book      *book
+	cache     *discoveryCache
 	version   string
 	callbacks []func(schema.GroupKind, bool)
-	// young tells which definitions have only just become served.
-	young young
-	// services are the aggregated APIs, by the name of their APIService.
-	services map[string]*service
-	// refreshed is when a suspicion last led to a discovery.
-	refreshed map[task]time.Time
+	// settleTimes are the times from which objects of recently established CustomResourceDefinitions can be created at once.
+	settleTimes settleTimes
+	// apiServices are the aggregated APIs by the name of their APIService.
+	apiServices map[string]*apiServiceInfo
+	// rediscovered is when a reported 404 last led to a discovery; a time in the future is that of a scheduled discovery.
+	rediscovered map[task]time.Time
 
-	// tasks is nil until Start, because a queue runs goroutines of its own.
+	// tasks is nil until Start, because a queue starts goroutines.
 	tasks workqueue.TypedRateLimitingInterface[task]
 	wg    sync.WaitGroup
 }
 
-// New returns a catalog that knows nothing until it is started.
+// New returns a catalog that is empty until it is started.
 func New(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger) *Catalog {
 	return newWithClock(disco, dyn, log, source.RealClock)
 }
@@ -64,13 +64,13 @@ func New(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Log
 func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger, c clock.WithTicker) *Catalog {
 	return &Catalog{
 		disco: discovery.ToDiscoveryInterfaceWithContext(disco), dyn: dyn, log: log, clock: c,
-		book: newBook(), young: young{}, services: map[string]*service{}, refreshed: map[task]time.Time{},
+		cache: newDiscoveryCache(), settleTimes: settleTimes{}, apiServices: map[string]*apiServiceInfo{}, rediscovered: map[task]time.Time{},
 	}
 }
 
-// Start reads what the cluster serves and keeps watching until ctx is done. It returns once the catalog is complete,
-// but for aggregated APIs whose server does not answer; those follow when it does. While the right to watch
-// CustomResourceDefinitions is missing it does not return; the refusal is logged and retried (law 15).
+// Start discovers the APIs of the cluster, and watches them until ctx is done. It returns when the catalog is complete. The
+// catalog may then still miss aggregated APIs whose server does not respond; they are added when it does. Start does not return
+// while the watch on CustomResourceDefinitions is forbidden; that is logged and retried (law 15).
 func (c *Catalog) Start(ctx context.Context) error {
 	c.mu.Lock()
 	tasks := workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -82,39 +82,39 @@ func (c *Catalog) Start(ctx context.Context) error {
 		<-ctx.Done()
 		tasks.ShutDown()
 	})
-	definitions, err := c.watchDefinitions(ctx)
+	crdsSynced, err := c.watchCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	services, refusal, err := c.watchServices(ctx)
+	apiServicesSynced, watchBackoff, err := c.watchAPIServices(ctx)
 	if err != nil {
 		return err
 	}
-	if err := waitFor(ctx, c.clock, definitions); err != nil {
+	if err := waitFor(ctx, c.clock, crdsSynced); err != nil {
 		return fmt.Errorf("wait for the list of CustomResourceDefinitions: %w", err)
 	}
-	// Without the right to watch APIServices everything that is aggregated counts as built in.
-	if err := waitFor(ctx, c.clock, func() bool { return services() || refusal.Refused() != nil }); err != nil {
+	// If the watch on APIServices is forbidden, aggregated APIs count as built in.
+	if err := waitFor(ctx, c.clock, func() bool { return apiServicesSynced() || watchBackoff.Forbidden() != nil }); err != nil {
 		return fmt.Errorf("wait for the list of APIServices: %w", err)
 	}
-	// Discovery comes last, so that a definition deleted before it is not taken for built in.
-	if err := c.discoverFirst(ctx); err != nil {
+	// Discovery comes last, so that the API of a CustomResourceDefinition that is deleted before does not count as built in.
+	if err := c.discoverInitial(ctx); err != nil {
 		return err
 	}
-	for range discoverers {
-		c.wg.Go(func() { c.work(ctx) })
+	for range discoveryWorkers {
+		c.wg.Go(func() { c.runWorker(ctx) })
 	}
 	return nil
 }
 
-// Wait returns when everything that Start began has ended, which it does once its context is done.
+// Wait waits until all goroutines of Start have returned, which they do when its context is done.
 func (c *Catalog) Wait() { c.wg.Wait() }
 
-// Lookup returns how a kind in a version is addressed, and false while it is not served. It never reads the cluster.
+// Lookup returns the mapping of a kind in a version, and false if it is not served. It never reads from the cluster.
 func (c *Catalog) Lookup(gvk schema.GroupVersionKind) (Mapping, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	m, _, ok := c.book.lookup(gvk)
+	m, _, ok := c.cache.lookup(gvk)
 	return m, ok
 }
 
@@ -122,104 +122,104 @@ func (c *Catalog) Lookup(gvk schema.GroupVersionKind) (Mapping, bool) {
 func (c *Catalog) Versions(gk schema.GroupKind) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.book.versions(gk)
+	return c.cache.versions(gk)
 }
 
-// Foreign is the error of the definition of a kind of MLKeeper's that is another operator's; nil where it is MLKeeper's, or
-// is not served.
-func (c *Catalog) Foreign(gk schema.GroupKind) error {
+// ForeignCRDError returns an error if the CustomResourceDefinition of one of MLKeeper's kinds belongs to another operator; nil if
+// it is MLKeeper's or not served.
+func (c *Catalog) ForeignCRDError(gk schema.GroupKind) error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	converter := c.book.converter(gk)
-	if converter == "" {
+	webhook := c.cache.conversionWebhook(gk)
+	if webhook == "" {
 		return nil
 	}
-	return Foreign(c.book.kinds[gk][0].api.resource+"."+gk.Group, converter)
+	return ForeignCRDError(c.cache.kinds[gk][0].api.resource+"."+gk.Group, webhook)
 }
 
-// ServesVersion says whether any kind of a group and version is served.
+// ServesVersion reports whether any kind of a group and version is served.
 func (c *Catalog) ServesVersion(gv schema.GroupVersion) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for gk := range c.book.kinds {
-		if gk.Group == gv.Group && slices.Contains(c.book.versions(gk), gv.Version) {
+	for gk := range c.cache.kinds {
+		if gk.Group == gv.Group && slices.Contains(c.cache.versions(gk), gv.Version) {
 			return true
 		}
 	}
 	return false
 }
 
-// KubernetesVersion is the version that the API server told at the start, such as v1.36.2; empty where it told none.
+// KubernetesVersion returns the version that the API server reported at the start, such as v1.36.2; empty if it reported none.
 func (c *Catalog) KubernetesVersion() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.version
 }
 
-// OnChange registers a callback that is called after a kind became served, ceased to be, or is served in other versions,
-// under another resource or with another converter; served tells whether any version is. Callbacks are called one at a time, in the order of
-// the changes, with no lock held that the methods of the catalog take; they must not block.
+// OnChange registers a callback that is called when a kind is served for the first time or no longer, or when its versions, its
+// resource or its conversion webhook change. served says whether any version is served. Callbacks are called one at a time, in
+// the order of the changes. They may call the methods of the catalog, and must not block.
 func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.callbacks = append(c.callbacks, f)
 }
 
-// CRDThere says whether a live read shows the CustomResourceDefinition of a resource. An error is no proof that it is
-// gone (law 4).
-func (c *Catalog) CRDThere(ctx context.Context, resource schema.GroupResource) (bool, error) {
+// CRDExists reads the CustomResourceDefinition of a resource live, and reports whether it exists. An error does not prove that it
+// was deleted (law 4).
+func (c *Catalog) CRDExists(ctx context.Context, resource schema.GroupResource) (bool, error) {
 	_, err := c.dyn.Resource(crdResource).Get(ctx, resource.String(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask whether the CustomResourceDefinition %s is there: %w", resource, err)
+		return false, fmt.Errorf("get CustomResourceDefinition %s: %w", resource, err)
 	}
 	return true, nil
 }
 
-// Suspect reports that the cluster answered 404 for a kind. What a watch does not cover is discovered again, at most
-// once a minute.
-func (c *Catalog) Suspect(gvk schema.GroupVersionKind) {
+// ReportNotFound reports that the cluster answered 404 for a kind. The API of the kind is discovered again, at most once per
+// rediscoveryInterval, unless the watch on CustomResourceDefinitions covers it.
+func (c *Catalog) ReportNotFound(gvk schema.GroupVersionKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tasks == nil {
 		return
 	}
-	what := task{}
-	if _, src, ok := c.book.lookup(gvk); ok {
+	item := task{}
+	if _, src, ok := c.cache.lookup(gvk); ok {
 		switch src.rank {
-		case fromDefinition:
+		case sourceCRD:
 			return
-		case fromService:
-			what.service = src.name
+		case sourceAPIService:
+			item.apiService = src.name
 		}
 	}
 	now := c.clock.Now()
-	last, ok := c.refreshed[what]
-	if !ok || now.Sub(last) >= suspectPause {
-		c.refreshed[what] = now
-		c.tasks.Add(what)
+	last, ok := c.rediscovered[item]
+	if !ok || now.Sub(last) >= rediscoveryInterval {
+		c.rediscovered[item] = now
+		c.tasks.Add(item)
 		return
 	}
-	// A time to come says that the next discovery is due already.
+	// A time in the future means that the next discovery is already scheduled.
 	if last.After(now) {
 		return
 	}
-	due := last.Add(suspectPause)
-	c.refreshed[what] = due
-	c.tasks.AddAfter(what, due.Sub(now))
+	due := last.Add(rediscoveryInterval)
+	c.rediscovered[item] = due
+	c.tasks.AddAfter(item, due.Sub(now))
 }
 
-// change applies a change of the book and calls the callbacks for the kinds it returns.
-func (c *Catalog) change(apply func(*book) []schema.GroupKind) {
-	c.order.Lock()
-	defer c.order.Unlock()
+// update applies a change to the cache, and calls the callbacks for the kinds that apply returns.
+func (c *Catalog) update(apply func(*discoveryCache) []schema.GroupKind) {
+	c.changeMu.Lock()
+	defer c.changeMu.Unlock()
 	c.mu.Lock()
-	changed := apply(c.book)
+	changed := apply(c.cache)
 	served := make([]bool, len(changed))
 	for i, gk := range changed {
-		served[i] = len(c.book.kinds[gk]) > 0
+		served[i] = len(c.cache.kinds[gk]) > 0
 	}
 	callbacks := slices.Clone(c.callbacks)
 	c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *Catalog) change(apply func(*book) []schema.GroupKind) {
 	}
 }
 
-// waitFor returns once done says so.
+// waitFor polls until done returns true or ctx is done.
 func waitFor(ctx context.Context, c clock.WithTicker, done func() bool) error {
 	ticker := c.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

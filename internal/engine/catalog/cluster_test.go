@@ -43,7 +43,7 @@ func newCatalog(t *testing.T, cfg *rest.Config) *Catalog {
 	return New(discovery.NewDiscoveryClientForConfigOrDie(cfg), dynamic.NewForConfigOrDie(cfg), testr.New(t))
 }
 
-// run starts a catalog and makes sure that nothing of it is left when the test ends.
+// run starts a catalog, and checks that it leaks no goroutines when the test ends.
 func run(t *testing.T, c *Catalog) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -71,7 +71,7 @@ func run(t *testing.T, c *Catalog) {
 	}
 }
 
-func TestServedFollowsDefinitions(t *testing.T) {
+func TestServedFollowsCRDs(t *testing.T) {
 	k := cluster.Shared(t)
 	c := newCatalog(t, k.Config)
 	var mu sync.Mutex
@@ -81,7 +81,7 @@ func TestServedFollowsDefinitions(t *testing.T) {
 			mu.Lock()
 			seen = append(seen, served)
 			mu.Unlock()
-			// A callback may ask.
+			// A callback may call the catalog.
 			c.Versions(gk)
 		}
 	})
@@ -93,9 +93,9 @@ func TestServedFollowsDefinitions(t *testing.T) {
 	if m, ok := c.Lookup(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}); !ok || m.Namespaced {
 		t.Fatalf("Namespace = %v, %v", m, ok)
 	}
-	there, err := c.CRDThere(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"})
+	there, err := c.CRDExists(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"})
 	if there || err != nil {
-		t.Fatalf("CRDThere = %v, %v before it exists", there, err)
+		t.Fatalf("CRDExists = %v, %v before it exists", there, err)
 	}
 	crd := k.Apply(t, gadgets)[0]
 	cluster.Eventually(t, 10*time.Second, func() error {
@@ -104,17 +104,17 @@ func TestServedFollowsDefinitions(t *testing.T) {
 		}
 		return nil
 	})
-	if from := c.TakesFrom(gadget); from.IsZero() {
-		t.Error("it is not known since when the definition is established")
+	if from := c.AcceptsCreatesAt(gadget); from.IsZero() {
+		t.Error("the time at which the definition was established is unknown")
 	}
-	if from := c.TakesFrom(schema.GroupKind{Group: "apps", Kind: "Deployment"}); !from.IsZero() {
-		t.Errorf("Deployments are taken from %s on", from)
+	if from := c.AcceptsCreatesAt(schema.GroupKind{Group: "apps", Kind: "Deployment"}); !from.IsZero() {
+		t.Errorf("Deployments can be created from %s on", from)
 	}
 	if _, ok := c.Lookup(gadget.WithVersion("v1alpha1")); ok {
 		t.Fatal("a version that is not served is found")
 	}
-	if there, err := c.CRDThere(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"}); !there || err != nil {
-		t.Fatalf("CRDThere = %v, %v while it exists", there, err)
+	if there, err := c.CRDExists(t.Context(), schema.GroupResource{Group: gadget.Group, Resource: "gadgets"}); !there || err != nil {
+		t.Fatalf("CRDExists = %v, %v while it exists", there, err)
 	}
 	if err := k.Client.Delete(t.Context(), crd); err != nil {
 		t.Fatal(err)
@@ -132,8 +132,9 @@ func TestServedFollowsDefinitions(t *testing.T) {
 	}
 }
 
-// TestAvailableServiceOnly shows that an aggregated API whose server does not answer is not served, and harms nothing.
-func TestAvailableServiceOnly(t *testing.T) {
+// TestUnavailableAPIServiceIsNotServed shows that an aggregated API whose server does not respond is not served, and does not
+// affect other APIs.
+func TestUnavailableAPIServiceIsNotServed(t *testing.T) {
 	k := cluster.Shared(t)
 	k.Apply(t, `
 apiVersion: apiregistration.k8s.io/v1
@@ -153,12 +154,12 @@ spec:
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if s := c.services["v1.nowhere.example.com"]; s == nil || s.available {
+	if s := c.apiServices["v1.nowhere.example.com"]; s == nil || s.available {
 		t.Fatalf("service = %+v", s)
 	}
 }
 
-func TestStartsWithoutTheRightToWatchAPIServices(t *testing.T) {
+func TestStartsWithoutPermissionToWatchAPIServices(t *testing.T) {
 	k := cluster.Shared(t)
 	meta := metav1.ObjectMeta{Name: "catalog-limited"}
 	for _, o := range []client.Object{

@@ -13,67 +13,67 @@ import (
 	"mlkeeper.dev/internal/engine/backoff"
 )
 
-// discoverers is how many discoveries run at a time. One aggregated server that does not answer holds up its own
-// discovery until the request times out, and must not hold up others.
-const discoverers = 3
+// discoveryWorkers is the number of concurrent discoveries. An aggregated API server that does not respond blocks its discovery
+// until the request times out, which must not block the discovery of others.
+const discoveryWorkers = 3
 
-// task is one discovery to do: that of one APIService or, with no name, that of everything built in.
-type task struct{ service string }
+// task is one discovery: of the APIs of an APIService or, if the name is empty, of the built-in APIs.
+type task struct{ apiService string }
 
-func (c *Catalog) work(ctx context.Context) {
+func (c *Catalog) runWorker(ctx context.Context) {
 	for {
-		what, stop := c.tasks.Get()
+		item, stop := c.tasks.Get()
 		if stop {
 			return
 		}
-		err := c.do(ctx, what)
+		err := c.process(ctx, item)
 		switch {
 		case err == nil:
-			c.tasks.Forget(what)
+			c.tasks.Forget(item)
 		case ctx.Err() == nil:
-			c.log.V(1).Info("discovery failed and is retried", "apiService", what.service, "error", err.Error())
-			c.tasks.AddRateLimited(what)
+			c.log.V(1).Info("discovery failed; it is retried", "apiService", item.apiService, "error", err.Error())
+			c.tasks.AddRateLimited(item)
 		}
-		c.tasks.Done(what)
+		c.tasks.Done(item)
 	}
 }
 
-func (c *Catalog) do(ctx context.Context, what task) error {
-	if what.service != "" {
-		return c.discoverService(ctx, what.service)
+func (c *Catalog) process(ctx context.Context, item task) error {
+	if item.apiService != "" {
+		return c.discoverAPIService(ctx, item.apiService)
 	}
 	lists, failed, err := c.discoverAll(ctx)
 	if err != nil {
 		return err
 	}
 	c.setBuiltIn(lists, failed)
-	return c.uncovered(failed)
+	return c.builtinDiscoveryError(failed)
 }
 
-// The retries of the discovery at start, for which everything waits, and of those that follow.
+// The initial discovery is retried sooner than later ones, because everything waits for it.
 var (
-	firstDiscoveryRetry = backoff.Policy{First: 200 * time.Millisecond, Longest: 30 * time.Second}
-	discoveryRetry      = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+	initialDiscoveryRetry = backoff.Policy{First: 200 * time.Millisecond, Longest: 30 * time.Second}
+	discoveryRetry        = backoff.Policy{First: time.Second, Longest: backoff.Longest}
 )
 
-// discoverFirst does the discovery at start. Groups that do not answer are retried later.
-func (c *Catalog) discoverFirst(ctx context.Context) error {
+// discoverInitial discovers all APIs at the start. Groups that do not respond are retried later.
+func (c *Catalog) discoverInitial(ctx context.Context) error {
 	var retry backoff.Retry
 	for {
 		lists, failed, err := c.discoverAll(ctx)
 		if err == nil {
-			c.learnVersion(ctx)
+			c.readServerVersion(ctx)
 			c.setBuiltIn(lists, failed)
-			c.seedServices(lists)
-			if err := c.uncovered(failed); err != nil {
-				c.log.Info("some APIs do not answer; their discovery is retried", "error", err.Error())
+			c.seedAggregatedAPIs(lists)
+			if err := c.builtinDiscoveryError(failed); err != nil {
+				c.log.Info("some APIs do not respond; their discovery is retried", "error", err.Error())
 				c.tasks.AddRateLimited(task{})
 			}
 			return nil
 		}
-		c.log.Info("discovery failed and is retried", "error", err.Error())
+		c.log.Info("discovery failed; it is retried", "error", err.Error())
 		now := c.clock.Now()
-		timer := c.clock.NewTimer(retry.Failed(firstDiscoveryRetry, "", now).Sub(now))
+		timer := c.clock.NewTimer(retry.Failed(initialDiscoveryRetry, "", now).Sub(now))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
@@ -83,11 +83,11 @@ func (c *Catalog) discoverFirst(ctx context.Context) error {
 	}
 }
 
-// learnVersion asks for the version of the API server. Nothing but the text that charts compare depends on it.
-func (c *Catalog) learnVersion(ctx context.Context) {
+// readServerVersion reads the version of the API server. Only charts that compare it depend on it, so an error is only logged.
+func (c *Catalog) readServerVersion(ctx context.Context) {
 	info, err := c.disco.ServerVersionWithContext(ctx)
 	if err != nil {
-		c.log.Info("the API server does not tell its version", "error", err.Error())
+		c.log.Info("API server version is unknown", "error", err.Error())
 		return
 	}
 	c.mu.Lock()
@@ -95,8 +95,8 @@ func (c *Catalog) learnVersion(ctx context.Context) {
 	c.version = info.GitVersion
 }
 
-// discoverAll reads everything the cluster serves, the preferred version of each group first, and the group versions
-// which did not answer.
+// discoverAll returns the resource lists of all APIs, those of the preferred version of each group first, and the errors of the
+// group versions that did not respond.
 func (c *Catalog) discoverAll(ctx context.Context) (lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error, err error) {
 	groups, lists, err := c.disco.ServerGroupsAndResourcesWithContext(ctx)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -120,8 +120,9 @@ func (c *Catalog) discoverAll(ctx context.Context) (lists []*metav1.APIResourceL
 	return lists, failed, nil
 }
 
-// uncovered returns an error when a group version that did not answer is not the business of an APIService's own task.
-func (c *Catalog) uncovered(failed map[schema.GroupVersion]error) error {
+// builtinDiscoveryError returns the error of a built-in group version that did not respond. Aggregated ones have tasks of their
+// own.
+func (c *Catalog) builtinDiscoveryError(failed map[schema.GroupVersion]error) error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for gv, err := range failed {
@@ -133,7 +134,7 @@ func (c *Catalog) uncovered(failed map[schema.GroupVersion]error) error {
 }
 
 func (c *Catalog) aggregatedLocked(gv schema.GroupVersion) bool {
-	for _, s := range c.services {
+	for _, s := range c.apiServices {
 		if s.version == gv {
 			return true
 		}
@@ -141,67 +142,67 @@ func (c *Catalog) aggregatedLocked(gv schema.GroupVersion) bool {
 	return false
 }
 
-// setBuiltIn replaces what is known of the built-in APIs by what was discovered, but for groups which did not answer.
+// setBuiltIn replaces the built-in APIs by those discovered, except in groups that did not respond.
 func (c *Catalog) setBuiltIn(lists []*metav1.APIResourceList, failed map[schema.GroupVersion]error) {
-	silent := map[string]bool{}
+	failedGroups := map[string]bool{}
 	for gv := range failed {
-		silent[gv.Group] = true
+		failedGroups[gv.Group] = true
 	}
-	c.change(func(b *book) []schema.GroupKind {
-		next := collect(lists, c.aggregatedLocked, func(gk schema.GroupKind) bool {
-			return slices.ContainsFunc(b.kinds[gk], func(e entry) bool { return e.origin.rank == fromDefinition })
+	c.update(func(dc *discoveryCache) []schema.GroupKind {
+		next := fromResourceLists(lists, c.aggregatedLocked, func(gk schema.GroupKind) bool {
+			return slices.ContainsFunc(dc.kinds[gk], func(e entry) bool { return e.source.rank == sourceCRD })
 		})
-		return b.put(discovered, next, func(gk schema.GroupKind) bool { return silent[gk.Group] })
+		return dc.replace(discoverySource, next, func(gk schema.GroupKind) bool { return failedGroups[gk.Group] })
 	})
 }
 
-// seedServices takes over what the first discovery told of aggregated APIs that are available, so that they are known
-// when Start returns without asking each server again.
-func (c *Catalog) seedServices(lists []*metav1.APIResourceList) {
+// seedAggregatedAPIs takes the available aggregated APIs from the initial discovery, so that the catalog has them when Start
+// returns, without another request to each server.
+func (c *Catalog) seedAggregatedAPIs(lists []*metav1.APIResourceList) {
 	c.mu.RLock()
 	var names []string
-	for name, s := range c.services {
+	for name, s := range c.apiServices {
 		if s.available {
 			names = append(names, name)
 		}
 	}
 	c.mu.RUnlock()
 	for _, name := range names {
-		c.setServiceAPIs(name, lists)
+		c.setAggregatedAPIs(name, lists)
 	}
 }
 
-// discoverService brings what is known of one aggregated API up to date.
-func (c *Catalog) discoverService(ctx context.Context, name string) error {
+// discoverAPIService discovers the APIs of one APIService.
+func (c *Catalog) discoverAPIService(ctx context.Context, name string) error {
 	c.mu.RLock()
-	s := c.services[name]
+	s := c.apiServices[name]
 	c.mu.RUnlock()
 	if s == nil || !s.available {
-		c.setServiceAPIs(name, nil)
+		c.setAggregatedAPIs(name, nil)
 		return nil
 	}
 	list, err := c.disco.ServerResourcesForGroupVersionWithContext(ctx, s.version.String())
 	if err != nil {
 		return fmt.Errorf("discover %s: %w", s.version, err)
 	}
-	c.setServiceAPIs(name, []*metav1.APIResourceList{list})
+	c.setAggregatedAPIs(name, []*metav1.APIResourceList{list})
 	return nil
 }
 
-// setServiceAPIs replaces what an APIService serves by the resources of its group version in lists, or by nothing while
-// it is not available.
-func (c *Catalog) setServiceAPIs(name string, lists []*metav1.APIResourceList) {
-	c.change(func(b *book) []schema.GroupKind {
-		s := c.services[name]
+// setAggregatedAPIs replaces the APIs of an APIService by the resources of its group version in lists. An APIService that is not
+// available serves none.
+func (c *Catalog) setAggregatedAPIs(name string, lists []*metav1.APIResourceList) {
+	c.update(func(dc *discoveryCache) []schema.GroupKind {
+		s := c.apiServices[name]
 		serves := map[schema.GroupKind]api{}
 		if s != nil && s.available {
-			serves = collect(lists, func(gv schema.GroupVersion) bool { return gv != s.version }, nil)
+			serves = fromResourceLists(lists, func(gv schema.GroupVersion) bool { return gv != s.version }, nil)
 		}
-		changed := b.put(origin{rank: fromService, name: name}, serves, nil)
+		changed := dc.replace(apiSource{rank: sourceAPIService, name: name}, serves, nil)
 		if s == nil {
 			return changed
 		}
-		return append(changed, b.disown(func(gk schema.GroupKind, version string) bool {
+		return append(changed, dc.removeVersions(func(gk schema.GroupKind, version string) bool {
 			return gk.Group == s.version.Group && version == s.version.Version
 		})...)
 	})

@@ -11,12 +11,12 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// TestADefinitionWithAWebhookIsForeign tells a definition that another operator's webhook converts from MLKeeper's, also when
-// that changes and nothing else does.
-func TestADefinitionWithAWebhookIsForeign(t *testing.T) {
+// TestCRDWithAConversionWebhookIsForeign shows that a CustomResourceDefinition with the conversion webhook of another operator is
+// reported, also when only the webhook changes.
+func TestCRDWithAConversionWebhookIsForeign(t *testing.T) {
 	c := newWithClock(nil, nil, logr.Discard(), testclock.NewFakeClock(time.Unix(0, 0)))
-	told := 0
-	c.OnChange(func(schema.GroupKind, bool) { told++ })
+	changes := 0
+	c.OnChange(func(schema.GroupKind, bool) { changes++ })
 	service := map[string]any{"service": map[string]any{"namespace": "theirs", "name": "webhook", "path": "/convert"}}
 	for i, step := range []struct {
 		conversion any
@@ -28,7 +28,7 @@ func TestADefinitionWithAWebhookIsForeign(t *testing.T) {
 		{map[string]any{"strategy": "Webhook"}, "unknown"},
 		{map[string]any{"strategy": "None"}, ""},
 	} {
-		out, err := reduceDefinition(&unstructured.Unstructured{Object: map[string]any{
+		out, err := transformCRD(&unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "widgets.example.com"},
 			"spec": map[string]any{
 				"group": widget.Group, "scope": "Namespaced", "conversion": step.conversion,
@@ -42,16 +42,16 @@ func TestADefinitionWithAWebhookIsForeign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.setDefinition(out, false)
-		foreign := c.Foreign(widget)
+		c.setCRD(out, false)
+		foreign := c.ForeignCRDError(widget)
 		if (foreign == nil) != (step.want == "") || foreign != nil && !strings.Contains(foreign.Error(), "widgets.example.com is another operator's") {
 			t.Errorf("%v: %v", step.conversion, foreign)
 		}
 		if foreign != nil && !strings.Contains(foreign.Error(), step.want) {
 			t.Errorf("%v does not name %s", foreign, step.want)
 		}
-		if told != i+1 {
-			t.Errorf("%v: the engine was told %d times", step.conversion, told)
+		if changes != i+1 {
+			t.Errorf("%v: OnChange was called %d times", step.conversion, changes)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 var route = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
 
-// aggregated serves one group version, but fails the first request.
+// aggregated serves one group version. Its first request fails.
 func aggregated(t *testing.T) (*rest.Config, *atomic.Int32) {
 	t.Helper()
 	var requests atomic.Int32
@@ -44,20 +44,20 @@ func aggregated(t *testing.T) (*rest.Config, *atomic.Int32) {
 	return &rest.Config{Host: server.URL}, &requests
 }
 
-// TestServiceIsServedWhileAvailable drives the part behind the watch of APIServices, since the devcluster runs no pod
-// that could serve an aggregated API.
-func TestServiceIsServedWhileAvailable(t *testing.T) {
+// TestAPIServiceIsServedWhileAvailable calls the event handler of the APIService informer, since the devcluster runs no pod that
+// could serve an aggregated API.
+func TestAPIServiceIsServedWhileAvailable(t *testing.T) {
 	cfg, _ := aggregated(t)
 	c := New(discovery.NewDiscoveryClientForConfigOrDie(cfg), nil, logr.Discard())
 	c.tasks = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[task](10*time.Millisecond, time.Second))
 	var wg sync.WaitGroup
-	wg.Go(func() { c.work(context.Background()) })
+	wg.Go(func() { c.runWorker(context.Background()) })
 	t.Cleanup(func() {
 		c.tasks.ShutDown()
 		wg.Wait()
 	})
-	s := &service{version: route.GroupVersion(), aggregated: true, available: true}
+	s := &apiServiceInfo{version: route.GroupVersion(), aggregated: true, available: true}
 	s.Name = "v1.route.openshift.io"
 	expect := func(served bool) {
 		t.Helper()
@@ -68,39 +68,39 @@ func TestServiceIsServedWhileAvailable(t *testing.T) {
 			return nil
 		})
 	}
-	c.setService(s, false)
+	c.setAPIService(s, false)
 	expect(true)
 	away := *s
 	away.available = false
-	c.setService(&away, false)
+	c.setAPIService(&away, false)
 	expect(false)
-	c.setService(s, false)
+	c.setAPIService(s, false)
 	expect(true)
-	c.setService(s, true)
+	c.setAPIService(s, true)
 	expect(false)
 }
 
-func TestSuspicionsAreRare(t *testing.T) {
+func TestRediscoveryIsRateLimited(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(0, 0))
 	c := newWithClock(nil, nil, logr.Discard(), clock)
-	c.Suspect(route)
+	c.ReportNotFound(route)
 	c.tasks = workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[task](),
 		workqueue.TypedRateLimitingQueueConfig[task]{Clock: clock})
 	defer c.tasks.ShutDown()
-	c.book.put(origin{rank: fromDefinition, name: "x"}, one(widget, "v1"), nil)
-	c.Suspect(widget.WithVersion("v1"))
+	c.cache.replace(apiSource{rank: sourceCRD, name: "x"}, one(widget, "v1"), nil)
+	c.ReportNotFound(widget.WithVersion("v1"))
 	if c.tasks.Len() != 0 {
 		t.Fatal("a kind of a definition is discovered")
 	}
 	for range 5 {
-		c.Suspect(route)
+		c.ReportNotFound(route)
 	}
 	if c.tasks.Len() != 1 {
 		t.Fatalf("%d discoveries", c.tasks.Len())
 	}
-	what, _ := c.tasks.Get()
-	c.tasks.Done(what)
-	if due := c.refreshed[task{}]; !due.Equal(time.Unix(60, 0)) {
+	item, _ := c.tasks.Get()
+	c.tasks.Done(item)
+	if due := c.rediscovered[task{}]; !due.Equal(time.Unix(60, 0)) {
 		t.Fatalf("the next discovery is due at %s", due)
 	}
 }

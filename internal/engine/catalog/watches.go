@@ -11,96 +11,97 @@ import (
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
-// watchDefinitions starts the watch of CustomResourceDefinitions. The result says whether all that exist are in the book.
-func (c *Catalog) watchDefinitions(ctx context.Context) (func() bool, error) {
-	synced, _, err := c.watch(ctx, crdResource, reduceDefinition, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.setDefinition(obj, false) },
-		UpdateFunc: func(_, obj any) { c.setDefinition(obj, false) },
-		DeleteFunc: func(obj any) { c.setDefinition(untomb(obj), true) },
+// watchCRDs starts the watch on CustomResourceDefinitions. The result reports whether the cache has all of them.
+func (c *Catalog) watchCRDs(ctx context.Context) (func() bool, error) {
+	synced, _, err := c.watch(ctx, crdResource, transformCRD, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.setCRD(obj, false) },
+		UpdateFunc: func(_, obj any) { c.setCRD(obj, false) },
+		DeleteFunc: func(obj any) { c.setCRD(unwrapTombstone(obj), true) },
 	})
 	return synced, err
 }
 
-// watchServices starts the watch of APIServices.
-func (c *Catalog) watchServices(ctx context.Context) (func() bool, *source.Patience, error) {
-	return c.watch(ctx, apiServiceResource, reduceService, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.setService(obj, false) },
-		UpdateFunc: func(_, obj any) { c.setService(obj, false) },
-		DeleteFunc: func(obj any) { c.setService(untomb(obj), true) },
+// watchAPIServices starts the watch on APIServices.
+func (c *Catalog) watchAPIServices(ctx context.Context) (func() bool, *source.Backoff, error) {
+	return c.watch(ctx, apiServiceResource, transformAPIService, cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.setAPIService(obj, false) },
+		UpdateFunc: func(_, obj any) { c.setAPIService(obj, false) },
+		DeleteFunc: func(obj any) { c.setAPIService(unwrapTombstone(obj), true) },
 	})
 }
 
-func (c *Catalog) watch(ctx context.Context, resource schema.GroupVersionResource, reduce cache.TransformFunc,
+func (c *Catalog) watch(ctx context.Context, resource schema.GroupVersionResource, transform cache.TransformFunc,
 	handler cache.ResourceEventHandler,
-) (func() bool, *source.Patience, error) {
+) (func() bool, *source.Backoff, error) {
 	log := c.log.WithValues("resource", resource.Resource)
-	patience := source.NewPatience(c.clock, log)
-	informer := cache.NewSharedIndexInformerWithOptions(source.Dynamic(c.dyn, source.Scope{Resource: resource}, patience),
+	backoff := source.NewBackoff(c.clock, log)
+	informer := cache.NewSharedIndexInformerWithOptions(source.Dynamic(c.dyn, source.Scope{Resource: resource}, backoff),
 		&unstructured.Unstructured{}, cache.SharedIndexInformerOptions{ObjectDescription: resource.Resource})
-	err := informer.SetTransform(reduce)
+	err := informer.SetTransform(transform)
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			patience.Report(err)
+			backoff.LogError(err)
 		})
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("prepare the watch of %s: %w", resource.Resource, err)
+		return nil, nil, fmt.Errorf("prepare the watch on %s: %w", resource.Resource, err)
 	}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
-		return nil, nil, fmt.Errorf("prepare the watch of %s: %w", resource.Resource, err)
+		return nil, nil, fmt.Errorf("prepare the watch on %s: %w", resource.Resource, err)
 	}
 	c.wg.Go(func() { informer.RunWithContext(source.Context(ctx, log)) })
-	return registration.HasSynced, patience, nil
+	return registration.HasSynced, backoff, nil
 }
 
-func untomb(obj any) any {
+// unwrapTombstone returns the last known state of an object whose deletion the watch has missed.
+func unwrapTombstone(obj any) any {
 	if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		return t.Obj
 	}
 	return obj
 }
 
-func (c *Catalog) setDefinition(obj any, gone bool) {
-	d, ok := obj.(*definition)
+func (c *Catalog) setCRD(obj any, deleted bool) {
+	d, ok := obj.(*crdInfo)
 	if !ok {
 		return
 	}
 	serves := map[schema.GroupKind]api{}
-	if !gone && d.established && len(d.api.versions) > 0 {
+	if !deleted && d.established && len(d.api.versions) > 0 {
 		serves[d.kind] = d.api
 	}
-	c.change(func(b *book) []schema.GroupKind {
-		c.young.put(d, c.clock.Now(), len(serves) > 0)
-		changed := b.put(origin{rank: fromDefinition, name: d.Name}, serves, nil)
-		// A definition that was too young for the watch may have been discovered as built in; from now on the
-		// watch answers for it, also when it goes.
-		return append(changed, b.disown(func(gk schema.GroupKind, _ string) bool { return gk == d.kind })...)
+	c.update(func(dc *discoveryCache) []schema.GroupKind {
+		c.settleTimes.update(d, c.clock.Now(), len(serves) > 0)
+		changed := dc.replace(apiSource{rank: sourceCRD, name: d.Name}, serves, nil)
+		// Discovery may have seen the definition before the watch did, and counted its kind as built in. From now on
+		// the watch covers the kind, also its deletion.
+		return append(changed, dc.removeVersions(func(gk schema.GroupKind, _ string) bool { return gk == d.kind })...)
 	})
 }
 
-func (c *Catalog) setService(obj any, gone bool) {
-	s, ok := obj.(*service)
+func (c *Catalog) setAPIService(obj any, deleted bool) {
+	s, ok := obj.(*apiServiceInfo)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
-	old := c.services[s.Name]
-	if gone || !s.aggregated {
-		delete(c.services, s.Name)
+	old := c.apiServices[s.Name]
+	if deleted || !s.aggregated {
+		delete(c.apiServices, s.Name)
 	} else {
-		c.services[s.Name] = s
+		c.apiServices[s.Name] = s
 	}
-	now := c.services[s.Name]
+	now := c.apiServices[s.Name]
 	c.mu.Unlock()
 	if old == nil && now == nil {
 		return
 	}
-	// An APIService's status is written more often than it changes.
+	// The status of an APIService is written more often than it changes.
 	if old != nil && now != nil && old.UID == now.UID && old.available == now.available && old.version == now.version {
 		return
 	}
-	what := task{service: s.Name}
-	c.tasks.Forget(what)
-	c.tasks.Add(what)
+	item := task{apiService: s.Name}
+	c.tasks.Forget(item)
+	c.tasks.Add(item)
 }

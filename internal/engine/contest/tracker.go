@@ -129,7 +129,7 @@ func (t *Tracker) Forget(key plan.Key) {
 	delete(t.objects, key)
 }
 
-// countOf returns the count of a claim and makes controller for it. It returns nil where an object has too many claims, all
+// countOf returns the count of a claim and adds it where it is new. It returns nil where an object has too many claims, all
 // of them contested or fresh.
 func (t *Tracker) countOf(key plan.Key, uid types.UID, f Field, now time.Time) *count {
 	r := t.objects[key]

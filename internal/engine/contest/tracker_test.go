@@ -139,7 +139,7 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	}
 	tracker.Repaired(k, "u", many[maxFields:], at.Add(Window+1))
 	if tracker.objects[k].fields[claim{many[maxFields].Text, "other"}] == nil {
-		t.Error("claims out of the window make no controller")
+		t.Error("claims out of the window are not dropped")
 	}
 }
 

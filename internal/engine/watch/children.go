@@ -14,7 +14,7 @@ import (
 
 const stackIndex = "stack"
 
-// childIndexers find children by their stack.
+// childIndexers index children by their stack.
 var childIndexers = cache.Indexers{
 	stackIndex: func(obj any) ([]string, error) {
 		if o, ok := obj.(*observe.Object); ok {
@@ -26,63 +26,64 @@ var childIndexers = cache.Indexers{
 	},
 }
 
-// Children declares a watch on the objects of a kind that carry the label of a controller. Metadata alone is transferred,
-// unless the health of the kind is in its status. notify is called with nil where there is no old or no new state, and
-// hears of everything stored already; a second declaration for the same kind and controller adds its notify. When the API
-// ceases to be served the store is dropped without notifications.
-func (h *Hub) Children(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// WatchChildren declares a watch on the objects of a kind that carry the label of a controller. The API server sends metadata
+// only, unless the health of the kind is in its status. notify receives nil for a missing old or new state, and is called for
+// every stored object first; it may be nil. A second declaration for the same kind and controller adds its notify. When the
+// API is no longer served, the store is dropped without notifications.
+func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	gk := gvk.GroupKind()
-	if h.children[controller] == nil {
-		h.children[controller] = map[schema.GroupKind]*feed{}
+	if m.children[controller] == nil {
+		m.children[controller] = map[schema.GroupKind]*informer{}
 	}
-	f := h.children[controller][gk]
+	inf := m.children[controller][gk]
 	switch {
-	case f == nil:
-		f = h.childFeed(gvk, controller)
-		// The overlay comes first, so that a notified reader finds it settled in most cases.
-		f.handlers = append(f.handlers, h.settle(controller))
-		h.children[controller][gk] = f
-	case f.gvk != gvk && !h.servesLocked(f.gvk) && h.servesLocked(gvk):
-		// An upgrade has removed the version that was watched.
-		h.adjustLocked(f)
-		handlers := f.handlers
-		f = h.childFeed(gvk, controller)
-		f.handlers = handlers
-		h.children[controller][gk] = f
+	case inf == nil:
+		inf = m.childInformer(gvk, controller)
+		// The mutation cache comes first, so that it has usually dropped the write by the time notify reads the child.
+		inf.handlers = append(inf.handlers, m.mutationObserver(controller))
+		m.children[controller][gk] = inf
+	case inf.gvk != gvk && !m.servesLocked(inf.gvk) && m.servesLocked(gvk):
+		// An upgrade of the cluster has removed the watched version.
+		m.startOrStopLocked(inf)
+		handlers := inf.handlers
+		inf = m.childInformer(gvk, controller)
+		inf.handlers = handlers
+		m.children[controller][gk] = inf
 	}
 	if notify != nil {
-		h.addHandlerLocked(f, handler(asChild, notify))
+		m.addEventHandlerLocked(inf, handler(asChild, notify))
 	}
-	h.adjustLocked(f)
+	m.startOrStopLocked(inf)
 }
 
-// childFeed is the watch on a kind of children, with no callback yet.
-func (h *Hub) childFeed(gvk schema.GroupVersionKind, controller string) *feed {
-	return &feed{
-		gvk: gvk, labelSelector: keeper.ControllerLabel + "=" + controller, whole: health.NeedsStatus(gvk.GroupKind()), typed: true,
-		reduce: func(obj any) any { return reduceChild(gvk, obj) }, indexers: childIndexers,
-		stopped: func() { h.overlay.dropKind(controller, gvk.GroupKind()) },
+// childInformer returns an informer without event handlers.
+func (m *Manager) childInformer(gvk schema.GroupVersionKind, controller string) *informer {
+	return &informer{
+		gvk: gvk, labelSelector: keeper.ControllerLabel + "=" + controller, fullObject: health.NeedsStatus(gvk.GroupKind()), typed: true,
+		transform: func(obj any) any { return transformChild(gvk, obj) }, indexers: childIndexers,
+		onStop: func() { m.mutations.removeKind(controller, gvk.GroupKind()) },
 	}
 }
 
-func (h *Hub) servesLocked(gvk schema.GroupVersionKind) bool {
-	_, served := h.opts.Catalog.Lookup(gvk)
+func (m *Manager) servesLocked(gvk schema.GroupVersionKind) bool {
+	_, served := m.opts.Catalog.Lookup(gvk)
 	return served
 }
 
-// settle drops writes from the overlay that the cache has caught up with. Unlike notifications it counts every event.
-func (h *Hub) settle(controller string) cache.ResourceEventHandler {
+// mutationObserver drops the writes that the cache has observed. Unlike notify it receives every event, also those that do not
+// change the object.
+func (m *Manager) mutationObserver(controller string) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if o, ok := obj.(*observe.Object); ok {
-				h.overlay.saw(controller, o, false)
+				m.mutations.observe(controller, o, false)
 			}
 		},
 		UpdateFunc: func(_, obj any) {
 			if o, ok := obj.(*observe.Object); ok {
-				h.overlay.saw(controller, o, false)
+				m.mutations.observe(controller, o, false)
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -90,7 +91,7 @@ func (h *Hub) settle(controller string) cache.ResourceEventHandler {
 				obj = t.Obj
 			}
 			if o, ok := obj.(*observe.Object); ok {
-				h.overlay.saw(controller, o, true)
+				m.mutations.observe(controller, o, true)
 			}
 		},
 	}
@@ -104,8 +105,8 @@ func asChild(obj any) (*observe.Object, metav1.Object) {
 	return o, o
 }
 
-// reduceChild is the transform of the children's caches.
-func reduceChild(gvk schema.GroupVersionKind, obj any) any {
+// transformChild is the transform of the informers of children.
+func transformChild(gvk schema.GroupVersionKind, obj any) any {
 	switch o := obj.(type) {
 	case *observe.Object:
 		return o
@@ -119,56 +120,56 @@ func reduceChild(gvk schema.GroupVersionKind, obj any) any {
 	return obj
 }
 
-// Child returns what is known of a child, the engine's own writes included.
-func (h *Hub) Child(controller string, key plan.Key) (*observe.Object, bool) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	o := h.childLocked(controller, key)
+// Child returns a child as cached, or as the engine last wrote it if the cache has not observed that write.
+func (m *Manager) Child(controller string, key plan.Key) (*observe.Object, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	o := m.childLocked(controller, key)
 	return o, o != nil
 }
 
-func (h *Hub) childLocked(controller string, key plan.Key) *observe.Object {
-	f := h.children[controller][key.GroupKind]
-	return h.overlay.lookup(controller, key, func() string { return f.reached(key.Namespace) }, func() *observe.Object {
-		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+func (m *Manager) childLocked(controller string, key plan.Key) *observe.Object {
+	inf := m.children[controller][key.GroupKind]
+	return m.mutations.lookup(controller, key, func() string { return inf.lastSyncResourceVersion(key.Namespace) }, func() *observe.Object {
+		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
 		return cached
 	})
 }
 
-// reached is the resource version up to which the store has seen a namespace, or empty.
-func (f *feed) reached(namespace string) string {
-	if f == nil || f.run == nil {
+// lastSyncResourceVersion returns the resource version that the store has synced a namespace to; empty if unknown.
+func (inf *informer) lastSyncResourceVersion(namespace string) string {
+	if inf == nil || inf.running == nil {
 		return ""
 	}
-	inf := f.run.informer(namespace)
-	if inf == nil || !inf.HasSynced() {
+	shared := inf.running.forNamespace(namespace)
+	if shared == nil || !shared.HasSynced() {
 		return ""
 	}
-	return inf.GetStore().LastStoreSyncResourceVersion()
+	return shared.GetStore().LastStoreSyncResourceVersion()
 }
 
-// ChildrenOfStack returns the children that carry the label of a stack, in no order.
-func (h *Hub) ChildrenOfStack(controller, stackHash string) []*observe.Object {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	// What was written counts in place of what is stored, whichever of the two matches.
+// ChildrenOfStack returns the children that carry the label of a stack, in no particular order.
+func (m *Manager) ChildrenOfStack(controller, stackHash string) []*observe.Object {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	// A write that the cache has not observed replaces the cached object, even where only one of the two has the label.
 	var out []*observe.Object
 	var overridden map[plan.Key]bool
-	h.overlay.each(controller, func(key plan.Key, w written) {
-		f := h.children[controller][key.GroupKind]
-		// In this order, as lookup has it.
-		reached := f.reached(key.Namespace)
-		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
+	m.mutations.each(controller, func(key plan.Key, w mutation) {
+		inf := m.children[controller][key.GroupKind]
+		// The version must be read before the object, as in lookup.
+		lastSync := inf.lastSyncResourceVersion(key.Namespace)
+		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
 		if overridden == nil {
 			overridden = map[plan.Key]bool{}
 		}
 		overridden[key] = true
-		if o := w.view(cached, reached); o != nil && o.Labels[keeper.StackLabel] == stackHash {
+		if o := w.view(cached, lastSync); o != nil && o.Labels[keeper.StackLabel] == stackHash {
 			out = append(out, o)
 		}
 	})
-	for _, f := range h.children[controller] {
-		f.byIndex(stackIndex, stackHash, func(obj any) {
+	for _, inf := range m.children[controller] {
+		inf.byIndex(stackIndex, stackHash, func(obj any) {
 			if o, ok := obj.(*observe.Object); ok && !overridden[o.Key] {
 				out = append(out, o)
 			}
@@ -177,37 +178,38 @@ func (h *Hub) ChildrenOfStack(controller, stackHash string) []*observe.Object {
 	return out
 }
 
-// ChildSynced says whether everything that exists of a declared kind is known. It is true while the API is not served,
-// and false for what was never declared.
-func (h *Hub) ChildSynced(gk schema.GroupKind, controller string) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.syncedLocked(h.children[controller][gk])
+// ChildSynced reports whether the watch on a declared kind has synced. It is true while the API is not served, and false for
+// a kind that was never declared.
+func (m *Manager) ChildSynced(gk schema.GroupKind, controller string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.hasSyncedLocked(m.children[controller][gk])
 }
 
-// ChildFailure says why the watch on a declared kind cannot be opened; nil where it is complete, or was not tried yet.
-func (h *Hub) ChildFailure(gk schema.GroupKind, controller string) error {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	f := h.children[controller][gk]
-	if f == nil || f.run == nil || h.syncedLocked(f) {
+// ChildWatchError returns the error that keeps the watch on a declared kind from syncing; nil if it has synced or was not
+// tried yet.
+func (m *Manager) ChildWatchError(gk schema.GroupKind, controller string) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	inf := m.children[controller][gk]
+	if inf == nil || inf.running == nil || m.hasSyncedLocked(inf) {
 		return nil
 	}
-	return f.run.failure()
+	return inf.running.watchError()
 }
 
-// Wrote records what a create or an apply answered, which counts until the cache has caught up.
-func (h *Hub) Wrote(controller string, o *observe.Object) {
-	h.record(controller, o.Key, written{object: o, uid: o.UID, rv: o.ResourceVersion})
+// Wrote records the response of a create or an apply. It overrides the cache until the cache has observed the write.
+func (m *Manager) Wrote(controller string, o *observe.Object) {
+	m.recordMutation(controller, o.Key, mutation{object: o, uid: o.UID, rv: o.ResourceVersion})
 }
 
-// record takes the locks in the order in which every method takes them: the hub's, then the overlay's.
-func (h *Hub) record(controller string, key plan.Key, w written) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	f := h.children[controller][key.GroupKind]
-	h.overlay.put(controller, key, w, func() (*observe.Object, string) {
-		cached, _ := f.get(key.Namespace, key.Name).(*observe.Object)
-		return cached, f.reached(key.Namespace)
+// recordMutation takes the locks in the order in which every method takes them: the manager's, then the mutation cache's.
+func (m *Manager) recordMutation(controller string, key plan.Key, w mutation) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	inf := m.children[controller][key.GroupKind]
+	m.mutations.put(controller, key, w, func() (*observe.Object, string) {
+		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
+		return cached, inf.lastSyncResourceVersion(key.Namespace)
 	})
 }

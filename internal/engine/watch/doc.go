@@ -1,10 +1,11 @@
-// Package watch owns every watch of the engine: the children of custom resources, the custom resources themselves, the
-// objects of others that they refer to, and the objects of others that controllers edit (law 13). There is one cache per
-// selector. A watch runs while the catalog says that its API is served, and goes with it.
+// Package watch is the informer manager of the engine. It owns every watch (law 13): on the children of custom resources,
+// on the custom resources themselves, on the objects of others that they refer to, and on the objects of others that
+// controllers edit. Each selector has one cache. A watch starts when the catalog says that its API is served, and stops when
+// the API is no longer served.
 //
-// The package also remembers the engine's own writes until its caches have seen them (law 12). It never writes to a
-// cluster, and reads live only when a name that exists is referenced for the first time.
+// The package also keeps the engine's own writes until the caches have observed them (law 12). It never writes to a
+// cluster. It reads live only when a custom resource refers to an existing object for the first time.
 //
-// Every object that a lookup returns is shared: it must not be changed. Callbacks run in the goroutine that feeds the
-// cache, so they must be cheap and must not wait for another event.
+// Lookups return shared objects, which callers must not change. Event handlers run in the goroutine that delivers the
+// events of a cache, so they must be cheap and must not wait for another event.
 package watch

@@ -11,160 +11,161 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Holder is the custom resource that refers to an object of somebody else.
-type Holder struct {
+// Referrer is a custom resource that refers to an object that it does not own.
+type Referrer struct {
 	Kind            schema.GroupKind
 	Namespace, Name string
 }
 
-// Ref is an object that a holder refers to.
+// Ref identifies an object that a referrer refers to.
 type Ref struct {
 	GVK             schema.GroupVersionKind
 	Namespace, Name string
 }
 
-// place is what one reflector watches: all objects of a kind in a namespace, or those of one name in all namespaces.
-type place struct {
+// scope is what one reflector watches: all objects of a kind in a namespace, or the objects of one name in all namespaces.
+type scope struct {
 	gvk       schema.GroupVersionKind
 	namespace string
-	// name is set for a name that is the same in every namespace; the namespace is empty then.
+	// name is set if the watch is shared between namespaces; the namespace is empty then.
 	name string
 }
 
-// key tells the objects of a place apart.
-func (p place) key(namespace, name string) string {
-	if p.name != "" {
+// key returns what identifies an object within the scope: its namespace if the name is fixed, else its name.
+func (s scope) key(namespace, name string) string {
+	if s.name != "" {
 		return namespace
 	}
 	return name
 }
 
-// sharedName is a name of a kind.
+// sharedName identifies a shared watch.
 type sharedName struct {
 	gvk  schema.GroupVersionKind
 	name string
 }
 
-// Share says that custom resources of many namespaces refer to objects of the same kind and name: one watch serves them
-// all, unless the hub is restricted to some namespaces.
-func (h *Hub) Share(gvk schema.GroupVersionKind, name string) {
-	if len(h.opts.Namespaces) > 0 {
+// ShareWatch makes one watch serve the references of all namespaces to objects of a kind and name. It has no effect if the
+// manager is restricted to some namespaces.
+func (m *Manager) ShareWatch(gvk schema.GroupVersionKind, name string) {
+	if len(m.opts.Namespaces) > 0 {
 		return
 	}
-	h.refs.mu.Lock()
-	defer h.refs.mu.Unlock()
-	h.refs.shared[sharedName{gvk, name}] = true
+	m.refs.mu.Lock()
+	defer m.refs.mu.Unlock()
+	m.refs.shared[sharedName{gvk, name}] = true
 }
 
-// placeLocked is what is watched for a reference.
-func (r *references) placeLocked(ref Ref) place {
+// scopeLocked returns the scope of the watch that serves a reference.
+func (r *references) scopeLocked(ref Ref) scope {
 	if r.shared[sharedName{ref.GVK, ref.Name}] {
-		return place{gvk: ref.GVK, name: ref.Name}
+		return scope{gvk: ref.GVK, name: ref.Name}
 	}
-	return place{gvk: ref.GVK, namespace: ref.Namespace}
+	return scope{gvk: ref.GVK, namespace: ref.Namespace}
 }
 
-// references owns the watches on objects that custom resources refer to by name (law 13).
+// references owns the watches on the objects that custom resources refer to by name (law 13).
 type references struct {
-	hub *Hub
+	manager *Manager
 
-	mu      sync.RWMutex
-	ctx     context.Context
-	wake    []func(Holder)
-	watches map[place]*refWatch
-	held    map[Holder]map[Ref]struct{}
-	shared  map[sharedName]bool
+	mu         sync.RWMutex
+	ctx        context.Context
+	enqueue    []func(Referrer)
+	watches    map[scope]*refWatch
+	byReferrer map[Referrer]map[Ref]struct{}
+	shared     map[sharedName]bool
 }
 
-func newReferences(h *Hub) *references {
+func newReferences(m *Manager) *references {
 	return &references{
-		hub: h, watches: map[place]*refWatch{}, held: map[Holder]map[Ref]struct{}{}, shared: map[sharedName]bool{},
+		manager: m, watches: map[scope]*refWatch{}, byReferrer: map[Referrer]map[Ref]struct{}{}, shared: map[sharedName]bool{},
 	}
 }
 
-// Reference declares that holder refers to an object by name and returns the object's metadata, nil if it is absent,
-// and whether that is known yet. While it is not known, the holder is woken as soon as it is. An error that
-// apierrors.IsForbidden recognizes says that the watch is refused; it is retried with backoff (law 15), and the holder
-// is woken when it works.
-func (h *Hub) Reference(ctx context.Context, holder Holder, gvk schema.GroupVersionKind, namespace, name string,
-) (meta *metav1.PartialObjectMetadata, known bool, err error) {
+// Reference declares that referrer refers to an object by name. It returns the metadata of the object, or nil if the object
+// does not exist. synced is false until the watch has synced; the referrer is enqueued then. An error that
+// apierrors.IsForbidden recognizes says that the watch is forbidden; it is retried with backoff (law 15), and the referrer
+// is enqueued when it is allowed.
+func (m *Manager) Reference(ctx context.Context, referrer Referrer, gvk schema.GroupVersionKind, namespace, name string,
+) (meta *metav1.PartialObjectMetadata, synced bool, err error) {
 	ref := Ref{GVK: gvk, Namespace: namespace, Name: name}
-	h.refs.mu.RLock()
-	_, held := h.refs.held[holder][ref]
-	w := h.refs.watches[h.refs.placeLocked(ref)]
-	h.refs.mu.RUnlock()
-	if !held || w == nil {
-		w = h.refs.hold(holder, ref)
+	m.refs.mu.RLock()
+	_, referenced := m.refs.byReferrer[referrer][ref]
+	w := m.refs.watches[m.refs.scopeLocked(ref)]
+	m.refs.mu.RUnlock()
+	if !referenced || w == nil {
+		w = m.refs.add(referrer, ref)
 	}
-	key := w.place.key(namespace, name)
-	meta, state, err := w.look(key)
-	if err != nil || state != unread {
-		return meta, state == settled, err
+	key := w.scope.key(namespace, name)
+	meta, state, err := w.get(key)
+	if err != nil || state != stateNeedsGet {
+		return meta, state == stateSynced, err
 	}
-	// The name became referenced after the watch had passed it by. It has been kept since hold, so an event that
-	// comes during the read is not lost.
-	got, err := w.read(ctx, namespace, name)
+	// The watch had already dropped the object when this reference was added. It keeps the object since add, so an
+	// event that arrives during the read is not lost.
+	got, err := w.liveGet(ctx, namespace, name)
 	if err != nil {
 		return nil, false, err
 	}
-	return w.fill(key, got), true, nil
+	return w.recordGet(key, got), true, nil
 }
 
-// ReferenceFailure says why the watch on a referenced object cannot be opened; nil where it is open, or was not tried yet.
-func (h *Hub) ReferenceFailure(gvk schema.GroupVersionKind, namespace, name string) error {
-	h.refs.mu.RLock()
-	defer h.refs.mu.RUnlock()
-	w := h.refs.watches[h.refs.placeLocked(Ref{GVK: gvk, Namespace: namespace, Name: name})]
+// ReferenceWatchError returns the error that keeps the watch on a referenced object from syncing; nil if it has synced or was
+// not tried yet.
+func (m *Manager) ReferenceWatchError(gvk schema.GroupVersionKind, namespace, name string) error {
+	m.refs.mu.RLock()
+	defer m.refs.mu.RUnlock()
+	w := m.refs.watches[m.refs.scopeLocked(Ref{GVK: gvk, Namespace: namespace, Name: name})]
 	if w == nil {
 		return nil
 	}
-	return w.failure()
+	return w.watchError()
 }
 
-// Release drops what a holder refers to, except keep. A watch without references ends.
-func (h *Hub) Release(holder Holder, keep ...Ref) {
-	r := h.refs
+// ReleaseReferences drops the references of a referrer, except those in keep. A watch without references stops.
+func (m *Manager) ReleaseReferences(referrer Referrer, keep ...Ref) {
+	r := m.refs
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for ref := range r.held[holder] {
+	for ref := range r.byReferrer[referrer] {
 		if slices.Contains(keep, ref) {
 			continue
 		}
-		delete(r.held[holder], ref)
-		if w := r.watches[r.placeLocked(ref)]; w != nil && w.drop(w.place.key(ref.Namespace, ref.Name), holder) {
-			w.end()
-			delete(r.watches, w.place)
+		delete(r.byReferrer[referrer], ref)
+		if w := r.watches[r.scopeLocked(ref)]; w != nil && w.removeReferrer(w.scope.key(ref.Namespace, ref.Name), referrer) {
+			w.stop()
+			delete(r.watches, w.scope)
 		}
 	}
-	if len(r.held[holder]) == 0 {
-		delete(r.held, holder)
+	if len(r.byReferrer[referrer]) == 0 {
+		delete(r.byReferrer, referrer)
 	}
 }
 
-// OnReference registers a callback that is called when an object that a holder refers to appears, changes or goes, once
-// after its watch is synced, and when the watch is refused. It must not block.
-func (h *Hub) OnReference(wake func(Holder)) {
-	h.refs.mu.Lock()
-	defer h.refs.mu.Unlock()
-	h.refs.wake = append(h.refs.wake, wake)
+// OnReferenceChange registers a callback that enqueues a referrer. It is called when a referenced object is created, updated or
+// deleted, once after the watch has synced, and when the watch becomes forbidden or allowed. It must not block.
+func (m *Manager) OnReferenceChange(enqueue func(Referrer)) {
+	m.refs.mu.Lock()
+	defer m.refs.mu.Unlock()
+	m.refs.enqueue = append(m.refs.enqueue, enqueue)
 }
 
-func (r *references) hold(holder Holder, ref Ref) *refWatch {
+func (r *references) add(referrer Referrer, ref Ref) *refWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held[holder] == nil {
-		r.held[holder] = map[Ref]struct{}{}
+	if r.byReferrer[referrer] == nil {
+		r.byReferrer[referrer] = map[Ref]struct{}{}
 	}
-	r.held[holder][ref] = struct{}{}
-	at := r.placeLocked(ref)
-	w := r.watches[at]
+	r.byReferrer[referrer][ref] = struct{}{}
+	scope := r.scopeLocked(ref)
+	w := r.watches[scope]
 	if w == nil {
-		w = newRefWatch(r, at)
-		r.watches[at] = w
+		w = newRefWatch(r, scope)
+		r.watches[scope] = w
 	}
-	// The name is kept before the watch starts, so that the first list has it.
-	w.keep(at.key(ref.Namespace, ref.Name), holder)
-	r.adjustLocked(w)
+	// The referrer is added before the watch starts, so that the first list keeps the object.
+	w.addReferrer(scope.key(ref.Namespace, ref.Name), referrer)
+	r.startOrStopLocked(w)
 	return w
 }
 
@@ -173,7 +174,7 @@ func (r *references) start(ctx context.Context) {
 	defer r.mu.Unlock()
 	r.ctx = ctx
 	for _, w := range r.watches {
-		r.adjustLocked(w)
+		r.startOrStopLocked(w)
 	}
 }
 
@@ -185,70 +186,70 @@ func (r *references) stop() {
 
 func (r *references) servedChanged(gk schema.GroupKind) {
 	r.mu.Lock()
-	var woken []Holder
-	for p, w := range r.watches {
-		if p.gvk.GroupKind() == gk {
-			if r.adjustLocked(w) {
-				woken = append(woken, w.holders()...)
+	var toEnqueue []Referrer
+	for s, w := range r.watches {
+		if s.gvk.GroupKind() == gk {
+			if r.startOrStopLocked(w) {
+				toEnqueue = append(toEnqueue, w.referrers()...)
 			}
 		}
 	}
 	r.mu.Unlock()
-	r.wakeAll(woken)
+	r.enqueueAll(toEnqueue)
 }
 
-// adjustLocked starts or ends a watch as the catalog demands, and says whether it ended one.
-func (r *references) adjustLocked(w *refWatch) (ended bool) {
+// startOrStopLocked starts, stops or restarts a watch so that it matches the catalog. It returns whether it stopped the watch.
+func (r *references) startOrStopLocked(w *refWatch) (stopped bool) {
 	if r.ctx == nil || r.ctx.Err() != nil {
 		return false
 	}
-	mapping, served := r.hub.opts.Catalog.Lookup(w.place.gvk)
+	mapping, served := r.manager.opts.Catalog.Lookup(w.scope.gvk)
 	if w.running() && (!served || w.mapping != mapping) {
-		w.end()
-		ended = true
+		w.stop()
+		stopped = true
 	}
 	if served && !w.running() {
-		w.begin(r.ctx, mapping)
+		w.start(r.ctx, mapping)
 	}
-	return ended
+	return stopped
 }
 
-func (r *references) wakeAll(holders []Holder) {
-	if len(holders) == 0 {
+func (r *references) enqueueAll(referrers []Referrer) {
+	if len(referrers) == 0 {
 		return
 	}
 	r.mu.RLock()
-	wake := slices.Clone(r.wake)
+	enqueue := slices.Clone(r.enqueue)
 	r.mu.RUnlock()
-	for _, h := range holders {
-		for _, f := range wake {
-			f(h)
+	for _, referrer := range referrers {
+		for _, f := range enqueue {
+			f(referrer)
 		}
 	}
 }
 
-// read reads the metadata of one object live; nil if it is absent.
-func (w *refWatch) read(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	mapping, served := w.refs.hub.opts.Catalog.Lookup(w.place.gvk)
+// liveGet reads the metadata of one object from the API server; nil if it does not exist.
+func (w *refWatch) liveGet(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	mapping, served := w.refs.manager.opts.Catalog.Lookup(w.scope.gvk)
 	if !served {
 		return nil, nil
 	}
 	if !mapping.Namespaced {
 		namespace = ""
 	}
-	m, err := w.refs.hub.opts.Metadata.Resource(mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	m, err := w.refs.manager.opts.Metadata.Resource(mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the metadata of %s %s/%s: %w", w.place.gvk.Kind, namespace, name, err)
+		return nil, fmt.Errorf("read the metadata of %s %s/%s: %w", w.scope.gvk.Kind, namespace, name, err)
 	}
-	return trim(m), nil
+	return stripMetadata(m), nil
 }
 
 func (w *refWatch) namespace(namespaced bool) string {
 	if !namespaced {
 		return ""
 	}
-	return w.place.namespace
+	return w.scope.namespace
 }

@@ -12,39 +12,39 @@ import (
 	"mlkeeper.dev/internal/engine/pack"
 )
 
-// Undecodable is stored in place of a custom resource that does not decode, so that one bad object does not hold up all
-// others (law 17).
+// Undecodable is stored in place of a custom resource that cannot be decoded, so that one invalid object does not block the
+// informer of all others (law 17).
 type Undecodable struct {
 	*unstructured.Unstructured
-	// Err says what is wrong.
+	// Err is the error of the decoder.
 	Err error
 }
 
-// valueIndex is the index that a declaration of Resources may add.
+// valueIndex is the index that a declaration of WatchResources may add.
 const valueIndex = "value"
 
-var errOtherObject = errors.New("decoding changed the identity of the object")
+var errIdentityChanged = errors.New("decoding changed the identity of the object")
 
-// Notify is called with nil where there is no old or no new state. listed says that the new state is of the list that the
-// watch began with, which is of the past if the API server that answered it lags behind.
-type Notify func(old, new metav1.Object, listed bool)
+// Notify receives nil for a missing old or new state. isInInitialList says that the new state comes from the initial list of
+// the watch, which may be outdated if the API server that answered lags behind.
+type Notify func(old, new metav1.Object, isInInitialList bool)
 
-// Resources declares a watch on custom resources. decode turns what was read, without its managedFields, into what is
-// stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, gives the value that
-// IndexedResources finds a resource by.
-func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
+// WatchResources declares a watch on custom resources. decode turns an object that was read, without its managedFields, into the
+// one that is stored; it owns its argument. A second declaration of the kind adds its notify. index, which may be nil, returns
+// the value under which IndexedResources finds a resource.
+func (m *Manager) WatchResources(gvk schema.GroupVersionKind, decode func(*unstructured.Unstructured) (metav1.Object, error),
 	notify Notify, index func(metav1.Object) string,
 ) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f := h.resources[gvk.GroupKind()]
-	if f == nil {
-		f = &feed{
-			gvk: gvk, whole: true, indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			reduce: func(obj any) any { return decodeResource(decode, obj) },
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inf := m.resources[gvk.GroupKind()]
+	if inf == nil {
+		inf = &informer{
+			gvk: gvk, fullObject: true, indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			transform: func(obj any) any { return transformResource(decode, obj) },
 		}
 		if index != nil {
-			f.indexers[valueIndex] = func(obj any) ([]string, error) {
+			inf.indexers[valueIndex] = func(obj any) ([]string, error) {
 				o, ok := obj.(metav1.Object)
 				if !ok {
 					return nil, nil
@@ -52,12 +52,12 @@ func (h *Hub) Resources(gvk schema.GroupVersionKind, decode func(*unstructured.U
 				return []string{index(o)}, nil
 			}
 		}
-		h.resources[gvk.GroupKind()] = f
+		m.resources[gvk.GroupKind()] = inf
 	}
 	if notify != nil {
-		h.addHandlerLocked(f, listingHandler(asResource, notify))
+		m.addEventHandlerLocked(inf, initialListHandler(asResource, notify))
 	}
-	h.adjustLocked(f)
+	m.startOrStopLocked(inf)
 }
 
 func asResource(obj any) (metav1.Object, metav1.Object) {
@@ -68,8 +68,8 @@ func asResource(obj any) (metav1.Object, metav1.Object) {
 	return o, o
 }
 
-// decodeResource is the transform of the caches of custom resources.
-func decodeResource(decode func(*unstructured.Unstructured) (metav1.Object, error), obj any) any {
+// transformResource is the transform of the informers of custom resources.
+func transformResource(decode func(*unstructured.Unstructured) (metav1.Object, error), obj any) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj
@@ -95,32 +95,33 @@ func tryDecode(decode func(*unstructured.Unstructured) (metav1.Object, error), u
 	}
 	if out == nil || out.GetName() != u.GetName() || out.GetNamespace() != u.GetNamespace() ||
 		out.GetUID() != u.GetUID() || out.GetResourceVersion() != u.GetResourceVersion() {
-		return nil, errOtherObject
+		return nil, errIdentityChanged
 	}
 	return out, nil
 }
 
 // Resource returns a custom resource, or an *Undecodable.
-func (h *Hub) Resource(gk schema.GroupKind, namespace, name string) (metav1.Object, bool) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	o, ok := h.resources[gk].get(namespace, name).(metav1.Object)
+func (m *Manager) Resource(gk schema.GroupKind, namespace, name string) (metav1.Object, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	o, ok := m.resources[gk].get(namespace, name).(metav1.Object)
 	return o, ok
 }
 
-// ResourceReached is the resource version up to which the cache of a declared kind knows a namespace; empty while it is not complete.
-func (h *Hub) ResourceReached(gk schema.GroupKind, namespace string) string {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.resources[gk].reached(namespace)
+// LastSyncResourceVersion returns the resource version that the cache of a declared kind has synced a namespace to; empty until
+// the cache has synced.
+func (m *Manager) LastSyncResourceVersion(gk schema.GroupKind, namespace string) string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.resources[gk].lastSyncResourceVersion(namespace)
 }
 
-// ListResources returns the custom resources of a namespace, or of all if it is empty, in no order.
-func (h *Hub) ListResources(gk schema.GroupKind, namespace string) []metav1.Object {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
+// ListResources returns the custom resources of a namespace in no particular order; an empty namespace means all.
+func (m *Manager) ListResources(gk schema.GroupKind, namespace string) []metav1.Object {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	var out []metav1.Object
-	h.resources[gk].inNamespace(namespace, func(obj any) {
+	m.resources[gk].inNamespace(namespace, func(obj any) {
 		if o, ok := obj.(metav1.Object); ok {
 			out = append(out, o)
 		}
@@ -128,12 +129,12 @@ func (h *Hub) ListResources(gk schema.GroupKind, namespace string) []metav1.Obje
 	return out
 }
 
-// IndexedResources returns the custom resources with a value in the index of their declaration, in no order.
-func (h *Hub) IndexedResources(gk schema.GroupKind, value string) []metav1.Object {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
+// IndexedResources returns the custom resources that the index of their declaration maps to a value, in no particular order.
+func (m *Manager) IndexedResources(gk schema.GroupKind, value string) []metav1.Object {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	var out []metav1.Object
-	h.resources[gk].byIndex(valueIndex, value, func(obj any) {
+	m.resources[gk].byIndex(valueIndex, value, func(obj any) {
 		if o, ok := obj.(metav1.Object); ok {
 			out = append(out, o)
 		}
@@ -141,9 +142,9 @@ func (h *Hub) IndexedResources(gk schema.GroupKind, value string) []metav1.Objec
 	return out
 }
 
-// ResourceSynced says whether every custom resource of a declared kind is known. It is true while the API is not served.
-func (h *Hub) ResourceSynced(gk schema.GroupKind) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.syncedLocked(h.resources[gk])
+// ResourceSynced reports whether the watch on a declared kind has synced. It is true while the API is not served.
+func (m *Manager) ResourceSynced(gk schema.GroupKind) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.hasSyncedLocked(m.resources[gk])
 }

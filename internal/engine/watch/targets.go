@@ -7,31 +7,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// target marks an object that is stripped already, because a transform may meet an object twice.
+// target marks an object that is already transformed, because an informer may call the transform twice for one object.
 type target struct {
 	*unstructured.Unstructured
 }
 
-// Targets declares, under a name, a watch on objects of others that match selectors. Their managedFields are dropped,
-// and strip, unless nil, reduces what is left. A second declaration of the name adds its notify.
-func (h *Hub) Targets(name string, gvk schema.GroupVersionKind, labelSelector, fieldSelector string,
+// WatchTargets declares, under a name, a watch on the objects of others that match the selectors. The objects are stored without
+// their managedFields. strip, which may be nil, removes further fields. A second declaration of the name adds its notify.
+func (m *Manager) WatchTargets(name string, gvk schema.GroupVersionKind, labelSelector, fieldSelector string,
 	strip func(*unstructured.Unstructured) *unstructured.Unstructured, notify func(old, new *unstructured.Unstructured),
 ) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f := h.targets[name]
-	if f == nil {
-		f = &feed{
-			gvk: gvk, labelSelector: labelSelector, fieldSelector: fieldSelector, whole: true,
-			indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			reduce:   func(obj any) any { return stripTarget(strip, obj) },
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inf := m.targets[name]
+	if inf == nil {
+		inf = &informer{
+			gvk: gvk, labelSelector: labelSelector, fieldSelector: fieldSelector, fullObject: true,
+			indexers:  cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			transform: func(obj any) any { return transformTarget(strip, obj) },
 		}
-		h.targets[name] = f
+		m.targets[name] = inf
 	}
 	if notify != nil {
-		h.addHandlerLocked(f, handler(asTarget, notify))
+		m.addEventHandlerLocked(inf, handler(asTarget, notify))
 	}
-	h.adjustLocked(f)
+	m.startOrStopLocked(inf)
 }
 
 func asTarget(obj any) (*unstructured.Unstructured, metav1.Object) {
@@ -42,8 +42,8 @@ func asTarget(obj any) (*unstructured.Unstructured, metav1.Object) {
 	return t.Unstructured, t
 }
 
-// stripTarget is the transform of the caches of targets.
-func stripTarget(strip func(*unstructured.Unstructured) *unstructured.Unstructured, obj any) any {
+// transformTarget is the transform of the informers of targets.
+func transformTarget(strip func(*unstructured.Unstructured) *unstructured.Unstructured, obj any) any {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj
@@ -57,23 +57,23 @@ func stripTarget(strip func(*unstructured.Unstructured) *unstructured.Unstructur
 	return &target{Unstructured: u}
 }
 
-// Target returns one object of the declared watch.
-func (h *Hub) Target(name, namespace, objName string) (*unstructured.Unstructured, bool) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	t, ok := h.targets[name].get(namespace, objName).(*target)
+// Target returns one object of a declared watch.
+func (m *Manager) Target(name, namespace, objName string) (*unstructured.Unstructured, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	t, ok := m.targets[name].get(namespace, objName).(*target)
 	if !ok {
 		return nil, false
 	}
 	return t.Unstructured, true
 }
 
-// ListTargets returns the objects of the declared watch in a namespace, or in all if it is empty, in no order.
-func (h *Hub) ListTargets(name, namespace string) []*unstructured.Unstructured {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
+// ListTargets returns the objects of a declared watch in a namespace, in no particular order; an empty namespace means all.
+func (m *Manager) ListTargets(name, namespace string) []*unstructured.Unstructured {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	var out []*unstructured.Unstructured
-	h.targets[name].inNamespace(namespace, func(obj any) {
+	m.targets[name].inNamespace(namespace, func(obj any) {
 		if t, ok := obj.(*target); ok {
 			out = append(out, t.Unstructured)
 		}
@@ -81,9 +81,9 @@ func (h *Hub) ListTargets(name, namespace string) []*unstructured.Unstructured {
 	return out
 }
 
-// TargetsSynced says whether every object of the declared watch is known. It is true while the API is not served.
-func (h *Hub) TargetsSynced(name string) bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.syncedLocked(h.targets[name])
+// TargetsSynced reports whether a declared watch has synced. It is true while the API is not served.
+func (m *Manager) TargetsSynced(name string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.hasSyncedLocked(m.targets[name])
 }

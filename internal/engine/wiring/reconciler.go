@@ -40,7 +40,7 @@ var conflictRetry = backoff.Policy{First: 10 * time.Millisecond, Longest: 10 * t
 // synced, another shard has the namespace, the controller is switched off. The object is then left alone (law 4).
 var ErrUnknown = errors.New("it is not known which custom resources are alive")
 
-// Source is where the watched targets come from; the engine's hub satisfies it.
+// Source is where the watched targets come from; the engine's informer manager satisfies it.
 type Source interface {
 	// Target returns the cached object that the wire watches under the name, reduced by the wire's Strip, or nil. It
 	// is shared and never changed.

@@ -15,27 +15,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Builtin reads the kinds that the Kubernetes API server has built in, as protobuf: of ten thousand objects, JSON would
-// take several times as long on both sides.
+// Builtin reads the built-in kinds of Kubernetes as protobuf. For ten thousand objects, JSON takes several times as long on
+// both sides.
 type Builtin struct {
 	cfg  *rest.Config
 	http *http.Client
 
-	mu sync.Mutex
-	by map[schema.GroupVersion]rest.Interface
+	mu      sync.Mutex
+	clients map[schema.GroupVersion]rest.Interface
 }
 
 // NewBuiltin returns a client for all built-in kinds.
 func NewBuiltin(cfg *rest.Config) (*Builtin, error) {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of the built-in kinds: %w", err)
+		return nil, fmt.Errorf("make the client for built-in kinds: %w", err)
 	}
-	return &Builtin{cfg: cfg, http: client, by: map[schema.GroupVersion]rest.Interface{}}, nil
+	return &Builtin{cfg: cfg, http: client, clients: map[schema.GroupVersion]rest.Interface{}}, nil
 }
 
-// Knows says that a kind is built in.
-func (b *Builtin) Knows(gvk schema.GroupVersionKind) bool {
+// Recognizes reports whether a kind is built in. A nil Builtin recognizes none.
+func (b *Builtin) Recognizes(gvk schema.GroupVersionKind) bool {
 	return b != nil && clientgoscheme.Scheme.Recognizes(gvk) && clientgoscheme.Scheme.Recognizes(listOf(gvk))
 }
 
@@ -43,7 +43,7 @@ func listOf(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk.GroupVersion().WithKind(gvk.Kind + "List")
 }
 
-// New returns an empty object of a kind that Knows knows.
+// New returns an empty object of a recognized kind.
 func (b *Builtin) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
 	return clientgoscheme.Scheme.New(gvk)
 }
@@ -51,7 +51,7 @@ func (b *Builtin) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
 func (b *Builtin) client(gv schema.GroupVersion) (rest.Interface, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.by[gv]; c != nil {
+	if c := b.clients[gv]; c != nil {
 		return c, nil
 	}
 	cfg := rest.CopyConfig(b.cfg)
@@ -64,14 +64,14 @@ func (b *Builtin) client(gv schema.GroupVersion) (rest.Interface, error) {
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c, err := rest.RESTClientForConfigAndClient(cfg, b.http)
 	if err != nil {
-		return nil, fmt.Errorf("make the client of %s: %w", gv, err)
+		return nil, fmt.Errorf("make the client for %s: %w", gv, err)
 	}
-	b.by[gv] = c
+	b.clients[gv] = c
 	return c, nil
 }
 
-// Typed lists and watches the whole objects in scope, of a kind that the client knows.
-func Typed(b *Builtin, gvk schema.GroupVersionKind, scope Scope, patience *Patience) (cache.ListerWatcher, error) {
+// Typed lists and watches the full objects in scope, as the Go type of a recognized kind.
+func Typed(b *Builtin, gvk schema.GroupVersionKind, scope Scope, backoff *Backoff) (cache.ListerWatcher, error) {
 	client, err := b.client(gvk.GroupVersion())
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func Typed(b *Builtin, gvk schema.GroupVersionKind, scope Scope, patience *Patie
 			VersionedParams(o, metav1.ParameterCodec)
 	}
 	return listWatch(
-		b, scope, patience,
+		b, scope, backoff,
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := clientgoscheme.Scheme.New(listOf(gvk))
 			if err != nil {

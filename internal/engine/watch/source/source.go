@@ -25,57 +25,57 @@ type Scope struct {
 }
 
 // Metadata lists and watches the metadata of the objects in scope.
-func Metadata(client metadata.Interface, scope Scope, patience *Patience) cache.ListerWatcher {
+func Metadata(client metadata.Interface, scope Scope, backoff *Backoff) cache.ListerWatcher {
 	api := client.Resource(scope.Resource)
 	get := metadata.ResourceInterface(api)
 	if scope.Namespace != "" {
 		get = api.Namespace(scope.Namespace)
 	}
-	return listWatch(client, scope, patience,
+	return listWatch(client, scope, backoff,
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return get.List(ctx, o) },
 		get.Watch)
 }
 
-// Dynamic lists and watches the whole objects in scope.
-func Dynamic(client dynamic.Interface, scope Scope, patience *Patience) cache.ListerWatcher {
+// Dynamic lists and watches the full objects in scope.
+func Dynamic(client dynamic.Interface, scope Scope, backoff *Backoff) cache.ListerWatcher {
 	api := client.Resource(scope.Resource)
 	get := dynamic.ResourceInterface(api)
 	if scope.Namespace != "" {
 		get = api.Namespace(scope.Namespace)
 	}
-	return listWatch(client, scope, patience,
+	return listWatch(client, scope, backoff,
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return get.List(ctx, o) },
 		get.Watch)
 }
 
-func listWatch(client any, scope Scope, patience *Patience,
+func listWatch(client any, scope Scope, backoff *Backoff,
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
 	open func(context.Context, metav1.ListOptions) (watch.Interface, error),
 ) cache.ListerWatcher {
-	restrict := func(o metav1.ListOptions) metav1.ListOptions {
+	withSelectors := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector, o.FieldSelector = scope.LabelSelector, scope.FieldSelector
 		return o
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if err := patience.wait(ctx); err != nil {
+			if err := backoff.wait(ctx); err != nil {
 				return nil, err
 			}
-			out, err := list(ctx, restrict(o))
-			// A list that succeeds proves nothing about the right to watch, so only its refusal counts.
+			out, err := list(ctx, withSelectors(o))
+			// A successful list does not prove the permission to watch, so only an error counts.
 			if err != nil {
-				patience.heard(err)
+				backoff.observe(err)
 			}
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if err := patience.wait(ctx); err != nil {
+			if err := backoff.wait(ctx); err != nil {
 				return nil, err
 			}
-			out, err := open(ctx, restrict(o))
-			// A refused watch list is followed by a plain list at once, whose answer is the one that counts.
+			out, err := open(ctx, withSelectors(o))
+			// After a failed WatchList request the reflector falls back to a list, whose response counts instead.
 			if err == nil || o.SendInitialEvents == nil {
-				patience.heard(err)
+				backoff.observe(err)
 			}
 			return out, err
 		},
@@ -83,11 +83,11 @@ func listWatch(client any, scope Scope, patience *Patience,
 	return cache.ToListWatcherWithWatchListSemantics(lw, client)
 }
 
-// Context returns a context under which client-go logs to log, one level lower than it would: its notes on single
-// watches are for debugging, while Patience reports what an administrator must see.
+// Context returns a context under which client-go logs to log, one level lower than usual. Its messages about single watches
+// are for debugging; Backoff logs what an administrator must see.
 func Context(ctx context.Context, log logr.Logger) context.Context {
 	return klog.NewContext(ctx, log.V(1))
 }
 
-// RealClock is the clock of production.
+// RealClock is the clock in production.
 var RealClock clock.WithTicker = clock.RealClock{}

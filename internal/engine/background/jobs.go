@@ -1,0 +1,209 @@
+// Package background runs what takes long for custom resources away from the workers, such as a download, a rendering or a request to a
+// server in a pod. It owns the jobs, how many run at once, and when each runs again. It knows nothing of what a job does, and touches
+// no cluster.
+package background
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/controller"
+)
+
+const (
+	// maxJobs is how many jobs run at once, whatever the number of custom resources.
+	maxJobs = 32
+	// timeout bounds one run of a job, which may be a download.
+	timeout = 3 * time.Minute
+	// firstPause is how long after a failure a job runs again; the pauses grow to what its result says.
+	firstPause = 5 * time.Second
+)
+
+// Job computes a result. It ends when its context is done.
+type Job func(context.Context) any
+
+// Options configure Jobs.
+type Options[Owner comparable] struct {
+	Clock clock.PassiveClock
+	// Done is called after each run of a job, with its owner.
+	Done func(Owner)
+	// Rendering is called when a job begins that runs once: such jobs render, which makes much garbage.
+	Rendering func()
+	Log       logr.Logger
+}
+
+// Jobs are the jobs of all owners, each by its name.
+type Jobs[Owner comparable] struct {
+	Options[Owner]
+	slots chan struct{}
+	// ctx ends every job; stop ends it.
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu sync.Mutex
+	by map[Owner]map[string]*state
+}
+
+// state is what is known of one job.
+type state struct {
+	result any
+	// cancel ends the run that is under way or waits for a slot; nil when there is none.
+	cancel context.CancelFunc
+	// ended is when the last run ended; zero before.
+	ended time.Time
+	// retry is when a job that failed runs again; zero for one that succeeded.
+	retry    backoff.Retry
+	panicked bool
+}
+
+// State is what a reconciliation learns of a job.
+type State struct {
+	// Result is that of the last run, nil while there is none.
+	Result any
+	// Due is when the job runs again; zero for never, and while it runs, since Done is called at its end.
+	Due time.Time
+	// Running says that the job runs or waits for a slot, Panicked that the last run was ended by a panic.
+	Running, Panicked bool
+}
+
+// New returns Jobs that run until Stop.
+func New[Owner comparable](opts Options[Owner]) *Jobs[Owner] {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Jobs[Owner]{
+		Options: opts, slots: make(chan struct{}, maxJobs), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
+	}
+}
+
+// Stop ends all jobs.
+func (j *Jobs[Owner]) Stop() { j.stop() }
+
+// Get returns what is known of a job, and runs it in the background if it is due now: controller.Once has it run until it succeeds, any
+// other interval again and again.
+func (j *Jobs[Owner]) Get(owner Owner, name string, every time.Duration, job Job) State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.by[owner] == nil {
+		j.by[owner] = map[string]*state{}
+	}
+	one := j.by[owner][name]
+	if one == nil {
+		one = &state{}
+		j.by[owner][name] = one
+	}
+	due := one.due(every)
+	if one.cancel == nil && (one.ended.IsZero() || !due.IsZero() && !j.Clock.Now().Before(due)) {
+		ctx, cancel := context.WithCancel(j.ctx)
+		one.cancel = cancel
+		go j.run(ctx, owner, one, job, every == controller.Once)
+	}
+	out := State{Result: one.result, Running: one.cancel != nil, Panicked: one.panicked}
+	if !out.Running {
+		out.Due = due
+	}
+	return out
+}
+
+// due is when a job that has ended runs again; zero for never.
+func (s *state) due(every time.Duration) time.Time {
+	switch {
+	case s.retry.Failures() > 0:
+		return s.retry.Due()
+	case every == controller.Once:
+		return time.Time{}
+	}
+	return s.ended.Add(every)
+}
+
+// run waits for a slot and runs a job. A job that was dropped meanwhile does not run, and its result is not kept.
+func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job, once bool) {
+	select {
+	case <-ctx.Done():
+		return
+	case j.slots <- struct{}{}:
+	}
+	defer func() { <-j.slots }()
+	if ctx.Err() != nil {
+		return
+	}
+	if once {
+		j.Rendering()
+	}
+	result, panicked := j.recovered(ctx, owner, job)
+	j.mu.Lock()
+	if ctx.Err() != nil {
+		j.mu.Unlock()
+		return
+	}
+	one.cancel()
+	one.cancel, one.ended, one.panicked = nil, j.Clock.Now(), panicked
+	if !panicked {
+		one.result = result
+	}
+	if longest := longestPause(result, panicked); longest > 0 {
+		one.retry.Failed(backoff.Policy{First: firstPause, Longest: longest}, "", one.ended)
+	} else {
+		one.retry = backoff.Retry{}
+	}
+	j.mu.Unlock()
+	j.Done(owner)
+}
+
+// recovered runs a job. A panic ends this run and nothing else.
+func (j *Jobs[Owner]) recovered(ctx context.Context, owner Owner, job Job) (result any, panicked bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			panicked = true
+			j.Log.Error(fmt.Errorf("panic: %v", r), "a background job panicked", "owner", owner, "stack", string(debug.Stack()))
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return job(limited), false
+}
+
+// longestPause is what the pauses grow to after a run without a result, or with one that reports a failure; zero after any other.
+func longestPause(result any, panicked bool) time.Duration {
+	if result == nil || panicked {
+		return controller.RetryPassing
+	}
+	if retryable, ok := result.(controller.Retryable); ok {
+		return retryable.Retry()
+	}
+	return 0
+}
+
+// Keep drops the jobs of an owner but for those named, and ends the runs that are under way.
+func (j *Jobs[Owner]) Keep(owner Owner, names ...string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	kept := map[string]bool{}
+	for _, name := range names {
+		kept[name] = true
+	}
+	for name, one := range j.by[owner] {
+		if kept[name] {
+			continue
+		}
+		if one.cancel != nil {
+			one.cancel()
+		}
+		delete(j.by[owner], name)
+	}
+	if len(j.by[owner]) == 0 {
+		delete(j.by, owner)
+	}
+}
+
+// Len is how many owners have jobs.
+func (j *Jobs[Owner]) Len() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.by)
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mlkeeper.dev/internal/engine/decide"
+)
+
+// errStaleCache says that a custom resource is not any more what it was read as. Its own event follows.
+var errStaleCache = errors.New("the custom resource was of the past")
+
+// setUnconfirmed remembers of a custom resource whether it was listed, which an API server that lags behind answers from the past:
+// what is gone may be in the list, and what was changed as it was before. Nor does an event dispel the doubt, since what follows
+// such a list is what happened after it, one by one.
+func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, listed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if listed {
+		s.unconfirmed[key] = true
+	} else {
+		delete(s.unconfirmed, key)
+	}
+}
+
+// confirm asks live, once, for a custom resource that was listed, before the first write of a child or an Inventory. It fails
+// with errStaleCache where the caches are behind.
+func (s *stacks[C, F]) confirm(ctx context.Context, p *reconciliation[C, F]) error {
+	if !p.unconfirmed {
+		return nil
+	}
+	return s.recheckLive(ctx, p)
+}
+
+// isUnconfirmed says whether what the cache has of a custom resource may be out of date. It is asked before the cache is read: what has
+// confirmed it by then is in the cache.
+func (s *stacks[C, F]) isUnconfirmed(key client.ObjectKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unconfirmed[key]
+}
+
+// stale says that the custom resource is gone, or is not what it was read as. It is asked for live in two cases only: before
+// the first write of a child for what was listed, and where a child that was there has gone. The watches are not in order, so
+// the end of a child may be heard of before that of its owner, with which it went: what were made anew then would have no owner.
+func (s *stacks[C, F]) stale(ctx context.Context, p *reconciliation[C, F]) (bool, error) {
+	var err error
+	switch {
+	case slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID != "" }):
+		err = s.recheckLive(ctx, p)
+	case slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb.Writes() }):
+		err = s.confirm(ctx, p)
+	}
+	if errors.Is(err, errStaleCache) {
+		return true, nil
+	}
+	return false, err
+}
+
+// recheckLive reads the custom resource live. It fails with errStaleCache where that is gone, being deleted, another of its name, or of
+// another spec.
+func (s *stacks[C, F]) recheckLive(ctx context.Context, p *reconciliation[C, F]) error {
+	mapping, ok := s.catalog.Lookup(s.def.GVK)
+	if !ok {
+		return errStaleCache
+	}
+	live, err := s.client.Resource(mapping.Resource).Namespace(p.key.Namespace).Get(ctx, p.key.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return errStaleCache
+	case err != nil:
+		return fmt.Errorf("ask whether %s is still there: %w", p.key, err)
+	case live.GetUID() != p.stack.UID || live.GetDeletionTimestamp() != nil || live.GetGeneration() != p.before.GetGeneration():
+		return errStaleCache
+	}
+	s.setUnconfirmed(p.key, false)
+	p.unconfirmed = false
+	return nil
+}

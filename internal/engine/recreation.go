@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"time"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// An object that somebody deletes whenever it is there, such as the token of a ServiceAccount that does not exist, is not
+// made anew at the speed of the two. What is deleted now and then is back at once.
+const (
+	// freeRecreations is how often an object is made anew within a while before there is a pause.
+	freeRecreations = 4
+	// recreationWindow is how long a deletion counts.
+	recreationWindow = 10 * time.Minute
+)
+
+// ReasonRecreationBackOff is the reason of the problem.
+const ReasonRecreationBackOff = "RecreationBackOff"
+
+// recreation is how often an object was made anew lately, and when it is again.
+type recreation struct {
+	times int
+	last  time.Time
+	retry backoff.Retry
+}
+
+// holdRecreations turns creations whose pause is not over into waits, and tells why.
+func (s *stacks[C, F]) holdRecreations(p *reconciliation[C, F]) {
+	now := s.Clock.Now()
+	for key, v := range p.state.recreated {
+		if now.Sub(v.last) > recreationWindow {
+			delete(p.state.recreated, key)
+		}
+	}
+	for i := range p.actions {
+		a := &p.actions[i]
+		v, again := p.state.recreated[a.Key]
+		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
+			continue
+		}
+		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
+		p.problems = append(p.problems, plan.Problem{
+			Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: a.Key.Kind, Value: a.Key.Name,
+			Message: a.Key.String() + " is deleted by somebody whenever it was made",
+			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
+		})
+		p.requeueAt(v.retry.Due())
+	}
+}
+
+// countRecreation counts what was there before.
+func (s *stacks[C, F]) countRecreation(p *reconciliation[C, F], r act.Result) {
+	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || !r.Wrote {
+		return
+	}
+	if p.state.recreated == nil {
+		p.state.recreated = map[plan.Key]recreation{}
+	}
+	v := p.state.recreated[r.Action.Key]
+	v.times, v.last = v.times+1, s.Clock.Now()
+	if v.times > freeRecreations {
+		v.retry.Failed(blockedRetry, "", v.last)
+	}
+	p.state.recreated[r.Action.Key] = v
+}

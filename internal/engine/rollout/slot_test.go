@@ -1,0 +1,100 @@
+package rollout
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestSlot(t *testing.T) {
+	at := func(ns, name string) Key {
+		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: name}}
+	}
+	holders := []string{}
+	s := Slot{Changed: func(holder string, _ time.Time) { holders = append(holders, holder) }}
+	now := time.Unix(1e9, 0)
+	if woken := s.Release(at("a", "1")); woken != nil {
+		t.Error("who never rolled wakes", woken)
+	}
+	for _, name := range []string{"1", "2", "1"} {
+		if !s.Acquire(at("a", name), now).OK {
+			t.Error("the namespace that rolls is held back")
+		}
+	}
+	if got := s.Acquire(at("b", "1"), now.Add(Deadline-1)); got.OK || got.Holder != "a" || !got.Until.Equal(now.Add(Deadline)) {
+		t.Errorf("two namespaces roll at once: %+v", got)
+	}
+	s.Acquire(at("c", "1"), now)
+	// Who is gone waits no more.
+	if woken := s.Release(at("c", "1")); woken != nil {
+		t.Error(woken)
+	}
+	if woken := s.Release(at("a", "1")); woken != nil {
+		t.Error("woken although one still rolls:", woken)
+	}
+	// That the last one is gone wakes as well as that it is Ready.
+	if woken := s.Release(at("a", "2")); len(woken) != 1 || woken[0] != at("b", "1") {
+		t.Error(woken)
+	}
+	other := at("b", "1")
+	other.Kind.Kind = "Other"
+	if !s.Acquire(other, now).OK {
+		t.Error("the next namespace is held back")
+	}
+	if got := s.Acquire(at("a", "1"), now); got.OK || got.Holder != "b" {
+		t.Errorf("%+v", got)
+	}
+	if woken := s.Release(at("b", "1")); woken != nil {
+		t.Error("one kind's custom resource ends the rollout of another's:", woken)
+	}
+	if woken := s.Release(other); len(woken) != 1 {
+		t.Error(woken)
+	}
+	if want := []string{"a", "", "b", ""}; !slices.Equal(holders, want) {
+		t.Errorf("the holders were %q, want %q", holders, want)
+	}
+}
+
+func TestOneNamespaceHasTheSlotAndNobodyWaitsForEver(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s Slot
+		now := time.Unix(1e9, 0)
+		in, waits := map[Key]bool{}, map[Key]bool{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			key := Key{schema.GroupKind{Kind: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "kind")}, client.ObjectKey{
+				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "namespace"), Name: "n",
+			}}
+			if rapid.Bool().Draw(t, "acquire") {
+				if s.Acquire(key, now).OK {
+					in[key] = true
+					delete(waits, key)
+				} else {
+					waits[key] = true
+				}
+			} else {
+				delete(in, key)
+				delete(waits, key)
+				for _, k := range s.Release(key) {
+					if !waits[k] {
+						t.Fatalf("%v is woken and did not wait", k)
+					}
+					delete(waits, k)
+				}
+			}
+			for a := range in {
+				for b := range in {
+					if a.Namespace != b.Namespace {
+						t.Fatalf("%v and %v roll at once", a, b)
+					}
+				}
+			}
+			if len(in) == 0 && len(waits) > 0 {
+				t.Fatalf("nobody rolls, and %v wait for ever", waits)
+			}
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/background"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/engine/wiring"
+)
+
+// forgetful is a controller that keeps something of its own.
+type forgetful struct {
+	controller.System[*v1.TrustyAIService, struct{}]
+	forgot []types.NamespacedName
+}
+
+func (f *forgetful) Forget(key types.NamespacedName) { f.forgot = append(f.forgot, key) }
+
+// A custom resource that is deleted and made anew under its name within one pass inherits nothing of the one before, but for
+// what the wires tell of the name.
+func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+	sys := &forgetful{}
+	s := &stacks[*v1.TrustyAIService, struct{}]{
+		Engine: &Engine{
+			Options: Options{Clock: clock}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
+			jobs: background.New(background.Options[watch.Referrer]{Clock: clock, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard()}),
+		},
+		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
+		states: map[client.ObjectKey]*reconcileState{}, conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{},
+		written: map[client.ObjectKey]*v1.TrustyAIService{}, pendingReady: map[client.ObjectKey]*v1.TrustyAIService{},
+	}
+	key := client.ObjectKey{Namespace: "ns", Name: "x"}
+	request := reconcile.Request{NamespacedName: key}
+	s.meet(key, "a")
+	first := s.stateOf(key)
+	first.gates["stage"], first.tried, first.seenBefore = clock.Now(), 1, true
+	first.wiring = map[string][]wiring.Outcome{"target": {{}}}
+	s.waitForConflicts(key, first, []plan.Key{{Name: "of another"}})
+	s.progress(first, true)
+	s.queue.backoff.When(request)
+	referrer := watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	s.jobs.Get(referrer, "job", controller.Once, func(context.Context) any { return 1 })
+
+	s.meet(key, "a")
+	if s.stateOf(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
+		t.Error("a state ends before its custom resource does")
+	}
+	s.meet(key, "b")
+	second := s.stateOf(key)
+	if second == first || len(second.gates) > 0 || second.tried != 0 || second.seenBefore {
+		t.Errorf("the namesake inherits %+v", second)
+	}
+	if s.queue.backoff.Rest(request) != 0 {
+		t.Error("the namesake waits for the retry of the one before")
+	}
+	if s.jobs.Len() > 0 || len(s.conflictWaiters) > 0 || len(sys.forgot) != 1 || first.progressing {
+		t.Errorf("of the one before, %d owners of jobs and %d objects are left, and the controller forgot %d", s.jobs.Len(), len(s.conflictWaiters),
+			len(sys.forgot))
+	}
+	if len(second.wiring) != 1 {
+		t.Error("what the wires told of the name, which they do not tell again, is lost")
+	}
+	s.meet(key, "b")
+	if s.stateOf(key) != second {
+		t.Error("the state of the namesake ends")
+	}
+	s.forget(key)
+	if len(s.states) > 0 || len(sys.forgot) != 2 {
+		t.Error("what is gone is not forgotten")
+	}
+}

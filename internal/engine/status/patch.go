@@ -1,0 +1,48 @@
+package status
+
+import (
+	"encoding/json"
+	"reflect"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Preconditions are the metadata of a status patch: the UID, so that a recreated custom resource does not get the status of the
+// deleted one. What the next pass acts on (a step) must follow from what is stored, hence the version too:
+// another leader may have stored a step meanwhile, and what two of them have stored in parts is no step at all.
+func Preconditions(before metav1.Object, step bool) map[string]any {
+	out := map[string]any{"uid": before.GetUID()}
+	if step {
+		out["resourceVersion"] = before.GetResourceVersion()
+	}
+	return out
+}
+
+// Patch is a merge patch of the status alone, guarded by preconditions.
+func Patch(before, after runtime.Object, guard map[string]any) ([]byte, error) {
+	a, err := statusOnly(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := statusOnly(after)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonpatch.CreateMergePatch(a, b)
+	if err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	if err := json.Unmarshal(raw, &patch); err != nil {
+		return nil, err
+	}
+	patch["metadata"] = guard
+	return json.Marshal(patch)
+}
+
+// statusOnly encodes the status alone, since specs may be large. Every kind has it in a field of that name.
+func statusOnly(o runtime.Object) ([]byte, error) {
+	return json.Marshal(map[string]any{"status": reflect.ValueOf(o).Elem().FieldByName("Status").Interface()})
+}
