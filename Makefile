@@ -27,7 +27,7 @@ COMPONENTS ?=
 PKG ?=
 # FUZZTIME is how long fuzz-smoke runs each fuzz target.
 FUZZTIME ?= 10s
-# SAMPLE is how many bugs of the bank test-bank seeds, and SEED which ones: a number made of the commit's hash, which a shallow
+# SAMPLE is the number of mutations that test-bank runs, and SEED selects them: a number made of the commit's hash, which a shallow
 # clone has too.
 SAMPLE ?= 5
 SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))
@@ -112,7 +112,7 @@ test-cert-manager: build ## Test Secured services on cert-manager's own controll
 	@hack/test-cert-manager.sh bin/cert-manager
 
 .PHONY: test-rbac-proxy
-test-rbac-proxy: ## Test what is rendered for kube-rbac-proxy on that program, built from its module (REQUIRE=1 fails without it).
+test-rbac-proxy: ## Test the rendering for kube-rbac-proxy on that program, built from its module (REQUIRE=1 fails without it).
 	@hack/test-rbac-proxy.sh bin/kube-rbac-proxy
 
 .PHONY: test-servicemonitors
@@ -120,11 +120,11 @@ test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's g
 	@hack/test-servicemonitors.sh bin/prometheus-operator
 
 .PHONY: faults
-faults: build-devcluster ## Run the fault campaigns and the bank of seeded bugs (ARGS=flags), or replay one plan (PLAN=file).
+faults: build-devcluster ## Run the fault campaigns and the mutation tests (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: test-bank
-test-bank: build-devcluster ## Seed SAMPLE bugs of the bank (5), other ones with each commit (SEED); the campaigns or tests that they name must catch them.
+test-bank: build-devcluster ## Run SAMPLE mutations (5), other ones with each commit (SEED); the campaigns or tests that they name must detect them.
 	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
 
 .PHONY: bench
@@ -173,7 +173,7 @@ push: image ## Push the image to the registry that IMG names, with the credentia
 ##@ A cluster (the one of the current kubeconfig)
 
 .PHONY: install
-install: $(kubectl_deps) ## Apply the CustomResourceDefinitions (FORCE=1 takes over those of another operator).
+install: $(kubectl_deps) ## Apply the CustomResourceDefinitions (FORCE=1 adopts those of another operator).
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" hack/crds.sh
 
 .PHONY: uninstall

@@ -1,11 +1,14 @@
-// Package docs checks that the pages are true to the code: links, flags, metrics, fields, reasons, tests and manifests
-// that a page names exist.
+// Package docs checks that the pages agree with the code: links, tests and manifests that a page names exist, and flags, metrics,
+// fields, conditions, reasons and events are the same on both sides.
 package docs
 
 import (
 	"bufio"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +16,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -196,29 +200,206 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// sources is all Go code of the repository that is no test.
-func sources(t *testing.T) string {
-	t.Helper()
-	var out strings.Builder
-	for _, file := range files(t, ".go") {
-		if !strings.HasSuffix(file, "_test.go") {
-			out.WriteString(read(t, file))
-		}
-	}
-	return out.String()
+// pageOf names the page that lists what a folder of internal/, or a file of internal/cli, reports to users.
+var pageOf = map[string]string{
+	"engine": "operations.md", "cli/advice.go": "operations.md",
+	"trustyai": "trustyai.md", "cli/advice_trustyai.go": "trustyai.md",
+	"tfserving": "tfserv.md", "cli/advice_tfserving.go": "tfserv.md",
+	"kubeflow": "kfdef.md", "cli/advice_kubeflow.go": "kfdef.md", "source": "kfdef.md",
+	"seldon": "seldon.md", "cli/advice_seldon.go": "seldon.md",
+	"kserve": "kserve-participant.md", "cli/advice_kserve.go": "kserve-participant.md", "participant": "kserve-participant.md",
 }
 
-func TestReasonsExist(t *testing.T) {
-	code := sources(t)
-	page := read(t, "trustyai.md")
-	_, tables, _ := strings.Cut(page, "## Conditions")
-	tables, _, _ = strings.Cut(tables, "## Deletion")
-	wiring := strings.Join(all("(?m)^\\| ((?:`[A-Z][A-Za-z]+`(?:, )?)+) \\|", page), " ")
-	for _, reason := range all("`([A-Z][a-z]+[A-Z]?[A-Za-z]+)`", tables+wiring) {
-		if reason != "Delete" && !strings.Contains(code, `"`+reason+`"`) {
-			t.Errorf("trustyai.md names the reason %s, which the code does not have", reason)
+// reported is what users see in statuses and events, by the page that lists it.
+type reported struct{ conditions, reasons, events map[string][]string }
+
+func newReported() *reported {
+	return &reported{conditions: map[string][]string{}, reasons: map[string][]string{}, events: map[string][]string{}}
+}
+
+// reportedByCode reads the code. A test of internal/cli compares the keys of its tables of advice with the reasons that the engine and
+// the controllers give, so that the tables stand for these reasons here. What has no advice is found by the names of constants.
+func reportedByCode(t *testing.T) *reported {
+	t.Helper()
+	out := newReported()
+	set := token.NewFileSet()
+	for _, path := range files(t, ".go") {
+		name, inside := strings.CutPrefix(filepath.ToSlash(path), "../internal/")
+		if !inside || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		folder, _, _ := strings.Cut(name, "/")
+		page := pageOf[folder]
+		if folder == "cli" {
+			page = pageOf[name]
+		}
+		if page == "" {
+			continue
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			out.read(n, folder, page)
+			return true
+		})
+	}
+	return out
+}
+
+func (r *reported) read(n ast.Node, folder, page string) {
+	switch n := n.(type) {
+	case *ast.ValueSpec:
+		for i, name := range n.Names {
+			if i < len(n.Values) {
+				r.constant(name.Name, stringValue(n.Values[i]), folder, page)
+			}
+		}
+	case *ast.AssignStmt:
+		// A condition's reason that a controller assigns: c.Status, c.Reason = …, "External".
+		for i, left := range n.Lhs {
+			if to, ok := left.(*ast.SelectorExpr); ok && folder != "engine" && to.Sel.Name == "Reason" && i < len(n.Rhs) {
+				add(r.reasons, page, stringValue(n.Rhs[i]))
+			}
+		}
+	case *ast.CompositeLit:
+		r.literal(n, page)
+	case *ast.CallExpr:
+		called, ok := n.Fun.(*ast.SelectorExpr)
+		switch {
+		case ok && called.Sel.Name == "Eventf" && len(n.Args) > 3:
+			add(r.events, page, stringValue(n.Args[3]))
+		case ok && called.Sel.Name == "event" && len(n.Args) == 3:
+			add(r.events, page, stringValue(n.Args[1]))
 		}
 	}
+}
+
+func (r *reported) constant(name, value, folder, page string) {
+	switch {
+	case strings.HasPrefix(name, "Condition"):
+		add(r.conditions, page, value)
+	case strings.HasPrefix(name, "event"):
+		add(r.events, page, value)
+	case folder == "source" && strings.HasPrefix(name, "Reason"),
+		// The phases of a SeldonOperator's components are the reasons of their conditions.
+		folder == "seldon" && strings.HasPrefix(name, "phase"):
+		add(r.reasons, page, value)
+	}
+}
+
+func (r *reported) literal(n *ast.CompositeLit, page string) {
+	table, isTable := n.Type.(*ast.MapType)
+	for i, element := range n.Elts {
+		pair, keyed := element.(*ast.KeyValueExpr)
+		switch {
+		case isTable && keyed:
+			if value, ok := table.Value.(*ast.Ident); ok && value.Name == "advice" {
+				add(r.reasons, page, stringValue(pair.Key))
+			}
+		// The conditions of a SeldonOperator's switches: {"RoutingReady", routing, …}.
+		case !keyed && i == 0 && len(n.Elts) == 3 && strings.HasSuffix(stringValue(element), "Ready"):
+			add(r.conditions, page, stringValue(element))
+		}
+	}
+}
+
+// camel is what conditions and reasons look like.
+var camel = regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`)
+
+func add(to map[string][]string, page, name string) {
+	if camel.MatchString(name) && !slices.Contains(to[page], name) {
+		to[page] = append(to[page], name)
+	}
+}
+
+// stringValue is the value of a string literal, and nothing for any other expression.
+func stringValue(e ast.Expr) string {
+	l, ok := e.(*ast.BasicLit)
+	if !ok || l.Kind != token.STRING {
+		return ""
+	}
+	value, err := strconv.Unquote(l.Value)
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+// reportedByPages reads the tables of the pages. The first word of a table's header says what its rows list: a condition with the
+// reasons that it has, reasons, or events.
+func reportedByPages(t *testing.T) *reported {
+	t.Helper()
+	out := newReported()
+	code := regexp.MustCompile("`([^`]+)`")
+	for _, path := range files(t, ".md") {
+		page, header := filepath.Base(path), ""
+		for line := range strings.Lines(prose(read(t, path))) {
+			if !strings.HasPrefix(line, "|") {
+				header = ""
+				continue
+			}
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			if header == "" {
+				header, _, _ = strings.Cut(strings.TrimSpace(strings.ToLower(cells[0])), " ")
+				continue
+			}
+			if header == "condition" {
+				for _, name := range all(`\b([A-Z][A-Za-z]+)\b`, cells[0]) {
+					add(out.conditions, page, name)
+				}
+			}
+			for i, cell := range cells {
+				for _, match := range code.FindAllStringSubmatch(cell, -1) {
+					switch {
+					case header == "reason" && i == 0, header == "condition" && i > 0:
+						add(out.reasons, page, match[1])
+					case header == "event" && i == 0:
+						add(out.events, page, match[1])
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func TestConditionsReasonsAndEvents(t *testing.T) {
+	code, pages := reportedByCode(t), reportedByPages(t)
+	for _, known := range []string{"VolumeNotFound", "ResourceConflict", "ConfigInvalid", "Unauthorized", "External", "OrderFailed"} {
+		if !has(code.reasons, known) {
+			t.Fatalf("the search does not find the reason %s, so that it would not find others", known)
+		}
+	}
+	for what, sides := range map[string][2]map[string][]string{
+		"condition": {code.conditions, pages.conditions}, "reason": {code.reasons, pages.reasons}, "event": {code.events, pages.events},
+	} {
+		for page, names := range sides[0] {
+			for _, name := range names {
+				if !slices.Contains(sides[1][page], name) {
+					t.Errorf("no table of %s lists the %s %s", page, what, name)
+				}
+			}
+		}
+		for page, names := range sides[1] {
+			for _, name := range names {
+				if !has(sides[0], name) {
+					t.Errorf("%s lists the %s %s, which the code does not have", page, what, name)
+				}
+			}
+		}
+	}
+}
+
+// has says whether any page has a name.
+func has(pages map[string][]string, name string) bool {
+	for _, names := range pages {
+		if slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func TestNamedTestsExist(t *testing.T) {
@@ -236,7 +417,7 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	for law := 1; law <= 17; law++ {
 		if want := fmt.Sprintf("TestLaw%02d", law); !slices.ContainsFunc(have, func(name string) bool { return strings.HasPrefix(name, want) }) {
-			t.Errorf("no test shows law %d", law)
+			t.Errorf("no test shows invariant %d", law)
 		}
 	}
 }

@@ -2,16 +2,16 @@ package cli
 
 import "slices"
 
-// advice says in plain words what a reason means, and what to do about it. Both are whole sentences.
+// advice is the meaning of a reason, and what to do about it. Both are whole sentences.
 type advice struct {
 	meaning string
 	// remedy is empty where there is nothing to do.
 	remedy string
-	// quiet is a reason that nobody need hear of while the custom resource is Ready.
+	// quiet is a reason that is not printed while the custom resource is Ready.
 	quiet bool
 	// stalled is the reason of a problem that only a change of the input clears.
 	stalled bool
-	// vague is a reason that only says that something else is the matter: the objects tell what.
+	// vague is a reason that only points at the objects: they have the cause.
 	vague bool
 }
 
@@ -46,80 +46,80 @@ func StalledReasons() []string {
 var engineAdvice = map[string]advice{
 	"Ready": {meaning: "Everything is as declared.", quiet: true},
 	"Progressing": {
-		meaning: "MLKeeper has written what is declared, and something of it is still on its way.",
-		remedy:  "Wait; it goes on by itself.", vague: true,
+		meaning: "MLKeeper has written what is declared, and some objects are not ready yet.",
+		remedy:  "Wait; it recovers automatically.", vague: true,
 	},
 	"Retrying": {
-		meaning: "A request to the API server failed in a way that may pass, and MLKeeper tries again with growing pauses.",
-		remedy: "Wait a moment. If the same error stays, look whether the API server and the admission webhooks that the " +
+		meaning: "A request to the API server failed temporarily, and MLKeeper retries with backoff.",
+		remedy: "Wait a moment. If the same error stays, check that the API server and the admission webhooks that the " +
 			"message names answer.", vague: true,
 	},
 	"NotReady": {
-		meaning: "The custom resource holds itself back although its objects are healthy.",
+		meaning: "Its objects are healthy, but its controller reports a problem.",
 		remedy:  "Look at its other conditions.", vague: true,
 	},
 	"InvalidSpec": {
 		stalled: true,
-		meaning: "A field of the custom resource does not fit its type, so that MLKeeper cannot read it and changes nothing of it.",
+		meaning: "A field of the custom resource does not fit its type, so MLKeeper cannot read it and does not modify its objects.",
 		remedy:  "Correct the field that the message names, and apply the CustomResourceDefinitions of this release: with them the API server refuses such input.",
 	},
 	"WaitingForRollout": {
-		meaning: "An update that restarts pods waits for the rollout in another namespace; what runs now serves as before.",
+		meaning: "An update that restarts pods waits for the rollout in another namespace; the running pods serve as before.",
 		remedy: "Nothing: the next namespace follows when all custom resources of the one that the message names are Ready, " +
-			"suspended or deleted, or when it has had ten minutes.",
+			"suspended or deleted, or after ten minutes.",
 	},
 	"SuspendAnnotation": {
-		meaning: "It is suspended: MLKeeper neither writes nor deletes anything of it.",
-		remedy:  "Remove the annotation keeper.mlkeeper.dev/suspend, or spec.suspend where that is set, to let it go on.",
+		meaning: "It is suspended: MLKeeper neither writes nor deletes its objects.",
+		remedy:  "Remove the annotation keeper.mlkeeper.dev/suspend, or spec.suspend where that is set, to resume it.",
 	},
 	"SuspendField": {
-		meaning: "It is suspended by its spec: MLKeeper neither writes nor deletes anything of it.",
-		remedy:  "Set spec.suspend to false to let it go on.",
+		meaning: "It is suspended by its spec: MLKeeper neither writes nor deletes its objects.",
+		remedy:  "Set spec.suspend to false to resume it.",
 	},
 	"FieldOwnershipCeded": {
-		meaning: "Another writer took a field, or an entry in an object of somebody else, back three times in ten minutes, so MLKeeper ceded it.",
-		remedy:  "Remove one of the two declarations: the field in the other writer's manifest, or in the custom resource.",
+		meaning: "Another manager changed a field, or removed an entry in an object of another owner, three times in ten minutes, so MLKeeper ceded it.",
+		remedy:  "Remove one of the two declarations: the field in the other manager's manifest, or in the custom resource.",
 	},
 	"CacheNotSynced": {
-		meaning: "MLKeeper is opening a watch that it needs before it can judge.",
+		meaning: "MLKeeper is opening a watch that it needs before it can decide.",
 		remedy: "Wait a moment. If it stays, the message, the manager's log and /readyz name the kind that it cannot list or watch, and " +
-			"why: grant that right, or mend the webhook or server that does not answer.",
+			"why: grant that right, or repair the webhook or server that does not answer.",
 	},
 	"RecreationBackOff": {
-		meaning: "Somebody deletes one of its objects whenever it was made, so that it is made anew less and less often.",
-		remedy: "Find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount that a token " +
-			"is of.",
+		meaning: "Another client deletes one of its objects each time after it was created, so MLKeeper recreates it with backoff.",
+		remedy: "Look in the audit log for the client that deletes it, and for the cause, such as a token whose ServiceAccount " +
+			"does not exist.",
 	},
 	"ResourceConflict": {
-		meaning: "An object of somebody else stands under the name of one of its objects, and MLKeeper never touches what it did not make.",
-		remedy: "Rename or delete that object, or, to hand it over while nobody owns it, annotate the custom resource with " +
+		meaning: "An object of another owner exists with the name of one of its objects, and MLKeeper does not modify objects of others.",
+		remedy: "Rename or delete that object, or, if it has no owner, let MLKeeper adopt it: annotate the custom resource with " +
 			"keeper.mlkeeper.dev/adopt=true.",
 	},
 	"NamespaceTerminating": {
-		meaning: "The namespace is being deleted, and nothing can be made in it any more.",
+		meaning: "The namespace is being deleted, and no object can be created in it.",
 		remedy:  "Nothing, if that is wanted; else apply the custom resource in another namespace.",
 	},
 	"Forbidden": {
 		meaning: "The API server refused MLKeeper a right that it needs.",
 		remedy: "Grant the right that the message names to MLKeeper's service account; `mlkeeper rbac` prints the roles that " +
-			"it needs. It tries again with pauses of up to five minutes.",
+			"it needs. MLKeeper retries with backoff of up to five minutes.",
 	},
 	"InternalError": {
-		meaning: "A panic of MLKeeper ended what it does in the background for the resource; that is a bug.",
-		remedy:  "Report it with the stack in the manager's log. It tries again with pauses of up to five minutes.",
+		meaning: "A panic ended a background job of MLKeeper for the resource; that is a bug.",
+		remedy:  "Report it with the stack trace in the manager's log. MLKeeper retries with backoff of up to five minutes.",
 	},
 	"AdmissionDenied": {
 		meaning: "An admission policy or webhook refused one of its objects.",
-		remedy:  "Change what the policy objects to, or the policy. It tries again with pauses of up to five minutes.",
+		remedy:  "Change the field that the policy refuses, or the policy. MLKeeper retries with backoff of up to five minutes.",
 	},
 	"QuotaExceeded": {
 		meaning: "A ResourceQuota of the namespace refuses one of its objects.",
-		remedy:  "Raise the quota, or free some of it. It tries again with pauses of up to five minutes.",
+		remedy:  "Raise the quota, or free some of it. MLKeeper retries with backoff of up to five minutes.",
 	},
 	"ImmutableField": {
 		stalled: true,
-		meaning: "The change needs a field to change that Kubernetes does not let change, and MLKeeper never recreates such an object for you.",
-		remedy:  "Undo the change, or delete the object yourself if it can be spared; it is made anew then.",
+		meaning: "The change needs an immutable field to change, and MLKeeper does not delete and recreate such an object.",
+		remedy:  "Undo the change, or delete the object yourself if you do not need it; MLKeeper then recreates it.",
 	},
 	"Invalid": {
 		stalled: true,
@@ -127,11 +127,11 @@ var engineAdvice = map[string]advice{
 		remedy:  "Correct the field that the message names.",
 	},
 	"WriteForbidden": {
-		meaning: "The API server refused to let MLKeeper put its entry into an object of somebody else.",
-		remedy:  "Clear what the message names; it is tried again by itself.",
+		meaning: "The API server refused MLKeeper's entry in an object of another owner.",
+		remedy:  "Correct the cause that the message names; MLKeeper retries automatically.",
 	},
 	"NotEditable": {
-		meaning: "An object of somebody else has a form that MLKeeper cannot edit safely, so it stays as it is.",
+		meaning: "An object of another owner has a structure that MLKeeper cannot edit safely, so it is not modified.",
 		remedy:  "Correct the object as the message says.",
 	},
 	"NotReconciled": {

@@ -3,23 +3,23 @@ package cli
 // kserveAdvice is on the reasons of the controller of CompositionElement.
 var kserveAdvice = map[string]advice{
 	"InvalidProperties": {
-		meaning: "No InferenceService can be made of the properties that the ACM runtime has ordered.", stalled: true,
+		meaning: "The properties that the ACM runtime has ordered do not describe a valid InferenceService.", stalled: true,
 		remedy: "Correct the property that the message names, and give the order again.",
 	},
 	"NamespaceAbsent": {
 		meaning: "The ACM runtime has ordered a service into a namespace that does not exist.",
-		remedy:  "Create it with the label keeper.mlkeeper.dev/compositions=allowed, which lets orders in.",
+		remedy:  "Create it with the label keeper.mlkeeper.dev/compositions=allowed, which admits orders.",
 	},
 	"NamespaceNotAllowed": {
-		meaning: "The ACM runtime has ordered a service into a namespace that takes no orders.", stalled: true,
+		meaning: "The ACM runtime has ordered a service into a namespace that does not accept orders.", stalled: true,
 		remedy: "kubectl label namespace NAME keeper.mlkeeper.dev/compositions=allowed, if orders may go there; then give the order again.",
 	},
 	"NotHandedOver": {
-		meaning: "The ACM runtime calls a service deployed that nothing says is the element's, so it is left alone.",
-		remedy:  "If the participant before us made it, set the annotation keeper.mlkeeper.dev/element on it, as the message says.",
+		meaning: "The ACM runtime reports a service as deployed that does not belong to the element, so MLKeeper does not modify it.",
+		remedy:  "If the previous participant created it, set the annotation keeper.mlkeeper.dev/element on it, as the message says.",
 	},
 	"OrderFailed": {
-		meaning: "The last order of the ACM runtime has failed; the runtime was told why, and keeps it until its next order.",
-		remedy:  "Mend what the message names, and give the order again.",
+		meaning: "The last order of the ACM runtime has failed; MLKeeper reported the cause to the runtime, which keeps that state until its next order.",
+		remedy:  "Correct the cause that the message names, and give the order again.",
 	},
 }

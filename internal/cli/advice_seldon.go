@@ -3,22 +3,22 @@ package cli
 // seldonAdvice is on the reasons of the controller of SeldonOperator.
 var seldonAdvice = map[string]advice{
 	"ChartFailed": {
-		meaning: "A chart cannot be read or rendered with the values it is given; what runs of it stays as it is.", stalled: true,
+		meaning: "A chart cannot be read or rendered with its values; its running objects are unchanged.", stalled: true,
 		remedy: "Correct the values or the chart that the message names; helm template shows the same.",
 	},
 	"ValuesInvalid": {
-		meaning: "The values of a component are no map in YAML.", stalled: true,
+		meaning: "The values of a component are not a map in YAML.", stalled: true,
 		remedy: "Correct the field, or the key of the ConfigMap or Secret, that the message names.",
 	},
 	"GeneratingCredentials": {meaning: "Generated credentials are being stored in a Secret.", quiet: true},
 	"ComponentNotReady":     {meaning: "A component that is switched on is not ready yet.", quiet: true},
 	"CredentialsMissing": {
-		meaning: "The values of Seldon Deploy name a Secret of yours that is absent or lacks a key; its pods would not start.",
+		meaning: "The values of Seldon Deploy name a Secret that does not exist or misses a key; its pods would not start.",
 		remedy:  "Create the Secret with the keys that the message names.",
 	},
 	"IstioNotInstalled": {
 		meaning: "Routing needs Istio, whose APIs the cluster does not serve.",
-		remedy:  "Install Istio, such as with istioctl install -y, or set spec.enable.routing to false.",
+		remedy:  "Install Istio, for instance with istioctl install -y, or set spec.enable.routing to false.",
 	},
 	"KnativeNotInstalled": {
 		meaning: "Detectors need Knative Eventing and Serving, whose APIs the cluster does not serve.",

@@ -38,7 +38,7 @@ func readReasons(t *testing.T) *reasons {
 	var files []*ast.File
 	var folders []string
 	set := token.NewFileSet()
-	for _, root := range []string{"../engine", "../trustyai", "../tfserving", "../kubeflow", "../seldon", "../kserve", "../origin"} {
+	for _, root := range []string{"../engine", "../trustyai", "../tfserving", "../kubeflow", "../seldon", "../kserve", "../origin", "../rendering"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

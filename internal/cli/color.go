@@ -13,7 +13,7 @@ import (
 
 // bindColor adds --color.
 func bindColor(flags *pflag.FlagSet, mode *string) {
-	flags.StringVar(mode, "color", "auto", "auto, always or never; auto is colour on a terminal unless NO_COLOR is set")
+	flags.StringVar(mode, "color", "auto", "auto, always or never; auto uses colour on a terminal unless NO_COLOR is set")
 }
 
 // palette colours text for a terminal, or leaves it as it is.

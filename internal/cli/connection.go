@@ -42,8 +42,8 @@ type Connection struct {
 
 // Bind adds the flags.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
-	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; $KUBECONFIG or ~/.kube/config when empty")
-	flags.StringVar(&c.context, "context", "", "context of the kubeconfig; its current one when empty")
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG or ~/.kube/config")
+	flags.StringVar(&c.context, "context", "", "context of the kubeconfig; default: the current context")
 }
 
 // given says that a cluster was named on the command line.
@@ -60,7 +60,7 @@ func (c *Connection) loader() clientcmd.ClientConfig {
 func (c *Connection) Config() (*rest.Config, error) {
 	cfg, err := c.loader().ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to talk to: %w; name one with --kubeconfig or $KUBECONFIG", err)
+		return nil, fmt.Errorf("no cluster is configured: %w; name one with --kubeconfig or $KUBECONFIG", err)
 	}
 	cfg.UserAgent = "mlkeeper/" + version.Version
 	return cfg, nil

@@ -68,15 +68,15 @@ func NewDiffCommand(env Environment) *cobra.Command {
 		Use:   "diff -f FILE | KIND/NAME",
 		Short: "Show what MLKeeper would change in the cluster for custom resources",
 		Long: `Show what MLKeeper would create, change and delete for the custom resources of a file once they are applied, or for one
-that exists, as unified diffs of the objects' YAML. They are rendered as the manager would, given the same images, and judged
-as it would: by the digests and by the fields that MLKeeper owns. What others declare stays. The custom resource itself is
-compared by kubectl diff.
+that exists, as unified diffs of the objects' YAML. Rendering and decisions are those of the
+manager, given the same images: by the digests and by the fields that MLKeeper owns. Fields of others are unchanged. Use kubectl diff for the custom
+resource itself.
 
-Nothing is written. Where you may update the objects, each change is tried on the API server as a dry run, so that its
-defaults and admission are in the result. Where you may not, the change is merged here with the published schema, and
+Nothing is written. Where you may update the objects, each change is sent to the API server as a dry run, so that its
+defaults and admission are in the result. Where you may not, the change is merged locally with the published schema, and
 fields that the API server fills in or that would be removed may be missing; a warning says so.
 
-The exit status is 0 without a difference, 1 with one, and 2 when it could not be told or a problem stands in the way.`,
+The exit status is 0 without a difference, 1 with one, and 2 when there is an error or a problem.`,
 		Example: `  mlkeeper diff -f service.yaml
   mlkeeper diff trustyaiservice/my-service -n models
   mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v0.28.0`,
@@ -87,7 +87,7 @@ The exit status is 0 without a difference, 1 with one, and 2 when it could not b
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources that name none, or of KIND/NAME")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of KIND/NAME, or of resources without a namespace")
 	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary or json")
 	bindColor(flags, &f.color)
 	failWith(exitFailed, cmd)

@@ -14,7 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 )
 
-// compare tells what an action would do to its object; nil for one that does nothing to it and is not worth a line.
+// compare returns what an action would do to its object; nil for one that has no effect and needs no line.
 func (d *differ) compare(ctx context.Context, j *judged, a decide.Action) (*Difference, error) {
 	out := &Difference{Kind: a.Key.Kind, Namespace: a.Key.Namespace, Name: a.Key.Name, Reason: a.Reason, Action: actionUnchanged}
 	live := j.live[a.Key]
@@ -28,10 +28,10 @@ func (d *differ) compare(ctx context.Context, j *judged, a decide.Action) (*Diff
 	case decide.Skip:
 		out.Action, out.Note = actionSkipped, "its API is not served, and it is optional"
 	case decide.Conflict:
-		out.Action, out.Note = actionConflict, "it was made for another custom resource and is left alone"
+		out.Action, out.Note = actionConflict, "it belongs to another custom resource and is not modified"
 	case decide.Leave:
 		if a.Reason == decide.ReasonRetained {
-			out.Note = "it is not declared any more, and kept since it may hold data"
+			out.Note = "it is no longer declared, and retained since it may contain data"
 		}
 	case decide.Delete:
 		out.Action = actionDeleted
@@ -59,8 +59,8 @@ func (d *differ) created(out *Difference, j *judged, a decide.Action) (*Differen
 	return out, d.write(out, nil, contest.ForCreate(a.Object.Desired), j.owned)
 }
 
-// taken is an object that stands under the name of a child without MLKeeper's label: ours after all, to be adopted, or
-// somebody else's, which is left alone (law 1).
+// taken is an object that exists with the name of a child and without MLKeeper's label: ours, to be adopted, or of another owner,
+// which is not modified (law 1).
 func (d *differ) taken(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
@@ -71,9 +71,9 @@ func (d *differ) taken(
 		a.Former = found.Digest() == ""
 	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
 		a.Adopted = true
-		out.Note = "it is taken over, as the custom resource allows"
+		out.Note = "it is adopted, as the custom resource allows"
 	default:
-		out.Action, out.Note = actionConflict, "an object of somebody else has its name and is left alone"
+		out.Action, out.Note = actionConflict, "an object of another owner has its name and is not modified"
 		return out, nil
 	}
 	return d.changed(ctx, out, j, a, live)

@@ -48,14 +48,14 @@ func (d *differ) predict(
 	case apierrors.IsConflict(err):
 		return nil, "", fmt.Errorf("%s was changed while it was compared: try again", a.Key)
 	case untried(err):
-		d.warn("no dry run of " + a.Key.Kind + "s is possible, so that fields which the API server fills in, or which would be " +
+		d.warn("no dry run of " + a.Key.Kind + "s is possible, so fields that the API server fills in, or that would be " +
 			"removed, may be missing: " + withoutValues(a, err))
 		if after, err = d.schemas.apply(live, desired, false); err != nil {
 			return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 		}
 		return keepFilled(live, after), "", nil
 	case apistatus.Immutable(err):
-		note = "a field of it cannot be changed: it is made anew where that harms nobody, and else Stalled: " + withoutValues(a, err)
+		note = "the change needs an immutable field to change: the object is recreated where that is safe, and otherwise Stalled: " + withoutValues(a, err)
 		return merged, note, nil
 	}
 	note = "the API server would refuse it: " + withoutValues(a, err)
@@ -77,7 +77,7 @@ func untried(err error) bool {
 // withoutValues is an answer of the API server; of a Secret its reason alone, since the answer may quote values.
 func withoutValues(a decide.Action, err error) string {
 	if a.Key.GroupKind == secretKind {
-		return string(apierrors.ReasonForError(err)) + " (the answer is left out, as it may hold values)"
+		return string(apierrors.ReasonForError(err)) + " (the answer is omitted, as it may contain values)"
 	}
 	return cut(err.Error(), 400)
 }

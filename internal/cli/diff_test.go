@@ -119,7 +119,7 @@ func TestDiff(t *testing.T) {
 	})
 	env := environment(fakeController{render: declared}, c)
 	stdout, stderr, err := run(t, NewDiffCommand(env), "", "tas/s")
-	if status(err) != exitDifferent || err.Error() != "" || stderr != "skipped: TrustyAIService default/s: Route default/r, for route.openshift.io/v1 is not served\n" {
+	if status(err) != exitDifferent || err.Error() != "" || stderr != "skipped: TrustyAIService default/s: Route default/r, since route.openshift.io/v1 is not served\n" {
 		t.Errorf("%v\n%s", err, stderr)
 	}
 	golden(t, "diff.golden.txt", stdout)

@@ -137,7 +137,7 @@ func (d document) decode() (objects []*unstructured.Unstructured, err error) {
 	}
 	object, ok := content.(map[string]any)
 	if !ok {
-		return nil, errors.New("the document is no object with apiVersion and kind")
+		return nil, errors.New("the document is not an object with apiVersion and kind")
 	}
 	u := &unstructured.Unstructured{Object: object}
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "List" {
@@ -147,7 +147,7 @@ func (d document) decode() (objects []*unstructured.Unstructured, err error) {
 	for i, item := range items {
 		object, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("items[%d] is no object", i)
+			return nil, fmt.Errorf("items[%d] is not an object", i)
 		}
 		objects = append(objects, &unstructured.Unstructured{Object: object})
 	}

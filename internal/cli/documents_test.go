@@ -44,10 +44,10 @@ func TestDecodeDocuments(t *testing.T) {
 		"nothing":       {"# only a comment", "there is no object"},
 		"no YAML":       {"a: 1\n---\nb: [", "line 2: "},
 		"duplicate key": {"kind: A\nkind: B\n", `key "kind" already set`},
-		"scalar":        {"hello", "no object with apiVersion and kind"},
+		"scalar":        {"hello", "not an object with apiVersion and kind"},
 		"too many":      {strings.Repeat("---\na: 1\n", maxDocuments+1), "split the file"},
 		"long list":     {"apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {a: 1}\n", maxDocuments+1), "split the file"},
-		"odd list":      {"apiVersion: v1\nkind: List\nitems: [1]", "items[0] is no object"},
+		"odd list":      {"apiVersion: v1\nkind: List\nitems: [1]", "items[0] is not an object"},
 	} {
 		if _, err := decodeDocuments(c.in); err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v, want %q", name, err, c.err)

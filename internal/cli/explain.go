@@ -43,11 +43,11 @@ func NewExplainCommand(env Environment) *cobra.Command {
 	var namespace, output string
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME",
-		Short: "Say in one paragraph why a custom resource is not Ready, and what to do",
-		Long: `Say in one paragraph why a custom resource is not Ready, and what to do: from its conditions, the health of its objects,
-and, where they tell more, their pods, volumes and events.
+		Short: "Explain in one paragraph why a custom resource is not Ready, and what to do",
+		Long: `Explain in one paragraph why a custom resource is not Ready, and what to do: from its conditions, the health of its objects,
+and, where they have more details, their pods, volumes and events.
 
-KIND is the kind, its plural or a short name; an object that MLKeeper made stands for the custom resource that it belongs
+KIND is the kind, its plural or a short name; an object that MLKeeper created stands for the custom resource that it belongs
 to. The cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the
 health.`,
 		Example: `  mlkeeper explain trustyaiservice/my-service -n models
@@ -89,7 +89,7 @@ health.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVarP(&namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }
@@ -126,12 +126,12 @@ func (r *resolver) explain(ctx context.Context, env Environment, s *subject) (*E
 func explainDeletion(out *Explanation, s *subject, status *StackStatus) {
 	out.Cause = "It is being deleted."
 	if held := s.live.GetFinalizers(); len(held) > 0 {
-		out.Cause += " The finalizers " + strings.Join(held, ", ") + " keep it: none of them is MLKeeper's, and whoever set " +
-			"them has to take them off."
-		out.Remedy = "Start the controller that set the finalizer, or, if there is none any more, remove the finalizer by hand."
+		out.Cause += " The finalizers " + strings.Join(held, ", ") + " delay the deletion: MLKeeper sets no finalizers, and the " +
+			"controllers that set them have to remove them."
+		out.Remedy = "Start the controller that set the finalizer or, if it no longer exists, remove the finalizer manually."
 	}
 	if n := len(status.Objects); n > 0 {
-		out.Clues = append(out.Clues, fmt.Sprintf("Of its objects %d are still there; the garbage collector deletes those that it owns.", n))
+		out.Clues = append(out.Clues, fmt.Sprintf("%d of its objects still exist; the garbage collector deletes those that it owns.", n))
 	}
 }
 
@@ -155,8 +155,8 @@ func explainReady(out *Explanation, env Environment, status *StackStatus, condit
 	}
 }
 
-// explainNotReady words the reason of Ready and lets the objects tell the rest. A reason that only points at the objects
-// leaves the remedy to them.
+// explainNotReady explains the reason of Ready and adds the state of the objects. For a reason that only points at the objects,
+// the remedy is theirs.
 func explainNotReady(out *Explanation, status *StackStatus, clues []clue) {
 	a, known := adviceOn(status.Reason)
 	var cause []string
@@ -164,13 +164,13 @@ func explainNotReady(out *Explanation, status *StackStatus, clues []clue) {
 		cause = append(cause, a.meaning)
 	}
 	if status.Stalled {
-		cause = append(cause, "It stays so until that is changed.")
+		cause = append(cause, "It stays Stalled until that is changed.")
 	}
 	if status.Message != "" && status.Reason != "NotReconciled" {
 		cause = append(cause, "MLKeeper reports: "+sentence(status.Message))
 	}
 	if !status.Observed && status.Reason != "NotReconciled" {
-		cause = append(cause, "That is about an older version of its spec; no manager has looked at the latest one yet.")
+		cause = append(cause, "That is the state of an older version of its spec; no manager has reconciled the latest one yet.")
 	}
 	out.Cause = strings.Join(cause, " ")
 	out.Remedy = a.remedy
@@ -186,11 +186,11 @@ func explainNotReady(out *Explanation, status *StackStatus, clues []clue) {
 		}
 	}
 	if out.Remedy == "" {
-		out.Remedy = "Do what the message says; `mlkeeper tree` shows its objects."
+		out.Remedy = "Follow the message; `mlkeeper tree` shows its objects."
 	}
 }
 
-// explainBesides adds what the other conditions tell that the verdict does not.
+// explainBesides adds what only the other conditions report.
 func explainBesides(out *Explanation, status *StackStatus, conditions map[string]metav1.Condition) {
 	if status.Suspended {
 		a := engineAdvice["SuspendAnnotation"]

@@ -82,7 +82,7 @@ func (d *detective) of(ctx context.Context, status *StackStatus, o *ObjectStatus
 	}
 	if o.Health == string(health.Terminating) {
 		if held := live.GetFinalizers(); len(held) > 0 {
-			out.text += " Its finalizers " + strings.Join(held, ", ") + " keep it."
+			out.text += " Its finalizers " + strings.Join(held, ", ") + " delay the deletion."
 		}
 		return out
 	}
@@ -119,11 +119,11 @@ func (d *detective) claim(ctx context.Context, out *clue, live *unstructured.Uns
 	volume, err := d.get(ctx, volumeKind, "", wanted)
 	switch {
 	case apierrors.IsNotFound(err):
-		out.text += fmt.Sprintf(" It asks for the PersistentVolume %s, which does not exist.", wanted)
+		out.text += fmt.Sprintf(" It requests the PersistentVolume %s, which does not exist.", wanted)
 		out.remedy = "Create the PersistentVolume " + wanted + "."
 	case err == nil:
 		phase, _, _ := unstructured.NestedString(volume.Object, "status", "phase")
-		out.text += fmt.Sprintf(" It asks for the PersistentVolume %s, which is %s", wanted, cmp.Or(phase, "in no phase yet"))
+		out.text += fmt.Sprintf(" It requests the PersistentVolume %s, which is %s", wanted, cmp.Or(phase, "in no phase yet"))
 		owner, _, _ := unstructured.NestedString(volume.Object, "spec", "claimRef", "name")
 		if space, _, _ := unstructured.NestedString(volume.Object, "spec", "claimRef", "namespace"); owner != "" &&
 			(owner != live.GetName() || space != live.GetNamespace()) {
@@ -264,14 +264,14 @@ func (d *detective) managers(ctx context.Context) []string {
 		at, err := time.Parse(time.RFC3339, text)
 		switch {
 		case holder == "":
-			out = append(out, fmt.Sprintf("The lease %s/%s has no holder: no manager leads.", lease.GetNamespace(), lease.GetName()))
+			out = append(out, fmt.Sprintf("The lease %s/%s has no holder: no manager is the leader.", lease.GetNamespace(), lease.GetName()))
 		case err == nil:
 			out = append(out, fmt.Sprintf("The manager %s renewed the lease %s/%s %s ago.", holder, lease.GetNamespace(),
 				lease.GetName(), duration.HumanDuration(d.now.Sub(at))))
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, "There is no lease of a manager; one that runs without --leader-elect has none.")
+		out = append(out, "There is no lease of a manager; a manager without --leader-elect has none.")
 	}
 	return out
 }

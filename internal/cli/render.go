@@ -41,9 +41,9 @@ func NewRenderCommand(env Environment) *cobra.Command {
 		Short: "Print what would be applied for the custom resources of a file",
 		Long: `Print what would be applied for the custom resources of a file, after the checks and the defaults of the API server.
 
-Without --kubeconfig and --context no cluster is asked: every API counts as served (see --api and --all-apis) and no
-object exists, so that what the custom resource waits for is named but is no failure. With one of them, the cluster is
-read and never written. Owner references and digests, which depend on what the cluster answers, are left out.
+Without --kubeconfig and --context no cluster is read: every API counts as served (see --api and --all-apis) and no
+object exists. What the custom resource would wait for is reported as pending and is not an error. With one of them, the
+cluster is read and never written. Owner references and digests depend on the cluster and are left out.
 Problems and warnings go to standard error; the exit status is 1 when there is a problem.`,
 		Example: `  mlkeeper render -f service.yaml
   mlkeeper render -f service.yaml --all-apis=false --api route.openshift.io/v1/Route
@@ -59,8 +59,8 @@ Problems and warnings go to standard error; the exit status is 1 when there is a
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources that name none")
-	flags.BoolVar(&f.offline, "offline", false, "ask no cluster; the default without --kubeconfig and --context")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources without a namespace")
+	flags.BoolVar(&f.offline, "offline", false, "read no cluster; the default without --kubeconfig and --context")
 	flags.StringArrayVar(&f.apis, "api", nil, "optional API that counts as served offline, as GROUP/VERSION/KIND; repeatable")
 	flags.BoolVar(&f.allAPIs, "all-apis", true, "offline, every optional API counts as served; off when --api is given")
 	flags.StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
@@ -165,7 +165,7 @@ func admitAll(
 	for i, u := range objects {
 		t, err := admitOne(ctx, controllers, known, w, f, u)
 		if err == nil && seen[plan.KeyOf(u)] {
-			err = errors.New("the input has it twice: remove one of them")
+			err = errors.New("the input contains it twice: remove one of them")
 		}
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", plan.KeyOf(u), err))
@@ -342,7 +342,7 @@ func tell(w io.Writer, all []rendered, exists bool) error {
 		for _, stage := range r.plan.Stages {
 			for _, o := range stage.Objects {
 				if api, found := r.skipped[o.Key()]; found {
-					say("skipped", fmt.Sprintf("%s, for %s is not served", o.Key(), api))
+					say("skipped", fmt.Sprintf("%s, since %s is not served", o.Key(), api))
 				}
 			}
 		}
@@ -362,8 +362,8 @@ func tell(w io.Writer, all []rendered, exists bool) error {
 	case 0:
 		return nil
 	case 1:
-		return errors.New("1 problem stands in the way")
+		return errors.New("there is 1 problem")
 	default:
-		return fmt.Errorf("%d problems stand in the way", problems)
+		return fmt.Errorf("there are %d problems", problems)
 	}
 }

@@ -124,7 +124,7 @@ func TestRenderRefuses(t *testing.T) {
 		}},
 		"name":            {strings.Replace(manifest, "example", "Exam_ple", 1), nil, []string{"metadata.name", "RFC 1123"}},
 		"no name":         {strings.Replace(manifest, "name: example", "labels: {}", 1), nil, []string{"metadata.name"}},
-		"twice":           {manifest + "---\n" + manifest, nil, []string{"the input has it twice"}},
+		"twice":           {manifest + "---\n" + manifest, nil, []string{"the input contains it twice"}},
 		"other namespace": {strings.Replace(manifest, "name: example", "{name: example, namespace: a}", 1), []string{"-n", "b"}, []string{`"a" and --namespace is "b"`}},
 		"output":          {manifest, []string{"-o", "xml"}, []string{"use yaml or json"}},
 		"api":             {manifest, []string{"--api", "v1/Route"}, []string{"use GROUP/VERSION/KIND"}},

@@ -179,7 +179,7 @@ func (r *resolver) mustBeKept(ctx context.Context, s *subject) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is there, but MLKeeper neither keeps nor made it; it keeps %s", s.key(), r.kindsInWords())
+	return fmt.Errorf("%s exists, but MLKeeper neither manages nor created it; it manages %s", s.key(), r.kindsInWords())
 }
 
 func (r *resolver) kindsInWords() string {
@@ -213,7 +213,7 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 					"with `make install` or `kubectl apply --server-side -k config/crd`", a.GVK().GroupKind())
 			}
 		}
-		return schema.GroupKind{}, fmt.Errorf("the cluster serves no kind %q; MLKeeper keeps %s", name, r.kindsInWords())
+		return schema.GroupKind{}, fmt.Errorf("the cluster serves no kind %q; MLKeeper manages %s", name, r.kindsInWords())
 	}
 	// Core kinds are meant by their bare names, as in kubectl.
 	for _, gk := range found {
@@ -253,7 +253,7 @@ func (r *resolver) read(ctx context.Context, gk schema.GroupKind, namespace, nam
 	case apierrors.IsNotFound(err):
 		s.live = nil
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("read %s: %w; ask for the right to get it", s.key(), err)
+		return nil, fmt.Errorf("read %s: %w; request the right to get it", s.key(), err)
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", s.key(), err)
 	}
@@ -266,11 +266,11 @@ func absent(s *subject) error {
 	if s.namespace != "" {
 		where = fmt.Sprintf(" in namespace %q", s.namespace)
 	}
-	return fmt.Errorf("there is no %s %q%s; `mlkeeper status -A` lists all that there are", s.controller.GVK().Kind, s.name, where)
+	return fmt.Errorf("there is no %s %q%s; `mlkeeper status -A` lists all", s.controller.GVK().Kind, s.name, where)
 }
 
 // errNoController says that a kind cannot be rendered.
-var errNoController = errors.New("this binary has no controller for the kind, so that it cannot render it")
+var errNoController = errors.New("this binary has no controller for the kind, so it cannot render it")
 
 // uncontrolled stands for the controller of a kind that this binary does not know, such as one of a newer release: what belongs
 // to it is found by MLKeeper's labels, ledger and Inventories alone.

@@ -72,7 +72,7 @@ func NewStatusCommand(env Environment) *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show every system, its objects, their health, and why",
+		Short: "Show every custom resource, its objects, their health, and the reason",
 		Long: `Show every custom resource of MLKeeper, the objects that belong to it, their health as of now, and the reason. The
 cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the health.`,
 		Example: `  mlkeeper status -A
@@ -84,7 +84,7 @@ cluster is read and never written, and the values of Secrets are not read. The e
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "all namespaces")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only these kinds, by kind, plural or short name")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, wide or json")

@@ -118,7 +118,7 @@ func (c *collector) resources(ctx context.Context, mapping *meta.RESTMapping) ([
 func (c *collector) explain(resource string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("list %s: %w; ask for the right to list them, or name a namespace with -n", resource, err)
+		return fmt.Errorf("list %s: %w; request the right to list them, or name a namespace with -n", resource, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("list %s: %w; log in again", resource, err)
 	}
@@ -348,10 +348,10 @@ func (c *collector) objects(id plan.Stack, children found, expected []keeper.Inv
 		missing := ObjectStatus{
 			APIVersion: schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), Kind: e.Kind,
 			Namespace: e.Namespace, Name: e.Name,
-			Health: healthMissing, Reason: "NotFound", Message: "MLKeeper wrote it and it is not there, or lost its labels.",
+			Health: healthMissing, Reason: "NotFound", Message: "MLKeeper created it, but it does not exist or its labels were removed.",
 		}
 		if children.unserved[gk] {
-			missing.Reason, missing.Message = "NotServed", "MLKeeper wrote it and the cluster does not serve its kind any more."
+			missing.Reason, missing.Message = "NotServed", "MLKeeper created it, but the cluster no longer serves its kind."
 		}
 		out = append(out, missing)
 	}
@@ -382,7 +382,7 @@ func (c *collector) expected(
 		return out
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"children": raw["children"]}, &status); err != nil {
-		c.warn("the ledger of %s cannot be read: %v", id.ID(), err)
+		c.warn("the inventory of %s cannot be read: %v", id.ID(), err)
 		return out
 	}
 	return append(out, status.Children...)

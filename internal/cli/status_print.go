@@ -19,7 +19,7 @@ func printStatus(out, stderr io.Writer, report *StatusReport, wide bool, where s
 		return err
 	}
 	if len(report.Stacks) == 0 {
-		return printLines(stderr, Clean("there is nothing that MLKeeper keeps "+where))
+		return printLines(stderr, Clean("MLKeeper manages nothing "+where))
 	}
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	row := func(cells ...string) {

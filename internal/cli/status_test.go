@@ -92,7 +92,7 @@ func TestStatusJSON(t *testing.T) {
 		t.Errorf("%v: %d stacks", err, len(report.Stacks))
 	}
 	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-n", "empty")
-	if err != nil || stdout != "" || !strings.Contains(stderr, `nothing that MLKeeper keeps in namespace "empty"; -A shows all`) {
+	if err != nil || stdout != "" || !strings.Contains(stderr, `MLKeeper manages nothing in namespace "empty"; -A shows all`) {
 		t.Errorf("%v %q %q", err, stdout, stderr)
 	}
 	stdout, _, err = run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-n", "empty", "-o", "json")

@@ -71,7 +71,7 @@ func NewTreeCommand(env Environment) *cobra.Command {
 	var f treeFlags
 	cmd := &cobra.Command{
 		Use:   "tree [KIND/NAME]",
-		Short: "Show custom resources as trees: stages, objects, their health, and why",
+		Short: "Show custom resources as trees: stages, objects, their health, and the reason",
 		Long: `Show custom resources as trees: the custom resource, its stages in the order in which they are applied, the objects of
 each, their health as of now, and the reason.
 
@@ -88,7 +88,7 @@ cluster is never written. The exit status is 0 whatever the health.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&f.output, "output", "o", "tree", "tree, wide or json; wide shows whole messages")
 	bindColor(flags, &f.color)
@@ -130,7 +130,7 @@ func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) er
 		return err
 	}
 	if len(report.Stacks) == 0 {
-		return printLines(cmd.ErrOrStderr(), Clean("there is nothing that MLKeeper keeps "+whereInWords(namespace)))
+		return printLines(cmd.ErrOrStderr(), Clean("MLKeeper manages nothing "+whereInWords(namespace)))
 	}
 	return printTree(cmd.OutOrStdout(), report, paint, f.output == "wide")
 }

@@ -126,7 +126,7 @@ func (c *collector) renderStages(ctx context.Context, env Environment, s *subjec
 	r, err := renderOne(ctx, w, t, []*target{t})
 	if err != nil {
 		if _, unknown := s.controller.(uncontrolled); !unknown {
-			c.warn("it could not be rendered, so that stages have no names and what is not made yet is not shown: %v", err)
+			c.warn("it could not be rendered, so stages have no names, and objects that are not created yet are not shown: %v", err)
 		}
 		return
 	}
@@ -141,8 +141,8 @@ func (c *collector) renderStages(ctx context.Context, env Environment, s *subjec
 			stages.of[o.Key()] = i
 			planned := ObjectStatus{
 				APIVersion: o.Desired.GetAPIVersion(), Kind: o.Desired.GetKind(), Namespace: o.Desired.GetNamespace(),
-				Name: o.Desired.GetName(), Health: healthNotCreated, Reason: "NotMade",
-				Message: "It is declared, and MLKeeper has not made it yet.",
+				Name: o.Desired.GetName(), Health: healthNotCreated, Reason: "NotCreated",
+				Message: "It is declared, and MLKeeper has not created it yet.",
 			}
 			if api, skipped := r.skipped[o.Key()]; skipped {
 				planned.Health, planned.Reason = healthSkipped, "APINotServed"

@@ -83,7 +83,7 @@ func TestNamesThatLeadNowhereSayWhatToDo(t *testing.T) {
 		"a/b/c":                      {"KIND/NAME"},
 		"nonsense/x":                 {`no kind "nonsense"`, "TrustyAIService"},
 		"tas/absent":                 {`no TrustyAIService "absent" in namespace "default"`, "mlkeeper status -A"},
-		"configmap/stray":            {"ConfigMap default/stray", "neither keeps nor made it"},
+		"configmap/stray":            {"ConfigMap default/stray", "neither manages nor created it"},
 		"route.route.openshift.io/x": {"no kind"},
 	} {
 		_, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", name)

@@ -20,10 +20,10 @@ func NewUnwireCommand(env Environment) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "unwire",
-		Short: "Take MLKeeper's entries out of the objects of others, after the operator is gone",
-		Long: `Take MLKeeper's entries out of the objects of others in all namespaces, such as the payload processors of ModelMesh and
+		Short: "Remove MLKeeper's entries from the objects of others, after the operator was removed",
+		Long: `Remove MLKeeper's entries from the objects of others in all namespaces, such as the payload processors of ModelMesh and
 the loggers of InferenceServices. It is for a cluster from which the operator was removed before its custom resources
-were: an operator that runs puts the entries back. What others added stays. It can be repeated.`,
+were: a running operator adds the entries again. Entries of others stay. The command can be repeated.`,
 		Example: `  mlkeeper unwire --dry-run
   mlkeeper unwire`,
 		Args: cobra.NoArgs,
@@ -35,7 +35,7 @@ were: an operator that runs puts the entries back. What others added stays. It c
 			return runUnwire(cmd, c, wiresOf(env), dry)
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done; the API server checks it and changes nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done; the API server checks it and changes nothing")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func runUnwire(cmd *cobra.Command, c *cluster, wires []wiring.Wire, dry bool) er
 		failed = errors.Join(failed, printLines(cmd.OutOrStdout(), prefix+Clean(line)))
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nnot everything was taken out: correct what is named above and run unwire again", err)
+		return fmt.Errorf("%w\nnot all entries were removed: correct the errors above and run unwire again", err)
 	}
 	return failed
 }

@@ -27,12 +27,12 @@ func NewWaitCommand(env Environment) *cobra.Command {
 	var f waitFlags
 	cmd := &cobra.Command{
 		Use:   "wait KIND/NAME",
-		Short: "Wait until a custom resource is Ready, or gone, and say what it waits for",
-		Long: `Wait until a custom resource is Ready, or gone with everything that goes with it, and say as it changes which object is
-awaited and why. It watches and never polls.
+		Short: "Wait until a custom resource is Ready, or gone, and print what it waits for",
+		Long: `Wait until a custom resource is Ready, or gone together with its objects, and print each change of the objects that it
+waits for. It watches and never polls.
 
-KIND is the kind, its plural or a short name; an object that MLKeeper made stands for the custom resource that it belongs
-to. A custom resource that only a change of yours can make Ready (Stalled, or suspended) ends the waiting. The exit
+KIND is the kind, its plural or a short name; an object that MLKeeper created stands for the custom resource that it belongs
+to. The command ends early if only a change of yours can make the custom resource Ready (Stalled, or suspended). The exit
 status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and what to do.`,
 		Example: `  mlkeeper wait trustyaiservice/my-service -n models
   mlkeeper wait tas/my-service --for=deleted --timeout 2m`,
@@ -42,7 +42,7 @@ status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; that of the context when empty")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.StringVar(&f.goal, "for", goalReady, "ready or deleted")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait")
 	return cmd
@@ -53,7 +53,7 @@ func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) erro
 		return fmt.Errorf("--for %q: use ready or deleted", f.goal)
 	}
 	if f.timeout <= 0 {
-		return fmt.Errorf("--timeout %s: give a time to wait, such as 5m", f.timeout)
+		return fmt.Errorf("--timeout %s: set a positive duration, such as 5m", f.timeout)
 	}
 	namespace, err := namespaceOf(env, f.namespace, false)
 	if err != nil {
@@ -174,11 +174,11 @@ func (w *waiter) look(ctx context.Context) (done bool, err error) {
 
 func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	if now.live == nil {
-		return true, fmt.Errorf("%s was deleted while it was waited for", w.subject.key())
+		return true, fmt.Errorf("%s was deleted during the wait", w.subject.key())
 	}
 	s := &now.status
 	if s.UID != string(w.subject.live.GetUID()) {
-		return true, fmt.Errorf("%s was deleted and made anew while it was waited for: wait for it again", w.subject.key())
+		return true, fmt.Errorf("%s was deleted and recreated during the wait: wait again", w.subject.key())
 	}
 	if s.Ready == "True" && s.Observed && !s.Deleting {
 		return true, printLines(w.out, w.stamp(w.subject.key().String()+" is Ready"))
@@ -194,7 +194,7 @@ func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	if time.Since(w.hopelessSince) < grace {
 		return false, nil
 	}
-	return true, fmt.Errorf("%s does not become Ready by waiting.\n%s", w.subject.key(), w.missing(ctx))
+	return true, fmt.Errorf("%s does not become Ready without a change.\n%s", w.subject.key(), w.missing(ctx))
 }
 
 // hopeless says that only a change of the user's can make it Ready.
@@ -209,7 +209,7 @@ func (w *waiter) lookGone(now snapshot) (bool, error) {
 	}
 	lines := []string{w.stamp(w.subject.key().String() + " is gone")}
 	for _, o := range now.kept() {
-		lines = append(lines, w.stamp("  "+o.Kind+" "+o.Name+" was kept, since it holds data or outlives its custom resource"))
+		lines = append(lines, w.stamp("  "+o.Kind+" "+o.Name+" was retained, since it contains data or outlives its custom resource"))
 	}
 	return true, printLines(w.out, lines...)
 }

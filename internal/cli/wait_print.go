@@ -38,7 +38,7 @@ func (w *waiter) tell(now snapshot) error {
 	switch {
 	case now.live == nil:
 	case w.goal == goalDeleted && !now.status.Deleting:
-		say(name, name+" is there, and nobody has deleted it yet")
+		say(name, name+" exists and has not been deleted yet")
 	case w.goal == goalDeleted:
 		say(name, name+" is being deleted"+heldBy(now.live.GetFinalizers()))
 	case now.status.Ready != "True" || !now.status.Observed:
@@ -93,7 +93,7 @@ func heldBy(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return ""
 	}
-	return ", held by the finalizers " + strings.Join(finalizers, ", ")
+	return ", delayed by the finalizers " + strings.Join(finalizers, ", ")
 }
 
 func finalizersOf(all []*unstructured.Unstructured, key plan.Key) []string {
@@ -160,7 +160,7 @@ func (w *waiter) remedy(ctx context.Context) string {
 			return c.remedy
 		}
 	}
-	return "It may only need longer: wait again with a larger --timeout."
+	return "It may need more time: wait again with a larger --timeout."
 }
 
 // missing lists what stands in the way, and what to do about it.
@@ -193,18 +193,18 @@ func (w *waiter) notGone() []string {
 	if now.live != nil {
 		switch held := now.live.GetFinalizers(); {
 		case !now.status.Deleting:
-			lines = append(lines, "  nobody has deleted it: delete it with kubectl")
+			lines = append(lines, "  it has not been deleted: delete it with kubectl")
 		case len(held) > 0:
-			lines = append(lines, "  it is held by the finalizers "+strings.Join(held, ", ")+": start the controller that set them, or "+
-				"remove them by hand")
+			lines = append(lines, "  its finalizers "+strings.Join(held, ", ")+" delay the deletion: start the controller that set them, or "+
+				"remove them manually")
 		}
 	}
 	for _, o := range now.going() {
-		lines = append(lines, "  "+o.Kind+" "+o.Name+" is still there"+heldBy(finalizersOf(now.whole, o.key())))
+		lines = append(lines, "  "+o.Kind+" "+o.Name+" still exists"+heldBy(finalizersOf(now.whole, o.key())))
 	}
 	if len(now.going()) > 0 && now.live == nil {
-		lines = append(lines, "What to do: the garbage collector of the cluster deletes these objects, and for those of Inventories a "+
-			"manager has to run; see that both do.")
+		lines = append(lines, "What to do: the garbage collector of the cluster deletes these objects, and those of Inventories need a running "+
+			"manager; check that both run.")
 	}
 	return lines
 }

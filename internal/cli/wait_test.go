@@ -108,7 +108,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	c, _ := fakeCluster(t, explainKinds, objects...)
 	start := time.Now()
 	_, _, err := run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "1m")
-	if err == nil || !strings.Contains(err.Error(), "does not become Ready by waiting") || !strings.Contains(err.Error(), "Delete one of the two") {
+	if err == nil || !strings.Contains(err.Error(), "does not become Ready without a change") || !strings.Contains(err.Error(), "Delete one of the two") {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(start); took < grace || took > 30*time.Second {
@@ -166,7 +166,7 @@ func TestWaitGoesOnWithoutWhatItMayNotWatch(t *testing.T) {
 	}
 	refuse("trustyaiservices")
 	_, _, err = run(t, NewWaitCommand(environment(fakeController{}, c)), "", "tas/s", "--timeout", "20s")
-	if err == nil || !strings.Contains(err.Error(), "ask for the rights get, list and watch") {
+	if err == nil || !strings.Contains(err.Error(), "request the rights get, list and watch") {
 		t.Errorf("%v", err)
 	}
 }

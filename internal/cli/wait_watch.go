@@ -69,7 +69,7 @@ func (w *watches) start(ctx context.Context) error {
 	w.custom = &informer{custom, w.subject.controller.GVK()}
 	if err := w.run(ctx, w.custom, func(err error) {
 		select {
-		case w.failed <- fmt.Errorf("watch %s: %w; ask for the rights get, list and watch", w.subject.key(), err):
+		case w.failed <- fmt.Errorf("watch %s: %w; request the rights get, list and watch", w.subject.key(), err):
 		default:
 		}
 	}); err != nil {
@@ -229,7 +229,7 @@ func (w *watches) snapshot() (out snapshot, synced bool) {
 		children.objects[hash] = append(children.objects[hash], child.objects()...)
 	}
 	for _, gk := range sortedKinds(w.refused) {
-		c.warn("%s may not be watched, so that they are not told of: %s", gk.Kind, w.refused[gk])
+		c.warn("%s may not be watched, so their changes are not reported: %s", gk.Kind, w.refused[gk])
 	}
 	subject := out.live
 	if subject == nil {

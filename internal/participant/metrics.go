@@ -15,27 +15,27 @@ var (
 	}, []string{"type"})
 	messagesPublished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_messages_published_total",
-		Help: "Messages that the broker has taken, by type.",
+		Help: "Messages that the broker accepted, by type.",
 	}, []string{"type"})
 	publishFailures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_publish_failures_total",
-		Help: "Attempts to publish that the broker did not take; each is repeated.",
+		Help: "Attempts to publish that the broker did not accept; each is repeated.",
 	})
 	ordersDropped = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_pending_orders_dropped_total",
-		Help: "Held orders that were not carried out, since something newer has overtaken them or the runtime did not tell what they were made for.",
+		Help: "Pending orders that were dropped because something newer replaced them or the runtime did not send their revision.",
 	})
 	ordersIgnored = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_orders_ignored_total",
-		Help: "Orders without an effect, since a newer one was there already.",
+		Help: "Orders without an effect because a newer one had arrived before.",
 	})
 	stepsFailing = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mlkeeper_acm_failing_steps",
-		Help: "What follows from records and cannot be stored or told at the moment; nothing behind them on their topic is read.",
+		Help: "Steps that cannot be stored or published at the moment; later records of their topic are not read.",
 	})
 	writesRefused = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_writes_refused_total",
-		Help: "Writes that the API server refuses for what they contain; an order among them is answered FAILED.",
+		Help: "Writes that the API server refuses for their content; an order among them is answered FAILED.",
 	})
 	objectsUnreadable = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_acm_unreadable_objects_total",

@@ -96,7 +96,7 @@ func TestCommandsOnAServiceWhoseVolumeIsMissing(t *testing.T) {
 	sh.says(0, []string{"Ready: False", "VolumeNotFound", "stage service", "PersistentVolumeClaim/trustyai-service-pvc", "Pending"},
 		cli.NewTreeCommand, name, "-n", ns)
 	sh.says(0, []string{
-		"is not Ready (VolumeNotFound)", "asks for the PersistentVolume " + pvName(ns) + ", which does not exist",
+		"is not Ready (VolumeNotFound)", "requests the PersistentVolume " + pvName(ns) + ", which does not exist",
 		"What to do: Create that PersistentVolume", "belongs to TrustyAIService",
 	}, cli.NewExplainCommand, "deployment/trustyai-service", "-n", ns)
 	sh.says(1, []string{"is not Ready after 1s", "PersistentVolumeClaim trustyai-service-pvc is not ready", "What to do: Create that PersistentVolume"},
@@ -111,7 +111,7 @@ func TestCommandsOnAServiceWhoseVolumeIsMissing(t *testing.T) {
 	sh.says(0, []string{"0 created, 0 changed, 0 deleted, 5 unchanged"}, cli.NewDiffCommand, name, "-n", ns)
 
 	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", example, "--wait=false")
-	sh.says(0, []string{example + " is gone", "PersistentVolumeClaim trustyai-service-pvc was kept"},
+	sh.says(0, []string{example + " is gone", "PersistentVolumeClaim trustyai-service-pvc was retained"},
 		cli.NewWaitCommand, name, "-n", ns, "--for=deleted", "--timeout", "60s")
 }
 
@@ -209,13 +209,13 @@ spec: {selector: {app: theirs}, ports: [{port: 1}]}
 `, ns)
 	c.Apply(t, adr(pvName(ns)), ns)
 	says(t, c, ns, example, "Ready", metav1.ConditionFalse, "ResourceConflict")
-	sh.says(0, []string{"(ResourceConflict)", "somebody else stands under the name", "keeper.mlkeeper.dev/adopt=true"},
+	sh.says(0, []string{"(ResourceConflict)", "An object of another owner exists with the name", "keeper.mlkeeper.dev/adopt=true"},
 		cli.NewExplainCommand, "trustyaiservices/"+example, "-n", ns)
 	sh.says(0, []string{"conflict Service " + ns + "/trustyai-service"}, cli.NewDiffCommand, "tas/"+example, "-n", ns, "-o", "summary")
 
 	c.Apply(t, strings.Replace(adr(pvName(ns)), example, "second", 1), ns)
 	says(t, c, ns, "second", "Stalled", metav1.ConditionTrue, "DuplicateService")
-	sh.says(0, []string{"(DuplicateService)", "It stays so until that is changed", "spec.metrics"}, cli.NewExplainCommand, "tas/second", "-n", ns)
-	sh.says(1, []string{"does not become Ready by waiting", "What to do: Delete one of the two"},
+	sh.says(0, []string{"(DuplicateService)", "It stays Stalled until that is changed", "spec.metrics"}, cli.NewExplainCommand, "tas/second", "-n", ns)
+	sh.says(1, []string{"does not become Ready without a change", "What to do: Delete one of the two"},
 		cli.NewWaitCommand, "tas/second", "-n", ns, "--timeout", "60s")
 }

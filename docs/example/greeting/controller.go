@@ -35,7 +35,7 @@ type Facts struct{ Words string }
 // System is the controller.
 type System struct{ Image string }
 
-// Gather does every read: here, one ConfigMap of somebody else. Its watch wakes the Greeting when it appears or changes.
+// Gather does every read: here, one ConfigMap of another owner. Its watch wakes the Greeting when it appears or changes.
 func (s System) Gather(ctx context.Context, read controller.Reader, g *Greeting) (Facts, error) {
 	source, err := read.Referenced(ctx, configMap, g.Namespace, g.Spec.WordsFrom)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package greeting is the example of docs/adding-a-system.md: a controller small enough to be read at once. It says hello on a
-// web page, with the words of a ConfigMap that somebody else owns.
+// Package greeting is the example of docs/adding-a-system.md: a controller that is small enough to read in one go. It says hello on a
+// web page, with the words of a ConfigMap of another owner.
 package greeting
 
 import (

@@ -60,7 +60,7 @@ func Alerts(c Catalog, stalled []string) ([]Group, error) {
 	return out, w.err()
 }
 
-// resourceAlerts are about what users declared.
+// resourceAlerts are about custom resources.
 func (w *writer) resourceAlerts(stalled []string) []alert {
 	waits := strings.Join(stalled, "|")
 	ready := w.of("mlkeeper_ready")
@@ -72,34 +72,34 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 			name: "MLKeeperNotReady", wait: "30m", severity: "warning",
 			expr:    ready.by("sum", ready.where("status", "!=", "True").where("reason", "!~", waits).now(), "kind", "reason") + " > 0",
 			summary: "{{ $value }} {{ $labels.kind }} have not been Ready for 30 minutes ({{ $labels.reason }})",
-			description: "They wait for something that does not come, or are retried in vain. `mlkeeper status -A` lists them and " +
+			description: "They wait for a missing dependency, or every retry fails. `mlkeeper status -A` lists them and " +
 				"`mlkeeper explain` says what each needs.",
 		},
 		{
 			name: "MLKeeperStalled", wait: "10m", severity: "warning",
 			expr:        ready.by("sum", ready.where("status", "!=", "True").where("reason", "=~", waits).now(), "kind", "reason") + " > 0",
 			summary:     "{{ $value }} {{ $labels.kind }} are Stalled ({{ $labels.reason }})",
-			description: "Their input cannot be met as it is written, and nothing but a change of it helps. The message of Ready names field, value and remedy.",
+			description: "Their spec or another input cannot be satisfied, and only a change of it helps. The message of Ready names field, value and remedy.",
 		},
 		{
 			name: "MLKeeperObjectFailed", wait: "15m", severity: "warning",
 			expr:        objects.by("sum", objects.where("health", "=~", "Failed|Missing").now(), "kind", "health") + " > 0",
 			summary:     "{{ $value }} objects of {{ $labels.kind }} are {{ $labels.health }}",
-			description: "They do not get well by themselves. `mlkeeper tree -A` shows which ones and why.",
+			description: "They do not recover automatically. `mlkeeper tree -A` shows which ones and why.",
 		},
 		{
 			name: "MLKeeperRolloutOverdue", wait: "1m", severity: "warning",
 			expr:    "time() - " + rollout.by("max", rollout.now(), "holder") + " > 600",
-			summary: "A rollout in namespace {{ $labels.holder }} has not come to an end in ten minutes",
+			summary: "A rollout in namespace {{ $labels.holder }} has not finished within ten minutes",
 			description: "Its pods were restarted for a change of the operator, such as another default image, and are not Ready. The next " +
-				"namespace follows now: if the release is at fault, return to the one before.",
+				"namespace follows now: if the release is the cause, return to the previous one.",
 		},
 		{
 			name: "MLKeeperDriftLoop", wait: "15m", severity: "warning",
 			expr:    drift.by("sum", drift.increase("10m"), "kind") + " > 3",
-			summary: "Somebody keeps changing {{ $labels.kind }}s back that MLKeeper keeps",
-			description: "{{ $value | humanize }} repairs in ten minutes: two writers fight over the same fields. A field that one other " +
-				"manager retakes three times is left to it (condition FieldManagerConflict); more writers than one go on.",
+			summary: "Another writer keeps changing {{ $labels.kind }}s that MLKeeper manages",
+			description: "{{ $value | humanize }} drift corrections in ten minutes: two writers change the same fields. MLKeeper cedes a field to one other " +
+				"manager after 3 conflicts in 10 min (condition FieldManagerConflict), but not to several.",
 		},
 	}
 }
@@ -119,35 +119,35 @@ func (w *writer) managerAlerts() []alert {
 			name: "MLKeeperDown", wait: "5m", severity: "critical",
 			// Not absent(), which is true as well where nothing scrapes the manager, or MLKeeper is not there yet.
 			expr:    fmt.Sprintf("group(present_over_time(%s[1d])) unless on () group(%[1]s)", requests.series("")),
-			summary: "The manager of MLKeeper is gone",
-			description: "One was scraped within the last day, and none is now. What is declared runs on, but nothing is repaired, made " +
+			summary: "No manager of MLKeeper is running",
+			description: "One was scraped within the last day, and none is now. The managed systems keep running, but nothing is corrected, created " +
 				"or updated.",
 		},
 		{
 			name: "MLKeeperNoLeader", wait: "2m", severity: "critical",
 			expr:        leader.by("max", leader.where("name", "=~", `mlkeeper.*`).now(), "name") + " == 0",
-			summary:     "No manager leads under the lease {{ $labels.name }}",
-			description: "The managers run and none holds the lease, so that none of them writes.",
+			summary:     "No manager holds the lease {{ $labels.name }}",
+			description: "Managers run, but none holds the lease, so none writes.",
 		},
 		{
 			name: "MLKeeperReconcileErrors", wait: "15m", severity: "warning",
 			expr:    reconciles.by("sum", reconciles.where("outcome", "=", "error").rate("10m"), "kind") + " > 0.02",
 			summary: "Reconciles of {{ $labels.kind }} keep failing",
-			description: "{{ $value | humanize }} per second end in an error that was thought to pass. The log and the condition " +
+			description: "{{ $value | humanize }} per second end in an error that should be temporary. The log and the condition " +
 				"Reconciling have the error.",
 		},
 		{
 			name: "MLKeeperPanics", severity: "critical",
 			expr:        panics.by("sum", w.ours(panics.increase("15m")), "controller") + " > 0",
 			summary:     "A reconcile of {{ $labels.controller }} panicked",
-			description: "That is a bug; the log has the stack. The custom resource is tried again with growing pauses.",
+			description: "That is a bug; the log has the stack trace. MLKeeper retries the custom resource with backoff.",
 		},
 		{
 			name: "MLKeeperContinuousWrites", wait: "1h", severity: "warning",
 			expr:    writes.by("sum", writes.where("reason", "!=", "Missing").rate("10m"), "kind", "verb", "reason") + " > 0.05",
 			summary: "{{ $labels.kind }}s have been written continuously for an hour ({{ $labels.verb }}, {{ $labels.reason }})",
-			description: "{{ $value | humanize }} writes per second. In the steady state there is none: somebody changes the objects back, " +
-				"or the API server answers with something else than was written.",
+			description: "{{ $value | humanize }} writes per second. In the steady state there are none: another writer changes the objects back, " +
+				"or the API server stores something else than MLKeeper wrote.",
 		},
 		{
 			name: "MLKeeperContinuousReconciles", wait: "1h", severity: "warning",
@@ -155,20 +155,20 @@ func (w *writer) managerAlerts() []alert {
 				ready.by("sum", ready.now(), "kind"),
 			summary: "{{ $labels.kind }}s have been reconciled continuously for an hour",
 			description: "{{ $value | humanize }} reconciles per second, more than one in twenty seconds for each custom resource. In the " +
-				"steady state, and in every standing failure, there are a few per minute: something changes all the time, or MLKeeper loops.",
+				"steady state, and during a lasting failure, there are a few per minute: an object changes all the time, or MLKeeper loops.",
 		},
 		{
 			name: "MLKeeperQueueDepth", wait: "15m", severity: "warning",
 			expr:        depth.by("max", w.ours(depth.now()), "name") + " > 100",
-			summary:     "{{ $value }} custom resources wait in the queue {{ $labels.name }}",
+			summary:     "{{ $value }} custom resources are in the queue {{ $labels.name }}",
 			description: "The manager does not keep up: the API server is slow, or --concurrency is too small.",
 		},
 		{
 			name: "MLKeeperWatchMissing", wait: "15m", severity: "warning",
 			expr: answers.by("sum", w.ours(answers.where("code", "=~", "401|403").where("method", "=", "GET").increase("15m")), "code") + " > 0 or " +
 				ready.by("sum", ready.where("reason", "=", "CacheNotSynced").now(), "kind") + " > 0",
-			summary:     "A watch of the manager is refused or does not come up",
-			description: "It does not see what it may not watch. The log names the right, and /readyz fails.",
+			summary:     "A watch of the manager is refused or cannot be opened",
+			description: "Changes of the objects that it may not watch go unnoticed. The log names the missing right, and /readyz fails.",
 		},
 	}
 }

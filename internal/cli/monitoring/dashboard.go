@@ -171,7 +171,7 @@ func (w *writer) overview() section {
 		number("Not Ready", ready, sum(ready.where("status", "!=", "True").now()), 1, "green", "red"),
 		number("Objects that failed or are missing", objects, sum(objects.where("health", "=~", "Failed|Missing").now()), 1, "green", "red"),
 		number("Writes in the last hour", writes, sum(writes.increase("1h")), 1, "green", "text"),
-		number("Repairs in the last hour", drift, sum(drift.increase("1h")), 1, "green", "orange"),
+		number("Drift corrections in the last hour", drift, sum(drift.increase("1h")), 1, "green", "orange"),
 		number("Leaders", leader, sum(leader.now()), 1, "red", "green"),
 	}}
 }
@@ -199,7 +199,7 @@ func (w *writer) work() section {
 	return section{"Work", []panel{
 		graph("Reconciles by outcome", "ops", 12, reconciles, reconciles.by("sum", reconciles.rate(window), "kind", "outcome"), "kind", "outcome"),
 		graph("Writes", "ops", 12, writes, writes.by("sum", writes.rate(window), "kind", "verb", "reason"), "verb", "kind", "reason"),
-		graph("Drift that was repaired", "ops", 12, drift, drift.by("sum", drift.rate(window), "kind"), "kind"),
+		graph("Drift corrections", "ops", 12, drift, drift.by("sum", drift.rate(window), "kind"), "kind"),
 		graph("Requests to the API server", "reqps", 12, requests,
 			requests.by("sum", requests.rate(window), "verb", "group", "resource"), "verb", "resource", "group"),
 	}}
