@@ -3,7 +3,6 @@ package kubeflow
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -55,9 +55,8 @@ func definition(group, kind, scope string) *unstructured.Unstructured {
 // two are two applications that share a ConfigMap.
 func two() Facts {
 	facts := Facts{
-		Answer: &Answer{
-			Inputs: "inputs", Spec: custom("first", "Second App!").Spec.Applications,
-			Repos: []Repo{{Name: "manifests", Digest: "sha256:1"}},
+		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}, Content: Content{
+			Spec: custom("first", "Second App!").Spec.Applications,
 			Applications: []Application{
 				{Name: "first", Objects: []*unstructured.Unstructured{
 					object("v1", "Namespace", "", "kubeflow"), definition("x.io", "Wide", "Cluster"), definition("x.io", "Narrow", "Namespaced"),
@@ -68,14 +67,14 @@ func two() Facts {
 					object("autoscaling/v2", "HorizontalPodAutoscaler", "", "hpa"), object("unknown.io/v1", "Thing", "", "t"),
 				}, Warnings: []string{"something was ignored"}},
 			},
-		},
+		}},
 		Namespaced: map[schema.GroupKind]bool{
 			{Kind: "Namespace"}: false, {Kind: "ConfigMap"}: true, {Kind: "PersistentVolumeClaim"}: true,
 			{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: false,
 			{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:           true,
 		},
 	}
-	scopes(facts.Answer, facts.Namespaced)
+	scopes(facts.Result, facts.Namespaced)
 	return facts
 }
 
@@ -106,14 +105,14 @@ func TestRenderPutsObjectsIntoStages(t *testing.T) {
 	if len(p.Warnings) != 1 || !strings.HasPrefix(p.Warnings[0], "Second App!: ") {
 		t.Errorf("warnings %v", p.Warnings)
 	}
-	if o := facts.Answer.Applications[1].Objects[1]; o.GetNamespace() != "kubeflow" {
+	if o := facts.Result.Content.Applications[1].Objects[1]; o.GetNamespace() != "kubeflow" {
 		t.Error("the facts were changed")
 	}
 }
 
 func TestRenderReportsWhatFailed(t *testing.T) {
 	facts := two()
-	facts.Answer.Applications[0].Error = "no such folder"
+	facts.Result.Content.Applications[0].Error = "no such folder"
 	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
 	if got := controllertest.Reasons(p); got != "Terminal ApplicationFailed" || p.Problems[0].Field != "spec.applications[0]" {
 		t.Errorf("problems %+v", p.Problems)
@@ -121,8 +120,8 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 	if len(p.Stages) != 3 || len(p.Stages[2].Objects) == 0 {
 		t.Error("the other application is not rendered")
 	}
-	for transient, want := range map[bool]string{true: "Waiting Unreachable", false: "Terminal Unreachable"} {
-		f := Facts{Answer: &Answer{Failure: &Failure{Transient: transient, Reason: source.ReasonUnreachable}}}
+	for class, want := range map[plan.Class]string{plan.Waiting: "Waiting Unreachable", plan.Terminal: "Terminal Unreachable"} {
+		f := Facts{Result: &Result{Failure: &plan.Problem{Class: class, Reason: source.ReasonUnreachable}}}
 		if got := controllertest.Reasons(New(Settings{}).Render(custom(), f)); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -143,7 +142,7 @@ func TestWithoutTrustNothingIsFetched(t *testing.T) {
 	}
 }
 
-func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
+func TestAnotherSpecIsAnotherJob(t *testing.T) {
 	base := custom("first")
 	for name, change := range map[string]func(*kubeflowv1.KfDef){
 		"repository":  func(cr *kubeflowv1.KfDef) { cr.Spec.Repos[0].URI += "2" },
@@ -156,16 +155,16 @@ func TestAnotherSpecIsAnotherQuestion(t *testing.T) {
 		cr := base.DeepCopy()
 		change(cr)
 		if inputsOf(cr) == inputsOf(base) {
-			t.Errorf("another %s is the same question", name)
+			t.Errorf("another %s is the same job", name)
 		}
 	}
 	labelled := base.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
 	if inputsOf(labelled) != inputsOf(base) {
-		t.Error("a label is another question")
+		t.Error("a label is another job")
 	}
-	if versionsOf([]repo{{Origin: origin.Origin{Versions: []string{"uid/2"}}}}) == versionsOf([]repo{{Origin: origin.Origin{Versions: []string{"uid/1"}}}}) {
-		t.Error("another content of a Secret is the same question")
+	if versionsOf([]rendering.Source{{Origin: origin.Origin{Versions: []string{"uid/2"}}}}) == versionsOf([]rendering.Source{{Origin: origin.Origin{Versions: []string{"uid/1"}}}}) {
+		t.Error("another content of a Secret is the same job")
 	}
 }
 
@@ -188,22 +187,16 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	c := controllertest.New(testNow)
 	_, err := s.Gather(t.Context(), c, custom("first"))
 	var problem plan.Problem
-	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != reasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
+	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != rendering.ReasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
 		t.Fatalf("error %v, asked %+v", err, c.Asked)
 	}
-	answer, _ := c.Asked[0].Question(t.Context(), nil).(*Answer)
-	if answer == nil || answer.Failure == nil || !answer.Failure.Transient || answer.Failure.Reason != source.ReasonServerError || answer.Failure.Field != "spec.repos[0].uri" {
-		t.Fatalf("answer %+v", answer)
+	result, _ := c.Asked[0].Question(t.Context(), nil).(*Result)
+	if result == nil || result.Failure == nil || result.Failure.Class != plan.Waiting || result.Failure.Reason != source.ReasonServerError || result.Failure.Field != "spec.repos[0].uri" {
+		t.Fatalf("result %+v", result)
 	}
-	c.Answers = map[string]any{c.Asked[0].Name: answer}
+	c.Answers = map[string]any{c.Asked[0].Name: result}
 	if _, err := s.Gather(t.Context(), c, custom("first")); err != nil {
 		t.Fatal(err)
-	}
-	if pause := answer.Retry(); pause != controller.RetryPassing {
-		t.Errorf("a failure that may pass is asked for again after %s at most", pause)
-	}
-	if f := failureOf(repo{}, fs.ErrNotExist); !f.Transient {
-		t.Error("an error that nobody knows is final")
 	}
 }
 
@@ -215,7 +208,7 @@ func TestProject(t *testing.T) {
 	current := controller.State{Observed: &observe.Object{Health: health.Result{Status: health.Current}}, Current: true}
 	there := controller.State{Observed: &observe.Object{Health: health.Result{Status: health.InProgress, Message: "soon"}}}
 	objects := map[plan.Key]controller.State{}
-	for _, a := range facts.Answer.Applications {
+	for _, a := range facts.Result.Content.Applications {
 		for _, o := range a.Objects {
 			objects[plan.KeyIn(o, "kubeflow", facts.Namespaced)] = current
 		}
@@ -243,7 +236,7 @@ func TestProject(t *testing.T) {
 		"ready":   {controller.Seen{Now: testNow, Ready: true}, ConditionAvailable},
 		"problem": {controller.Seen{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
 	} {
-		New(Settings{}).Project(cr, Facts{Answer: &Answer{Failure: &Failure{}}}, c.seen)
+		New(Settings{}).Project(cr, Facts{Result: &Result{Failure: &plan.Problem{}}}, c.seen)
 		for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {
 			if got := meta.IsStatusConditionTrue(cr.Status.Conditions, kind); got != (kind == c.want) {
 				t.Errorf("%s: %s is %v", name, kind, got)

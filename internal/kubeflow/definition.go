@@ -5,6 +5,7 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // ControllerName is the name of the controller, and the value of the controller label on its children.
@@ -38,21 +39,16 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 	}
 }
 
-// asked is what an answer was asked with. A wish tells apart what the KfDef and the objects that it refers to ask for, and the
-// name of the question also what the cluster served.
-type asked struct {
-	uid                types.UID
-	inputs, wish, name string
-}
-
 // system is the controller.
 type system struct {
 	settings Settings
-	// last are the answers by the name of the KfDef, noted with what was asked.
-	last controller.Last[types.NamespacedName, asked, Answer]
+	results  *rendering.Cache[Content]
 }
 
 // New makes the controller.
 func New(settings Settings) controller.System[*kubeflowv1.KfDef, Facts] {
-	return &system{settings: settings}
+	return &system{settings: settings, results: rendering.New[Content](settings.Sources)}
 }
+
+// Forget implements controller.Forgetful.
+func (s *system) Forget(key types.NamespacedName) { s.results.Forget(key) }

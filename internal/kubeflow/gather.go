@@ -2,27 +2,19 @@ package kubeflow
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/rendering"
 )
 
-// The reasons of problems, stable across releases.
-const (
-	reasonFetching          = "Fetching"
-	reasonApplicationFailed = "ApplicationFailed"
-)
+// reasonApplicationFailed is the reason of an application that cannot be rendered; stable across releases.
+const reasonApplicationFailed = "ApplicationFailed"
 
-// fetching is said while there is no answer.
+// fetching is the message while nothing is rendered yet.
 const fetching = "the repositories are being fetched and rendered"
 
 // Gather has the repositories fetched and rendered in the background, and looks up which kinds are in namespaces.
@@ -35,14 +27,15 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
-	answer, pending := s.answer(read, cr, from)
-	if answer == nil || pending && answer.Inputs == "" {
-		return Facts{}, plan.Problem{
-			Class: plan.Waiting, Reason: reasonFetching, Message: fetching, Remedy: "nothing to do", Brief: true,
-		}
+	job := jobOf(cr, from)
+	result, done := s.results.Get(read, job)
+	if !done && !result.Rendered() {
+		return Facts{}, rendering.Fetching(fetching)
 	}
-	facts := Facts{Answer: answer, Pending: pending, ActAs: user, Namespaced: map[schema.GroupKind]bool{}}
-	for _, a := range answer.Applications {
+	facts := Facts{
+		Result: result, Pending: !done && result.Inputs != job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
+	}
+	for _, a := range result.Content.Applications {
 		for _, o := range a.Objects {
 			gvk := o.GroupVersionKind()
 			if namespaced, served := read.Namespaced(gvk); served {
@@ -50,7 +43,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 			}
 		}
 	}
-	scopes(answer, facts.Namespaced)
+	scopes(result, facts.Namespaced)
 	return facts, nil
 }
 
@@ -62,50 +55,16 @@ func (s *system) account(cr *kubeflowv1.KfDef) controller.Account {
 	}
 }
 
-// answer asks once for each spec, each content of what it refers to, and each wish to reconcile now, and at the interval of
-// the spec; after a failure the engine asks again. It asks anew when the cluster serves other APIs of those that the objects
-// were converted from and to, as after an upgrade. Until there is an answer, the one before stands, which is pending where it is
-// to another spec.
-func (s *system) answer(read controller.Reader, cr *kubeflowv1.KfDef, from []repo) (answer *Answer, pending bool) {
-	q := asked{uid: cr.UID, inputs: inputsOf(cr)}
-	q.wish = strings.Join([]string{"rendered", q.inputs, versionsOf(from), cr.Annotations[keeper.ReconcileAtAnnotation]}, " ")
-	q.name = q.wish
-	before, last := s.before(cr)
-	if before != nil && last.wish == q.wish {
-		q.name = last.name
-		if then, now := before.depends(read.Serves); then != now {
-			q.name = q.wish + " " + digest(then, now)
-		}
-	}
-	every := controller.Once
-	if i := cr.Spec.Interval; i != nil {
-		every = i.Duration
-	}
-	if answer, _ := read.Probe(q.name, every, s.question(cr.DeepCopy(), from, q, read.Serves)).(*Answer); answer != nil {
-		return answer, false
-	}
-	return before, before != nil && before.Inputs != q.inputs
-}
-
 // inputsOf tells apart what is rendered: another spec is another input.
 func inputsOf(cr *kubeflowv1.KfDef) string {
-	return digest(cr.Spec.Repos, cr.Spec.Applications, cr.Name, cr.Namespace, cr.UID)
+	return rendering.Digest(string(cr.UID), []any{cr.Spec.Repos, cr.Spec.Applications, cr.Name, cr.Namespace})
 }
 
 // versionsOf tells apart the contents of the objects that a spec refers to.
-func versionsOf(from []repo) string {
-	var versions []any
-	for _, o := range from {
-		versions = append(versions, o.Versions)
+func versionsOf(from []rendering.Source) string {
+	var out []string
+	for _, s := range from {
+		out = append(out, s.Versions...)
 	}
-	return digest(versions...)
-}
-
-func digest(parts ...any) string {
-	raw, err := json.Marshal(parts)
-	if err != nil {
-		panic(fmt.Sprintf("bug: the spec of a KfDef does not encode: %v", err))
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8])
+	return strings.Join(out, " ")
 }

@@ -54,17 +54,17 @@ func TestArrange(t *testing.T) {
 func four(change func(map[string]*kubeflowv1.Application)) (*kubeflowv1.KfDef, Facts) {
 	cr := custom("a", "b", "c", "d")
 	facts := two()
-	facts.Answer.Applications = nil
+	facts.Result.Content.Applications = nil
 	by := map[string]*kubeflowv1.Application{}
 	for i := range cr.Spec.Applications {
 		one := &cr.Spec.Applications[i]
 		by[one.Name] = one
-		facts.Answer.Applications = append(facts.Answer.Applications, Application{
+		facts.Result.Content.Applications = append(facts.Result.Content.Applications, Application{
 			Name: one.Name, Objects: []*unstructured.Unstructured{object("v1", "ConfigMap", "", "of-"+one.Name)},
 		})
 	}
 	change(by)
-	facts.Answer.Spec = cr.Spec.Applications
+	facts.Result.Content.Spec = cr.Spec.Applications
 	return cr, facts
 }
 
@@ -78,7 +78,7 @@ func TestStagesOfDependentApplications(t *testing.T) {
 		by["d"].DependsOn = []string{"a", "c"}
 		by["d"].Prune = &no
 	})
-	facts.Answer.Applications[0].Error = "no such folder"
+	facts.Result.Content.Applications[0].Error = "no such folder"
 	p := New(Settings{}).Render(cr, facts)
 	var got []string
 	for _, s := range p.Stages {

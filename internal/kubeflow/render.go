@@ -10,6 +10,7 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // stageDefinitions is the first stage: what the objects of every application are in, and are defined by.
@@ -29,21 +30,21 @@ const maxWarnings, maxRendered = 64, 44
 // Render puts the objects of the applications into stages. It is pure.
 func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	out := plan.Plan{}
-	answer := facts.Answer
 	unfetched(cr, facts, &out)
-	if answer.Inputs == "" {
+	if !facts.Result.Rendered() {
 		return out
 	}
+	content := facts.Result.Content
 	out.ActAs = facts.ActAs
-	out.Inputs = fmt.Sprint(facts.Answer.Repos)
+	out.Inputs = fmt.Sprint(facts.Result.Sources)
 	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
-	order, wrong := arrange(answer.Spec)
+	order, wrong := arrange(content.Spec)
 	for _, i := range order {
-		out.Stages = append(out.Stages, stage(answer, i, wrong, applications[i]))
+		out.Stages = append(out.Stages, stage(content, i, wrong, applications[i]))
 	}
-	for i, a := range answer.Applications {
+	for i, a := range content.Applications {
 		if message, field := failureOfApplication(a, wrong[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
 				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
@@ -64,32 +65,19 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	return out
 }
 
-// unfetched tells why what is rendered is not what is declared now. It is a warning alone where it may pass by itself, and the
-// repositories gave the same spec's objects before.
+// unfetched reports why what is rendered is not what is declared now.
 func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
-	f := facts.Answer.Failure
-	switch {
-	case facts.Pending:
-		out.Problems = append(out.Problems, plan.Problem{
-			Class: plan.Waiting, Reason: reasonFetching, Message: fetching, Remedy: "nothing to do", Brief: true,
-		})
-		return
-	case f == nil:
-		return
-	case f.Transient && facts.Answer.Inputs == inputsOf(cr):
-		out.Warnings = append(out.Warnings, "what the repositories gave before is used, since they cannot be asked now: "+f.Message)
+	if facts.Pending {
+		out.Problems = append(out.Problems, rendering.Fetching(fetching))
 		return
 	}
-	problem := plan.Problem{
-		Class: plan.Terminal, Reason: f.Reason, Field: f.Field, Value: f.Value, Message: f.Message, Remedy: f.Remedy,
+	problem, warning := facts.Result.Report(facts.Result.Inputs == inputsOf(cr))
+	if problem != nil {
+		out.Problems = append(out.Problems, *problem)
 	}
-	if f.Transient {
-		problem.Class = plan.Waiting
+	if warning != "" {
+		out.Warnings = append(out.Warnings, warning)
 	}
-	if facts.Answer.Inputs != "" {
-		problem.Message += "; what was rendered before stays declared"
-	}
-	out.Problems = append(out.Problems, problem)
 }
 
 // failureOfApplication says why an application is not made, and which of its fields is at fault.
@@ -101,19 +89,19 @@ func failureOfApplication(a Application, wrong string) (message, field string) {
 }
 
 // stage is that of one application.
-func stage(answer *Answer, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
-	spec := answer.Spec[i]
+func stage(content Content, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
+	spec := content.Spec[i]
 	out := plan.Stage{Name: stageName(i, spec.Name), Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
 	if spec.Timeout != nil {
 		out.Timeout = spec.Timeout.Duration
 	}
 	for _, name := range spec.DependsOn {
-		j := slices.IndexFunc(answer.Spec, func(a kubeflowv1.Application) bool { return a.Name == name })
+		j := slices.IndexFunc(content.Spec, func(a kubeflowv1.Application) bool { return a.Name == name })
 		if j < 0 {
 			continue // Told by arrange.
 		}
 		out.After = append(out.After, stageName(j, name))
-		if answer.Applications[j].Error != "" && out.Hold == "" {
+		if content.Applications[j].Error != "" && out.Hold == "" {
 			out.Hold = "application " + name + ", which failed"
 		}
 	}
@@ -123,10 +111,10 @@ func stage(answer *Answer, i int, wrong map[int]string, objects []plan.Object) p
 // sortOut gives every object its namespace and its stage. What two applications render is made once, as the first of them
 // has it.
 func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
-	applications = make([][]plan.Object, len(facts.Answer.Applications))
+	applications = make([][]plan.Object, len(facts.Result.Content.Applications))
 	seen := map[plan.Key]bool{}
-	for i, a := range facts.Answer.Applications {
-		kept := retains(cr, facts.Answer.Spec[i])
+	for i, a := range facts.Result.Content.Applications {
+		kept := retains(cr, facts.Result.Content.Spec[i])
 		for _, o := range a.Objects {
 			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
 			if seen[key] {

@@ -7,26 +7,22 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
-// repo is a repository and where it comes from.
-type repo struct {
-	name string
-	origin.Origin
-}
-
 // reposOf reads what the repositories of a KfDef refer to in its namespace.
-func reposOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef) ([]repo, error) {
-	out := make([]repo, 0, len(cr.Spec.Repos))
+func reposOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef) ([]rendering.Source, error) {
+	out := make([]rendering.Source, 0, len(cr.Spec.Repos))
 	for i, r := range cr.Spec.Repos {
-		one := repo{name: r.Name, Origin: origin.Origin{
-			Field: fmt.Sprintf("spec.repos[%d]", i), Request: source.Request{URI: r.URI, Before: true},
+		field := fmt.Sprintf("spec.repos[%d]", i)
+		one := rendering.Source{Name: r.Name, Origin: origin.Origin{
+			Field: field + ".uri", Request: source.Request{URI: r.URI, Before: true},
 		}}
-		if err := one.ReadArchive(ctx, read, cr.Namespace, one.Field+".uri", r.URI); err != nil {
+		if err := one.ReadArchive(ctx, read, cr.Namespace, one.Field, r.URI); err != nil {
 			return nil, err
 		}
-		if err := one.ReadSecret(ctx, read, cr.Namespace, one.Field+".secretName", r.SecretName); err != nil {
+		if err := one.ReadSecret(ctx, read, cr.Namespace, field+".secretName", r.SecretName); err != nil {
 			return nil, err
 		}
 		out = append(out, one)

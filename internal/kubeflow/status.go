@@ -10,6 +10,7 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // The conditions of the original, of which one at most is True.
@@ -41,13 +42,13 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen
 		status.Warnings = append(status.Warnings, controller.Cut(w, maxWarningText))
 	}
 	unavailable(cr, facts, seen)
-	if facts.Answer == nil || facts.Answer.Inputs == "" {
+	if !facts.Result.Rendered() {
 		// What runs is as it was; nothing new is known of it.
 		conditions(cr, seen)
 		return controller.Verdict{}
 	}
 	status.ReposCache = nil
-	for _, r := range facts.Answer.Repos {
+	for _, r := range facts.Result.Sources {
 		status.ReposCache = append(status.ReposCache, kubeflowv1.RepoCache{Name: r.Name, Revision: r.Digest})
 	}
 	applications(cr, facts, seen)
@@ -59,10 +60,10 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 	status := &cr.Status
 	before := status.Applications
-	_, wrong := arrange(facts.Answer.Spec)
-	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Answer.Applications))
-	made := make([]int32, len(facts.Answer.Applications))
-	for i, a := range facts.Answer.Applications {
+	_, wrong := arrange(facts.Result.Content.Spec)
+	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Result.Content.Applications))
+	made := make([]int32, len(facts.Result.Content.Applications))
+	for i, a := range facts.Result.Content.Applications {
 		one := &status.Applications[i]
 		one.Name, one.Phase, one.Message = a.Name, phasePending, controller.Cut(a.Error, maxMessage)
 		var lack controller.Lack
@@ -91,12 +92,12 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 		if j := slices.IndexFunc(before, func(b kubeflowv1.ApplicationStatus) bool { return b.Name == one.Name }); j >= 0 {
 			one.Revision = before[j].Revision
 		}
-		failure, _ := failureOfApplication(facts.Answer.Applications[i], wrong[i])
+		failure, _ := failureOfApplication(facts.Result.Content.Applications[i], wrong[i])
 		switch {
 		case failure != "":
 			one.Phase, one.Message = phaseFailed, controller.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:
-			one.Phase, one.Message, one.Revision = phaseReady, "", revision(facts.Answer.Spec[i], facts.Answer.Repos)
+			one.Phase, one.Message, one.Revision = phaseReady, "", revision(facts.Result.Content.Spec[i], facts.Result.Sources)
 			ready++
 		case made[i] > 0:
 			one.Phase = phaseProgressing
@@ -106,7 +107,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 }
 
 // revision is what the repository of an application is at.
-func revision(a kubeflowv1.Application, repos []Repo) string {
+func revision(a kubeflowv1.Application, repos []rendering.Revision) string {
 	if a.KustomizeConfig == nil || a.KustomizeConfig.RepoRef == nil {
 		return ""
 	}
@@ -122,19 +123,19 @@ func revision(a kubeflowv1.Application, repos []Repo) string {
 // them, it stays as it is.
 func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 	switch {
-	case facts.Answer == nil || facts.Pending:
+	case facts.Result == nil || facts.Pending:
 		return
-	case facts.Answer.Failure == nil:
+	case facts.Result.Failure == nil:
 		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 		return
 	}
 	means := "nothing is repaired until the repositories can be fetched: "
-	if facts.Answer.Inputs != "" {
+	if facts.Result.Rendered() {
 		means = "what the repositories gave before stays declared, and nothing newer is applied: "
 	}
 	meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
-		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Answer.Failure.Reason,
-		Message:            controller.Cut(means+facts.Answer.Failure.Message, maxMessage),
+		Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: facts.Result.Failure.Reason,
+		Message:            controller.Cut(means+facts.Result.Failure.Message, maxMessage),
 		ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 	})
 }

@@ -3,9 +3,11 @@ package seldon
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // ControllerName is the name of the controller, and the value of the controller label on its children.
@@ -34,26 +36,21 @@ func Definition() controller.Definition[*v1alpha1.SeldonOperator] {
 	}
 }
 
-// asker is the component of a SeldonOperator that an answer is for.
-type asker struct {
-	key       types.NamespacedName
-	component string
-}
-
-// asked is whose question it was, what was declared, but for what the templates asked of the cluster, when a user asked for it to be
-// asked again, and the name of the question.
-type asked struct {
-	uid                 types.UID
-	inputs, again, name string
-}
-
 // system is the controller.
 type system struct {
 	settings Settings
-	last     controller.Last[asker, asked, Answer]
+	results  *rendering.Cache[Content]
 }
 
 // New makes the controller.
 func New(settings Settings) controller.System[*v1alpha1.SeldonOperator, Facts] {
-	return &system{settings: settings.complete()}
+	return &system{settings: settings.complete(), results: rendering.New[Content](settings.Sources)}
+}
+
+// Forget implements controller.Forgetful.
+func (s *system) Forget(key types.NamespacedName) { s.results.Forget(key) }
+
+// subject is one component of a SeldonOperator.
+func subject(cr *v1alpha1.SeldonOperator, c component) rendering.Subject {
+	return rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID, Part: c.name}
 }

@@ -3,7 +3,7 @@
 //
 //   - components.go is the table of the charts, overlay.go the values that each switch sets; a user's values always win.
 //   - keys.go keeps generated credentials: passwords, an authority and its certificates, and renews them before they expire.
-//   - gather.go asks for what question.go fetches and renders in the background; nothing is rendered twice.
+//   - gather.go puts together what job.go renders in the background (internal/rendering).
 //   - render.go, objects.go and status.go put it into stages and tell of it.
 //
 // It never writes to the cluster, and it knows no other controller.

@@ -1,17 +1,14 @@
 package seldon
 
 import (
-	"reflect"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // Facts are everything that the plan needs beyond the custom resource.
@@ -49,92 +46,58 @@ type Password struct {
 // Part is one component as it was rendered.
 type Part struct {
 	component
-	// Answer is nil while there is none with objects.
-	Answer *Answer
-	// Pending says that what is declared now is being rendered, Older that the objects of the answer are of something else that was
+	// Result is nil while there is none with objects.
+	Result *Result
+	// Pending says that what is declared now is being rendered, Older that the objects of the result are of something else that was
 	// declared before.
 	Pending, Older bool
 	// Problem is why the values cannot be put together; nil where they can.
 	Problem *plan.Problem
 }
 
-// failure is why a component is not as it is declared. It is nil where it is, and where a failure may pass and what the repository
-// gave before is rendered with what is declared.
-func (p Part) failure() *plan.Problem {
-	switch a := p.Answer; {
+// report says why a component is not as it is declared; a warning tells that it is, but of what the repository gave before.
+func (p Part) report() (problem *plan.Problem, warning string) {
+	switch {
 	case p.Problem != nil:
-		return p.Problem
-	case p.Pending || a == nil || a.Failure == nil:
-		return nil
-	case a.Failure.Class == plan.Waiting && a.rendered() && !p.Older:
-		return nil
-	default:
-		return a.Failure
+		out := *p.Problem
+		if p.Result.Rendered() {
+			out.Message += rendering.StaysDeclared
+		}
+		return &out, ""
+	case p.Pending || p.Result == nil:
+		return nil, ""
 	}
+	return p.Result.Report(!p.Older)
 }
 
-// Content is what a chart renders.
+// all are the objects of a component.
+func (p Part) all() []*unstructured.Unstructured {
+	if p.Result == nil {
+		return nil
+	}
+	c := p.Result.Content
+	return slices.Concat(c.Definitions, c.Before, c.Objects, c.After)
+}
+
+// Result is what became of fetching and rendering a chart.
+type Result = rendering.Result[Content]
+
+// Content is what a chart renders, or what was rendered before where certificates have to be made first.
 type Content struct {
-	// Inputs tell what was declared when it was rendered.
-	Inputs string
-	// Chart, Version and Digest are those of the archive.
-	Chart, Version, Digest string
+	// Chart and Version are those of the archive.
+	Chart, Version string
 	// ValuesDigest is a keyed digest of all values.
 	ValuesDigest                        string
 	Definitions, Before, Objects, After []*unstructured.Unstructured
 	Warnings                            []string
+	Told
 }
 
-// Answer is what became of fetching and rendering a chart. Where that failed, or something has to be made first, the content is what
-// was rendered before, if anything was.
-type Answer struct {
-	Content
-	// APIs and Certificates are what the templates asked for, and what they were told.
+// Told is what templates asked for.
+type Told struct {
+	// APIs and Certificates are what the templates were told of those that they asked for.
 	APIs         map[string]bool
 	Certificates map[string]string
-	// Depends are the removed APIs that the content was converted from and to, and whether the cluster served them.
-	Depends convert.Depends
-	// LooksUp says that the templates looked something up.
-	LooksUp bool
 	// Wanted are certificates that have to be made first.
 	Wanted []helm.Certificate
-	// Failure says why the content is not of what is declared, or not of what the repository gives now; nil where it is.
-	Failure *plan.Problem
-}
-
-// rendered says that there is something that was rendered, now or before.
-func (a *Answer) rendered() bool { return a != nil && a.Chart != "" }
-
-var _ controller.Retryable = (*Answer)(nil)
-
-// Retry implements controller.Retryable.
-func (a *Answer) Retry() time.Duration {
-	switch {
-	case a.Failure == nil:
-		return 0
-	case a.Failure.Class == plan.Waiting:
-		return controller.RetryPassing
-	}
-	return controller.RetryLasting
-}
-
-// with is an answer that stands, but for a failure.
-func (a *Answer) with(failure *plan.Problem) *Answer {
-	if a == nil {
-		return &Answer{Failure: failure}
-	}
-	if reflect.DeepEqual(a.Failure, failure) {
-		return a
-	}
-	out := *a
-	out.Failure = failure
-	return &out
-}
-
-// all are the objects of an answer.
-func (a *Answer) all() []*unstructured.Unstructured {
-	if a == nil {
-		return nil
-	}
-	return slices.Concat(a.Definitions, a.Before, a.Objects, a.After)
 }

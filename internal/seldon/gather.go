@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
@@ -17,6 +16,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -54,7 +54,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		return Facts{}, err
 	}
 	for _, part := range facts.Parts {
-		for _, o := range part.Answer.all() {
+		for _, o := range part.all() {
 			gvk := o.GroupVersionKind()
 			if namespaced, served := read.Namespaced(gvk); served {
 				facts.Namespaced[gvk.GroupKind()] = namespaced
@@ -85,8 +85,8 @@ func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1a
 	}
 	wanted := foreseen(cr)
 	for _, c := range s.componentsOf(cr) {
-		if last, _ := s.lastOf(client.ObjectKeyFromObject(cr), cr.UID, c.name); last != nil {
-			wanted = append(wanted, last.Wanted...)
+		if last := s.results.Last(subject(cr, c)); last != nil {
+			wanted = append(wanted, last.Content.Wanted...)
 		}
 	}
 	out, err := keysOf(data, ours, wanted, s.settings.Random, read.Now(), cr.Namespace+"/"+cr.Name)
@@ -115,12 +115,11 @@ func ownerID(cr *v1alpha1.SeldonOperator) string {
 func (s *system) gatherPart(
 	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
 ) (Part, error) {
-	last, before := s.lastOf(client.ObjectKeyFromObject(cr), cr.UID, c.name)
 	part := Part{component: c, Pending: true}
-	if last.rendered() {
-		part.Answer = last
+	if last := s.results.Last(subject(cr, c)); last.Rendered() {
+		part.Result = last
 	}
-	q, err := s.inquire(ctx, read, cr, c, facts)
+	r, err := s.request(ctx, read, cr, c, facts)
 	var problem plan.Problem
 	if errors.As(err, &problem) {
 		// What is there of the other components is kept up meanwhile.
@@ -134,23 +133,12 @@ func (s *system) gatherPart(
 		// A certificate that is not stored yet may become another.
 		return part, nil
 	}
-	q.name = strings.Join([]string{c.name, q.inputs, q.again}, " ")
-	if last != nil && before.inputs == q.inputs && before.again == q.again {
-		// A chart is rendered anew when what its templates asked of the cluster has another answer, and when the cluster serves
-		// other APIs of those that its objects were converted from and to, as after an upgrade.
-		q.name = before.name
-		if q.outdated(last) {
-			apis, certificates := q.told(last)
-			q.name = strings.Join([]string{c.name, q.inputs, q.again, keyedDigest(cr.UID, []any{
-				apis, certificates, last.Depends.String(), last.Depends.Now(q.serves).String(),
-			})}, " ")
-		}
+	job := r.job(cr)
+	result, done := s.results.Get(read, job)
+	if done && len(result.Content.Wanted) == 0 {
+		part.Result, part.Pending = result, false
 	}
-	answer, _ := read.Probe(q.name, controller.Once, s.question(q)).(*Answer)
-	if answer != nil && len(answer.Wanted) == 0 {
-		part.Answer, part.Pending = answer, false
-	}
-	part.Older = part.Answer != nil && part.Answer.Inputs != q.inputs
+	part.Older = part.Result != nil && part.Result.Inputs != job.Inputs
 	return part, nil
 }
 
@@ -165,60 +153,52 @@ func serves(read controller.Reader, apiVersion string) bool {
 	return err == nil && read.ServesVersion(gv)
 }
 
-// inquire puts together what a component is rendered from.
-func (s *system) inquire(
+// request puts together what a component is rendered from.
+func (s *system) request(
 	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
-) (inquiry, error) {
-	q := inquiry{
-		component: c, key: client.ObjectKeyFromObject(cr), uid: cr.UID, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
+) (request, error) {
+	r := request{
+		component: c, settings: s.settings, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
 		cluster: helm.Cluster{
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
 		},
-		serves: read.Serves,
 	}
-	q.from = origin.Origin{Field: q.field + ".chart"}
-	if err := q.from.ReadArchive(ctx, read, cr.Namespace, q.from.Field+".repository", c.chart.Repository); err != nil {
-		return q, err
+	r.from = rendering.Source{Name: c.chart.Name + " " + c.chart.Version, Origin: origin.Origin{Field: r.field + ".chart"}}
+	if err := r.from.ReadArchive(ctx, read, cr.Namespace, r.from.Field+".repository", c.chart.Repository); err != nil {
+		return r, err
 	}
-	if err := q.from.ReadSecret(ctx, read, cr.Namespace, q.from.Field+".secretName", c.chart.SecretName); err != nil {
-		return q, err
+	if err := r.from.ReadSecret(ctx, read, cr.Namespace, r.from.Field+".secretName", c.chart.SecretName); err != nil {
+		return r, err
 	}
-	q.from.Request.URI = c.chart.Repository
-	if q.from.Inline == nil {
-		q.from.Chart = &source.ChartRequest{
+	r.from.Request.URI = c.chart.Repository
+	if r.from.Inline == nil {
+		r.from.Chart = &source.ChartRequest{
 			Repository: c.chart.Repository, Name: c.chart.Name, Version: c.chart.Version, Digest: c.chart.Digest, Before: true,
 		}
 	}
-	given, err := s.userValues(ctx, read, cr, &q)
-	if err != nil {
-		return q, err
-	}
-	q.values = helm.Merge(s.overlay(cr, c), given)
-	q.inputs = keyedDigest(cr.UID, []any{
-		c.chart, q.from.Versions, q.values, q.cluster.Version, q.user, string(facts.Keys.data[entrySeed]),
-	})
-	q.again = cr.Annotations[keeper.ReconcileAtAnnotation]
-	return q, nil
+	given, err := s.userValues(ctx, read, cr, &r)
+	r.values = helm.Merge(s.overlay(cr, c), given)
+	return r, err
 }
 
 // userValues are the values of a user: those of objects in their order, and over them those of the spec.
 func (s *system) userValues(
-	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, q *inquiry,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, r *request,
 ) (values, error) {
 	out := values{}
-	for i, ref := range q.spec.ValuesFrom {
-		field := fmt.Sprintf("%s.valuesFrom[%d]", q.field, i)
-		more, err := referencedValues(ctx, read, cr.Namespace, ref, field, &q.from)
+	for i, ref := range r.spec.ValuesFrom {
+		field := fmt.Sprintf("%s.valuesFrom[%d]", r.field, i)
+		more, err := referencedValues(ctx, read, cr.Namespace, ref, field, &r.from.Origin)
 		if err != nil {
 			return nil, err
 		}
 		out = helm.Merge(out, more)
 	}
-	if q.spec.Values != nil && len(q.spec.Values.Raw) > 0 {
-		given, err := helm.ParseValues(q.spec.Values.Raw)
+	if r.spec.Values != nil && len(r.spec.Values.Raw) > 0 {
+		given, err := helm.ParseValues(r.spec.Values.Raw)
 		if err != nil {
 			return nil, plan.Problem{
-				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: q.field + ".values", Message: err.Error(),
+				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: r.field + ".values", Message: err.Error(),
 				Remedy: "write them as a map",
 			}
 		}

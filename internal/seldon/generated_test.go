@@ -38,7 +38,7 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	cr.Spec.Enable.Catalogue, cr.Spec.Enable.PayloadStore = true, true
-	s := &system{settings: Settings{Trusted: true}.complete()}
+	s := New(Settings{Trusted: true}).(*system)
 	c := controllertest.New(testNow)
 	pass := func() (Facts, plan.Plan) {
 		t.Helper()

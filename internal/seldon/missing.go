@@ -20,7 +20,6 @@ const (
 	reasonNoKnative        = "KnativeNotInstalled"
 	reasonRoutingOff       = "RoutingDisabled"
 	reasonCredentials      = "CredentialsMissing"
-	reasonSourceFetching   = "Fetching"
 	reasonGenerating       = "GeneratingCredentials"
 	reasonComponentFailing = "ComponentNotReady"
 )

@@ -13,6 +13,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // The stages that are no component's.
@@ -47,11 +48,11 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 	seen := map[plan.Key]bool{}
 	for _, part := range facts.Parts {
 		problems(part, &out)
-		if part.Answer == nil {
+		if part.Result == nil {
 			continue
 		}
 		b := builder{cr: cr, facts: facts, part: part, seen: seen}
-		definitions.Objects = append(definitions.Objects, b.objects(part.Answer.Definitions)...)
+		definitions.Objects = append(definitions.Objects, b.objects(part.Result.Content.Definitions)...)
 		stages[part.name] = b.stages(&definitions)
 	}
 	stages[routing] = []plan.Stage{{Objects: routingObjects(cr, facts)}}
@@ -92,37 +93,32 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 func inputsOf(parts []Part) string {
 	var out strings.Builder
 	for _, part := range parts {
-		if part.Pending || part.Answer == nil {
+		if part.Pending || part.Result == nil {
 			return ""
 		}
-		_, _ = fmt.Fprintf(&out, "%s %s %s %v\n", part.name, part.Answer.Digest, part.Answer.ValuesDigest, part.Answer.Certificates)
+		c := part.Result.Content
+		_, _ = fmt.Fprintf(&out, "%s %v %s %v\n", part.name, part.Result.Sources, c.ValuesDigest, c.Certificates)
 	}
 	return out.String()
 }
 
 // problems tells why a component is not as it is declared.
 func problems(part Part, out *plan.Plan) {
-	switch f := part.failure(); {
-	case f != nil:
-		problem := *f
-		if part.Answer.rendered() {
-			problem.Message += "; what was rendered before stays declared"
-		}
-		out.Problems = append(out.Problems, problem)
+	problem, warning := part.report()
+	switch {
+	case problem != nil:
+		out.Problems = append(out.Problems, *problem)
 	case part.Pending:
-		out.Problems = append(out.Problems, plan.Problem{
-			Class: plan.Waiting, Reason: reasonSourceFetching, Message: "the chart of " + part.name + " is being fetched and rendered", Remedy: "nothing to do",
-			Brief: true,
-		})
+		out.Problems = append(out.Problems, rendering.Fetching("the chart of "+part.name+" is being fetched and rendered"))
 	}
-	if part.Answer == nil {
+	if part.Result == nil {
 		return
 	}
-	for _, w := range part.Answer.Warnings {
+	for _, w := range part.Result.Content.Warnings {
 		out.Warnings = append(out.Warnings, part.name+": "+w)
 	}
-	if f := part.Answer.Failure; f != nil && part.failure() == nil && !part.Pending {
-		out.Warnings = append(out.Warnings, part.name+": what the repository gave before is used, since it cannot be asked now: "+f.Message)
+	if warning != "" {
+		out.Warnings = append(out.Warnings, part.name+": "+warning)
 	}
 }
 
@@ -139,7 +135,7 @@ type builder struct {
 // goes to the definitions.
 func (b *builder) stages(definitions *plan.Stage) []plan.Stage {
 	var out []plan.Stage
-	before, own, after := b.objects(b.part.Answer.Before), b.objects(b.part.Answer.Objects), b.objects(b.part.Answer.After)
+	before, own, after := b.objects(b.part.Result.Content.Before), b.objects(b.part.Result.Content.Objects), b.objects(b.part.Result.Content.After)
 	if len(before) > 0 {
 		out = append(out, plan.Stage{Name: b.part.name + "-before", Objects: before})
 	}

@@ -9,7 +9,7 @@ import (
 // SamePlan implements controller.Steady.
 func (s *system) SamePlan(before, now Facts) bool {
 	sameParts := slices.EqualFunc(before.Parts, now.Parts, func(a, b Part) bool {
-		return a.Answer == b.Answer && a.Pending == b.Pending && a.Older == b.Older && reflect.DeepEqual(a.Problem, b.Problem)
+		return a.Result == b.Result && a.Pending == b.Pending && a.Older == b.Older && reflect.DeepEqual(a.Problem, b.Problem)
 	})
 	return sameParts && before.ActAs == now.ActAs && sameKeys(before.Keys, now.Keys) && before.Postgres == now.Postgres &&
 		before.Elastic == now.Elastic && before.Istio == now.Istio && before.AliasNamespace == now.AliasNamespace &&

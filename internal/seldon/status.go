@@ -9,6 +9,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // switches are the conditions of the switches.
@@ -80,23 +81,23 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen c
 	out := v1alpha1.ComponentStatus{
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
-	a := part.Answer
-	if a.rendered() {
-		out.Chart, out.Version, out.Digest, out.ValuesDigest = a.Chart, a.Version, a.Digest, a.ValuesDigest
+	if r := part.Result; r.Rendered() {
+		out.Chart, out.Version, out.Digest, out.ValuesDigest = r.Content.Chart, r.Content.Version, r.Sources[0].Digest, r.Content.ValuesDigest
 	}
 	var keys []plan.Key
-	for _, o := range a.all() {
+	for _, o := range part.all() {
 		keys = append(keys, plan.KeyIn(o, cr.Namespace, facts.Namespaced))
 	}
 	count(&out, keys, seen)
+	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:
 		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
 	case part.Problem != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(part.Problem.Error(), maxMessage)
-	case part.failure() != nil:
-		out.Phase, out.Message = phaseFailed, controller.Cut(part.failure().Message, maxMessage)
-	case a == nil:
+	case problem != nil:
+		out.Phase, out.Message = phaseFailed, controller.Cut(part.Result.Failure.Message, maxMessage)
+	case part.Result == nil:
 		out.Message = "the chart is being fetched and rendered"
 	case part.Pending && out.Phase == phaseReady:
 		out.Phase, out.Message = phaseProgressing, "other values are being rendered"
@@ -187,21 +188,21 @@ const ConditionSourceUnavailable = "SourceUnavailable"
 func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Seen) {
 	known := len(facts.Parts) > 0
 	for _, part := range facts.Parts {
-		a := part.Answer
-		if part.Pending || a == nil {
+		r := part.Result
+		if part.Pending || r == nil {
 			known = false
 			continue
 		}
-		if a.Failure == nil || a.Failure.Reason == reasonChartFailed || a.Failure.Reason == reasonSourceFetching {
+		if r.Failure == nil || r.Failure.Reason == reasonChartFailed || r.Failure.Reason == rendering.ReasonFetching {
 			continue
 		}
 		means := "nothing of it is repaired until its chart can be fetched: "
-		if a.rendered() {
+		if r.Rendered() {
 			means = "what was rendered before stays declared, and nothing newer is applied: "
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
-			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: a.Failure.Reason,
-			Message:            controller.Cut(part.name+": "+means+a.Failure.Message, maxMessage),
+			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: r.Failure.Reason,
+			Message:            controller.Cut(part.name+": "+means+r.Failure.Message, maxMessage),
 			ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 		})
 		return

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -120,6 +121,11 @@ func (d Definition[C]) Watched() []schema.GroupVersionKind {
 // name, namespace and UID.
 type Steady[F any] interface {
 	SamePlan(before, now F) bool
+}
+
+// Forgetful is implemented by systems that keep something of a custom resource, and forget it when that is gone or was made anew.
+type Forgetful interface {
+	Forget(key types.NamespacedName)
 }
 
 // Reader is every read that a controller may do.

@@ -3,7 +3,6 @@ package seldon
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -21,6 +20,7 @@ import (
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -76,21 +76,21 @@ func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	from := &shelf{store: store}
 	from.put(t, small)
-	s := &system{settings: Settings{Sources: from}.complete()}
-	apis, kinds := map[string]bool{}, map[string]bool{"policy/v1": true}
-	ask := func(inputs string) *Answer {
+	s := New(Settings{Sources: from}).(*system)
+	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
+	cluster, apis, kept := controllertest.New(testNow, old.GroupKind().WithVersion("v1")), map[string]bool{}, made(t, nil, testNow)
+	ask := func(value string) *Result {
 		t.Helper()
-		q := inquiry{
-			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, uid: "uid", namespace: "ns",
-			inputs: inputs, keys: made(t, nil, testNow), from: origin.Origin{Chart: &source.ChartRequest{}},
+		r := request{
+			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, namespace: "ns",
+			values: values{"key": value}, keys: kept, from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}},
 			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(api string) bool { return apis[api] }},
-			serves:  func(gvk schema.GroupVersionKind) bool { return kinds[gvk.GroupVersion().String()] },
 		}
-		answer, _ := s.question(q)(t.Context(), nil).(*Answer)
-		if answer.Failure != nil {
-			t.Fatal(answer.Failure)
+		result := ran(t, s, cluster, r.job(&v1alpha1.SeldonOperator{}))
+		if result.Failure != nil {
+			t.Fatal(result.Failure)
 		}
-		return answer
+		return result
 	}
 	last := ask("first")
 	if again := ask("first"); again != last || from.asked != 2 {
@@ -101,18 +101,18 @@ func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 		change func()
 	}{
 		{"another API is served", func() { apis["example.com/v1"] = true }},
-		{"another version of what was rendered is served", func() { kinds["policy/v1beta1"] = true }},
+		{"another version of what was rendered is served", func() { cluster.APIs[old] = true }},
 		{"the chart is another", func() { from.put(t, small+"# another\n") }},
 	} {
 		c.change()
 		next := ask("first")
 		if next == last {
-			t.Errorf("%s: the answer is that of before", c.what)
+			t.Errorf("%s: the result is that of before", c.what)
 		}
 		last = next
 	}
 	if other := ask("second"); other == last {
-		t.Error("other values: the answer is that of before")
+		t.Error("other values: the result is that of before")
 	}
 	// What was looked up may have changed since.
 	from.put(t, small+"# {{ lookup \"v1\" \"Secret\" \"ns\" \"one\" }}\n")
@@ -132,78 +132,90 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	from := &shelf{store: store}
 	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ required \"a name\" .Values.name }}}\n")
-	s := &system{settings: Settings{Sources: from}.complete()}
+	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
-	key := types.NamespacedName{Namespace: "ns", Name: "stack"}
-	ask := func(inputs string, given values) Part {
+	c, cluster, kept := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, controllertest.New(testNow), made(t, nil, testNow)
+	ask := func(given values) Part {
 		t.Helper()
-		q := inquiry{
-			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, key: key, uid: cr.UID, namespace: "ns",
-			inputs: inputs, values: given, keys: made(t, nil, testNow), from: origin.Origin{Chart: &source.ChartRequest{}},
+		r := request{
+			component: c, namespace: "ns", values: given, keys: kept, from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}},
 			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return false }},
-			serves:  func(schema.GroupVersionKind) bool { return true },
 		}
-		answer, _ := s.question(q)(t.Context(), nil).(*Answer)
-		runtime.GC() // What stands must not depend on it.
-		if last, _ := s.lastOf(key, cr.UID, core); last != answer {
-			t.Fatal("the last answer is lost")
+		job := r.job(cr)
+		result := ran(t, s, cluster, job)
+		if s.results.Last(subject(cr, c)) != result {
+			t.Fatal("the last result is lost")
 		}
-		return Part{component: q.component, Answer: answer, Older: answer.Inputs != inputs}
+		return Part{component: c, Result: result, Older: result.Inputs != job.Inputs}
 	}
-	if first := ask("first", values{"name": "one"}); first.failure() != nil || names(first.Answer) != "one" || first.Answer.Retry() != 0 {
+	failure := func(part Part) *plan.Problem {
+		problem, _ := part.report()
+		return problem
+	}
+	if first := ask(values{"name": "one"}); failure(first) != nil || names(first) != "one" || first.Result.Retry() != 0 {
 		t.Fatalf("%+v", first)
 	}
 	refused := func(reason string) error {
 		return &source.Error{Class: source.Terminal, Reason: reason, Message: reason}
 	}
 	for _, c := range []struct {
-		name, inputs string
-		values       values
-		down         error
-		reason       string
-		pause        time.Duration
+		name   string
+		values values
+		down   error
+		reason string
+		pause  time.Duration
 	}{
-		{"404", "first", values{"name": "one"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
-		{"403", "first", values{"name": "one"}, refused(source.ReasonUnauthorized), source.ReasonUnauthorized, controller.RetryLasting},
-		{"no route", "first", values{"name": "one"}, errors.New("no route"), "", controller.RetryPassing},
-		{"other values, and no route", "second", values{"name": "two"}, errors.New("no route"), source.ReasonUnreachable, controller.RetryPassing},
-		{"other values, and 404", "second", values{"name": "two"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
-		{"values that do not fit", "third", nil, nil, reasonChartFailed, controller.RetryLasting},
+		{"404", values{"name": "one"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
+		{"403", values{"name": "one"}, refused(source.ReasonUnauthorized), source.ReasonUnauthorized, controller.RetryLasting},
+		{"no route", values{"name": "one"}, errors.New("no route"), "", controller.RetryPassing},
+		{"other values, and no route", values{"name": "two"}, errors.New("no route"), source.ReasonUnreachable, controller.RetryPassing},
+		{"other values, and 404", values{"name": "two"}, refused(source.ReasonNotFound), source.ReasonNotFound, controller.RetryLasting},
+		{"values that do not fit", nil, nil, reasonChartFailed, controller.RetryLasting},
 	} {
 		from.down = c.down
-		part := ask(c.inputs, c.values)
-		if got := names(part.Answer); got != "one" {
+		part := ask(c.values)
+		if got := names(part); got != "one" {
 			t.Errorf("%s: what is declared is %q", c.name, got)
 		}
-		if got := part.Answer.Retry(); got != c.pause {
+		if got := part.Result.Retry(); got != c.pause {
 			t.Errorf("%s: asked again after %s at most", c.name, got)
 		}
-		failure := part.failure()
-		if c.reason == "" && failure != nil || c.reason != "" && (failure == nil || failure.Reason != c.reason) {
-			t.Errorf("%s: %v", c.name, failure)
+		problem := failure(part)
+		if c.reason == "" && problem != nil || c.reason != "" && (problem == nil || problem.Reason != c.reason) {
+			t.Errorf("%s: %v", c.name, problem)
 		}
 	}
 	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\ndata: {x: {{ (genSelfSignedCert \"a\" nil nil 1).Cert | quote }}}\n")
-	if part := ask("third", nil); len(part.Answer.Wanted) != 1 || names(part.Answer) != "one" {
-		t.Errorf("while a certificate is made, %q is declared", names(part.Answer))
+	if part := ask(nil); len(part.Result.Content.Wanted) != 1 || names(part) != "one" {
+		t.Errorf("while a certificate is made, %q is declared", names(part))
 	}
 	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\n")
-	if back := ask("third", nil); back.failure() != nil || names(back.Answer) != "new" {
+	if back := ask(nil); failure(back) != nil || names(back) != "new" {
 		t.Errorf("%+v", back)
 	}
-	if last, _ := s.lastOf(key, "another", core); last != nil {
+	other := cr.DeepCopy()
+	other.UID = "another"
+	if s.results.Last(subject(other, c)) != nil {
 		t.Error("one of the same name has what the one before it had")
 	}
-	s.Forget(key)
-	if last, _ := s.lastOf(key, cr.UID, core); last != nil {
+	s.Forget(client.ObjectKeyFromObject(cr))
+	if s.results.Last(subject(cr, c)) != nil {
 		t.Error("what is gone is remembered")
 	}
 }
 
-// TestWhatIsOutdatedIsOneQuestion lets an API appear that a template asked for, while the chart cannot be fetched: each pass asks the
-// same question, which the engine asks with pauses.
-func TestWhatIsOutdatedIsOneQuestion(t *testing.T) {
+// ran is the result of a job that runs now.
+func ran(t *testing.T, s *system, cluster *controllertest.Cluster, job rendering.Job[Content]) *Result {
+	t.Helper()
+	s.results.Get(cluster, job)
+	result, _ := cluster.Asked[len(cluster.Asked)-1].Question(t.Context(), nil).(*Result)
+	return result
+}
+
+// TestWhatIsOutdatedIsOneJob lets an API appear that a template asked for, while the chart cannot be fetched: each pass requests
+// the same job, which the engine runs with pauses.
+func TestWhatIsOutdatedIsOneJob(t *testing.T) {
 	store, err := source.New(source.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +223,7 @@ func TestWhatIsOutdatedIsOneQuestion(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	from := &shelf{store: store}
 	from.put(t, small)
-	s := &system{settings: Settings{Sources: from}.complete()}
+	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
@@ -262,7 +274,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	from := &shelf{store: store}
 	from.put(t, small)
-	s := &system{settings: Settings{Sources: from}.complete()}
+	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 	c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0", Repository: "https://example.test"}}
@@ -276,10 +288,10 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if part.Answer == nil {
+		if part.Result == nil {
 			return ""
 		}
-		return part.Answer.Objects[0].GetAPIVersion()
+		return part.Result.Content.Objects[0].GetAPIVersion()
 	}
 	answered := func() string {
 		t.Helper()
@@ -294,7 +306,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	}
 	cluster.APIs[old] = false
 	if got := version(); got != "policy/v1beta1" {
-		t.Errorf("before there is an answer, declared is %s", got)
+		t.Errorf("before there is a result, declared is %s", got)
 	}
 	if second := answered(); second == first {
 		t.Error("nothing is asked anew")
@@ -309,9 +321,9 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	}
 }
 
-func names(a *Answer) string {
+func names(p Part) string {
 	var out []string
-	for _, o := range a.all() {
+	for _, o := range p.all() {
 		out = append(out, o.GetName())
 	}
 	return strings.Join(out, " ")
@@ -326,10 +338,10 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 		want string
 	}{
 		"nothing known":            {Part{Pending: true}, "as before"},
-		"refused":                  {Part{Answer: &Answer{Failure: down}}, "core: nothing of it is repaired until its chart can be fetched: 404"},
-		"refused, and known":       {Part{Answer: &Answer{Content: Content{Chart: "c"}, Failure: down}}, "core: what was rendered before stays declared, and nothing newer is applied: 404"},
-		"there":                    {Part{Answer: &Answer{Content: Content{Chart: "c"}}}, ""},
-		"there, and not to render": {Part{Answer: &Answer{Failure: &plan.Problem{Class: plan.Terminal, Reason: reasonChartFailed}}}, ""},
+		"refused":                  {Part{Result: &Result{Failure: down}}, "core: nothing of it is repaired until its chart can be fetched: 404"},
+		"refused, and known":       {Part{Result: &Result{Inputs: "i", Failure: down}}, "core: what was rendered before stays declared, and nothing newer is applied: 404"},
+		"there":                    {Part{Result: &Result{Inputs: "i"}}, ""},
+		"there, and not to render": {Part{Result: &Result{Failure: &plan.Problem{Class: plan.Terminal, Reason: reasonChartFailed}}}, ""},
 	} {
 		cr := &v1alpha1.SeldonOperator{}
 		cr.Status.Conditions = []metav1.Condition{{

@@ -75,52 +75,52 @@ func configMap(value string) string {
 func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 	from := newShelf(t)
 	from.put(configMap("one"))
-	s := &system{settings: Settings{Trusted: true, Sources: from}}
+	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow)
 	cr := custom("first")
-	ask := func() *Answer {
+	ask := func() *Result {
 		t.Helper()
 		if _, err := s.Gather(t.Context(), cluster, cr); err != nil && cluster.Answers[cluster.Asked[len(cluster.Asked)-1].Name] != nil {
 			t.Fatal(err)
 		}
 		last := cluster.Asked[len(cluster.Asked)-1]
-		answer, _ := last.Question(t.Context(), nil).(*Answer)
-		cluster.Answers[last.Name] = answer
-		return answer
+		result, _ := last.Question(t.Context(), nil).(*Result)
+		cluster.Answers[last.Name] = result
+		return result
 	}
 	first := ask()
-	if first.Failure != nil || len(first.Applications) != 1 || len(first.Applications[0].Objects) != 1 {
+	if first.Failure != nil || len(first.Content.Applications) != 1 || len(first.Content.Applications[0].Objects) != 1 {
 		t.Fatalf("%+v", first)
 	}
 	cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: "now"}
 	if again := ask(); again != first || from.asked != 2 {
-		t.Errorf("%d times asked, another answer: %v", from.asked, again != first)
+		t.Errorf("%d times fetched, another result: %v", from.asked, again != first)
 	}
-	// Until the new question is answered, the answer to the one before stands.
+	// Until the new job has ended, the last result stands.
 	cr.Annotations[keeper.ReconcileAtAnnotation] = "later"
-	if facts, err := s.Gather(t.Context(), cluster, cr); err != nil || facts.Answer != first {
+	if facts, err := s.Gather(t.Context(), cluster, cr); err != nil || facts.Result != first {
 		t.Errorf("%v", err)
 	}
 	from.put(configMap("two"))
 	second := ask()
-	if second == first || second.Repos[0].Digest == first.Repos[0].Digest {
-		t.Error("another archive gives the same answer")
+	if second == first || second.Sources[0].Digest == first.Sources[0].Digest {
+		t.Error("another archive gives the same result")
 	}
 	s.Forget(client.ObjectKeyFromObject(cr))
 	clear(cluster.Answers)
 	if facts, err := s.Gather(t.Context(), cluster, cr); err == nil {
-		t.Errorf("what is gone is remembered: %+v", facts.Answer)
+		t.Errorf("what is gone is remembered: %+v", facts.Result)
 	}
 }
 
-// TestAnAPIThatAnUpgradeRemoves asks anew when what an object was converted from, or to, is no longer served as it was; what was
+// TestAnAPIThatAnUpgradeRemoves renders anew when what an object was converted from, or to, is no longer served as it was; what was
 // rendered stands meanwhile.
 func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
 	next := old.GroupKind().WithVersion("v1")
 	from := newShelf(t)
 	from.put("{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1}}")
-	s := &system{settings: Settings{Trusted: true, Sources: from}}
+	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow, old, next)
 	cr := custom("first")
 	answered := func() string {
@@ -135,13 +135,13 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if facts.Pending || len(facts.Answer.Applications[0].Objects) != 1 {
+		if facts.Pending || len(facts.Result.Content.Applications[0].Objects) != 1 {
 			t.Fatalf("%+v", facts)
 		}
-		return facts.Answer.Applications[0].Objects[0].GetAPIVersion()
+		return facts.Result.Content.Applications[0].Objects[0].GetAPIVersion()
 	}
 	if _, err := s.Gather(t.Context(), cluster, cr); err == nil {
-		t.Fatal("there is an answer before the question")
+		t.Fatal("there is a result before the job")
 	}
 	first := answered()
 	if got := version(); got != "policy/v1beta1" || from.asked != 1 {
@@ -155,7 +155,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	}
 	cluster.APIs[old] = false
 	if got := version(); got != "policy/v1beta1" {
-		t.Errorf("before there is an answer, declared is %s", got)
+		t.Errorf("before there is a result, declared is %s", got)
 	}
 	from.down = errors.New("no route")
 	second := answered()
@@ -183,7 +183,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	from := newShelf(t)
 	from.put(configMap("one"))
-	s := &system{settings: Settings{Trusted: true, Sources: from}}
+	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	ask := func() Facts {
@@ -210,8 +210,8 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 	}
 	first := ask()
 	want := declared(first)
-	if want != "ConfigMap c" || first.Answer.Retry() != 0 {
-		t.Fatalf("declared %q, asked again after %s", want, first.Answer.Retry())
+	if want != "ConfigMap c" || first.Result.Retry() != 0 {
+		t.Fatalf("declared %q, asked again after %s", want, first.Result.Retry())
 	}
 	for _, c := range []struct {
 		name   string
@@ -247,7 +247,7 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 		if got := declared(facts); got != want {
 			t.Errorf("%s: declared is %q", c.name, got)
 		}
-		if got := facts.Answer.Retry(); got != c.pause {
+		if got := facts.Result.Retry(); got != c.pause {
 			t.Errorf("%s: asked again after %s at most", c.name, got)
 		}
 		p := s.Render(cr, facts)
@@ -259,8 +259,8 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 		}
 	}
 	from.put(configMap("two"))
-	if back := ask(); back.Answer.Failure != nil || back.Answer.Applications[0].Error != "" || len(s.Render(cr, back).Problems) > 0 {
-		t.Errorf("%+v", back.Answer)
+	if back := ask(); back.Result.Failure != nil || back.Result.Content.Applications[0].Error != "" || len(s.Render(cr, back).Problems) > 0 {
+		t.Errorf("%+v", back.Result)
 	}
 	other := cr.DeepCopy()
 	other.UID = "another"
@@ -287,13 +287,13 @@ func TestMovingRepositoriesAreAskedForAtTheInterval(t *testing.T) {
 
 func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer *Answer
+		result *Result
 		want   string
 	}{
-		"out of reach":         {&Answer{Failure: &Failure{Transient: true, Reason: "Unreachable", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
-		"refused for good":     {&Answer{Failure: &Failure{Reason: "NotFound", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
-		"as it was before":     {&Answer{Inputs: "i", Failure: &Failure{Reason: "NotFound", Message: "m"}}, "what the repositories gave before stays declared, and nothing newer is applied: m"},
-		"there":                {&Answer{Inputs: "i"}, ""},
+		"out of reach":         {&Result{Failure: &plan.Problem{Class: plan.Waiting, Reason: "Unreachable", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
+		"refused for good":     {&Result{Failure: &plan.Problem{Class: plan.Terminal, Reason: "NotFound", Message: "m"}}, "nothing is repaired until the repositories can be fetched: m"},
+		"as it was before":     {&Result{Inputs: "i", Failure: &plan.Problem{Class: plan.Terminal, Reason: "NotFound", Message: "m"}}, "what the repositories gave before stays declared, and nothing newer is applied: m"},
+		"there":                {&Result{Inputs: "i"}, ""},
 		"not asked for so far": {nil, "as before"},
 	} {
 		cr := custom()
@@ -301,7 +301,7 @@ func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 		cr.Status.Conditions = []metav1.Condition{{
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
 		}}
-		New(Settings{}).Project(cr, Facts{Answer: c.answer}, controller.Seen{Now: testNow})
+		New(Settings{}).Project(cr, Facts{Result: c.result}, controller.Seen{Now: testNow})
 		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
 		switch {
 		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):

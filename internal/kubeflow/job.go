@@ -1,0 +1,115 @@
+package kubeflow
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/kustomize"
+	"mlkeeper.dev/internal/rendering"
+)
+
+// jobOf renders a KfDef: once for each spec, content of what it refers to and request to reconcile now, and at the interval of the
+// spec.
+func jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content] {
+	every := controller.Once
+	if i := cr.Spec.Interval; i != nil {
+		every = i.Duration
+	}
+	cr = cr.DeepCopy()
+	return rendering.Job[Content]{
+		Subject: rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID},
+		Inputs:  inputsOf(cr), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
+		Every: every, Sources: from,
+		Render: func(_ context.Context, run rendering.Run[Content]) *plan.Problem {
+			render(cr, run)
+			return nil
+		},
+	}
+}
+
+// render renders the applications. Of one that fails, what was rendered before stands.
+func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) {
+	trees := map[string]fs.FS{}
+	for i, tree := range run.Trees {
+		trees[run.Result.Sources[i].Name] = tree
+	}
+	out := &run.Result.Content
+	out.Spec = cr.Spec.Applications
+	for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
+		one := Application{Name: rendered.Name, Warnings: rendered.Warnings}
+		if rendered.Err != nil {
+			one.Error, one.Objects, run.Result.Incomplete = rendered.Err.Error(), objectsOf(run.Last, rendered.Name), true
+		} else {
+			objects, warnings := run.ConvertAll(rendered.Objects)
+			one.Objects, one.Warnings = objects, append(one.Warnings, warnings...)
+		}
+		out.Applications = append(out.Applications, one)
+	}
+}
+
+// objectsOf are the objects of an application in a result, if it has any.
+func objectsOf(result *Result, application string) []*unstructured.Unstructured {
+	if result != nil {
+		for _, a := range result.Content.Applications {
+			if a.Name == application {
+				return a.Objects
+			}
+		}
+	}
+	return nil
+}
+
+// inputOf is what the rendering of a KfDef depends on.
+func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
+	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees}
+	for _, a := range cr.Spec.Applications {
+		one := kustomize.Application{Name: a.Name}
+		for _, i := range a.Images {
+			one.Images = append(one.Images, kustomize.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
+		}
+		if c := a.KustomizeConfig; c != nil {
+			one.HasConfig, one.Overlays = true, c.Overlays
+			for _, p := range c.Parameters {
+				one.Parameters = append(one.Parameters, kustomize.Parameter{Name: p.Name, Value: p.Value})
+			}
+			if c.RepoRef != nil {
+				one.HasRepoRef, one.Repo, one.Path = true, c.RepoRef.Name, c.RepoRef.Path
+			}
+		}
+		in.Applications = append(in.Applications, one)
+	}
+	return in
+}
+
+// definitions is the kind of a CustomResourceDefinition.
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// SamePlan implements controller.Steady.
+func (s *system) SamePlan(before, now Facts) bool {
+	return before.Result == now.Result && before.Pending == now.Pending && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
+}
+
+// scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.
+func scopes(result *Result, namespaced map[schema.GroupKind]bool) {
+	for _, a := range result.Content.Applications {
+		for _, o := range a.Objects {
+			if o.GroupVersionKind().GroupKind() != definitions {
+				continue
+			}
+			scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
+			gk := plan.DefinedBy(o)
+			if _, known := namespaced[gk]; !known {
+				namespaced[gk] = scope == "Namespaced"
+			}
+		}
+	}
+}

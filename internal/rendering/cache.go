@@ -1,0 +1,198 @@
+package rendering
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/convert"
+	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/source"
+)
+
+// Subject is what is rendered: a custom resource, or a part of one. A custom resource that was made anew is another subject.
+type Subject struct {
+	types.NamespacedName
+	UID  types.UID
+	Part string
+}
+
+// Source is where something to render comes from; its field and its name tell the user which one failed.
+type Source struct {
+	Name string
+	origin.Origin
+}
+
+// Job is one rendering with content C, as it is declared now.
+type Job[C any] struct {
+	Subject
+	// Inputs tell apart what is declared, and Trigger what has the same inputs rendered anew, such as the request of a user.
+	Inputs, Trigger string
+	// Every is how often the sources are asked for something newer.
+	Every   time.Duration
+	Sources []Source
+	// Changed tells apart what the rendering would learn now, where that is not what it learned then: empty where it is. It is
+	// nil where only the conversion depends on the cluster.
+	Changed func(C) string
+	// Render completes the result of a run. A problem leaves the last result standing.
+	Render func(context.Context, Run[C]) *plan.Problem
+
+	serves func(schema.GroupVersionKind) bool
+}
+
+// Run is one run of a job in the background.
+type Run[C any] struct {
+	Live controller.Live
+	// Trees are the contents of the sources, in their order.
+	Trees []fs.FS
+	// Converter converts to what the cluster serves.
+	convert.Converter
+	// Last is the last result, nil where there is none; Result is the one that the run makes.
+	Last, Result *Result[C]
+}
+
+// Cache has jobs run, and keeps the last result of every subject until its custom resource is forgotten.
+type Cache[C any] struct {
+	fetcher origin.Fetcher
+
+	mu   sync.Mutex
+	last map[Subject]entry[C]
+}
+
+// entry is a result with the job that it is of: as it was requested, and under what name it ran.
+type entry[C any] struct {
+	result        *Result[C]
+	request, name string
+}
+
+// New makes a cache whose jobs fetch by fetcher.
+func New[C any](fetcher origin.Fetcher) *Cache[C] {
+	return &Cache[C]{fetcher: fetcher, last: map[Subject]entry[C]{}}
+}
+
+// Get returns the result of a job. The job runs once for its inputs and trigger, and once more whenever the cluster would have it
+// render something else, as after an upgrade. Before it has ended, Get returns the last result, if there is one, and false.
+func (c *Cache[C]) Get(read controller.Reader, job Job[C]) (result *Result[C], done bool) {
+	job.serves = read.Serves
+	request := strings.Join([]string{job.Part, job.Inputs, job.Trigger}, " ")
+	last, name := c.entry(job.Subject), request
+	if last.request == request {
+		name = last.name
+		if changed := job.changed(last.result); changed != "" {
+			name = request + " " + changed
+		}
+	}
+	result, done = read.Probe(name, job.Every, func(ctx context.Context, live controller.Live) any {
+		out := c.run(ctx, live, job)
+		c.put(ctx, job.Subject, entry[C]{result: out, request: request, name: name})
+		return out
+	}).(*Result[C])
+	if !done {
+		return last.result, false
+	}
+	return result, true
+}
+
+// Last returns the last result of a subject; nil where there is none.
+func (c *Cache[C]) Last(of Subject) *Result[C] { return c.entry(of).result }
+
+// Forget drops the results of a custom resource that is gone, whatever its UID.
+func (c *Cache[C]) Forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.last, func(of Subject, _ entry[C]) bool { return of.NamespacedName == key })
+}
+
+func (c *Cache[C]) entry(of Subject) entry[C] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last[of]
+}
+
+// put keeps the result of a job, but for one that was cancelled, as when the custom resource has gone.
+func (c *Cache[C]) put(ctx context.Context, of Subject, e entry[C]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		c.last[of] = e
+	}
+}
+
+// run fetches, renders and converts.
+func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *Result[C] {
+	last, next := c.Last(job.Subject), &Result[C]{Inputs: job.Inputs, Depends: convert.Depends{}}
+	run := Run[C]{Live: live, Converter: convert.Converter{Served: next.Depends.Record(job.serves)}, Last: last, Result: next}
+	for _, s := range job.Sources {
+		artifact, err := s.Fetch(ctx, c.fetcher)
+		if err != nil {
+			return last.With(s.problem(err))
+		}
+		defer artifact.Close()
+		run.Trees = append(run.Trees, artifact.FS())
+		next.Sources = append(next.Sources, Revision{Name: s.Name, Digest: artifact.Digest})
+		if artifact.Stale != nil {
+			next.Failure = s.problem(artifact.Stale)
+		}
+	}
+	if last.Rendered() && !last.Volatile && last.Inputs == next.Inputs && slices.Equal(last.Sources, next.Sources) &&
+		job.changed(last) == "" {
+		return last.With(next.Failure)
+	}
+	if failure := job.Render(ctx, run); failure != nil {
+		return last.With(failure)
+	}
+	return next
+}
+
+// changed tells apart what a result would depend on now; it is empty where that is what it depends on.
+func (j Job[C]) changed(last *Result[C]) string {
+	var out string
+	if now := last.Depends.Now(j.serves); !maps.Equal(now, last.Depends) {
+		out = now.String()
+	}
+	if j.Changed != nil {
+		out += j.Changed(last.Content)
+	}
+	return out
+}
+
+// problem says why a source could not be fetched.
+func (s Source) problem(err error) *plan.Problem {
+	out := &plan.Problem{
+		Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: s.Field, Value: s.Name, Message: err.Error(),
+	}
+	var fetch *source.Error
+	if errors.As(err, &fetch) {
+		out.Reason, out.Message, out.Remedy = fetch.Reason, fetch.Message, fetch.Remedy
+		if fetch.Class == source.Terminal {
+			out.Class = plan.Terminal
+		}
+	}
+	return out
+}
+
+// Digest tells values apart. Who does not know the key cannot try values against it.
+func Digest(key string, value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("bug: what is rendered from does not encode: %v", err))
+	}
+	mac := hmac.New(sha256.New, []byte(key))
+	_, _ = mac.Write(raw)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}

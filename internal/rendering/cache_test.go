@@ -1,0 +1,318 @@
+package rendering_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"runtime"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
+	"mlkeeper.dev/internal/source"
+)
+
+var (
+	removed = schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
+	current = removed.GroupKind().WithVersion("v1")
+)
+
+// content is what the jobs of this test render: the file of the archive, and one object in the version that is served.
+type content struct{ text, apiVersion string }
+
+type result = rendering.Result[content]
+
+// repository is a fetcher whose one archive can be exchanged, and be out of reach.
+type repository struct {
+	store   *source.Store
+	text    string
+	down    error
+	fetched int
+}
+
+func (r *repository) Fetch(ctx context.Context, _ source.Request) (*source.Artifact, error) {
+	r.fetched++
+	if r.down != nil {
+		return nil, r.down
+	}
+	data, err := manifesttest.Pack(fstest.MapFS{"file": {Data: []byte(r.text)}})
+	if err != nil {
+		return nil, err
+	}
+	return r.store.Unpack(ctx, "archive", data)
+}
+
+func (r *repository) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.Artifact, error) {
+	return r.Fetch(ctx, source.Request{})
+}
+
+func (r *repository) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
+	return r.store.Unpack(ctx, name, data)
+}
+
+// bench runs jobs as the engine does, but when the test says so.
+type bench struct {
+	t       *testing.T
+	from    *repository
+	cluster *controllertest.Cluster
+	cache   *rendering.Cache[content]
+	job     rendering.Job[content]
+	// rendered counts the renderings; broken has them fail.
+	rendered int
+	broken   *plan.Problem
+	volatile bool
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	b := &bench{t: t, from: &repository{store: store, text: "one"}, cluster: controllertest.New(time.Unix(0, 0), removed, current)}
+	b.cache = rendering.New[content](b.from)
+	b.job = rendering.Job[content]{
+		Subject: rendering.Subject{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cr"}, UID: "uid", Part: "part"},
+		Inputs:  "inputs", Every: controller.Once, Render: b.render,
+		Sources: []rendering.Source{{Name: "archive", Origin: origin.Origin{Field: "spec.source"}}},
+	}
+	return b
+}
+
+func (b *bench) render(_ context.Context, run rendering.Run[content]) *plan.Problem {
+	b.rendered++
+	if b.broken != nil {
+		return b.broken
+	}
+	text, err := fs.ReadFile(run.Trees[0], "file")
+	if err != nil {
+		b.t.Error(err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minAvailable": int64(1)}}}
+	object.SetGroupVersionKind(removed)
+	objects, _ := run.ConvertAll([]*unstructured.Unstructured{object})
+	run.Result.Content, run.Result.Volatile = content{string(text), objects[0].GetAPIVersion()}, b.volatile
+	return nil
+}
+
+// get requests the job, and returns its name too.
+func (b *bench) get() (got *result, done bool, name string) {
+	b.t.Helper()
+	got, done = b.cache.Get(b.cluster, b.job)
+	return got, done, b.cluster.Asked[len(b.cluster.Asked)-1].Name
+}
+
+// run requests the job, lets it end, and returns its result, which the garbage collector must not take away.
+func (b *bench) run() *result {
+	b.t.Helper()
+	_, _, name := b.get()
+	out, _ := b.cluster.Asked[len(b.cluster.Asked)-1].Question(b.t.Context(), nil).(*result)
+	if out == nil {
+		b.t.Fatal("a job has no result")
+	}
+	b.cluster.Answers[name] = out
+	runtime.GC()
+	runtime.GC()
+	return out
+}
+
+func TestAJobRunsOnceForItsInputs(t *testing.T) {
+	b := newBench(t)
+	if got, done, _ := b.get(); got != nil || done {
+		t.Fatalf("there is a result before the job has run: %+v", got)
+	}
+	first := b.run()
+	got, done, name := b.get()
+	if got != first || !done || first.Content != (content{"one", "policy/v1beta1"}) || first.Failure != nil || first.Retry() != 0 {
+		t.Fatalf("%v %+v", done, first)
+	}
+	for what, change := range map[string]func(*rendering.Job[content]){
+		"inputs":  func(j *rendering.Job[content]) { j.Inputs = "others" },
+		"trigger": func(j *rendering.Job[content]) { j.Trigger = "now" },
+		"part":    func(j *rendering.Job[content]) { j.Part = "other" },
+	} {
+		before := b.job
+		change(&b.job)
+		if _, done, other := b.get(); done || other == name {
+			t.Errorf("another %s is the same job", what)
+		}
+		b.job = before
+	}
+	// The sources are asked again, and give the same: nothing is rendered.
+	b.job.Trigger = "now"
+	if again := b.run(); again != first || b.from.fetched != 2 || b.rendered != 1 {
+		t.Errorf("fetched %d times, rendered %d times", b.from.fetched, b.rendered)
+	}
+	b.from.text = "two"
+	if next := b.run(); next.Content.text != "two" || next.Sources[0] == first.Sources[0] {
+		t.Errorf("of another archive: %+v", next)
+	}
+}
+
+func TestWhatMayRenderSomethingElseIsRenderedAgain(t *testing.T) {
+	b := newBench(t)
+	b.volatile = true
+	first := b.run()
+	b.job.Trigger = "now"
+	if again := b.run(); again == first || b.rendered != 2 {
+		t.Errorf("rendered %d times", b.rendered)
+	}
+}
+
+func TestAJobRunsAnewWhenTheClusterServesSomethingElse(t *testing.T) {
+	b := newBench(t)
+	first := b.run()
+	_, _, name := b.get()
+	b.cluster.APIs[schema.GroupVersionKind{Group: "batch", Version: "v1beta1", Kind: "CronJob"}] = true
+	if _, done, same := b.get(); !done || same != name {
+		t.Error("an API that nothing depends on has the job run anew")
+	}
+	b.cluster.APIs[removed] = false
+	got, done, other := b.get()
+	if got != first || done || other == name {
+		t.Fatalf("while the job runs: %+v, %v", got, done)
+	}
+	b.from.down = errors.New("no route")
+	for range 2 {
+		if failed := b.run(); failed.Content != first.Content || failed.Failure == nil {
+			t.Errorf("what stands is %+v", failed)
+		}
+		if _, _, again := b.get(); again != other {
+			t.Errorf("the job is %q, and then %q", other, again)
+		}
+	}
+	b.from.down = nil
+	if second := b.run(); second.Content.apiVersion != "policy/v1" {
+		t.Errorf("rendered is %+v", second.Content)
+	}
+	if _, done, again := b.get(); !done || again != other {
+		t.Errorf("the job is %q, and then %q", other, again)
+	}
+	// It was no upgrade: what answered was an API server that had yet to begin.
+	b.cluster.APIs[removed] = true
+	if third := b.run(); third.Content != first.Content {
+		t.Errorf("rendered is %+v", third.Content)
+	}
+}
+
+func TestAJobRunsAnewWhenItsRenderingWouldLearnSomethingElse(t *testing.T) {
+	b := newBench(t)
+	learns := ""
+	b.job.Changed = func(content) string { return learns }
+	first := b.run()
+	learns = "something else"
+	if got, done, _ := b.get(); got != first || done {
+		t.Errorf("%+v, %v", got, done)
+	}
+	if again := b.run(); again == first || b.rendered != 2 {
+		t.Errorf("rendered %d times", b.rendered)
+	}
+}
+
+func TestTheLastResultStandsWhileANewOneIsMadeAndWhenThatFails(t *testing.T) {
+	b := newBench(t)
+	first := b.run()
+	b.job.Inputs = "others"
+	if got, done, _ := b.get(); got != first || done {
+		t.Fatalf("while the job runs: %+v, %v", got, done)
+	}
+	terminal := &source.Error{Class: source.Terminal, Reason: source.ReasonNotFound, Message: "404", Remedy: "correct it"}
+	for _, c := range []struct {
+		name   string
+		down   error
+		broken *plan.Problem
+		want   plan.Problem
+		pause  time.Duration
+	}{
+		{"not there", terminal, nil, plan.Problem{
+			Class: plan.Terminal, Reason: source.ReasonNotFound, Field: "spec.source", Value: "archive", Message: "404", Remedy: "correct it",
+		}, controller.RetryLasting},
+		{"an error that nobody knows", fs.ErrNotExist, nil, plan.Problem{
+			Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: "spec.source", Value: "archive", Message: fs.ErrNotExist.Error(),
+		}, controller.RetryPassing},
+		{"not to be rendered", nil, &plan.Problem{Class: plan.Terminal, Reason: "R"}, plan.Problem{Class: plan.Terminal, Reason: "R"}, controller.RetryLasting},
+	} {
+		b.from.down, b.broken = c.down, c.broken
+		failed := b.run()
+		if failed.Content != first.Content || failed.Inputs != first.Inputs || failed.Failure == nil || *failed.Failure != c.want {
+			t.Errorf("%s: %+v", c.name, failed)
+		}
+		if failed.Retry() != c.pause {
+			t.Errorf("%s: run again after %s at most", c.name, failed.Retry())
+		}
+		if again := b.run(); again != failed {
+			t.Errorf("%s: the same failure is another result", c.name)
+		}
+		if got := b.cache.Last(b.job.Subject); got != failed {
+			t.Errorf("%s: the last result is %+v", c.name, got)
+		}
+	}
+	b.broken = nil
+	if next := b.run(); next.Failure != nil || next.Inputs != "others" {
+		t.Errorf("%+v", next)
+	}
+}
+
+func TestNothingSurvivesIntoANamesake(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	b.job.UID = "another"
+	clear(b.cluster.Answers)
+	if got, _, _ := b.get(); got != nil || b.cache.Last(b.job.Subject) != nil {
+		t.Errorf("a custom resource has what its namesake had: %+v", got)
+	}
+	b.run()
+	b.cache.Forget(types.NamespacedName{Namespace: "ns", Name: "other"})
+	if b.cache.Last(b.job.Subject) == nil {
+		t.Error("what is there is forgotten")
+	}
+	b.get()
+	late := b.cluster.Asked[len(b.cluster.Asked)-1].Question
+	b.cache.Forget(b.job.NamespacedName)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	late(ctx, nil)
+	for _, uid := range []types.UID{"uid", "another"} {
+		b.job.UID = uid
+		if got := b.cache.Last(b.job.Subject); got != nil {
+			t.Errorf("what is gone is remembered: %+v", got)
+		}
+	}
+}
+
+func TestWhatIsReportedOfAFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		result           result
+		current          bool
+		problem, warning string
+	}{
+		"none":                            {result{Inputs: "i"}, true, "", ""},
+		"it may pass":                     {result{Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m", ""},
+		"it may pass, beside the content": {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, true, "", "what the repositories gave before is used, since they cannot be asked now: m"},
+		"it may pass, beside older":       {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m; what was rendered before stays declared", ""},
+		"it lasts":                        {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Terminal, Message: "m"}}, true, "m; what was rendered before stays declared", ""},
+	} {
+		problem, warning := c.result.Report(c.current)
+		if (problem == nil) != (c.problem == "") || problem != nil && problem.Message != c.problem || warning != c.warning {
+			t.Errorf("%s: %v, %q", name, problem, warning)
+		}
+	}
+}
+
+func TestDigestsNeedTheKey(t *testing.T) {
+	one := rendering.Digest("key", "value")
+	if one != rendering.Digest("key", "value") || one == rendering.Digest("key", "other") || one == rendering.Digest("other", "value") {
+		t.Error("a digest does not depend on the key and the value alone")
+	}
+}

@@ -1,0 +1,177 @@
+package seldon
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/rendering"
+)
+
+// reasonChartFailed says that a chart cannot be rendered as it is; stable across releases.
+const reasonChartFailed = "ChartFailed"
+
+// request is everything that rendering a component depends on.
+type request struct {
+	component
+	settings        Settings
+	namespace, user string
+	field           string
+	from            rendering.Source
+	values          values
+	keys            *keys
+	cluster         helm.Cluster
+	now             time.Time
+}
+
+// job renders the component once for what is declared and each request to reconcile now, and anew when its templates would be told
+// something else.
+func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
+	return rendering.Job[Content]{
+		Subject: subject(cr, r.component),
+		Inputs: rendering.Digest(string(cr.UID), []any{
+			r.chart, r.from.Versions, r.values, r.cluster.Version, r.user, string(r.keys.data[entrySeed]),
+		}),
+		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: controller.Once, Sources: []rendering.Source{r.from},
+		Changed: r.changed, Render: r.render,
+	}
+}
+
+// render renders the chart, and converts what the cluster does not serve.
+func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.Problem {
+	chart, err := helm.Load(run.Trees[0])
+	if err != nil {
+		return r.failure(err)
+	}
+	in := helm.Input{
+		Chart: chart, Release: r.release, Namespace: r.namespace, Values: r.values, Cluster: r.cluster, Kept: r.keys,
+		Lookup: r.lookup(run.Live),
+	}
+	rendered, err := helm.Render(ctx, in)
+	if err == nil && r.settings.Printed && len(rendered.Wanted) > 0 {
+		// Nothing is stored, so that no later pass would render it.
+		if err = r.keys.makeAll(r.settings.Random, r.now, rendered.Wanted); err == nil {
+			rendered, err = helm.Render(ctx, in)
+		}
+	}
+	if err != nil {
+		return r.failure(err)
+	}
+	told := Told{APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: rendered.Wanted}
+	for _, c := range rendered.Used {
+		told.Certificates[c.Name()] = r.keys.digest(c.Name(), c)
+	}
+	out := run.Result
+	if len(rendered.Wanted) > 0 {
+		*out = *run.Last.With(out.Failure)
+		out.Content.Told, out.Volatile = told, true
+		return nil
+	}
+	out.Volatile = rendered.LooksUp
+	out.Content = Content{
+		Chart: chart.Name, Version: chart.Version, ValuesDigest: r.keys.digestValues(r.values), Warnings: rendered.Warnings, Told: told,
+	}
+	for _, list := range []struct {
+		from []*unstructured.Unstructured
+		to   *[]*unstructured.Unstructured
+	}{
+		{rendered.Definitions, &out.Content.Definitions},
+		{rendered.Before, &out.Content.Before},
+		{rendered.Objects, &out.Content.Objects},
+		{rendered.After, &out.Content.After},
+	} {
+		objects, warnings := run.ConvertAll(list.from)
+		*list.to, out.Content.Warnings = objects, append(out.Content.Warnings, warnings...)
+	}
+	return nil
+}
+
+// changed is what the templates would be told now, where that is not what they were told.
+func (r request) changed(last Content) string {
+	apis, certificates := map[string]bool{}, map[string]string{}
+	for apiVersion := range last.APIs {
+		apis[apiVersion] = r.cluster.Serves(apiVersion)
+	}
+	for name := range last.Certificates {
+		certificates[name] = r.keys.digestOf(name)
+	}
+	if maps.Equal(apis, last.APIs) && maps.Equal(certificates, last.Certificates) {
+		return ""
+	}
+	return fmt.Sprint(apis, certificates)
+}
+
+// lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of
+// the SeldonOperator alone, and lists are empty: a template that goes through a cluster would be another at every rendering.
+func (r request) lookup(live controller.Live) func(context.Context, string, string, string, string) (map[string]any, error) {
+	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+		gv, err := schema.ParseGroupVersion(apiVersion)
+		if err != nil || live == nil {
+			return nil, err
+		}
+		if name == "" {
+			return map[string]any{"apiVersion": apiVersion, "kind": kind + "List", "items": []any{}}, nil
+		}
+		if gv.Group == "" && kind == "Secret" && namespace != r.namespace {
+			return nil, fmt.Errorf("lookup of Secret %s/%s: only those of namespace %s are read", namespace, name, r.namespace)
+		}
+		found, err := live.Get(ctx, r.user, gv.WithKind(kind), namespace, name)
+		if err != nil || found == nil {
+			return nil, err
+		}
+		return found.Object, nil
+	}
+}
+
+// digest tells apart what a template was told of a certificate.
+func (k *keys) digest(name string, c helm.Certificate) string {
+	pair, _ := k.Certificate(c)
+	return k.digestPair(name, pair)
+}
+
+func (k *keys) digestPair(name string, pair helm.Pair) string {
+	mac := hmac.New(sha256.New, k.data[entrySeed])
+	_, _ = fmt.Fprintf(mac, "%s %d %s%s", name, len(pair.Cert), pair.Cert, pair.Key)
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// digestValues is a digest of values that tells nobody what they are (law 16): its key is the seed, which only who may read the Secret
+// knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
+func (k *keys) digestValues(v values) string { return rendering.Digest(string(k.data[entrySeed]), v) }
+
+// failure tells why a chart could not be read or rendered. The text of a template's error may quote values of Secrets, so
+// that none of them is told where some are used.
+func (r request) failure(err error) *plan.Problem {
+	if errors.Is(err, helm.ErrUnavailable) {
+		return &plan.Problem{
+			Class: plan.Waiting, Reason: rendering.ReasonFetching, Field: r.field + ".chart", Value: r.from.Name,
+			Message: err.Error(), Remedy: "nothing to do",
+		}
+	}
+	message := err.Error()
+	for _, ref := range r.spec.ValuesFrom {
+		if ref.Kind == "Secret" {
+			message, _, _ = strings.Cut(message, ": ")
+			message += ": it cannot be rendered with these values, some of which are secret"
+			break
+		}
+	}
+	return &plan.Problem{
+		Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".values", Value: r.from.Name, Message: message,
+		Remedy: "correct the values; helm template shows the same",
+	}
+}
