@@ -1,6 +1,8 @@
 package seldon
 
 import (
+	"sync"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +42,8 @@ func Definition() controller.Definition[*v1alpha1.SeldonOperator] {
 type system struct {
 	settings Settings
 	results  *rendering.Cache[Content]
+	// keys are the *keys of the last pass for each SeldonOperator.
+	keys sync.Map
 }
 
 // New makes the controller.
@@ -48,7 +52,10 @@ func New(settings Settings) controller.System[*v1alpha1.SeldonOperator, Facts] {
 }
 
 // Forget implements controller.Forgetful.
-func (s *system) Forget(key types.NamespacedName) { s.results.Forget(key) }
+func (s *system) Forget(key types.NamespacedName) {
+	s.results.Forget(key)
+	s.keys.Delete(key)
+}
 
 // subject is one component of a SeldonOperator.
 func subject(cr *v1alpha1.SeldonOperator, c component) rendering.Subject {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
@@ -89,11 +90,15 @@ func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1a
 			wanted = append(wanted, last.Content.Wanted...)
 		}
 	}
-	out, err := keysOf(data, ours, wanted, s.settings.Random, read.Now(), cr.Namespace+"/"+cr.Name)
+	key := client.ObjectKeyFromObject(cr)
+	before, _ := s.keys.Load(key)
+	last, _ := before.(*keys)
+	out, err := keysOf(last, data, ours, wanted, s.settings.Random, read.Now(), key.String())
 	if err != nil {
 		return nil, err
 	}
 	out.absent = found == nil
+	s.keys.Store(key, out)
 	return out, nil
 }
 

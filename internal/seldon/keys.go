@@ -65,14 +65,20 @@ type keys struct {
 	wakeAt time.Time
 }
 
-// keysOf takes the keys from the data of their Secret, or makes them, and turns and renews what is due. wanted are
-// certificates that templates have asked for and not got.
-func keysOf(data map[string][]byte, there bool, wanted []helm.Certificate, random io.Reader, now time.Time, name string) (*keys, error) {
+// keysOf takes the keys from the data of their Secret, or makes them, and turns and renews what is due. Where the Secret has what the
+// last keys have and nothing is due, no certificate is parsed. wanted are certificates that templates have asked for and not got.
+func keysOf(
+	last *keys, data map[string][]byte, there bool, wanted []helm.Certificate, random io.Reader, now time.Time, name string,
+) (*keys, error) {
 	k := &keys{data: map[string][]byte{}, stored: there, there: there}
 	for entry, value := range data {
 		if ours(entry) {
 			k.data[entry] = value
 		}
+	}
+	if last != nil && last.stored && there && now.Before(last.wakeAt) && maps.EqualFunc(k.data, last.data, bytes.Equal) {
+		k.seeded, k.wakeAt = last.seeded, last.wakeAt
+		return k, k.makeAll(random, now, wanted)
 	}
 	k.seeded = len(k.data[entrySeed]) >= sha256.Size && !k.since().IsZero()
 	if !k.seeded {

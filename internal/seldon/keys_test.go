@@ -24,7 +24,7 @@ func made(t *testing.T, before *keys, now time.Time, wanted ...helm.Certificate)
 	if before != nil {
 		data = before.data
 	}
-	k, err := keysOf(data, before != nil, wanted, rand.Reader, now, "ns/name")
+	k, err := keysOf(before, data, before != nil, wanted, rand.Reader, now, "ns/name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +134,28 @@ func trusted(bundle, cert string, now time.Time) error {
 	}
 	_, err = block.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: "server.ns.svc"})
 	return err
+}
+
+// TestCertificatesAreParsedWhenTheyChange counts allocations: parsing takes hundreds.
+func TestCertificatesAreParsedWhenTheyChange(t *testing.T) {
+	stored := made(t, made(t, nil, testNow, webhook), testNow, webhook)
+	parsing := testing.AllocsPerRun(10, func() { _ = made(t, &keys{data: stored.data}, testNow, webhook) })
+	if same := testing.AllocsPerRun(10, func() { _ = made(t, stored, testNow, webhook) }); same > parsing/4 {
+		t.Errorf("%v allocations for what has not changed, %v for what has to be parsed", same, parsing)
+	}
+	if again := made(t, stored, testNow, webhook); !again.stored || !again.seeded || !again.wakeAt.Equal(stored.wakeAt) {
+		t.Errorf("%+v, and then %+v", stored, again)
+	}
+	if renewed := made(t, stored, stored.wakeAt, webhook); renewed.stored {
+		t.Error("what is due is not renewed")
+	}
+	other := helm.Certificate{Kind: helm.Leaf, CommonName: "other"}
+	if _, ok := made(t, stored, testNow, webhook, other).Certificate(other); !ok {
+		t.Error("a certificate that is wanted is not made")
+	}
+	if _, ok := stored.Certificate(other); ok {
+		t.Error("the last keys are changed")
+	}
 }
 
 func TestDamagedKeysAreMadeAnew(t *testing.T) {
