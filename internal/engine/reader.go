@@ -92,7 +92,7 @@ func (r *reader) Referenced(
 		return nil, err
 	}
 	if !known {
-		return nil, unwatched(gvk, namespace, name, r.engine.informers.ReferenceWatchError(gvk, namespace, name))
+		return nil, unwatched(gvk, name, r.engine.informers.ReferenceWatchError(gvk, namespace, name))
 	}
 	if meta == nil {
 		r.engine.contents.drop(ref)
@@ -102,7 +102,7 @@ func (r *reader) Referenced(
 }
 
 // unwatched says that it is not known yet whether an object exists, and why the watch on it cannot be opened, if that is so.
-func unwatched(gvk schema.GroupVersionKind, namespace, name string, failure error) plan.Problem {
+func unwatched(gvk schema.GroupVersionKind, name string, failure error) plan.Problem {
 	out := plan.Problem{
 		Class: plan.Waiting, Reason: decide.ReasonNotSynced,
 		Message: "the watch on " + gvk.Kind + " " + name + " is being opened", Remedy: "nothing to do",
