@@ -181,7 +181,7 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 		e.Policy = policyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
 	}
-	e.Completed = s.completed(o.Key, e.UID, e.Completed)
+	e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
 	p.ledger[o.Key] = e
 }
 
@@ -434,7 +434,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 		default:
 			// There was nothing left to delete, of which no watch tells.
 			delete(p.ledger, r.Action.Key)
-			s.completed(r.Action.Key, "", true)
+			s.completed(p.state, r.Action.Key, "", true)
 		}
 		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
 			s.metrics.repaired(r.Action.Key)

@@ -47,9 +47,6 @@ type stacks[C client.Object, F any] struct {
 	groups map[string]bool
 	// conflictWaiters holds who would have an object that belongs to another custom resource, to be woken when it changes.
 	conflictWaiters map[plan.Key]map[client.ObjectKey]bool
-	// finished holds the UIDs of Jobs that had completed when they went, until a pass has them in the ledger: no pass need have seen
-	// them complete before.
-	finished map[plan.Key]types.UID
 	// states holds what is remembered of each custom resource between reconciles.
 	states map[client.ObjectKey]*reconcileState
 	// unconfirmed are those that were listed when the watch began, and were not read live since.
@@ -61,7 +58,6 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, pendingReady: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
 		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, watchedKinds: map[schema.GroupKind]string{}, unconfirmed: map[client.ObjectKey]bool{},
-		finished: map[plan.Key]types.UID{},
 	}
 	if def.Resource == "" {
 		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
@@ -140,16 +136,14 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 }
 
 func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
-	if old != nil && now == nil && old.Completed {
-		s.mu.Lock()
-		s.finished[old.Key] = old.UID
-		s.mu.Unlock()
-	}
 	for _, o := range []*observe.Object{old, now} {
 		if o == nil {
 			continue
 		}
 		if ns, name, ok := parseOwner(o.Annotations[keeper.OwnerAnnotation], s.def.GVK.GroupKind()); ok {
+			if now == nil && o.Completed {
+				s.finished(client.ObjectKey{Namespace: ns, Name: name}, o)
+			}
 			s.queue.add(ns, name)
 		}
 		s.enqueueConflictWaiters(o.Key)
@@ -159,16 +153,31 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 	}
 }
 
+// finished remembers that a Job had completed when it was removed, while its custom resource is known: no reconciliation need have seen
+// it complete.
+func (s *stacks[C, F]) finished(owner client.ObjectKey, job *observe.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.states[owner]
+	if state == nil {
+		return
+	}
+	if state.finished == nil {
+		state.finished = map[plan.Key]types.UID{}
+	}
+	state.finished[job.Key] = job.UID
+}
+
 // completed says that a Job of this UID has completed: as the ledger has it, which then need not be remembered any more, or when it
-// went.
-func (s *stacks[C, F]) completed(key plan.Key, uid types.UID, recorded bool) bool {
+// was removed.
+func (s *stacks[C, F]) completed(state *reconcileState, key plan.Key, uid types.UID, recorded bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if recorded {
-		delete(s.finished, key)
+		delete(state.finished, key)
 		return true
 	}
-	was, known := s.finished[key]
+	was, known := state.finished[key]
 	return known && was == uid
 }
 

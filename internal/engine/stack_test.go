@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -28,31 +29,40 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 	}
 }
 
-// TestAJobThatWentAtOnceHasCompleted has a Job whose ttlSecondsAfterFinished is zero: no pass need have seen it complete. What is
-// remembered of it stays until the ledger has it.
+// TestAJobThatWentAtOnceHasCompleted has a Job whose ttlSecondsAfterFinished is zero: no reconciliation need have seen it complete. What
+// is remembered of it stays until the ledger has it, or its custom resource is gone.
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
-	s := &stacks[*keeper.Inventory, any]{finished: map[plan.Key]types.UID{}}
+	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
+	s := &stacks[*keeper.Inventory, any]{
+		def:   controller.Definition[*keeper.Inventory]{GVK: inventoryGVK},
+		queue: &queue{}, states: map[client.ObjectKey]*reconcileState{},
+	}
 	job := func(name, uid string, completed bool) *observe.Object {
 		o := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "ns", Name: name}, Completed: completed}
-		o.UID = types.UID(uid)
+		o.UID, o.Annotations = types.UID(uid), map[string]string{keeper.OwnerAnnotation: "Inventory.keeper.mlkeeper.dev/ns/x"}
 		return o
 	}
 	done, running := job("done", "1", true), job("running", "2", false)
+	s.childChanged(done, nil)
+	if len(s.states) > 0 {
+		t.Error("a Job is remembered of a custom resource that nobody knows")
+	}
+	state := s.stateOf(owner)
 	s.childChanged(job("done", "1", false), done)
-	if s.completed(done.Key, "1", false) {
+	if s.completed(state, done.Key, "1", false) {
 		t.Error("a Job that is there is remembered")
 	}
 	s.childChanged(done, nil)
 	s.childChanged(running, nil)
 	for range 2 {
-		if !s.completed(done.Key, "1", false) {
+		if !s.completed(state, done.Key, "1", false) {
 			t.Error("a Job that had completed when it went is not known")
 		}
 	}
-	if s.completed(done.Key, "another", false) || s.completed(running.Key, "2", false) {
+	if s.completed(state, done.Key, "another", false) || s.completed(state, running.Key, "2", false) {
 		t.Error("a Job that had not completed counts as completed")
 	}
-	if !s.completed(done.Key, "1", true) || len(s.finished) > 0 {
-		t.Errorf("what the ledger has is remembered beside it: %v", s.finished)
+	if !s.completed(state, done.Key, "1", true) || len(state.finished) > 0 {
+		t.Errorf("what the ledger has is remembered beside it: %v", state.finished)
 	}
 }

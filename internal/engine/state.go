@@ -57,6 +57,8 @@ type reconcileState struct {
 	rejected map[plan.Key]rejection
 	// recreated counts how often each object was recreated lately.
 	recreated map[plan.Key]recreation
+	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
+	finished map[plan.Key]types.UID
 	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.
 	pendingStatus *[]keeper.InventoryEntry
 	// pendingEntries is the ledger of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil and
