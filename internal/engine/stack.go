@@ -41,11 +41,11 @@ type stacks[C client.Object, F any] struct {
 	written map[client.ObjectKey]C
 	// pendingReady holds custom resources whose Ready is about to be reported, for their wires.
 	pendingReady map[client.ObjectKey]C
-	// brought are the kinds that users brought (controller.Definition.AnyChildren), each with the version that was brought last.
+	// watchedKinds are the kinds that users brought (controller.Definition.AnyChildren), each with the version that was brought last.
 	watchedKinds map[schema.GroupKind]string
 	// groups are those of whose APIs the controller asks by version.
 	groups map[string]bool
-	// conflictWaiters holds who would have an object that belongs to another custom resource, to be woken when it changes.
+	// conflictWaiters holds who would have an object that belongs to another custom resource, to be enqueued when it changes.
 	conflictWaiters map[plan.Key]map[client.ObjectKey]bool
 	// states holds what is remembered of each custom resource between reconciles.
 	states map[client.ObjectKey]*reconcileState
