@@ -62,7 +62,7 @@ spec:
 		"arguments":        slices.Equal(c.Args, []string{"--model_name=m", "--model_dir=/mnt/models", "--http_port=8080", "--workers=2"}),
 		"environment":      c.Env[0].ValueFrom.SecretKeyRef.Name == "s" && envOf(&c, "INFERENCE_SERVICE_NAME").Value == "m",
 		"security":         *c.SecurityContext.RunAsNonRoot,
-		"requests":         cpu.String() == "250m" && memory.String() == "3Gi",
+		"requests":         cpu.String() == "1" && memory.String() == "3Gi",
 		"GPUs":             gpu.Value() == 2,
 		"probe":            c.ReadinessProbe.TCPSocket.Port.IntValue() == 8080,
 		"strategy":         d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType,
