@@ -43,7 +43,7 @@ func (s *stacks[C, F]) inSyncAtStart(cr C) bool {
 	return true
 }
 
-// spreadDelay is when the whole pass of a custom resource follows that was found untouched: the more there are, the longer
+// spreadDelay is when the full reconciliation of a custom resource follows that was in sync at the start: the more there are, the longer
 // they are spread over, so that those that need something now, and the API server, are not crowded out.
 func (s *stacks[C, F]) spreadDelay() time.Duration {
 	const each = 10 * time.Millisecond

@@ -17,7 +17,7 @@ import (
 var errStaleCache = errors.New("the custom resource was of the past")
 
 // setUnconfirmed remembers of a custom resource whether it was listed, which an API server that lags behind answers from the past:
-// what is gone may be in the list, and what was changed as it was before. Nor does an event dispel the doubt, since what follows
+// what is gone may be in the list, and what was changed as it was before. Nor does an event confirm it, since what follows
 // such a list is what happened after it, one by one.
 func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, listed bool) {
 	s.mu.Lock()

@@ -180,8 +180,9 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 	if found {
 		e.Policy = policyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
+	} else {
+		e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
 	}
-	e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
 	p.ledger[o.Key] = e
 }
 

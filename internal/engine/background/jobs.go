@@ -5,16 +5,16 @@ package background
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/parallel"
 )
 
 const (
@@ -157,15 +157,13 @@ func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job,
 
 // recovered runs a job. A panic ends this run and nothing else.
 func (j *Jobs[Owner]) recovered(ctx context.Context, owner Owner, job Job) (result any, panicked bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			panicked = true
-			j.Log.Error(fmt.Errorf("panic: %v", r), "a background job panicked", "owner", owner, "stack", string(debug.Stack()))
-		}
-	}()
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(log.IntoContext(ctx, j.Log.WithValues("owner", owner)), timeout)
 	defer cancel()
-	return job(limited), false
+	err := parallel.Recovered(limited, func(ctx context.Context) error {
+		result = job(ctx)
+		return nil
+	})
+	return result, err != nil
 }
 
 // longestPause is what the pauses grow to after a run without a result, or with one that reports a failure; zero after any other.
