@@ -64,15 +64,24 @@ func newController(
 	}))
 }
 
-func (q *queue) add(namespace, name string) { q.addWith(0, namespace, name) }
+// The priorities of requests. A thousand custom resources may be on their way when a request comes.
+const (
+	// priorityResync is that of what was in sync when it was seen last.
+	priorityResync = iota - 1
+	// priorityDefault is that of everything else, first of all of new custom resources.
+	priorityDefault
+	// priorityHealth is that of a child that became healthy, degraded or was deleted: a user waits for Ready, or the child for its
+	// repair. Most of these reconciliations cost one write.
+	priorityHealth
+	// prioritySpec is that of a changed spec: a user waits for the effect.
+	prioritySpec
+)
 
-// addFirst puts a request before all others: somebody changed a spec and watches what comes of it, while the rest may be
-// a thousand custom resources on their way.
-func (q *queue) addFirst(namespace, name string) { q.addWith(1, namespace, name) }
+func (q *queue) add(namespace, name string) { q.addWith(priorityDefault, namespace, name) }
 
-// addLast puts a request behind all others, and not before a while has passed.
+// addLast adds a request with the lowest priority, once after has passed.
 func (q *queue) addLast(after time.Duration, namespace, name string) {
-	q.addOpts(priorityqueue.AddOpts{Priority: ptr.To(-1), After: after}, namespace, name)
+	q.addOpts(priorityqueue.AddOpts{Priority: ptr.To(priorityResync), After: after}, namespace, name)
 }
 
 func (q *queue) addWith(priority int, namespace, name string) {

@@ -122,7 +122,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		}
 	}
 	if old != nil && now != nil && old.GetGeneration() != now.GetGeneration() {
-		s.queue.addFirst(key.Namespace, key.Name)
+		s.queue.addWith(prioritySpec, key.Namespace, key.Name)
 	} else {
 		s.queue.add(key.Namespace, key.Name)
 	}
@@ -144,13 +144,21 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 			if now == nil && o.Completed {
 				s.finished(client.ObjectKey{Namespace: ns, Name: name}, o)
 			}
-			s.queue.add(ns, name)
+			s.queue.addWith(priorityOf(old, now), ns, name)
 		}
 		s.enqueueConflictWaiters(o.Key)
 		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventoryGVK.Kind {
 			s.kept.enqueueStack(o.Labels[keeper.StackLabel])
 		}
 	}
+}
+
+// priorityOf is the priority of a reconciliation that a change of a child causes.
+func priorityOf(old, now *observe.Object) int {
+	if now == nil || old != nil && old.Health.Status != now.Health.Status {
+		return priorityHealth
+	}
+	return priorityDefault
 }
 
 // finished remembers that a Job had completed when it was removed, while its custom resource is known: no reconciliation need have seen

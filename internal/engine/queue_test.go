@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// TestAHealthChangeOvertakesNewCustomResources has many new custom resources in the queue. One whose child becomes healthy or is deleted
+// is reconciled before them, one whose child merely progresses is not, and a changed spec comes before all.
+func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
+	work := priorityqueue.New[reconcile.Request]("test")
+	defer work.ShutDown()
+	s := &stacks[*keeper.Inventory, any]{
+		def: controller.Definition[*keeper.Inventory]{GVK: inventoryGVK}, queue: &queue{work: work},
+		states: map[client.ObjectKey]*reconcileState{}, written: map[client.ObjectKey]*keeper.Inventory{},
+		unconfirmed: map[client.ObjectKey]bool{},
+	}
+	child := func(owner string, status health.Status) *observe.Object {
+		o := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "ns", Name: owner}}
+		o.Annotations = map[string]string{keeper.OwnerAnnotation: "Inventory.keeper.mlkeeper.dev/ns/" + owner}
+		o.Health.Status = status
+		return o
+	}
+	resource := func(name string, generation int64) *keeper.Inventory {
+		inv := &keeper.Inventory{}
+		inv.Namespace, inv.Name, inv.Generation, inv.UID = "ns", name, generation, types.UID(name)
+		return inv
+	}
+	s.resourceChanged(nil, resource("new", 1), false)
+	s.childChanged(child("progresses", health.InProgress), child("progresses", health.InProgress))
+	s.childChanged(child("healthy", health.InProgress), child("healthy", health.Current))
+	s.childChanged(child("deleted", health.Current), nil)
+	s.resourceChanged(resource("edited", 1), resource("edited", 2), false)
+
+	var got []string
+	for range 5 {
+		request, _ := work.Get()
+		got = append(got, request.Name)
+	}
+	if want := []string{"edited", "healthy", "deleted", "new", "progresses"}; !slices.Equal(got, want) {
+		t.Errorf("the order is %v, not %v", got, want)
+	}
+}
