@@ -41,9 +41,9 @@ func (g *gathering) ask() {
 	for _, m := range models {
 		names = append(names, m.Name)
 	}
-	question := fmt.Sprintf("models of generation %d, %d of %d pods ready", running.Generation, running.Ready, running.Replicas)
+	question := fmt.Sprintf("models of generation %d", running.Generation)
 	if running.Current {
-		question += ", rolled out"
+		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
 	}
 	g.hosts.keep(of, question)
 	g.facts.Answer, _ = g.read.Probe(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)

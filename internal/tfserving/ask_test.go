@@ -301,11 +301,11 @@ func TestWhenTheServersAreAsked(t *testing.T) {
 	_, p = gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, p, false)
 	every := " " + DefaultModelsEvery.String()
-	if got, want := asked(), "models of generation 1, 1 of 2 pods ready"+every; got != want {
+	if got, want := asked(), "models of generation 1"+every; got != want {
 		t.Errorf("one of two is ready, and asked is %q, not %q", got, want)
 	}
 	rolledOut(t, c, cr, p, true)
-	if got, want := asked(), "models of generation 1, 2 of 2 pods ready, rolled out"+every; got != want {
+	if got, want := asked(), "models of generation 1, rolled out to 2 pods"+every; got != want {
 		t.Errorf("all are ready, and asked is %q, not %q", got, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // allReady is the question of which the seed's pods are asked.
-const allReady = "models of generation 1, 3 of 3 pods ready, rolled out"
+const allReady = "models of generation 1, rolled out to 3 pods"
 
 // project gathers, renders and writes the status, with the Deployment in the cluster as what is seen.
 func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
