@@ -164,3 +164,40 @@ func TestMigrationWaitsForItsTarget(t *testing.T) {
 		t.Errorf("after the SYNC there is %+v", e)
 	}
 }
+
+// TestARevisionIsStoredOnce has an instance with many elements. Its revision comes with every change of it, and is written to one of them.
+func TestARevisionIsStoredOnce(t *testing.T) {
+	s := NewState()
+	const elements = 20
+	of := func(seconds int, revision string) Message {
+		m := syncMessage(seconds, revision, States{Deployed, Locked})
+		for n := range elements - 1 {
+			more := m.Instances[0].Elements[0]
+			more.ID = id(500 + n)
+			m.Instances[0].Elements = append(m.Instances[0].Elements, more)
+		}
+		return m
+	}
+	puts := func(effects []Effect) (n int) {
+		for _, effect := range effects {
+			if _, ok := effect.(PutElement); ok {
+				n++
+			}
+		}
+		return n
+	}
+	for i, c := range []struct {
+		revision string
+		want     int
+	}{{"i1", elements}, {"i1", 0}, {"i2", 1}, {"i2", 0}, {"", 0}, {"i3", 1}} {
+		if got := puts(told(t, s, of(10+i, c.revision))); got != c.want {
+			t.Errorf("synchronization %d with revision %q writes %d elements, not %d", i, c.revision, got, c.want)
+		}
+	}
+	undeploy := ahead(changeMessage(30, "UNDEPLOY", "NONE"))
+	undeploy.RevisionInstance = "i3"
+	told(t, s, undeploy)
+	if len(s.Held) != 0 {
+		t.Errorf("an order of the stored revision is held: %v", s.Held)
+	}
+}

@@ -23,6 +23,7 @@ func restart(me Identity, s *State, m Message, received time.Time) []Effect {
 		for _, e := range instance.Elements {
 			out = append(out, restartElement(s, m, instance, e, received)...)
 		}
+		out = append(out, revise(s, instance, out)...)
 	}
 	return out
 }
@@ -77,21 +78,41 @@ func content(s *State, m Message, e ElementUpdate) Content {
 	return Content{CompositionID: m.CompositionID, Definition: e.Definition, Common: common, Properties: e.Properties}
 }
 
-// adopt makes an element known that only the runtime knows of. What is known already stays as it was ordered; only its revision
-// follows the runtime's.
+// adopt makes an element known that only the runtime knows of. What is known already stays as it was ordered.
 func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
-	known, ok := s.Elements[e.ID]
-	if !ok {
-		return []Effect{PutElement{Element{
-			ID: e.ID, InstanceID: instance.InstanceID, Revision: instance.Revision, Content: content(s, m, e),
-			Known: States{e.DeployState, e.LockState}, Present: e.DeployState == Deployed && !instance.leaves(),
-		}}}
-	}
-	if instance.Revision == "" || instance.Revision == known.Revision {
+	if _, known := s.Elements[e.ID]; known {
 		return nil
 	}
-	known.Revision = instance.Revision
-	return []Effect{PutElement{known}}
+	return []Effect{PutElement{Element{
+		ID: e.ID, InstanceID: instance.InstanceID, Revision: instance.Revision, Content: content(s, m, e),
+		Known: States{e.DeployState, e.LockState}, Present: e.DeployState == Deployed && !instance.leaves(),
+	}}}
+}
+
+// revise stores the revision of an instance in one of its elements, unless one has it or gets it by the effects before. The runtime
+// sends a revision with each change of the instance, and an instance may have hundreds of elements; hasRevision asks for any of them.
+func revise(s *State, instance Instance, before []Effect) []Effect {
+	if instance.Revision == "" || s.hasRevision(instance.InstanceID, instance.Revision) {
+		return nil
+	}
+	changed := map[string]bool{}
+	for _, effect := range before {
+		put, ok := effect.(PutElement)
+		switch {
+		case !ok || put.Element.InstanceID != instance.InstanceID:
+		case put.Element.Revision == instance.Revision:
+			return nil
+		default:
+			changed[put.Element.ID] = true
+		}
+	}
+	for _, e := range s.instance(instance.InstanceID) {
+		if !changed[e.ID] {
+			e.Revision = instance.Revision
+			return []Effect{PutElement{e}}
+		}
+	}
+	return nil
 }
 
 // leaves says that an instance is undeployed, or on the way there, whatever its elements were acknowledged as.
@@ -118,6 +139,7 @@ func synchronize(me Identity, s *State, m Message, received time.Time) []Effect 
 				out = append(out, adopt(s, m, instance, e)...)
 			}
 		}
+		out = append(out, revise(s, instance, out)...)
 	}
 	return append(out, release(me, s, m, out, received)...)
 }

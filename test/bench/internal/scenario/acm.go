@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -334,7 +335,7 @@ func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := &elementFloor{wire: wire, stack: stack, queue: newQueue(), made: map[string]func([]byte) []byte{}, left: b.Config.Services, done: make(chan struct{})}
+	f := &elementFloor{wire: wire, stack: stack, queue: newQueue(), made: map[string]*floorElement{}, left: b.Config.Services, done: make(chan struct{})}
 	follower, err := s.c.Follow(ctx, strings.Replace(servicesPath, "/namespaces/"+acmNamespace, "", 1),
 		func(d world.Followed) bool { return d.True("Ready") }, f.ready)
 	if err != nil {
@@ -375,10 +376,20 @@ type elementFloor struct {
 	queue *queue
 
 	mu sync.Mutex
-	// made says, by the name of a service, how what was captured is made that of its element.
-	made map[string]func([]byte) []byte
+	// made are the elements by the name of their service.
+	made map[string]*floorElement
 	left int
 	done chan struct{}
+}
+
+// floorElement is an element of the floor.
+type floorElement struct {
+	// mu is held while its writes are sent, since they follow one another.
+	mu sync.Mutex
+	// named makes what was captured that of the element.
+	named func([]byte) []byte
+	// version is the resourceVersion that its last write answered. Some statuses name it as a precondition.
+	version string
 }
 
 // deploy queues an element with its service and the first statuses.
@@ -388,22 +399,21 @@ func (f *elementFloor) deploy(element, service string) {
 		return bytes.ReplaceAll(text, []byte(acmCaptured), []byte(service))
 	}
 	f.queue.add(func(ctx context.Context) error {
-		raw, err := f.send(ctx, f.stack.create, named)
+		e := &floorElement{named: named}
+		answer, err := f.send(ctx, f.stack.create, e)
 		if err != nil {
 			return err
 		}
-		var answer world.Followed
-		if err := json.Unmarshal(raw, &answer); err != nil {
-			return err
-		}
-		owned := func(text []byte) []byte {
+		e.named = func(text []byte) []byte {
 			return bytes.ReplaceAll(named(text), []byte(f.stack.uid), []byte(answer.Metadata.UID))
 		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		f.mu.Lock()
-		f.made[acmNamespace+"/"+service] = owned
+		f.made[acmNamespace+"/"+service] = e
 		f.mu.Unlock()
 		for _, r := range append([]world.Request{f.stack.service}, f.stack.accepted...) {
-			if _, err := f.send(ctx, r, owned); err != nil {
+			if _, err := f.send(ctx, r, e); err != nil {
 				return err
 			}
 		}
@@ -414,14 +424,16 @@ func (f *elementFloor) deploy(element, service string) {
 // ready queues what follows when a service is Ready.
 func (f *elementFloor) ready(service world.Followed) {
 	f.mu.Lock()
-	owned := f.made[service.Key()]
+	e := f.made[service.Key()]
 	f.mu.Unlock()
-	if owned == nil {
+	if e == nil {
 		return
 	}
 	f.queue.add(func(ctx context.Context) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		for _, r := range f.stack.settle {
-			if _, err := f.send(ctx, r, owned); err != nil {
+			if _, err := f.send(ctx, r, e); err != nil {
 				return err
 			}
 		}
@@ -434,6 +446,24 @@ func (f *elementFloor) ready(service world.Followed) {
 	})
 }
 
-func (f *elementFloor) send(ctx context.Context, r world.Request, named func([]byte) []byte) ([]byte, error) {
-	return f.wire.Do(ctx, r.Method, string(named([]byte(r.URI))), r.ContentType, named(r.Body))
+// inPrecondition finds the resourceVersion that a status names.
+var inPrecondition = regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
+
+// send sends what was captured for an element.
+func (f *elementFloor) send(ctx context.Context, r world.Request, e *floorElement) (answer world.Followed, err error) {
+	body := e.named(r.Body)
+	if e.version != "" {
+		body = inPrecondition.ReplaceAll(body, []byte(`"resourceVersion":"`+e.version+`"`))
+	}
+	raw, err := f.wire.Do(ctx, r.Method, string(e.named([]byte(r.URI))), r.ContentType, body)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return answer, err
+	}
+	if r.Path() != servicesPath {
+		e.version = answer.Metadata.ResourceVersion
+	}
+	return answer, nil
 }
