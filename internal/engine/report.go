@@ -50,7 +50,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	if verdict.Again {
 		p.requeueAt(s.Clock.Now())
 	}
-	wait, err := s.writeStatus(ctx, p, verdict.Hold || verdict.Again)
+	wait, err := s.writeStatus(ctx, p, verdict.Step || verdict.Again)
 	if err != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err

@@ -66,6 +66,9 @@ func TestRolledOut(t *testing.T) {
 			if ended := cr.Status.Outcome != nil; ended != (c.waits == "") || verdict.Hold != !ended || !strings.Contains(verdict.Progress, c.waits) {
 				t.Errorf("the outcome is %+v, the verdict %+v", cr.Status.Outcome, verdict)
 			}
+			if verdict.Step || verdict.Again {
+				t.Error("a status is written at once for a rollout that goes on")
+			}
 			facts, err = system{}.Gather(t.Context(), cluster, cr)
 			if err != nil || (facts.Rollouts == nil) != (c.waits == "") {
 				t.Errorf("afterwards it asks for %v, %v", facts.Rollouts, err)

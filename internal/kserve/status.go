@@ -65,7 +65,7 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controlle
 		verdict.Hold, verdict.Progress = true, verdict.Progress+", "+lacks
 	}
 	if ended != nil && ended.Failure != "" {
-		verdict.Hold, verdict.Failed = true, true
+		verdict.Hold, verdict.Step, verdict.Failed = true, true, true
 		verdict.Reason, verdict.Message = reasonOrderFailed, controller.Cut(ended.Failure, maxMessage)
 		verdict.Again = facts.Element.Previous != nil && facts.Outcome == nil
 	}

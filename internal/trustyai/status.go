@@ -89,7 +89,7 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Se
 		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
 	}
 	verdict := controller.Verdict{
-		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping,
+		Reason: "ComponentsNotReady", Message: "Not all service components are ready", Hold: stepping, Step: stepping,
 	}
 	if seen.Waiting != "" {
 		verdict.Message += ": " + seen.Waiting

@@ -253,9 +253,11 @@ type Verdict struct {
 	Progress string
 	// Hold keeps Ready False although every object is healthy.
 	Hold bool
+	// Step says that later reconciles follow from what this status stores: it is written at once, and only if nobody else has
+	// written the custom resource meanwhile.
+	Step bool
 	// Failed says that what was asked for has failed, which is an event.
 	Failed bool
-	// Again says that the next plan is another because of what this status tells: it is written at once, and another pass
-	// follows.
+	// Again says that the next plan is another because of what this status stores: it is a step, and another reconcile follows.
 	Again bool
 }

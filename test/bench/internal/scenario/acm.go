@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,8 @@ const (
 	elementsPath = "/apis/keeper.mlkeeper.dev/v1alpha1/compositionelements"
 	servicesPath = "/apis/serving.kserve.io/v1beta1/namespaces/" + acmNamespace + "/inferenceservices"
 	acmNamespace = "kserve-bench"
-	// acmCaptured is the service of the captured element.
-	acmCaptured = "captured-service-name"
+	// acmCaptured begins the name of the service of a captured element.
+	acmCaptured = "captured-service-"
 	// acmBatch is how many elements an automation composition has.
 	acmBatch = 50
 	// acmIdle is how long nobody may write afterwards.
@@ -43,7 +44,9 @@ const (
 // acmStack is what the operator writes for one element: the element, its service, and the statuses, of which those after the
 // first wait for the service to be Ready.
 type acmStack struct {
-	element, uid     string
+	element, uid string
+	// name is that of the service.
+	name             string
 	create, service  world.Request
 	accepted, settle []world.Request
 }
@@ -198,7 +201,7 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 		return acmStack{}, err
 	}
 	defer op.Stop(30 * time.Second)
-	i, err := s.runtime.Instantiate(composition, acmModel(acmCaptured))
+	i, err := s.runtime.Instantiate(composition, acmModel(acmCaptured+"0"), acmModel(acmCaptured+"1"))
 	if err != nil {
 		return acmStack{}, err
 	}
@@ -208,32 +211,44 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 	if err := s.c.Quiet(ctx, settled, time.Minute); err != nil {
 		return acmStack{}, err
 	}
-	u, err := s.c.Read(ctx, elementsPath+"/"+i.Elements[0].ID)
+	// What is written once for an instance is written to the element whose ID is the first.
+	n := 0
+	if i.Elements[1].ID > i.Elements[0].ID {
+		n = 1
+	}
+	stack := acmStack{element: i.Elements[n].ID, name: acmCaptured + strconv.Itoa(n)}
+	u, err := s.c.Read(ctx, elementsPath+"/"+stack.element)
 	if err != nil {
 		return acmStack{}, err
 	}
-	return acmStackOf(i.Elements[0].ID, string(u.GetUID()), recorder.Writes())
+	stack.uid = string(u.GetUID())
+	writes := recorder.Writes()
+	if err := b.keep("element", writes, stack.element, stack.name); err != nil {
+		return acmStack{}, err
+	}
+	return stack, stack.pick(writes)
 }
 
-// acmStackOf picks the writes of an element out of those that were recorded.
-func acmStackOf(element, uid string, writes []world.Request) (acmStack, error) {
-	out := acmStack{element: element, uid: uid}
+// pick picks the writes of the element out of those that were recorded. The statuses from the first that says DEPLOYED follow when the
+// service is Ready.
+func (s *acmStack) pick(writes []world.Request) error {
 	for _, r := range writes {
 		switch path := r.Path(); {
-		case r.Method == http.MethodPost && path == elementsPath && bytes.Contains(r.Body, []byte(element)):
-			out.create = r
-		case r.Method == http.MethodPost && path == servicesPath:
-			out.service = r
-		case path == elementsPath+"/"+element+"/status" && !bytes.Contains(r.Body, []byte("DEPLOYED")):
-			out.accepted = append(out.accepted, r)
-		case path == elementsPath+"/"+element+"/status":
-			out.settle = append(out.settle, r)
+		case r.Method == http.MethodPost && path == elementsPath && bytes.Contains(r.Body, []byte(s.element)):
+			s.create = r
+		case r.Method == http.MethodPost && path == servicesPath && bytes.Contains(r.Body, []byte(s.name)):
+			s.service = r
+		case path != elementsPath+"/"+s.element+"/status":
+		case len(s.settle) == 0 && !bytes.Contains(r.Body, []byte("DEPLOYED")):
+			s.accepted = append(s.accepted, r)
+		default:
+			s.settle = append(s.settle, r)
 		}
 	}
-	if out.create.Method == "" || out.service.Method == "" || len(out.settle) < 2 {
-		return out, fmt.Errorf("the operator wrote %d statuses of the element, or no element, or no service", len(out.accepted)+len(out.settle))
+	if s.create.Method == "" || s.service.Method == "" || len(s.settle) < 2 {
+		return fmt.Errorf("the operator wrote %d statuses of the element, or no element, or no service", len(s.accepted)+len(s.settle))
 	}
-	return out, nil
+	return nil
 }
 
 func (s *acmSite) deploy(ctx context.Context, instances ...*acmruntime.Instance) error {
@@ -396,7 +411,7 @@ type floorElement struct {
 func (f *elementFloor) deploy(element, service string) {
 	named := func(text []byte) []byte {
 		text = bytes.ReplaceAll(text, []byte(f.stack.element), []byte(element))
-		return bytes.ReplaceAll(text, []byte(acmCaptured), []byte(service))
+		return bytes.ReplaceAll(text, []byte(f.stack.name), []byte(service))
 	}
 	f.queue.add(func(ctx context.Context) error {
 		e := &floorElement{named: named}

@@ -111,7 +111,7 @@ func (b *Bench) capture(ctx context.Context, shapes ...world.Shape) (map[string]
 			return nil, err
 		}
 		out[s.Shape.Name] = stack
-		if err := b.keep(s, recorder.Writes()); err != nil {
+		if err := b.keep(s.Shape.Name, recorder.Writes(), s.Namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +142,7 @@ func (b *Bench) burst(ctx context.Context, c *world.Cluster, op *world.Process, 
 	}
 	b.say("in a burst of %d, a service had up to %d statuses", len(services), most)
 	busiest.Shape.Name = "burst"
-	return b.keep(busiest, recorder.Writes())
+	return b.keep(busiest.Shape.Name, recorder.Writes(), busiest.Namespace)
 }
 
 // stackOf picks the writes of one service out of all that were recorded.
@@ -180,14 +180,16 @@ func isChild(path string, body []byte, s world.Service) bool {
 	return strings.Contains(path, "/namespaces/"+s.Namespace+"/") || bytes.Contains(body, []byte(s.Namespace))
 }
 
-// keep writes what was captured to a file, since its order and its statuses show where a write could be saved.
-func (b *Bench) keep(s world.Service, writes []world.Request) error {
+// keep writes what was captured with one of the names in it to a file: its order and its statuses show where a write could be saved.
+func (b *Bench) keep(file string, writes []world.Request, names ...string) error {
 	var out bytes.Buffer
 	for _, r := range writes {
 		// Events are sent in a form that nobody can read.
-		if !strings.Contains(r.URI, "/events") && (strings.Contains(r.URI, s.Namespace) || bytes.Contains(r.Body, []byte(s.Namespace))) {
+		if !strings.Contains(r.URI, "/events") && slices.ContainsFunc(names, func(name string) bool {
+			return strings.Contains(r.URI, name) || bytes.Contains(r.Body, []byte(name))
+		}) {
 			fmt.Fprintf(&out, "%s %s\n%s\n\n", r.Method, r.URI, r.Body)
 		}
 	}
-	return os.WriteFile(b.file("captured-"+s.Shape.Name+".txt"), out.Bytes(), 0o644)
+	return os.WriteFile(b.file("captured-"+file+".txt"), out.Bytes(), 0o644)
 }
