@@ -155,7 +155,7 @@ func (s *stacks[C, F]) patch(ctx context.Context, cr metav1.Object, patch []byte
 // undecodable reports a custom resource that does not fit its type, as Stalled, and leaves everything else alone
 // (law 17).
 func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) (reconcile.Result, error) {
-	if !s.shard.mine(bad.GetNamespace(), bad.GetLabels()) {
+	if !s.shard.Contains(bad.GetNamespace(), bad.GetLabels()) {
 		return reconcile.Result{}, nil
 	}
 	if taken, err := s.takeOver(ctx, bad); err != nil || taken {

@@ -25,8 +25,10 @@ import (
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/impersonation"
 	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
+	"mlkeeper.dev/internal/engine/shard"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/watch/source"
@@ -36,8 +38,7 @@ import (
 type Options struct {
 	// Namespaces restricts every watch of namespaced objects; empty means all.
 	Namespaces []string
-	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all. Sharding
-	// is by namespace only, so that each object of others has one writer (law 7).
+	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all.
 	ShardSelector labels.Selector
 	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
 	Concurrency int
@@ -67,7 +68,7 @@ type Engine struct {
 	actor     *act.Actor
 	recorder  events.EventRecorder
 	metrics   *engineMetrics
-	shard     *shard
+	shard     *shard.Shard
 	kept      *inventories
 	contents  contents
 	jobs      *background.Jobs[watch.Referrer]
@@ -136,14 +137,14 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
 	})
 	e.actor = &act.Actor{
-		Client: dyn, As: newImpersonator(cfg).client, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
+		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 	}
 	e.jobs = background.New(background.Options[watch.Referrer]{
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Log: opts.Log.WithName("background"),
 	})
-	e.shard = newShard(e)
+	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)
 	e.kept = newInventories(e)
 	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
@@ -240,5 +241,14 @@ func (e *Engine) enqueueUsersOf(gk schema.GroupKind) {
 		if r.serves(gk) {
 			r.enqueueAll()
 		}
+	}
+}
+
+// onShardChange enqueues everything in a namespace that may have come to this shard, or left it.
+func (e *Engine) onShardChange(namespace string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.controllers {
+		r.onShardChange(namespace)
 	}
 }

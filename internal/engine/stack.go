@@ -360,7 +360,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	case bad != nil:
 		s.releaseRollout(key)
 		return s.undecodable(ctx, bad)
-	case !s.shard.mine(key.Namespace, cr.GetLabels()):
+	case !s.shard.Contains(key.Namespace, cr.GetLabels()):
 		s.forget(key)
 		return reconcile.Result{}, nil
 	}

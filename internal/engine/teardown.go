@@ -105,7 +105,7 @@ func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool,
 	if there {
 		t.setEnded(uid, false)
 	}
-	if !known || there || !t.shard.mayEnd(owner.Namespace) {
+	if !known || there || !t.shard.MayTearDown(owner.Namespace) {
 		return false, nil
 	}
 	if t.hasEnded(string(owner.UID)) {

@@ -42,7 +42,7 @@ func newWireRunner(
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
-			if !e.shard.mine(namespace, nil) {
+			if !e.shard.Contains(namespace, nil) {
 				return nil, wiring.ErrUnknown
 			}
 			return alive(namespace)
