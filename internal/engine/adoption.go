@@ -99,7 +99,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, error) {
 	p := s.newReconciliation(cr)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
-	p.state.refs = p.reader.done(p.state.refs)
+	p.state.refs = p.reader.Done(p.state.refs)
 	var problem plan.Problem
 	switch {
 	case errors.As(err, &problem) && problem.Reason == decide.ReasonNotSynced:

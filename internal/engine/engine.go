@@ -26,6 +26,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/impersonation"
+	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
 	"mlkeeper.dev/internal/engine/shard"
@@ -70,7 +71,7 @@ type Engine struct {
 	metrics   *engineMetrics
 	shard     *shard.Shard
 	kept      *inventories
-	contents  contents
+	readers   *reader.Readers
 	jobs      *background.Jobs[watch.Referrer]
 	rollouts  rollout.Slot
 	// debounce counts the custom resources that progress.
@@ -144,6 +145,10 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Log: opts.Log.WithName("background"),
 	})
+	e.readers = &reader.Readers{
+		Informers: e.informers, Catalog: e.catalog, Client: dyn, Jobs: e.jobs, Clock: opts.Clock,
+		Live: reader.Live{Catalog: e.catalog, Client: dyn, ResourceAs: e.actor.ResourceAs},
+	}
 	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)
 	e.kept = newInventories(e)
 	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })

@@ -19,8 +19,8 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/status"
-	"mlkeeper.dev/internal/engine/watch"
 )
 
 // reconciliation is one reconcile of one custom resource. Each field says which step sets it.
@@ -30,7 +30,7 @@ type reconciliation[C client.Object, F any] struct {
 	cr     C // A copy whose status report fills.
 	stack  plan.Stack
 	state  *reconcileState
-	reader *reader
+	reader *reader.Reader
 	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
 	unconfirmed bool
 
@@ -79,11 +79,7 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	if len(*s.def.Common(cr).Conditions) == 0 {
 		p.state.fresh = true
 	}
-	p.reader = &reader{
-		engine: s.Engine, controller: s.def.Controller, gk: s.def.GVK.GroupKind(), cr: cr,
-		referrer: watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name},
-		stack:    p.stack, made: s.madeBy(cr), asks: s.watchGroup,
-	}
+	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: s.madeBy(cr), WatchGroup: s.watchGroup})
 	return p
 }
 

@@ -26,7 +26,7 @@ import (
 // report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
 // when to come back.
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
-	p.state.refs = p.reader.done(p.state.refs)
+	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)
 	p.lags = !seen.Ready && p.lagging(seen)
 	var verdict controller.Verdict
@@ -69,7 +69,7 @@ func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wai
 	}
 	outcome := outcomeReady
 	if seen.Ready {
-		s.contents.shed(p.state.refs)
+		s.readers.Evict(p.state.refs)
 	} else {
 		outcome = outcomeRequeueAfter
 	}
@@ -85,7 +85,7 @@ func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wai
 	} else {
 		p.state.blocked = backoff.Retry{}
 	}
-	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.due, p.state.retryAt()} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retryAt()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

@@ -393,7 +393,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		p.state.opening = time.Time{}
 	} else if rest := s.opens(p.state); rest > 0 {
 		// A watch is being opened and enqueues the custom resource once it is open: there is nothing to report yet.
-		p.state.refs = p.reader.done(p.state.refs)
+		p.state.refs = p.reader.Done(p.state.refs)
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	s.decide(p)
@@ -414,7 +414,7 @@ var jobPanicked = plan.Problem{
 // prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
-	if p.reader.panicked {
+	if p.reader.Panicked() {
 		p.problems = append(p.problems, jobPanicked)
 	}
 	var problem plan.Problem

@@ -125,9 +125,7 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 	s.waitForConflicts(key, l, nil)
 	s.progress(l, false)
 	s.mu.Lock()
-	for _, ref := range l.refs {
-		s.contents.drop(ref)
-	}
+	s.readers.Drop(l.refs)
 	delete(s.states, key)
 	if next != nil {
 		next.wiring = l.wiring

@@ -145,7 +145,7 @@ func (s *stacks[C, F]) awaitWires(p *reconciliation[C, F], ready bool) time.Dura
 	switch {
 	case waits:
 		return since.Add(maxWiring).Sub(s.Clock.Now())
-	case p.reader.unanswered:
+	case p.reader.Unanswered():
 		return since.Add(maxAnswer).Sub(s.Clock.Now())
 	}
 	return 0

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -156,7 +157,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 			return nil, wiring.ErrUnknown // It may have entries, and what it wants cannot be read.
 		}
 	}
-	all := aliveObjects(listed)
+	all := reader.Alive(listed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {

@@ -1,4 +1,4 @@
-package engine
+package reader
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func TestContentsAreBounded(t *testing.T) {
 	var c contents
 	for i := range 100 {
 		c.put(secretRef(i), ofSize(1<<20))
-		if c.bytes > maxContents {
+		if c.bytes > hardLimit {
 			t.Fatalf("%d bytes are kept", c.bytes)
 		}
 	}
@@ -41,21 +41,21 @@ func TestContentsAreBounded(t *testing.T) {
 	}
 }
 
-func TestContentsOfWhoIsReadyAreShedOnlyWhereThereIsMuch(t *testing.T) {
+func TestContentsOfReadyCustomResourcesAreEvictedAboveTheSoftLimit(t *testing.T) {
 	var c contents
 	refs := []watch.Ref{secretRef(0), secretRef(1)}
 	for _, ref := range refs {
 		c.put(ref, ofSize(100))
 	}
-	c.shed(refs)
+	c.evict(refs)
 	if len(c.by) != 2 {
 		t.Fatal("a small cluster would have to read again")
 	}
 	for i := 2; i < 20; i++ {
 		c.put(secretRef(i), ofSize(1<<18))
 	}
-	c.shed(refs)
+	c.evict(refs)
 	if c.get(refs[0], "u", "1") != nil || c.get(secretRef(5), "u", "1") == nil {
-		t.Error("not those of who is Ready went")
+		t.Error("the contents of another custom resource were evicted")
 	}
 }

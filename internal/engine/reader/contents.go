@@ -1,0 +1,108 @@
+package reader
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// The limits of the cached contents, in bytes; an object that was dropped is read again.
+const (
+	// softLimit applies to the objects of custom resources that are Ready. Within it, a small cluster never reads again.
+	softLimit = 2 << 20
+	// hardLimit applies to all objects.
+	hardLimit = 32 << 20
+)
+
+// contents caches the live reads of referenced objects until their metadata changes (law 13).
+type contents struct {
+	mu    sync.Mutex
+	by    map[watch.Ref]content
+	bytes int
+}
+
+// content is one object and its approximate size in bytes.
+type content struct {
+	object *unstructured.Unstructured
+	bytes  int
+}
+
+// get returns an object as it was read at this version or a later one; nil where it was not.
+func (c *contents) get(ref watch.Ref, uid types.UID, version string) *unstructured.Unstructured {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.by[ref].object
+	if u == nil || u.GetUID() != uid || u.GetResourceVersion() != version &&
+		!observe.NewerVersion(u.GetResourceVersion(), version) {
+		return nil
+	}
+	return u
+}
+
+// put caches an object, and drops others while the cache exceeds its hard limit.
+func (c *contents) put(ref watch.Ref, u *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[watch.Ref]content{}
+	}
+	c.dropLocked(ref)
+	one := content{object: u, bytes: sizeOf(u.Object)}
+	for other := range c.by {
+		if c.bytes+one.bytes <= hardLimit {
+			break
+		}
+		c.dropLocked(other)
+	}
+	c.by[ref] = one
+	c.bytes += one.bytes
+}
+
+// evict drops the objects of a custom resource that is Ready, which hardly reads them again, while the cache exceeds its soft limit.
+func (c *contents) evict(refs []watch.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ref := range refs {
+		if c.bytes <= softLimit {
+			return
+		}
+		c.dropLocked(ref)
+	}
+}
+
+func (c *contents) drop(ref watch.Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropLocked(ref)
+}
+
+func (c *contents) dropLocked(ref watch.Ref) {
+	c.bytes -= c.by[ref].bytes
+	delete(c.by, ref)
+}
+
+// sizeOf estimates how many bytes a decoded value takes.
+func sizeOf(value any) int {
+	const word = 16 // A string, a slice or an interface is at least two words.
+	switch v := value.(type) {
+	case map[string]any:
+		n := 3 * word
+		for key, item := range v {
+			n += 2*word + len(key) + sizeOf(item)
+		}
+		return n
+	case []any:
+		n := 2 * word
+		for _, item := range v {
+			n += word + sizeOf(item)
+		}
+		return n
+	case string:
+		return word + len(v)
+	}
+	return word
+}

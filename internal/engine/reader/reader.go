@@ -1,0 +1,290 @@
+// Package reader gives controllers the reads with which they gather facts (controller.Reader), from caches where it can. It never
+// writes, and it opens watches through the informer manager only.
+package reader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/background"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// Informers is the part of the informer manager that readers need.
+type Informers interface {
+	Reference(ctx context.Context, referrer watch.Referrer, gvk schema.GroupVersionKind, namespace, name string) (
+		*metav1.PartialObjectMetadata, bool, error)
+	ReferenceWatchError(gvk schema.GroupVersionKind, namespace, name string) error
+	ReleaseReferences(referrer watch.Referrer, except ...watch.Ref)
+	Child(controller string, key plan.Key) (*observe.Object, bool)
+	ListResources(gk schema.GroupKind, namespace string) []metav1.Object
+	ListTargets(name, namespace string) []*unstructured.Unstructured
+}
+
+// Catalog is the part of the catalog of served APIs that readers need.
+type Catalog interface {
+	Lookup(gvk schema.GroupVersionKind) (catalog.Mapping, bool)
+	ServesVersion(gv schema.GroupVersion) bool
+	KubernetesVersion() string
+}
+
+// Readers makes the readers of all reconciles. They share the contents of the objects that were read live.
+type Readers struct {
+	Informers Informers
+	Catalog   Catalog
+	// Client reads with the operator's rights.
+	Client dynamic.Interface
+	// Live is what background jobs read with.
+	Live  controller.Live
+	Jobs  *background.Jobs[watch.Referrer]
+	Clock clock.PassiveClock
+
+	contents contents
+}
+
+// Request says for which custom resource a reader reads.
+type Request struct {
+	Stack plan.Stack
+	// Recorded says of an object whether it was recorded as a child of the custom resource.
+	Recorded func(plan.Key) bool
+	// WatchGroup receives the groups whose APIs the controller asks for; they are none that its definition names.
+	WatchGroup func(group string)
+}
+
+// New makes the reader of one reconcile.
+func (r *Readers) New(req Request) *Reader {
+	return &Reader{shared: r, Request: req, referrer: watch.Referrer{
+		Kind: req.Stack.GVK.GroupKind(), Namespace: req.Stack.Namespace, Name: req.Stack.Name,
+	}}
+}
+
+// Drop drops the contents of objects that a custom resource no longer reads.
+func (r *Readers) Drop(refs []watch.Ref) {
+	for _, ref := range refs {
+		r.contents.drop(ref)
+	}
+}
+
+// Evict drops the contents that a custom resource read and, since it is Ready, hardly reads again, while there are many.
+func (r *Readers) Evict(refs []watch.Ref) { r.contents.evict(refs) }
+
+// Reader reads for one reconcile of one custom resource, and records which objects of others that refers to.
+type Reader struct {
+	Request
+	shared   *Readers
+	referrer watch.Referrer
+	// used are the objects of others that the custom resource refers to, read those with contents that were read.
+	used, read []watch.Ref
+	// jobs are the names of the background jobs, due is when the first of them runs again.
+	jobs []string
+	due  time.Time
+	// unanswered says that a job runs and has no result yet, panicked that the last run of one panicked.
+	unanswered, panicked bool
+}
+
+var _ controller.Reader = (*Reader)(nil)
+
+// Referenced implements controller.Reader.
+func (r *Reader) Referenced(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	ref := watch.Ref{GVK: gvk, Namespace: namespace, Name: name}
+	// A child is watched already.
+	if own := r.Child(gvk, namespace, name); own != nil && own.Annotations[keeper.OwnerAnnotation] == r.Stack.ID() {
+		return r.content(ctx, ref, &own.ObjectMeta)
+	} else if r.Recorded(plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}) {
+		// It is gone, or has lost the label by which children are watched.
+		return r.live(ctx, ref)
+	}
+	r.used = append(r.used, ref)
+	meta, known, err := r.shared.Informers.Reference(ctx, r.referrer, gvk, namespace, name)
+	if apierrors.IsForbidden(err) {
+		return nil, plan.Problem{
+			Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name,
+			Message: "MLKeeper may not watch " + gvk.Kind + " in namespace " + namespace,
+			Remedy:  "grant get, list and watch on it to MLKeeper's service account",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, unwatched(gvk, name, r.shared.Informers.ReferenceWatchError(gvk, namespace, name))
+	}
+	if meta == nil {
+		r.shared.contents.drop(ref)
+		return nil, nil
+	}
+	return r.content(ctx, ref, &meta.ObjectMeta)
+}
+
+// unwatched says that it is not known yet whether an object exists, and why the watch on it cannot be opened, if that is so.
+func unwatched(gvk schema.GroupVersionKind, name string, failure error) plan.Problem {
+	out := plan.Problem{
+		Class: plan.Waiting, Reason: decide.ReasonNotSynced,
+		Message: "the watch on " + gvk.Kind + " " + name + " is being opened", Remedy: "nothing to do",
+	}
+	if failure == nil {
+		return out
+	}
+	resource := strings.ToLower(gvk.Kind)
+	if gvk.Group != "" {
+		resource += "." + gvk.Version + "." + gvk.Group
+	}
+	out.Message = fmt.Sprintf("%s %s cannot be watched: %v", gvk.Kind, name, failure)
+	out.Remedy = fmt.Sprintf("look whether `kubectl get %s` fails too, such as for a conversion webhook or an aggregated API server that "+
+		"does not answer; it is tried again by itself", resource)
+	return out
+}
+
+// content returns an object that exists, read live only when its metadata changed.
+func (r *Reader) content(ctx context.Context, ref watch.Ref, meta *metav1.ObjectMeta) (*unstructured.Unstructured, error) {
+	r.read = append(r.read, ref)
+	if kept := r.shared.contents.get(ref, meta.UID, meta.ResourceVersion); kept != nil {
+		return kept, nil
+	}
+	live, err := r.live(ctx, ref)
+	if err != nil || live == nil {
+		return nil, err
+	}
+	r.shared.contents.put(ref, live)
+	return live, nil
+}
+
+// live reads an object; nil where it is absent.
+func (r *Reader) live(ctx context.Context, ref watch.Ref) (*unstructured.Unstructured, error) {
+	mapping, ok := r.shared.Catalog.Lookup(ref.GVK)
+	if !ok {
+		return nil, nil
+	}
+	live, err := r.shared.Client.Resource(mapping.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	live.SetManagedFields(nil)
+	return live, nil
+}
+
+// Child implements controller.Reader.
+func (r *Reader) Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object {
+	o, _ := r.shared.Informers.Child(r.Stack.Controller, plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name})
+	return o
+}
+
+// Serves implements controller.Reader.
+func (r *Reader) Serves(gvk schema.GroupVersionKind) bool {
+	r.WatchGroup(gvk.Group) // The kind may be none of those that the controller declares.
+	_, served := r.shared.Catalog.Lookup(gvk)
+	return served
+}
+
+// Namespaced implements controller.Reader.
+func (r *Reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+	mapping, ok := r.shared.Catalog.Lookup(gvk)
+	return mapping.Namespaced, ok
+}
+
+// ServesVersion implements controller.Reader.
+func (r *Reader) ServesVersion(gv schema.GroupVersion) bool {
+	r.WatchGroup(gv.Group)
+	return r.shared.Catalog.ServesVersion(gv)
+}
+
+// KubernetesVersion implements controller.Reader.
+func (r *Reader) KubernetesVersion() string { return r.shared.Catalog.KubernetesVersion() }
+
+// Siblings implements controller.Reader.
+func (r *Reader) Siblings() []client.Object {
+	all := Alive(r.shared.Informers.ListResources(r.Stack.GVK.GroupKind(), r.Stack.Namespace))
+	out := all[:0]
+	for _, o := range all {
+		if o.GetUID() != r.Stack.UID {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// Alive keeps what decodes and is not being deleted, oldest first (creationTimestamp, then UID).
+func Alive(all []metav1.Object) []client.Object {
+	var out []client.Object
+	for _, o := range all {
+		if _, bad := o.(*watch.Undecodable); bad {
+			continue
+		}
+		if c, ok := o.(client.Object); ok && o.GetDeletionTimestamp() == nil {
+			out = append(out, c)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, b := out[i].GetCreationTimestamp(), out[j].GetCreationTimestamp()
+		if !a.Equal(&b) {
+			return a.Before(&b)
+		}
+		return out[i].GetUID() < out[j].GetUID()
+	})
+	return out
+}
+
+// Targets implements controller.Reader.
+func (r *Reader) Targets(wire, namespace string) []*unstructured.Unstructured {
+	return r.shared.Informers.ListTargets(wire, namespace)
+}
+
+// Probe implements controller.Reader.
+func (r *Reader) Probe(name string, every time.Duration, question controller.Question) any {
+	job := r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return question(ctx, r.shared.Live) })
+	r.jobs = append(r.jobs, name)
+	r.unanswered = r.unanswered || job.Running && job.Result == nil
+	r.panicked = r.panicked || job.Panicked
+	if !job.Due.IsZero() && (r.due.IsZero() || job.Due.Before(r.due)) {
+		r.due = job.Due
+	}
+	return job.Result
+}
+
+// Now implements controller.Reader.
+func (r *Reader) Now() time.Time { return r.shared.Clock.Now() }
+
+// Due is when the first of the background jobs runs again; the zero time where none does.
+func (r *Reader) Due() time.Time { return r.due }
+
+// Unanswered says that a background job runs and has no result yet.
+func (r *Reader) Unanswered() bool { return r.unanswered }
+
+// Panicked says that the last run of a background job panicked.
+func (r *Reader) Panicked() bool { return r.panicked }
+
+// Done ends the reconcile: it releases the references that were not used, ends the background jobs that were not asked for, and drops
+// the contents that the reconcile before read and this one did not. It returns what was read.
+func (r *Reader) Done(before []watch.Ref) []watch.Ref {
+	for _, ref := range before {
+		if !slices.Contains(r.read, ref) {
+			r.shared.contents.drop(ref)
+		}
+	}
+	r.shared.Informers.ReleaseReferences(r.referrer, r.used...)
+	r.shared.Jobs.Keep(r.referrer, r.jobs...)
+	return r.read
+}
