@@ -1,33 +1,96 @@
 package engine
 
 import (
+	"iter"
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/watch"
 )
 
-// anyChildren says that users bring the kinds of the children.
+// anyChildren says that users choose the kinds of the children.
 func (s *stacks[C, F]) anyChildren() bool { return s.def.AnyChildren }
 
-// watchKind watches a kind that users brought, and those that a ledger tells of after a restart.
-func (s *stacks[C, F]) watchKind(gvk schema.GroupVersionKind) {
-	if !s.def.AnyChildren {
-		return
-	}
-	s.mu.Lock()
-	version, known := s.watchedKinds[gvk.GroupKind()]
-	s.watchedKinds[gvk.GroupKind()] = gvk.Version
-	s.mu.Unlock()
-	switch {
-	case !known:
-		s.informers.WatchChildren(gvk, s.def.Controller, s.childChanged)
-	case version != gvk.Version:
-		s.informers.WatchChildren(gvk, s.def.Controller, nil)
+// watchKinds watches the kinds of a custom resource's inventory and plan.
+func (s *stacks[C, F]) watchKinds(owner types.UID, ledger map[plan.Key]keeper.InventoryEntry, stages [][]plan.Stamped) {
+	if s.def.AnyChildren {
+		s.children.Add(watch.KindReferrer{UID: owner}, append(kindsOf(maps.Values(ledger)), plannedKinds(stages)...))
 	}
 }
 
-// watchGroup remembers a group of whose APIs the controller asks by version, so that its custom resources are woken when they change.
+// endUnusedWatches ends, after a reconcile, the watches on the kinds that the custom resource has no longer, unless another one has them.
+// The cached children count, too: a failed write of the status may have left one in no inventory.
+func (s *stacks[C, F]) endUnusedWatches(p *reconciliation[C, F]) {
+	if !s.def.AnyChildren || p.gatherFailed {
+		return
+	}
+	kinds := kindsOf(slices.Values(p.entries))
+	for _, child := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
+		kinds = append(kinds, schema.FromAPIVersionAndKind(child.APIVersion, child.Key.Kind))
+	}
+	s.children.Set(watch.KindReferrer{UID: p.stack.UID}, append(kinds, plannedKinds(p.stamped)...))
+}
+
+// releaseKinds ends the watches that only a custom resource needed which is gone. Its Inventories, if there are any, need them until
+// they are torn down.
+func (s *stacks[C, F]) releaseKinds(key client.ObjectKey, uid types.UID) {
+	if !s.def.AnyChildren || uid == "" {
+		return
+	}
+	if inventories := s.kept.of(string(uid)); len(inventories) > 0 && s.shard.MayTearDown(key.Namespace) {
+		s.watchTearDown(uid, ledgerOf(inventories))
+		s.kept.enqueue(string(uid)) // They may be gone since they were listed.
+	}
+	s.children.Release(watch.KindReferrer{UID: uid})
+}
+
+// watchTearDown watches the kinds that the Inventories of a custom resource list which is gone. It reports whether the caches have all
+// children of these kinds, but for those that cannot be watched.
+func (s *stacks[C, F]) watchTearDown(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
+	if !s.def.AnyChildren {
+		return true
+	}
+	s.children.Add(watch.KindReferrer{UID: uid, TearDown: true}, kindsOf(maps.Values(listed)))
+	for key := range listed {
+		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) && s.informers.ChildWatchError(key.GroupKind, s.def.Controller) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// tornDown ends the watches that only the Inventories of a custom resource needed, the last of which is gone.
+func (s *stacks[C, F]) tornDown(uid types.UID) {
+	if s.def.AnyChildren {
+		s.children.Release(watch.KindReferrer{UID: uid, TearDown: true})
+	}
+}
+
+func kindsOf(entries iter.Seq[keeper.InventoryEntry]) []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for e := range entries {
+		out = append(out, keyOf(e).WithVersion(e.Version))
+	}
+	return out
+}
+
+func plannedKinds(stages [][]plan.Stamped) []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for _, stage := range stages {
+		for _, o := range stage {
+			out = append(out, o.Desired.GroupVersionKind())
+		}
+	}
+	return out
+}
+
+// watchGroup remembers a group of whose APIs the controller asks by version, so that its custom resources are enqueued when they change.
 func (s *stacks[C, F]) watchGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,11 +98,4 @@ func (s *stacks[C, F]) watchGroup(group string) {
 		s.groups = map[string]bool{}
 	}
 	s.groups[group] = true
-}
-
-// watchRecorded watches the kinds of a ledger.
-func (s *stacks[C, F]) watchRecorded(ledger map[plan.Key]keeper.InventoryEntry) {
-	for key, e := range ledger {
-		s.watchKind(key.WithVersion(e.Version))
-	}
 }

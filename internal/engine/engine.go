@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -21,11 +22,13 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/impersonation"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
@@ -88,6 +91,8 @@ type reconciler interface {
 	onShardChange(namespace string)
 	serves(gk schema.GroupKind) bool
 	anyChildren() bool
+	watchTearDown(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool)
+	tornDown(uid types.UID)
 	groupResource() schema.GroupResource
 	alive(namespace, name string) (uid string, found, known bool)
 }
@@ -246,6 +251,15 @@ func (e *Engine) enqueueUsersOf(gk schema.GroupKind) {
 		if r.serves(gk) {
 			r.enqueueAll()
 		}
+	}
+}
+
+// tornDown ends the watches for the teardown of a custom resource, which left no Inventory that names its kind.
+func (e *Engine) tornDown(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.controllers {
+		r.tornDown(uid)
 	}
 }
 

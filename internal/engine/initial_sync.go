@@ -58,7 +58,7 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	stack := s.stackOf(cr)
 	inventories := s.kept.of(string(cr.GetUID()))
 	owners, ledger := s.ownersOf(cr, inventories), recorded(*s.def.Common(cr).Ledger, inventories)
-	s.watchRecorded(ledger)
+	s.watchKinds(stack.UID, ledger, nil)
 	states := make(map[plan.Key]controller.State, len(ledger))
 	for key, e := range ledger {
 		seen, found := s.informers.Child(s.def.Controller, key)

@@ -43,6 +43,7 @@ type reconciliation[C client.Object, F any] struct {
 	owners      []plan.Owner                       // Set by resolveOwners.
 	stamped     [][]plan.Stamped                   // Set by resolveOwners, by stage.
 	ledger      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
+	entries     []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions     []decide.Action                    // Set by decide.
 	results     map[plan.Key]act.Result            // Set by act.
 	nextAt      time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
@@ -140,7 +141,6 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 			p.ledger[keyOf(e)] = e
 		}
 	}
-	s.watchRecorded(p.ledger)
 	return s.stamp(p)
 }
 
@@ -155,11 +155,11 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	if last != nil {
 		last.owners, last.stamped = p.owners, p.stamped
 	}
+	s.watchKinds(p.stack.UID, p.ledger, p.stamped)
 	for _, stage := range p.stamped {
 		for _, o := range stage {
 			p.informative[o.Key] = o.Informational
 			s.follow(p, o)
-			s.watchKind(o.Desired.GroupVersionKind())
 		}
 	}
 	return nil

@@ -45,6 +45,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	if err := s.persistInventory(ctx, p, seen.Ready); err != nil {
 		return reconcile.Result{}, err
 	}
+	s.endUnusedWatches(p)
 	s.progress(p.state, meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling))
 	p.failed = verdict.Failed
 	if verdict.Again {
@@ -203,6 +204,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		}
 	}
 	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
+	p.entries = entries
 	if len(p.inventories) > 0 {
 		*s.def.Common(p.cr).Ledger = nil
 		p.state.pendingEntries = entries

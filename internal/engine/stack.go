@@ -41,8 +41,8 @@ type stacks[C client.Object, F any] struct {
 	written map[client.ObjectKey]C
 	// pendingReady holds custom resources whose Ready is about to be reported, for their wires.
 	pendingReady map[client.ObjectKey]C
-	// watchedKinds are the kinds that users brought (controller.Definition.AnyChildren), each with the version that was brought last.
-	watchedKinds map[schema.GroupKind]string
+	// children are the watches on the kinds that users choose; nil where the definition names every kind.
+	children *watch.DynamicChildren
 	// groups are those of whose APIs the controller asks by version.
 	groups map[string]bool
 	// conflictWaiters holds who would have an object that belongs to another custom resource, to be enqueued when it changes.
@@ -57,7 +57,7 @@ type stacks[C client.Object, F any] struct {
 func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, pendingReady: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
-		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, watchedKinds: map[schema.GroupKind]string{}, unconfirmed: map[client.ObjectKey]bool{},
+		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, unconfirmed: map[client.ObjectKey]bool{},
 	}
 	if def.Resource == "" {
 		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
@@ -73,6 +73,9 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	}
 	for _, gvk := range def.Children {
 		e.informers.WatchChildren(gvk, def.Controller, s.childChanged)
+	}
+	if def.AnyChildren {
+		s.children = watch.NewDynamicChildren(e.informers, def.Controller, def.Children, s.childChanged)
 	}
 	for _, wire := range def.Wires {
 		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.looked)
@@ -295,10 +298,12 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 			return true
 		}
 	}
+	if s.def.AnyChildren && s.children.Has(gk) {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, brought := s.watchedKinds[gk]
-	return brought || s.groups[gk.Group]
+	return s.groups[gk.Group]
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {

@@ -141,5 +141,6 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 	}
 	s.releaseRollout(key)
 	s.informers.ReleaseReferences(referrer)
+	s.releaseKinds(key, l.uid)
 	s.metrics.forget(s.def.GVK.Kind, key)
 }

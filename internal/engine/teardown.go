@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +25,7 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	invs := t.of(req.Name)
 	if len(invs) == 0 {
 		t.setEnded(req.Name, false)
+		t.tornDown(types.UID(req.Name))
 		return reconcile.Result{}, nil
 	}
 	owner := invs[0].Spec.Owner
@@ -40,6 +42,11 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		t.mu.Lock()
 		t.swept[req.Name] = true
 		t.mu.Unlock()
+	}
+	if !t.watched(owner, invs) {
+		if rest := t.holdsBack(req.Name); rest > 0 {
+			return reconcile.Result{RequeueAfter: min(rest, time.Second)}, nil
+		}
 	}
 	if waitingFor, held := t.left(invs); held {
 		if rest := t.holdsBack(req.Name); rest > 0 {
@@ -70,6 +77,12 @@ func (t *teardown) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 func (t *teardown) brought(owner keeper.InventoryOwner) bool {
 	r, ok := t.controller(schema.GroupKind{Group: owner.Group, Kind: owner.Kind})
 	return ok && r.anyChildren()
+}
+
+// watched says that the caches have the children of the kinds that Inventories list; without them, a stage would seem to be gone.
+func (t *teardown) watched(owner keeper.InventoryOwner, invs []*keeper.Inventory) bool {
+	r, ok := t.controller(schema.GroupKind{Group: owner.Group, Kind: owner.Kind})
+	return !ok || r.watchTearDown(owner.UID, ledgerOf(invs))
 }
 
 // unhooked says that what calls the servers of a stack was deleted by this process.

@@ -39,10 +39,12 @@ func TestSmall(t *testing.T) {
 	t.Run("LeftTheSpec", func(t *testing.T) { prunes(t, c) })
 	t.Run("TakeOver", func(t *testing.T) { takesOver(t, c) })
 	t.Run("NamespacesOfSeveral", func(t *testing.T) { shares(t, c) })
+	t.Run("WatchesEnd", func(t *testing.T) { endsWatches(t, c) })
 	t.Run("Restart", func(t *testing.T) {
 		o.Stop()
 		restarted(t, c, a)
 	})
+	t.Run("TeardownAfterRestart", func(t *testing.T) { tearsDownAfterRestart(t, c, a) })
 }
 
 // demo brings up the small Kubeflow without config/components/trusted: first nobody is named, then somebody without rights.

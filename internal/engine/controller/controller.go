@@ -43,8 +43,7 @@ type Definition[C client.Object] struct {
 	Common func(C) Common
 	// Children are the kinds that the controller may render, in the version it renders them.
 	Children []schema.GroupVersionKind
-	// AnyChildren says that the controller renders what users bring: other kinds are watched as soon as one is rendered or
-	// recorded.
+	// AnyChildren says that the controller renders kinds that users choose: each is watched while it is rendered or recorded.
 	AnyChildren bool
 	// RendersAnswers says that rendering needs the answers of probes, so that a command that renders has to ask.
 	RendersAnswers bool

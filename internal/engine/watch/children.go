@@ -58,6 +58,18 @@ func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, 
 	m.startOrStopLocked(inf)
 }
 
+// StopWatchingChildren ends the watch on a kind. It drops the store without notifications, and with it the callbacks and the writes
+// that the store has not observed. A later declaration begins anew.
+func (m *Manager) StopWatchingChildren(gk schema.GroupKind, controller string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inf := m.children[controller][gk]
+	delete(m.children[controller], gk)
+	if inf != nil && inf.running != nil {
+		inf.stop()
+	}
+}
+
 // childInformer returns an informer without event handlers.
 func (m *Manager) childInformer(gvk schema.GroupVersionKind, controller string) *informer {
 	return &informer{

@@ -28,9 +28,9 @@ type informer struct {
 	transform func(obj any) any
 	indexers  cache.Indexers
 	handlers  []cache.ResourceEventHandler
-	// onStop is called after the watch stopped because its API is no longer served; it may be nil.
+	// onStop is called after the watch stopped; it may be nil.
 	onStop func()
-	// running is nil while the API is not served.
+	// running is nil while the API is not served, and after the watch was ended.
 	running *runningInformers
 }
 
@@ -52,6 +52,15 @@ func (r *runningInformers) watchError() error {
 		}
 	}
 	return nil
+}
+
+// stop stops a watch that runs, and drops its store.
+func (inf *informer) stop() {
+	inf.running.cancel()
+	inf.running = nil
+	if inf.onStop != nil {
+		inf.onStop()
+	}
 }
 
 // forNamespace returns the shared informer that watches a namespace, or nil.
@@ -149,11 +158,7 @@ func (m *Manager) startOrStopLocked(inf *informer) {
 	}
 	mapping, served := m.opts.Catalog.Lookup(inf.gvk)
 	if inf.running != nil && (!served || inf.running.mapping != mapping) {
-		inf.running.cancel()
-		inf.running = nil
-		if inf.onStop != nil {
-			inf.onStop()
-		}
+		inf.stop()
 	}
 	if inf.running != nil || !served {
 		return

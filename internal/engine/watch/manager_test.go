@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -230,6 +231,59 @@ func TestChildren(t *testing.T) {
 	late.expect(t, "[c]")
 	remove(t, cm)
 	events.expect(t, "[+c -c]")
+}
+
+// TestAnEndedWatchBeginsAnew ends the watch on a kind: its store, its callback and the writes that it has not observed are dropped. A
+// later declaration lists again, and calls its own callback only.
+func TestAnEndedWatchBeginsAnew(t *testing.T) {
+	ns := cluster.Shared(t).Namespace(t)
+	uid := owner(t, ns)
+	var first, second log
+	record := func(l *log) func(before, after *observe.Object) {
+		return func(before, after *observe.Object) {
+			if before == nil {
+				l.add("+%s", after.Name)
+			}
+		}
+	}
+	m := startManager(t, testConfig(t), func(m *Manager) { m.WatchChildren(configMaps, "ended", record(&first)) })
+	apply(t, child(configMaps, ns, "a", "ended", uid))
+	first.expect(t, "[+a]")
+	m.mu.RLock()
+	running := m.children["ended"][configMaps.GroupKind()].running
+	m.mu.RUnlock()
+	written := &observe.Object{Key: plan.Key{GroupKind: configMaps.GroupKind(), Namespace: ns, Name: "written"}}
+	written.UID, written.ResourceVersion, written.Labels = "w", "999999999999", map[string]string{keeper.StackLabel: "hash-" + string(uid)}
+	m.Wrote("ended", written)
+	if n := len(m.ChildrenOfStack("ended", "hash-"+string(uid))); n != 2 {
+		t.Fatalf("%d children", n)
+	}
+	m.StopWatchingChildren(configMaps.GroupKind(), "ended")
+	m.StopWatchingChildren(secrets.GroupKind(), "ended") // It was never declared.
+	if n := len(m.ChildrenOfStack("ended", "hash-"+string(uid))); n != 0 || m.ChildSynced(configMaps.GroupKind(), "ended") {
+		t.Errorf("after the end, %d children are known", n)
+	}
+	cluster.Eventually(t, timeout, func() error {
+		if !running.byNamespace[""].IsStopped() {
+			return errors.New("the informer runs")
+		}
+		return nil
+	})
+	apply(t, child(configMaps, ns, "b", "ended", uid))
+	m.WatchChildren(configMaps, "ended", record(&second))
+	cluster.Eventually(t, timeout, func() error {
+		if n := len(m.ChildrenOfStack("ended", "hash-"+string(uid))); n != 2 || !m.ChildSynced(configMaps.GroupKind(), "ended") {
+			return fmt.Errorf("%d children", n)
+		}
+		return nil
+	})
+	cluster.Eventually(t, timeout, func() error {
+		if got := second.all(); len(got) != 2 {
+			return fmt.Errorf("got %v", got)
+		}
+		return nil
+	})
+	first.expect(t, "[+a]")
 }
 
 // TestHashOfMetadata shows that the object of a metadata watch and the response of a write have the same hash, although the ports
