@@ -18,11 +18,8 @@ import (
 	"mlkeeper.dev/internal/engine/backoff"
 )
 
-// Retries after a transient error, and of what is blocked, whose end cannot be watched (law 15).
-var (
-	transientRetry = backoff.Policy{First: 50 * time.Millisecond, Longest: backoff.Longest}
-	blockedRetry   = backoff.Policy{First: time.Second, Longest: backoff.Longest}
-)
+// transientRetry is the backoff after a transient error.
+var transientRetry = backoff.Policy{First: 50 * time.Millisecond, Longest: backoff.Longest}
 
 // queue connects the engine's requests with a controller's work queue. Before the manager leads, requests are dropped:
 // the start enqueues everything.

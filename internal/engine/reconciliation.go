@@ -233,8 +233,11 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	s.holdRejected(p)
-	s.holdRecreations(p)
+	problems, due := p.state.retries.Hold(p.actions, p.userRequest(), s.Clock.Now())
+	p.problems = append(p.problems, problems...)
+	if !due.IsZero() {
+		p.requeueAt(due)
+	}
 	s.holdRollout(p)
 }
 
@@ -321,6 +324,12 @@ func wantsAdoption(cr client.Object) bool {
 	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
 }
 
+// userRequest changes whenever the user asks for something anew.
+func (p *reconciliation[C, F]) userRequest() string {
+	notes := p.cr.GetAnnotations()
+	return fmt.Sprint(p.cr.GetGeneration(), notes[keeper.ReconcileAtAnnotation], notes[keeper.AdoptAnnotation])
+}
+
 // gateTimedOut says that the gate of a stage has been closed for its timeout.
 func (s *stacks[C, F]) gateTimedOut(p *reconciliation[C, F], stage plan.Stage, st decide.Stage) bool {
 	waitsFor := decide.ClosedBy(decide.Input{Stack: p.stack, Owners: p.owners}, st)
@@ -403,8 +412,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		s.recordRejection(p, r)
-		s.countRecreation(p, r)
+		p.state.retries.Record(r, p.userRequest(), s.Clock.Now())
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err

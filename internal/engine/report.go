@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
@@ -81,12 +80,8 @@ func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wai
 	}
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
 	now := s.Clock.Now()
-	if p.blocked {
-		p.requeueAt(p.state.blocked.Failed(blockedRetry, p.userRequest(), now))
-	} else {
-		p.state.blocked = backoff.Retry{}
-	}
-	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retryAt()} {
+	p.state.retries.SetBlocked(p.blocked, p.userRequest(), now)
+	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retries.Due()} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

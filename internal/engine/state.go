@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -24,8 +24,8 @@ type reconcileState struct {
 	uid types.UID
 	// gates holds since when each stage waits for its dependencies.
 	gates map[string]time.Time
-	// blocked is when a condition that no watch reports is checked again.
-	blocked backoff.Retry
+	// retries holds when rejected writes, recreations, and what else no watch reports are tried again.
+	retries retry.State
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
 	// holdSince is since when a status is held because the caches are not complete.
@@ -53,10 +53,6 @@ type reconcileState struct {
 	wiring map[string][]wiring.Outcome
 	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
 	deleted map[plan.Key]types.UID
-	// rejected holds the writes that the API server rejected, until one of the same object succeeds.
-	rejected map[plan.Key]rejection
-	// recreated counts how often each object was recreated lately.
-	recreated map[plan.Key]recreation
 	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
 	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.

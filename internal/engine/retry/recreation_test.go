@@ -1,0 +1,49 @@
+package retry
+
+import (
+	"testing"
+	"time"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/decide"
+)
+
+// An object that another client deletes whenever it exists is recreated less and less often; one that is deleted now and then is back
+// at once.
+func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
+	now, s := time.Unix(1e9, 0), State{}
+	// reconcile says whether the object was created in one reconcile, and counts the problems.
+	reconcile := func() (created bool, problems int) {
+		actions := []decide.Action{{Verb: decide.Create, Key: secret, KnownUID: "before"}}
+		held, due := s.Hold(actions, "", now)
+		if created = actions[0].Verb == decide.Create; created {
+			s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+		} else if !due.After(now) {
+			t.Fatal("nothing enqueues it")
+		}
+		return created, len(held)
+	}
+	for i := range freeRecreations + 1 {
+		if created, problems := reconcile(); !created || problems > 0 {
+			t.Fatalf("deletion %d: created %v, %d problems", i, created, problems)
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	if created, problems := reconcile(); created || problems != 1 {
+		t.Fatalf("one too many: created %v, %d problems", created, problems)
+	}
+	times := 0
+	for range 60 * 10 {
+		now = now.Add(100 * time.Millisecond)
+		if created, _ := reconcile(); created {
+			times++
+		}
+	}
+	if times == 0 || times > 6 {
+		t.Errorf("created %d times within a minute", times)
+	}
+	now = now.Add(recreationWindow + time.Second)
+	if created, problems := reconcile(); !created || problems > 0 || len(s.recreations) != 1 || s.recreations[secret].times != 1 {
+		t.Errorf("after a while: created %v, %d problems, %+v", created, problems, s.recreations)
+	}
+}

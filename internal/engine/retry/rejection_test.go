@@ -1,0 +1,101 @@
+package retry
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+var secret = plan.Key{GroupKind: schema.GroupKind{Kind: "Secret"}, Namespace: "ns", Name: "x"}
+
+// rejecting is a cluster that rejects one object.
+type rejecting struct {
+	State
+	now      time.Time
+	request  string
+	problem  plan.Problem
+	attempts int
+}
+
+func newRejecting(problem plan.Problem) *rejecting {
+	return &rejecting{now: time.Unix(1e9, 0), request: "1", problem: problem}
+}
+
+// reconcile reconciles an object with a digest, and says whether it was written.
+func (r *rejecting) reconcile(digest string) bool {
+	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: digest}}}
+	problems, _ := r.Hold(actions, r.request, r.now)
+	if !actions[0].Writes() {
+		return len(problems) != 1 // A write that waits without its problem counts as wrong.
+	}
+	r.attempts++
+	r.Record(act.Result{Action: actions[0], Problem: &r.problem}, r.request, r.now)
+	return true
+}
+
+// Where the cluster rejects an object, content that is generated anew in every reconcile is no reason to ask at once: the pauses grow,
+// however many events come.
+func TestRejectedWritesAreTriedWithGrowingPausesWhateverTheirContent(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})
+	for i := range 30 * 100 {
+		r.reconcile(fmt.Sprint(i))
+		r.now = r.now.Add(10 * time.Millisecond)
+	}
+	if r.attempts < 4 || r.attempts > 6 {
+		t.Errorf("%d attempts within 30 s", r.attempts)
+	}
+	r.request = "2"
+	if !r.reconcile("another spec") || r.reconcile("another spec") {
+		t.Error("what the user changed is not tried once and at once")
+	}
+	r.now = r.now.Add(2 * time.Second)
+	if !r.reconcile("again") {
+		t.Error("the pauses do not begin anew when the user changed something")
+	}
+	r.problem.Reason = act.ReasonDenied
+	r.now = r.now.Add(5 * time.Second)
+	r.reconcile("rejected for another reason")
+	r.now = r.now.Add(2 * time.Second)
+	if !r.reconcile("again") {
+		t.Error("the pauses do not begin anew with another reason")
+	}
+}
+
+// What only another input mends is tried at once when it is another, and by itself never.
+func TestInvalidObjectsAreTriedWhenTheyChange(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Terminal, Reason: act.ReasonInvalid})
+	if !r.reconcile("a") || r.reconcile("a") || !r.reconcile("b") || r.reconcile("b") {
+		t.Errorf("%d attempts", r.attempts)
+	}
+	if due := r.Due(); !due.IsZero() {
+		t.Errorf("it is tried again at %s", due)
+	}
+}
+
+// Both a rejected write and what else is blocked are due; an accepted write and an end of the block leave nothing.
+func TestDueIsTheFirstAttempt(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})
+	if !r.Due().IsZero() {
+		t.Error("something is due that never failed")
+	}
+	r.SetBlocked(true, "1", r.now)
+	blocked := r.Due()
+	r.now = r.now.Add(-time.Minute)
+	r.reconcile("a")
+	if due := r.Due(); due.IsZero() || !due.Before(blocked) {
+		t.Errorf("due at %s, not before %s", due, blocked)
+	}
+	r.Record(act.Result{Action: decide.Action{Verb: decide.Create, Key: secret}, Wrote: true}, "1", r.now)
+	if due := r.Due(); !due.Equal(blocked) {
+		t.Errorf("after the write was accepted, due at %s", due)
+	}
+	if r.SetBlocked(false, "1", r.now); !r.Due().IsZero() {
+		t.Errorf("nothing is left, and yet due at %s", r.Due())
+	}
+}

@@ -1,0 +1,66 @@
+// Package retry keeps, for one custom resource, when that is tried again of which no watch reports that it would succeed: writes that
+// the API server rejected, objects that another client deletes, and other conditions that block it (law 15). It turns writes that are
+// not due into waits; it never enqueues or writes.
+package retry
+
+import (
+	"time"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// policy is that of everything that no watch reports.
+var policy = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+
+// State is what is to be tried again for one custom resource. The zero value is nothing.
+type State struct {
+	rejections  map[plan.Key]rejection
+	recreations map[plan.Key]recreation
+	blocked     backoff.Retry
+}
+
+// Hold turns the writes that are not due into waits. It returns their problems, and when the first recreation that waits is due; the zero
+// time if none does. request changes whenever the user asks for something else: what was rejected is tried at once then.
+func (s *State) Hold(actions []decide.Action, request string, now time.Time) (problems []plan.Problem, recreationDue time.Time) {
+	problems = s.holdRejections(actions, request, now)
+	others, due := s.holdRecreations(actions, now)
+	return append(problems, others...), due
+}
+
+// Record takes in the result of a write.
+func (s *State) Record(r act.Result, request string, now time.Time) {
+	s.recordRejection(r, request, now)
+	s.recordRecreation(r, now)
+}
+
+// SetBlocked takes in whether something other than a write is blocked.
+func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
+	if blocked {
+		s.blocked.Failed(policy, request, now)
+	} else {
+		s.blocked = backoff.Retry{}
+	}
+}
+
+// Due is when the first rejected write is tried again, or what is blocked; the zero time if there is none. A write that only another
+// input can mend is not tried again by itself.
+func (s *State) Due() time.Time {
+	next := s.blocked.Due()
+	for _, r := range s.rejections {
+		if r.problem.Class == plan.Blocked {
+			next = earlier(next, r.retry.Due())
+		}
+	}
+	return next
+}
+
+// earlier returns the earlier of two times, where the zero time means none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
