@@ -119,9 +119,19 @@ func (s *stacks[C, F]) ownersOf(cr C, inventories []*keeper.Inventory) []plan.Ow
 	return out
 }
 
+// self is the custom resource as an owner.
+func (s *stacks[C, F]) self(cr metav1.Object) plan.Owner {
+	return plan.Owner{
+		APIVersion: s.def.GVK.GroupVersion().String(), Kind: s.def.GVK.Kind, Name: cr.GetName(), UID: cr.GetUID(),
+	}
+}
+
 // resolveOwners settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
 func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F]) error {
+	if p.gatherFailed {
+		return nil
+	}
 	ledger := s.def.Common(p.cr).Ledger
 	if p.state.pendingStatus != nil {
 		ledger = p.state.pendingStatus

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/adoption"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
@@ -35,6 +36,8 @@ type stacks[C client.Object, F any] struct {
 	sys   controller.System[C, F]
 	queue *queue
 	wires []*wireRunner
+	// adopter takes custom resources over from a previous operator.
+	adopter adoption.Adopter
 
 	mu sync.Mutex
 	// written holds the custom resources as our last status write left them (law 12).
@@ -66,7 +69,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	if err != nil {
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
-	s.queue = q
+	s.queue, s.adopter = q, s.newAdopter()
 	e.informers.WatchResources(def.GVK, s.decode, s.resourceChanged, nil)
 	for _, shared := range def.Shared {
 		e.informers.ShareWatch(shared.GVK, shared.Name)
@@ -369,13 +372,11 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if cr.GetDeletionTimestamp() != nil {
+	deleting, adopts := cr.GetDeletionTimestamp() != nil, s.adopts(cr)
+	if deleting {
 		s.releaseRollout(key)
 	}
-	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
-		return reconcile.Result{}, err
-	}
-	if cr.GetDeletionTimestamp() != nil || s.inSyncAtStart(cr) {
+	if !adopts && (deleting || s.inSyncAtStart(cr)) {
 		return reconcile.Result{}, nil
 	}
 	if rest := s.queue.backoff.Rest(req); rest > 0 && s.stateOf(key).tried == cr.GetGeneration() {
@@ -384,10 +385,19 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	}
 	p := s.newReconciliation(cr)
 	p.unconfirmed, p.state.tried = unconfirmed, cr.GetGeneration()
-	if s.isSuspended(cr) {
+	if s.isSuspended(cr) && !adopts {
 		return s.suspended(ctx, p)
 	}
-	switch err := s.prepare(ctx, p); {
+	if err := s.prepare(ctx, p); err != nil {
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
+		return reconcile.Result{}, err
+	}
+	if adopts {
+		if done, err := s.adopt(ctx, p); done || err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	switch err := s.resolveOwners(ctx, p); {
 	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
 	case err != nil:
@@ -416,7 +426,7 @@ var jobPanicked = plan.Problem{
 	Remedy: "report it as a bug; it is tried again with growing pauses",
 }
 
-// prepare gathers facts, renders the plan, and makes the Inventories that must list an object before it is written.
+// prepare gathers facts and renders the plan. It writes nothing.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.Panicked() {
@@ -435,7 +445,7 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F]) err
 	s.renderCached(p)
 	p.problems = append(p.problems, p.plan.Problems...)
 	p.blocked = slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.Class == plan.Blocked })
-	return s.resolveOwners(ctx, p)
+	return nil
 }
 
 // renderCache is the plan of a pass with the objects as they were stamped, for a system that tells when it stays the same.

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
+	"mlkeeper.dev/internal/engine/watch"
+)
+
+// undecodable reports a custom resource that does not fit its type, as Stalled, and leaves everything else alone
+// (law 17).
+func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) (reconcile.Result, error) {
+	if !s.shard.Contains(bad.GetNamespace(), bad.GetLabels()) {
+		return reconcile.Result{}, nil
+	}
+	if s.adopts(bad) && bad.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, s.adoptUnrendered(ctx, bad)
+	}
+	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)
+	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
+	problem := plan.Problem{
+		Class: plan.Terminal, Reason: status.ReasonInvalidSpec, Field: "spec", Message: bad.Err.Error(),
+		Remedy: "correct the field that does not fit its type; until then nothing of this resource is changed",
+	}
+	now := metav1.NewTime(s.Clock.Now())
+	message := status.Bounded(problem.Error())
+	status.Set(&after, metav1.Condition{
+		Type: status.ConditionReady, Status: metav1.ConditionFalse, Reason: status.ReasonInvalidSpec, Message: message,
+		ObservedGeneration: bad.GetGeneration(),
+	}, now)
+	status.SetAbnormalTrue(&after, status.ConditionStalled, true, status.ReasonInvalidSpec, message, bad.GetGeneration(), now)
+	meta.RemoveStatusCondition(&after, status.ConditionReconciling)
+	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
+		return reconcile.Result{}, nil
+	}
+	log.FromContext(ctx).Info("the custom resource does not fit its type and is left alone", "error", bad.Err.Error())
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": bad.GetUID()},
+		"status":   map[string]any{"conditions": after, "observedGeneration": bad.GetGeneration()},
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, s.patch(ctx, bad, patch, "status")
+}
+
+// conditionsOf reads the conditions of a custom resource as far as they can be read.
+func conditionsOf(u *unstructured.Unstructured) []metav1.Condition {
+	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	if err != nil {
+		return nil
+	}
+	var out []metav1.Condition
+	for _, item := range list {
+		m, isMap := item.(map[string]any)
+		var c metav1.Condition
+		if isMap && runtime.DefaultUnstructuredConverter.FromUnstructured(m, &c) == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
