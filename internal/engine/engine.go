@@ -25,6 +25,7 @@ import (
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/rollout"
 	"mlkeeper.dev/internal/engine/sanitize"
 	"mlkeeper.dev/internal/engine/status"
@@ -68,12 +69,15 @@ type Engine struct {
 	recorder  events.EventRecorder
 	metrics   *engineMetrics
 	shard     *shard
-	kept      *inventories
 	contents  contents
 	jobs      *background.Jobs[watch.Referrer]
 	rollouts  rollout.Slot
 	// debounce counts the custom resources that progress.
 	debounce status.Debounce
+	// inventories stores the Inventories of all controllers.
+	inventories *inventory.Store
+	// finalizations is the queue of deleted custom resources that have Inventories.
+	finalizations *queue
 
 	mu          sync.Mutex
 	controllers map[schema.GroupKind]reconciler
@@ -144,7 +148,6 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Log: opts.Log.WithName("background"),
 	})
 	e.shard = newShard(e)
-	e.kept = newInventories(e)
 	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.enqueueUsersOf(gk)
@@ -153,10 +156,10 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
-			e.kept.enqueueAll()
+			e.enqueueFinalizations()
 		}
 	})
-	if err := e.kept.register(); err != nil {
+	if err := e.watchInventories(); err != nil {
 		return nil, err
 	}
 	return e, mgr.Add(e)

@@ -57,10 +57,10 @@ func (s *shard) mine(namespace string, own map[string]string) bool {
 	return ok && selector.Matches(labels.Set(ns.GetLabels()))
 }
 
-// mayEnd says whether this shard may tear down what a custom resource in the namespace left behind. Inventories are seen of all
+// mayFinalize says whether this shard may finalize a deleted custom resource of the namespace. Inventories are seen of all
 // namespaces, also by a manager that watches few. Where the namespace is gone, so are the labels that would tell whose it was,
 // and every shard may.
-func (s *shard) mayEnd(namespace string) bool {
+func (s *shard) mayFinalize(namespace string) bool {
 	if only := s.engine.Namespaces; len(only) > 0 && namespace != "" && !slices.Contains(only, namespace) {
 		return false
 	}

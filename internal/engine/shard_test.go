@@ -14,7 +14,7 @@ func TestAManagerEndsWhatIsInItsNamespacesOnly(t *testing.T) {
 		{[]string{"a"}, "", true},
 	} {
 		s := newShard(&Engine{Options: Options{Namespaces: c.only}})
-		if got := s.mayEnd(c.namespace); got != c.want {
+		if got := s.mayFinalize(c.namespace); got != c.want {
 			t.Errorf("of %v, in %q: %v", c.only, c.namespace, got)
 		}
 	}
