@@ -50,13 +50,16 @@ func (e *Engine) inventoryOwner(ref keeper.InventoryOwner) (finalize.Owner, bool
 }
 
 // inventoryChanged enqueues the finalization of the custom resource and, after the deletion of an Inventory, the custom resource itself.
+// A change of the status alone is our own write: the finalization that records a wait has set when it checks again.
 func (e *Engine) inventoryChanged(old, now metav1.Object, _ bool) {
 	for _, o := range []metav1.Object{old, now} {
 		inv, ok := o.(*keeper.Inventory)
 		if !ok || inv == nil {
 			continue
 		}
-		e.enqueueFinalization(string(inv.Spec.Owner.UID))
+		if old == nil || now == nil || old.GetGeneration() != now.GetGeneration() {
+			e.enqueueFinalization(string(inv.Spec.Owner.UID))
+		}
 		e.inventories.Observe(inv, now == nil)
 		if now == nil {
 			owner := inv.Spec.Owner

@@ -2,7 +2,6 @@ package finalize
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +27,8 @@ type Inventories interface {
 	Of(ownerUID string) []*keeper.Inventory
 	Get(name string) (*keeper.Inventory, bool)
 	List() []*keeper.Inventory
+	// UpdateStatus writes the status of an Inventory, unless it has changed since it was read.
+	UpdateStatus(ctx context.Context, inv *keeper.Inventory) (*keeper.Inventory, error)
 	Delete(ctx context.Context, inv *keeper.Inventory) error
 }
 
@@ -63,99 +64,85 @@ type Options struct {
 	Count func(key plan.Key, verb decide.Verb, reason string)
 }
 
-// Finalizer deletes the Inventories of deleted custom resources. Requests are keyed by the UID of the custom resource.
-type Finalizer struct {
-	Options
-
-	mu sync.Mutex
-	// waitingSince is since when the deletion of the next Inventory waits, by owner UID.
-	waitingSince map[string]time.Time
-	// webhooksDeleted and ownerDeleted hold the UIDs of owners whose webhooks were deleted, and whose deletion was read live.
-	webhooksDeleted, ownerDeleted map[string]bool
-}
+// Finalizer deletes the Inventories of deleted custom resources. Requests are keyed by the UID of the custom resource. It has no state
+// of its own: the conditions of the Inventories are the state.
+type Finalizer struct{ Options }
 
 // New returns a finalizer.
-func New(opts Options) *Finalizer {
-	return &Finalizer{
-		Options: opts, waitingSince: map[string]time.Time{}, webhooksDeleted: map[string]bool{}, ownerDeleted: map[string]bool{},
-	}
-}
+func New(opts Options) *Finalizer { return &Finalizer{Options: opts} }
 
 // Reconcile deletes the last Inventory of a deleted custom resource, or waits until the objects of the later ones are gone.
 func (f *Finalizer) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	invs := f.Inventories.Of(req.Name)
 	if len(invs) == 0 {
-		f.setOwnerDeleted(req.Name, false)
 		return reconcile.Result{}, nil
 	}
 	owner, ok := f.Owner(invs[0].Spec.Owner)
-	if !ok {
+	switch {
+	case !ok || !owner.MayFinalize:
 		return reconcile.Result{}, nil
+	case owner.UID == invs[0].Spec.Owner.UID:
+		return reconcile.Result{}, f.reset(ctx, invs)
 	}
-	deleted, err := f.isOwnerDeleted(ctx, invs[0].Spec.Owner, owner)
+	deleted, err := f.isOwnerDeleted(ctx, invs[0], owner)
 	if err != nil || !deleted {
 		return reconcile.Result{}, err
 	}
-	if owner.DynamicKinds && !f.hasDeletedWebhooks(req.Name) {
-		if err := f.deleteWebhooks(ctx, invs); err != nil {
-			return reconcile.Result{}, err
-		}
-		f.mu.Lock()
-		f.webhooksDeleted[req.Name] = true
-		f.mu.Unlock()
-	}
-	if waitingFor, ok := f.remaining(invs); ok {
-		if rest := f.remainingWait(req.Name); rest > 0 {
-			log.FromContext(ctx).Info("finalization waits for an object of a later stage to be gone", "waitingFor", waitingFor)
-			return reconcile.Result{RequeueAfter: rest}, nil
-		}
-		log.FromContext(ctx).Info("finalization continues although an object of a later stage still exists", "object", waitingFor)
-	}
-	last := invs[len(invs)-1]
-	if owner.DynamicKinds {
-		if again, err := f.deleteRetained(ctx, last); err != nil || again > 0 {
-			return reconcile.Result{RequeueAfter: again}, err
-		}
-	}
-	f.mu.Lock()
-	delete(f.waitingSince, req.Name)
-	if len(invs) == 1 {
-		delete(f.webhooksDeleted, req.Name)
-	}
-	f.mu.Unlock()
-	if err := f.Inventories.Delete(ctx, last); err != nil {
+	if invs[0], err = f.begin(ctx, invs, owner); err != nil {
 		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).Info("Inventory of a deleted custom resource deleted", "inventory", last.Name)
-	return reconcile.Result{}, nil
+	again, err := f.deleteLast(ctx, invs, owner)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
-func (f *Finalizer) hasDeletedWebhooks(ownerUID string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.webhooksDeleted[ownerUID]
-}
-
-// remainingWait returns for how much longer the next Inventory waits; zero if it has waited long enough.
-func (f *Finalizer) remainingWait(ownerUID string) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.Clock.Now()
-	since, ok := f.waitingSince[ownerUID]
-	if !ok {
-		since = now
-		f.waitingSince[ownerUID] = now
+// begin deletes the webhooks of a stack and records the deletion of its owner. It returns the Inventory of the first stage.
+func (f *Finalizer) begin(ctx context.Context, invs []*keeper.Inventory, owner Owner) (*keeper.Inventory, error) {
+	conditions := []metav1.Condition{{
+		Type: ConditionOwnerDeleted, Reason: ReasonOwnerNotFound, Message: "a live read confirmed that the custom resource is deleted",
+	}}
+	if owner.DynamicKinds {
+		if !isTrue(invs[0], ConditionWebhooksDeleted) {
+			if err := f.deleteWebhooks(ctx, invs); err != nil {
+				return nil, err
+			}
+		}
+		conditions = append(conditions, metav1.Condition{
+			Type: ConditionWebhooksDeleted, Reason: ReasonWebhooksDeleted, Message: "webhooks and APIServices that call the stack's Services are deleted",
+		})
 	}
-	return max(since.Add(plan.DefaultGateTimeout).Sub(now), 0)
+	return f.setConditions(ctx, invs[0], conditions...)
 }
 
-// remaining names an object that still exists and whose Inventory, one of the same custom resource, is deleted.
-func (f *Finalizer) remaining(invs []*keeper.Inventory) (string, bool) {
+// deleteLast deletes the Inventory of the last stage. again is when to check again what it waits for; zero if it is deleted.
+func (f *Finalizer) deleteLast(ctx context.Context, invs []*keeper.Inventory, owner Owner) (again time.Duration, err error) {
+	last := invs[len(invs)-1]
+	if object := f.remaining(invs); object != "" {
+		again, err := f.wait(ctx, last, ReasonWaitingForObjects, "waiting for "+object+" to be deleted")
+		if err != nil || again > 0 {
+			return again, err
+		}
+		log.FromContext(ctx).Info("finalization continues although an object of a later stage still exists", "object", object)
+	}
+	if owner.DynamicKinds {
+		if again, err := f.deleteRetained(ctx, last); err != nil || again > 0 {
+			return again, err
+		}
+	}
+	if err := f.Inventories.Delete(ctx, last); err != nil {
+		return 0, err
+	}
+	log.FromContext(ctx).Info("Inventory of a deleted custom resource deleted", "inventory", last.Name)
+	return 0, nil
+}
+
+// remaining names an object that still exists and whose Inventory, one of the same custom resource, is deleted; empty for none. It is the
+// first by name, so that the condition changes only when that object is gone.
+func (f *Finalizer) remaining(invs []*keeper.Inventory) string {
 	existing := map[string]bool{}
 	for _, inv := range invs {
 		existing[inv.Name] = true
 	}
-	first := invs[0]
+	first, out := invs[0], ""
 	for _, seen := range f.Children.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
 		if ref == nil || ref.Kind != inventory.GVK.Kind || existing[ref.Name] {
@@ -165,7 +152,9 @@ func (f *Finalizer) remaining(invs []*keeper.Inventory) (string, bool) {
 		if inv, ok := f.Inventories.Get(ref.Name); ok && inv.Spec.Owner.UID != first.Spec.Owner.UID {
 			continue
 		}
-		return seen.Key.String(), true
+		if name := seen.Key.String(); out == "" || name < out {
+			out = name
+		}
 	}
-	return "", false
+	return out
 }

@@ -26,40 +26,16 @@ type Owner struct {
 	Resource schema.GroupResource
 }
 
-// isOwnerDeleted reports whether the custom resource is deleted (law 4). The answer of a live read is kept until the caches show the
-// UID again, as after a restore from a backup: every deleted child enqueues the finalization.
-func (f *Finalizer) isOwnerDeleted(ctx context.Context, ref keeper.InventoryOwner, cached Owner) (bool, error) {
-	exists := cached.UID == ref.UID
-	if exists {
-		f.setOwnerDeleted(string(ref.UID), false)
-	}
-	if !cached.Synced || exists || !cached.MayFinalize {
+// isOwnerDeleted reports whether a custom resource that is not in the caches is deleted (law 4). A confirmed deletion is not read again:
+// reset removes the condition of the first Inventory if the caches show the UID again.
+func (f *Finalizer) isOwnerDeleted(ctx context.Context, first *keeper.Inventory, cached Owner) (bool, error) {
+	switch {
+	case !cached.Synced:
 		return false, nil
-	}
-	if f.hasOwnerDeleted(string(ref.UID)) {
+	case isTrue(first, ConditionOwnerDeleted):
 		return true, nil
 	}
-	deleted, err := f.readOwnerDeleted(ctx, ref, cached.Resource)
-	if deleted {
-		f.setOwnerDeleted(string(ref.UID), true)
-	}
-	return deleted, err
-}
-
-func (f *Finalizer) hasOwnerDeleted(ownerUID string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ownerDeleted[ownerUID]
-}
-
-func (f *Finalizer) setOwnerDeleted(ownerUID string, deleted bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if deleted {
-		f.ownerDeleted[ownerUID] = true
-	} else {
-		delete(f.ownerDeleted, ownerUID)
-	}
+	return f.readOwnerDeleted(ctx, first.Spec.Owner, cached.Resource)
 }
 
 // readOwnerDeleted reads the custom resource live. It is deleted if the answer is NotFound or another UID while its definition

@@ -61,9 +61,9 @@ func (f *Finalizer) deleteRetained(ctx context.Context, inv *keeper.Inventory) (
 		}
 	}
 	if waitingFor != "" {
-		if again = f.pause(string(inv.Spec.Owner.UID)); again > 0 {
-			log.FromContext(ctx).Info("finalization waits for the garbage collector", "waitingFor", waitingFor)
-			return again, nil
+		rest, err := f.wait(ctx, inv, ReasonWaitingForGarbageCollection, "waiting for the garbage collector: "+waitingFor)
+		if err != nil || rest > 0 {
+			return pause(rest), err
 		}
 	}
 	for live, content := range kept {
@@ -103,10 +103,9 @@ func (o retainedObject) isDeletable(live *unstructured.Unstructured, inv *keeper
 // maxPause is the longest pause between two checks of a Namespace.
 const maxPause = time.Minute
 
-// pause returns the pause before the next check: as long as the wait has lasted so far. Zero if it has lasted long enough.
-func (f *Finalizer) pause(ownerUID string) time.Duration {
-	rest := f.remainingWait(ownerUID)
-	return min(rest, max(plan.DefaultGateTimeout-rest, time.Second), maxPause)
+// pause returns the pause before the next check of an Inventory that waits for so much longer: as long as it has waited so far.
+func pause(rest time.Duration) time.Duration {
+	return min(rest, max(maxWait-rest, time.Second), maxPause)
 }
 
 // listedElsewhere names another custom resource whose Inventories list an object; empty for none.

@@ -58,13 +58,14 @@ func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
 		}
 	}
-	if !reflect.DeepEqual(next.Status.Objects, status) {
-		next.Status.Objects = status
-		if _, err = s.update(ctx, next, "status"); err != nil {
-			return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
-		}
+	if reflect.DeepEqual(next.Status.Objects, status) {
+		return nil
 	}
-	return nil
+	// The answer of the first write is what Get returns and must not change.
+	next = next.DeepCopy()
+	next.Status.Objects = status
+	_, err = s.UpdateStatus(ctx, next)
+	return err
 }
 
 // owns reports whether an object exists and has an Inventory as its controller.

@@ -57,6 +57,15 @@ func (s *Store) update(ctx context.Context, inv *keeper.Inventory, sub ...string
 	return s.remember(out)
 }
 
+// UpdateStatus writes the status of an Inventory, with its resourceVersion as a precondition.
+func (s *Store) UpdateStatus(ctx context.Context, inv *keeper.Inventory) (*keeper.Inventory, error) {
+	out, err := s.update(ctx, inv, "status")
+	if err != nil {
+		return nil, fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
+	}
+	return out, nil
+}
+
 // Delete deletes an Inventory by UID; the garbage collector deletes what it owns. A conflict is an error like others: it does not
 // prove that the Inventory with this UID is gone, and no event needs to follow.
 func (s *Store) Delete(ctx context.Context, inv *keeper.Inventory) error {
