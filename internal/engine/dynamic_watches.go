@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
 )
@@ -43,9 +44,9 @@ func (s *stacks[C, F]) releaseKinds(key client.ObjectKey, uid types.UID) {
 	if !s.def.AnyChildren || uid == "" {
 		return
 	}
-	if inventories := s.kept.of(string(uid)); len(inventories) > 0 && s.shard.MayTearDown(key.Namespace) {
-		s.watchTearDown(uid, ledgerOf(inventories))
-		s.kept.enqueue(string(uid)) // They may be gone since they were listed.
+	if inventories := s.inventories.Of(string(uid)); len(inventories) > 0 && s.shard.MayTearDown(key.Namespace) {
+		s.watchTearDown(uid, inventory.Entries(inventories))
+		s.enqueueFinalization(string(uid)) // They may be gone since they were listed.
 	}
 	s.children.Release(watch.KindReferrer{UID: uid})
 }
@@ -75,7 +76,7 @@ func (s *stacks[C, F]) tornDown(uid types.UID) {
 func kindsOf(entries iter.Seq[keeper.InventoryEntry]) []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	for e := range entries {
-		out = append(out, keyOf(e).WithVersion(e.Version))
+		out = append(out, inventory.KeyOf(e).WithVersion(e.Version))
 	}
 	return out
 }

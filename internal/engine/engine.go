@@ -28,6 +28,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/impersonation"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
 	"mlkeeper.dev/internal/engine/rollout"
@@ -73,12 +74,15 @@ type Engine struct {
 	recorder  events.EventRecorder
 	metrics   *engineMetrics
 	shard     *shard.Shard
-	kept      *inventories
 	readers   *reader.Readers
 	jobs      *background.Jobs[watch.Referrer]
 	rollouts  rollout.Slot
 	// debounce counts the custom resources that progress.
 	debounce status.Debounce
+	// inventories stores the Inventories of all controllers.
+	inventories *inventory.Store
+	// finalizations is the queue of deleted custom resources that have Inventories.
+	finalizations *queue
 
 	mu          sync.Mutex
 	controllers map[schema.GroupKind]reconciler
@@ -155,7 +159,6 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Live: reader.Live{Catalog: e.catalog, Client: dyn, ResourceAs: e.actor.ResourceAs},
 	}
 	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)
-	e.kept = newInventories(e)
 	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.enqueueUsersOf(gk)
@@ -164,10 +167,10 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 				opts.Log.Error(err, "not ready")
 			}
 			// The CRD of a controller may be gone, and its custom resources with it, of which no watch tells any more.
-			e.kept.enqueueAll()
+			e.enqueueFinalizations()
 		}
 	})
-	if err := e.kept.register(); err != nil {
+	if err := e.watchInventories(); err != nil {
 		return nil, err
 	}
 	return e, mgr.Add(e)

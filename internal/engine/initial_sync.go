@@ -10,6 +10,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
@@ -56,8 +57,8 @@ func (s *stacks[C, F]) spreadDelay() time.Duration {
 // inSync says that every child in the ledger is there as it was written, healthy, and that there is none beside.
 func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	stack := s.stackOf(cr)
-	inventories := s.kept.of(string(cr.GetUID()))
-	owners, ledger := s.ownersOf(cr, inventories), recorded(*s.def.Common(cr).Ledger, inventories)
+	inventories := s.inventories.Of(string(cr.GetUID()))
+	owners, ledger := s.ownersOf(cr, inventories), inventory.Merge(*s.def.Common(cr).Ledger, inventories)
 	s.watchKinds(stack.UID, ledger, nil)
 	states := make(map[plan.Key]controller.State, len(ledger))
 	for key, e := range ledger {

@@ -13,6 +13,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -23,7 +24,7 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 	work := priorityqueue.New[reconcile.Request]("test")
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
-		def: controller.Definition[*keeper.Inventory]{GVK: inventoryGVK}, queue: &queue{work: work},
+		def: controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
 		states: map[client.ObjectKey]*reconcileState{}, written: map[client.ObjectKey]*keeper.Inventory{},
 		unconfirmed: map[client.ObjectKey]bool{},
 	}

@@ -17,6 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
@@ -94,27 +95,16 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
 	ledger := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
-		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))
+		return inventory.Merge(*s.def.Common(cr).Ledger, s.inventories.Of(string(cr.GetUID())))
 	})
 	return func(key plan.Key) bool { return ledger()[key].UID != "" }
-}
-
-// recorded is the ledger of a custom resource: what its status holds, and what its Inventories do.
-func recorded(ledger []keeper.InventoryEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
-	out := ledgerOf(inventories)
-	for _, e := range ledger {
-		if _, listed := out[keyOf(e)]; !listed {
-			out[keyOf(e)] = e
-		}
-	}
-	return out
 }
 
 // ownersOf are whom the children of a custom resource may belong to: itself, and its Inventories.
 func (s *stacks[C, F]) ownersOf(cr C, inventories []*keeper.Inventory) []plan.Owner {
 	out := []plan.Owner{s.self(cr)}
 	for _, inv := range inventories {
-		out = append(out, ownerOf(inv))
+		out = append(out, inventory.OwnerOf(inv))
 	}
 	return out
 }
@@ -136,19 +126,19 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	if p.state.pendingStatus != nil {
 		ledger = p.state.pendingStatus
 	}
-	existing := s.kept.of(string(p.cr.GetUID()))
-	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) || s.incomplete(p.plan) {
+	existing := s.inventories.Of(string(p.cr.GetUID()))
+	if len(existing) > 0 || s.needsInventories(p.stack, p.plan) {
 		// Once: the Inventories are written side by side.
 		confirm := sync.OnceValue(func() error { return s.confirm(ctx, p) })
 		var err error
-		if p.inventories, err = s.kept.ensure(ctx, p.stack, p.plan, existing, confirm); err != nil {
+		if p.inventories, err = s.inventories.Ensure(ctx, p.stack, p.plan, existing, confirm); err != nil {
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
 	}
-	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), recorded(*ledger, p.inventories)
+	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), inventory.Merge(*ledger, p.inventories)
 	if len(p.inventories) > 0 {
-		for _, e := range p.state.pendingEntries {
-			p.ledger[keyOf(e)] = e
+		for _, e := range p.state.pendingEntries.Entries() {
+			p.ledger[inventory.KeyOf(e)] = e
 		}
 	}
 	return s.stamp(p)
@@ -184,7 +174,7 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 	}
 	seen, found := s.informers.Child(s.def.Controller, o.Key)
 	if found {
-		e.Policy = policyOf(o, seen)
+		e.Policy = inventory.PolicyOf(o, seen)
 		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
 	} else {
 		e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
@@ -225,7 +215,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	for i, stage := range p.plan.Stages {
 		if stage.Suspended && i < len(p.inventories) {
 			for _, e := range p.inventories[i].Spec.Objects {
-				desired[keyOf(e)] = true
+				desired[inventory.KeyOf(e)] = true
 			}
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
@@ -376,7 +366,7 @@ func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, 
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
-	taken, listed := map[plan.Key]bool{}, ledgerOf(p.inventories)
+	taken, listed := map[plan.Key]bool{}, inventory.Entries(p.inventories)
 	for key, entry := range p.ledger {
 		if desired[key] {
 			continue
@@ -436,7 +426,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed, r.Warnings)
+			p.ledger[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again.
 			p.state.deleted[r.Action.Key] = r.Action.UID

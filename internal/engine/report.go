@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sort"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
-	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -173,83 +171,6 @@ func waitsFor(a decide.Action, state controller.State) string {
 	return "waiting for " + a.Key.String()
 }
 
-// persistInventory writes the ledger: onto the status of the custom resource, or into its Inventories.
-func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
-	if p.gatherFailed {
-		return nil
-	}
-	keep := map[plan.Key]bool{}
-	for _, key := range p.plan.Keep {
-		keep[key] = true
-	}
-	for _, a := range p.actions {
-		// A deleted object stays in the ledger until the watch says that it is gone.
-		keep[a.Key] = true
-	}
-	for key, uid := range p.state.deleted {
-		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
-			delete(p.state.deleted, key)
-		}
-	}
-	var entries []keeper.InventoryEntry
-	for key, e := range p.ledger {
-		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
-		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
-			entries = append(entries, e)
-		}
-	}
-	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
-	p.entries = entries
-	if len(p.inventories) > 0 {
-		*s.def.Common(p.cr).Ledger = nil
-		p.state.pendingEntries = entries
-		if !ready && s.deferInventory(p) {
-			return nil
-		}
-		if err := s.kept.record(ctx, p.inventories, p.stamped, entries); err != nil {
-			return err
-		}
-		p.state.pendingEntries = nil
-		return nil
-	}
-	if len(entries) == 0 {
-		entries = nil
-	}
-	*s.def.Common(p.cr).Ledger = entries
-	return nil
-}
-
-// maxUnrecorded is how long what was written into the cluster waits at most to be recorded in the Inventories.
-const maxUnrecorded = 10 * time.Second
-
-// deferInventory says that a pass leaves it to the next to record what it made. While a stack is brought up one pass follows the
-// other, and each would write most of the Inventories again. What a crash leaves pendingEntries is known by its labels.
-func (s *stacks[C, F]) deferInventory(p *reconciliation[C, F]) bool {
-	now := s.Clock.Now()
-	if p.state.pendingEntriesSince.IsZero() {
-		p.state.pendingEntriesSince = now
-	}
-	until := p.state.pendingEntriesSince.Add(maxUnrecorded)
-	if !p.madeOnly() || !now.Before(until) {
-		p.state.pendingEntriesSince = time.Time{}
-		return false
-	}
-	p.requeueAt(until)
-	return true
-}
-
-// madeOnly says that this pass wrote something, and deleted nothing.
-func (p *reconciliation[C, F]) madeOnly() bool {
-	wrote := false
-	for _, r := range p.results {
-		if r.Action.Verb == decide.Delete {
-			return false
-		}
-		wrote = wrote || r.Wrote
-	}
-	return wrote
-}
-
 // recordEvent emits an event for each transition that a person would want to know of, and only for transitions.
 func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F], before, after controller.Common) {
 	was := meta.FindStatusCondition(*before.Conditions, status.ConditionReady)
@@ -310,44 +231,4 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 	_, err := s.writeStatus(ctx, p, true)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
 	return reconcile.Result{}, err
-}
-
-func keyOf(e keeper.InventoryEntry) plan.Key {
-	k := plan.Key{Namespace: e.Namespace, Name: e.Name}
-	k.Group, k.Kind = e.Group, e.Kind
-	return k
-}
-
-// entryOf records what a write answered.
-func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.InventoryEntry {
-	return keeper.InventoryEntry{
-		ObjectReference: keeper.ObjectReference{
-			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
-			Namespace: o.Key.Namespace, Name: o.Key.Name,
-		},
-		UID: seen.UID, Digest: o.Digest, OwnedFieldsHash: seen.OwnedFieldsHash, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
-	}
-}
-
-// policyOf says whether an object is to outlive its custom resource, because the plan says so or since it was adopted.
-func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
-	if o.Retain || seen.Adopted() {
-		return keeper.Retain
-	}
-	return ""
-}
-
-// The bounds of what a ledger tells of what was left out of an object, as its schema has them.
-const maxLeftOut, maxLeftOutLength = 16, 512
-
-// fewer keeps what a ledger may hold of the warnings about one object, and says how many there are beside them.
-func fewer(warnings []string) []string {
-	var out []string
-	for i, w := range warnings {
-		if i == maxLeftOut-1 && len(warnings) > maxLeftOut {
-			return append(out, fmt.Sprintf("and %d more", len(warnings)-i))
-		}
-		out = append(out, controller.Cut(w, maxLeftOutLength))
-	}
-	return out
 }

@@ -2,13 +2,10 @@ package engine
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	testclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -20,39 +17,26 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// TestABringUpIsRecordedOnce shows that a pass leaves the Inventories to the next one while each writes, but not for long, and
-// never when it deleted.
-func TestABringUpIsRecordedOnce(t *testing.T) {
-	now := testclock.NewFakeClock(time.Unix(1e9, 0))
-	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: now}}}
-	kept := &reconcileState{}
-	later := func(results ...act.Result) (bool, time.Time) {
-		p := &reconciliation[*keeper.Inventory, any]{state: kept, results: map[plan.Key]act.Result{}}
-		for i, r := range results {
-			p.results[plan.Key{Name: fmt.Sprint(i)}] = r
-		}
-		return s.deferInventory(p), p.nextAt
-	}
-	made := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Create}}
-	gone := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Delete}}
-	left := act.Result{Action: decide.Action{Verb: decide.Create}}
-	until := now.Now().Add(maxUnrecorded)
+// TestCreatedOnly: only a reconciliation that wrote and deleted nothing is followed by another one that can record its entries.
+func TestCreatedOnly(t *testing.T) {
+	created := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Create}}
+	deleted := act.Result{Wrote: true, Action: decide.Action{Verb: decide.Delete}}
+	unchanged := act.Result{Action: decide.Action{Verb: decide.Create}}
 	for i, c := range []struct {
 		results []act.Result
-		passes  time.Duration
 		want    bool
 	}{
-		{[]act.Result{made, left}, 0, true},
-		{[]act.Result{made}, maxUnrecorded - 1, true},
-		{[]act.Result{made}, 1, false}, // Long enough.
-		{[]act.Result{left}, 0, false}, // Nothing follows.
-		{nil, 0, false},
-		{[]act.Result{made, gone}, 0, false},
+		{[]act.Result{created, unchanged}, true},
+		{[]act.Result{unchanged}, false},
+		{nil, false},
+		{[]act.Result{created, deleted}, false},
 	} {
-		now.SetTime(now.Now().Add(c.passes))
-		got, wake := later(c.results...)
-		if got != c.want || got && wake != until {
-			t.Errorf("%d: %v, woken at %s", i, got, wake)
+		p := &reconciliation[*keeper.Inventory, any]{results: map[plan.Key]act.Result{}}
+		for i, r := range c.results {
+			p.results[plan.Key{Name: fmt.Sprint(i)}] = r
+		}
+		if got := p.createdOnly(); got != c.want {
+			t.Errorf("%d: %v", i, got)
 		}
 	}
 }
@@ -147,24 +131,6 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	for name, c := range cases {
 		if got := c.pass.warmingUp(); got != c.want {
 			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// TestALedgerTellsOfSixteenWarnings has more of them, and longer ones, than the schema takes.
-func TestALedgerTellsOfSixteenWarnings(t *testing.T) {
-	for _, c := range []struct{ given, want int }{{0, 0}, {1, 1}, {maxLeftOut, maxLeftOut}, {maxLeftOut + 1, maxLeftOut}, {100, maxLeftOut}} {
-		got := fewer(slices.Repeat([]string{strings.Repeat("ä", maxLeftOutLength)}, c.given))
-		if len(got) != c.want {
-			t.Errorf("of %d warnings %d are kept", c.given, len(got))
-		}
-		for _, w := range got {
-			if len(w) > maxLeftOutLength {
-				t.Errorf("one has %d bytes", len(w))
-			}
-		}
-		if last := fmt.Sprintf("and %d more", c.given-maxLeftOut+1); c.given > maxLeftOut && got[maxLeftOut-1] != last {
-			t.Errorf("the last of %d is %q", c.given, got[maxLeftOut-1])
 		}
 	}
 }

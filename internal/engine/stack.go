@@ -23,6 +23,7 @@ import (
 	"mlkeeper.dev/internal/engine/adoption"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
@@ -137,7 +138,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	}
 	s.enqueueWires(key.Namespace)
 	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
-		s.kept.enqueue(string(old.GetUID()))
+		s.enqueueFinalization(string(old.GetUID()))
 	}
 }
 
@@ -153,8 +154,8 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 			s.queue.addWith(priorityOf(old, now), ns, name)
 		}
 		s.enqueueConflictWaiters(o.Key)
-		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventoryGVK.Kind {
-			s.kept.enqueueStack(o.Labels[keeper.StackLabel])
+		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventory.GVK.Kind {
+			s.enqueueFinalizationsOf(o.Labels[keeper.StackLabel])
 		}
 	}
 }

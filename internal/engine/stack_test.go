@@ -9,6 +9,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -34,7 +35,7 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
 	s := &stacks[*keeper.Inventory, any]{
-		def:   controller.Definition[*keeper.Inventory]{GVK: inventoryGVK},
+		def:   controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
 		queue: &queue{}, states: map[client.ObjectKey]*reconcileState{},
 	}
 	job := func(name, uid string, completed bool) *observe.Object {

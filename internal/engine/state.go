@@ -11,6 +11,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
@@ -57,10 +58,8 @@ type reconcileState struct {
 	finished map[plan.Key]types.UID
 	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.
 	pendingStatus *[]keeper.InventoryEntry
-	// pendingEntries is the ledger of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil and
-	// zero when it is.
-	pendingEntries      []keeper.InventoryEntry
-	pendingEntriesSince time.Time
+	// pendingEntries are the entries that are not recorded in the Inventories yet.
+	pendingEntries inventory.Pending
 	// settled is the generation and the inputs that the custom resource was Ready with last.
 	settled settled
 	// renderCache is the last plan of a controller that says when a plan stays the same; nil for others.

@@ -118,6 +118,23 @@ func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
 		}
 		return nil
 	})
+	before := b.inventories("b")[0]
+	if out, want := b.c.Kubectl(t, "get", "inventories", before.Name), "waiting for ConfigMap "+other+"/far to be deleted"; !strings.Contains(out, want) {
+		t.Errorf("kubectl get inventories does not say %q:\n%s", want, out)
+	}
+	// A manager that starts now continues: it neither asks again whether the custom resource is deleted nor begins the wait again.
+	b.op.Stop()
+	mark := b.journal.mark()
+	b.restart()
+	cluster.Consistently(t, while, func() error {
+		if after := b.inventories("b"); len(after) != 1 || after[0].ResourceVersion != before.ResourceVersion {
+			return fmt.Errorf("the Inventories after a restart are %+v", after)
+		}
+		return nil
+	})
+	for _, r := range b.journal.since(mark, func(r request) bool { return strings.HasSuffix(r.path, b.ns+"/bundles/b") }) {
+		t.Errorf("after a restart the operator sent %s %s", r.method, r.path)
+	}
 	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":null}}`)
 	b.gone(clusterRoleGVK, "", b.ns+"-role")
 	b.gone(configMapGVK, b.ns, "near")

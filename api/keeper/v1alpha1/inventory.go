@@ -56,8 +56,15 @@ type InventorySpec struct {
 	Objects []InventoryEntry `json:"objects,omitempty"`
 }
 
-// InventoryStatus records what the writes of the stage answered.
+// InventoryStatus records what the writes of the stage answered, and how far the finalization is.
 type InventoryStatus struct {
+	// conditions are the state of the finalization after the deletion of the custom resource: OwnerDeleted and WebhooksDeleted of the
+	// first stage, and Finalizing of the stage that is deleted next, with what it waits for.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// objects are the objects that were written, with UID and hash of the fields that MLKeeper owns.
 	// +optional
 	// +listType=atomic
@@ -76,6 +83,7 @@ type InventoryStatus struct {
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.owner.namespace`
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner.name`
 // +kubebuilder:printcolumn:name="Stage",type=integer,JSONPath=`.spec.stage`
+// +kubebuilder:printcolumn:name="Finalizing",type=string,JSONPath=`.status.conditions[?(@.type=="Finalizing")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Inventory struct {
 	metav1.TypeMeta `json:",inline"`

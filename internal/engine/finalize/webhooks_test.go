@@ -1,4 +1,4 @@
-package engine
+package finalize
 
 import (
 	"testing"
@@ -40,14 +40,14 @@ func TestCallsOnly(t *testing.T) {
 	}
 }
 
-func TestMadeForAnother(t *testing.T) {
+func TestOwnedByAnother(t *testing.T) {
 	inv := &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{keeper.OwnerAnnotation: "Kind.group/ns/us"}}}
 	for id, want := range map[string]bool{"": false, "Kind.group/ns/us": false, "Kind.group/ns/them": true} {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		if id != "" {
 			u.SetAnnotations(map[string]string{keeper.OwnerAnnotation: id})
 		}
-		if got := madeForAnother(u, inv); got != want {
+		if got := ownedByAnother(u, inv); got != want {
 			t.Errorf("%q: %v", id, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package finalize
 
 import (
 	"context"
@@ -13,22 +13,23 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// hooks are the kinds by which the API server calls servers that run in the cluster.
-var hooks = []schema.GroupVersionKind{
+// webhookKinds are the kinds that make the API server call servers in the cluster.
+var webhookKinds = []schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
 	{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
 }
 
-// unhook deletes, before anything else of a stack goes, what the API server calls the stack's servers by, whether the plan
-// had it or a controller of the stack registered it at run time (law 3). Left behind, a webhook without its server refuses
-// what others write, and an APIService without one breaks the discovery of all APIs.
-func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
+// deleteWebhooks deletes the webhook configurations and APIServices that call the Services of a stack, also those that its controllers
+// registered at run time (law 3). A webhook without its server would refuse the writes of others, and an APIService without one would
+// break the discovery of all APIs.
+func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory) error {
 	services := map[plan.Key]bool{}
-	for key, e := range ledgerOf(invs) {
+	for key, e := range inventory.Entries(invs) {
 		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" {
 			services[key] = true
 		}
@@ -36,22 +37,22 @@ func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 	if len(services) == 0 {
 		return nil
 	}
-	for _, gvk := range hooks {
-		mapping, served := t.catalog.Lookup(gvk)
+	for _, gvk := range webhookKinds {
+		mapping, served := f.Catalog.Lookup(gvk)
 		if !served {
 			continue
 		}
-		list, err := t.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{})
+		list, err := f.Client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) {
-			log.FromContext(ctx).Info("what calls the servers of a stack cannot be listed; what its Inventories own goes with them", "kind", gvk.Kind)
+			log.FromContext(ctx).Info("webhooks cannot be listed; only those that the Inventories own are deleted", "kind", gvk.Kind)
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("list %s: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {
-			if u := &list.Items[i]; callsOnly(u, services) && !madeForAnother(u, invs[0]) {
-				if err := t.deleteObject(ctx, invs[0], mapping.Resource, u, nil); err != nil {
+			if u := &list.Items[i]; callsOnly(u, services) && !ownedByAnother(u, invs[0]) {
+				if err := f.deleteObject(ctx, invs[0], mapping.Resource, u, nil); err != nil {
 					return err
 				}
 			}
@@ -60,25 +61,25 @@ func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 	return nil
 }
 
-// callsOnly says that an object has the API server call some of the services, and no other.
+// callsOnly reports whether an object makes the API server call some of the services, and no other one.
 func callsOnly(u *unstructured.Unstructured, services map[plan.Key]bool) bool {
 	called := decide.Called(u)
 	return len(called) > 0 && !slices.ContainsFunc(called, func(k plan.Key) bool { return !services[k] })
 }
 
-// madeForAnother says that the marks of an object name another custom resource than an Inventory does.
-func madeForAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
+// ownedByAnother reports whether the owner annotation of an object names another custom resource than an Inventory's.
+func ownedByAnother(u *unstructured.Unstructured, inv *keeper.Inventory) bool {
 	id := u.GetAnnotations()[keeper.OwnerAnnotation]
 	return id != "" && id != inv.Annotations[keeper.OwnerAnnotation]
 }
 
-// deleteObject deletes a cluster-scoped object by UID, and by resourceVersion where one is given, with the rights that the stack
-// was written with. One that may not be
-// deleted stays, and the log says so: the teardown never waits for rights that went with the custom resource.
-func (t *teardown) deleteObject(
+// deleteObject deletes a cluster-scoped object by UID, and by resourceVersion if one is given, with the rights that the stack was
+// written with. An object that may not be deleted stays: finalization never waits for rights that were deleted with the custom
+// resource.
+func (f *Finalizer) deleteObject(
 	ctx context.Context, inv *keeper.Inventory, resource schema.GroupVersionResource, u *unstructured.Unstructured, version *string,
 ) error {
-	client, err := t.actor.Acting(inv.Spec.Impersonate)
+	client, err := f.As(inv.Spec.Impersonate)
 	if err != nil {
 		return err
 	}
@@ -89,10 +90,10 @@ func (t *teardown) deleteObject(
 	key := plan.KeyOf(u)
 	switch {
 	case err == nil:
-		t.metrics.write(key, "Delete", "Teardown")
+		f.Count(key, "Delete", "Teardown")
 		log.FromContext(ctx).Info("deleted with its custom resource", "object", key.String())
 	case apierrors.IsForbidden(err):
-		log.FromContext(ctx).Info("left behind, since it may not be deleted", "object", key.String(), "reason", err.Error())
+		log.FromContext(ctx).Info("not deleted, because the deletion is forbidden", "object", key.String(), "error", err.Error())
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("delete %s: %w", key, err)
 	}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/finalize"
+	"mlkeeper.dev/internal/engine/inventory"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// finalizeWorkers is the number of deleted custom resources that are finalized at once.
+const finalizeWorkers = 4
+
+// watchInventories makes the store of Inventories and the controller that finalizes deleted custom resources, and watches Inventories.
+func (e *Engine) watchInventories() error {
+	e.inventories = inventory.New(inventory.Options{Client: e.client, Catalog: e.catalog, Cache: e.informers, Count: e.metrics.write})
+	finalizer := finalize.New(finalize.Options{
+		Client: e.client, As: e.actor.Acting, Metadata: e.metadata, NamespacedResources: e.disco.ServerPreferredNamespacedResources,
+		Catalog: e.catalog, Inventories: e.inventories, Children: e.informers, Owner: e.inventoryOwner, WatchChildren: e.watchTearDown, StopWatching: e.tornDown, Recorder: e.recorder,
+		Clock: e.Clock, Count: e.metrics.write,
+	})
+	q, err := newController(e.mgr, "inventory", e.Clock, finalizeWorkers, finalizer, e.Warm, e.enqueueFinalizations)
+	if err != nil {
+		return fmt.Errorf("register the Inventory controller: %w", err)
+	}
+	e.finalizations = q
+	e.informers.WatchResources(inventory.GVK, inventory.Decode, e.inventoryChanged, inventory.OwnerUID)
+	return nil
+}
+
+// inventoryOwner returns what the caches know of the custom resource of an Inventory.
+func (e *Engine) inventoryOwner(ref keeper.InventoryOwner) (finalize.Owner, bool) {
+	r, ok := e.controller(schema.GroupKind{Group: ref.Group, Kind: ref.Kind})
+	if !ok {
+		return finalize.Owner{}, false
+	}
+	uid, _, known := r.alive(ref.Namespace, ref.Name)
+	return finalize.Owner{
+		UID: types.UID(uid), Synced: known, MayFinalize: e.shard.MayTearDown(ref.Namespace), DynamicKinds: r.anyChildren(), Resource: r.groupResource(),
+	}, true
+}
+
+// watchTearDown watches the kinds of the children that the Inventories of a deleted custom resource list.
+func (e *Engine) watchTearDown(ref keeper.InventoryOwner, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
+	r, ok := e.controller(schema.GroupKind{Group: ref.Group, Kind: ref.Kind})
+	return !ok || r.watchTearDown(ref.UID, listed)
+}
+
+// inventoryChanged enqueues the finalization of the custom resource and, after the deletion of an Inventory, the custom resource itself.
+func (e *Engine) inventoryChanged(old, now metav1.Object, _ bool) {
+	for _, o := range []metav1.Object{old, now} {
+		inv, ok := o.(*keeper.Inventory)
+		if !ok || inv == nil {
+			continue
+		}
+		if old == nil || now == nil || old.GetGeneration() != now.GetGeneration() {
+			e.enqueueFinalization(string(inv.Spec.Owner.UID))
+		}
+		e.inventories.Observe(inv, now == nil)
+		if now == nil {
+			owner := inv.Spec.Owner
+			e.enqueue(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
+		}
+	}
+}
+
+func (e *Engine) enqueueFinalization(ownerUID string) {
+	if ownerUID != "" {
+		e.finalizations.add("", ownerUID)
+	}
+}
+
+// enqueueFinalizationsOf enqueues the finalization of the custom resources whose Inventories have the label of a stack.
+func (e *Engine) enqueueFinalizationsOf(stackHash string) {
+	for _, inv := range e.inventories.List() {
+		if inv.Labels[keeper.StackLabel] == stackHash {
+			e.enqueueFinalization(string(inv.Spec.Owner.UID))
+		}
+	}
+}
+
+func (e *Engine) enqueueFinalizations() {
+	for _, inv := range e.inventories.List() {
+		e.enqueueFinalization(string(inv.Spec.Owner.UID))
+	}
+}
+
+// needsInventories reports whether the custom resource cannot own every child. It has Inventories, too, if users define the kinds and
+// the plan waits for more objects, one of which may need an Inventory: a later change of the owner would write every object again.
+func (s *stacks[C, F]) needsInventories(stack plan.Stack, p plan.Plan) bool {
+	if s.inventories.Needed(stack, p) {
+		return true
+	}
+	return s.def.AnyChildren && slices.ContainsFunc(p.Problems, func(problem plan.Problem) bool { return problem.Class == plan.Waiting }) &&
+		slices.ContainsFunc(p.Stages, func(stage plan.Stage) bool { return len(stage.Objects) > 0 })
+}
+
+// persistInventory writes the inventory entries into the Inventories, or else onto the status of the custom resource.
+func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
+	if p.gatherFailed {
+		return nil
+	}
+	entries := s.entriesToKeep(p)
+	p.entries = entries
+	ledger := s.def.Common(p.cr).Ledger
+	if len(p.inventories) == 0 {
+		*ledger = entries
+		return nil
+	}
+	*ledger = nil
+	p.state.pendingEntries.Set(entries)
+	if !ready {
+		if until, deferred := p.state.pendingEntries.Defer(s.Clock.Now(), p.createdOnly()); deferred {
+			p.requeueAt(until)
+			return nil
+		}
+	}
+	if err := s.inventories.Record(ctx, p.inventories, p.stamped, entries); err != nil {
+		return err
+	}
+	p.state.pendingEntries.Set(nil)
+	return nil
+}
+
+// entriesToKeep returns the entries of the plan's objects and of those that are not known to be gone.
+func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.InventoryEntry {
+	keep := map[plan.Key]bool{}
+	for _, key := range p.plan.Keep {
+		keep[key] = true
+	}
+	for _, a := range p.actions {
+		// A deleted object keeps its entry until the watch says that it is gone.
+		keep[a.Key] = true
+	}
+	for key, uid := range p.state.deleted {
+		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
+			delete(p.state.deleted, key)
+		}
+	}
+	var entries []keeper.InventoryEntry
+	for key, e := range p.ledger {
+		// While a problem exists, objects that the plan no longer has are neither pruned nor dropped, and while the watch of their kind
+		// has not synced.
+		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
+			entries = append(entries, e)
+		}
+	}
+	sort.Slice(entries, func(i, j int) bool {
+		return inventory.KeyOf(entries[i]).String() < inventory.KeyOf(entries[j]).String()
+	})
+	return entries
+}
+
+// createdOnly reports whether this reconciliation wrote something and deleted nothing.
+func (p *reconciliation[C, F]) createdOnly() bool {
+	wrote := false
+	for _, r := range p.results {
+		if r.Action.Verb == decide.Delete {
+			return false
+		}
+		wrote = wrote || r.Wrote
+	}
+	return wrote
+}

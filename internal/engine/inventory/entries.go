@@ -1,0 +1,77 @@
+package inventory
+
+import (
+	"fmt"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// KeyOf returns the identity of the object of an entry.
+func KeyOf(e keeper.InventoryEntry) plan.Key {
+	k := plan.Key{Namespace: e.Namespace, Name: e.Name}
+	k.Group, k.Kind = e.Group, e.Kind
+	return k
+}
+
+// EntryOf returns the entry of an object that was written, with what the API server answered.
+func EntryOf(o plan.Stamped, written *observe.Object, leftOut []string) keeper.InventoryEntry {
+	return keeper.InventoryEntry{
+		ObjectReference: keeper.ObjectReference{
+			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
+			Namespace: o.Key.Namespace, Name: o.Key.Name,
+		},
+		UID: written.UID, Digest: o.Digest, OwnedFieldsHash: written.OwnedFieldsHash, Policy: PolicyOf(o, written), LeftOut: truncate(leftOut),
+	}
+}
+
+// PolicyOf returns Retain for an object that must outlive its custom resource: the plan says so, or it was adopted.
+func PolicyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
+	if o.Retain || seen.Adopted() {
+		return keeper.Retain
+	}
+	return ""
+}
+
+// Entries returns the entries of Inventories by object. The status of an Inventory, which has the results of the writes, takes
+// precedence over its spec.
+func Entries(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+	out := map[plan.Key]keeper.InventoryEntry{}
+	for _, inv := range invs {
+		for _, e := range inv.Spec.Objects {
+			out[KeyOf(e)] = e
+		}
+		for _, e := range inv.Status.Objects {
+			out[KeyOf(e)] = e
+		}
+	}
+	return out
+}
+
+// Merge returns the entries of a custom resource: those of its Inventories, and those of its own status that no Inventory has.
+func Merge(status []keeper.InventoryEntry, invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+	out := Entries(invs)
+	for _, e := range status {
+		if _, listed := out[KeyOf(e)]; !listed {
+			out[KeyOf(e)] = e
+		}
+	}
+	return out
+}
+
+// The limits of an entry's leftOut, as in the schema.
+const maxLeftOut, maxLeftOutLength = 16, 512
+
+// truncate shortens warnings to the limits of leftOut; the last item then counts the ones that are missing.
+func truncate(warnings []string) []string {
+	var out []string
+	for i, w := range warnings {
+		if i == maxLeftOut-1 && len(warnings) > maxLeftOut {
+			return append(out, fmt.Sprintf("and %d more", len(warnings)-i))
+		}
+		out = append(out, controller.Cut(w, maxLeftOutLength))
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// TestMerge: the results of the writes in the status of an Inventory take precedence over its spec, and both over the status of the
+// custom resource, which users can write.
+func TestMerge(t *testing.T) {
+	entry := func(name, digest string) keeper.InventoryEntry {
+		return keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "Secret", Name: name}, Digest: digest}
+	}
+	inv := &keeper.Inventory{}
+	inv.Spec.Objects = []keeper.InventoryEntry{entry("listed", "spec"), entry("written", "spec")}
+	inv.Status.Objects = []keeper.InventoryEntry{entry("written", "status")}
+	merged := Merge([]keeper.InventoryEntry{entry("listed", "user"), entry("own", "user")}, []*keeper.Inventory{inv})
+	want := map[string]string{"listed": "spec", "written": "status", "own": "user"}
+	if len(merged) != len(want) {
+		t.Errorf("%d entries", len(merged))
+	}
+	for key, e := range merged {
+		if e.Digest != want[e.Name] || key != KeyOf(e) {
+			t.Errorf("%s has the entry %+v", key, e)
+		}
+	}
+}
+
+// TestLeftOutIsLimited has more of them, and longer ones, than the schema takes.
+func TestLeftOutIsLimited(t *testing.T) {
+	for _, c := range []struct{ given, want int }{{0, 0}, {1, 1}, {maxLeftOut, maxLeftOut}, {maxLeftOut + 1, maxLeftOut}, {100, maxLeftOut}} {
+		got := truncate(slices.Repeat([]string{strings.Repeat("ä", maxLeftOutLength)}, c.given))
+		if len(got) != c.want {
+			t.Errorf("of %d warnings %d are kept", c.given, len(got))
+		}
+		for _, w := range got {
+			if len(w) > maxLeftOutLength {
+				t.Errorf("one has %d bytes", len(w))
+			}
+		}
+		if last := fmt.Sprintf("and %d more", c.given-maxLeftOut+1); c.given > maxLeftOut && got[maxLeftOut-1] != last {
+			t.Errorf("the last of %d is %q", c.given, got[maxLeftOut-1])
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/parallel"
+)
+
+// Record writes the entries of a reconciliation into the status of the Inventories. It removes objects from the spec that are
+// neither wanted nor exist any more, and deletes the Inventory of a former stage that lists none.
+func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.InventoryEntry) error {
+	stageOf := map[plan.Key]int{}
+	for i, stage := range stamped {
+		for _, o := range stage {
+			stageOf[o.Key] = i
+		}
+	}
+	recorded := map[plan.Key]bool{}
+	for _, e := range entries {
+		recorded[KeyOf(e)] = true
+	}
+	return cmp.Or(parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
+		var spec, status []keeper.InventoryEntry
+		listed := map[plan.Key]bool{}
+		for _, e := range inv.Spec.Objects {
+			at, wanted := stageOf[KeyOf(e)]
+			if wanted && at == i || !wanted && recorded[KeyOf(e)] || s.owns(inv, KeyOf(e)) {
+				spec = append(spec, e)
+				listed[KeyOf(e)] = !wanted || at == i
+			}
+		}
+		for _, e := range entries {
+			if listed[KeyOf(e)] {
+				status = append(status, e)
+			}
+		}
+		if i >= len(stamped) && len(spec) == 0 {
+			return s.Delete(ctx, inv)
+		}
+		return s.replace(ctx, inv, spec, status)
+	})...)
+}
+
+// replace writes the lists of an Inventory, as far as they changed.
+func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
+	next := inv.DeepCopy()
+	var err error
+	if len(spec) != len(inv.Spec.Objects) {
+		next.Spec.Objects = spec
+		if next, err = s.update(ctx, next); err != nil {
+			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
+		}
+	}
+	if reflect.DeepEqual(next.Status.Objects, status) {
+		return nil
+	}
+	// The answer of the first write is what Get returns and must not change.
+	next = next.DeepCopy()
+	next.Status.Objects = status
+	_, err = s.UpdateStatus(ctx, next)
+	return err
+}
+
+// owns reports whether an object exists and has an Inventory as its controller.
+func (s *Store) owns(inv *keeper.Inventory, key plan.Key) bool {
+	seen, ok := s.Cache.Child(inv.Labels[keeper.ControllerLabel], key)
+	if !ok {
+		return false
+	}
+	ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
+	return ref != nil && ref.UID == inv.UID
+}
