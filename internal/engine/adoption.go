@@ -81,7 +81,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 	}
 	if out == releaseWaits {
 		key := client.ObjectKey{Namespace: cr.GetNamespace(), Name: cr.GetName()}
-		if rest := s.opens(s.stateOf(key)); rest > 0 {
+		if rest := s.holdOpening(s.stateOf(key)); rest > 0 {
 			s.queue.addLast(rest, key.Namespace, key.Name)
 			return out, nil
 		}

@@ -104,7 +104,7 @@ func sooner(a, b time.Duration) time.Duration {
 // summarize sums up what is known of every object after this pass.
 func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	var wired map[string][]wiring.Outcome
-	wired, p.awaits = s.wiringOf(p.state)
+	wired, p.awaits = s.wiringOf(p)
 	seen := controller.Seen{
 		Plan:    p.plan,
 		Objects: map[plan.Key]controller.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,

@@ -14,6 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -26,16 +27,8 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// blocked is when a condition that no watch reports is checked again.
 	blocked backoff.Retry
-	// minor is when a status change that can wait was first seen.
-	minor time.Time
-	// holdSince is since when a status is held because the caches are not complete.
-	holdSince time.Time
-	// opening is since when gather waits for a watch that is being opened.
-	opening time.Time
-	// pendingSince is since when a Ready waits for the wires, unacknowledged the targets that they have not processed yet. The lock of
-	// stacks guards both.
-	pendingSince   time.Time
-	unacknowledged map[wireTarget]bool
+	// hold is why a changed status is not written yet, and since when.
+	hold status.Hold
 	// seenBefore says that this process has reconciled the custom resource before.
 	seenBefore bool
 	// tried is the generation of the last reconciliation.

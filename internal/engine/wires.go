@@ -25,8 +25,8 @@ type wireRunner struct {
 	wire   wiring.Wire
 	queue  *queue
 	rec    *wiring.Reconciler
-	// looked is told of every target that was looked at and left as it is, and since when.
-	looked func(wire string, target client.ObjectKey, since time.Time)
+	// acknowledged is called for each target that was processed without a write, with the time at which that began.
+	acknowledged func(wire string, target client.ObjectKey, since time.Time)
 	// wrote holds the targets that the reconcile under way has written.
 	wrote sync.Map
 }
@@ -36,9 +36,9 @@ type wireRunner struct {
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
-	looked func(wire string, target client.ObjectKey, since time.Time),
+	acknowledged func(wire string, target client.ObjectKey, since time.Time),
 ) (*wireRunner, error) {
-	r := &wireRunner{engine: e, wire: wire, looked: looked}
+	r := &wireRunner{engine: e, wire: wire, acknowledged: acknowledged}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
@@ -96,7 +96,7 @@ func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
 	if _, wrote := r.wrote.LoadAndDelete(req.NamespacedName); !wrote {
 		// After a write the event of it brings us back, and only then does the cache show what the status tells of.
-		r.looked(r.wire.Name, req.NamespacedName, began)
+		r.acknowledged(r.wire.Name, req.NamespacedName, began)
 	}
 	return reconcile.Result{RequeueAfter: after}, err
 }
@@ -162,16 +162,17 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	for i, o := range all {
 		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
 		key := client.ObjectKeyFromObject(o)
-		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
-			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
-				all[i] = cr
-			}
+		if cr, ok := s.written[key]; ok && cr.GetUID() == o.GetUID() {
+			all[i] = cr
+		}
+		if pending, ok := s.pendingReady[key]; ok && pending.cr.GetUID() == o.GetUID() {
+			all[i] = pending.cr
 		}
 	}
 	return all, nil
 }
 
-// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status tells.
+// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status reports them.
 func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Outcome) {
 	namespace, name, ok := parseOwner(owner, s.def.GVK.GroupKind())
 	if !ok {
@@ -196,34 +197,4 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	if ok {
 		s.queue.add(namespace, name)
 	}
-}
-
-// looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer. What began before the
-// Ready was pending did not know of it.
-func (s *stacks[C, F]) looked(wire string, target client.ObjectKey, since time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.pendingReady {
-		l := s.states[key]
-		if key.Namespace != target.Namespace || l == nil || !l.unacknowledged[wireTarget{wire, target}] || since.Before(l.pendingSince) {
-			continue
-		}
-		delete(l.unacknowledged, wireTarget{wire, target})
-		if len(l.unacknowledged) == 0 {
-			s.queue.add(key.Namespace, key.Name)
-		}
-	}
-}
-
-// wireTarget is one target of one wire.
-type wireTarget struct {
-	wire   string
-	target client.ObjectKey
-}
-
-// wiringOf returns the outcomes of the wires for one custom resource, and whether a Ready still waits for more.
-func (s *stacks[C, F]) wiringOf(l *reconcileState) (outcomes map[string][]wiring.Outcome, awaits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.wiring, len(l.unacknowledged) > 0
 }
