@@ -8,7 +8,7 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 )
 
-// opening says that gather waits for a watch that is being opened for the first time.
+// opening says that gather waits for a watch that is being opened for the first time, and for nothing else.
 func (p *reconciliation[C, F]) opening() bool {
 	return p.gatherFailed && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
 }

@@ -23,8 +23,8 @@ import (
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-// report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
-// when to come back.
+// report projects the observed state onto the status of the custom resource, writes the status if it changed, and returns when to
+// reconcile next.
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	p.state.refs = p.reader.done(p.state.refs)
 	seen := s.summarize(p)
@@ -60,8 +60,8 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	return s.result(p, seen, wait)
 }
 
-// result ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
-// deadline), terminal (waits for a change).
+// result returns how the reconcile ends: with an error, which is retried with backoff; waiting for a watch event or a deadline; or
+// stalled until the spec or another object changes.
 func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
@@ -101,7 +101,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// summarize sums up what is known of every object after this pass.
+// summarize returns what is known of every object after this reconcile.
 func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	var wired map[string][]wiring.Outcome
 	wired, p.awaits = s.wiringOf(p)
@@ -142,8 +142,8 @@ func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	return seen
 }
 
-// lagging says that nothing is amiss but that controllers have not looked yet at the latest generation of objects that are as
-// declared, such as a Deployment that somebody annotated.
+// lagging says that every object is as declared, and that a controller has not observed the latest generation of one of them, such as a
+// Deployment that was annotated.
 func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 	lags := false
 	for _, a := range p.actions {
@@ -159,12 +159,13 @@ func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 	return lags
 }
 
-// leaving says that what the plan no longer has is still there, as far as this pass knows.
+// leaving says that an object that the plan no longer has may still exist.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
 	_, recorded := p.ledger[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
+// waitsFor returns what an object that is not current waits for.
 func waitsFor(a decide.Action, state controller.State) string {
 	switch {
 	case a.Verb == decide.Wait:
@@ -177,7 +178,7 @@ func waitsFor(a decide.Action, state controller.State) string {
 	return "waiting for " + a.Key.String()
 }
 
-// persistInventory writes the ledger: onto the status of the custom resource, or into its Inventories.
+// persistInventory writes the inventory: into the status of the custom resource, or into its Inventories.
 func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
 	if p.gatherFailed {
 		return nil
@@ -187,7 +188,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		keep[key] = true
 	}
 	for _, a := range p.actions {
-		// A deleted object stays in the ledger until the watch says that it is gone.
+		// A deleted object stays in the inventory until the watch reports its deletion.
 		keep[a.Key] = true
 	}
 	for key, uid := range p.state.deleted {
@@ -197,7 +198,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {
-		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
+		// During a problem, an object that the plan no longer has is neither pruned nor forgotten. Nor is one whose watch is not synced.
 		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)
 		}
@@ -222,11 +223,11 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	return nil
 }
 
-// maxUnrecorded is how long what was written into the cluster waits at most to be recorded in the Inventories.
+// maxUnrecorded is how long an object that was written waits at most to be recorded in the Inventories.
 const maxUnrecorded = 10 * time.Second
 
-// deferInventory says that a pass leaves it to the next to record what it made. While a stack is brought up one pass follows the
-// other, and each would write most of the Inventories again. What a crash leaves pendingEntries is known by its labels.
+// deferInventory says that the next reconcile records what this one created. While a stack is being created, one reconcile follows
+// another, and each would write most of the Inventories again. After a crash, objects that are not recorded are found by their labels.
 func (s *stacks[C, F]) deferInventory(p *reconciliation[C, F]) bool {
 	now := s.Clock.Now()
 	if p.state.pendingEntriesSince.IsZero() {
@@ -241,7 +242,7 @@ func (s *stacks[C, F]) deferInventory(p *reconciliation[C, F]) bool {
 	return true
 }
 
-// madeOnly says that this pass wrote something, and deleted nothing.
+// madeOnly says that this reconcile wrote an object and deleted none.
 func (p *reconciliation[C, F]) madeOnly() bool {
 	wrote := false
 	for _, r := range p.results {
@@ -253,7 +254,7 @@ func (p *reconciliation[C, F]) madeOnly() bool {
 	return wrote
 }
 
-// recordEvent emits an event for each transition that a person would want to know of, and only for transitions.
+// recordEvent emits an event when Ready changes its status or its reason, except for normal progress.
 func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F], before, after controller.Common) {
 	was := meta.FindStatusCondition(*before.Conditions, status.ConditionReady)
 	is := meta.FindStatusCondition(*after.Conditions, status.ConditionReady)
@@ -271,7 +272,7 @@ func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F],
 			return
 		}
 	case !p.failed && (len(p.problems) == 0 || p.warmingUp()) && (was == nil || was.Status != metav1.ConditionTrue):
-		return // On its way, as declared: no news.
+		return // Normal progress.
 	default:
 		kind = corev1.EventTypeWarning
 	}
@@ -279,7 +280,7 @@ func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F],
 	s.recorder.Eventf(p.before, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
 }
 
-// isSuspended says that nothing may be written for a custom resource.
+// isSuspended says that no object of a custom resource may be written.
 func (s *stacks[C, F]) isSuspended(o metav1.Object) bool {
 	if o.GetAnnotations()[keeper.SuspendAnnotation] == "true" {
 		return true
@@ -294,7 +295,7 @@ const (
 	reasonSuspendField      = "SuspendField"
 )
 
-// suspended reports that nothing is written for the custom resource, once, and does nothing else.
+// suspended reports that a custom resource is suspended, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	s.progress(p.state, false)
 	s.releaseRollout(p.key)
@@ -321,7 +322,7 @@ func keyOf(e keeper.InventoryEntry) plan.Key {
 	return k
 }
 
-// entryOf records what a write answered.
+// entryOf returns the inventory entry of an object, from the answer of its write.
 func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.InventoryEntry {
 	return keeper.InventoryEntry{
 		ObjectReference: keeper.ObjectReference{
@@ -332,7 +333,7 @@ func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.Inve
 	}
 }
 
-// policyOf says whether an object is to outlive its custom resource, because the plan says so or since it was adopted.
+// policyOf says whether an object stays when its custom resource is deleted, because the plan says so or since it was adopted.
 func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 	if o.Retain || seen.Adopted() {
 		return keeper.Retain
@@ -340,10 +341,10 @@ func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 	return ""
 }
 
-// The bounds of what a ledger tells of what was left out of an object, as its schema has them.
+// The limits of the schema on the warnings of an inventory entry.
 const maxLeftOut, maxLeftOutLength = 16, 512
 
-// fewer keeps what a ledger may hold of the warnings about one object, and says how many there are beside them.
+// fewer returns as many of the warnings about one object as an inventory entry may hold, and how many more there are.
 func fewer(warnings []string) []string {
 	var out []string
 	for i, w := range warnings {

@@ -33,8 +33,8 @@ type reconcileState struct {
 	seenBefore bool
 	// tried is the generation of the last reconciliation.
 	tried int64
-	// fresh says that this process has known the custom resource since before its first status, so that the time to
-	// ready can be told.
+	// fresh says that this process has known the custom resource since before its first status, so that the time to Ready can be
+	// measured.
 	fresh bool
 	// progressing says that debounce counts the custom resource.
 	progressing bool
@@ -52,10 +52,10 @@ type reconcileState struct {
 	recreated map[plan.Key]recreation
 	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
-	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.
+	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
 	pendingStatus *[]keeper.InventoryEntry
-	// pendingEntries is the ledger of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil and
-	// zero when it is.
+	// pendingEntries is the inventory of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil
+	// and zero when it is.
 	pendingEntries      []keeper.InventoryEntry
 	pendingEntriesSince time.Time
 	// settled is the generation and the inputs that the custom resource was Ready with last.

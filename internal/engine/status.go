@@ -45,11 +45,11 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	if !ok {
 		return 0, nil
 	}
-	// Only metadata is asked for in return: the rest is known, and may be large.
+	// The answer is metadata only: the rest is known, and may be large.
 	out, err := s.metadata.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return 0, nil // The custom resource is gone: its own event follows.
+		return 0, nil // The custom resource was deleted; its event follows.
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
@@ -67,8 +67,8 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	return 0, nil
 }
 
-// withMetadata gives a custom resource the metadata that a write of its status answered, in which there may be what others
-// wrote meanwhile.
+// withMetadata gives a custom resource the metadata in the answer to the write of its status, which includes what others wrote
+// meanwhile.
 func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
 	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
 	cr.SetLabels(out.Labels)
@@ -95,7 +95,7 @@ func (s *stacks[C, F]) statusChange(p *reconciliation[C, F], urgent bool) status
 	return out
 }
 
-// progress counts the custom resources that progress.
+// progress counts the custom resources that progress, for the debounce.
 func (e *Engine) progress(l *reconcileState, progressing bool) {
 	if progressing != l.progressing {
 		e.debounce.Count(progressing, e.Clock.Now())

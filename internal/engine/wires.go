@@ -31,8 +31,8 @@ type wireRunner struct {
 	wrote sync.Map
 }
 
-// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
-// told of the outcomes, seen of namespaces in which what the custom resources tell of a target may have changed.
+// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries. wired is called with the
+// outcomes, and seen with a namespace in which what the custom resources report of a target may have changed.
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
@@ -67,8 +67,8 @@ func newWireRunner(
 			}
 			r.queue.add(one.GetNamespace(), one.GetName())
 			if concerns(old, now) {
-				// The outcome of our own write comes before the cache shows it, and a target that nobody wants to edit
-				// has no outcome at all: in both cases only this tells the custom resources.
+				// The outcome of our own write comes before the cache has it, and a target that no custom resource edits has no outcome:
+				// in both cases only this enqueues the custom resources.
 				seen(one.GetNamespace())
 			}
 		})
@@ -95,7 +95,7 @@ func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	began := r.engine.Clock.Now()
 	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
 	if _, wrote := r.wrote.LoadAndDelete(req.NamespacedName); !wrote {
-		// After a write the event of it brings us back, and only then does the cache show what the status tells of.
+		// After a write its event enqueues the target again, and only then has the cache what the status reports.
 		r.acknowledged(r.wire.Name, req.NamespacedName, began)
 	}
 	return reconcile.Result{RequeueAfter: after}, err
@@ -182,7 +182,7 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	s.mu.Lock()
 	l, ok := s.states[key]
 	if ok {
-		// The map is replaced and never changed, since a pass may be reading it.
+		// The map is replaced and never changed, since a reconcile may be reading it.
 		next := map[string][]wiring.Outcome{}
 		for k, v := range l.wiring {
 			next[k] = v

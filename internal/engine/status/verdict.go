@@ -36,7 +36,7 @@ func verdictChanged(before, after controller.Common) bool {
 	return false
 }
 
-// requested says that a user waits for an answer: to another spec, or to reconcile-at.
+// requested says that a user expects an answer: to another spec, or to reconcile-at.
 func requested(before, after controller.Common) bool {
 	return *before.ObservedGeneration != *after.ObservedGeneration ||
 		*before.LastHandledReconcileAt != *after.LastHandledReconcileAt
