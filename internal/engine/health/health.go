@@ -132,9 +132,11 @@ func malformed(path string) Result {
 func current(reason, message string) Result {
 	return Result{Status: Current, Reason: reason, Message: message}
 }
+
 func inProgress(reason, message string) Result {
 	return Result{Status: InProgress, Reason: reason, Message: message}
 }
+
 func failed(reason, message string) Result {
 	return Result{Status: Failed, Reason: reason, Message: message}
 }
