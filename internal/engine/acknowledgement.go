@@ -41,7 +41,10 @@ func (s *stacks[C, F]) showReady(key client.ObjectKey, cr C) (unacknowledged boo
 	unacknowledged = len(pending.unacknowledged) > 0
 	s.mu.Unlock()
 	if !shown {
-		s.enqueueWires(key.Namespace)
+		// A user waits for the Ready, so that its wires come before those of new custom resources.
+		for _, w := range s.wires {
+			w.enqueueWith(priorityHealth, key.Namespace)
+		}
 	}
 	return unacknowledged
 }
@@ -65,7 +68,7 @@ func (s *stacks[C, F]) acknowledged(wire string, target client.ObjectKey, began 
 		}
 		delete(pending.unacknowledged, at)
 		if len(pending.unacknowledged) == 0 {
-			s.queue.add(key.Namespace, key.Name)
+			s.queue.addWith(priorityHealth, key.Namespace, key.Name)
 		}
 	}
 }

@@ -108,10 +108,12 @@ func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionR
 
 func (r *wireRunner) enqueueAll() { r.enqueueNamespace("") }
 
-// enqueueNamespace looks again at the targets of a namespace, or of all if it is empty.
-func (r *wireRunner) enqueueNamespace(namespace string) {
+// enqueueNamespace enqueues the targets of a namespace, or all targets if it is empty.
+func (r *wireRunner) enqueueNamespace(namespace string) { r.enqueueWith(priorityDefault, namespace) }
+
+func (r *wireRunner) enqueueWith(priority int, namespace string) {
 	for _, target := range r.targets(namespace) {
-		r.queue.add(target.Namespace, target.Name)
+		r.queue.addWith(priority, target.Namespace, target.Name)
 	}
 }
 
