@@ -8,22 +8,19 @@ import (
 	"mlkeeper.dev/internal/engine/decide"
 )
 
-// opening says that gather waits for a watch that is being opened for the first time.
+// opening says that gather waits for a watch that is being opened for the first time, and for nothing else.
 func (p *reconciliation[C, F]) opening() bool {
 	return p.gatherFailed && len(p.problems) == 1 && p.problems[0].Reason == decide.ReasonNotSynced
 }
 
-// opens is for how long a watch that is being opened for a custom resource is waited for without a word. One that cannot be opened must
-// hold up no deletion, and is to be told.
-func (s *stacks[C, F]) opens(state *reconcileState) time.Duration {
-	now := s.Clock.Now()
-	if state.opening.IsZero() {
-		state.opening = now
-	}
-	return max(state.opening.Add(maxOpening).Sub(now), 0)
+// holdOpening returns how long a custom resource waits without a report for a watch that is being opened. One that cannot be opened
+// is reported then, and delays no deletion further.
+func (s *stacks[C, F]) holdOpening(state *reconcileState) (rest time.Duration) {
+	state.hold, rest = state.hold.Opening(s.Clock.Now())
+	return rest
 }
 
-// explainUnwatched says of what waits for a watch why that cannot be opened.
+// explainUnwatched adds to the actions that wait for a watch why it cannot be opened.
 func explainUnwatched(actions []decide.Action, failure func(schema.GroupKind) error) {
 	for i := range actions {
 		a := &actions[i]

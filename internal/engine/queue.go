@@ -67,8 +67,8 @@ const (
 	priorityResync = iota - 1
 	// priorityDefault is that of everything else, first of all of new custom resources.
 	priorityDefault
-	// priorityHealth is that of a child that became healthy, degraded or was deleted: a user waits for Ready, or the child for its
-	// repair. Most of these reconciliations cost one write.
+	// priorityHealth is that of a child that became healthy, degraded or was deleted, and of the wires that a Ready waits for: a user
+	// waits for Ready, or the child for its repair. Most of these reconciliations cost one write.
 	priorityHealth
 	// prioritySpec is that of a changed spec: a user waits for the effect.
 	prioritySpec

@@ -251,8 +251,8 @@ func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	}
 }
 
-// hold says of the objects of a stage what they wait for before they are made: the stages that theirs comes after, the server
-// behind a webhook, and the API server where it would sleep over each for longer than is left to wait.
+// hold sets what the objects of a stage wait for before they are created: the stages that their stage comes after, and the
+// server of a webhook.
 func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 	stage := p.plan.Stages[i]
 	held := stage.Hold
@@ -270,10 +270,6 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 		if held != "" {
 			item.Waits = held
 		}
-		if from := s.catalog.AcceptsCreatesAt(item.Key.GroupKind); item.Waits == "" && item.Observed == nil && from.After(s.Clock.Now()) {
-			item.Waits = "the definition of " + item.Key.Kind + ", which is only just established"
-			p.requeueAt(from)
-		}
 	}
 }
 
@@ -285,11 +281,25 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(p, o.Key); seen != nil {
-		item.Observed = seen
+		item.Observed = s.settling(p, seen)
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 		item.Held = s.heldByAnother(p, seen)
 	}
 	return item
+}
+
+// settling returns a child with its health at this time, and reconciles again when the health changes by time alone: no watch
+// reports that.
+func (s *stacks[C, F]) settling(p *reconciliation[C, F], seen *observe.Object) *observe.Object {
+	now := s.Clock.Now()
+	current := seen.Health.At(now)
+	if current == seen.Health {
+		return seen
+	}
+	p.requeueAt(seen.Health.NotBefore)
+	out := *seen
+	out.Health = current
+	return &out
 }
 
 // abandoned says that an object that we made has no owner any more: it was kept when its custom resource went.

@@ -20,8 +20,8 @@ import (
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
-// report projects what was observed onto the custom resource's status, writes it once and only if it changed, and says
-// when to come back.
+// report projects the observed state onto the status of the custom resource, writes the status if it changed, and returns when to
+// reconcile next.
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)
@@ -58,8 +58,8 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	return s.result(p, seen, wait)
 }
 
-// result ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
-// deadline), terminal (waits for a change).
+// result returns how the reconcile ends: with an error, which is retried with backoff; waiting for a watch event or a deadline; or
+// stalled until the spec or another object changes.
 func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
@@ -95,10 +95,10 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// summarize sums up what is known of every object after this pass.
+// summarize returns what is known of every object after this reconcile.
 func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	var wired map[string][]wiring.Outcome
-	wired, p.awaits = s.wiringOf(p.state)
+	wired, p.awaits = s.wiringOf(p)
 	seen := controller.Seen{
 		Plan:    p.plan,
 		Objects: map[plan.Key]controller.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
@@ -136,8 +136,8 @@ func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 	return seen
 }
 
-// lagging says that nothing is amiss but that controllers have not looked yet at the latest generation of objects that are as
-// declared, such as a Deployment that somebody annotated.
+// lagging says that every object is as declared, and that a controller has not observed the latest generation of one of them, such as a
+// Deployment that was annotated.
 func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 	lags := false
 	for _, a := range p.actions {
@@ -153,12 +153,13 @@ func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 	return lags
 }
 
-// leaving says that what the plan no longer has is still there, as far as this pass knows.
+// leaving says that an object that the plan no longer has may still exist.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
 	_, recorded := p.ledger[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
+// waitsFor returns what an object that is not current waits for.
 func waitsFor(a decide.Action, state controller.State) string {
 	switch {
 	case a.Verb == decide.Wait:
@@ -171,7 +172,7 @@ func waitsFor(a decide.Action, state controller.State) string {
 	return "waiting for " + a.Key.String()
 }
 
-// recordEvent emits an event for each transition that a person would want to know of, and only for transitions.
+// recordEvent emits an event when Ready changes its status or its reason, except for normal progress.
 func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F], before, after controller.Common) {
 	was := meta.FindStatusCondition(*before.Conditions, status.ConditionReady)
 	is := meta.FindStatusCondition(*after.Conditions, status.ConditionReady)
@@ -189,7 +190,7 @@ func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F],
 			return
 		}
 	case !p.failed && (len(p.problems) == 0 || p.warmingUp()) && (was == nil || was.Status != metav1.ConditionTrue):
-		return // On its way, as declared: no news.
+		return // Normal progress.
 	default:
 		kind = corev1.EventTypeWarning
 	}
@@ -197,7 +198,7 @@ func (s *stacks[C, F]) recordEvent(ctx context.Context, p *reconciliation[C, F],
 	s.recorder.Eventf(p.before, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
 }
 
-// isSuspended says that nothing may be written for a custom resource.
+// isSuspended says that no object of a custom resource may be written.
 func (s *stacks[C, F]) isSuspended(o metav1.Object) bool {
 	if o.GetAnnotations()[keeper.SuspendAnnotation] == "true" {
 		return true
@@ -212,7 +213,7 @@ const (
 	reasonSuspendField      = "SuspendField"
 )
 
-// suspended reports that nothing is written for the custom resource, once, and does nothing else.
+// suspended reports that a custom resource is suspended, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	s.progress(p.state, false)
 	s.releaseRollout(p.key)

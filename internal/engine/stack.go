@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,8 +42,8 @@ type stacks[C client.Object, F any] struct {
 	mu sync.Mutex
 	// written holds the custom resources as our last status write left them (law 12).
 	written map[client.ObjectKey]C
-	// pendingReady holds custom resources whose Ready is about to be reported, for their wires.
-	pendingReady map[client.ObjectKey]C
+	// pendingReady holds custom resources whose Ready is about to be written, for their wires.
+	pendingReady map[client.ObjectKey]*pendingReady[C]
 	// children are the watches on the kinds that users choose; nil where the definition names every kind.
 	children *watch.DynamicChildren
 	// groups are those of whose APIs the controller asks by version.
@@ -60,7 +59,8 @@ type stacks[C client.Object, F any] struct {
 // Register adds a controller to the engine. It is called before the manager starts.
 func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
 	s := &stacks[C, F]{
-		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, pendingReady: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
+		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
+		pendingReady:    map[client.ObjectKey]*pendingReady[C]{},
 		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, unconfirmed: map[client.ObjectKey]bool{},
 	}
 	if def.Resource == "" {
@@ -82,7 +82,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 		s.children = watch.NewDynamicChildren(e.informers, def.Controller, def.Children, s.childChanged)
 	}
 	for _, wire := range def.Wires {
-		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.looked)
+		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.acknowledged)
 		if err != nil {
 			return err
 		}
@@ -405,12 +405,12 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, err
 	}
-	if !p.opening() {
-		p.state.opening = time.Time{}
-	} else if rest := s.opens(p.state); rest > 0 {
-		// A watch is being opened and enqueues the custom resource once it is open: there is nothing to report yet.
-		p.state.refs = p.reader.Done(p.state.refs)
-		return reconcile.Result{RequeueAfter: rest}, nil
+	if p.opening() {
+		if rest := s.holdOpening(p.state); rest > 0 {
+			// The watch enqueues the custom resource once it is open: there is nothing to report yet.
+			p.state.refs = p.reader.Done(p.state.refs)
+			return reconcile.Result{RequeueAfter: rest}, nil
+		}
 	}
 	s.decide(p)
 	if stale, err := s.stale(ctx, p); err != nil || stale {

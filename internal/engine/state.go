@@ -15,6 +15,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -27,22 +28,14 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// retries holds when rejected writes, recreations, and what else no watch reports are tried again.
 	retries retry.State
-	// minor is when a status change that can wait was first seen.
-	minor time.Time
-	// holdSince is since when a status is held because the caches are not complete.
-	holdSince time.Time
-	// opening is since when gather waits for a watch that is being opened.
-	opening time.Time
-	// pendingSince is since when a Ready waits for the wires, unacknowledged the targets that they have not processed yet. The lock of
-	// stacks guards both.
-	pendingSince   time.Time
-	unacknowledged map[wireTarget]bool
+	// hold is why a changed status is not written yet, and since when.
+	hold status.Hold
 	// seenBefore says that this process has reconciled the custom resource before.
 	seenBefore bool
 	// tried is the generation of the last reconciliation.
 	tried int64
-	// fresh says that this process has known the custom resource since before its first status, so that the time to
-	// ready can be told.
+	// fresh says that this process has known the custom resource since before its first status, so that the time to Ready can be
+	// measured.
 	fresh bool
 	// progressing says that debounce counts the custom resource.
 	progressing bool
@@ -56,7 +49,7 @@ type reconcileState struct {
 	deleted map[plan.Key]types.UID
 	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
-	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.
+	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
 	pendingStatus *[]keeper.InventoryEntry
 	// pendingEntries are the entries that are not recorded in the Inventories yet.
 	pendingEntries inventory.Pending

@@ -18,32 +18,22 @@ import (
 	"mlkeeper.dev/internal/engine/status"
 )
 
-// Status writes that wait for more, so that a burst of events costs one write.
-const (
-	// maxWiring is how long a Ready waits at most for the wires that it lets loose, so that one write tells of both.
-	maxWiring = time.Second
-	// maxAnswer is how long it waits at most for the answer to a probe, for the same reason.
-	maxAnswer = 500 * time.Millisecond
-	// maxOpening is how long nothing is told of a watch that is being opened. Most are open before anybody looks.
-	maxOpening = 5 * time.Second
-)
-
-// writeStatus patches the status if it changed, at once where the next pass acts on what is stored (urgent) or the
-// verdict is another, else when the change has waited for more; the rest of the wait is returned.
+// writeStatus patches the status if it changed and nothing holds the change (status.Hold), and returns how long it is held. The next
+// reconcile acts on what an urgent write stores.
 func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F], urgent bool) (time.Duration, error) {
 	before, after := s.def.Common(p.before), s.def.Common(p.cr)
 	if equality.Semantic.DeepEqual(p.before, p.cr) {
-		p.state.minor, p.state.holdSince, p.state.pendingStatus = time.Time{}, time.Time{}, nil
-		s.awaitWires(p, false)
+		p.state.hold, p.state.pendingStatus = status.Hold{}, nil
+		s.withdrawReady(p.key)
 		return 0, nil
 	}
 	p.state.pendingStatus = after.Ledger
 	now := s.Clock.Now()
-	if rest := s.holdStatus(p, urgent, now); rest > 0 {
+	var rest time.Duration
+	if p.state.hold, rest = p.state.hold.Next(s.statusChange(p, urgent), now); rest > 0 {
 		return rest, nil
 	}
-	defer s.awaitWires(p, false)
-	p.state.minor, p.state.holdSince = time.Time{}, time.Time{}
+	defer s.withdrawReady(p.key)
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
@@ -55,11 +45,11 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	if !ok {
 		return 0, nil
 	}
-	// Only metadata is asked for in return: the rest is known, and may be large.
+	// The answer is metadata only: the rest is known, and may be large.
 	out, err := s.metadata.Resource(mapping.Resource).Namespace(p.key.Namespace).Patch(ctx, p.key.Name,
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: observe.FieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return 0, nil // The custom resource is gone: its own event follows.
+		return 0, nil // The custom resource was deleted; its event follows.
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
@@ -70,15 +60,15 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		s.written[p.key] = written
 		s.mu.Unlock()
 	}
-	p.state.pendingStatus = nil
+	p.state.hold, p.state.pendingStatus = status.Hold{}, nil
 	s.metrics.statusWritten(s.def.GVK.Kind)
 	s.recordEvent(ctx, p, before, after)
 	s.enqueueWires(p.key.Namespace)
 	return 0, nil
 }
 
-// withMetadata gives a custom resource the metadata that a write of its status answered, in which there may be what others
-// wrote meanwhile.
+// withMetadata gives a custom resource the metadata in the answer to the write of its status, which includes what others wrote
+// meanwhile.
 func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
 	delete(out.Annotations, corev1.LastAppliedConfigAnnotation)
 	cr.SetLabels(out.Labels)
@@ -90,68 +80,22 @@ func withMetadata[C metav1.Object](cr C, out *metav1.PartialObjectMetadata) C {
 	return cr
 }
 
-// holdStatus says how long a changed status still waits for more.
-func (s *stacks[C, F]) holdStatus(p *reconciliation[C, F], urgent bool, now time.Time) time.Duration {
-	before, after := s.def.Common(p.before), s.def.Common(p.cr)
-	switch {
-	case urgent:
-		return 0
-	case p.warmingUp() && status.HoldFor(before, after) > 0:
-		if p.state.holdSince.IsZero() {
-			p.state.holdSince = now
-		}
-		return p.state.holdSince.Add(status.HoldFor(before, after)).Sub(now)
-	case status.BecameReady(before, after):
-		// The wires act on what is about to be told, so that their outcome is part of it.
-		return s.awaitWires(p, true)
-	case status.VerdictChanged(before, after):
-		return 0
+// statusChange collects what decides when a changed status is written. A Ready is shown to the wires first.
+func (s *stacks[C, F]) statusChange(p *reconciliation[C, F], urgent bool) status.Change {
+	out := status.Change{
+		Before: s.def.Common(p.before), After: s.def.Common(p.cr), Urgent: urgent, Incomplete: p.warmingUp(),
+		Unanswered: p.reader.Unanswered(), Debounce: s.debounce.Delay(p.state.progressing, s.Clock.Now()),
 	}
-	s.awaitWires(p, false)
-	if p.state.minor.IsZero() {
-		p.state.minor = now
+	if urgent || !status.BecameReady(out.Before, out.After) {
+		s.withdrawReady(p.key)
+		return out
 	}
-	return p.state.minor.Add(s.debounceOf(p.state)).Sub(now)
+	// Outcomes that came in after this reconcile read them are not in the status that it is about to write.
+	out.Unacknowledged = s.showReady(p.key, p.cr) || p.awaits
+	return out
 }
 
-// awaitWires shows the wires a custom resource as it is about to be told Ready, and forgets it where that is not so. It
-// returns for how long they, and the first answers to what the controller asks, are still waited for.
-func (s *stacks[C, F]) awaitWires(p *reconciliation[C, F], ready bool) time.Duration {
-	if !ready {
-		s.mu.Lock()
-		delete(s.pendingReady, p.key)
-		p.state.unacknowledged = nil
-		s.mu.Unlock()
-		return 0
-	}
-	unacknowledged := map[wireTarget]bool{}
-	for _, w := range s.wires {
-		for _, target := range w.targets(p.key.Namespace) {
-			unacknowledged[wireTarget{w.wire.Name, target}] = true
-		}
-	}
-	s.mu.Lock()
-	_, known := s.pendingReady[p.key]
-	if !known {
-		s.pendingReady[p.key] = p.cr.DeepCopyObject().(C)
-		p.state.pendingSince, p.state.unacknowledged = s.Clock.Now(), unacknowledged
-	}
-	// What came in since this pass looked at the outcomes is not in the status that it is about to write.
-	since, waits := p.state.pendingSince, p.awaits || len(p.state.unacknowledged) > 0
-	s.mu.Unlock()
-	if !known {
-		s.enqueueWires(p.key.Namespace)
-	}
-	switch {
-	case waits:
-		return since.Add(maxWiring).Sub(s.Clock.Now())
-	case p.reader.Unanswered():
-		return since.Add(maxAnswer).Sub(s.Clock.Now())
-	}
-	return 0
-}
-
-// progress counts the custom resources that progress.
+// progress counts the custom resources that progress, for the debounce.
 func (e *Engine) progress(l *reconcileState, progressing bool) {
 	if progressing != l.progressing {
 		e.debounce.Count(progressing, e.Clock.Now())
@@ -159,16 +103,8 @@ func (e *Engine) progress(l *reconcileState, progressing bool) {
 	l.progressing = progressing
 }
 
-// debounceOf is how long a status change of a custom resource waits that alters no verdict.
-func (e *Engine) debounceOf(l *reconcileState) time.Duration {
-	if !l.progressing {
-		return status.Settled
-	}
-	return e.debounce.Progress(e.Clock.Now())
-}
-
-// warmingUp says that nothing is amiss but that not everything is known yet: as after the start of this process, a watch is being
-// opened or something is being fetched, or a controller has yet to look at its object.
+// warmingUp says that nothing is wrong, but that not everything is known yet: a watch is being opened, as after the start of this
+// process, something is being fetched, or a controller has not observed its object.
 func (p *reconciliation[C, F]) warmingUp() bool {
 	if p.transient != nil {
 		return false

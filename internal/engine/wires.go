@@ -26,20 +26,20 @@ type wireRunner struct {
 	wire   wiring.Wire
 	queue  *queue
 	rec    *wiring.Reconciler
-	// looked is told of every target that was looked at and left as it is, and since when.
-	looked func(wire string, target client.ObjectKey, since time.Time)
+	// acknowledged is called for each target that was processed without a write, with the time at which that began.
+	acknowledged func(wire string, target client.ObjectKey, since time.Time)
 	// wrote holds the targets that the reconcile under way has written.
 	wrote sync.Map
 }
 
-// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries, wired is
-// told of the outcomes, seen of namespaces in which what the custom resources tell of a target may have changed.
+// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries. wired is called with the
+// outcomes, and seen with a namespace in which what the custom resources report of a target may have changed.
 func newWireRunner(
 	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
-	looked func(wire string, target client.ObjectKey, since time.Time),
+	acknowledged func(wire string, target client.ObjectKey, since time.Time),
 ) (*wireRunner, error) {
-	r := &wireRunner{engine: e, wire: wire, looked: looked}
+	r := &wireRunner{engine: e, wire: wire, acknowledged: acknowledged}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive: func(_, namespace string) ([]client.Object, error) {
@@ -68,8 +68,8 @@ func newWireRunner(
 			}
 			r.queue.add(one.GetNamespace(), one.GetName())
 			if concerns(old, now) {
-				// The outcome of our own write comes before the cache shows it, and a target that nobody wants to edit
-				// has no outcome at all: in both cases only this tells the custom resources.
+				// The outcome of our own write comes before the cache has it, and a target that no custom resource edits has no outcome:
+				// in both cases only this enqueues the custom resources.
 				seen(one.GetNamespace())
 			}
 		})
@@ -96,8 +96,8 @@ func (r *wireRunner) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	began := r.engine.Clock.Now()
 	after, err := r.rec.Reconcile(ctx, req.NamespacedName)
 	if _, wrote := r.wrote.LoadAndDelete(req.NamespacedName); !wrote {
-		// After a write the event of it brings us back, and only then does the cache show what the status tells of.
-		r.looked(r.wire.Name, req.NamespacedName, began)
+		// After a write its event enqueues the target again, and only then has the cache what the status reports.
+		r.acknowledged(r.wire.Name, req.NamespacedName, began)
 	}
 	return reconcile.Result{RequeueAfter: after}, err
 }
@@ -109,10 +109,12 @@ func (r *wireRunner) resource(gvk schema.GroupVersionKind) (schema.GroupVersionR
 
 func (r *wireRunner) enqueueAll() { r.enqueueNamespace("") }
 
-// enqueueNamespace looks again at the targets of a namespace, or of all if it is empty.
-func (r *wireRunner) enqueueNamespace(namespace string) {
+// enqueueNamespace enqueues the targets of a namespace, or all targets if it is empty.
+func (r *wireRunner) enqueueNamespace(namespace string) { r.enqueueWith(priorityDefault, namespace) }
+
+func (r *wireRunner) enqueueWith(priority int, namespace string) {
 	for _, target := range r.targets(namespace) {
-		r.queue.add(target.Namespace, target.Name)
+		r.queue.addWith(priority, target.Namespace, target.Name)
 	}
 }
 
@@ -163,16 +165,17 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	for i, o := range all {
 		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
 		key := client.ObjectKeyFromObject(o)
-		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
-			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
-				all[i] = cr
-			}
+		if cr, ok := s.written[key]; ok && cr.GetUID() == o.GetUID() {
+			all[i] = cr
+		}
+		if pending, ok := s.pendingReady[key]; ok && pending.cr.GetUID() == o.GetUID() {
+			all[i] = pending.cr
 		}
 	}
 	return all, nil
 }
 
-// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status tells.
+// wired takes the outcomes of a wire for one custom resource and enqueues it, so that its status reports them.
 func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Outcome) {
 	namespace, name, ok := parseOwner(owner, s.def.GVK.GroupKind())
 	if !ok {
@@ -182,7 +185,7 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	s.mu.Lock()
 	l, ok := s.states[key]
 	if ok {
-		// The map is replaced and never changed, since a pass may be reading it.
+		// The map is replaced and never changed, since a reconcile may be reading it.
 		next := map[string][]wiring.Outcome{}
 		for k, v := range l.wiring {
 			next[k] = v
@@ -197,34 +200,4 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	if ok {
 		s.queue.add(namespace, name)
 	}
-}
-
-// looked takes in that a wire has looked at a target: a Ready that waited for it waits no longer. What began before the
-// Ready was pending did not know of it.
-func (s *stacks[C, F]) looked(wire string, target client.ObjectKey, since time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.pendingReady {
-		l := s.states[key]
-		if key.Namespace != target.Namespace || l == nil || !l.unacknowledged[wireTarget{wire, target}] || since.Before(l.pendingSince) {
-			continue
-		}
-		delete(l.unacknowledged, wireTarget{wire, target})
-		if len(l.unacknowledged) == 0 {
-			s.queue.add(key.Namespace, key.Name)
-		}
-	}
-}
-
-// wireTarget is one target of one wire.
-type wireTarget struct {
-	wire   string
-	target client.ObjectKey
-}
-
-// wiringOf returns the outcomes of the wires for one custom resource, and whether a Ready still waits for more.
-func (s *stacks[C, F]) wiringOf(l *reconcileState) (outcomes map[string][]wiring.Outcome, awaits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.wiring, len(l.unacknowledged) > 0
 }

@@ -44,8 +44,6 @@ type Catalog struct {
 	cache     *discoveryCache
 	version   string
 	callbacks []func(schema.GroupKind, bool)
-	// settleTimes are the times from which objects of recently established CustomResourceDefinitions can be created at once.
-	settleTimes settleTimes
 	// apiServices are the aggregated APIs by the name of their APIService.
 	apiServices map[string]*apiServiceInfo
 	// rediscovered is when a reported 404 last led to a discovery; a time in the future is that of a scheduled discovery.
@@ -64,7 +62,7 @@ func New(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Log
 func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log logr.Logger, c clock.WithTicker) *Catalog {
 	return &Catalog{
 		disco: discovery.ToDiscoveryInterfaceWithContext(disco), dyn: dyn, log: log, clock: c,
-		cache: newDiscoveryCache(), settleTimes: settleTimes{}, apiServices: map[string]*apiServiceInfo{}, rediscovered: map[task]time.Time{},
+		cache: newDiscoveryCache(), apiServices: map[string]*apiServiceInfo{}, rediscovered: map[task]time.Time{},
 	}
 }
 

@@ -104,12 +104,6 @@ func TestServedFollowsCRDs(t *testing.T) {
 		}
 		return nil
 	})
-	if from := c.AcceptsCreatesAt(gadget); from.IsZero() {
-		t.Error("the time at which the definition was established is unknown")
-	}
-	if from := c.AcceptsCreatesAt(schema.GroupKind{Group: "apps", Kind: "Deployment"}); !from.IsZero() {
-		t.Errorf("Deployments can be created from %s on", from)
-	}
 	if _, ok := c.Lookup(gadget.WithVersion("v1alpha1")); ok {
 		t.Fatal("a version that is not served is found")
 	}

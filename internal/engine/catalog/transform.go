@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,9 +23,8 @@ type crdInfo struct {
 	metav1.ObjectMeta
 	kind schema.GroupKind
 	api  api
-	// established says that the API server serves the definition; establishedAt is since when, in whole seconds.
-	established   bool
-	establishedAt time.Time
+	// established says that the API server serves the definition.
+	established bool
 }
 
 // apiServiceInfo is what the informer stores of an APIService.
@@ -51,9 +49,6 @@ func transformCRD(obj any) (any, error) {
 		return obj, nil
 	}
 	d := &crdInfo{ObjectMeta: identity(u), established: conditionTrue(u, "Established")}
-	if d.established {
-		d.establishedAt, _ = time.Parse(time.RFC3339, conditionOf(u, "Established", "lastTransitionTime"))
-	}
 	d.kind.Group, _, _ = unstructured.NestedString(u.Object, "spec", "group")
 	// The API server serves the accepted names; the names in the spec may conflict with another definition.
 	d.kind.Kind, _, _ = unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
@@ -114,19 +109,13 @@ func transformAPIService(obj any) (any, error) {
 }
 
 func conditionTrue(u *unstructured.Unstructured, kind string) bool {
-	return conditionOf(u, kind, "status") == "True"
-}
-
-// conditionOf returns a field of a condition; empty if the condition is missing.
-func conditionOf(u *unstructured.Unstructured, kind, field string) string {
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
 	conditions, _ := list.([]any)
 	for _, c := range conditions {
 		m, _ := c.(map[string]any)
 		if m["type"] == kind {
-			value, _ := m[field].(string)
-			return value
+			return m["status"] == "True"
 		}
 	}
-	return ""
+	return false
 }

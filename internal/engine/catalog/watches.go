@@ -72,7 +72,6 @@ func (c *Catalog) setCRD(obj any, deleted bool) {
 		serves[d.kind] = d.api
 	}
 	c.update(func(dc *discoveryCache) []schema.GroupKind {
-		c.settleTimes.update(d, c.clock.Now(), len(serves) > 0)
 		changed := dc.replace(apiSource{rank: sourceCRD, name: d.Name}, serves, nil)
 		// Discovery may have seen the definition before the watch did, and counted its kind as built in. From now on
 		// the watch covers the kind, also its deletion.

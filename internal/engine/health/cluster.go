@@ -1,5 +1,7 @@
 package health
 
+import "time"
+
 // service is the rule of a Service. Only the type LoadBalancer waits for anything: an address in its status (core/v1,
 // LoadBalancerIngress), which kstatus does not ask for.
 func service(o object) Result {
@@ -68,13 +70,20 @@ func node(o object) Result {
 	case c.isTrue():
 		return current(ReasonReady, "The node is ready.")
 	case found && !c.isFalse():
-		return Result{Unknown, word(c.reason, "NodeStatusUnknown"), "The kubelet of the node does not report."}
+		return unknown(word(c.reason, "NodeStatusUnknown"), "The kubelet of the node does not report.")
 	}
 	return inProgress(word(c.reason, ReasonNotReady), "The node is not ready.")
 }
 
-// definition is the rule of a CustomResourceDefinition (apiextensions pkg/controller/status and establish). A refused
-// name is named by its message, which holds no changing values.
+// establishedDelay is how long after a CustomResourceDefinition is Established the API server delays every creation of a custom
+// resource, so that other API servers have seen the definition too. Each creation takes two seconds then (see
+// customresource_handler.go of apiextensions-apiserver). The transition time has whole seconds; the additional 50 ms are for
+// clock skew.
+const establishedDelay = 2*time.Second + 50*time.Millisecond
+
+// definition is the rule of a CustomResourceDefinition (apiextensions pkg/controller/status and establish). It is current
+// once the API server creates its custom resources without a delay. A refused name is named by its message, which holds no
+// changing values.
 func definition(o object) Result {
 	conds := o.conditions()
 	if c := conds["NamesAccepted"]; c.isFalse() {
@@ -83,7 +92,11 @@ func definition(o object) Result {
 	c := conds["Established"]
 	switch {
 	case c.isTrue():
-		return current("Established", "The API is established.")
+		out := current("Established", "The API is established.")
+		if since, err := time.Parse(time.RFC3339, c.since); err == nil {
+			out.NotBefore = since.UTC().Add(establishedDelay)
+		}
+		return out
 	case c.isFalse() && c.reason != "Installing":
 		return failed(word(c.reason, "NotEstablished"), sentence(c.message, "The API is not established."))
 	}

@@ -1,6 +1,9 @@
 package health
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 const notEnough = "kstatus is content with a cluster IP"
 
@@ -75,6 +78,7 @@ status: {conditions: [{type: NamesAccepted, status: "True"}, {type: Established,
 	},
 	{"established", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: Established, status: "True"}, {type: NamesAccepted, status: "True"}]}`, Current, "Established", ""},
+	{"established at a known time", definitionKind, established, Current, "Established", ""},
 	{
 		"names taken", "apiextensions.k8s.io/v1 CustomResourceDefinition", `
 status: {conditions: [{type: NamesAccepted, status: "False", reason: PluralConflict, message: '"things" is already in use'}]}`,
@@ -122,3 +126,40 @@ status: {observedGeneration: 2, typeChecking: {}}`, Current, ReasonExists, ""},
 }
 
 func TestCluster(t *testing.T) { check(t, clusterSamples) }
+
+const (
+	definitionKind = "apiextensions.k8s.io/v1 CustomResourceDefinition"
+	established    = `
+status: {conditions: [{type: Established, status: "True", lastTransitionTime: "2026-01-02T04:04:05+01:00"}]}`
+)
+
+// TestADefinitionIsCurrentTwoSecondsAfterItWasEstablished: until then the API server delays each creation of a custom resource.
+func TestADefinitionIsCurrentTwoSecondsAfterItWasEstablished(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		body string
+		at   time.Time
+		want Status
+	}{
+		"at once":                {established, since, InProgress},
+		"a moment before":        {established, since.Add(establishedDelay - 1), InProgress},
+		"after the delay":        {established, since.Add(establishedDelay), Current},
+		"a day later":            {established, since.Add(24 * time.Hour), Current},
+		"by a clock a bit ahead": {established, since.Add(-time.Second), InProgress},
+		"by a clock far ahead":   {established, since.Add(-time.Hour), Current},
+		"without a time":         {`status: {conditions: [{type: Established, status: "True"}]}`, since, Current},
+		"no time":                {`status: {conditions: [{type: Established, status: "True", lastTransitionTime: now}]}`, since, Current},
+		"not established": {
+			`status: {conditions: [{type: Established, status: "False", reason: NotAccepted, lastTransitionTime: "2026-01-02T03:04:05Z"}]}`,
+			since, Failed,
+		},
+	} {
+		got := Of(sample{kind: definitionKind, body: c.body}.object(t)).At(c.at)
+		if got.Status != c.want || got.Status == InProgress && !got.NotBefore.Equal(since.Add(establishedDelay)) {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+	if r := current(ReasonExists, "It exists."); r.At(time.Time{}) != r || r.At(since) != r {
+		t.Error("a health without a time changes with time")
+	}
+}

@@ -9,6 +9,8 @@ import (
 // condition is one condition of a status, reduced to what rules read.
 type condition struct {
 	status, reason, message string
+	// since is the time of the last transition.
+	since string
 	// generation is the generation that the condition speaks of, or 0 when it does not tell.
 	generation int64
 }
@@ -26,7 +28,10 @@ func conditions(status object) map[string]condition {
 		if _, seen := out[name]; seen || name == "" {
 			continue
 		}
-		out[name] = condition{c.text("status"), c.text("reason"), c.text("message"), c.count(0, "observedGeneration")}
+		out[name] = condition{
+			status: c.text("status"), reason: c.text("reason"), message: c.text("message"),
+			since: c.text("lastTransitionTime"), generation: c.count(0, "observedGeneration"),
+		}
 	}
 	return out
 }

@@ -1,7 +1,7 @@
 // Package health turns one observed object into a health: whether it does what it declares, is on its way, or needs
 // somebody's hand.
 //
-// The package owns the rules and nothing else. It is pure: it has no client, no clock and no memory, and it never
+// The package owns the rules and nothing else. It is pure: it has no client, no clock (see Result.At) and no memory, and it never
 // changes the object it is given, so the same object always has the same health. It never decides what to do about a
 // health; gates, status and events belong to the engine.
 //

@@ -1,6 +1,8 @@
 package health
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -51,22 +53,33 @@ type Result struct {
 	Reason string
 	// Message is one sentence for a human, without values which change by themselves.
 	Message string
+	// NotBefore is when an object becomes Current that has nothing left to report; zero if it is Current already. At applies it.
+	NotBefore time.Time
+}
+
+// At returns the health at a time: an object is in progress until NotBefore. A NotBefore that is further ahead than any rule
+// sets it is that of an API server with another time, and does not count.
+func (r Result) At(now time.Time) Result {
+	if rest := r.NotBefore.Sub(now); rest > 0 && rest <= 2*establishedDelay {
+		return Result{Status: InProgress, Reason: ReasonNotReady, Message: r.Message, NotBefore: r.NotBefore}
+	}
+	return r
 }
 
 // Of computes the health of an object as read from the API server.
 func Of(obj *unstructured.Unstructured) Result {
 	if obj == nil || obj.Object == nil || obj.GetKind() == "" {
-		return Result{Unknown, ReasonMalformed, "The object has no kind."}
+		return unknown(ReasonMalformed, "The object has no kind.")
 	}
 	o := object(obj.Object)
 	// A value of another type is a deletion timestamp as well: better to wait than to call the object healthy.
 	if v, found := o.value("metadata", "deletionTimestamp"); found && v != "" {
-		return Result{Terminating, ReasonDeleting, "The object is being deleted."}
+		return Result{Status: Terminating, Reason: ReasonDeleting, Message: "The object is being deleted."}
 	}
 	gk := obj.GroupVersionKind().GroupKind()
 	r, known := rules[gk]
 	if known && r.health == nil || !known && statusless(gk) {
-		return Result{Current, ReasonExists, "The object exists, which is all that its kind needs."}
+		return Result{Status: Current, Reason: ReasonExists, Message: "The object exists, which is all that its kind needs."}
 	}
 	if v, found := o.value("status"); found {
 		if _, ok := v.(map[string]any); !ok {
@@ -105,17 +118,29 @@ func observed(o object, required bool) (Result, bool) {
 	generation, hasGeneration := o.number("metadata", "generation")
 	seen, hasSeen := o.number("status", "observedGeneration")
 	if hasSeen && hasGeneration && seen != generation || required && !hasSeen {
-		return Result{InProgress, ReasonNotObserved, "The controller has not seen the latest generation yet."}, true
+		return Result{Status: InProgress, Reason: ReasonNotObserved, Message: "The controller has not seen the latest generation yet."}, true
 	}
 	return Result{}, false
 }
 
 // malformed is the health of an object with a value of the wrong type where the health must be read.
 func malformed(path string) Result {
-	return Result{Unknown, ReasonMalformed, "The field " + path + " has the wrong type."}
+	return unknown(ReasonMalformed, "The field "+path+" has the wrong type.")
 }
 
-// current, inProgress and failed keep the rules short.
-func current(reason, message string) Result    { return Result{Current, reason, message} }
-func inProgress(reason, message string) Result { return Result{InProgress, reason, message} }
-func failed(reason, message string) Result     { return Result{Failed, reason, message} }
+// current, inProgress, failed and unknown keep the rules short.
+func current(reason, message string) Result {
+	return Result{Status: Current, Reason: reason, Message: message}
+}
+
+func inProgress(reason, message string) Result {
+	return Result{Status: InProgress, Reason: reason, Message: message}
+}
+
+func failed(reason, message string) Result {
+	return Result{Status: Failed, Reason: reason, Message: message}
+}
+
+func unknown(reason, message string) Result {
+	return Result{Status: Unknown, Reason: reason, Message: message}
+}

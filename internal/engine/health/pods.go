@@ -41,10 +41,10 @@ func pod(o object) Result {
 	case "Failed":
 		return failed(word(o.text("status", "reason"), "PodFailed"), "The Pod has failed and is not started again.")
 	case "Unknown":
-		return Result{Unknown, "NodeLost", "The node of the Pod does not report."}
+		return unknown("NodeLost", "The node of the Pod does not report.")
 	case "", "Pending", "Running":
 	default:
-		return Result{Unknown, ReasonMalformed, "The Pod has a phase that Kubernetes does not define."}
+		return unknown(ReasonMalformed, "The Pod has a phase that Kubernetes does not define.")
 	}
 	if c := conds["Ready"]; c.isTrue() {
 		return current(ReasonReady, "The Pod is ready.")

@@ -81,7 +81,7 @@ func builtinRules() map[schema.GroupKind]rule {
 		{Kind: "ResourceQuota"}: {},
 		// Its status tells of the Prometheuses that select it, which is none of its maker's business.
 		{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:                    {},
-		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:           {health: definition},
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:           {health: definition, fields: []string{"status.conditions.*.lastTransitionTime"}},
 		{Group: "apiregistration.k8s.io", Kind: "APIService"}:                       {health: apiService},
 		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}:           {health: signingRequest, fields: []string{"status.certificate"}},
 		{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:               {health: finishes("Issued")},

@@ -139,7 +139,7 @@ func ceded(fields []contest.Field) string {
 }
 
 // Bounded keeps a message within what a condition may hold. It stays valid UTF-8: what the API server had to mend would
-// differ from what is wanted for ever, and be written again in every pass.
+// differ from what is wanted for ever, and be written again in every reconcile.
 func Bounded(s string) string {
 	const limit = 4096
 	return strings.ToValidUTF8(s[:min(len(s), limit)], "")

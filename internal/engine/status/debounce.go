@@ -10,8 +10,8 @@ const (
 	// progresses with it, so that all of them together report about once a second: their statuses must not take the API server's time
 	// from their objects.
 	minProgress, maxProgress = 2 * time.Second, 30 * time.Second
-	// Settled is how long a change of a custom resource that does not progress waits for more, if it alters no verdict.
-	Settled = 100 * time.Millisecond
+	// settled is how long a change of a custom resource waits that does not progress.
+	settled = 100 * time.Millisecond
 )
 
 // Debounce says how long a change that alters no verdict waits, by how many custom resources progress at once. It remembers how many
@@ -38,8 +38,11 @@ func (d *Debounce) Count(more bool, at time.Time) {
 	d.peak = max(d.peak, d.now)
 }
 
-// Progress is how long a progress waits.
-func (d *Debounce) Progress(at time.Time) time.Duration {
+// Delay is how long a change waits that alters no verdict of a custom resource, which progresses or does not.
+func (d *Debounce) Delay(progresses bool, at time.Time) time.Duration {
+	if !progresses {
+		return settled
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rotate(at)

@@ -15,16 +15,16 @@ func TestProgressIsReportedBySizeOfTheCrowd(t *testing.T) {
 			d.Count(true, now)
 		}
 		for i := range n - 1 {
-			if got := d.Progress(now); got != want {
+			if got := d.Delay(true, now); got != want {
 				t.Fatalf("%d of %d are done: %s, want %s", i, n, got, want)
 			}
 			d.Count(false, now)
 		}
 		for range 2 {
 			now = now.Add(maxProgress)
-			_ = d.Progress(now)
+			_ = d.Delay(true, now)
 		}
-		if got := d.Progress(now); got != minProgress {
+		if got := d.Delay(true, now); got != minProgress {
 			t.Errorf("the last of %d is reported after %s only", n, got)
 		}
 	}

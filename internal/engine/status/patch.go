@@ -10,7 +10,7 @@ import (
 )
 
 // Preconditions are the metadata of a status patch: the UID, so that a recreated custom resource does not get the status of the
-// deleted one. What the next pass acts on (a step) must follow from what is stored, hence the version too:
+// deleted one. What the next reconcile acts on (a step) must follow from what is stored, hence the version too:
 // another leader may have stored a step meanwhile, and what two of them have stored in parts is no step at all.
 func Preconditions(before metav1.Object, step bool) map[string]any {
 	out := map[string]any{"uid": before.GetUID()}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -43,31 +42,12 @@ func TestVerdictChanged(t *testing.T) {
 		{"an answer to reconcile-at", state{conditions: base.conditions, generation: 1, handled: "now"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := VerdictChanged(base.common(), c.after.common()); got != c.want {
+			if got := verdictChanged(base.common(), c.after.common()); got != c.want {
 				t.Error(got)
 			}
-			if got := VerdictChanged(c.after.common(), base.common()); got != c.want {
+			if got := verdictChanged(c.after.common(), base.common()); got != c.want {
 				t.Error("and back:", got)
 			}
 		})
-	}
-}
-
-// TestAStatusIsHeldWhileCachesAreNotComplete: only who waits for an answer gets one at once.
-func TestAStatusIsHeldWhileCachesAreNotComplete(t *testing.T) {
-	waiting, done := []metav1.Condition{readyIs("False", "Fetching")}, []metav1.Condition{readyIs("True", "Ready")}
-	for name, c := range map[string]struct {
-		before, after state
-		want          time.Duration
-	}{
-		"Ready":                 {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, maxReadyHeld},
-		"on its way":            {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1}, maxReasonHeld},
-		"on its way, and asked": {state{conditions: []metav1.Condition{readyIs("False", "a")}, generation: 1}, state{conditions: waiting, generation: 1, handled: "now"}, 0},
-		"a new one":             {state{}, state{conditions: waiting, generation: 1}, 0},
-		"another spec":          {state{conditions: done, generation: 1}, state{conditions: waiting, generation: 2}, 0},
-	} {
-		if got := HoldFor(c.before.common(), c.after.common()); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
 	}
 }
