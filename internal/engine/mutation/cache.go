@@ -110,7 +110,9 @@ func (c *Cache) Updated(object metav1.Object) {
 	if stored != nil {
 		w.storedUID, w.storedVersion = stored.GetUID(), stored.GetResourceVersion()
 	}
-	if w.is(stored) || w.observedBy(stored, version) {
+	// An object that is stored already counts as observed, also where versions cannot be compared.
+	same := stored != nil && w.storedUID == object.GetUID() && w.storedVersion == object.GetResourceVersion()
+	if same || w.observedBy(stored, version) {
 		delete(c.writes, key)
 		return
 	}
@@ -134,17 +136,14 @@ func (c *Cache) WasDeleted(key types.NamespacedName, uid types.UID) bool {
 	return ok && d.uid == uid && !c.expired(d.at)
 }
 
-// OnUpdate drops a write that the store has observed with the event of an added or updated object. It reports whether the event
-// is that of the write itself.
-func (c *Cache) OnUpdate(object metav1.Object) (own bool) {
+// OnUpdate drops a write that the store has observed with the event of an added or updated object.
+func (c *Cache) OnUpdate(object metav1.Object) {
 	key := keyOf(object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w, ok := c.writes[key]
-	if ok && w.observedBy(object, "") {
+	if w, ok := c.writes[key]; ok && w.observedBy(object, "") {
 		delete(c.writes, key)
 	}
-	return ok && w.is(object)
 }
 
 // OnDelete drops a write to an object that was deleted. The deletion of an earlier object of the same name does not affect it.
@@ -179,11 +178,6 @@ func (w write) observedBy(stored metav1.Object, version string) bool {
 		return stored.GetUID() != w.storedUID || stored.GetResourceVersion() != w.storedVersion
 	}
 	return order <= 0
-}
-
-// is reports whether an object is what the write returned.
-func (w write) is(o metav1.Object) bool {
-	return o != nil && o.GetUID() == w.object.GetUID() && o.GetResourceVersion() == w.object.GetResourceVersion()
 }
 
 // newer reports whether resource version a is newer than b; false if they cannot be compared (KEP-5504).

@@ -111,34 +111,31 @@ func TestAnObjectThatWasDeletedBeforeTheAnswerOfItsUpdateIsGone(t *testing.T) {
 
 func TestAWriteIsDroppedWhenItIsObserved(t *testing.T) {
 	c, s, _ := newCache()
-	c.Updated(state{"a", "10"}.object())
-	if c.OnUpdate(state{"a", "9"}.object()) || len(c.writes) != 1 {
-		t.Error("an older event drops the write")
-	}
-	if !c.OnUpdate(state{"a", "10"}.object()) || len(c.writes) != 0 {
-		t.Error("the event of the write does not drop it")
-	}
-	if c.OnUpdate(state{"a", "10"}.object()) {
-		t.Error("a repeated event counts as the write's own")
-	}
-	c.Updated(state{"a", "10"}.object())
-	if c.OnUpdate(state{"a", "12"}.object()) || len(c.writes) != 0 {
-		t.Error("a newer event counts as the write's own, or does not drop it")
-	}
-	c.Updated(state{"b", "20"}.object())
-	if c.OnDelete(state{"a", "15"}.object()); len(c.writes) != 1 {
-		t.Error("the deletion of an earlier object drops the write")
-	}
-	if c.OnDelete(state{"b", "21"}.object()); len(c.writes) != 0 {
-		t.Error("the deletion of the object does not drop the write")
-	}
-	s.state = state{"a", "x"}
-	c.Updated(state{"a", "y"}.object())
-	if c.OnUpdate(state{"a", "x"}.object()) || len(c.writes) != 1 {
-		t.Error("an event of the object as it was drops a write without a comparable version")
-	}
-	if c.OnUpdate(state{"a", "z"}.object()) || len(c.writes) != 0 {
-		t.Error("another version does not drop a write without a comparable version")
+	for _, tc := range []struct {
+		name  string
+		write state
+		event func(metav1.Object)
+		state state
+		kept  bool
+	}{
+		{"older event", state{"a", "10"}, c.OnUpdate, state{"a", "9"}, true},
+		{"event of the write", state{"a", "10"}, c.OnUpdate, state{"a", "10"}, false},
+		{"newer event", state{"a", "10"}, c.OnUpdate, state{"a", "12"}, false},
+		{"deletion of an earlier object", state{"b", "20"}, c.OnDelete, state{"a", "15"}, true},
+		{"deletion of the object", state{"b", "20"}, c.OnDelete, state{"b", "21"}, false},
+		{"opaque, object as it was", state{"a", "y"}, c.OnUpdate, state{"a", "x"}, true},
+		{"opaque, another version", state{"a", "y"}, c.OnUpdate, state{"a", "z"}, false},
+	} {
+		s.state = state{}
+		if tc.write.version == "y" {
+			s.state = state{"a", "x"}
+		}
+		c.Clear()
+		c.Updated(tc.write.object())
+		tc.event(tc.state.object())
+		if kept := len(c.writes) == 1; kept != tc.kept {
+			t.Errorf("%s: the write is remembered: %t", tc.name, kept)
+		}
 	}
 }
 

@@ -279,7 +279,7 @@ func TestReadsItsOwnWrites(t *testing.T) {
 		remove(t, cm)
 	}
 	cluster.Eventually(t, timeout, func() error {
-		if n := m.mutations.count.Load(); n != 0 {
+		if n := len(m.children["writes"][configMaps.GroupKind()].mutations.Overrides()); n != 0 {
 			return fmt.Errorf("%d writes are not observed", n)
 		}
 		return nil
