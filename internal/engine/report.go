@@ -190,11 +190,6 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		// A deleted object stays in the ledger until the watch says that it is gone.
 		keep[a.Key] = true
 	}
-	for key, uid := range p.state.deleted {
-		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
-			delete(p.state.deleted, key)
-		}
-	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.

@@ -3,7 +3,6 @@ package engine
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -11,8 +10,6 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/health"
-	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -51,8 +48,6 @@ type reconcileState struct {
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
-	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
-	deleted map[plan.Key]types.UID
 	// rejected holds the writes that the API server rejected, until one of the same object succeeds.
 	rejected map[plan.Key]rejection
 	// recreated counts how often each object was recreated lately.
@@ -71,25 +66,8 @@ type reconcileState struct {
 	renderCache *renderCache
 }
 
-// going returns a child as MLKeeper's deletion left it, while the caches do not know of the deletion.
-func (st *reconcileState) going(seen *observe.Object, now time.Time) *observe.Object {
-	uid, ok := st.deleted[seen.Key]
-	switch {
-	case !ok || seen.Terminating():
-		return seen
-	case uid != seen.UID:
-		delete(st.deleted, seen.Key)
-		return seen
-	}
-	out := *seen
-	at := metav1.NewTime(now)
-	out.DeletionTimestamp = &at
-	out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
-	return &out
-}
-
 func newState(uid types.UID) *reconcileState {
-	return &reconcileState{uid: uid, gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}}
+	return &reconcileState{uid: uid, gates: map[string]time.Time{}}
 }
 
 func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {

@@ -228,6 +228,20 @@ func TestChildren(t *testing.T) {
 		}
 	})
 	late.expect(t, "[c]")
+	// The API server has acknowledged a deletion that the watch does not report.
+	m.Deleted("children", key, "of-another")
+	if got, _ = m.Child("children", key); got == nil || got.Terminating() {
+		t.Errorf("the deletion of another object counts: %+v", got)
+	}
+	m.Deleted("children", key, answer.UID)
+	if got, _ = m.Child("children", key); got == nil || !got.Terminating() || !m.ChildDeleted("children", key, answer.UID) {
+		t.Errorf("the child is not terminating: %+v", got)
+	}
+	for _, o := range m.ChildrenOfStack("children", "hash-"+string(uid)) {
+		if o.Terminating() != (o.Key == key) {
+			t.Errorf("%s: terminating %t", o.Key, o.Terminating())
+		}
+	}
 	remove(t, cm)
 	events.expect(t, "[+c -c]")
 }
