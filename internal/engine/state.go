@@ -23,6 +23,8 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// blocked is when a condition that no watch reports is checked again.
 	blocked backoff.Retry
+	// statusVersion is the resourceVersion that the last status write returned, by which its event is known. The lock of stacks guards it.
+	statusVersion string
 	// minor is when a status change that can wait was first seen.
 	minor time.Time
 	// holdSince is since when a status is held because the caches are not complete.
@@ -111,7 +113,6 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 		next.wiring = l.wiring
 		s.states[key] = next
 	}
-	delete(s.written, key)
 	delete(s.pendingReady, key)
 	s.mu.Unlock()
 	s.jobs.Keep(referrer)

@@ -160,12 +160,9 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {
-		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
-		key := client.ObjectKeyFromObject(o)
-		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
-			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {
-				all[i] = cr
-			}
+		// The status that waits for the wires' outcome counts as written.
+		if cr, ok := s.pendingReady[client.ObjectKeyFromObject(o)]; ok && cr.GetUID() == o.GetUID() {
+			all[i] = cr
 		}
 	}
 	return all, nil

@@ -401,6 +401,19 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 		} else if _, ok := o.(*Undecodable); !ok {
 			t.Fatalf("bad = %T", o)
 		}
+		// Our own writes count, until the API is no longer served.
+		for _, name := range []string{"good", "ours"} {
+			m.WroteResource(gizmos.GroupKind(), &metav1.ObjectMeta{Namespace: ns, Name: name, UID: "ours", ResourceVersion: "999999999999"})
+			if o, _ := m.Resource(gizmos.GroupKind(), ns, name); o == nil || o.GetUID() != "ours" {
+				t.Errorf("%s = %v", name, o)
+			}
+		}
+		if listed, indexed := m.ListResources(gizmos.GroupKind(), ns), m.IndexedResources(gizmos.GroupKind(), ns); len(listed) != 3 || len(indexed) != 3 {
+			t.Errorf("listed are %v, in the index are %v", listed, indexed)
+		}
+		if all := m.ListResources(gizmos.GroupKind(), ""); len(all) != 3 {
+			t.Errorf("listed in all namespaces are %v", all)
+		}
 		if err := k.Client.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
