@@ -140,6 +140,9 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 	return u
 }
 
+// Wrote implements wiring.Source.
+func (t targets) Wrote(wire string, u *unstructured.Unstructured) { t.informers.WroteTarget(wire, u) }
+
 // TargetsSynced implements wiring.Source.
 func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 

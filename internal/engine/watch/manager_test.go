@@ -459,6 +459,16 @@ func TestTargets(t *testing.T) {
 	if data, _, _ := unstructured.NestedStringMap(all[0].Object, "data"); len(data) != 1 || data["a"] != "b" {
 		t.Fatalf("data = %v", data)
 	}
+	written := all[0].DeepCopy()
+	written.SetResourceVersion("999999999999")
+	written.Object["data"] = map[string]any{"big": "y", "a": "ours"}
+	m.WroteTarget("wire", written)
+	got, _ := m.Target("wire", ns, "wanted")
+	for _, u := range append(m.ListTargets("wire", ns), got) {
+		if data, _, _ := unstructured.NestedStringMap(u.Object, "data"); len(data) != 1 || data["a"] != "ours" {
+			t.Errorf("after our write the data is %v", data)
+		}
+	}
 }
 
 func TestReferences(t *testing.T) {

@@ -68,7 +68,14 @@ func (m *Manager) Target(name, namespace, objName string) (*unstructured.Unstruc
 	return t.Unstructured, true
 }
 
-// ListTargets returns the objects of a declared watch in a namespace, in no particular order; an empty namespace means all.
+// WroteTarget records the response of a write of an object that matches the selectors. It owns the object.
+func (m *Manager) WroteTarget(name string, u *unstructured.Unstructured) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.targets[name].wrote(u)
+}
+
+// ListTargets returns the objects of a declared watch in a namespace, as Target does, in no particular order; an empty namespace means all.
 func (m *Manager) ListTargets(name, namespace string) []*unstructured.Unstructured {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
