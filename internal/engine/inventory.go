@@ -34,8 +34,6 @@ type inventories struct {
 	queue *queue
 
 	mu sync.Mutex
-	// written holds Inventories as our last write left them (law 12), by name.
-	written map[string]*keeper.Inventory
 	// heldSince is since when an object of a deleted Inventory holds back the next stage, by owner UID.
 	heldSince map[string]time.Time
 	// swept are the UIDs of owners whose webhooks and APIServices were deleted, ended those of owners that are gone, asked live.
@@ -44,7 +42,7 @@ type inventories struct {
 
 func newInventories(e *Engine) *inventories {
 	return &inventories{
-		Engine: e, written: map[string]*keeper.Inventory{}, heldSince: map[string]time.Time{}, swept: map[string]bool{}, ended: map[string]bool{},
+		Engine: e, heldSince: map[string]time.Time{}, swept: map[string]bool{}, ended: map[string]bool{},
 	}
 }
 
@@ -78,11 +76,6 @@ func (k *inventories) changed(old, now metav1.Object, _ bool) {
 			continue
 		}
 		k.queue.add("", string(inv.Spec.Owner.UID))
-		k.mu.Lock()
-		if mine, ok := k.written[inv.Name]; ok && mine.UID == inv.UID && (now == nil || mine.ResourceVersion == inv.ResourceVersion) {
-			delete(k.written, inv.Name) // The cache knows it now.
-		}
-		k.mu.Unlock()
 		if now == nil {
 			owner := inv.Spec.Owner
 			k.Engine.enqueue(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
@@ -113,56 +106,18 @@ func (k *inventories) enqueueAll() {
 	}
 }
 
-// get returns an Inventory as we know it best: cached, or our own later write.
+// get returns an Inventory by its name.
 func (k *inventories) get(name string) (*keeper.Inventory, bool) {
-	// In this order: a write that is forgotten already is in the cache that is read after it.
-	k.mu.Lock()
-	mine, written := k.written[name]
-	k.mu.Unlock()
-	inv, version := k.cached(name)
-	if written && observe.NewerVersion(mine.ResourceVersion, version) {
-		return mine, true
-	}
-	if written {
-		k.mu.Lock()
-		if k.written[name] == mine {
-			delete(k.written, name)
-		}
-		k.mu.Unlock()
-	}
-	return inv, inv != nil
-}
-
-// cached returns an Inventory as the cache has it, nil where it has none, and the version up to which the cache knows that.
-func (k *inventories) cached(name string) (inv *keeper.Inventory, version string) {
-	gk := inventoryGVK.GroupKind()
-	// In this order: what the cache lacks after it had reached a version is gone by that version.
-	version = k.informers.LastSyncResourceVersion(gk, "")
-	o, ok := k.informers.Resource(gk, "", name)
-	if !ok {
-		return nil, version
-	}
-	inv, _ = o.(*keeper.Inventory)
-	return inv, o.GetResourceVersion()
+	o, _ := k.informers.Resource(inventoryGVK.GroupKind(), "", name)
+	inv, ok := o.(*keeper.Inventory)
+	return inv, ok
 }
 
 // of returns the Inventories of one custom resource, by stage.
 func (k *inventories) of(ownerUID string) []*keeper.Inventory {
-	names := map[string]bool{}
-	// In this order: what is forgotten already is in the cache.
-	k.mu.Lock()
-	for name, inv := range k.written {
-		if string(inv.Spec.Owner.UID) == ownerUID {
-			names[name] = true
-		}
-	}
-	k.mu.Unlock()
-	for _, o := range k.informers.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
-		names[o.GetName()] = true
-	}
 	var out []*keeper.Inventory
-	for name := range names {
-		if inv, ok := k.get(name); ok && inv.DeletionTimestamp == nil {
+	for _, o := range k.informers.IndexedResources(inventoryGVK.GroupKind(), ownerUID) {
+		if inv, ok := o.(*keeper.Inventory); ok && inv.DeletionTimestamp == nil {
 			out = append(out, inv)
 		}
 	}
@@ -370,17 +325,12 @@ func (k *inventories) resource() (schema.GroupVersionResource, error) {
 // keep remembers what a write answered. An Inventory that was deleted while the answer was on its way fails the write: what it
 // would own would go with it.
 func (k *inventories) keep(u *unstructured.Unstructured) (*keeper.Inventory, error) {
-	u.SetManagedFields(nil)
-	inv := &keeper.Inventory{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, inv); err != nil {
-		return nil, err
+	name := u.GetName()
+	k.informers.WroteResource(inventoryGVK.GroupKind(), u)
+	inv, ok := k.get(name)
+	if !ok {
+		return nil, fmt.Errorf("the Inventory %s was deleted while it was written", name)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if cached, version := k.cached(inv.Name); cached == nil && !observe.NewerVersion(inv.ResourceVersion, version) {
-		return nil, fmt.Errorf("the Inventory %s was deleted while it was written", inv.Name)
-	}
-	k.written[inv.Name] = inv
 	return inv, nil
 }
 
@@ -424,16 +374,17 @@ func (k *inventories) record(
 // replace writes what an Inventory lists, as far as it changed.
 func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
 	next := inv.DeepCopy()
-	var err error
 	if len(spec) != len(inv.Spec.Objects) {
 		next.Spec.Objects = spec
-		if next, err = k.update(ctx, next); err != nil {
+		updated, err := k.update(ctx, next)
+		if err != nil {
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
 		}
+		next = updated.DeepCopy()
 	}
 	if !reflect.DeepEqual(next.Status.Objects, status) {
 		next.Status.Objects = status
-		if _, err = k.update(ctx, next, "status"); err != nil {
+		if _, err := k.update(ctx, next, "status"); err != nil {
 			return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
 		}
 	}
@@ -464,9 +415,6 @@ func (k *inventories) remove(ctx context.Context, inv *keeper.Inventory) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Inventory %s: %w", inv.Name, err)
 	}
-	k.mu.Lock()
-	delete(k.written, inv.Name)
-	k.mu.Unlock()
 	k.metrics.write(plan.Key{GroupKind: inventoryGVK.GroupKind(), Name: inv.Name}, "Delete", "Inventory")
 	return nil
 }

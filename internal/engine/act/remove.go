@@ -52,7 +52,7 @@ func (a *Actor) remove(ctx context.Context, req Request, client dynamic.Resource
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		res.Wrote = err == nil
-		a.Memory.Deleted(req.Stack.Controller, res.Action.Key, uid)
+		a.Memory.Deleted(req.Stack.Controller, res.Action.Key, res.Action.UID)
 	case apierrors.IsConflict(err):
 		res.Stale = true
 	default:

@@ -116,17 +116,6 @@ func (m *Manager) WroteResource(gk schema.GroupKind, o metav1.Object) {
 	m.resources[gk].wrote(o)
 }
 
-// LastSyncResourceVersion returns the resource version that the cache of a declared kind has synced a namespace to; empty until
-// the cache has synced.
-func (m *Manager) LastSyncResourceVersion(gk schema.GroupKind, namespace string) string {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if inf := m.resources[gk]; inf != nil {
-		return store{inf}.LastSyncResourceVersion(namespace)
-	}
-	return ""
-}
-
 // ListResources returns the custom resources of a namespace, as Resource does, in no particular order; an empty namespace means all.
 func (m *Manager) ListResources(gk schema.GroupKind, namespace string) []metav1.Object {
 	m.mu.RLock()
