@@ -65,7 +65,6 @@ func (e *Engine) inventoryChanged(old, now metav1.Object, _ bool) {
 		if old == nil || now == nil || old.GetGeneration() != now.GetGeneration() {
 			e.enqueueFinalization(string(inv.Spec.Owner.UID))
 		}
-		e.inventories.Observe(inv, now == nil)
 		if now == nil {
 			owner := inv.Spec.Owner
 			e.enqueue(schema.GroupKind{Group: owner.Group, Kind: owner.Kind}, owner.Namespace, owner.Name)
@@ -140,11 +139,6 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 	for _, a := range p.actions {
 		// A deleted object keeps its entry until the watch says that it is gone.
 		keep[a.Key] = true
-	}
-	for key, uid := range p.state.deleted {
-		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
-			delete(p.state.deleted, key)
-		}
 	}
 	var entries []keeper.InventoryEntry
 	for key, e := range p.ledger {

@@ -25,7 +25,7 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
 		def: controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
-		states: map[client.ObjectKey]*reconcileState{}, written: map[client.ObjectKey]*keeper.Inventory{},
+		states:      map[client.ObjectKey]*reconcileState{},
 		unconfirmed: map[client.ObjectKey]bool{},
 	}
 	child := func(owner string, status health.Status) *observe.Object {

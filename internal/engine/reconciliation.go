@@ -280,7 +280,7 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
-	if seen := s.child(p, o.Key); seen != nil {
+	if seen := s.child(o.Key); seen != nil {
 		item.Observed = s.settling(p, seen)
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 		item.Held = s.heldByAnother(p, seen)
@@ -386,14 +386,14 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 			continue
 		}
 		taken[key] = true
-		x := decide.Extra{Entry: entry, Observed: s.child(p, key)}
+		x := decide.Extra{Entry: entry, Observed: s.child(key)}
 		_, served := s.catalog.Lookup(key.WithVersion(entry.Version))
-		x.Gone = x.Observed == nil && (!served || p.state.deleted[key] == entry.UID)
+		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
 		out = append(out, x)
 	}
 	for _, seen := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		if !desired[seen.Key] && !taken[seen.Key] {
-			out = append(out, decide.Extra{Observed: p.state.going(seen, s.Clock.Now())})
+			out = append(out, decide.Extra{Observed: seen})
 		}
 	}
 	return out
@@ -438,18 +438,14 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 		case r.Observed != nil:
 			p.ledger[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
-			// Deleted, to be made again.
-			p.state.deleted[r.Action.Key] = r.Action.UID
-		case r.Wrote:
-			p.state.deleted[r.Action.Key] = r.Action.UID
-			if r.Action.ResourceVersion == "" {
-				// No watch shows it, nor will one tell that it is gone.
-				p.requeueAt(s.Clock.Now().Add(staleRetry))
-			}
-		default:
+			// Deleted, to be made again when a watch reports that it is gone.
+		case !r.Wrote:
 			// There was nothing left to delete, of which no watch tells.
 			delete(p.ledger, r.Action.Key)
 			s.completed(p.state, r.Action.Key, "", true)
+		case r.Action.ResourceVersion == "":
+			// No watch shows it, nor will one tell that it is gone.
+			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		}
 		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
 			s.metrics.repaired(r.Action.Key)
@@ -458,13 +454,10 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	s.conflicts(p)
 }
 
-// child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
-func (s *stacks[C, F]) child(p *reconciliation[C, F], key plan.Key) *observe.Object {
-	seen, ok := s.informers.Child(s.def.Controller, key)
-	if !ok {
-		return nil
-	}
-	return p.state.going(seen, s.Clock.Now())
+// child is what is known of a child; nil if it does not exist.
+func (s *stacks[C, F]) child(key plan.Key) *observe.Object {
+	seen, _ := s.informers.Child(s.def.Controller, key)
+	return seen
 }
 
 func ownedByAnother(key plan.Key) plan.Problem {
@@ -482,7 +475,7 @@ func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) con
 	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
 		seen = r.Observed
 	} else if a.Verb != decide.Conflict {
-		seen = s.child(p, a.Key)
+		seen = s.child(a.Key)
 	}
 	if seen == nil {
 		return controller.State{Current: a.Reason == decide.ReasonCompleted}

@@ -40,8 +40,6 @@ type stacks[C client.Object, F any] struct {
 	adopter adoption.Adopter
 
 	mu sync.Mutex
-	// written holds the custom resources as our last status write left them (law 12).
-	written map[client.ObjectKey]C
 	// pendingReady holds custom resources whose Ready is about to be written, for their wires.
 	pendingReady map[client.ObjectKey]*pendingReady[C]
 	// children are the watches on the kinds that users choose; nil where the definition names every kind.
@@ -59,7 +57,7 @@ type stacks[C client.Object, F any] struct {
 // Register adds a controller to the engine. It is called before the manager starts.
 func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
 	s := &stacks[C, F]{
-		Engine: e, def: def, sys: sys, written: map[client.ObjectKey]C{}, states: map[client.ObjectKey]*reconcileState{},
+		Engine: e, def: def, sys: sys, states: map[client.ObjectKey]*reconcileState{},
 		pendingReady:    map[client.ObjectKey]*pendingReady[C]{},
 		conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{}, unconfirmed: map[client.ObjectKey]bool{},
 	}
@@ -115,11 +113,8 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	}
 	if now != nil {
 		s.mu.Lock()
-		mine, ok := s.written[key]
-		echo := ok && mine.GetResourceVersion() == now.GetResourceVersion()
-		if echo {
-			delete(s.written, key) // The cache has it now.
-		}
+		state, known := s.states[key]
+		echo := known && state.statusVersion == now.GetResourceVersion()
 		s.mu.Unlock()
 		if s.def.WakeSiblings && old != nil && s.ready(old) != s.ready(now) {
 			s.enqueueSiblings(key)
@@ -324,30 +319,16 @@ func (s *stacks[C, F]) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: s.def.GVK.Group, Resource: s.def.Resource}
 }
 
-// current returns the custom resource as we know it best: the cached one, or our own later write.
+// current returns a copy of the custom resource.
 func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodable, found bool) {
-	// In this order: a write whose echo has come already is in the cache that is read after it.
-	s.mu.Lock()
-	mine, wrote := s.written[key]
-	s.mu.Unlock()
-	cached, ok := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !ok {
-		delete(s.written, key)
-		return cr, nil, false
-	}
-	if bad, isBad := cached.(*watch.Undecodable); isBad {
+	o, _ := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)
+	if bad, isBad := o.(*watch.Undecodable); isBad {
 		return cr, bad, true
 	}
-	cr, ok = cached.(C)
-	if !ok {
+	cr, found = o.(C)
+	if !found {
 		return cr, nil, false
 	}
-	if wrote && mine.GetUID() == cr.GetUID() && observe.NewerVersion(mine.GetResourceVersion(), cr.GetResourceVersion()) {
-		return mine.DeepCopyObject().(C), nil, true
-	}
-	delete(s.written, key)
 	return cr.DeepCopyObject().(C), nil, true
 }
 

@@ -3,9 +3,12 @@ package engine
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -65,5 +68,24 @@ func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	}
 	if !s.completed(state, done.Key, "1", true) || len(state.finished) > 0 {
 		t.Errorf("what the ledger has is remembered beside it: %v", state.finished)
+	}
+}
+
+// TestTheEventOfOurOwnStatusWriteEnqueuesNothing: the write has changed nothing that the next reconciliation would read.
+func TestTheEventOfOurOwnStatusWriteEnqueuesNothing(t *testing.T) {
+	work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer work.ShutDown()
+	s := &stacks[*keeper.Inventory, any]{queue: &queue{work: work}, states: map[client.ObjectKey]*reconcileState{}}
+	state := func(version string) *keeper.Inventory {
+		return &keeper.Inventory{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", ResourceVersion: version}}
+	}
+	s.stateOf(client.ObjectKey{Namespace: "ns", Name: "x"}).statusVersion = "5"
+	s.resourceChanged(state("4"), state("5"), false)
+	if work.Len() != 0 {
+		t.Error("our own write enqueues the custom resource")
+	}
+	s.resourceChanged(state("5"), state("6"), false)
+	if work.Len() != 1 {
+		t.Error("a write of others does not enqueue the custom resource")
 	}
 }

@@ -3,16 +3,13 @@ package engine
 import (
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
-	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
@@ -28,6 +25,8 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// retries holds when rejected writes, recreations, and what else no watch reports are tried again.
 	retries retry.State
+	// statusVersion is the resourceVersion that the last status write returned, by which its event is known. The lock of stacks guards it.
+	statusVersion string
 	// hold is why a changed status is not written yet, and since when.
 	hold status.Hold
 	// seenBefore says that this process has reconciled the custom resource before.
@@ -45,8 +44,6 @@ type reconcileState struct {
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
-	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
-	deleted map[plan.Key]types.UID
 	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
 	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
@@ -59,25 +56,8 @@ type reconcileState struct {
 	renderCache *renderCache
 }
 
-// going returns a child as MLKeeper's deletion left it, while the caches do not know of the deletion.
-func (st *reconcileState) going(seen *observe.Object, now time.Time) *observe.Object {
-	uid, ok := st.deleted[seen.Key]
-	switch {
-	case !ok || seen.Terminating():
-		return seen
-	case uid != seen.UID:
-		delete(st.deleted, seen.Key)
-		return seen
-	}
-	out := *seen
-	at := metav1.NewTime(now)
-	out.DeletionTimestamp = &at
-	out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
-	return &out
-}
-
 func newState(uid types.UID) *reconcileState {
-	return &reconcileState{uid: uid, gates: map[string]time.Time{}, deleted: map[plan.Key]types.UID{}}
+	return &reconcileState{uid: uid, gates: map[string]time.Time{}}
 }
 
 func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {
@@ -119,7 +99,6 @@ func (s *stacks[C, F]) end(key client.ObjectKey, next *reconcileState) {
 		next.wiring = l.wiring
 		s.states[key] = next
 	}
-	delete(s.written, key)
 	delete(s.pendingReady, key)
 	s.mu.Unlock()
 	s.jobs.Keep(referrer)

@@ -41,7 +41,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
 		states: map[client.ObjectKey]*reconcileState{}, conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{},
-		written: map[client.ObjectKey]*v1.TrustyAIService{}, pendingReady: map[client.ObjectKey]*pendingReady[*v1.TrustyAIService]{},
+		pendingReady: map[client.ObjectKey]*pendingReady[*v1.TrustyAIService]{},
 	}
 	key := client.ObjectKey{Namespace: "ns", Name: "x"}
 	request := reconcile.Request{NamespacedName: key}

@@ -55,10 +55,10 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		return 0, fmt.Errorf("write the status of %s: %w", p.key, err)
 	}
 	if out.Generation == p.cr.GetGeneration() {
-		written := withMetadata(p.cr.DeepCopyObject().(C), out)
 		s.mu.Lock()
-		s.written[p.key] = written
+		p.state.statusVersion = out.ResourceVersion
 		s.mu.Unlock()
+		s.informers.WroteResource(s.def.GVK.GroupKind(), withMetadata(p.cr.DeepCopyObject().(C), out))
 	}
 	p.state.hold, p.state.pendingStatus = status.Hold{}, nil
 	s.metrics.statusWritten(s.def.GVK.Kind)

@@ -143,6 +143,9 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 	return u
 }
 
+// Wrote implements wiring.Source.
+func (t targets) Wrote(wire string, u *unstructured.Unstructured) { t.informers.WroteTarget(wire, u) }
+
 // TargetsSynced implements wiring.Source.
 func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 
@@ -163,12 +166,8 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {
-		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
-		key := client.ObjectKeyFromObject(o)
-		if cr, ok := s.written[key]; ok && cr.GetUID() == o.GetUID() {
-			all[i] = cr
-		}
-		if pending, ok := s.pendingReady[key]; ok && pending.cr.GetUID() == o.GetUID() {
+		// The status that waits for the wires' outcome counts as written.
+		if pending, ok := s.pendingReady[client.ObjectKeyFromObject(o)]; ok && pending.cr.GetUID() == o.GetUID() {
 			all[i] = pending.cr
 		}
 	}

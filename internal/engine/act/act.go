@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
@@ -32,6 +33,7 @@ const (
 // Memory is where the responses of writes go, so that the engine reads its own writes (law 12).
 type Memory interface {
 	Wrote(controller string, o *observe.Object)
+	Deleted(controller string, key plan.Key, uid types.UID)
 }
 
 // Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (law 11).

@@ -62,7 +62,7 @@ func (a *Actor) applyOver(
 	}
 	if live != nil {
 		if bindsAnother(live, desired) && recreates(res.Action.Object) {
-			a.recreate(ctx, client, res)
+			a.recreate(ctx, req, client, res)
 			return
 		}
 		if err := release(ctx, client, live, desired, req.Owners); err != nil {
@@ -98,7 +98,7 @@ func (a *Actor) applyOver(
 	case err == nil:
 		a.wrote(req, res, out)
 	case apistatus.Immutable(err) && recreates(res.Action.Object):
-		a.recreate(ctx, client, res)
+		a.recreate(ctx, req, client, res)
 	default:
 		res.Err = err
 	}

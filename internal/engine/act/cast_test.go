@@ -64,8 +64,9 @@ var catalogOnce = sync.OnceValues(func() (*catalog.Catalog, error) {
 
 // memory keeps what the engine is told of its own writes.
 type memory struct {
-	mu   sync.Mutex
-	told []*observe.Object
+	mu      sync.Mutex
+	told    []*observe.Object
+	deleted []types.UID
 }
 
 func (m *memory) Wrote(_ string, o *observe.Object) {
@@ -74,7 +75,11 @@ func (m *memory) Wrote(_ string, o *observe.Object) {
 	m.told = append(m.told, o)
 }
 
-func (*memory) Removed(string, plan.Key, types.UID, string) {}
+func (m *memory) Deleted(_ string, _ plan.Key, uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleted = append(m.deleted, uid)
+}
 
 // cast is one actor on one API server.
 type cast struct {

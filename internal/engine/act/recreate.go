@@ -58,7 +58,7 @@ const trialName = "mlkeeper-trial-"
 
 // recreate deletes an object so that the next pass makes it again, if the API server would take its replacement. A
 // refusal of that leaves the object as it is.
-func (a *Actor) recreate(ctx context.Context, client dynamic.ResourceInterface, res *Result) {
+func (a *Actor) recreate(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	live, err := client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 	if err != nil {
 		res.Err = err
@@ -75,7 +75,7 @@ func (a *Actor) recreate(ctx context.Context, client dynamic.ResourceInterface, 
 		return
 	}
 	res.Action.Verb, res.Action.Reason = decide.Delete, "Immutable"
-	a.remove(ctx, client, res, nil)
+	a.remove(ctx, req, client, res, nil)
 }
 
 // shareAllocated takes out of the trial of a Service what the live one has been allocated, which becomes free with it.

@@ -27,7 +27,7 @@ func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceI
 		}
 		version = live.GetResourceVersion()
 	}
-	a.remove(ctx, client, res, &version)
+	a.remove(ctx, req, client, res, &version)
 }
 
 // prunable says that an object that lost its label is the stack's, on the evidence of the object itself: the stack controls
@@ -43,17 +43,16 @@ func prunable(req Request, live *unstructured.Unstructured) bool {
 
 // remove deletes by UID, and by resourceVersion where one is given, in the background, so that the call never waits for
 // dependents.
-func (a *Actor) remove(ctx context.Context, client dynamic.ResourceInterface, res *Result, version *string) {
+func (a *Actor) remove(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, version *string) {
 	background := metav1.DeletePropagationBackground
 	uid := res.Action.UID
 	err := client.Delete(ctx, res.Action.Key.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}, PropagationPolicy: &background,
 	})
 	switch {
-	case err == nil:
-		res.Wrote = true
-	case apierrors.IsNotFound(err):
-		// Gone already.
+	case err == nil, apierrors.IsNotFound(err):
+		res.Wrote = err == nil
+		a.Memory.Deleted(req.Stack.Controller, res.Action.Key, res.Action.UID)
 	case apierrors.IsConflict(err):
 		res.Stale = true
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -193,8 +194,8 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 		if res.Err != nil || res.Problem != nil || !res.Wrote || res.Observed != nil || c.server.get(path) != nil {
 			t.Errorf("%+v", res)
 		}
-		if res.Action.Reason != "Immutable" || len(c.counts) != 1 {
-			t.Errorf("%s, %v", res.Action.Reason, c.counts)
+		if res.Action.Reason != "Immutable" || len(c.counts) != 1 || !slices.Equal(c.deleted, []types.UID{uid}) {
+			t.Errorf("%s, %v, deleted %v", res.Action.Reason, c.counts, c.deleted)
 		}
 	}
 }
@@ -349,6 +350,9 @@ func TestDelete(t *testing.T) {
 			}
 			if got := cast.server.get(path) != nil; got != (c.there && !c.wrote) {
 				t.Errorf("there: %v", got)
+			}
+			if known := slices.Equal(cast.deleted, []types.UID{action.UID}); known == c.stale {
+				t.Errorf("the deletions that are remembered are %v", cast.deleted)
 			}
 			var opts metav1.DeleteOptions
 			if err := json.Unmarshal(cast.server.bodies[0], &opts); err != nil {

@@ -51,20 +51,20 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 // replace writes the lists of an Inventory, as far as they changed.
 func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
 	next := inv.DeepCopy()
-	var err error
 	if len(spec) != len(inv.Spec.Objects) {
 		next.Spec.Objects = spec
-		if next, err = s.update(ctx, next); err != nil {
+		updated, err := s.update(ctx, next)
+		if err != nil {
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
 		}
+		// The cache has the answer, which must not change.
+		next = updated.DeepCopy()
 	}
 	if reflect.DeepEqual(next.Status.Objects, status) {
 		return nil
 	}
-	// The answer of the first write is what Get returns and must not change.
-	next = next.DeepCopy()
 	next.Status.Objects = status
-	_, err = s.UpdateStatus(ctx, next)
+	_, err := s.UpdateStatus(ctx, next)
 	return err
 }
 

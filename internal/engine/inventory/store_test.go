@@ -14,29 +14,51 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/mutation"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
 var inventories = keeper.GroupVersion.WithResource("inventories")
 
-// fixture is a store on a fake API server, and a cache that has what observe gave it.
+// fixture is a store on a fake API server, and a cache that has what observe gave it, with the writes of the store.
 type fixture struct {
 	*Store
-	t        *testing.T
-	client   *dynamicfake.FakeDynamicClient
-	version  int
-	cached   map[string]*keeper.Inventory
-	synced   int
-	children map[plan.Key]*observe.Object
+	t         *testing.T
+	client    *dynamicfake.FakeDynamicClient
+	version   int
+	stored    stored
+	mutations *mutation.Cache
+	children  map[plan.Key]*observe.Object
 }
 
+// stored is what an informer has stored, and the version that it has synced to.
+type stored struct {
+	objects map[string]*keeper.Inventory
+	synced  int
+}
+
+// Get implements mutation.Store.
+func (s *stored) Get(key types.NamespacedName) metav1.Object {
+	if inv, ok := s.objects[key.Name]; ok {
+		return inv
+	}
+	return nil
+}
+
+// LastSyncResourceVersion implements mutation.Store.
+func (s *stored) LastSyncResourceVersion(string) string { return strconv.Itoa(s.synced) }
+
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{t: t, cached: map[string]*keeper.Inventory{}, children: map[plan.Key]*observe.Object{}, version: 100, synced: 100}
+	f := &fixture{
+		t: t, stored: stored{objects: map[string]*keeper.Inventory{}, synced: 100}, children: map[plan.Key]*observe.Object{}, version: 100,
+	}
+	f.mutations = mutation.New(clock.RealClock{}, &f.stored)
 	f.client = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{inventories: "InventoryList"})
 	f.client.PrependReactor("*", "inventories", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		var u *unstructured.Unstructured
@@ -58,28 +80,38 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) Resource(_ schema.GroupKind, _, name string) (metav1.Object, bool) {
-	inv, ok := f.cached[name]
-	return inv, ok
+	o := f.mutations.Get(types.NamespacedName{Name: name})
+	return o, o != nil
 }
 
 func (f *fixture) ListResources(schema.GroupKind, string) (out []metav1.Object) {
-	for _, inv := range f.cached {
-		out = append(out, inv)
+	all := f.mutations.Overrides()
+	for name, inv := range f.stored.objects {
+		if key := (types.NamespacedName{Name: name}); all[key] == nil {
+			all[key] = inv
+		}
+	}
+	for _, o := range all {
+		out = append(out, o)
 	}
 	return out
 }
 
-func (f *fixture) IndexedResources(_ schema.GroupKind, value string) (out []metav1.Object) {
-	for _, inv := range f.cached {
-		if OwnerUID(inv) == value {
-			out = append(out, inv)
+func (f *fixture) IndexedResources(gk schema.GroupKind, value string) (out []metav1.Object) {
+	for _, o := range f.ListResources(gk, "") {
+		if o != nil && OwnerUID(o) == value {
+			out = append(out, o)
 		}
 	}
 	return out
 }
 
-func (f *fixture) LastSyncResourceVersion(schema.GroupKind, string) string {
-	return strconv.Itoa(f.synced)
+func (f *fixture) WroteResource(_ schema.GroupKind, o metav1.Object) {
+	inv, err := Decode(o.(*unstructured.Unstructured).DeepCopy())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.mutations.Updated(inv)
 }
 
 func (f *fixture) ResourceSynced(schema.GroupKind) bool { return true }
@@ -100,15 +132,15 @@ func (f *fixture) observe() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.cached, f.synced = map[string]*keeper.Inventory{}, f.version
+	f.stored = stored{objects: map[string]*keeper.Inventory{}, synced: f.version}
 	for i := range list.Items {
 		o, err := Decode(&list.Items[i])
 		if err != nil {
 			f.t.Fatal(err)
 		}
 		inv := o.(*keeper.Inventory)
-		f.cached[inv.Name] = inv
-		f.Observe(inv, false)
+		f.stored.objects[inv.Name] = inv
+		f.mutations.OnUpdate(inv)
 	}
 }
 
@@ -212,15 +244,12 @@ func TestAStoreReadsItsOwnWrites(t *testing.T) {
 		t.Errorf("before the cache has it: %v", got)
 	}
 	f.observe()
-	if len(f.written) > 0 {
-		t.Error("a write is remembered that the cache has")
-	}
 	next := f.ensure(stages([]plan.Object{object("ClusterRole", "", "a"), object("ClusterRole", "", "b")}), f.Of("uid-x"))[0]
 	if got, _ := f.Get(name); got.ResourceVersion != next.ResourceVersion {
 		t.Errorf("Get returns version %s, not %s", got.ResourceVersion, next.ResourceVersion)
 	}
 	// It is deleted, and the cache, which has reached a later version, has none.
-	f.cached, f.synced = map[string]*keeper.Inventory{}, f.version+1
+	f.stored = stored{objects: map[string]*keeper.Inventory{}, synced: f.version + 1}
 	if _, ok := f.Get(name); ok || len(f.Of("uid-x")) > 0 {
 		t.Error("an Inventory that was deleted is returned")
 	}
@@ -228,7 +257,7 @@ func TestAStoreReadsItsOwnWrites(t *testing.T) {
 
 func TestAnInventoryDeletedDuringItsWriteFailsTheWrite(t *testing.T) {
 	f := newFixture(t)
-	f.synced = f.version + 10 // The cache has seen the deletion before the answer arrives.
+	f.stored.synced = f.version + 10 // The cache has seen the deletion before the answer arrives.
 	if _, err := f.Ensure(t.Context(), owner, stages([]plan.Object{object("ClusterRole", "", "a")}), nil, func() error { return nil }); err == nil {
 		t.Error("the write succeeds")
 	}

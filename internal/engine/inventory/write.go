@@ -80,7 +80,6 @@ func (s *Store) Delete(ctx context.Context, inv *keeper.Inventory) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Inventory %s: %w", inv.Name, err)
 	}
-	s.forget(inv.Name)
 	s.Count(plan.Key{GroupKind: GVK.GroupKind(), Name: inv.Name}, "Delete", GVK.Kind)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -83,6 +84,14 @@ func (o *Object) Digest() string {
 
 // Terminating says that the object is being deleted.
 func (o *Object) Terminating() bool { return o.DeletionTimestamp != nil }
+
+// AsTerminating returns a copy of the object as it is after a deletion that the API server has acknowledged.
+func (o *Object) AsTerminating(now time.Time) *Object {
+	out, at := *o, metav1.NewTime(now)
+	out.DeletionTimestamp = &at
+	out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
+	return &out
+}
 
 // OwnedBy says that the object belongs to the stack: its controller is the given owner or, for an object that carries
 // no controller (retained or adopted), its marks name the same custom resource (law 5).

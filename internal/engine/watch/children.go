@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -41,8 +42,6 @@ func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, 
 	switch {
 	case inf == nil:
 		inf = m.childInformer(gvk, controller)
-		// The mutation cache comes first, so that it has usually dropped the write by the time notify reads the child.
-		inf.handlers = append(inf.handlers, m.mutationObserver(controller))
 		m.children[controller][gk] = inf
 	case inf.gvk != gvk && !m.servesLocked(inf.gvk) && m.servesLocked(gvk):
 		// An upgrade of the cluster has removed the watched version.
@@ -52,7 +51,7 @@ func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, 
 		inf.handlers = handlers
 		m.children[controller][gk] = inf
 	}
-	if notify != nil {
+	if notify != nil || len(inf.handlers) == 0 {
 		m.addEventHandlerLocked(inf, handler(asChild, notify))
 	}
 	m.startOrStopLocked(inf)
@@ -72,41 +71,15 @@ func (m *Manager) StopWatchingChildren(gk schema.GroupKind, controller string) {
 
 // childInformer returns an informer without event handlers.
 func (m *Manager) childInformer(gvk schema.GroupVersionKind, controller string) *informer {
-	return &informer{
+	return m.newInformer(informer{
 		gvk: gvk, labelSelector: keeper.ControllerLabel + "=" + controller, fullObject: health.NeedsStatus(gvk.GroupKind()), typed: true,
 		transform: func(obj any) any { return transformChild(gvk, obj) }, indexers: childIndexers,
-		onStop: func() { m.mutations.removeKind(controller, gvk.GroupKind()) },
-	}
+	})
 }
 
 func (m *Manager) servesLocked(gvk schema.GroupVersionKind) bool {
 	_, served := m.opts.Catalog.Lookup(gvk)
 	return served
-}
-
-// mutationObserver drops the writes that the cache has observed. Unlike notify it receives every event, also those that do not
-// change the object.
-func (m *Manager) mutationObserver(controller string) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if o, ok := obj.(*observe.Object); ok {
-				m.mutations.observe(controller, o, false)
-			}
-		},
-		UpdateFunc: func(_, obj any) {
-			if o, ok := obj.(*observe.Object); ok {
-				m.mutations.observe(controller, o, false)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = t.Obj
-			}
-			if o, ok := obj.(*observe.Object); ok {
-				m.mutations.observe(controller, o, true)
-			}
-		},
-	}
 }
 
 func asChild(obj any) (*observe.Object, metav1.Object) {
@@ -132,58 +105,44 @@ func transformChild(gvk schema.GroupVersionKind, obj any) any {
 	return obj
 }
 
-// Child returns a child as cached, or as the engine last wrote it if the cache has not observed that write.
+// Child returns a child as cached, or as the engine last wrote it if the cache has not observed that write. A child that the engine
+// has deleted is terminating.
 func (m *Manager) Child(controller string, key plan.Key) (*observe.Object, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	o := m.childLocked(controller, key)
-	return o, o != nil
-}
-
-func (m *Manager) childLocked(controller string, key plan.Key) *observe.Object {
 	inf := m.children[controller][key.GroupKind]
-	return m.mutations.lookup(controller, key, func() string { return inf.lastSyncResourceVersion(key.Namespace) }, func() *observe.Object {
-		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
-		return cached
-	})
+	o, ok := inf.get(key.Namespace, key.Name).(*observe.Object)
+	if !ok {
+		return nil, false
+	}
+	return m.asDeleted(inf, o), true
 }
 
-// lastSyncResourceVersion returns the resource version that the store has synced a namespace to; empty if unknown.
-func (inf *informer) lastSyncResourceVersion(namespace string) string {
-	if inf == nil || inf.running == nil {
-		return ""
-	}
-	shared := inf.running.forNamespace(namespace)
-	if shared == nil || !shared.HasSynced() {
-		return ""
-	}
-	return shared.GetStore().LastStoreSyncResourceVersion()
+// ChildDeleted reports whether the API server has acknowledged that the engine deleted a child.
+func (m *Manager) ChildDeleted(controller string, key plan.Key, uid types.UID) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	inf := m.children[controller][key.GroupKind]
+	return inf != nil && inf.mutations.WasDeleted(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, uid)
 }
 
-// ChildrenOfStack returns the children that carry the label of a stack, in no particular order.
+// asDeleted returns a child that the engine has deleted as terminating, though the cache has not observed the deletion.
+func (m *Manager) asDeleted(inf *informer, o *observe.Object) *observe.Object {
+	if o.Terminating() || !inf.mutations.WasDeleted(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, o.UID) {
+		return o
+	}
+	return o.AsTerminating(m.clock.Now())
+}
+
+// ChildrenOfStack returns the children that carry the label of a stack, as Child does, in no particular order.
 func (m *Manager) ChildrenOfStack(controller, stackHash string) []*observe.Object {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	// A write that the cache has not observed replaces the cached object, even where only one of the two has the label.
 	var out []*observe.Object
-	var overridden map[plan.Key]bool
-	m.mutations.each(controller, func(key plan.Key, w mutation) {
-		inf := m.children[controller][key.GroupKind]
-		// The version must be read before the object, as in lookup.
-		lastSync := inf.lastSyncResourceVersion(key.Namespace)
-		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
-		if overridden == nil {
-			overridden = map[plan.Key]bool{}
-		}
-		overridden[key] = true
-		if o := w.view(cached, lastSync); o != nil && o.Labels[keeper.StackLabel] == stackHash {
-			out = append(out, o)
-		}
-	})
 	for _, inf := range m.children[controller] {
-		inf.byIndex(stackIndex, stackHash, func(obj any) {
-			if o, ok := obj.(*observe.Object); ok && !overridden[o.Key] {
-				out = append(out, o)
+		inf.byIndex(stackIndex, stackHash, func(obj metav1.Object) {
+			if o, ok := obj.(*observe.Object); ok {
+				out = append(out, m.asDeleted(inf, o))
 			}
 		})
 	}
@@ -212,16 +171,16 @@ func (m *Manager) ChildWatchError(gk schema.GroupKind, controller string) error 
 
 // Wrote records the response of a create or an apply. It overrides the cache until the cache has observed the write.
 func (m *Manager) Wrote(controller string, o *observe.Object) {
-	m.recordMutation(controller, o.Key, mutation{object: o, uid: o.UID, rv: o.ResourceVersion})
-}
-
-// recordMutation takes the locks in the order in which every method takes them: the manager's, then the mutation cache's.
-func (m *Manager) recordMutation(controller string, key plan.Key, w mutation) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	inf := m.children[controller][key.GroupKind]
-	m.mutations.put(controller, key, w, func() (*observe.Object, string) {
-		cached, _ := inf.get(key.Namespace, key.Name).(*observe.Object)
-		return cached, inf.lastSyncResourceVersion(key.Namespace)
-	})
+	m.children[controller][o.Key.GroupKind].wrote(o)
+}
+
+// Deleted records that the API server has acknowledged a deletion.
+func (m *Manager) Deleted(controller string, key plan.Key, uid types.UID) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if inf := m.children[controller][key.GroupKind]; inf != nil {
+		inf.mutations.Deleted(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, uid)
+	}
 }

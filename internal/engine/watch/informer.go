@@ -3,15 +3,18 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/mutation"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -27,11 +30,22 @@ type informer struct {
 	// has already transformed unchanged.
 	transform func(obj any) any
 	indexers  cache.Indexers
-	handlers  []cache.ResourceEventHandler
+	handlers  []eventHandler
 	// onStop is called after the watch stopped; it may be nil.
 	onStop func()
+	// mutations has our own writes. They override what the shared informers have stored.
+	mutations *mutation.Cache
 	// running is nil while the API is not served, and after the watch was ended.
 	running *runningInformers
+}
+
+// eventHandler returns the handler of the events of an informer.
+type eventHandler func(*informer) cache.ResourceEventHandler
+
+// newInformer completes an informer that is declared.
+func (m *Manager) newInformer(inf informer) *informer {
+	inf.mutations = mutation.New(m.clock, store{&inf})
+	return &inf
 }
 
 // runningInformers are the shared informers of a declared watch while its API is served.
@@ -71,41 +85,31 @@ func (r *runningInformers) forNamespace(namespace string) cache.SharedIndexInfor
 	return r.byNamespace[namespace]
 }
 
-// get returns a stored object, or nil.
-func (inf *informer) get(namespace, name string) any {
+// get returns an object as it is stored, or as we wrote it last if the store has not observed that write; nil if there is none.
+func (inf *informer) get(namespace, name string) metav1.Object {
 	if inf == nil || inf.running == nil {
 		return nil
 	}
-	shared := inf.running.forNamespace(namespace)
-	if shared == nil {
-		return nil
-	}
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	obj, _, _ := shared.GetIndexer().GetByKey(key)
-	return obj
+	return inf.mutations.Get(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// byIndex calls each for every stored object that has a value in an index.
-func (inf *informer) byIndex(index, value string, each func(any)) {
+// byIndex calls each for every object that has a value in an index.
+func (inf *informer) byIndex(index, value string, each func(metav1.Object)) {
 	if inf == nil || inf.running == nil {
 		return
 	}
-	for _, shared := range inf.running.byNamespace {
-		objs, err := shared.GetIndexer().ByIndex(index, value)
-		if err != nil {
-			continue
-		}
-		for _, o := range objs {
-			each(o)
-		}
+	has := func(o metav1.Object) bool {
+		values, err := inf.indexers[index](o)
+		return err == nil && slices.Contains(values, value)
 	}
+	inf.each(has, func(stored cache.Indexer) []any {
+		objs, _ := stored.ByIndex(index, value)
+		return objs
+	}, each)
 }
 
-// inNamespace calls each for every stored object of a namespace; an empty namespace means all.
-func (inf *informer) inNamespace(namespace string, each func(any)) {
+// inNamespace calls each for every object of a namespace; an empty namespace means all.
+func (inf *informer) inNamespace(namespace string, each func(metav1.Object)) {
 	if inf == nil || inf.running == nil {
 		return
 	}
@@ -113,11 +117,68 @@ func (inf *informer) inNamespace(namespace string, each func(any)) {
 		inf.byIndex(cache.NamespaceIndex, namespace, each)
 		return
 	}
-	for _, shared := range inf.running.byNamespace {
-		for _, o := range shared.GetIndexer().List() {
-			each(o)
+	inf.each(func(metav1.Object) bool { return true }, cache.Indexer.List, each)
+}
+
+// each calls f for the objects that list finds in the stores. An object with a write of ours that a store has not observed is taken
+// as it was written, if it matches: it may match only before or only after that write.
+func (inf *informer) each(matches func(metav1.Object) bool, list func(cache.Indexer) []any, f func(metav1.Object)) {
+	overrides := inf.mutations.Overrides()
+	for _, o := range overrides {
+		if o != nil && matches(o) {
+			f(o)
 		}
 	}
+	for _, shared := range inf.running.byNamespace {
+		for _, obj := range list(shared.GetIndexer()) {
+			o, ok := obj.(metav1.Object)
+			if !ok {
+				continue
+			}
+			if _, overridden := overrides[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]; !overridden {
+				f(o)
+			}
+		}
+	}
+}
+
+// wrote records the answer of a write.
+func (inf *informer) wrote(obj any) {
+	if inf == nil || inf.running == nil {
+		return
+	}
+	if o, ok := inf.transform(obj).(metav1.Object); ok {
+		inf.mutations.Updated(o)
+	}
+}
+
+// store is what the shared informers of a declared watch have stored. The manager's lock guards it.
+type store struct{ *informer }
+
+// Get implements mutation.Store.
+func (s store) Get(key types.NamespacedName) metav1.Object {
+	if s.running == nil {
+		return nil
+	}
+	shared := s.running.forNamespace(key.Namespace)
+	if shared == nil {
+		return nil
+	}
+	obj, _, _ := shared.GetIndexer().GetByKey(cache.NewObjectName(key.Namespace, key.Name).String())
+	o, _ := obj.(metav1.Object)
+	return o
+}
+
+// LastSyncResourceVersion implements mutation.Store.
+func (s store) LastSyncResourceVersion(namespace string) string {
+	if s.running == nil {
+		return ""
+	}
+	shared := s.running.forNamespace(namespace)
+	if shared == nil || !shared.HasSynced() {
+		return ""
+	}
+	return shared.GetStore().LastStoreSyncResourceVersion()
 }
 
 // hasSyncedLocked reports whether the watch has synced. A watch whose API is not served counts as synced, since the API has
@@ -139,13 +200,13 @@ func (m *Manager) hasSyncedLocked(inf *informer) bool {
 }
 
 // addEventHandlerLocked adds an event handler, which receives an Add event for every stored object.
-func (m *Manager) addEventHandlerLocked(inf *informer, handler cache.ResourceEventHandler) {
+func (m *Manager) addEventHandlerLocked(inf *informer, handler eventHandler) {
 	inf.handlers = append(inf.handlers, handler)
 	if inf.running == nil {
 		return
 	}
 	for _, shared := range inf.running.byNamespace {
-		if _, err := shared.AddEventHandler(handler); err != nil {
+		if _, err := shared.AddEventHandler(handler(inf)); err != nil {
 			m.opts.Log.Error(err, "cannot add an event handler", "kind", inf.gvk.String())
 		}
 	}
@@ -220,7 +281,7 @@ func (m *Manager) newSharedInformer(inf *informer, mapping catalog.Mapping, name
 		return nil, fmt.Errorf("set error handler: %w", err)
 	}
 	for _, handler := range inf.handlers {
-		if _, err := shared.AddEventHandler(handler); err != nil {
+		if _, err := shared.AddEventHandler(handler(inf)); err != nil {
 			return nil, fmt.Errorf("add event handler: %w", err)
 		}
 	}
@@ -254,39 +315,48 @@ func (m *Manager) watchFailed(gvk schema.GroupVersionKind, backoff *source.Backo
 	}
 }
 
-// handler adapts a typed callback. It drops updates that do not change the object, which a relist after a broken watch
-// sends. For an object that was deleted while the watch was broken, the callback receives the last known state.
-func handler[T any](convert func(any) (T, metav1.Object), notify func(old, new T)) cache.ResourceEventHandler {
-	return initialListHandler(convert, func(old, now T, _ bool) { notify(old, now) })
+// handler adapts a typed callback, which may be nil. Before it calls the callback, it drops the writes that the store has observed.
+// It does not call it for updates that do not change the object, which a relist after a broken watch sends. For an object that was
+// deleted while the watch was broken, the callback receives the last known state.
+func handler[T any](convert func(any) (T, metav1.Object), notify func(old, new T)) eventHandler {
+	return initialListHandler(convert, func(old, now T, _ bool) {
+		if notify != nil {
+			notify(old, now)
+		}
+	})
 }
 
 // initialListHandler is a handler that also says whether an object is in the initial list, as Notify does.
-func initialListHandler[T any](convert func(any) (T, metav1.Object), notify func(old, new T, isInInitialList bool)) cache.ResourceEventHandler {
+func initialListHandler[T any](convert func(any) (T, metav1.Object), notify func(old, new T, isInInitialList bool)) eventHandler {
 	var none T
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, isInInitialList bool) {
-			if o, m := convert(obj); m != nil {
-				notify(none, o, isInInitialList)
-			}
-		},
-		UpdateFunc: func(before, after any) {
-			o, om := convert(before)
-			n, nm := convert(after)
-			if om == nil || nm == nil {
-				return
-			}
-			if om.GetResourceVersion() == nm.GetResourceVersion() && om.GetUID() == nm.GetUID() {
-				return
-			}
-			notify(o, n, false)
-		},
-		DeleteFunc: func(obj any) {
-			if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = t.Obj
-			}
-			if o, m := convert(obj); m != nil {
-				notify(o, none, false)
-			}
-		},
+	return func(inf *informer) cache.ResourceEventHandler {
+		return cache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(obj any, isInInitialList bool) {
+				if o, m := convert(obj); m != nil {
+					inf.mutations.OnUpdate(m)
+					notify(none, o, isInInitialList)
+				}
+			},
+			UpdateFunc: func(before, after any) {
+				o, om := convert(before)
+				n, nm := convert(after)
+				if om == nil || nm == nil {
+					return
+				}
+				inf.mutations.OnUpdate(nm)
+				if om.GetResourceVersion() != nm.GetResourceVersion() || om.GetUID() != nm.GetUID() {
+					notify(o, n, false)
+				}
+			},
+			DeleteFunc: func(obj any) {
+				if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+					obj = t.Obj
+				}
+				if o, m := convert(obj); m != nil {
+					inf.mutations.OnDelete(m)
+					notify(o, none, false)
+				}
+			},
+		}
 	}
 }

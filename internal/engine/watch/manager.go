@@ -33,10 +33,9 @@ type Options struct {
 
 // Manager owns the informers. Watches may be declared before and after Start.
 type Manager struct {
-	opts      Options
-	clock     clock.WithTicker
-	mutations *mutationCache
-	refs      *references
+	opts  Options
+	clock clock.WithTicker
+	refs  *references
 
 	mu sync.RWMutex
 	// ctx is set while the manager runs.
@@ -59,7 +58,6 @@ func New(opts Options) *Manager {
 	if m.clock == nil {
 		m.clock = source.RealClock
 	}
-	m.mutations = newMutationCache(m.clock)
 	m.refs = newReferences(m)
 	opts.Catalog.OnChange(m.servedChanged)
 	return m

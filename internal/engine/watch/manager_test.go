@@ -229,6 +229,20 @@ func TestChildren(t *testing.T) {
 		}
 	})
 	late.expect(t, "[c]")
+	// The API server has acknowledged a deletion that the watch does not report.
+	m.Deleted("children", key, "of-another")
+	if got, _ = m.Child("children", key); got == nil || got.Terminating() {
+		t.Errorf("the deletion of another object counts: %+v", got)
+	}
+	m.Deleted("children", key, answer.UID)
+	if got, _ = m.Child("children", key); got == nil || !got.Terminating() || !m.ChildDeleted("children", key, answer.UID) {
+		t.Errorf("the child is not terminating: %+v", got)
+	}
+	for _, o := range m.ChildrenOfStack("children", "hash-"+string(uid)) {
+		if o.Terminating() != (o.Key == key) {
+			t.Errorf("%s: terminating %t", o.Key, o.Terminating())
+		}
+	}
 	remove(t, cm)
 	events.expect(t, "[+c -c]")
 }
@@ -333,7 +347,7 @@ func TestReadsItsOwnWrites(t *testing.T) {
 		remove(t, cm)
 	}
 	cluster.Eventually(t, timeout, func() error {
-		if n := m.mutations.count.Load(); n != 0 {
+		if n := len(m.children["writes"][configMaps.GroupKind()].mutations.Overrides()); n != 0 {
 			return fmt.Errorf("%d writes are not observed", n)
 		}
 		return nil
@@ -441,6 +455,19 @@ func TestResourcesComeAndGoWithTheirAPI(t *testing.T) {
 		} else if _, ok := o.(*Undecodable); !ok {
 			t.Fatalf("bad = %T", o)
 		}
+		// Our own writes count, until the API is no longer served.
+		for _, name := range []string{"good", "ours"} {
+			m.WroteResource(gizmos.GroupKind(), &metav1.ObjectMeta{Namespace: ns, Name: name, UID: "ours", ResourceVersion: "999999999999"})
+			if o, _ := m.Resource(gizmos.GroupKind(), ns, name); o == nil || o.GetUID() != "ours" {
+				t.Errorf("%s = %v", name, o)
+			}
+		}
+		if listed, indexed := m.ListResources(gizmos.GroupKind(), ns), m.IndexedResources(gizmos.GroupKind(), ns); len(listed) != 3 || len(indexed) != 3 {
+			t.Errorf("listed are %v, in the index are %v", listed, indexed)
+		}
+		if all := m.ListResources(gizmos.GroupKind(), ""); len(all) != 3 {
+			t.Errorf("listed in all namespaces are %v", all)
+		}
 		if err := k.Client.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
@@ -485,6 +512,16 @@ func TestTargets(t *testing.T) {
 	}
 	if data, _, _ := unstructured.NestedStringMap(all[0].Object, "data"); len(data) != 1 || data["a"] != "b" {
 		t.Fatalf("data = %v", data)
+	}
+	written := all[0].DeepCopy()
+	written.SetResourceVersion("999999999999")
+	written.Object["data"] = map[string]any{"big": "y", "a": "ours"}
+	m.WroteTarget("wire", written)
+	got, _ := m.Target("wire", ns, "wanted")
+	for _, u := range append(m.ListTargets("wire", ns), got) {
+		if data, _, _ := unstructured.NestedStringMap(u.Object, "data"); len(data) != 1 || data["a"] != "ours" {
+			t.Errorf("after our write the data is %v", data)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -164,7 +165,7 @@ func (w *refWatch) recordGet(name string, got *metav1.PartialObjectMetadata) *me
 	if ref.meta != nil {
 		last = ref.meta.ResourceVersion
 	}
-	if later, ok := newer(got.ResourceVersion, last); ok && later {
+	if observe.NewerVersion(got.ResourceVersion, last) {
 		ref.meta = got
 	}
 	return ref.meta
@@ -369,7 +370,7 @@ func (ref *referencedObject) markPresent(m *metav1.PartialObjectMetadata) []Refe
 		if ref.meta.ResourceVersion == m.ResourceVersion && ref.meta.UID == m.UID {
 			return nil
 		}
-		if late, ok := newer(ref.meta.ResourceVersion, m.ResourceVersion); ok && late {
+		if observe.NewerVersion(ref.meta.ResourceVersion, m.ResourceVersion) {
 			return nil
 		}
 	}
@@ -380,7 +381,7 @@ func (ref *referencedObject) markPresent(m *metav1.PartialObjectMetadata) []Refe
 // markAbsent records that the object did not exist at a resource version, and returns the referrers to enqueue.
 func (ref *referencedObject) markAbsent(version string) []Referrer {
 	if ref.meta != nil {
-		if late, ok := newer(ref.meta.ResourceVersion, version); ok && late {
+		if observe.NewerVersion(ref.meta.ResourceVersion, version) {
 			return nil
 		}
 	}

@@ -39,10 +39,10 @@ func (m *Manager) WatchResources(gvk schema.GroupVersionKind, decode func(*unstr
 	defer m.mu.Unlock()
 	inf := m.resources[gvk.GroupKind()]
 	if inf == nil {
-		inf = &informer{
+		inf = m.newInformer(informer{
 			gvk: gvk, fullObject: true, indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			transform: func(obj any) any { return transformResource(decode, obj) },
-		}
+		})
 		if index != nil {
 			inf.indexers[valueIndex] = func(obj any) ([]string, error) {
 				o, ok := obj.(metav1.Object)
@@ -100,32 +100,28 @@ func tryDecode(decode func(*unstructured.Unstructured) (metav1.Object, error), u
 	return out, nil
 }
 
-// Resource returns a custom resource, or an *Undecodable.
+// Resource returns a custom resource, or an *Undecodable, as cached, or as the engine last wrote it if the cache has not observed
+// that write.
 func (m *Manager) Resource(gk schema.GroupKind, namespace, name string) (metav1.Object, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	o, ok := m.resources[gk].get(namespace, name).(metav1.Object)
-	return o, ok
+	o := m.resources[gk].get(namespace, name)
+	return o, o != nil
 }
 
-// LastSyncResourceVersion returns the resource version that the cache of a declared kind has synced a namespace to; empty until
-// the cache has synced.
-func (m *Manager) LastSyncResourceVersion(gk schema.GroupKind, namespace string) string {
+// WroteResource records the response of a write: an object as decode returns it, or as it is before that.
+func (m *Manager) WroteResource(gk schema.GroupKind, o metav1.Object) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.resources[gk].lastSyncResourceVersion(namespace)
+	m.resources[gk].wrote(o)
 }
 
-// ListResources returns the custom resources of a namespace in no particular order; an empty namespace means all.
+// ListResources returns the custom resources of a namespace, as Resource does, in no particular order; an empty namespace means all.
 func (m *Manager) ListResources(gk schema.GroupKind, namespace string) []metav1.Object {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var out []metav1.Object
-	m.resources[gk].inNamespace(namespace, func(obj any) {
-		if o, ok := obj.(metav1.Object); ok {
-			out = append(out, o)
-		}
-	})
+	m.resources[gk].inNamespace(namespace, func(o metav1.Object) { out = append(out, o) })
 	return out
 }
 
@@ -134,11 +130,7 @@ func (m *Manager) IndexedResources(gk schema.GroupKind, value string) []metav1.O
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var out []metav1.Object
-	m.resources[gk].byIndex(valueIndex, value, func(obj any) {
-		if o, ok := obj.(metav1.Object); ok {
-			out = append(out, o)
-		}
-	})
+	m.resources[gk].byIndex(valueIndex, value, func(o metav1.Object) { out = append(out, o) })
 	return out
 }
 

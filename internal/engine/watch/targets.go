@@ -21,11 +21,11 @@ func (m *Manager) WatchTargets(name string, gvk schema.GroupVersionKind, labelSe
 	defer m.mu.Unlock()
 	inf := m.targets[name]
 	if inf == nil {
-		inf = &informer{
+		inf = m.newInformer(informer{
 			gvk: gvk, labelSelector: labelSelector, fieldSelector: fieldSelector, fullObject: true,
 			indexers:  cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			transform: func(obj any) any { return transformTarget(strip, obj) },
-		}
+		})
 		m.targets[name] = inf
 	}
 	if notify != nil {
@@ -57,7 +57,7 @@ func transformTarget(strip func(*unstructured.Unstructured) *unstructured.Unstru
 	return &target{Unstructured: u}
 }
 
-// Target returns one object of a declared watch.
+// Target returns one object of a declared watch, as cached, or as the engine last wrote it if the cache has not observed that write.
 func (m *Manager) Target(name, namespace, objName string) (*unstructured.Unstructured, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -68,12 +68,19 @@ func (m *Manager) Target(name, namespace, objName string) (*unstructured.Unstruc
 	return t.Unstructured, true
 }
 
-// ListTargets returns the objects of a declared watch in a namespace, in no particular order; an empty namespace means all.
+// WroteTarget records the response of a write of an object that matches the selectors. It owns the object.
+func (m *Manager) WroteTarget(name string, u *unstructured.Unstructured) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.targets[name].wrote(u)
+}
+
+// ListTargets returns the objects of a declared watch in a namespace, as Target does, in no particular order; an empty namespace means all.
 func (m *Manager) ListTargets(name, namespace string) []*unstructured.Unstructured {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var out []*unstructured.Unstructured
-	m.targets[name].inNamespace(namespace, func(obj any) {
+	m.targets[name].inNamespace(namespace, func(obj metav1.Object) {
 		if t, ok := obj.(*target); ok {
 			out = append(out, t.Unstructured)
 		}

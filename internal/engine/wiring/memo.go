@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"mlkeeper.dev/internal/engine/backoff"
 )
@@ -25,10 +24,6 @@ const (
 
 // memo is what a reconciler remembers of one object. Only the worker that has the key uses it.
 type memo struct {
-	// latest is the answer to the last write, until the cache has caught up with it (law 12).
-	latest *unstructured.Unstructured
-	// created says that we created the object and the cache has not shown it yet.
-	created bool
 	// lost is when a write that lost a race is tried again; it is zero after one that succeeded.
 	lost backoff.Retry
 	// wired says that the object held our entries when it was last seen.
@@ -55,33 +50,13 @@ func (r *Reconciler) memo(key types.NamespacedName) *memo {
 
 // prune drops a memo that remembers nothing, so that the memory follows the wired objects and not all objects ever seen.
 func (r *Reconciler) prune(key types.NamespacedName, m *memo) {
-	if m.latest != nil || m.created || m.wired || len(m.reported) > 0 || len(m.repairs) > 0 || m.lost.Failures() > 0 {
+	if m.wired || len(m.reported) > 0 || len(m.repairs) > 0 || m.lost.Failures() > 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memos, key)
 }
-
-// newest returns the newer of the cached object and the answer to our last write. An absent cached object is taken as
-// such; absent() then reads once.
-func (m *memo) newest(cached *unstructured.Unstructured) *unstructured.Unstructured {
-	if m.latest == nil || cached == nil {
-		return cached
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), m.latest.GetResourceVersion())
-	if err != nil || order >= 0 {
-		m.latest = nil
-		return cached
-	}
-	return m.latest
-}
-
-func (m *memo) remember(u *unstructured.Unstructured, entries []Entry) {
-	m.latest, m.wired = u, len(entries) > 0
-}
-
-func (m *memo) forget() { m.latest, m.created, m.wired = nil, false, false }
 
 // count books a write: the same entries once more are a repair, others start anew.
 func (m *memo) count(now time.Time, entries []Entry, rival string) {

@@ -42,9 +42,12 @@ var ErrUnknown = errors.New("it is not known which custom resources are alive")
 
 // Source is where the watched targets come from; the engine's informer manager satisfies it.
 type Source interface {
-	// Target returns the cached object that the wire watches under the name, reduced by the wire's Strip, or nil. It
-	// is shared and never changed.
+	// Target returns the object that the wire watches under the name, reduced by the wire's Strip, or nil. It is the
+	// cached object, or what Wrote was called with if the cache has not observed that (law 12). It is shared and never
+	// changed.
 	Target(wire, namespace, name string) *unstructured.Unstructured
+	// Wrote records the answer of a write. It owns the object.
+	Wrote(wire string, u *unstructured.Unstructured)
 	// TargetsSynced says whether the cache of the wire is complete. What an incomplete cache does not hold may exist
 	// nevertheless.
 	TargetsSynced(wire string) bool
@@ -109,14 +112,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 		return 0, fmt.Errorf("find the custom resources that wire %s: %w", r.keyOf(key), err)
 	}
 	api := r.deps.Client.Resource(gvr).Namespace(key.Namespace)
-	target := m.newest(r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name))
+	target := r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name)
 	if target == nil {
 		if !r.deps.Source.TargetsSynced(r.wire.Name) {
 			return syncRetry, nil
 		}
 		return r.absent(ctx, api, key, m, alive)
 	}
-	m.created = false
 	if target.GetDeletionTimestamp() != nil {
 		r.report(key, m, nil)
 		return 0, nil
@@ -152,7 +154,7 @@ func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, ke
 	}
 	d := decide(&r.wire, live, alive)
 	if !d.needed() {
-		m.remember(r.strip(live), d.entries)
+		r.remember(m, live, d.entries)
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
@@ -192,9 +194,8 @@ func (r *Reconciler) remove(ctx context.Context, api dynamic.ResourceInterface, 
 func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
 	alive []client.Object,
 ) (time.Duration, error) {
-	if m.created || m.wired {
-		// The cache may lag behind our own write, or the object may only have lost the label that it was selected by:
-		// in both cases it exists, and one read tells.
+	if m.wired {
+		// The object may only have lost the label that it was selected by: one read tells.
 		live, err := api.Get(ctx, key.Name, metav1.GetOptions{})
 		if err == nil {
 			return r.edit(ctx, api, key, m, live, alive)
@@ -203,7 +204,7 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 			return 0, fmt.Errorf("read %s: %w", r.keyOf(key), err)
 		}
 	}
-	m.forget()
+	m.wired = false
 	if key.Name != r.wire.CreateName || r.wire.CreateName == "" {
 		r.report(key, m, nil)
 		return 0, nil
@@ -236,7 +237,6 @@ func (r *Reconciler) create(ctx context.Context, api dynamic.ResourceInterface, 
 	}
 	m.count(r.deps.Clock.Now(), d.entries, "")
 	r.wrote(key, m, "create", written, d)
-	m.created = true
 	return 0, nil
 }
 
@@ -257,8 +257,7 @@ func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcom
 		now := r.deps.Clock.Now()
 		return m.lost.Failed(conflictRetry, "", now).Sub(now), nil
 	case apierrors.IsNotFound(err):
-		m.forget()
-		m.lost = backoff.Retry{}
+		m.wired, m.lost = false, backoff.Retry{}
 		return 0, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		r.report(key, m, nil)
@@ -273,10 +272,9 @@ func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcom
 func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, written *unstructured.Unstructured, d *decision) {
 	target := r.keyOf(key)
 	r.deps.Log.Info("wiring changed", "wire", r.wire.Name, "target", target.String(), "verb", verb)
-	m.forget()
-	m.lost = backoff.Retry{}
+	m.wired, m.lost = false, backoff.Retry{}
 	if written != nil {
-		m.remember(r.strip(written), d.entries)
+		r.remember(m, written, d.entries)
 	}
 	if r.deps.Wrote != nil {
 		r.deps.Wrote(target, verb)
@@ -284,11 +282,12 @@ func (r *Reconciler) wrote(key types.NamespacedName, m *memo, verb string, writt
 	r.report(key, m, d.outcomes)
 }
 
-func (r *Reconciler) strip(u *unstructured.Unstructured) *unstructured.Unstructured {
-	if r.wire.Strip == nil {
-		return u
+// remember takes in what a live object holds. Without the label the object is no target, and the cache will never have it.
+func (r *Reconciler) remember(m *memo, live *unstructured.Unstructured, entries []Entry) {
+	m.wired = len(entries) > 0
+	if r.selector.Matches(labels.Set(live.GetLabels())) {
+		r.deps.Source.Wrote(r.wire.Name, live)
 	}
-	return r.wire.Strip(u)
 }
 
 func (r *Reconciler) keyOf(key types.NamespacedName) plan.Key {

@@ -376,7 +376,7 @@ func TestCreatesAndDeletesUnchanged(t *testing.T) {
 	f.reconcile()
 	f.expect("0r 1w", "a")
 	f.reconcile()
-	f.expect("1r 0w", "a")
+	f.expect("0r 0w", "a")
 	f.Release()
 	f.alive = []client.Object{cr("a"), cr("b")}
 	f.reconcile()
@@ -467,6 +467,7 @@ func TestLostLabelTakesEntriesOut(t *testing.T) {
 	u = f.Object("ns", "target")
 	u.SetLabels(nil)
 	f.Put(u)
+	f.Hold()
 	f.reconcile()
 	f.expect("2r 2w", "mine")
 	f.reconcile()

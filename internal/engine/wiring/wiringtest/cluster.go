@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine/mutation"
 	"mlkeeper.dev/internal/engine/wiring"
 )
 
@@ -29,7 +31,10 @@ type Cluster struct {
 	version int
 	objects map[types.NamespacedName]*unstructured.Unstructured
 	cached  map[types.NamespacedName]*unstructured.Unstructured
-	held    bool
+	// synced is the version that the cache has reached.
+	synced int
+	held   bool
+	writes *mutation.Cache
 
 	// Reads and Writes count the requests, refused ones included.
 	Reads, Writes int
@@ -43,10 +48,32 @@ type Cluster struct {
 
 // New returns an empty cluster.
 func New(wire wiring.Wire) *Cluster {
-	return &Cluster{
+	c := &Cluster{
 		wire: wire, objects: map[types.NamespacedName]*unstructured.Unstructured{},
 		cached: map[types.NamespacedName]*unstructured.Unstructured{},
 	}
+	c.writes = mutation.New(clock.RealClock{}, store{c})
+	return c
+}
+
+// store is the cache as the mutation cache reads it.
+type store struct{ *Cluster }
+
+// Get implements mutation.Store.
+func (s store) Get(key types.NamespacedName) metav1.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.cached[key]; u != nil {
+		return u
+	}
+	return nil
+}
+
+// LastSyncResourceVersion implements mutation.Store.
+func (s store) LastSyncResourceVersion(string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strconv.Itoa(s.synced)
 }
 
 func keyOf(u *unstructured.Unstructured) types.NamespacedName {
@@ -73,6 +100,7 @@ func (c *Cluster) Drop(namespace, name string) {
 	delete(c.objects, key)
 	if !c.held {
 		delete(c.cached, key)
+		c.synced = c.version
 	}
 }
 
@@ -93,7 +121,7 @@ func (c *Cluster) Hold() { c.mu.Lock(); c.held = true; c.mu.Unlock() }
 func (c *Cluster) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = false
+	c.held, c.synced = false, c.version
 	c.cached = map[types.NamespacedName]*unstructured.Unstructured{}
 	for _, u := range c.objects {
 		c.cache(u)
@@ -102,9 +130,16 @@ func (c *Cluster) Release() {
 
 // Target makes the cluster a wiring.Source.
 func (c *Cluster) Target(_, namespace, name string) *unstructured.Unstructured {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cached[types.NamespacedName{Namespace: namespace, Name: name}]
+	u, _ := c.writes.Get(types.NamespacedName{Namespace: namespace, Name: name}).(*unstructured.Unstructured)
+	return u
+}
+
+// Wrote makes the cluster a wiring.Source.
+func (c *Cluster) Wrote(_ string, u *unstructured.Unstructured) {
+	if c.wire.Strip != nil {
+		u = c.wire.Strip(u)
+	}
+	c.writes.Updated(u)
 }
 
 // TargetsSynced says whether the cache is complete; it is unless Unsynced is set.
@@ -128,6 +163,7 @@ func (c *Cluster) store(u *unstructured.Unstructured) {
 	u.SetResourceVersion(strconv.Itoa(c.version))
 	c.objects[keyOf(u)] = u
 	if !c.held {
+		c.synced = c.version
 		c.cache(u)
 	}
 }
