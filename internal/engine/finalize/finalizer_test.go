@@ -1,6 +1,7 @@
 package finalize
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,28 @@ func TestStagesAreDeletedInReverseOrder(t *testing.T) {
 	}
 	if n := w.requests("delete", "validatingwebhookconfigurations"); n != 1 {
 		t.Errorf("%d deletions of the webhook", n)
+	}
+	if w.reconcile(f); !slices.Equal(w.stopped, []types.UID{ownerUID}) {
+		t.Errorf("the watches of %v are ended", w.stopped)
+	}
+}
+
+// TestAStageWaitsForTheCaches: without the caches, the objects of a later stage would seem to be deleted.
+func TestAStageWaitsForTheCaches(t *testing.T) {
+	w := newWorld(t)
+	w.unwatched = true
+	f := w.manager()
+	if again := w.reconcile(f); again != time.Second || w.waits(1) == "deleted" {
+		t.Errorf("checked again after %s, the last stage: %s", again, w.waits(1))
+	}
+	writes := w.writes
+	w.clock.Step(maxWait - time.Second)
+	if w.reconcile(f); w.writes != writes || w.waits(1) == "deleted" {
+		t.Errorf("%d more writes while it waits, the last stage: %s", w.writes-writes, w.waits(1))
+	}
+	w.clock.Step(time.Second)
+	if w.reconcile(f); w.waits(1) != "deleted" {
+		t.Error("a watch that cannot be opened holds up the deletion for longer than other waits")
 	}
 }
 

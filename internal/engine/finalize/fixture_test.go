@@ -58,6 +58,9 @@ type world struct {
 	// writes counts the writes of a status, oldCRD drops the conditions as an API server with an older definition does.
 	writes int
 	oldCRD bool
+	// unwatched says that the watches on the children are not synced, stopped are the owners whose watches were ended.
+	unwatched bool
+	stopped   []types.UID
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -153,7 +156,9 @@ func (w *world) manager() *Finalizer {
 			}}}, nil
 		},
 		Catalog: w, Inventories: w, Children: w, Owner: func(keeper.InventoryOwner) (Owner, bool) { return w.owner, true },
-		Recorder: w.events, Clock: w.clock, Count: func(plan.Key, decide.Verb, string) {},
+		WatchChildren: func(keeper.InventoryOwner, map[plan.Key]keeper.InventoryEntry) bool { return !w.unwatched },
+		StopWatching:  func(uid types.UID) { w.stopped = append(w.stopped, uid) },
+		Recorder:      w.events, Clock: w.clock, Count: func(plan.Key, decide.Verb, string) {},
 	})
 }
 

@@ -72,6 +72,7 @@ func (r *runningInformers) watchError() error {
 func (inf *informer) stop() {
 	inf.running.cancel()
 	inf.running = nil
+	inf.mutations.Clear()
 	if inf.onStop != nil {
 		inf.onStop()
 	}
