@@ -370,14 +370,8 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if s.isSuspended(cr) && !adopts {
 		return s.suspended(ctx, p)
 	}
-	if err := s.prepare(ctx, p); err != nil {
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
+	if done, err := s.prepare(ctx, p, adopts); done || err != nil {
 		return reconcile.Result{}, err
-	}
-	if adopts {
-		if done, err := s.adopt(ctx, p); done || err != nil {
-			return reconcile.Result{}, err
-		}
 	}
 	switch err := s.resolveOwners(ctx, p); {
 	case errors.Is(err, errStaleCache):
@@ -408,8 +402,20 @@ var jobPanicked = plan.Problem{
 	Remedy: "report it as a bug; it is tried again with growing pauses",
 }
 
-// prepare gathers facts and renders the plan. It writes nothing.
-func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F]) error {
+// prepare renders the plan, and adopts the custom resource if adopts says so. done says that the reconcile ends.
+func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F], adopts bool) (done bool, err error) {
+	if err := s.render(ctx, p); err != nil {
+		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
+		return true, err
+	}
+	if adopts {
+		return s.adopt(ctx, p)
+	}
+	return false, nil
+}
+
+// render gathers facts and renders the plan. It writes nothing.
+func (s *stacks[C, F]) render(ctx context.Context, p *reconciliation[C, F]) error {
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.Panicked() {
 		p.problems = append(p.problems, jobPanicked)

@@ -53,6 +53,7 @@ func (f *fakeCluster) Reference(
 ) (*metav1.PartialObjectMetadata, bool, error) {
 	return f.references[name], !f.unknown, f.err
 }
+
 func (f *fakeCluster) ReferenceWatchError(schema.GroupVersionKind, string, string) error {
 	return f.watchError
 }
@@ -61,6 +62,7 @@ func (f *fakeCluster) Child(_ string, key plan.Key) (*observe.Object, bool) {
 	o, ok := f.children[key]
 	return o, ok
 }
+
 func (f *fakeCluster) ListResources(schema.GroupKind, string) []metav1.Object  { return f.resources }
 func (f *fakeCluster) ListTargets(string, string) []*unstructured.Unstructured { return nil }
 func (f *fakeCluster) ServesVersion(schema.GroupVersion) bool                  { return true }
