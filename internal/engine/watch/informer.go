@@ -31,8 +31,6 @@ type informer struct {
 	transform func(obj any) any
 	indexers  cache.Indexers
 	handlers  []eventHandler
-	// onStop is called after the watch stopped; it may be nil.
-	onStop func()
 	// mutations has our own writes. They override what the shared informers have stored.
 	mutations *mutation.Cache
 	// running is nil while the API is not served, and after the watch was ended.
@@ -73,9 +71,6 @@ func (inf *informer) stop() {
 	inf.running.cancel()
 	inf.running = nil
 	inf.mutations.Clear()
-	if inf.onStop != nil {
-		inf.onStop()
-	}
 }
 
 // forNamespace returns the shared informer that watches a namespace, or nil.
