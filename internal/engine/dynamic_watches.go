@@ -10,7 +10,7 @@ import (
 // anyChildren says that users bring the kinds of the children.
 func (s *stacks[C, F]) anyChildren() bool { return s.def.AnyChildren }
 
-// watchKind watches a kind that users brought, and those that a ledger tells of after a restart.
+// watchKind watches a kind that users brought, and those that an inventory tells of after a restart.
 func (s *stacks[C, F]) watchKind(gvk schema.GroupVersionKind) {
 	if !s.def.AnyChildren {
 		return
@@ -37,9 +37,9 @@ func (s *stacks[C, F]) watchGroup(group string) {
 	s.groups[group] = true
 }
 
-// watchRecorded watches the kinds of a ledger.
-func (s *stacks[C, F]) watchRecorded(ledger map[plan.Key]keeper.InventoryEntry) {
-	for key, e := range ledger {
+// watchRecorded watches the kinds of an inventory.
+func (s *stacks[C, F]) watchRecorded(entries map[plan.Key]keeper.InventoryEntry) {
+	for key, e := range entries {
 		s.watchKind(key.WithVersion(e.Version))
 	}
 }

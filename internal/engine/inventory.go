@@ -239,7 +239,7 @@ func (k *inventories) ensureOne(
 		}
 	}
 	want := union(have, stage)
-	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.Impersonate == actAs {
+	if have != nil && len(want) == len(have.Spec.Entries) && have.Spec.Impersonate == actAs {
 		return have, nil
 	}
 	if err := confirm(); err != nil {
@@ -249,7 +249,7 @@ func (k *inventories) ensureOne(
 		return k.create(ctx, stack, name, i, actAs, want)
 	}
 	next := have.DeepCopy()
-	next.Spec.Objects, next.Spec.Impersonate = want, actAs
+	next.Spec.Entries, next.Spec.Impersonate = want, actAs
 	return k.update(ctx, next)
 }
 
@@ -268,7 +268,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 	var out []keeper.InventoryEntry
 	before := map[plan.Key]keeper.InventoryEntry{}
 	if have != nil {
-		for _, e := range have.Spec.Objects {
+		for _, e := range have.Spec.Entries {
 			before[keyOf(e)] = e
 		}
 	}
@@ -291,7 +291,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 		out = append(out, e)
 	}
 	if have != nil {
-		for _, e := range have.Spec.Objects {
+		for _, e := range have.Spec.Entries {
 			if !planned[keyOf(e)] {
 				out = append(out, e)
 			}
@@ -315,7 +315,7 @@ func (k *inventories) create(
 			},
 			Stage:       int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
 			Impersonate: actAs,
-			Objects:     objects,
+			Entries:     objects,
 		},
 	}
 	u, err := toUnstructured(inv)
@@ -402,7 +402,7 @@ func (k *inventories) record(
 	return cmp.Or(parallel.Each(ctx, parallelInventories, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
 		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
-		for _, e := range inv.Spec.Objects {
+		for _, e := range inv.Spec.Entries {
 			at, wanted := stageOf[keyOf(e)]
 			if wanted && at == i || !wanted && remembered[keyOf(e)] || k.owns(inv, keyOf(e)) {
 				spec = append(spec, e)
@@ -425,14 +425,14 @@ func (k *inventories) record(
 func (k *inventories) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
 	next := inv.DeepCopy()
 	var err error
-	if len(spec) != len(inv.Spec.Objects) {
-		next.Spec.Objects = spec
+	if len(spec) != len(inv.Spec.Entries) {
+		next.Spec.Entries = spec
 		if next, err = k.update(ctx, next); err != nil {
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
 		}
 	}
-	if !reflect.DeepEqual(next.Status.Objects, status) {
-		next.Status.Objects = status
+	if !reflect.DeepEqual(next.Status.Entries, status) {
+		next.Status.Entries = status
 		if _, err = k.update(ctx, next, "status"); err != nil {
 			return fmt.Errorf("write the status of Inventory %s: %w", inv.Name, err)
 		}
@@ -475,13 +475,13 @@ func ownerOf(inv *keeper.Inventory) plan.Owner {
 	return plan.Owner{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: inv.Name, UID: inv.UID}
 }
 
-func ledgerOf(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+func entriesOf(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := map[plan.Key]keeper.InventoryEntry{}
 	for _, inv := range invs {
-		for _, e := range inv.Spec.Objects {
+		for _, e := range inv.Spec.Entries {
 			out[keyOf(e)] = e
 		}
-		for _, e := range inv.Status.Objects {
+		for _, e := range inv.Status.Entries {
 			out[keyOf(e)] = e
 		}
 	}

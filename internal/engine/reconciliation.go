@@ -42,7 +42,7 @@ type reconciliation[C client.Object, F any] struct {
 	inventories []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
 	owners      []plan.Owner                       // Set by resolveOwners.
 	stamped     [][]plan.Stamped                   // Set by resolveOwners, by stage.
-	ledger      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
+	entries     map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	actions     []decide.Action                    // Set by decide.
 	results     map[plan.Key]act.Result            // Set by act.
 	nextAt      time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
@@ -72,8 +72,8 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &reconciliation[C, F]{
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
-		stack:  s.stackOf(cr),
-		ledger: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
+		stack:   s.stackOf(cr),
+		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
 	if len(*s.def.Common(cr).Conditions) == 0 {
@@ -96,16 +96,16 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
-	ledger := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
-		return recorded(*s.def.Common(cr).Ledger, s.kept.of(string(cr.GetUID())))
+	entries := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
+		return recorded(s.def.Common(cr).Inventory.Entries, s.kept.of(string(cr.GetUID())))
 	})
-	return func(key plan.Key) bool { return ledger()[key].UID != "" }
+	return func(key plan.Key) bool { return entries()[key].UID != "" }
 }
 
-// recorded is the ledger of a custom resource: what its status holds, and what its Inventories do.
-func recorded(ledger []keeper.InventoryEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
-	out := ledgerOf(inventories)
-	for _, e := range ledger {
+// recorded is the inventory of a custom resource: what its status holds, and what its Inventories do.
+func recorded(entries []keeper.InventoryEntry, inventories []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+	out := entriesOf(inventories)
+	for _, e := range entries {
 		if _, listed := out[keyOf(e)]; !listed {
 			out[keyOf(e)] = e
 		}
@@ -125,9 +125,9 @@ func (s *stacks[C, F]) ownersOf(cr C, inventories []*keeper.Inventory) []plan.Ow
 // resolveOwners settles who owns the children, makes the Inventories where the custom resource cannot, stamps every object, and
 // loads what is remembered of earlier writes.
 func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F]) error {
-	ledger := s.def.Common(p.cr).Ledger
+	inventory := s.def.Common(p.cr).Inventory
 	if p.state.pendingStatus != nil {
-		ledger = p.state.pendingStatus
+		inventory = p.state.pendingStatus
 	}
 	existing := s.kept.of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.kept.needed(s.catalog, p.stack, p.plan) || s.incomplete(p.plan) {
@@ -138,13 +138,13 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
 	}
-	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), recorded(*ledger, p.inventories)
+	p.owners, p.entries = s.ownersOf(p.cr, p.inventories), recorded(inventory.Entries, p.inventories)
 	if len(p.inventories) > 0 {
 		for _, e := range p.state.pendingEntries {
-			p.ledger[keyOf(e)] = e
+			p.entries[keyOf(e)] = e
 		}
 	}
-	s.watchRecorded(p.ledger)
+	s.watchRecorded(p.entries)
 	return s.stamp(p)
 }
 
@@ -169,21 +169,21 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	return nil
 }
 
-// follow has the ledger say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
+// follow has the inventory say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
 // completed: that alone changes nothing about what is declared, so that no write would tell.
 func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
-	e, recorded := p.ledger[o.Key]
+	e, recorded := p.entries[o.Key]
 	if !recorded {
 		return
 	}
 	seen, found := s.informers.Child(s.def.Controller, o.Key)
 	if found {
 		e.Policy = policyOf(o, seen)
-		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
+		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.AppliedHash() == e.AppliedHash
 	} else {
 		e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
 	}
-	p.ledger[o.Key] = e
+	p.entries[o.Key] = e
 }
 
 func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
@@ -218,7 +218,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	for i, stage := range p.plan.Stages {
 		if stage.Suspended && i < len(p.inventories) {
-			for _, e := range p.inventories[i].Spec.Objects {
+			for _, e := range p.inventories[i].Spec.Entries {
 				desired[keyOf(e)] = true
 			}
 		}
@@ -280,7 +280,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
-	if e, ok := p.ledger[o.Key]; ok {
+	if e, ok := p.entries[o.Key]; ok {
 		item.Known = &e
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
@@ -357,17 +357,17 @@ func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, 
 	return true
 }
 
-// extras are objects that MLKeeper made for this stack and that the plan no longer has: from the ledger or Inventory,
+// extras are objects that MLKeeper made for this stack and that the plan no longer has: from its status or Inventories,
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
-	taken, listed := map[plan.Key]bool{}, ledgerOf(p.inventories)
-	for key, entry := range p.ledger {
+	taken, listed := map[plan.Key]bool{}, entriesOf(p.inventories)
+	for key, entry := range p.entries {
 		if desired[key] {
 			continue
 		}
 		if _, ours := listed[key]; !ours && !s.reaches(p.stack, key) {
-			delete(p.ledger, key) // Somebody else wrote it into the status.
+			delete(p.entries, key) // Somebody else wrote it into the status.
 			continue
 		}
 		taken[key] = true
@@ -416,13 +416,13 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			p.problems = append(p.problems, *r.Problem)
 			if r.Problem.Reason == act.ReasonConflict && len(p.inventories) == 0 {
 				// Another's object has the name. The status, which whoever may write it can forge, must not call it a child.
-				delete(p.ledger, r.Action.Key)
+				delete(p.entries, r.Action.Key)
 			}
 		case r.Stale:
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.ledger[r.Action.Key] = entryOf(r.Action.Object, r.Observed, r.Warnings)
+			p.entries[r.Action.Key] = entryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again.
 			p.state.deleted[r.Action.Key] = r.Action.UID
@@ -434,7 +434,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			}
 		default:
 			// There was nothing left to delete, of which no watch tells.
-			delete(p.ledger, r.Action.Key)
+			delete(p.entries, r.Action.Key)
 			s.completed(p.state, r.Action.Key, "", true)
 		}
 		if r.Wrote && r.Action.Reason == decide.ReasonDrift {

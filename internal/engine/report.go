@@ -161,7 +161,7 @@ func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 
 // leaving says that what the plan no longer has is still there, as far as this pass knows.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
-	_, recorded := p.ledger[a.Key]
+	_, recorded := p.entries[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 
@@ -177,7 +177,7 @@ func waitsFor(a decide.Action, state controller.State) string {
 	return "waiting for " + a.Key.String()
 }
 
-// persistInventory writes the ledger: onto the status of the custom resource, or into its Inventories.
+// persistInventory writes the inventory: onto the status of the custom resource, or into its Inventories.
 func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C, F], ready bool) error {
 	if p.gatherFailed {
 		return nil
@@ -187,16 +187,16 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		keep[key] = true
 	}
 	for _, a := range p.actions {
-		// A deleted object stays in the ledger until the watch says that it is gone.
+		// A deleted object stays in the inventory until the watch says that it is gone.
 		keep[a.Key] = true
 	}
 	for key, uid := range p.state.deleted {
-		if e, ok := p.ledger[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
+		if e, ok := p.entries[key]; p.pruned && !keep[key] && (!ok || e.UID == uid) {
 			delete(p.state.deleted, key)
 		}
 	}
 	var entries []keeper.InventoryEntry
-	for key, e := range p.ledger {
+	for key, e := range p.entries {
 		// While a problem stands, what the plan no longer has is neither pruned nor forgotten; nor is what no watch can show yet.
 		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			entries = append(entries, e)
@@ -204,7 +204,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	}
 	sort.Slice(entries, func(i, j int) bool { return keyOf(entries[i]).String() < keyOf(entries[j]).String() })
 	if len(p.inventories) > 0 {
-		*s.def.Common(p.cr).Ledger = nil
+		s.def.Common(p.cr).Inventory.Entries = nil
 		p.state.pendingEntries = entries
 		if !ready && s.deferInventory(p) {
 			return nil
@@ -218,7 +218,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	if len(entries) == 0 {
 		entries = nil
 	}
-	*s.def.Common(p.cr).Ledger = entries
+	s.def.Common(p.cr).Inventory.Entries = entries
 	return nil
 }
 
@@ -328,7 +328,7 @@ func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.Inve
 			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
-		UID: seen.UID, Digest: o.Digest, OwnedFieldsHash: seen.OwnedFieldsHash, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
+		UID: seen.UID, AppliedHash: o.Digest, OwnedFieldsHash: seen.OwnedFieldsHash, Policy: policyOf(o, seen), LeftOut: fewer(leftOut),
 	}
 }
 
@@ -340,10 +340,10 @@ func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 	return ""
 }
 
-// The bounds of what a ledger tells of what was left out of an object, as its schema has them.
+// The bounds of what an inventory tells of what was left out of an object, as its schema has them.
 const maxLeftOut, maxLeftOutLength = 16, 512
 
-// fewer keeps what a ledger may hold of the warnings about one object, and says how many there are beside them.
+// fewer keeps what an inventory may hold of the warnings about one object, and says how many there are beside them.
 func fewer(warnings []string) []string {
 	var out []string
 	for i, w := range warnings {

@@ -151,8 +151,8 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestALedgerTellsOfSixteenWarnings has more of them, and longer ones, than the schema takes.
-func TestALedgerTellsOfSixteenWarnings(t *testing.T) {
+// TestAnEntryHasAtMostSixteenWarnings has more of them, and longer ones, than the schema takes.
+func TestAnEntryHasAtMostSixteenWarnings(t *testing.T) {
 	for _, c := range []struct{ given, want int }{{0, 0}, {1, 1}, {maxLeftOut, maxLeftOut}, {maxLeftOut + 1, maxLeftOut}, {100, maxLeftOut}} {
 		got := fewer(slices.Repeat([]string{strings.Repeat("ä", maxLeftOutLength)}, c.given))
 		if len(got) != c.want {

@@ -87,7 +87,7 @@ type outlasts struct {
 // Namespaces, which hold custom resources.
 func outlasting(inv *keeper.Inventory) []outlasts {
 	var out []outlasts
-	for key, e := range ledgerOf([]*keeper.Inventory{inv}) {
+	for key, e := range entriesOf([]*keeper.Inventory{inv}) {
 		own := key.Kind == "Namespace" && key.Name == inv.Spec.Owner.Namespace
 		if plan.OutlivesAlways(key) && e.Policy != keeper.Retain && e.UID != "" && !own {
 			out = append(out, outlasts{key, e.UID, e.Version})
@@ -113,7 +113,7 @@ func (t *teardown) listedElsewhere(key plan.Key, inv *keeper.Inventory) string {
 		if !ok || other.Spec.Owner.UID == inv.Spec.Owner.UID {
 			continue
 		}
-		for _, e := range other.Spec.Objects {
+		for _, e := range other.Spec.Entries {
 			if keyOf(e) == key {
 				return "what " + other.Annotations[keeper.OwnerAnnotation] + " declares"
 			}

@@ -30,7 +30,7 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 }
 
 // TestAJobThatWentAtOnceHasCompleted has a Job whose ttlSecondsAfterFinished is zero: no reconciliation need have seen it complete. What
-// is remembered of it stays until the ledger has it, or its custom resource is gone.
+// is remembered of it stays until the inventory has it, or its custom resource is gone.
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
 	s := &stacks[*keeper.Inventory, any]{
@@ -63,6 +63,6 @@ func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 		t.Error("a Job that had not completed counts as completed")
 	}
 	if !s.completed(state, done.Key, "1", true) || len(state.finished) > 0 {
-		t.Errorf("what the ledger has is remembered beside it: %v", state.finished)
+		t.Errorf("what the inventory has is remembered beside it: %v", state.finished)
 	}
 }

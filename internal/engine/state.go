@@ -57,11 +57,11 @@ type reconcileState struct {
 	rejected map[plan.Key]rejection
 	// recreated counts how often each object was recreated lately.
 	recreated map[plan.Key]recreation
-	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
+	// finished holds the UIDs of Jobs that had completed when they were removed, until the inventory has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
-	// pendingStatus is the ledger of a reconciliation whose status is not written yet; nil when it is.
-	pendingStatus *[]keeper.InventoryEntry
-	// pendingEntries is the ledger of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil and
+	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
+	pendingStatus *keeper.ResourceInventory
+	// pendingEntries is the inventory of a reconciliation that is not written into the Inventories yet, since pendingEntriesSince; nil and
 	// zero when it is.
 	pendingEntries      []keeper.InventoryEntry
 	pendingEntriesSince time.Time

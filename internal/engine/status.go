@@ -37,7 +37,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		s.awaitWires(p, false)
 		return 0, nil
 	}
-	p.state.pendingStatus = after.Ledger
+	p.state.pendingStatus = after.Inventory
 	now := s.Clock.Now()
 	if rest := s.holdStatus(p, urgent, now); rest > 0 {
 		return rest, nil

@@ -28,7 +28,7 @@ var hooks = []schema.GroupVersionKind{
 // what others write, and an APIService without one breaks the discovery of all APIs.
 func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 	services := map[plan.Key]bool{}
-	for key, e := range ledgerOf(invs) {
+	for key, e := range entriesOf(invs) {
 		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" {
 			services[key] = true
 		}

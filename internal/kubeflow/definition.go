@@ -26,7 +26,7 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
 		AnyChildren:     true,

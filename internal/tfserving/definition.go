@@ -23,7 +23,7 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
 		Children:   []schema.GroupVersionKind{gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler},

@@ -30,7 +30,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 				LastUpdateTime:         &cr.Status.LastUpdateTime,
 			}
 		},

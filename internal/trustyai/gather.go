@@ -109,7 +109,7 @@ func older(a, b *v1.TrustyAIService) bool {
 	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order < 0
 	}
-	if has, had := len(a.Status.Children) > 0, len(b.Status.Children) > 0; has != had {
+	if has, had := len(a.Status.Inventory.Entries) > 0, len(b.Status.Inventory.Entries) > 0; has != had {
 		return has
 	}
 	return a.UID < b.UID
@@ -148,7 +148,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 	if seen := child.Stripped(); seen != nil {
 		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
 		// for upstream's, it would be declared without a template, and lose the one it has.
-		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
+		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.AppliedHash() != "" && !child.Partial() {
 			d := deploymentOf(seen)
 			d.Template = Template(marks[templateAnnotation])
 			if d.Template == "" {

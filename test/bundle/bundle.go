@@ -72,12 +72,12 @@ type Spec struct {
 
 // Status is what the engine observed.
 type Status struct {
-	Conditions             []metav1.Condition      `json:"conditions,omitempty"`
-	ObservedGeneration     int64                   `json:"observedGeneration,omitempty"`
-	LastHandledReconcileAt string                  `json:"lastHandledReconcileAt,omitempty"`
-	Children               []keeper.InventoryEntry `json:"children,omitempty"`
-	Skipped                []string                `json:"skipped,omitempty"`
-	Warnings               []string                `json:"warnings,omitempty"`
+	Conditions             []metav1.Condition       `json:"conditions,omitempty"`
+	ObservedGeneration     int64                    `json:"observedGeneration,omitempty"`
+	LastHandledReconcileAt string                   `json:"lastHandledReconcileAt,omitempty"`
+	Inventory              keeper.ResourceInventory `json:"inventory,omitzero"`
+	Skipped                []string                 `json:"skipped,omitempty"`
+	Warnings               []string                 `json:"warnings,omitempty"`
 }
 
 // Bundle is the test's custom resource.
@@ -126,7 +126,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) contro
 		Common: func(b *Bundle) controller.Common {
 			return controller.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,
-				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Ledger: &b.Status.Children,
+				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Inventory: &b.Status.Inventory,
 			}
 		},
 	}

@@ -174,7 +174,7 @@ func (r *run) truthful(events []Event, complain func(format string, args ...any)
 		if isReady(u) != nil {
 			continue
 		}
-		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "children")
+		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
 		for _, item := range listed {
 			child, _ := item.(map[string]any)
 			if uid, _ := child["uid"].(string); uid != "" && !there[uid] {

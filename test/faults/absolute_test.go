@@ -181,7 +181,7 @@ func TestReadyWithAMissingChildOrReference(t *testing.T) {
 	cr.SetNamespace("faults-aaaaaaaa")
 	cr.Object["status"] = map[string]any{
 		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(0),
-		"children": []any{map[string]any{"kind": "Deployment", "name": "d", "uid": "d"}},
+		"inventory": map[string]any{"entries": []any{map[string]any{"kind": "Deployment", "name": "d", "uid": "d"}}},
 	}
 	deployment := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",

@@ -38,8 +38,8 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 		if len(inv.Finalizers) > 0 || len(inv.OwnerReferences) > 0 {
 			t.Errorf("Inventory %s has finalizers or owners: %+v", inv.Name, inv.ObjectMeta)
 		}
-		for _, e := range inv.Status.Objects {
-			if e.UID == "" || e.Digest == "" || e.OwnedFieldsHash == "" {
+		for _, e := range inv.Status.Entries {
+			if e.UID == "" || e.AppliedHash == "" || e.OwnedFieldsHash == "" {
 				t.Errorf("Inventory %s does not record %+v", inv.Name, e)
 			}
 		}
@@ -53,14 +53,14 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 			t.Errorf("%s is owned by %+v, want Inventory %s", u.GetName(), refs, want.Name)
 		}
 		listed := false
-		for _, e := range want.Spec.Objects {
+		for _, e := range want.Spec.Entries {
 			listed = listed || e.Name == u.GetName() && e.Namespace == u.GetNamespace()
 		}
 		if !listed {
-			t.Errorf("%s is not listed in %+v", u.GetName(), want.Spec.Objects)
+			t.Errorf("%s is not listed in %+v", u.GetName(), want.Spec.Entries)
 		}
 	}
-	if n := len(b.bundle("b").Status.Children); n > 0 {
+	if n := len(b.bundle("b").Status.Inventory.Entries); n > 0 {
 		t.Errorf("the status lists %d children besides", n)
 	}
 }
@@ -159,8 +159,8 @@ func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
 		return nil
 	})
 	b.must(clusterRoleGVK, "", b.ns+"-role")
-	if len(b.inventories("b")[0].Spec.Objects) != 2 || len(b.inventories("b")[1].Spec.Objects) != 2 {
-		t.Errorf("the lists are %+v and %+v", b.inventories("b")[0].Spec.Objects, b.inventories("b")[1].Spec.Objects)
+	if len(b.inventories("b")[0].Spec.Entries) != 2 || len(b.inventories("b")[1].Spec.Entries) != 2 {
+		t.Errorf("the lists are %+v and %+v", b.inventories("b")[0].Spec.Entries, b.inventories("b")[1].Spec.Entries)
 	}
 }
 

@@ -155,7 +155,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	victims := []victim{
 		{secretGVK, elsewhere, "db"}, {secretGVK, b.ns, "db"}, {secretGVK, b.ns, "copied"}, {configMapGVK, b.ns, "named"}, {clusterRoleGVK, "", role},
 	}
-	children := b.bundle("b").Status.Children
+	children := b.bundle("b").Status.Inventory.Entries
 	uids := map[victim]string{}
 	for _, v := range victims {
 		uids[v] = string(b.must(v.gvk, v.ns, v.name).GetUID())
@@ -164,7 +164,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 			UID:             types.UID(uids[v]),
 		})
 	}
-	raw, err := json.Marshal(map[string]any{"status": map[string]any{"children": children}})
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"inventory": map[string]any{"entries": children}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	stand()
 	b.value("named", "theirs")
-	for _, e := range b.bundle("b").Status.Children {
+	for _, e := range b.bundle("b").Status.Inventory.Entries {
 		if e.Name != "one" {
 			t.Errorf("the status still lists %s %s/%s", e.Kind, e.Namespace, e.Name)
 		}

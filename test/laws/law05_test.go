@@ -45,7 +45,7 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	b.apply("b", spec)
 	b.value("goes", "v")
 	cluster.Eventually(t, patience, func() error {
-		for _, e := range b.bundle("b").Status.Children {
+		for _, e := range b.bundle("b").Status.Inventory.Entries {
 			if e.UID == data.GetUID() {
 				return nil
 			}
@@ -118,7 +118,7 @@ func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 	b.apply("b", one(retained(secret(b.ns, "key", "v")), configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v")))
 	b.ready("b")
 	b.op.Stop()
-	b.patchStatus(bundleGVK, b.ns, "b", `{"status":{"children":null}}`)
+	b.patchStatus(bundleGVK, b.ns, "b", `{"status":{"inventory":null}}`)
 	b.apply("b", one(configMap(b.ns, "stays", "v")))
 	b.restart()
 	b.gone(configMapGVK, b.ns, "goes")

@@ -42,7 +42,7 @@ func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
 		}
 		return nil
 	})
-	if n := len(b.bundle("b").Status.Children); n != 2 {
+	if n := len(b.bundle("b").Status.Inventory.Entries); n != 2 {
 		t.Errorf("%d children are remembered", n)
 	}
 	mark := b.journal.mark()

@@ -87,10 +87,10 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	UID types.UID `json:"uid,omitempty"`
-	// digest is the digest of the rendered object that was written last.
+	// appliedHash is the digest of the rendered object that was applied last; the object has it in its annotation applied-hash.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	Digest string `json:"digest,omitempty"`
+	AppliedHash string `json:"appliedHash,omitempty"`
 	// ownedFieldsHash is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
 	// is drift.
 	// +optional
@@ -109,4 +109,14 @@ type InventoryEntry struct {
 	// policy is Retain for an object that must outlive its custom resource.
 	// +optional
 	Policy DeletionPolicy `json:"policy,omitempty"`
+}
+
+// ResourceInventory is the inventory of a custom resource in its status, where the custom resource itself owns its children. It is
+// empty where Inventories own them.
+type ResourceInventory struct {
+	// entries has one entry for each child, so that a restart verifies the children without a read.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Entries []InventoryEntry `json:"entries,omitempty"`
 }

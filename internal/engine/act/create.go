@@ -45,7 +45,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 	case ours:
 		res.Action.Adopted = found.Adopted()
 		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
-		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
+		res.Action.Former = found.AppliedHash() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
 	case free && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true

@@ -27,7 +27,7 @@ func TestCreateOnAFreeName(t *testing.T) {
 	}
 	live := c.server.get(path)
 	if live == nil || res.Observed == nil || res.Observed.UID != live.GetUID() || !res.Observed.Created ||
-		!res.Observed.OwnedBy(stack, self) || res.Observed.Digest() != st.Digest {
+		!res.Observed.OwnedBy(stack, self) || res.Observed.AppliedHash() != st.Digest {
 		t.Fatalf("%+v", res.Observed)
 	}
 	if !reflect.DeepEqual(entries(live), []string{"mlkeeper Update"}) {

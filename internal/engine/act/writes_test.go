@@ -63,7 +63,7 @@ func TestLostAnswerOfAnApplyAndOfADelete(t *testing.T) {
 	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err == nil || res.Wrote {
 		t.Fatalf("%+v", res)
 	}
-	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err != nil || res.Observed.Digest() != next.Digest {
+	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err != nil || res.Observed.AppliedHash() != next.Digest {
 		t.Fatalf("%+v", res)
 	}
 	lose(http.MethodDelete)

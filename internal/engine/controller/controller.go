@@ -22,8 +22,8 @@ type Common struct {
 	Conditions             *[]metav1.Condition
 	ObservedGeneration     *int64
 	LastHandledReconcileAt *string
-	// Ledger is where the engine remembers the children of a stack without Inventories.
-	Ledger *[]keeper.InventoryEntry
+	// Inventory is the inventory of a stack without Inventories.
+	Inventory *keeper.ResourceInventory
 	// LastUpdateTime is stamped when the status changed otherwise; nil for kinds without the field.
 	LastUpdateTime **metav1.Time
 }
@@ -102,7 +102,7 @@ type System[C client.Object, F any] interface {
 	// Render is pure: the same custom resource and facts give the same plan.
 	Render(cr C, facts F) plan.Plan
 	// Project writes what was observed onto the status of cr, but for the conditions Ready, Reconciling and Stalled,
-	// observedGeneration and the ledger, which the engine writes. It is pure. The returned verdict may reword Ready.
+	// observedGeneration and the inventory, which the engine writes. It is pure. The returned verdict may reword Ready.
 	Project(cr C, facts F, seen Seen) Verdict
 }
 

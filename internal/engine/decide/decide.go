@@ -159,7 +159,7 @@ func (i Item) recorded() bool {
 // done says that the object is a Job that completed as it is declared, and is gone since: as with Helm, a Job runs once, also where its
 // ttlSecondsAfterFinished has it removed.
 func (i Item) done() bool {
-	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.Digest == i.Digest
+	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.AppliedHash == i.Digest
 }
 
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
@@ -190,7 +190,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
-		a.Former = (item.Observed.Digest() == "" || item.Observed.Partial()) && !item.Partial
+		a.Former = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	if item.Hold != "" && a.Writes() {
@@ -206,11 +206,11 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 	case item.Retain && item.Observed.Refers(owners...):
 		// Somebody, such as the operator before us, made it go with the custom resource (law 8).
 		return Apply, ReasonDrift
-	case item.Observed.Digest() != item.Digest && item.Known != nil && item.Known.Digest == item.Digest:
+	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:
 		return Apply, ReasonDrift
-	case item.Observed.Digest() != item.Digest:
+	case item.Observed.AppliedHash() != item.Digest:
 		return Apply, ReasonChanged
-	case item.Known == nil || item.Known.Digest != item.Digest || item.Known.UID != item.Observed.UID:
+	case item.Known == nil || item.Known.AppliedHash != item.Digest || item.Known.UID != item.Observed.UID:
 		return Apply, ReasonUnverified
 	case item.Known.OwnedFieldsHash != item.Observed.OwnedFieldsHash:
 		return Apply, ReasonDrift

@@ -50,7 +50,7 @@ func (m *model) heldByAnother(s *state, i, k int, o object) bool {
 	}
 	other := int(o.mark) - 1
 	w := &s.work[other]
-	return s.crs[other].alive != 0 && w.pass.incarnation == s.crs[other].incarnation && w.ledger[k].uid == o.uid
+	return s.crs[other].alive != 0 && w.pass.incarnation == s.crs[other].incarnation && w.entries[k].uid == o.uid
 }
 
 // rest lets everything run without interference and says what is wrong with where that ends, if anything.

@@ -14,7 +14,7 @@ const (
 	opDecide  uint8 = iota + 1 // Stack a decides; b and c are how far its caches are by then.
 	opAct                      // Stack a performs its next action.
 	opLost                     // The same, but the answer is lost.
-	opSave                     // Stack a writes its ledger into its status.
+	opSave                     // Stack a writes its inventory into its status.
 	opCrash                    // The process ends and another begins: memory is lost, and what caches know may be old.
 	opSync                     // The watch of controller a on object b is complete.
 	opGone                     // What held object a is over.
@@ -43,7 +43,7 @@ const (
 
 var (
 	opNames = map[uint8]string{
-		opDecide: "decides", opAct: "acts", opLost: "acts, and the answer is lost", opSave: "saves its ledger",
+		opDecide: "decides", opAct: "acts", opLost: "acts, and the answer is lost", opSave: "saves its inventory",
 		opCrash: "crash", opSync: "a watch is complete", opGone: "gone at last", opCollect: "collected", opHealthy: "healthy",
 	}
 	harmNames = [harms]string{
@@ -76,7 +76,7 @@ func (m *model) steps(s *state, f func(step)) {
 			continue
 		}
 		m.lags(s, i, f)
-		if w.ledger != w.saved && s.crs[i].alive != 0 && w.pass.incarnation == s.crs[i].incarnation {
+		if w.entries != w.saved && s.crs[i].alive != 0 && w.pass.incarnation == s.crs[i].incarnation {
 			f(step{op: opSave, a: a})
 		}
 	}
@@ -201,7 +201,7 @@ func (m *model) do(s state, t step) (after state, broken string) {
 		s.faults--
 		for j := range m.controllers {
 			w := &s.work[j]
-			*w = worker{cr: w.cr, pass: w.cr, saved: w.saved, ledger: w.saved}
+			*w = worker{cr: w.cr, pass: w.cr, saved: w.saved, entries: w.saved}
 		}
 		for r := range s.feeds {
 			for key := range m.children {

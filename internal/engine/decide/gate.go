@@ -75,7 +75,7 @@ func lacks(in Input, item Item) string {
 		return ""
 	case item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...):
 		return item.Key.String() + " to exist"
-	case item.Observed.Digest() != item.Digest:
+	case item.Observed.AppliedHash() != item.Digest:
 		// Its health is that of what it was, not of what it is to become.
 		return item.Key.String() + " to be updated"
 	case item.Observed.Health.Status != health.Current && !item.Informational:

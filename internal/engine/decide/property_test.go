@@ -245,7 +245,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 		item, wanted := all[key]
 		switch {
 		case start.unsettled[key] && existed:
-			// Whose it is was known from the ledger alone.
+			// Its owner was known from the inventory alone.
 		case existed && was.controller == "other":
 			if !exists || is != was {
 				t.Fatalf("%s: %s of another was touched: %+v, before %+v", from, key, is, was)
@@ -271,7 +271,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 		case !wanted && existed && !exists && (plan.OutlivesAlways(key) || key.Kind == "PersistentVolumeClaim" || was.adopted || !ours):
 			t.Fatalf("%s: %s was deleted", from, key)
 		case !wanted && exists && is.controller == self.UID && is.marked && key.Kind != "PersistentVolumeClaim" &&
-			start.ledger[key].Policy != keeper.Retain:
+			start.entries[key].Policy != keeper.Retain:
 			t.Fatalf("%s: %s was not pruned: %+v", from, key, is)
 		}
 	}
@@ -285,12 +285,12 @@ func TestConverges(t *testing.T) {
 		judgeEnd(t, start, end, "from the start")
 		// The same decisions follow when the memory is lost at rest: everything is verified, and stays.
 		lost := end.clone()
-		clear(lost.ledger)
-		converge(t, lost, "at rest without a ledger")
+		clear(lost.entries)
+		converge(t, lost, "at rest without an inventory")
 		for key, th := range end.things {
 			after, ok := lost.things[key]
 			if !ok || after.uid != th.uid || after.digest != th.digest {
-				t.Fatalf("%s changed since the ledger was lost: %+v, before %+v", key, after, th)
+				t.Fatalf("%s changed since the inventory was lost: %+v, before %+v", key, after, th)
 			}
 		}
 	})
@@ -307,11 +307,11 @@ func TestConvergesAfterACrash(t *testing.T) {
 		}
 		for k := range writes + 1 {
 			for _, kept := range []bool{true, false} {
-				from := fmt.Sprintf("after a crash after %d writes, ledger kept %v", k, kept)
+				from := fmt.Sprintf("after a crash after %d writes, inventory kept %v", k, kept)
 				w := start.clone()
 				w.round(k)
 				if !kept {
-					clear(w.ledger)
+					clear(w.entries)
 				}
 				converge(t, w, from)
 				if kept {

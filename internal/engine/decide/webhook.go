@@ -55,7 +55,7 @@ func notServing(stages []Stage, service plan.Key) string {
 		return service.String() + " to exist"
 	}
 	for _, workload := range behind(stages, found[0]) {
-		if workload.Observed == nil || workload.Observed.Digest() != workload.Digest ||
+		if workload.Observed == nil || workload.Observed.AppliedHash() != workload.Digest ||
 			workload.Observed.Health.Status != health.Current {
 			return workload.Key.String() + " to be ready"
 		}

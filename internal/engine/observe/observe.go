@@ -73,8 +73,8 @@ func (o *Object) fill(u *unstructured.Unstructured) {
 	o.stripped, o.Health, o.Completed = raw, health.Of(u), health.Completed(u)
 }
 
-// Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.
-func (o *Object) Digest() string {
+// AppliedHash is the annotation applied-hash: what MLKeeper rendered when it wrote the object last.
+func (o *Object) AppliedHash() string {
 	if o.digest != "" {
 		return o.digest
 	}
@@ -166,7 +166,7 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
 	out.digest = m.GetAnnotations()[keeper.AppliedHashAnnotation]
 	shareMarks(out, m)
-	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
+	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.AppliedHash())
 	out.Health = health.Result{Status: health.Current}
 	if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}

@@ -316,7 +316,7 @@ func TestFromKeepsLittle(t *testing.T) {
 		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.ControllerLabel, keeper.StackLabel}) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
-	if o.ManagedFields != nil || o.OwnedFieldsHash == "" || o.Created || o.Digest() != "dg" || o.Adopted() || o.Terminating() {
+	if o.ManagedFields != nil || o.OwnedFieldsHash == "" || o.Created || o.AppliedHash() != "dg" || o.Adopted() || o.Terminating() {
 		t.Errorf("%+v", o)
 	}
 	if o.Key.String() != "Deployment ns/d" || o.APIVersion != "apps/v1" || o.UID != "u1" || o.ResourceVersion != "7" ||
