@@ -95,7 +95,7 @@ func (s *stacks[C, F]) release(ctx context.Context, cr metav1.Object) (outcome, 
 	return released, nil
 }
 
-// releaseRendered frees what the controller renders as retained.
+// releaseRendered frees what the controller renders as retained or orphaned.
 func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, error) {
 	p := s.newReconciliation(cr)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
@@ -113,7 +113,7 @@ func (s *stacks[C, F]) releaseRendered(ctx context.Context, cr C) (outcome, erro
 	rendered := s.sys.Render(p.cr, facts)
 	for _, stage := range rendered.Stages {
 		for _, o := range stage.Objects {
-			if !o.Retain {
+			if o.Policy() == "" {
 				continue
 			}
 			stamped, err := plan.Stamp(o, p.stack, self, 0)

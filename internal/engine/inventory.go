@@ -177,7 +177,7 @@ func (k *inventories) needed(c *catalog.Catalog, stack plan.Stack, p plan.Plan) 
 	}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
-			if o.Retain {
+			if o.Policy() != "" {
 				continue
 			}
 			mapping, ok := c.Lookup(o.Desired.GroupVersionKind())
@@ -284,9 +284,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 				Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
 				Namespace: o.Key().Namespace, Name: o.Key().Name,
 			}
-			if o.Retain {
-				e.Policy = keeper.Retain
-			}
+			e.Policy = o.Policy()
 		}
 		out = append(out, e)
 	}

@@ -333,11 +333,11 @@ func entryOf(o plan.Stamped, seen *observe.Object, leftOut []string) keeper.Inve
 }
 
 // policyOf says whether an object is to outlive its custom resource, because the plan says so or since it was adopted.
-func policyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
-	if o.Retain || seen.Adopted() {
+func policyOf(o plan.Stamped, seen *observe.Object) keeper.EntryPolicy {
+	if seen.Adopted() {
 		return keeper.Retain
 	}
-	return ""
+	return o.Policy()
 }
 
 // The bounds of what an inventory tells of what was left out of an object, as its schema has them.

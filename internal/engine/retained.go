@@ -89,7 +89,7 @@ func outlasting(inv *keeper.Inventory) []outlasts {
 	var out []outlasts
 	for key, e := range entriesOf([]*keeper.Inventory{inv}) {
 		own := key.Kind == "Namespace" && key.Name == inv.Spec.Owner.Namespace
-		if plan.OutlivesAlways(key) && e.Policy != keeper.Retain && e.UID != "" && !own {
+		if plan.OutlivesAlways(key) && e.Policy == "" && e.UID != "" && !own {
 			out = append(out, outlasts{key, e.UID, e.Version})
 		}
 	}

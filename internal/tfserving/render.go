@@ -51,6 +51,7 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.keep()
 	}
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
+	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	return r.plan
 }
 

@@ -209,6 +209,19 @@ func TestAnOlderConfigMapIsKeptUntilTheRolloutIsComplete(t *testing.T) {
 	}
 }
 
+func TestDeletionPolicyCountsForEveryChild(t *testing.T) {
+	for policy, want := range map[keeper.DeletionPolicy]keeper.EntryPolicy{"": "", keeper.DeletionDelete: "", keeper.DeletionOrphan: keeper.Orphan} {
+		cr := custom(t, production)
+		cr.Spec.DeletionPolicy = policy
+		_, p := gatherAndRender(t, withProductionInputs(t), cr)
+		for _, o := range p.Stages[0].Objects {
+			if o.Policy() != want {
+				t.Errorf("deletionPolicy %q: %s has the policy %q", policy, o.Key(), o.Policy())
+			}
+		}
+	}
+}
+
 func TestANodePortSurvivesAnotherPort(t *testing.T) {
 	c, cr := controllertest.New(testNow), custom(t, inline)
 	_, p := gatherAndRender(t, c, cr)

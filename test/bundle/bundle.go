@@ -64,6 +64,8 @@ type Spec struct {
 	Stages []Stage `json:"stages,omitempty"`
 	// Secret names a Secret of somebody else; its keys are counted into the ConfigMaps of the bundle.
 	Secret string `json:"secret,omitempty"`
+	// DeletionPolicy is that of the bundle.
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// Problem, when set, is a terminal problem of the plan.
 	Problem string `json:"problem,omitempty"`
 	// Wire is a line that the bundle wants in every ConfigMap with WireLabel in its namespace.
@@ -202,6 +204,7 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 		}
 		out.Stages = append(out.Stages, st)
 	}
+	out.SetDeletionPolicy(b.Spec.DeletionPolicy)
 	return out
 }
 

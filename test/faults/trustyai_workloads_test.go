@@ -133,7 +133,7 @@ func deletions() []Workload {
 		{Name: "delete-secured", Short: true, Setup: secured, Steps: []Step{remove("tas", leaves("tas-pvc"))}},
 		{
 			Name: "delete-claim", LosesClaims: true, Setup: append(slices.Clone(secured),
-				patch("the claim goes with it", "tas", `{"spec":{"deletionPolicy":"Delete"}}`, wired)),
+				patch("the claim goes with it", "tas", `{"spec":{"storage":{"retentionPolicy":"Delete"}}}`, wired)),
 			Steps: []Step{remove("tas", func(w *World) error {
 				if w.Get("persistentvolumeclaims", "tas-pvc") != nil {
 					return errors.New("the claim is still there")

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 )
@@ -58,6 +59,65 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	if n := b.events("b", "ResourceConflict"); n > 0 {
 		t.Errorf("%d events say ResourceConflict", n)
 	}
+}
+
+// TestLaw05OrphanedObjectsOutliveAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
+// those that its Inventories own, and one that leaves the plan is deleted all the same.
+func TestLaw05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	spec := b.staged(other)
+	spec.Stages[0].Objects = append(spec.Stages[0].Objects, configMap(b.ns, "leaves", "v"))
+	b.apply("b", spec)
+	b.ready("b")
+	names := map[string]string{"near": b.ns, "leaves": b.ns, "far": other}
+	owned := func(want bool) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			objects := []metav1.Object{b.must(clusterRoleGVK, "", b.ns+"-role")}
+			for name, ns := range names {
+				objects = append(objects, b.must(configMapGVK, ns, name))
+			}
+			for _, u := range objects {
+				if refs := u.GetOwnerReferences(); len(refs) > 0 != want {
+					return fmt.Errorf("%s has the owners %v", u.GetName(), refs)
+				}
+			}
+			return nil
+		})
+	}
+	owned(true)
+	spec.DeletionPolicy = keeper.DeletionOrphan
+	b.apply("b", spec)
+	owned(false)
+	spec.DeletionPolicy = keeper.DeletionDelete
+	b.apply("b", spec)
+	owned(true)
+	spec.DeletionPolicy = keeper.DeletionOrphan
+	b.apply("b", spec)
+	owned(false)
+	spec.Stages[0].Objects = spec.Stages[0].Objects[:2]
+	b.apply("b", spec)
+	b.gone(configMapGVK, b.ns, "leaves")
+	delete(names, "leaves")
+	b.settle()
+	b.delete(bundleGVK, b.ns, "b")
+	cluster.Eventually(t, patience, func() error {
+		if n := len(b.inventories("b")); n > 0 {
+			return fmt.Errorf("%d Inventories are left", n)
+		}
+		return nil
+	})
+	cluster.Consistently(t, while, func() error {
+		for _, u := range []metav1.Object{
+			b.must(clusterRoleGVK, "", b.ns+"-role"), b.must(configMapGVK, b.ns, "near"), b.must(configMapGVK, other, "far"),
+		} {
+			if u.GetDeletionTimestamp() != nil {
+				return fmt.Errorf("%s is being deleted", u.GetName())
+			}
+		}
+		return nil
+	})
 }
 
 func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {

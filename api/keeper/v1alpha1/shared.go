@@ -39,17 +39,28 @@ const (
 	WiringAnnotation = "keeper.mlkeeper.dev/wiring"
 )
 
-// DeletionPolicy says what becomes of PersistentVolumeClaims, CustomResourceDefinitions and Namespaces when the custom
-// resource goes.
+// DeletionPolicy says what happens to the children when their custom resource is deleted.
 //
-// +kubebuilder:validation:Enum=Retain;Delete
+// +kubebuilder:validation:Enum=Delete;Orphan
 type DeletionPolicy string
 
 const (
-	// Retain keeps them; it is the default, a deliberate difference from the original operators.
-	Retain DeletionPolicy = "Retain"
-	// Delete removes them, data included.
-	Delete DeletionPolicy = "Delete"
+	// DeletionDelete deletes them, except what MLKeeper always retains; it is the default.
+	DeletionDelete DeletionPolicy = "Delete"
+	// DeletionOrphan leaves all of them, without an owner.
+	DeletionOrphan DeletionPolicy = "Orphan"
+)
+
+// EntryPolicy says what happens to one child.
+//
+// +kubebuilder:validation:Enum=Retain;Orphan
+type EntryPolicy string
+
+const (
+	// Retain never deletes the child: neither with its custom resource, nor when it is no longer rendered.
+	Retain EntryPolicy = "Retain"
+	// Orphan does not delete the child with its custom resource, but when it is no longer rendered.
+	Orphan EntryPolicy = "Orphan"
 )
 
 // ObjectReference names one object in the cluster.
@@ -106,9 +117,10 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=512
 	LeftOut []string `json:"leftOut,omitempty"`
-	// policy is Retain for an object that must outlive its custom resource.
+	// policy is Retain for an object that is never deleted, and Orphan for one that is not deleted with its custom resource;
+	// empty for one that is deleted with it.
 	// +optional
-	Policy DeletionPolicy `json:"policy,omitempty"`
+	Policy EntryPolicy `json:"policy,omitempty"`
 }
 
 // ResourceInventory is the inventory of a custom resource in its status, where the custom resource itself owns its children. It is

@@ -203,7 +203,7 @@ func judge(in Input, item Item, gate string) Action {
 // MLKeeper owns of it (law 9).
 func verify(item Item, owners []plan.Owner) (Verb, string) {
 	switch {
-	case item.Retain && item.Observed.Refers(owners...):
+	case item.Policy() != "" && item.Observed.Refers(owners...):
 		// Somebody, such as the operator before us, made it go with the custom resource (law 8).
 		return Apply, ReasonDrift
 	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:

@@ -126,6 +126,10 @@ func TestJudge(t *testing.T) {
 			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
 		},
 		{
+			"orphaned, but it would go with the custom resource", func(o *plan.Object) { o.Orphan = true },
+			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
+		},
+		{
 			"retained, and its marks name another", func(o *plan.Object) { o.Retain = true },
 			func(_ *Item, th *thing) { th.id, th.fields = "Kind.group/ns/other", "g" }, Apply, ReasonDrift,
 		},
@@ -325,6 +329,10 @@ func TestPrune(t *testing.T) {
 		{"found by its labels alone", deployments, func(e *Extra, _ *thing) { e.Entry = keeper.InventoryEntry{} }, Delete, ReasonPruned},
 		{"retained", deployments, func(e *Extra, _ *thing) { e.Entry.Policy = keeper.Retain }, Leave, ReasonRetained},
 		{
+			"orphaned", deployments,
+			func(e *Extra, th *thing) { e.Entry.Policy, th.controller = keeper.Orphan, "" }, Delete, ReasonPruned,
+		},
+		{
 			"retained, nothing known", deployments,
 			func(e *Extra, th *thing) { e.Entry, th.controller = keeper.InventoryEntry{}, "" }, Leave, ReasonRetained,
 		},
@@ -338,6 +346,7 @@ func TestPrune(t *testing.T) {
 		{"unseen and gone", deployments, func(e *Extra, _ *thing) { e.Observed, e.Gone = nil, true }, "", ""},
 		{"unseen and never written", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.UID = nil, "" }, "", ""},
 		{"unseen and retained", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Retain }, "", ""},
+		{"unseen and orphaned", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Orphan }, Delete, ReasonPruned},
 		{"an unseen claim", claims, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 		{"an unseen namespace", namespaces, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 	} {

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
 // Key is the identity of an object in the cluster, whatever the version it is read in.
@@ -42,6 +44,9 @@ type Object struct {
 	Desired *unstructured.Unstructured
 	// Retain says that the object must outlive its custom resource: it gets no owner reference (law 5).
 	Retain bool
+	// Orphan says that the object must outlive its custom resource, and is deleted when it leaves the plan; it gets no owner
+	// reference either.
+	Orphan bool
 	// Optional says that the object is left out, and named in status, while its API is not served.
 	Optional bool
 	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
@@ -127,6 +132,30 @@ type Plan struct {
 	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
 	// zero means never.
 	WakeAt time.Time
+}
+
+// SetDeletionPolicy marks every object of the plan, so that it is orphaned where the policy says so. A controller calls it when
+// the plan has all objects.
+func (p *Plan) SetDeletionPolicy(policy keeper.DeletionPolicy) {
+	if policy != keeper.DeletionOrphan {
+		return
+	}
+	for i := range p.Stages {
+		for j := range p.Stages[i].Objects {
+			p.Stages[i].Objects[j].Orphan = true
+		}
+	}
+}
+
+// Policy is the policy of the object's inventory entry; empty for an object that is deleted with its custom resource.
+func (o Object) Policy() keeper.EntryPolicy {
+	switch {
+	case o.Retain:
+		return keeper.Retain
+	case o.Orphan:
+		return keeper.Orphan
+	}
+	return ""
 }
 
 // Mark is an annotation with a value; empty for none.
