@@ -60,7 +60,7 @@ func (d *differ) created(out *Difference, j *judged, a decide.Action) (*Differen
 }
 
 // taken is an object that exists with the name of a child and without MLKeeper's label: ours, to be adopted, or of another owner,
-// which is not modified (law 1).
+// which is not modified (invariant 1).
 func (d *differ) taken(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {

@@ -27,7 +27,7 @@ import (
 )
 
 // takeOver takes the finalizers of the operator before us off a custom resource, so that its deletion never waits for
-// somebody who is gone (law 8). It says whether it wrote; the watch then enqueues the custom resource again. A suspended
+// somebody who is gone (invariant 8). It says whether it wrote; the watch then enqueues the custom resource again. A suspended
 // one is left alone until it is being deleted.
 func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, error) {
 	kept := slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), func(f string) bool {
@@ -153,7 +153,7 @@ func (s *stacks[C, F]) patch(ctx context.Context, cr metav1.Object, patch []byte
 }
 
 // undecodable reports a custom resource that does not fit its type, as Stalled, and leaves everything else alone
-// (law 17).
+// (invariant 17).
 func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) (reconcile.Result, error) {
 	if !s.shard.mine(bad.GetNamespace(), bad.GetLabels()) {
 		return reconcile.Result{}, nil

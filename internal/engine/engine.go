@@ -37,7 +37,7 @@ type Options struct {
 	// Namespaces restricts every watch of namespaced objects; empty means all.
 	Namespaces []string
 	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all. Sharding
-	// is by namespace only, so that each object of others has one writer (law 7).
+	// is by namespace only, so that each object of others has one writer (invariant 7).
 	ShardSelector labels.Selector
 	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
 	Concurrency int

@@ -16,7 +16,7 @@ import (
 )
 
 // inSyncAtStart looks at a custom resource that this process meets for the first time: after a restart or a fail-over nearly
-// all are as they were left, and the inventory says so without a read (law 9). Such a one is counted as verified, and its
+// all are as they were left, and the inventory says so without a read (invariant 9). Such a one is counted as verified, and its
 // whole pass, which reads what it refers to and renders with this release, waits until those that need it now had theirs.
 func (s *stacks[C, F]) inSyncAtStart(cr C) bool {
 	key := client.ObjectKeyFromObject(cr)

@@ -27,14 +27,14 @@ import (
 
 var inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
 
-// inventories keeps the Inventories of all controllers (law 3): written before the objects they list, deleted stage by stage
+// inventories keeps the Inventories of all controllers (invariant 3): written before the objects they list, deleted stage by stage
 // once their custom resource is gone.
 type inventories struct {
 	*Engine
 	queue *queue
 
 	mu sync.Mutex
-	// written holds Inventories as our last write left them (law 12), by name.
+	// written holds Inventories as our last write left them (invariant 12), by name.
 	written map[string]*keeper.Inventory
 	// heldSince is since when an object of a deleted Inventory holds back the next stage, by owner UID.
 	heldSince map[string]time.Time

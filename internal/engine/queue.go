@@ -18,7 +18,7 @@ import (
 	"mlkeeper.dev/internal/engine/backoff"
 )
 
-// Retries after a transient error, and of what is blocked, whose end cannot be watched (law 15).
+// Retries after a transient error, and of what is blocked, whose end cannot be watched (invariant 15).
 var (
 	transientRetry = backoff.Policy{First: 50 * time.Millisecond, Longest: backoff.Longest}
 	blockedRetry   = backoff.Policy{First: time.Second, Longest: backoff.Longest}

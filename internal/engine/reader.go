@@ -54,7 +54,7 @@ const (
 	maxContents = 32 << 20
 )
 
-// contents keeps the live reads of referenced objects until their metadata changes (law 13).
+// contents keeps the live reads of referenced objects until their metadata changes (invariant 13).
 type contents struct {
 	mu    sync.Mutex
 	by    map[watch.Ref]content

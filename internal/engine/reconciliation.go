@@ -332,7 +332,7 @@ func (s *stacks[C, F]) gateTimedOut(p *reconciliation[C, F], stage plan.Stage, s
 }
 
 // timedOut keeps since when a gate holds back what comes after it; one that has been closed for its timeout opens with
-// a warning (law 14).
+// a warning (invariant 14).
 func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, timeout time.Duration) bool {
 	if waitsFor == "" {
 		delete(p.state.gates, gate)
@@ -444,7 +444,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	s.conflicts(p)
 }
 
-// child is what is known of a child: as the caches have it, or as our own writes left it (law 12).
+// child is what is known of a child: as the caches have it, or as our own writes left it (invariant 12).
 func (s *stacks[C, F]) child(p *reconciliation[C, F], key plan.Key) *observe.Object {
 	seen, ok := s.informers.Child(s.def.Controller, key)
 	if !ok {

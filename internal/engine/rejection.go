@@ -14,7 +14,7 @@ import (
 )
 
 // rejection is a write that was refused. Where no watch tells the end of the cause (quota, admission, rights, a name that
-// is taken) it is tried again when its pause is over (law 15), whatever is rendered meanwhile; where only a change of the
+// is taken) it is tried again when its pause is over (invariant 15), whatever is rendered meanwhile; where only a change of the
 // input helps, at once when something else is rendered, and after the pause when an event comes. Neither is tried whenever
 // something happens to enqueue the custom resource, but at once when the user changed or asked for something, or the object is
 // another. The pauses grow for as long as the same object is refused for the same reason: content that is another in every

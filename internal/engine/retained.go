@@ -20,7 +20,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// retainedObjects deletes the definitions and Namespaces of an Inventory that had to outlive their stack (law 5), when what comes
+// retainedObjects deletes the definitions and Namespaces of an Inventory that had to outlive their stack (invariant 5), when what comes
 // after them is gone. A definition of which there is a custom resource stays, and so does a Namespace that holds what others
 // made, the namespace of the custom resource, what another stack lists, and what is to be retained or was adopted. What is not
 // settled yet is asked for again with growing pauses; after the timeout of a gate it counts as that of others. again is the

@@ -37,7 +37,7 @@ type stacks[C client.Object, F any] struct {
 	wires []*wireRunner
 
 	mu sync.Mutex
-	// written holds the custom resources as our last status write left them (law 12).
+	// written holds the custom resources as our last status write left them (invariant 12).
 	written map[client.ObjectKey]C
 	// pendingReady holds custom resources whose Ready is about to be reported, for their wires.
 	pendingReady map[client.ObjectKey]C

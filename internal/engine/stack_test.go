@@ -14,7 +14,7 @@ import (
 )
 
 // TestADefinitionIsAskedForByItsName has a kind whose plural nobody guesses. A definition of another name is not found, for which the
-// teardown would remove everything of every custom resource (law 4).
+// teardown would remove everything of every custom resource (invariant 4).
 func TestADefinitionIsAskedForByItsName(t *testing.T) {
 	def := controller.Definition[*keeper.Inventory]{
 		Controller: "servers", GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Chassis"}, Resource: "chassis",

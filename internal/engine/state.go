@@ -51,7 +51,7 @@ type reconcileState struct {
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
-	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (law 12).
+	// deleted holds the UIDs of children whose deletion was acknowledged, until the caches know it too (invariant 12).
 	deleted map[plan.Key]types.UID
 	// rejected holds the writes that the API server rejected, until one of the same object succeeds.
 	rejected map[plan.Key]rejection

@@ -92,7 +92,7 @@ func (t *teardown) holdsBack(ownerUID string) time.Duration {
 	return max(since.Add(plan.DefaultGateTimeout).Sub(now), 0)
 }
 
-// gone says whether the custom resource is really gone (law 4). What was asked live once stays true, unless the caches show
+// gone says whether the custom resource is really gone (invariant 4). What was asked live once stays true, unless the caches show
 // that UID again, as after a backup was restored: each object that goes enqueues the teardown.
 func (t *teardown) gone(ctx context.Context, owner keeper.InventoryOwner) (bool, error) {
 	gk := schema.GroupKind{Group: owner.Group, Kind: owner.Kind}

@@ -24,7 +24,7 @@ var hooks = []schema.GroupVersionKind{
 }
 
 // unhook deletes, before anything else of a stack goes, what the API server calls the stack's servers by, whether the plan
-// had it or a controller of the stack registered it at run time (law 3). Left behind, a webhook without its server refuses
+// had it or a controller of the stack registered it at run time (invariant 3). Left behind, a webhook without its server refuses
 // what others write, and an APIService without one breaks the discovery of all APIs. What calls a Service that stays is not deleted.
 func (t *teardown) unhook(ctx context.Context, invs []*keeper.Inventory) error {
 	services := map[plan.Key]bool{}

@@ -144,7 +144,7 @@ func (t targets) Target(wire, namespace, name string) *unstructured.Unstructured
 func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 
 // aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
-// being deleted. While the cache is not complete nobody knows (law 4).
+// being deleted. While the cache is not complete nobody knows (invariant 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	gk := s.def.GVK.GroupKind()
 	if !s.informers.ResourceSynced(gk) {
@@ -160,7 +160,7 @@ func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, o := range all {
-		// Our own later status write counts as read (law 12), and so does the one that waits for the wires' outcome.
+		// Our own later status write counts as read (invariant 12), and so does the one that waits for the wires' outcome.
 		key := client.ObjectKeyFromObject(o)
 		for _, mine := range []map[client.ObjectKey]C{s.written, s.pendingReady} {
 			if cr, ok := mine[key]; ok && cr.GetUID() == o.GetUID() {

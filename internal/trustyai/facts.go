@@ -103,7 +103,7 @@ type Deployment struct {
 	Format v1.StorageFormat
 	// TakenOver is what the pods of the original operator were taken over with; nil for pods of MLKeeper's own template.
 	TakenOver *TakenOver
-	// Selector is the selector that cannot be changed any more (law 8); nil for one that MLKeeper made.
+	// Selector is the selector that cannot be changed any more (invariant 8); nil for one that MLKeeper made.
 	Selector map[string]string
 	// Observed says that the deployment controller has seen the latest generation; the counts are meaningless before.
 	Observed bool
@@ -114,7 +114,7 @@ type Deployment struct {
 }
 
 // TakenOver is what the pods of the original operator follow from. As long as it stays as it was when they were taken
-// over, they keep running (law 8).
+// over, they keep running (invariant 8).
 type TakenOver struct {
 	// Generation is that of the custom resource.
 	Generation int64 `json:"generation"`
@@ -165,7 +165,7 @@ type Database struct {
 	Generation bool
 	// CA says that the Secret <name>-db-ca exists.
 	CA bool
-	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (law 16).
+	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (invariant 16).
 	Digest string
 }
 

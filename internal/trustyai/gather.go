@@ -141,7 +141,7 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 }
 
 // gatherDeployment reads the Deployment: what the cache has of one that MLKeeper wrote, and the live object of one that
-// it has not written yet, whose selector must be kept (law 8).
+// it has not written yet, whose selector must be kept (invariant 8).
 func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
 	child := read.Child(gvkDeployment, cr.Namespace, name)
@@ -205,7 +205,7 @@ func decodeTakenOver(text string) *TakenOver {
 
 // fromUpstream says that the original operator may have had this resource: it left its finalizer or a status, but no
 // Deployment of ours was seen yet (which is when status.storageFormat is written). Only then objects may stand under our
-// names that no watch of ours has seen, and are worth a read (law 8).
+// names that no watch of ours has seen, and are worth a read (invariant 8).
 func fromUpstream(cr *v1.TrustyAIService) bool {
 	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "" ||
 		cr.Annotations[keeper.TakenOverAnnotation] != "" || slices.Contains(cr.Finalizers, upstreamFinalizer))

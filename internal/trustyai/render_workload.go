@@ -20,13 +20,13 @@ import (
 
 const (
 	// templateAnnotation records on the Deployment which template it runs, and selectorAnnotation the selector that was
-	// taken over from upstream (law 8). The cache keeps annotations of this prefix only.
+	// taken over from upstream (invariant 8). The cache keeps annotations of this prefix only.
 	templateAnnotation = keeper.AnnotationPrefix + "template"
 	selectorAnnotation = keeper.AnnotationPrefix + "selector"
 	// takenOverAnnotation records what the pods of the original operator were taken over with.
 	takenOverAnnotation = keeper.AnnotationPrefix + "taken-over-with"
 	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
-	// that a rotation rolls them (law 16).
+	// that a rotation rolls them (invariant 16).
 	credentialsAnnotation  = "trustyai.opendatahub.io/credentials-digest"
 	certificatesAnnotation = "trustyai.opendatahub.io/certificates-digest"
 
@@ -87,7 +87,7 @@ func (r *scene) workload(ok bool) {
 		},
 	})
 	if then, holds := r.takenOver(); holds {
-		// The template stays as the original operator wrote it, and so do its pods (law 8).
+		// The template stays as the original operator wrote it, and so do its pods (invariant 8).
 		o.Partial = true
 		unstructured.RemoveNestedField(o.Desired.Object, "spec", "template")
 		annotations := o.Desired.GetAnnotations()

@@ -1,5 +1,5 @@
 // Package bundle is a controller for tests: a custom resource whose spec lists, stage by stage, the very objects that the
-// engine is to keep. The tests of the engine's laws speak through it, so that they need no product's controller.
+// engine is to keep. The tests of the engine's invariants use it, so that they need no product's controller.
 package bundle
 
 import (

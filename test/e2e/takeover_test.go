@@ -248,7 +248,7 @@ func podUIDs(t *testing.T, c *cluster.Cluster, ns string) []types.UID {
 	return slices.Sorted(maps.Keys(uids))
 }
 
-// Law 8: taking over a running upstream service keeps its pods and its data.
+// Invariant 8: taking over a running upstream service keeps its pods and its data.
 func TestTakeoverFromUpstreamKeepsPodsAndData(t *testing.T) {
 	c := cluster.Shared(t)
 	ns := c.Namespace(t)

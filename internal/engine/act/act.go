@@ -22,19 +22,19 @@ import (
 
 // fewWrites are made one after the other, parallelWrites bounds those that one stack has in flight if they are more: the first
 // write of a new kind, and those of Services, may take the API server seconds in which others are not to wait. crdSlots bounds
-// those on CRDs of all stacks together, since one apply of a large CRD costs the API server half a second (law 10).
+// those on CRDs of all stacks together, since one apply of a large CRD costs the API server half a second (invariant 10).
 const (
 	fewWrites      = 8
 	parallelWrites = 16
 	crdSlots       = 2
 )
 
-// Memory is where the responses of writes go, so that the engine reads its own writes (law 12).
+// Memory is where the responses of writes go, so that the engine reads its own writes (invariant 12).
 type Memory interface {
 	Wrote(controller string, o *observe.Object)
 }
 
-// Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (law 11).
+// Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (invariant 11).
 type Cleaner interface {
 	Clean(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, []string, error)
 }

@@ -54,7 +54,7 @@ func (a *Actor) applyOver(
 	}
 	desired := contest.Yield(res.Action.Object.Desired, live, managers, contest.Autoscaled(live))
 	if res.Action.Adopted {
-		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (law 1).
+		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).
 		desired.SetOwnerReferences(nil)
 		annotations := desired.GetAnnotations()
 		annotations[keeper.AdoptedAnnotation] = "true"
@@ -123,7 +123,7 @@ func (a *Actor) patchWithRemedy(
 	return out, err
 }
 
-// patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (law 1).
+// patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (invariant 1).
 func (a *Actor) patch(
 	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -137,7 +137,7 @@ func (a *Actor) patch(
 }
 
 // migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
-// fields that a later plan no longer has would stay for ever (law 1). It gives live the resourceVersion of the answer.
+// fields that a later plan no longer has would stay for ever (invariant 1). It gives live the resourceVersion of the answer.
 func (a *Actor) migrate(
 	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],
 ) error {

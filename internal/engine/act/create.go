@@ -17,7 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/sanitize"
 )
 
-// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (law 1).
+// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (invariant 1).
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	desired := contest.ForCreate(res.Action.Object.Desired)
 	// What is declared only in part is there already, and could not be created.
@@ -44,7 +44,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		a.Memory.Wrote(req.Stack.Controller, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()
-		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
+		// What we never wrote is the operator's before us, which made the custom resource its owner (invariant 8).
 		res.Action.Former = found.AppliedHash() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
 	case free && (req.Adopt || res.Action.Object.Adopt):
@@ -68,7 +68,7 @@ func whose(req Request, action decide.Action, live *unstructured.Unstructured, f
 }
 
 // post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped
-// with a warning, as it is when the object is applied (law 11).
+// with a warning, as it is when the object is applied (invariant 11).
 func (a *Actor) post(
 	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result, dryRun ...string,
 ) (*unstructured.Unstructured, error) {

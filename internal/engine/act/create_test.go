@@ -41,7 +41,7 @@ func TestCreateOnAFreeName(t *testing.T) {
 	}
 }
 
-// TestCreateOnATakenName is law 1: one GET decides whose the object is, and nothing is merged into another's.
+// TestCreateOnATakenName tests invariant 1: one GET decides whose the object is, and nothing is merged into another's.
 func TestCreateOnATakenName(t *testing.T) {
 	yes := true
 	ref := func(uid types.UID, controller *bool) []metav1.OwnerReference {

@@ -75,7 +75,7 @@ func TestLostAnswerOfAnApplyAndOfADelete(t *testing.T) {
 	}
 }
 
-// TestApplyTouchesNoReplacement is law 1: applies carry the UID, and so neither make an object again nor touch another.
+// TestApplyTouchesNoReplacement tests invariant 1: applies carry the UID, and so neither make an object again nor touch another.
 func TestApplyTouchesNoReplacement(t *testing.T) {
 	for _, reason := range []string{decide.ReasonChanged, decide.ReasonDrift} {
 		t.Run("gone, "+reason, func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestWhatTheLiveServiceHoldsIsNotTried(t *testing.T) {
 	shareAllocated(&unstructured.Unstructured{Object: map[string]any{"spec": "x"}}, service("None", 1))
 }
 
-// TestDelete is law 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.
+// TestDelete tests invariant 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.
 func TestDelete(t *testing.T) {
 	st := declared(t, nil)
 	for _, c := range []struct {

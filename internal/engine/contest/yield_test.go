@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
+func TestInvariant11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"status and server fields": {
 			in: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u, resourceVersion: "1", generation: 2, creationTimestamp: null,
@@ -142,7 +142,7 @@ func TestWhatAnotherManagerMayFillDependsOnTheLiveObject(t *testing.T) {
 // managers are those whose fields are ours: MLKeeper, and an operator before it.
 var managers = sets.New(me, "kfctl")
 
-func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
+func TestInvariant11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	const declared = int64(2)
 	mine := entry(me, "Apply", early, `{"f:spec":{"f:replicas":{}}}`)
 	theirs := entry("kube-controller-manager", "Update", late, `{"f:spec":{"f:replicas":{}}}`)

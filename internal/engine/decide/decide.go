@@ -18,7 +18,7 @@ type Verb string
 
 // The verbs, from the strongest to the weakest.
 const (
-	// Create posts an object that does not exist (law 1: never an apply).
+	// Create posts an object that does not exist (invariant 1: never an apply).
 	Create Verb = "Create"
 	// Apply writes what MLKeeper declares with server-side apply.
 	Apply Verb = "Apply"
@@ -118,7 +118,7 @@ type Action struct {
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
 	// Former says that the fields of the operator before us are to become ours, so that those that we do not declare go
-	// (law 8).
+	// (invariant 8).
 	Former bool
 	// Reason is one of the Reason constants.
 	Reason string
@@ -163,7 +163,7 @@ func (i Item) done() bool {
 }
 
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
-// does not exist yet (law 14).
+// does not exist yet (invariant 14).
 func judge(in Input, item Item, gate string) Action {
 	a := Action{Object: item.Stamped, Key: item.Key}
 	if item.Known != nil {
@@ -200,11 +200,11 @@ func judge(in Input, item Item, gate string) Action {
 }
 
 // verify tells whether an object of ours is as declared, from the digest of what was rendered and the hash of what
-// MLKeeper owns of it (law 9).
+// MLKeeper owns of it (invariant 9).
 func verify(item Item, owners []plan.Owner) (Verb, string) {
 	switch {
 	case item.Policy() != "" && item.Observed.Refers(owners...):
-		// Somebody, such as the operator before us, made it go with the custom resource (law 8).
+		// Somebody, such as the operator before us, made it go with the custom resource (invariant 8).
 		return Apply, ReasonDrift
 	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:
 		return Apply, ReasonDrift
@@ -218,7 +218,7 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 	return Leave, ""
 }
 
-// prune deletes what the plan no longer has, the last first. What must outlive us stays (law 5), and so does what is
+// prune deletes what the plan no longer has, the last first. What must outlive us stays (invariant 5), and so does what is
 // not ours any more.
 func prune(in Input) []Action {
 	extras := append([]Extra(nil), in.Extras...)
@@ -266,7 +266,7 @@ func pruneUnseen(e Extra) (Action, bool) {
 // version is the version of an apiVersion.
 func version(apiVersion string) string { return apiVersion[strings.LastIndex(apiVersion, "/")+1:] }
 
-// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (law 5).
+// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (invariant 5).
 func mustOutlive(k plan.Key) bool {
 	return plan.OutlivesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
 }

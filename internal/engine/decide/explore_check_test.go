@@ -17,7 +17,7 @@ const calmRounds = 6
 // seed makes hashes of states; which one it is does not matter within a process.
 var seed = maphash.MakeSeed()
 
-// judgeWrite names the law that a write broke, if any.
+// judgeWrite names the invariant that a write violated, if any.
 func (m *model) judgeWrite(s *state, i int, mv move, before, after object) string {
 	mine := ownerOf(i, s.work[i].pass.incarnation)
 	switch {
@@ -114,7 +114,7 @@ func (m *model) run(s *state, schedule int) string {
 }
 
 // round lets every stack decide and act once. It names the last write that is no sign of rest: only to try a name again
-// that another holds, which no watch tells of, is (law 15).
+// that another holds, which no watch tells of, is (invariant 15).
 func (m *model) round(s *state, schedule int) (writes, broken string) {
 	order := []int{0, 1}[:len(m.controllers)]
 	if schedule == 1 {
@@ -122,17 +122,17 @@ func (m *model) round(s *state, schedule int) (writes, broken string) {
 	}
 	act := func(i int) {
 		mv := s.work[i].pending[0]
-		changed, law := m.perform(s, i, false)
-		if law != "" {
-			broken = law
+		changed, invariant := m.perform(s, i, false)
+		if invariant != "" {
+			broken = invariant
 		}
 		if changed || mv.verb != moveCreate {
 			writes = fmt.Sprintf("%s of %s by stack %d", verbNames[mv.verb], m.keys[mv.key], i)
 		}
 	}
 	for _, i := range order {
-		if law := m.decideFor(s, i); law != "" {
-			return "", law
+		if invariant := m.decideFor(s, i); invariant != "" {
+			return "", invariant
 		}
 		for schedule != 2 && s.work[i].count > 0 {
 			act(i)

@@ -30,7 +30,7 @@ type decision struct {
 	keep, conflicts, gated uint8
 	// deleted is what is left of the deletions that are remembered.
 	deleted [maxKeys]uint8
-	// broken names the law that the decision breaks, if any.
+	// broken names the invariant that the decision violates, if any.
 	broken string
 }
 
@@ -160,8 +160,8 @@ func (m *model) ask(q question) decision {
 		for m.keys[k] != a.Key {
 			k++
 		}
-		if law := unsafe(in, a); law != "" && !recordedAsOurs(in, a) {
-			out.broken = fmt.Sprintf("%s: %s %s (%s)", law, a.Verb, a.Key, a.Reason)
+		if invariant := unsafe(in, a); invariant != "" && !recordedAsOurs(in, a) {
+			out.broken = fmt.Sprintf("%s: %s %s (%s)", invariant, a.Verb, a.Key, a.Reason)
 		}
 		if a.Reason == ReasonDependency && (a.Verb != Wait || waits[a.Key]) {
 			out.broken = "a gate holds back what exists: " + a.Key.String()
@@ -276,7 +276,7 @@ func (m *model) owns(i int, incarnation uint8, o object) bool {
 }
 
 // perform does what act does with the next action of a worker. With lost the answer does not arrive: what was written
-// is written, but nobody knows. It says whether the cluster was changed, and which law was broken.
+// is written, but nobody knows. It says whether the cluster was changed, and which invariant was violated.
 func (m *model) perform(s *state, i int, lost bool) (changed bool, broken string) {
 	w := &s.work[i]
 	mv := w.pending[0]

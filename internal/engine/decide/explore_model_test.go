@@ -91,7 +91,7 @@ type worker struct {
 }
 
 // feed is one object as the watch of a controller knows it: hist[0] is in the cache, the rest is on its way, and view is the
-// first that the engine may see, since it reads its own writes (law 12).
+// first that the engine may see, since it reads its own writes (invariant 12).
 type feed struct {
 	hist            [maxLag]object
 	n, view, synced uint8

@@ -175,7 +175,7 @@ func (m *model) harmful(o object, harm uint8) bool {
 	return o.uid != 0
 }
 
-// do returns the state after a step, and which law was broken.
+// do returns the state after a step, and which invariant was violated.
 func (m *model) do(s state, t step) (after state, broken string) {
 	k, i := int(t.a), int(t.a)
 	switch t.op {
@@ -275,14 +275,14 @@ func (m *model) harm(s *state, k int, what uint8) {
 	m.set(s, k, o)
 }
 
-// finding is a state in which a law is broken, and the way to it.
+// finding is a state in which an invariant is violated, and the way to it.
 type finding struct {
-	law string
-	way []step
+	invariant string
+	way       []step
 }
 
 func (f *finding) String() string {
-	lines := []string{f.law, "after:"}
+	lines := []string{f.invariant, "after:"}
 	for _, t := range f.way {
 		lines = append(lines, "  "+t.String())
 	}
@@ -311,8 +311,8 @@ func (m *model) explore(start state) (states, steps int, found *finding) {
 		for n := range frontier {
 			at = base + int32(n)
 			for schedule := range schedules {
-				if law := m.rest(frontier[n], schedule); law != "" && found == nil {
-					found = &finding{law: law, way: way(at)}
+				if invariant := m.rest(frontier[n], schedule); invariant != "" && found == nil {
+					found = &finding{invariant: invariant, way: way(at)}
 				}
 				if len(m.controllers) == 1 {
 					break
@@ -325,7 +325,7 @@ func (m *model) explore(start state) (states, steps int, found *finding) {
 				steps++
 				after, broken := m.do(frontier[n], t)
 				if broken != "" && found == nil {
-					found = &finding{law: broken, way: append(way(at), t)}
+					found = &finding{invariant: broken, way: append(way(at), t)}
 				}
 				id := maphash.Comparable(seed, after)
 				if !known[id] {

@@ -72,7 +72,7 @@ func extras(in Input) map[plan.Key]Extra {
 	return out
 }
 
-// unsafe names the law that an action breaks, if any.
+// unsafe names the invariant that an action violates, if any.
 func unsafe(in Input, a Action) string {
 	all, gates := items(in)
 	item, wanted := all[a.Key]
@@ -130,8 +130,8 @@ func TestDecideIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		for _, a := range Decide(in) {
-			if law := unsafe(in, a); law != "" {
-				t.Fatalf("%s: %s %s (%s)", law, a.Verb, a.Key, a.Reason)
+			if invariant := unsafe(in, a); invariant != "" {
+				t.Fatalf("%s: %s %s (%s)", invariant, a.Verb, a.Key, a.Reason)
 			}
 			if a.Reason == "" && a.Verb != Leave {
 				t.Fatalf("%s %s has no reason", a.Verb, a.Key)
@@ -166,7 +166,7 @@ func verbs(actions []Action) (out []string) {
 }
 
 // TestEveryObjectIsDecidedOnceAndUpdatesPass compares with the same input when every gate is open: only what does not
-// exist may be held back (law 14).
+// exist may be held back (invariant 14).
 func TestEveryObjectIsDecidedOnceAndUpdatesPass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -220,8 +220,8 @@ func converge(t *rapid.T, w *world, from string) {
 	for i := range limit + 3 {
 		changes, in, actions := w.round(-1)
 		for _, a := range actions {
-			if law := unsafe(in, a); law != "" {
-				t.Fatalf("%s, round %d: %s: %s %s (%s)", from, i+1, law, a.Verb, a.Key, a.Reason)
+			if invariant := unsafe(in, a); invariant != "" {
+				t.Fatalf("%s, round %d: %s: %s %s (%s)", from, i+1, invariant, a.Verb, a.Key, a.Reason)
 			}
 		}
 		if changes > 0 && i >= limit-1 {

@@ -37,7 +37,7 @@ type Object struct {
 	// OwnedFieldsHash is the hash of MLKeeper's own managedFields entries and the digest annotation; empty when MLKeeper owns
 	// nothing of the object.
 	OwnedFieldsHash string
-	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (law 1).
+	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (invariant 1).
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
 	Health health.Result
@@ -85,7 +85,7 @@ func (o *Object) AppliedHash() string {
 func (o *Object) Terminating() bool { return o.DeletionTimestamp != nil }
 
 // OwnedBy says that the object belongs to the stack: its controller is the given owner or, for an object that carries
-// no controller (retained or adopted), its marks name the same custom resource (law 5).
+// no controller (retained or adopted), its marks name the same custom resource (invariant 5).
 func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
 	if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil {
 		for _, owner := range owners {
@@ -117,7 +117,7 @@ func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation]
 // bring that about.
 func (o *Object) Written() bool { return o.OwnedFieldsHash != "" }
 
-// Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (law 8).
+// Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (invariant 8).
 func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
 
 // From reduces a full object, or one that holds metadata alone (full=false), to an Object.
@@ -176,7 +176,7 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	return out
 }
 
-// HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (law 9). created tells that one
+// HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (invariant 9). created tells that one
 // of them is the entry of a POST, whose fields a later apply would not remove. The hash is the same in whatever order
 // the fields come: protobuf lists the ports of a Service as numbers sort, JSON as strings do.
 func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string, created bool) {

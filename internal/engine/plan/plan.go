@@ -42,7 +42,7 @@ const (
 type Object struct {
 	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
 	Desired *unstructured.Unstructured
-	// Retain says that the object must outlive its custom resource: it gets no owner reference (law 5).
+	// Retain says that the object must outlive its custom resource: it gets no owner reference (invariant 5).
 	Retain bool
 	// Orphan says that the object must outlive its custom resource, and is deleted when it leaves the plan; it gets no owner
 	// reference either.
@@ -56,10 +56,10 @@ type Object struct {
 	// custom resource is in and renders too.
 	Adopt bool
 	// Inherit says that the object, where it is there already and nobody owns it, was made for the custom resource by the
-	// operator before us: it is taken over as if MLKeeper had made it (law 8).
+	// operator before us: it is taken over as if MLKeeper had made it (invariant 8).
 	Inherit bool
 	// Partial says that the object exists and is declared only in part: what the operator before us declared stays as it
-	// is, until the object is declared as a whole (law 8). Such an object is never created.
+	// is, until the object is declared as a whole (invariant 8). Such an object is never created.
 	Partial bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
 	OnImmutable Immutable
@@ -91,7 +91,7 @@ type Stage struct {
 	Name    string
 	Objects []Object
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
-	// (law 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
+	// (invariant 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
 	WaitHealthy bool
 	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned.
 	Suspended bool
@@ -118,7 +118,7 @@ type Plan struct {
 	// the operator's own.
 	ActAs string
 	// Former is how the operator before us marked the objects of the custom resource. What nobody owns and is marked so is
-	// taken over as if MLKeeper had made it (law 8).
+	// taken over as if MLKeeper had made it (invariant 8).
 	Former Mark
 	// Inputs tells apart what the pods of the custom resource follow from beside its spec and the operator: credentials,
 	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
@@ -175,7 +175,7 @@ const (
 	// Waiting problems clear when the named thing appears or changes; a watch wakes the custom resource.
 	Waiting Class = "Waiting"
 	// Blocked problems cannot be watched (403, quota, a name held by a foreign object) and are retried with backoff up
-	// to five minutes (law 15).
+	// to five minutes (invariant 15).
 	Blocked Class = "Blocked"
 )
 

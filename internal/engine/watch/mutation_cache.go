@@ -31,7 +31,7 @@ type mutation struct {
 	at        time.Time
 }
 
-// mutationCache holds the engine's own writes that the informers' caches have not observed yet (law 12).
+// mutationCache holds the engine's own writes that the informers' caches have not observed yet (invariant 12).
 type mutationCache struct {
 	clock clock.PassiveClock
 	// count is the number of writes. It lets lookups skip the lock in the steady state, where there are none.

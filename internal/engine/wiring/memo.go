@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// contestLimit and contestWindow are those of law 11: who takes a field back three times in ten minutes wants it
+	// contestLimit and contestWindow are those of invariant 11: who takes a field back three times in ten minutes wants it
 	// otherwise, and answering each time would roll the pods of both for ever.
 	contestLimit  = 3
 	contestWindow = 10 * time.Minute
@@ -25,7 +25,7 @@ const (
 
 // memo is what a reconciler remembers of one object. Only the worker that has the key uses it.
 type memo struct {
-	// latest is the answer to the last write, until the cache has caught up with it (law 12).
+	// latest is the answer to the last write, until the cache has caught up with it (invariant 12).
 	latest *unstructured.Unstructured
 	// created says that we created the object and the cache has not shown it yet.
 	created bool

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func secret(ns, name, value string) bundle.Object {
 		ns, name, value)
 }
 
-func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
+func TestInvariant05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	b := open(t, options{})
 	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
 	b.apply("b", spec)
@@ -61,9 +61,9 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	}
 }
 
-// TestLaw05OrphanedObjectsOutliveAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
+// TestInvariant05OrphanedObjectsOutliveAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
 // those that its Inventories own, and one that leaves the plan is deleted all the same.
-func TestLaw05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
+func TestInvariant05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	spec := b.staged(other)
@@ -120,7 +120,7 @@ func TestLaw05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
 	})
 }
 
-func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
+func TestInvariant05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(retained(claim(b.ns, "data", "none")), deployment(b.ns, "app", false)))
 	cluster.Eventually(t, patience, func() error {
@@ -140,7 +140,7 @@ func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
 	b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
 }
 
-func TestLaw05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
+func TestInvariant05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
 	b := open(t, options{})
 	made, group := b.ns+"-made", b.ns+".test"
 	b.apply("b", bundle.Spec{Stages: []bundle.Stage{
@@ -173,7 +173,7 @@ func TestLaw05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
 	cluster.Consistently(t, while, stand)
 }
 
-func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
+func TestInvariant05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(retained(secret(b.ns, "key", "v")), configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v")))
 	b.ready("b")
@@ -191,8 +191,8 @@ func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 	})
 }
 
-// TestLaw05NothingIsRecreatedInVain has names and values say "immutable", and changes that a new object would be refused for.
-func TestLaw05NothingIsRecreatedInVain(t *testing.T) {
+// TestInvariant05NothingIsRecreatedInVain has names and values say "immutable", and changes that a new object would be refused for.
+func TestInvariant05NothingIsRecreatedInVain(t *testing.T) {
 	b := open(t, options{})
 	const name = "immutable-store"
 	spec := func(selector, volumes string) bundle.Spec {
@@ -238,8 +238,8 @@ func TestLaw05NothingIsRecreatedInVain(t *testing.T) {
 	}
 }
 
-// TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject has a policy refuse every new Deployment.
-func TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject(t *testing.T) {
+// TestInvariant05AReplacementThatAPolicyDeniesLeavesTheObject has a policy refuse every new Deployment.
+func TestInvariant05AReplacementThatAPolicyDeniesLeavesTheObject(t *testing.T) {
 	b := open(t, options{})
 	spec := func(selector string) bundle.Spec {
 		o := deployment(b.ns, "app", false)

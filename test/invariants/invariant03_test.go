@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func (b *bench) staged(other string) bundle.Spec {
 	}}
 }
 
-func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
+func TestInvariant03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
@@ -65,7 +65,7 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 	}
 }
 
-func TestLaw03AnObjectIsListedBeforeItExists(t *testing.T) {
+func TestInvariant03AnObjectIsListedBeforeItExists(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.staged(b.namespace()))
 	b.ready("b")
@@ -97,12 +97,12 @@ func TestLaw03AnObjectIsListedBeforeItExists(t *testing.T) {
 	b.value("late", "v")
 }
 
-func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
+func TestInvariant03TeardownGoesBackwardsStageByStage(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
 	b.ready("b")
-	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":["laws.test/hold"]}}`)
+	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":["invariants.test/hold"]}}`)
 	b.delete(bundleGVK, b.ns, "b")
 	cluster.Eventually(t, patience, func() error {
 		if b.must(configMapGVK, other, "far").GetDeletionTimestamp() == nil {
@@ -125,7 +125,7 @@ func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
 	b.noInventories("b")
 }
 
-func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
+func TestInvariant03WhatLeftThePlanIsPruned(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	spec := b.staged(other)
@@ -164,7 +164,7 @@ func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
 	}
 }
 
-func TestLaw03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
+func TestInvariant03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v"), deployment(b.ns, "goes", false)))
 	b.ready("b")
@@ -178,7 +178,7 @@ func TestLaw03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
 	}
 }
 
-func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
+func TestInvariant03InventoryDeletedByHandHeals(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
@@ -203,9 +203,9 @@ func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
 	b.ready("b")
 }
 
-// TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn: an Inventory is deleted, and the watch has told of that, before the
+// TestInvariant03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn: an Inventory is deleted, and the watch has told of that, before the
 // answer to its last update arrives.
-func TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn(t *testing.T) {
+func TestInvariant03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn(t *testing.T) {
 	var armed atomic.Bool
 	held, release := make(chan struct{}), make(chan struct{})
 	late := func(cfg *rest.Config) {

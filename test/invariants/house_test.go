@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -167,7 +167,7 @@ func TestHouseShardsShareWithoutWritingTheSameObject(t *testing.T) {
 func TestHouseWarmStandbyTakesOver(t *testing.T) {
 	b := open(t, options{Stopped: true})
 	elect := func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "laws-"+b.ns, cluster.OperatorNamespace
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "invariants-"+b.ns, cluster.OperatorNamespace
 		// The lease is given back at the end, so that it need not be so short that a busy machine loses it.
 		o.LeaderElectionReleaseOnCancel = true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(time.Minute), ptr.To(45*time.Second), ptr.To(200*time.Millisecond)
