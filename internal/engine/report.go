@@ -60,7 +60,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	return s.result(p, seen, wait)
 }
 
-// result ends the reconcile in one of the three ways of the house: transient (backoff), waiting (woken by a watch or a
+// result ends the reconcile in one of three ways (contribution guideline 5): transient (backoff), waiting (woken by a watch or a
 // deadline), terminal (waits for a change).
 func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
