@@ -68,7 +68,7 @@ func (d *differ) taken(
 	a.Migrate = true
 	switch {
 	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || found.Written() && a.KnownUID != "" && a.KnownUID == found.UID:
-		a.Former = found.AppliedHash() == ""
+		a.MigratePrevious = found.AppliedHash() == ""
 	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
 		a.Adopted = true
 		out.Note = "it is adopted, as the custom resource allows"

@@ -26,7 +26,7 @@ import (
 	"mlkeeper.dev/internal/engine/watch"
 )
 
-// takeOver takes the finalizers of the operator before us off a custom resource, so that its deletion never waits for
+// takeOver takes the finalizers of the previous operator off a custom resource, so that its deletion never waits for
 // somebody who is gone (invariant 8). It says whether it wrote; the watch then enqueues the custom resource again. A suspended
 // one is left alone until it is being deleted.
 func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, error) {

@@ -402,8 +402,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 		return
 	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, Former: p.plan.Former,
-		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
+		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
+		Adopt: wantsAdoption(p.cr), PreviousManagers: s.def.PreviousManagers,
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r

@@ -37,7 +37,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	content := facts.Result.Content
 	out.ActAs = facts.ActAs
 	out.Inputs = fmt.Sprint(facts.Result.Sources)
-	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
+	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
 	order, wrong := arrange(content.Spec)

@@ -29,7 +29,7 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 		Children:   []schema.GroupVersionKind{gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler},
 		AlsoServed: []schema.GroupVersionKind{gvkConstraints},
 		// The tutorial's operator is started as bin/manager, or by "go run", which names it main.
-		FormerManagers: []string{"manager", "main"},
+		PreviousManagers: []string{"manager", "main"},
 		Rules: []controller.Rule{
 			{
 				Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},

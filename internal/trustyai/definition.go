@@ -44,8 +44,8 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
-		StripFinalizers: []string{upstreamFinalizer},
-		FormerManagers:  []string{"manager", "trustyai-service-operator"},
+		StripFinalizers:  []string{upstreamFinalizer},
+		PreviousManagers: []string{"manager", "trustyai-service-operator"},
 		Rules: []controller.Rule{
 			{
 				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},

@@ -292,7 +292,7 @@ func TestBrokerDown(t *testing.T) {
 func TestAdoptionAfterSync(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
 	model := s.model("sklearn-iris", sklearn(1))
-	s.create(model) // As the participant before us made it, or a user.
+	s.create(model) // As the previous participant made it, or a user.
 	c := s.runtime.Commission(map[string]any{})
 	i := s.runtime.Stored(c, model)
 	s.start()

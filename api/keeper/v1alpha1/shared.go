@@ -23,9 +23,9 @@ const (
 	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys
 	// it from then on, and removes it when it is ordered to.
 	ElementAnnotation = "keeper.mlkeeper.dev/element"
-	// TakenOverAnnotation marks a custom resource that the operator before us kept.
+	// TakenOverAnnotation marks a custom resource that the previous operator kept.
 	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
-	// PartialAnnotation marks a child of which MLKeeper declares a part, and the operator before us the rest.
+	// PartialAnnotation marks a child of which MLKeeper declares a part, and the previous operator the rest.
 	PartialAnnotation = "keeper.mlkeeper.dev/partial"
 	// ControllerLabel carries the name of the controller that made a child; child watches select on it.
 	ControllerLabel = "keeper.mlkeeper.dev/controller"

@@ -81,11 +81,11 @@ type Request struct {
 	ActAs string
 	// Adopt allows taking over objects that nobody owns.
 	Adopt bool
-	// Former is how the operator before us marked what is to be taken over.
-	Former plan.Mark
-	// FormerManagers are the field managers of the operator before us.
-	FormerManagers []string
-	Actions        []decide.Action
+	// PreviousOwner is how the previous operator marked what is to be taken over.
+	PreviousOwner plan.Mark
+	// PreviousManagers are the field managers of the previous operator.
+	PreviousManagers []string
+	Actions          []decide.Action
 }
 
 // Do performs the actions that write and returns one result per writing action. They begin in the order of decide.InOrder;

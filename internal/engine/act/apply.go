@@ -26,7 +26,7 @@ import (
 // migrated, drift is repaired, or another manager may fill what is declared, since only then it is needed.
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
-	if res.Action.Migrate || res.Action.Former || res.Action.Reason == decide.ReasonDrift ||
+	if res.Action.Migrate || res.Action.MigratePrevious || res.Action.Reason == decide.ReasonDrift ||
 		contest.DependsOnLive(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
@@ -49,8 +49,8 @@ func (a *Actor) applyOver(
 	takes bool,
 ) {
 	managers := sets.New(observe.FieldManager)
-	if res.Action.Former {
-		managers.Insert(req.FormerManagers...)
+	if res.Action.MigratePrevious {
+		managers.Insert(req.PreviousManagers...)
 	}
 	desired := contest.Yield(res.Action.Object.Desired, live, managers, contest.Autoscaled(live))
 	if res.Action.Adopted {
@@ -136,7 +136,7 @@ func (a *Actor) patch(
 		metav1.PatchOptions{FieldManager: observe.FieldManager, Force: &force})
 }
 
-// migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
+// migrate turns the managedFields entries of our POST, and of a previous operator, into one of an apply; otherwise
 // fields that a later plan no longer has would stay for ever (invariant 1). It gives live the resourceVersion of the answer.
 func (a *Actor) migrate(
 	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],

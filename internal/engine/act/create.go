@@ -44,8 +44,8 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		a.Memory.Wrote(req.Stack.Controller, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()
-		// What we never wrote is the operator's before us, which made the custom resource its owner (invariant 8).
-		res.Action.Former = found.AppliedHash() == "" && !res.Action.Object.Partial
+		// What we never wrote is the previous operator's, which made the custom resource its owner (invariant 8).
+		res.Action.MigratePrevious = found.AppliedHash() == "" && !res.Action.Object.Partial
 		a.takeUp(ctx, req, client, res, live)
 	case free && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true
@@ -61,7 +61,7 @@ func whose(req Request, action decide.Action, live *unstructured.Unstructured, f
 	maker := found.Annotations[keeper.OwnerAnnotation]
 	free = len(live.GetOwnerReferences()) == 0 && maker == ""
 	ours = found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
-		free && (action.Object.Inherit || req.Former.Of(live.GetAnnotations())) ||
+		free && (action.Object.Inherit || req.PreviousOwner.Of(live.GetAnnotations())) ||
 		// Our record tells whose a retained object without labels is, if MLKeeper has written it at all.
 		!controlled && found.Written() && action.KnownUID != "" && action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
 	return ours, free

@@ -84,26 +84,26 @@ func TestCreateOnATakenName(t *testing.T) {
 		{name: "nobody's", want: "POST GET"},
 		{name: "nobody's, and adoption is asked for", change: []func(*Request){adopting}, want: "POST GET APPLY", taken: true, adopts: true},
 		{
-			name: "nobody's, marked by the operator before us",
+			name: "nobody's, marked by the previous operator",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "cr.ns"})
 			},
-			change: []func(*Request){formerly}, want: "POST GET APPLY", taken: true,
+			change: []func(*Request){previouslyOwned}, want: "POST GET APPLY", taken: true,
 		},
 		{
 			name: "nobody's, marked as that of another custom resource",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "other.ns"})
 			},
-			change: []func(*Request){formerly}, want: "POST GET",
+			change: []func(*Request){previouslyOwned}, want: "POST GET",
 		},
 		{
-			name: "another's, although the operator before us had marked it",
+			name: "another's, although the previous operator had marked it",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "cr.ns"})
 				u.SetOwnerReferences(ref("other", &yes))
 			},
-			change: []func(*Request){formerly}, want: "POST GET",
+			change: []func(*Request){previouslyOwned}, want: "POST GET",
 		},
 		{
 			name:   "another's by its controller, whatever is asked for and recorded",
@@ -266,5 +266,5 @@ func TestWhatIsGoingIsNotTakenUp(t *testing.T) {
 	}
 }
 
-// formerly is a request about objects that the operator before us marked.
-func formerly(r *Request) { r.Former = plan.Mark{Annotation: "before", Value: "cr.ns"} }
+// previouslyOwned is a request about objects that the previous operator marked.
+func previouslyOwned(r *Request) { r.PreviousOwner = plan.Mark{Annotation: "before", Value: "cr.ns"} }

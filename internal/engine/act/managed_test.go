@@ -75,29 +75,29 @@ func TestAMigrationThatLostARaceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheOperatorBeforeUsGo tests invariant 8: what it declared becomes ours, and what we do not declare goes.
-func TestFieldsOfTheOperatorBeforeUsGo(t *testing.T) {
-	for _, former := range []bool{true, false} {
+// TestFieldsOfThePreviousOperatorGo tests invariant 8: what it declared becomes ours, and what we do not declare goes.
+func TestFieldsOfThePreviousOperatorGo(t *testing.T) {
+	for _, previous := range []bool{true, false} {
 		c := newCast(t)
 		yes := true
 		u := configMap("cm", map[string]any{"a": "0", "theirs": "x"})
 		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}})
 		c.server.put(path, "old-operator", u)
 		res := c.do(t, creates(declared(t, nil)), func(r *Request) {
-			if former {
-				r.FormerManagers = []string{"old-operator"}
+			if previous {
+				r.PreviousManagers = []string{"old-operator"}
 			}
 		})
-		if res.Err != nil || !res.Action.Former {
+		if res.Err != nil || !res.Action.MigratePrevious {
 			t.Fatalf("%+v", res)
 		}
 		data, _, _ := unstructured.NestedStringMap(c.server.get(path).Object, "data")
 		want := map[string]string{"a": "1"}
-		if !former {
+		if !previous {
 			want["theirs"] = "x"
 		}
 		if !reflect.DeepEqual(data, want) {
-			t.Errorf("former %v: %v", former, data)
+			t.Errorf("previous managers %v: %v", previous, data)
 		}
 	}
 }

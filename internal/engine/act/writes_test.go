@@ -200,7 +200,7 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 }
 
 // TestABindingToAnotherRoleIsReplacedWithoutAWrite: the API server lets nobody write it who may not bind the role in it, which the
-// operator before us brought and may have taken along.
+// previous operator brought and may have taken along.
 func TestABindingToAnotherRoleIsReplacedWithoutAWrite(t *testing.T) {
 	const path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings/b"
 	for role, want := range map[string]string{"theirs": "POST GET GET POST DELETE", "ours": "POST GET MERGE JSONPATCH APPLY"} {

@@ -51,7 +51,7 @@ type Definition[C client.Object] struct {
 	// Nameless is the name that a command gives a custom resource whose file has none, as those of some originals; empty
 	// where a name is required.
 	Nameless string
-	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the operator before us made
+	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the previous operator made
 	// owned by the custom resource; they are freed from it although nothing can be rendered (invariant 8).
 	Retained []schema.GroupVersionKind
 	// AlsoServed are kinds that the controller asks Reader.Serves about without rendering them.
@@ -69,11 +69,11 @@ type Definition[C client.Object] struct {
 	Suspended func(C) bool
 	// Wires are the objects of others that the controller edits (invariant 7).
 	Wires []wiring.Wire
-	// StripFinalizers are the finalizers of the operator before us: they are taken off at once (invariant 8).
+	// StripFinalizers are the finalizers of the previous operator: they are taken off at once (invariant 8).
 	StripFinalizers []string
-	// FormerManagers are the names under which the operator before us wrote its objects: what it declared and the controller
+	// PreviousManagers are the names under which the previous operator wrote its objects: what it declared and the controller
 	// does not goes when such an object is taken up (invariant 8).
-	FormerManagers []string
+	PreviousManagers []string
 	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
 }

@@ -117,9 +117,9 @@ type Action struct {
 	ResourceVersion string
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
-	// Former says that the fields of the operator before us are to become ours, so that those that we do not declare go
+	// MigratePrevious says that the fields of the previous operator are to become ours, so that those that we do not declare go
 	// (invariant 8).
-	Former bool
+	MigratePrevious bool
 	// Reason is one of the Reason constants.
 	Reason string
 	// Detail names what a Wait waits for.
@@ -190,7 +190,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
-		a.Former = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
+		a.MigratePrevious = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	if item.Hold != "" && a.Writes() {
@@ -204,7 +204,7 @@ func judge(in Input, item Item, gate string) Action {
 func verify(item Item, owners []plan.Owner) (Verb, string) {
 	switch {
 	case item.Policy() != "" && item.Observed.Refers(owners...):
-		// Somebody, such as the operator before us, made it go with the custom resource (invariant 8).
+		// Somebody, such as the previous operator, made it go with the custom resource (invariant 8).
 		return Apply, ReasonDrift
 	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:
 		return Apply, ReasonDrift

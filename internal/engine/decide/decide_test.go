@@ -188,21 +188,21 @@ func TestApplyCarriesWhatActNeeds(t *testing.T) {
 	item, th := scene(t, configMaps, nil)
 	th.created, th.digest = true, "old"
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); a.UID != "u" || !a.Migrate || a.Adopted || a.Former {
+	if a := decideOne(item); a.UID != "u" || !a.Migrate || a.Adopted || a.MigratePrevious {
 		t.Errorf("posted: %+v", a)
 	}
 	th.created, th.adopted, th.controller = false, true, ""
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); a.UID != "u" || a.Migrate || !a.Adopted || a.Former {
+	if a := decideOne(item); a.UID != "u" || a.Migrate || !a.Adopted || a.MigratePrevious {
 		t.Errorf("adopted: %+v", a)
 	}
 	th.adopted, th.controller, th.digest = false, self.UID, ""
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); !a.Former {
-		t.Errorf("the operator's before us: %+v", a)
+	if a := decideOne(item); !a.MigratePrevious {
+		t.Errorf("the previous operator's: %+v", a)
 	}
 	item.Partial = true
-	if a := decideOne(item); a.Former {
+	if a := decideOne(item); a.MigratePrevious {
 		t.Errorf("declared in part: %+v", a)
 	}
 }

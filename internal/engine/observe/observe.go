@@ -117,7 +117,7 @@ func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation]
 // bring that about.
 func (o *Object) Written() bool { return o.OwnedFieldsHash != "" }
 
-// Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (invariant 8).
+// Partial says that MLKeeper declared only a part of the object, and the previous operator the rest (invariant 8).
 func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
 
 // From reduces a full object, or one that holds metadata alone (full=false), to an Object.

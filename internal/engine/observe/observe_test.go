@@ -248,7 +248,7 @@ func TestOwnedByAndRefers(t *testing.T) {
 		{"ours by controller", []metav1.OwnerReference{ref("cr-uid", true)}, "trustyai", stack.ID(), true, true},
 		{"ours by controller without marks", []metav1.OwnerReference{ref("cr-uid", true)}, "", "", true, true},
 		{"another controller with our marks", []metav1.OwnerReference{ref("other", true)}, "trustyai", stack.ID(), false, false},
-		{"a custom resource of the same name before us", []metav1.OwnerReference{ref("old", true)}, "trustyai", stack.ID(), false, false},
+		{"an earlier custom resource of the same name", []metav1.OwnerReference{ref("old", true)}, "trustyai", stack.ID(), false, false},
 		{"retained", nil, "trustyai", stack.ID(), true, false},
 		{"a plain reference does not own", []metav1.OwnerReference{ref("cr-uid", false)}, "", "", false, true},
 		{"a plain reference of another", []metav1.OwnerReference{ref("other", false)}, "trustyai", stack.ID(), true, false},

@@ -56,9 +56,9 @@ type Object struct {
 	// custom resource is in and renders too.
 	Adopt bool
 	// Inherit says that the object, where it is there already and nobody owns it, was made for the custom resource by the
-	// operator before us: it is taken over as if MLKeeper had made it (invariant 8).
+	// previous operator: it is taken over as if MLKeeper had made it (invariant 8).
 	Inherit bool
-	// Partial says that the object exists and is declared only in part: what the operator before us declared stays as it
+	// Partial says that the object exists and is declared only in part: what the previous operator declared stays as it
 	// is, until the object is declared as a whole (invariant 8). Such an object is never created.
 	Partial bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
@@ -117,9 +117,9 @@ type Plan struct {
 	// ActAs is the user whose rights the objects are written with, such as system:serviceaccount:NAMESPACE:NAME; empty for
 	// the operator's own.
 	ActAs string
-	// Former is how the operator before us marked the objects of the custom resource. What nobody owns and is marked so is
+	// PreviousOwner is how the previous operator marked the objects of the custom resource. What nobody owns and is marked so is
 	// taken over as if MLKeeper had made it (invariant 8).
-	Former Mark
+	PreviousOwner Mark
 	// Inputs tells apart what the pods of the custom resource follow from beside its spec and the operator: credentials,
 	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
 	// where there is none, and while it is not known.
