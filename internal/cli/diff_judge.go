@@ -23,7 +23,7 @@ type judged struct {
 	actions []decide.Action
 	// live are the objects as they are.
 	live map[plan.Key]*unstructured.Unstructured
-	// adopt says that objects which nobody owns may be taken over.
+	// adopt says that objects which nobody owns may be adopted.
 	adopt bool
 	// owned says that the owners are known, so that owner references can be compared.
 	owned bool

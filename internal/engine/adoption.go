@@ -26,10 +26,10 @@ import (
 	"mlkeeper.dev/internal/engine/watch"
 )
 
-// takeOver takes the finalizers of the previous operator off a custom resource, so that its deletion never waits for
+// adoptResource takes the finalizers of the previous operator off a custom resource, so that its deletion never waits for
 // somebody who is gone (invariant 8). It says whether it wrote; the watch then enqueues the custom resource again. A suspended
 // one is left alone until it is being deleted.
-func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, error) {
+func (s *stacks[C, F]) adoptResource(ctx context.Context, cr metav1.Object) (bool, error) {
 	kept := slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), func(f string) bool {
 		return slices.Contains(s.def.StripFinalizers, f)
 	})
@@ -45,7 +45,7 @@ func (s *stacks[C, F]) takeOver(ctx context.Context, cr metav1.Object) (bool, er
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": cr.GetUID(), "resourceVersion": cr.GetResourceVersion(), "finalizers": kept,
-		"annotations": map[string]any{keeper.TakenOverAnnotation: "true"},
+		"annotations": map[string]any{keeper.PreviousOperatorAnnotation: "true"},
 	}})
 	if err != nil {
 		return false, err
@@ -158,7 +158,7 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	if !s.shard.mine(bad.GetNamespace(), bad.GetLabels()) {
 		return reconcile.Result{}, nil
 	}
-	if taken, err := s.takeOver(ctx, bad); err != nil || taken {
+	if taken, err := s.adoptResource(ctx, bad); err != nil || taken {
 		return reconcile.Result{}, err
 	}
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)

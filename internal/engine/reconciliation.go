@@ -320,7 +320,7 @@ func (s *stacks[C, F]) heldByAnother(p *reconciliation[C, F], seen *observe.Obje
 	return found || !known
 }
 
-// wantsAdoption says that the owner of a custom resource allows taking over objects that nobody owns.
+// wantsAdoption says that the owner of a custom resource allows the adoption of objects that nobody owns.
 func wantsAdoption(cr client.Object) bool {
 	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
 }
@@ -457,7 +457,7 @@ func ownedByAnother(key plan.Key) plan.Problem {
 	return plan.Problem{
 		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
 		Message: key.String() + " was made for another custom resource; it is left alone",
-		Remedy: "remove that object; to take it over with its data, when its custom resource is gone, annotate this one " +
+		Remedy: "remove that object; to adopt it with its data, when its custom resource is gone, annotate this one " +
 			"with " + keeper.AdoptAnnotation + "=true",
 	}
 }

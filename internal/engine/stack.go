@@ -367,7 +367,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if cr.GetDeletionTimestamp() != nil {
 		s.releaseRollout(key)
 	}
-	if taken, err := s.takeOver(ctx, cr); err != nil || taken {
+	if taken, err := s.adoptResource(ctx, cr); err != nil || taken {
 		return reconcile.Result{}, err
 	}
 	if cr.GetDeletionTimestamp() != nil || s.inSyncAtStart(cr) {

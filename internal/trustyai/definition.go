@@ -49,7 +49,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		Rules: []controller.Rule{
 			{
 				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original operator is taken off a service that is taken over.",
+				Why: "The finalizer of the original operator is taken off a service that is adopted.",
 			},
 			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},

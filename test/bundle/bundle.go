@@ -117,7 +117,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) contro
 		Rules: []controller.Rule{
 			{
 				Group: GVK.Group, Resources: []string{"bundles"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original is taken off a bundle that is taken over.",
+				Why: "The finalizer of the original is taken off a bundle that is adopted.",
 			},
 			{
 				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},

@@ -100,7 +100,7 @@ func TestInvariant01WhatTheFirstPlanHadAndTheNextHasNotIsRemoved(t *testing.T) {
 	b.ready("b")
 }
 
-func TestInvariant01ObjectWhoseLabelsWereStrippedIsTakenUpAgain(t *testing.T) {
+func TestInvariant01ObjectWhoseLabelsWereStrippedIsAdoptedAgain(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "mine", "ours"), retained(configMap(b.ns, "kept", "ours"))))
 	b.ready("b")

@@ -24,7 +24,7 @@ func secret(ns, name, value string) bundle.Object {
 		ns, name, value)
 }
 
-func TestInvariant05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
+func TestInvariant05RetainedObjectsOutliveAndAreAdoptedAgain(t *testing.T) {
 	b := open(t, options{})
 	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
 	b.apply("b", spec)

@@ -38,7 +38,7 @@ func TestSmall(t *testing.T) {
 	t.Run("OrphanWebhook", func(t *testing.T) { orphansCalled(t, c) })
 	t.Run("TwoClaimOneObject", func(t *testing.T) { collide(t, c) })
 	t.Run("LeftTheSpec", func(t *testing.T) { prunes(t, c) })
-	t.Run("TakeOver", func(t *testing.T) { takesOver(t, c) })
+	t.Run("Adopt", func(t *testing.T) { adopts(t, c) })
 	t.Run("NamespacesOfSeveral", func(t *testing.T) { shares(t, c) })
 	t.Run("Restart", func(t *testing.T) {
 		o.Stop()
@@ -153,7 +153,7 @@ func orphans(t *testing.T, c *cluster.Cluster) {
 	if err := c.There(t, configMaps, ns, "kept"); err != nil {
 		t.Error(err)
 	}
-	// The new KfDef takes up what was kept, and keeps all.
+	// The new KfDef adopts what was kept, and keeps all.
 	apply(t, c, ns, "kf", "deletionPolicy: Orphan", "one", "kept")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	remove(t, c, ns, "kf")
@@ -225,8 +225,8 @@ func prunes(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "one") })
 }
 
-// takesOver applies a KfDef that kfctl's operator had deployed: with its finalizer, and its annotation on the objects.
-func takesOver(t *testing.T, c *cluster.Cluster) {
+// adopts applies a KfDef that kfctl's operator had deployed: with its finalizer, and its annotation on the objects.
+func adopts(t *testing.T, c *cluster.Cluster) {
 	ns := c.Namespace(t)
 	grant(t, c, ns)
 	deployment := func(marks string) string {

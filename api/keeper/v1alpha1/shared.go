@@ -11,10 +11,10 @@ const (
 	// ReconcileAtAnnotation, set to an RFC 3339 time, asks for one reconcile now; its value is echoed in
 	// status.lastHandledReconcileAt.
 	ReconcileAtAnnotation = "keeper.mlkeeper.dev/reconcile-at"
-	// AdoptAnnotation, set to "true" on a custom resource, allows taking over objects that nobody owns and that
+	// AdoptAnnotation, set to "true" on a custom resource, allows the adoption of objects that nobody owns and that
 	// stand under the names of its children.
 	AdoptAnnotation = "keeper.mlkeeper.dev/adopt"
-	// AdoptedAnnotation marks a child that MLKeeper took over instead of creating it; it gets no owner reference and so
+	// AdoptedAnnotation marks a child that MLKeeper adopted instead of creating it; it gets no owner reference and so
 	// outlives its custom resource.
 	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
 	// CompositionsLabel, with the value CompositionsAllowed on a Namespace, lets orders of an ACM runtime into it.
@@ -23,8 +23,8 @@ const (
 	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys
 	// it from then on, and removes it when it is ordered to.
 	ElementAnnotation = "keeper.mlkeeper.dev/element"
-	// TakenOverAnnotation marks a custom resource that the previous operator kept.
-	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
+	// PreviousOperatorAnnotation marks a custom resource that the previous operator kept.
+	PreviousOperatorAnnotation = "keeper.mlkeeper.dev/previous-operator"
 	// PartialAnnotation marks a child of which MLKeeper declares a part, and the previous operator the rest.
 	PartialAnnotation = "keeper.mlkeeper.dev/partial"
 	// ControllerLabel carries the name of the controller that made a child; child watches select on it.

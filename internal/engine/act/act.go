@@ -79,9 +79,9 @@ type Request struct {
 	Owners []plan.Owner
 	// ActAs is the user whose rights are used; empty for the operator's own.
 	ActAs string
-	// Adopt allows taking over objects that nobody owns.
+	// Adopt allows the adoption of objects that nobody owns.
 	Adopt bool
-	// PreviousOwner is how the previous operator marked what is to be taken over.
+	// PreviousOwner is how the previous operator marked what is to be adopted.
 	PreviousOwner plan.Mark
 	// PreviousManagers are the field managers of the previous operator.
 	PreviousManagers []string

@@ -42,7 +42,7 @@ func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceI
 	a.applyOver(ctx, req, client, res, live, false)
 }
 
-// applyOver applies to an object that exists; live is as it was read, or nil. One that is taken up (takes) must not have
+// applyOver applies to an object that exists; live is as it was read, or nil. One that is adopted (takes) must not have
 // changed since then, as it may have become another's.
 func (a *Actor) applyOver(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,

@@ -46,10 +46,10 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		res.Action.Adopted = found.Adopted()
 		// What we never wrote is the previous operator's, which made the custom resource its owner (invariant 8).
 		res.Action.MigratePrevious = found.AppliedHash() == "" && !res.Action.Object.Partial
-		a.takeUp(ctx, req, client, res, live)
+		a.adopt(ctx, req, client, res, live)
 	case free && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true
-		a.takeUp(ctx, req, client, res, live)
+		a.adopt(ctx, req, client, res, live)
 	default:
 		res.Problem = conflict(res.Action.Key, live)
 	}
@@ -98,7 +98,7 @@ func (a *Actor) post(
 	return client.Create(ctx, cleaned, opts)
 }
 
-func (a *Actor) takeUp(
+func (a *Actor) adopt(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
 ) {
 	if live.GetDeletionTimestamp() != nil {

@@ -220,9 +220,9 @@ func TestCreateOnATakenName(t *testing.T) {
 	}
 }
 
-// TestTakenUpAsItWasRead loses a race: between the read that says that nobody has the object and the apply, another
+// TestAdoptedAsItWasRead loses a race: between the read that says that nobody has the object and the apply, another
 // custom resource adopts it.
-func TestTakenUpAsItWasRead(t *testing.T) {
+func TestAdoptedAsItWasRead(t *testing.T) {
 	c := newCast(t)
 	c.server.put(path, "kubectl", configMap("cm", nil))
 	var theirs *unstructured.Unstructured
@@ -253,7 +253,7 @@ func TestTheNameIsFreeAgainByTheTimeOfTheRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoingIsNotTakenUp(t *testing.T) {
+func TestWhatIsGoingIsNotAdopted(t *testing.T) {
 	c := newCast(t)
 	u := declared(t, nil).Desired.DeepCopy()
 	u.SetFinalizers([]string{"x.io/hold"})

@@ -72,7 +72,7 @@ type Definition[C client.Object] struct {
 	// StripFinalizers are the finalizers of the previous operator: they are taken off at once (invariant 8).
 	StripFinalizers []string
 	// PreviousManagers are the names under which the previous operator wrote its objects: what it declared and the controller
-	// does not goes when such an object is taken up (invariant 8).
+	// does not goes when such an object is adopted (invariant 8).
 	PreviousManagers []string
 	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule

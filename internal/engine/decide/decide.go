@@ -64,7 +64,7 @@ type Item struct {
 	Known *keeper.InventoryEntry
 	// Served says that the cluster serves the API, Synced that the watch on it is complete.
 	Served, Synced bool
-	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
+	// Adopt says that the object, though another custom resource made it, has nobody left and may be adopted.
 	Adopt bool
 	// Held says that the marks of the object name another custom resource that exists, so that it is not ours again by
 	// our record alone: two that recorded the same object would take it from each other for ever.

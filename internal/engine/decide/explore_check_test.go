@@ -36,13 +36,13 @@ func (m *model) judgeWrite(s *state, i int, mv move, before, after object) strin
 	case after.uid == 0 && before.ctrl == nobody && before.maker != uint8(i)+1:
 		return "an object was deleted that another made"
 	case before.ctrl == nobody && before.mark == 0 && before.maker != uint8(i)+1 && before.uid != mv.known && !m.adopt[i]:
-		return "an object of nobody was taken over without leave"
+		return "an object of nobody was adopted without leave"
 	}
 	return ""
 }
 
 // heldByAnother says that an object without an owner reference bears the marks of another custom resource, which exists
-// and has recorded it. What is read just before it is taken up must not be so. Of what was decided from a cache it may
+// and has recorded it. What is read just before it is adopted must not be so. Of what was decided from a cache it may
 // have become true meanwhile; then the search sees to it that the two do not take it from each other for ever.
 func (m *model) heldByAnother(s *state, i, k int, o object) bool {
 	if o.mark == 0 || o.mark == uint8(i)+1 || o.maker == uint8(i)+1 {

@@ -252,7 +252,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 			}
 		case wanted && existed && !ours && (!start.adopt || was.controller != ""):
 			if is != was {
-				t.Fatalf("%s: %s was taken over: %+v, before %+v", from, key, is, was)
+				t.Fatalf("%s: %s was adopted: %+v, before %+v", from, key, is, was)
 			}
 		case wanted && !exists:
 			t.Fatalf("%s: %s is missing", from, key)

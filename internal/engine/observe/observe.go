@@ -110,7 +110,7 @@ func (o *Object) Refers(owners ...plan.Owner) bool {
 	return false
 }
 
-// Adopted says that MLKeeper did not create the object but was asked to take it over.
+// Adopted says that MLKeeper did not create the object but was asked to adopt it.
 func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation] != "" }
 
 // Written says that MLKeeper holds fields of the object, so that it has written it. Who can merely read the object cannot

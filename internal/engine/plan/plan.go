@@ -52,11 +52,11 @@ type Object struct {
 	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
 	// was made anew since none was known, and must not replace one that was made meanwhile.
 	CreateOnly bool
-	// Adopt says that the object is taken over where it is there already and nobody owns it, such as the Namespace that a
+	// Adopt says that the object is adopted where it is there already and nobody owns it, such as the Namespace that a
 	// custom resource is in and renders too.
 	Adopt bool
 	// Inherit says that the object, where it is there already and nobody owns it, was made for the custom resource by the
-	// previous operator: it is taken over as if MLKeeper had made it (invariant 8).
+	// previous operator: it is adopted as if MLKeeper had made it (invariant 8).
 	Inherit bool
 	// Partial says that the object exists and is declared only in part: what the previous operator declared stays as it
 	// is, until the object is declared as a whole (invariant 8). Such an object is never created.
@@ -118,7 +118,7 @@ type Plan struct {
 	// the operator's own.
 	ActAs string
 	// PreviousOwner is how the previous operator marked the objects of the custom resource. What nobody owns and is marked so is
-	// taken over as if MLKeeper had made it (invariant 8).
+	// adopted as if MLKeeper had made it (invariant 8).
 	PreviousOwner Mark
 	// Inputs tells apart what the pods of the custom resource follow from beside its spec and the operator: credentials,
 	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
