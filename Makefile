@@ -128,7 +128,7 @@ test-bank: build-devcluster ## Run SAMPLE mutations (5), other ones with each co
 	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
 
 .PHONY: bench
-bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API server's own floor; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
+bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API-server baseline; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
 	@hack/bench.sh
 
 .PHONY: lint

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The bench: measures MLKeeper against the floor that the API server sets, and prints a table of ratios; a page with
+# The bench: measures MLKeeper against the API-server baseline, and prints a table of ratios; a page with
 # plots, the figures as JSON and profiles are in bin/bench. docs/performance.md says how.
 #   QUICK=1        small sizes, which show that the bench works and are no result
 #   ONLY=a,b       some scenarios: converge, tfserv, edit, memory, idle, drift, restart, failover, kfdef, seldon, acm, peer

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Apply the CustomResourceDefinitions with KUBECTL, all of them or none. Definitions that are another operator's, since a
-# webhook of its converts their versions or it owns their fields, are taken over only with FORCE=1: the versions convert
+# webhook of its converts their versions or it owns their fields, are adopted only with FORCE=1: the versions convert
 # without a webhook then, and fields and objects stay.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ if ((${#foreign[@]} > 0)) && [[ -z ${FORCE-} ]]; then
   cat >&2 <<MESSAGE
 Nothing was installed: these CustomResourceDefinitions are another operator's, whose webhook converts their versions:
   ${foreign[*]}
-Stop that operator for good (docs/trustyai.md says how), then run make again with FORCE=1, which takes them over.
+Stop that operator for good (docs/trustyai.md says how), then run make again with FORCE=1, which adopts them.
 MESSAGE
   exit 1
 fi

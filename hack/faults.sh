@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the fault campaigns in their long form, then the bank of seeded bugs that they must catch; or, with PLAN=file,
+# Run the fault campaigns in their long form, then the mutation tests, which they must detect; or, with PLAN=file,
 # replay one plan, or several whose files are separated by commas. ARGS are further flags of the test, such as
 # -faults.campaigns=C1. docs/faults.md tells of both.
 set -euo pipefail

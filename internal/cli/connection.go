@@ -108,7 +108,7 @@ func (c *Connection) open() (*cluster, error) {
 	return out, nil
 }
 
-// servedMapper is a RESTMapper that does not take a group whose discovery failed for one that is not served (law 4).
+// servedMapper is a RESTMapper that does not take a group whose discovery failed for one that is not served (invariant 4).
 type servedMapper struct {
 	meta.RESTMapper
 	failed map[schema.GroupVersion]error

@@ -60,7 +60,7 @@ func (d *differ) created(out *Difference, j *judged, a decide.Action) (*Differen
 }
 
 // taken is an object that exists with the name of a child and without MLKeeper's label: ours, to be adopted, or of another owner,
-// which is not modified (law 1).
+// which is not modified (invariant 1).
 func (d *differ) taken(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
@@ -68,7 +68,7 @@ func (d *differ) taken(
 	a.Migrate = true
 	switch {
 	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || found.Written() && a.KnownUID != "" && a.KnownUID == found.UID:
-		a.Former = found.Digest() == ""
+		a.MigratePrevious = found.AppliedHash() == ""
 	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
 		a.Adopted = true
 		out.Note = "it is adopted, as the custom resource allows"

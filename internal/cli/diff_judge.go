@@ -23,7 +23,7 @@ type judged struct {
 	actions []decide.Action
 	// live are the objects as they are.
 	live map[plan.Key]*unstructured.Unstructured
-	// adopt says that objects which nobody owns may be taken over.
+	// adopt says that objects which nobody owns may be adopted.
 	adopt bool
 	// owned says that the owners are known, so that owner references can be compared.
 	owned bool
@@ -34,7 +34,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	s := &subject{controller: t.controller, namespace: r.stack.Namespace, name: r.stack.Name, live: t.admitted}
 	c := &collector{cluster: d.cluster, namespace: r.stack.Namespace, only: s}
 	inventories := c.inventories(ctx)[inventoryOwner(r.stack)]
-	ledger := ledgerOf(t.admitted, inventories)
+	inventory := entriesOf(t.admitted, inventories)
 	self := plan.Owner{
 		APIVersion: r.stack.GVK.GroupVersion().String(), Kind: r.stack.GVK.Kind, Name: r.stack.Name, UID: r.stack.UID,
 	}
@@ -57,7 +57,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range stage.Objects {
-			item, err := d.item(ctx, j, o, owner, i, ledger)
+			item, err := d.item(ctx, j, o, owner, i, inventory)
 			if err != nil {
 				return nil, err
 			}
@@ -72,7 +72,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 		}
 	}
 	var err error
-	if in.Extras, err = d.extras(ctx, c, j, t, ledger, desired); err != nil {
+	if in.Extras, err = d.extras(ctx, c, j, t, inventory, desired); err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, c.warnings...)
@@ -83,14 +83,14 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 // item is one declared object with what is live under its name. The engine sees what carries its label alone; what
 // stands under a child's name without it is met when the object is created.
 func (d *differ) item(
-	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, ledger map[plan.Key]keeper.InventoryEntry,
+	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, inventory map[plan.Key]keeper.InventoryEntry,
 ) (decide.Item, error) {
 	stamped, err := plan.Stamp(o, j.stack, owner, stage)
 	if err != nil {
 		return decide.Item{}, err
 	}
 	item := decide.Item{Stamped: stamped, Synced: true}
-	if e, found := ledger[stamped.Key]; found {
+	if e, found := inventory[stamped.Key]; found {
 		item.Known = &e
 	}
 	gvk := o.Desired.GroupVersionKind()
@@ -123,10 +123,10 @@ func (d *differ) item(
 
 // extras are the objects that MLKeeper made for the custom resource and that it would not declare any more.
 func (d *differ) extras(
-	ctx context.Context, c *collector, j *judged, t *target, ledger map[plan.Key]keeper.InventoryEntry, desired map[plan.Key]bool,
+	ctx context.Context, c *collector, j *judged, t *target, inventory map[plan.Key]keeper.InventoryEntry, desired map[plan.Key]bool,
 ) ([]decide.Extra, error) {
-	entries := make([]keeper.InventoryEntry, 0, len(ledger))
-	for _, e := range ledger {
+	entries := make([]keeper.InventoryEntry, 0, len(inventory))
+	for _, e := range inventory {
 		entries = append(entries, e)
 	}
 	var out []decide.Extra
@@ -138,7 +138,7 @@ func (d *differ) extras(
 		}
 		taken[key] = true
 		j.live[key] = u
-		out = append(out, decide.Extra{Entry: ledger[key], Observed: observe.From(u, false)})
+		out = append(out, decide.Extra{Entry: inventory[key], Observed: observe.From(u, false)})
 	}
 	for _, e := range entries {
 		key := entryKey(e)
@@ -159,24 +159,24 @@ func (d *differ) extras(
 	return out, nil
 }
 
-// ledgerOf is what MLKeeper remembers of its writes: in the status of the custom resource, or in its Inventories.
-func ledgerOf(u *unstructured.Unstructured, inventories []keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
+// entriesOf is what MLKeeper remembers of its writes: in the status of the custom resource, or in its Inventories.
+func entriesOf(u *unstructured.Unstructured, inventories []keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := map[plan.Key]keeper.InventoryEntry{}
 	var status struct {
-		Children []keeper.InventoryEntry `json:"children"`
+		Inventory keeper.ResourceInventory `json:"inventory"`
 	}
 	if raw, _, _ := unstructured.NestedMap(u.Object, "status"); raw != nil {
-		// A ledger that cannot be read is none: then everything is compared field by field.
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"children": raw["children"]}, &status)
+		// An inventory that cannot be read is none: then everything is compared field by field.
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"inventory": raw["inventory"]}, &status)
 	}
-	for _, e := range status.Children {
+	for _, e := range status.Inventory.Entries {
 		out[entryKey(e)] = e
 	}
 	for i := range inventories {
-		for _, e := range inventories[i].Spec.Objects {
+		for _, e := range inventories[i].Spec.Entries {
 			out[entryKey(e)] = e
 		}
-		for _, e := range inventories[i].Status.Objects {
+		for _, e := range inventories[i].Status.Entries {
 			out[entryKey(e)] = e
 		}
 	}

@@ -22,10 +22,10 @@ func withReady(u *unstructured.Unstructured, status, reason, message string, mor
 		"conditions": append([]any{map[string]any{
 			"type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-02T03:00:05Z",
 		}}, more...),
-		"children": []any{
+		"inventory": map[string]any{"entries": []any{
 			map[string]any{"version": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "claim"},
 			map[string]any{"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "default", "name": "d"},
-		},
+		}},
 	}
 	return u
 }

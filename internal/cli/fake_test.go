@@ -92,7 +92,7 @@ func simplePlan(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) 
 				{Optional: true, Desired: object(routeGVK, cr.Namespace, cr.Name, nil)},
 			}},
 		},
-		Warnings: []string{"the policy is " + string(cr.Spec.DeletionPolicy)},
+		Warnings: []string{"the policy is " + string(cr.Spec.Storage.RetentionPolicy)},
 	}, nil
 }
 

@@ -170,7 +170,7 @@ func (r *resolver) isController(gk schema.GroupKind) bool {
 
 // mustBeKept refuses an object that is neither a custom resource that MLKeeper keeps nor one of its children.
 func (r *resolver) mustBeKept(ctx context.Context, s *subject) error {
-	if _, hasLedger, _ := unstructured.NestedSlice(s.live.Object, "status", "children"); hasLedger {
+	if _, hasInventory, _ := unstructured.NestedSlice(s.live.Object, "status", "inventory", "entries"); hasInventory {
 		return nil
 	}
 	if mapping, err := r.lookup(inventoryKind); err == nil && mapping != nil {
@@ -273,7 +273,7 @@ func absent(s *subject) error {
 var errNoController = errors.New("this binary has no controller for the kind, so it cannot render it")
 
 // uncontrolled stands for the controller of a kind that this binary does not know, such as one of a newer release: what belongs
-// to it is found by MLKeeper's labels, ledger and Inventories alone.
+// to it is found by MLKeeper's labels, inventory and Inventories alone.
 type uncontrolled struct{ gvk schema.GroupVersionKind }
 
 func (uncontrolled) Name() string                        { return "" }

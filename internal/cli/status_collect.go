@@ -134,14 +134,14 @@ type found struct {
 }
 
 // children lists what the controller made: whole objects where the health needs them, and metadata for the rest. Besides the
-// kinds that the controller names, those that its ledgers name are listed.
-func (c *collector) children(ctx context.Context, r controller.Any, ledger []keeper.InventoryEntry) found {
+// kinds that the controller names, those that its inventories name are listed.
+func (c *collector) children(ctx context.Context, r controller.Any, entries []keeper.InventoryEntry) found {
 	out := found{
 		objects: map[string][]*unstructured.Unstructured{},
 		unread:  map[schema.GroupKind]bool{}, unserved: map[schema.GroupKind]bool{},
 	}
 	listed := map[schema.GroupKind]bool{}
-	for _, gvk := range childKinds(r, ledger) {
+	for _, gvk := range childKinds(r, entries) {
 		gk := gvk.GroupKind()
 		if listed[gk] {
 			continue
@@ -154,7 +154,7 @@ func (c *collector) children(ctx context.Context, r controller.Any, ledger []kee
 		}
 		var all []*unstructured.Unstructured
 		if err == nil {
-			all, err = c.childrenOf(ctx, r, mapping, ledger)
+			all, err = c.childrenOf(ctx, r, mapping, entries)
 		}
 		if err != nil {
 			out.unread[gk] = true
@@ -169,18 +169,18 @@ func (c *collector) children(ctx context.Context, r controller.Any, ledger []kee
 	return out
 }
 
-// childKinds are the kinds that a controller names, and those that ledgers name.
-func childKinds(r controller.Any, ledger []keeper.InventoryEntry) []schema.GroupVersionKind {
+// childKinds are the kinds that a controller names, and those that inventories name.
+func childKinds(r controller.Any, entries []keeper.InventoryEntry) []schema.GroupVersionKind {
 	kinds := slices.Clone(r.Children())
-	for i := range ledger {
-		kinds = append(kinds, schema.GroupVersionKind{Group: ledger[i].Group, Version: ledger[i].Version, Kind: ledger[i].Kind})
+	for i := range entries {
+		kinds = append(kinds, schema.GroupVersionKind{Group: entries[i].Group, Version: entries[i].Version, Kind: entries[i].Kind})
 	}
 	return kinds
 }
 
 // childrenOf lists the children of one kind: whole objects where the health needs them, and metadata for the rest.
 func (c *collector) childrenOf(
-	ctx context.Context, r controller.Any, mapping *meta.RESTMapping, ledger []keeper.InventoryEntry,
+	ctx context.Context, r controller.Any, mapping *meta.RESTMapping, entries []keeper.InventoryEntry,
 ) ([]*unstructured.Unstructured, error) {
 	list := c.listMetadata
 	if health.NeedsStatus(mapping.GroupVersionKind.GroupKind()) {
@@ -194,7 +194,7 @@ func (c *collector) childrenOf(
 		return list(ctx, mapping, c.namespace, metav1.ListOptions{LabelSelector: selector})
 	}
 	var out []*unstructured.Unstructured
-	for _, namespace := range namespacesOf(c.only, mapping, ledger) {
+	for _, namespace := range namespacesOf(c.only, mapping, entries) {
 		all, err := list(ctx, mapping, namespace, metav1.ListOptions{
 			LabelSelector: keeper.StackLabel + "=" + c.only.stack().Hash(),
 		})
@@ -207,15 +207,15 @@ func (c *collector) childrenOf(
 }
 
 // namespacesOf are the namespaces in which one stack may have children of a kind: its own, and those that are recorded.
-func namespacesOf(s *subject, mapping *meta.RESTMapping, ledger []keeper.InventoryEntry) []string {
+func namespacesOf(s *subject, mapping *meta.RESTMapping, entries []keeper.InventoryEntry) []string {
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		return []string{""}
 	}
 	out := []string{s.namespace}
-	for i := range ledger {
-		if ledger[i].Kind == mapping.GroupVersionKind.Kind && ledger[i].Group == mapping.GroupVersionKind.Group &&
-			!slices.Contains(out, ledger[i].Namespace) {
-			out = append(out, ledger[i].Namespace)
+	for i := range entries {
+		if entries[i].Kind == mapping.GroupVersionKind.Kind && entries[i].Group == mapping.GroupVersionKind.Group &&
+			!slices.Contains(out, entries[i].Namespace) {
+			out = append(out, entries[i].Namespace)
 		}
 	}
 	return out
@@ -229,7 +229,7 @@ func (b byOwner) listed() map[keeper.InventoryOwner][]keeper.InventoryEntry {
 	out := map[keeper.InventoryOwner][]keeper.InventoryEntry{}
 	for owner, all := range b {
 		for i := range all {
-			out[owner] = append(out[owner], all[i].Spec.Objects...)
+			out[owner] = append(out[owner], all[i].Spec.Entries...)
 		}
 	}
 	return out
@@ -369,21 +369,21 @@ func (c *collector) keep(o *unstructured.Unstructured) {
 	c.whole[plan.KeyOf(o)] = o
 }
 
-// expected is what the ledger in the status and the Inventories say should be there.
+// expected is what the inventory in the status and the Inventories say should be there.
 func (c *collector) expected(
 	u *unstructured.Unstructured, id plan.Stack, inventories map[keeper.InventoryOwner][]keeper.InventoryEntry,
 ) []keeper.InventoryEntry {
 	out := slices.Clone(inventories[inventoryOwner(id)])
 	var status struct {
-		Children []keeper.InventoryEntry `json:"children"`
+		Inventory keeper.ResourceInventory `json:"inventory"`
 	}
 	raw, _, _ := unstructured.NestedMap(u.Object, "status")
 	if raw == nil {
 		return out
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"children": raw["children"]}, &status); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"inventory": raw["inventory"]}, &status); err != nil {
 		c.warn("the inventory of %s cannot be read: %v", id.ID(), err)
 		return out
 	}
-	return append(out, status.Children...)
+	return append(out, status.Inventory.Entries...)
 }

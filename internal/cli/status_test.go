@@ -34,10 +34,10 @@ func statusObjects() []*unstructured.Unstructured {
 		"conditions": []any{map[string]any{
 			"type": "Ready", "status": "False", "reason": "Waiting", "message": hostile + strings.Repeat(" long", 40),
 		}},
-		"children": []any{
+		"inventory": map[string]any{"entries": []any{
 			map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "lost"},
 			map[string]any{"version": "v1", "kind": "Secret", "namespace": "default", "name": "ready"},
-		},
+		}},
 	}
 	fresh := liveService("fresh", "2", "2026-01-02T03:04:00Z")
 	fresh.Object["status"] = nil
@@ -53,7 +53,7 @@ func statusObjects() []*unstructured.Unstructured {
 	binding.SetNamespace("")
 	inventory := object(inventoryKind, "", "i", map[string]any{"spec": map[string]any{
 		"owner": map[string]any{"group": serviceKind.Group, "kind": serviceKind.Kind, "namespace": "default", "name": "ready", "uid": "1"},
-		"stage": int64(0), "objects": []any{map[string]any{
+		"stage": int64(0), "entries": []any{map[string]any{
 			"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRoleBinding", "name": "bound",
 		}, map[string]any{"group": "gone.io", "version": "v1", "kind": "Gone", "name": "gone"}},
 	}})

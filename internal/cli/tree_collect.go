@@ -107,7 +107,7 @@ func inventoryStages(all []keeper.Inventory) stageMap {
 		for len(out.names) <= stage {
 			out.names = append(out.names, "")
 		}
-		for _, e := range all[i].Spec.Objects {
+		for _, e := range all[i].Spec.Entries {
 			out.of[entryKey(e)] = stage
 		}
 	}

@@ -108,11 +108,11 @@ func TestAChildStandsForItsCustomResource(t *testing.T) {
 	}
 }
 
-// TestAKindWithoutAController shows a custom resource of a newer release by its ledger alone.
+// TestAKindWithoutAController shows a custom resource of a newer release by its inventory alone.
 func TestAKindWithoutAController(t *testing.T) {
 	gvk := schema.GroupVersionKind{Group: "newer.io", Version: "v1", Kind: "Newer"}
 	u := object(gvk, "default", "n", map[string]any{"status": map[string]any{
-		"children":   []any{map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}},
+		"inventory":  map[string]any{"entries": []any{map[string]any{"version": "v1", "kind": "ConfigMap", "namespace": "default", "name": "c"}}},
 		"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "Unheard", "message": "of something"}},
 	}})
 	c, _ := fakeCluster(t, append([]schema.GroupVersionKind{gvk}, statusKinds...), append(statusObjects(), u)...)

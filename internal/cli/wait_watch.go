@@ -95,10 +95,10 @@ func (w *watches) ofStack(o *metav1.ListOptions) {
 	o.LabelSelector = keeper.StackLabel + "=" + w.subject.stack().Hash()
 }
 
-// cover watches every kind that the controller or the ledgers name and that is not watched yet, and says whether there was one.
-func (w *watches) cover(ctx context.Context, ledger []keeper.InventoryEntry) (more bool, err error) {
+// cover watches every kind that the controller or the inventories name and that is not watched yet, and says whether there was one.
+func (w *watches) cover(ctx context.Context, entries []keeper.InventoryEntry) (more bool, err error) {
 	ctx = logr.NewContext(ctx, logr.Discard())
-	for _, gvk := range childKinds(w.subject.controller, ledger) {
+	for _, gvk := range childKinds(w.subject.controller, entries) {
 		mapping, err := w.lookup(gvk)
 		if err != nil {
 			return more, err
@@ -106,7 +106,7 @@ func (w *watches) cover(ctx context.Context, ledger []keeper.InventoryEntry) (mo
 		if mapping == nil {
 			continue
 		}
-		for _, namespace := range namespacesOf(w.subject, mapping, ledger) {
+		for _, namespace := range namespacesOf(w.subject, mapping, entries) {
 			key := childWatch{mapping.GroupVersionKind.GroupKind(), namespace}
 			w.mu.Lock()
 			_, watched := w.children[key]

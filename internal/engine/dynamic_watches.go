@@ -19,9 +19,9 @@ import (
 func (s *stacks[C, F]) anyChildren() bool { return s.def.AnyChildren }
 
 // watchKinds watches the kinds of a custom resource's inventory and plan.
-func (s *stacks[C, F]) watchKinds(owner types.UID, ledger map[plan.Key]keeper.InventoryEntry, stages [][]plan.Stamped) {
+func (s *stacks[C, F]) watchKinds(owner types.UID, entries map[plan.Key]keeper.InventoryEntry, stages [][]plan.Stamped) {
 	if s.def.AnyChildren {
-		s.children.Add(watch.KindReferrer{UID: owner}, append(kindsOf(maps.Values(ledger)), plannedKinds(stages)...))
+		s.children.Add(watch.KindReferrer{UID: owner}, append(kindsOf(maps.Values(entries)), plannedKinds(stages)...))
 	}
 }
 
@@ -31,7 +31,7 @@ func (s *stacks[C, F]) endUnusedWatches(p *reconciliation[C, F]) {
 	if !s.def.AnyChildren || p.gatherFailed {
 		return
 	}
-	kinds := kindsOf(slices.Values(p.entries))
+	kinds := kindsOf(slices.Values(p.remaining))
 	for _, child := range s.informers.ChildrenOfStack(s.def.Controller, p.stack.Hash()) {
 		kinds = append(kinds, schema.FromAPIVersionAndKind(child.APIVersion, child.Key.Kind))
 	}

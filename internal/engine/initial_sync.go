@@ -17,7 +17,7 @@ import (
 )
 
 // inSyncAtStart looks at a custom resource that this process meets for the first time: after a restart or a fail-over nearly
-// all are as they were left, and the ledger says so without a read (law 9). Such a one is counted as verified, and its
+// all are as they were left, and the inventory says so without a read (invariant 9). Such a one is counted as verified, and its
 // whole pass, which reads what it refers to and renders with this release, waits until those that need it now had theirs.
 func (s *stacks[C, F]) inSyncAtStart(cr C) bool {
 	key := client.ObjectKeyFromObject(cr)
@@ -54,14 +54,14 @@ func (s *stacks[C, F]) spreadDelay() time.Duration {
 	return crowd/4 + time.Duration(rand.Int64N(int64(crowd)+1)) //nolint:gosec // Jitter needs no cryptographic randomness.
 }
 
-// inSync says that every child in the ledger is there as it was written, healthy, and that there is none beside.
+// inSync says that every child in the inventory is there as it was written, healthy, and that there is none beside.
 func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	stack := s.stackOf(cr)
 	inventories := s.inventories.Of(string(cr.GetUID()))
-	owners, ledger := s.ownersOf(cr, inventories), inventory.Merge(*s.def.Common(cr).Ledger, inventories)
-	s.watchKinds(stack.UID, ledger, nil)
-	states := make(map[plan.Key]controller.State, len(ledger))
-	for key, e := range ledger {
+	owners, entries := s.ownersOf(cr, inventories), inventory.Merge(s.def.Common(cr).Inventory.Entries, inventories)
+	s.watchKinds(stack.UID, entries, nil)
+	states := make(map[plan.Key]controller.State, len(entries))
+	for key, e := range entries {
 		seen, found := s.informers.Child(s.def.Controller, key)
 		if !found && e.Completed && s.informers.ChildSynced(key.GroupKind, s.def.Controller) {
 			states[key] = controller.State{Current: true}
@@ -81,7 +81,7 @@ func (s *stacks[C, F]) inSync(cr C) (map[plan.Key]controller.State, bool) {
 	return states, len(states) > 0
 }
 
-// matches says that a child is what the ledger says that it was when it was written last.
+// matches says that a child is what the inventory says that it was when it was written last.
 func matches(seen *observe.Object, e keeper.InventoryEntry) bool {
-	return !seen.Terminating() && seen.UID == e.UID && seen.OwnedFieldsHash != "" && seen.OwnedFieldsHash == e.OwnedFieldsHash && seen.Digest() == e.Digest
+	return !seen.Terminating() && seen.UID == e.UID && seen.OwnedFieldsHash != "" && seen.OwnedFieldsHash == e.OwnedFieldsHash && seen.AppliedHash() == e.AppliedHash
 }

@@ -109,13 +109,13 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 		return nil
 	}
 	entries := s.entriesToKeep(p)
-	p.entries = entries
-	ledger := s.def.Common(p.cr).Ledger
+	p.remaining = entries
+	ofStatus := &s.def.Common(p.cr).Inventory.Entries
 	if len(p.inventories) == 0 {
-		*ledger = entries
+		*ofStatus = entries
 		return nil
 	}
-	*ledger = nil
+	*ofStatus = nil
 	p.state.pendingEntries.Set(entries)
 	if !ready {
 		if until, deferred := p.state.pendingEntries.Defer(s.Clock.Now(), p.createdOnly()); deferred {
@@ -141,7 +141,7 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 		keep[a.Key] = true
 	}
 	var entries []keeper.InventoryEntry
-	for key, e := range p.ledger {
+	for key, e := range p.entries {
 		// While a problem exists, objects that the plan no longer has are neither pruned nor dropped, and while the watch of their kind
 		// has not synced.
 		if keep[key] || !p.pruned || !s.informers.ChildSynced(key.GroupKind, s.def.Controller) {

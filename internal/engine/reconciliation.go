@@ -43,8 +43,8 @@ type reconciliation[C client.Object, F any] struct {
 	inventories []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
 	owners      []plan.Owner                       // Set by resolveOwners.
 	stamped     [][]plan.Stamped                   // Set by resolveOwners, by stage.
-	ledger      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
-	entries     []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
+	entries     map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
+	remaining   []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions     []decide.Action                    // Set by decide.
 	results     map[plan.Key]act.Result            // Set by act.
 	nextAt      time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
@@ -74,8 +74,8 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	key := client.ObjectKeyFromObject(cr)
 	p := &reconciliation[C, F]{
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
-		stack:  s.stackOf(cr),
-		ledger: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
+		stack:   s.stackOf(cr),
+		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
 		informative: map[plan.Key]bool{},
 	}
 	if len(*s.def.Common(cr).Conditions) == 0 {
@@ -94,10 +94,10 @@ func (s *stacks[C, F]) stackOf(cr metav1.Object) plan.Stack {
 
 // madeBy says of an object whether it was recorded as a child of the custom resource.
 func (s *stacks[C, F]) madeBy(cr C) func(plan.Key) bool {
-	ledger := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
-		return inventory.Merge(*s.def.Common(cr).Ledger, s.inventories.Of(string(cr.GetUID())))
+	entries := sync.OnceValue(func() map[plan.Key]keeper.InventoryEntry {
+		return inventory.Merge(s.def.Common(cr).Inventory.Entries, s.inventories.Of(string(cr.GetUID())))
 	})
-	return func(key plan.Key) bool { return ledger()[key].UID != "" }
+	return func(key plan.Key) bool { return entries()[key].UID != "" }
 }
 
 // ownersOf are whom the children of a custom resource may belong to: itself, and its Inventories.
@@ -122,9 +122,9 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 	if p.gatherFailed {
 		return nil
 	}
-	ledger := s.def.Common(p.cr).Ledger
+	ofStatus := s.def.Common(p.cr).Inventory
 	if p.state.pendingStatus != nil {
-		ledger = p.state.pendingStatus
+		ofStatus = p.state.pendingStatus
 	}
 	existing := s.inventories.Of(string(p.cr.GetUID()))
 	if len(existing) > 0 || s.needsInventories(p.stack, p.plan) {
@@ -135,10 +135,10 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 			return fmt.Errorf("write the Inventories: %w", err)
 		}
 	}
-	p.owners, p.ledger = s.ownersOf(p.cr, p.inventories), inventory.Merge(*ledger, p.inventories)
+	p.owners, p.entries = s.ownersOf(p.cr, p.inventories), inventory.Merge(ofStatus.Entries, p.inventories)
 	if len(p.inventories) > 0 {
 		for _, e := range p.state.pendingEntries.Entries() {
-			p.ledger[inventory.KeyOf(e)] = e
+			p.entries[inventory.KeyOf(e)] = e
 		}
 	}
 	return s.stamp(p)
@@ -155,7 +155,7 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	if last != nil {
 		last.owners, last.stamped = p.owners, p.stamped
 	}
-	s.watchKinds(p.stack.UID, p.ledger, p.stamped)
+	s.watchKinds(p.stack.UID, p.entries, p.stamped)
 	for _, stage := range p.stamped {
 		for _, o := range stage {
 			p.informative[o.Key] = o.Informational
@@ -165,21 +165,21 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	return nil
 }
 
-// follow has the ledger say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
+// follow has the inventory say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
 // completed: that alone changes nothing about what is declared, so that no write would tell.
 func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
-	e, recorded := p.ledger[o.Key]
+	e, recorded := p.entries[o.Key]
 	if !recorded {
 		return
 	}
 	seen, found := s.informers.Child(s.def.Controller, o.Key)
 	if found {
 		e.Policy = inventory.PolicyOf(o, seen)
-		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.Digest() == e.Digest
+		e.Completed = e.Completed || seen.Completed && seen.UID == e.UID && seen.AppliedHash() == e.AppliedHash
 	} else {
 		e.Completed = s.completed(p.state, o.Key, e.UID, e.Completed)
 	}
-	p.ledger[o.Key] = e
+	p.entries[o.Key] = e
 }
 
 func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
@@ -214,7 +214,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	for i, stage := range p.plan.Stages {
 		if stage.Suspended && i < len(p.inventories) {
-			for _, e := range p.inventories[i].Spec.Objects {
+			for _, e := range p.inventories[i].Spec.Entries {
 				desired[inventory.KeyOf(e)] = true
 			}
 		}
@@ -275,7 +275,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
-	if e, ok := p.ledger[o.Key]; ok {
+	if e, ok := p.entries[o.Key]; ok {
 		item.Known = &e
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
@@ -329,7 +329,7 @@ func (s *stacks[C, F]) heldByAnother(p *reconciliation[C, F], seen *observe.Obje
 	return found || !known
 }
 
-// wantsAdoption says that the owner of a custom resource allows taking over objects that nobody owns.
+// wantsAdoption says that the owner of a custom resource allows the adoption of objects that nobody owns.
 func wantsAdoption(cr client.Object) bool {
 	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
 }
@@ -347,7 +347,7 @@ func (s *stacks[C, F]) gateTimedOut(p *reconciliation[C, F], stage plan.Stage, s
 }
 
 // timedOut keeps since when a gate holds back what comes after it; one that has been closed for its timeout opens with
-// a warning (law 14).
+// a warning (invariant 14).
 func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, timeout time.Duration) bool {
 	if waitsFor == "" {
 		delete(p.state.gates, gate)
@@ -372,17 +372,17 @@ func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, 
 	return true
 }
 
-// extras are objects that MLKeeper made for this stack and that the plan no longer has: from the ledger or Inventory,
+// extras are objects that MLKeeper made for this stack and that the plan no longer has: from its status or Inventories,
 // and from the cache, since a crash may have come between a write and its record.
 func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool) []decide.Extra {
 	var out []decide.Extra
 	taken, listed := map[plan.Key]bool{}, inventory.Entries(p.inventories)
-	for key, entry := range p.ledger {
+	for key, entry := range p.entries {
 		if desired[key] {
 			continue
 		}
 		if _, ours := listed[key]; !ours && !s.reaches(p.stack, key) {
-			delete(p.ledger, key) // Somebody else wrote it into the status.
+			delete(p.entries, key) // Somebody else wrote it into the status.
 			continue
 		}
 		taken[key] = true
@@ -417,8 +417,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 		return
 	}
 	results := s.actor.Do(ctx, act.Request{
-		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, Former: p.plan.Former,
-		Adopt: wantsAdoption(p.cr), FormerManagers: s.def.FormerManagers,
+		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
+		Adopt: wantsAdoption(p.cr), PreviousManagers: s.def.PreviousManagers,
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
@@ -430,18 +430,18 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			p.problems = append(p.problems, *r.Problem)
 			if r.Problem.Reason == act.ReasonConflict && len(p.inventories) == 0 {
 				// Another's object has the name. The status, which whoever may write it can forge, must not call it a child.
-				delete(p.ledger, r.Action.Key)
+				delete(p.entries, r.Action.Key)
 			}
 		case r.Stale:
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.ledger[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			p.entries[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again when a watch reports that it is gone.
 		case !r.Wrote:
 			// There was nothing left to delete, of which no watch tells.
-			delete(p.ledger, r.Action.Key)
+			delete(p.entries, r.Action.Key)
 			s.completed(p.state, r.Action.Key, "", true)
 		case r.Action.ResourceVersion == "":
 			// No watch shows it, nor will one tell that it is gone.
@@ -464,7 +464,7 @@ func ownedByAnother(key plan.Key) plan.Problem {
 	return plan.Problem{
 		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
 		Message: key.String() + " was made for another custom resource; it is left alone",
-		Remedy: "remove that object; to take it over with its data, when its custom resource is gone, annotate this one " +
+		Remedy: "remove that object; to adopt it with its data, when its custom resource is gone, annotate this one " +
 			"with " + keeper.AdoptAnnotation + "=true",
 	}
 }

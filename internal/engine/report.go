@@ -155,7 +155,7 @@ func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
 
 // leaving says that an object that the plan no longer has may still exist.
 func (p *reconciliation[C, F]) leaving(a decide.Action) bool {
-	_, recorded := p.ledger[a.Key]
+	_, recorded := p.entries[a.Key]
 	return a.Reason == decide.ReasonTerminating || a.Verb == decide.Delete && (a.ResourceVersion != "" || recorded)
 }
 

@@ -38,7 +38,7 @@ func (s *stacks[C, F]) ownChange(p *reconciliation[C, F]) bool {
 
 // holdRollout turns the restart of pods that the operator brings into a wait, while another namespace rolls. A change of the
 // custom resource's own neither takes the slot nor waits for it, and what is not Ready is never held back, since the change
-// may be its cure (law 14).
+// may be its cure (invariant 14).
 func (s *stacks[C, F]) holdRollout(p *reconciliation[C, F]) {
 	if s.ownChange(p) {
 		s.releaseRollout(p.key)

@@ -178,7 +178,7 @@ func (s *stacks[C, F]) finished(owner client.ObjectKey, job *observe.Object) {
 	state.finished[job.Key] = job.UID
 }
 
-// completed says that a Job of this UID has completed: as the ledger has it, which then need not be remembered any more, or when it
+// completed says that a Job of this UID has completed: as the inventory has it, which then need not be remembered any more, or when it
 // was removed.
 func (s *stacks[C, F]) completed(state *reconcileState, key plan.Key, uid types.UID, recorded bool) bool {
 	s.mu.Lock()
@@ -225,7 +225,7 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 			conflicts = append(conflicts, a.Key)
 		}
 		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
-		if e, ok := p.ledger[a.Key]; ok && e.Digest == a.Object.Digest {
+		if e, ok := p.entries[a.Key]; ok && e.AppliedHash == a.Object.Digest {
 			for _, w := range e.LeftOut {
 				p.warnings = append(p.warnings, a.Key.String()+": "+w)
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestADefinitionIsAskedForByItsName has a kind whose plural nobody guesses. A definition of another name is not found, for which the
-// teardown would remove everything of every custom resource (law 4).
+// teardown would remove everything of every custom resource (invariant 4).
 func TestADefinitionIsAskedForByItsName(t *testing.T) {
 	def := controller.Definition[*keeper.Inventory]{
 		Controller: "servers", GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Chassis"}, Resource: "chassis",
@@ -34,7 +34,7 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 }
 
 // TestAJobThatWentAtOnceHasCompleted has a Job whose ttlSecondsAfterFinished is zero: no reconciliation need have seen it complete. What
-// is remembered of it stays until the ledger has it, or its custom resource is gone.
+// is remembered of it stays until the inventory has it, or its custom resource is gone.
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
 	s := &stacks[*keeper.Inventory, any]{
@@ -67,7 +67,7 @@ func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 		t.Error("a Job that had not completed counts as completed")
 	}
 	if !s.completed(state, done.Key, "1", true) || len(state.finished) > 0 {
-		t.Errorf("what the ledger has is remembered beside it: %v", state.finished)
+		t.Errorf("what the inventory has is remembered beside it: %v", state.finished)
 	}
 }
 

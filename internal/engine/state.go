@@ -44,10 +44,10 @@ type reconcileState struct {
 	refs []watch.Ref
 	// wiring holds the outcomes of the wires by target; it is guarded by the lock of stacks.
 	wiring map[string][]wiring.Outcome
-	// finished holds the UIDs of Jobs that had completed when they were removed, until the ledger has it. The lock of stacks guards it.
+	// finished holds the UIDs of Jobs that had completed when they were removed, until the inventory has it. The lock of stacks guards it.
 	finished map[plan.Key]types.UID
 	// pendingStatus is the inventory of a reconciliation whose status is not written yet; nil when it is.
-	pendingStatus *[]keeper.InventoryEntry
+	pendingStatus *keeper.ResourceInventory
 	// pendingEntries are the entries that are not recorded in the Inventories yet.
 	pendingEntries inventory.Pending
 	// settled is the generation and the inputs that the custom resource was Ready with last.

@@ -27,7 +27,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		s.withdrawReady(p.key)
 		return 0, nil
 	}
-	p.state.pendingStatus = after.Ledger
+	p.state.pendingStatus = after.Inventory
 	now := s.Clock.Now()
 	var rest time.Duration
 	if p.state.hold, rest = p.state.hold.Next(s.statusChange(p, urgent), now); rest > 0 {

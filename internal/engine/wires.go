@@ -150,7 +150,7 @@ func (t targets) Wrote(wire string, u *unstructured.Unstructured) { t.informers.
 func (t targets) TargetsSynced(wire string) bool { return t.informers.TargetsSynced(wire) }
 
 // aliveIn lists the custom resources of a namespace that may have entries in objects of others: those that are not
-// being deleted. While the cache is not complete nobody knows (law 4).
+// being deleted. While the cache is not complete nobody knows (invariant 4).
 func (s *stacks[C, F]) aliveIn(namespace string) ([]client.Object, error) {
 	gk := s.def.GVK.GroupKind()
 	if !s.informers.ResourceSynced(gk) {

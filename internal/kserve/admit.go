@@ -72,7 +72,7 @@ func admit(
 }
 
 // handOver leaves out the services that somebody else made, and nobody handed over to the element. It is about those that the
-// runtime calls deployed and never ordered of us: the participant before us made them, which left no mark, or so a message says.
+// runtime calls deployed and never ordered of us: the previous participant made them, which left no mark, or so a message says.
 func (f *Facts) handOver(ctx context.Context, read controller.Reader) error {
 	if f.Element.Order.Type != acm.NoOrder {
 		return nil

@@ -128,8 +128,8 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 
 func ptr(c acm.Content) *acm.Content { return &c }
 
-// TestNothingIsTakenOverOnAMessagesWord: a service that somebody made becomes the element's by a mark on it alone.
-func TestNothingIsTakenOverOnAMessagesWord(t *testing.T) {
+// TestNothingIsAdoptedOnAMessagesWord: a service that somebody made becomes the element's by a mark on it alone.
+func TestNothingIsAdoptedOnAMessagesWord(t *testing.T) {
 	for mark, want := range map[string]string{"": "", "another": "", elementID: "kserve-test/sklearn-iris"} {
 		e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
 		e.Present, e.Known = true, acm.States{DeployState: "DEPLOYED", LockState: "LOCKED"}

@@ -22,7 +22,7 @@ func Definition() controller.Definition[*keeper.CompositionElement] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
 		Children:   []schema.GroupVersionKind{gvkService},

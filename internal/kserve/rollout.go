@@ -149,7 +149,7 @@ func rollingOut(facts Facts, seen controller.Seen) string {
 			return "what runs " + key.String() + " is being read"
 		}
 		for _, component := range components(service) {
-			if lacks := known.lacks(observed.UID, observed.Digest(), component); lacks != "" {
+			if lacks := known.lacks(observed.UID, observed.AppliedHash(), component); lacks != "" {
 				return "waiting for " + key.String() + ": " + lacks
 			}
 		}

@@ -26,16 +26,16 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
-		AnyChildren:     true,
-		RendersAnswers:  true,
-		Nameless:        "kubeflow",
-		Suspended:       func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
-		Rules:           controller.ActingRules("KfDef", "applications"),
-		StripFinalizers: []string{finalizer},
-		FormerManagers:  []string{"kfctl"},
+		AnyChildren:      true,
+		RendersAnswers:   true,
+		Nameless:         "kubeflow",
+		Suspended:        func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
+		Rules:            controller.ActingRules("KfDef", "applications"),
+		StripFinalizers:  []string{finalizer},
+		PreviousManagers: []string{"kfctl"},
 	}
 }
 

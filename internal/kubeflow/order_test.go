@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 )
 
@@ -106,10 +107,10 @@ func TestStagesOfDependentApplications(t *testing.T) {
 
 func TestOrphaning(t *testing.T) {
 	cr, facts := four(func(map[string]*kubeflowv1.Application) {})
-	cr.Spec.DeletionPolicy = kubeflowv1.DeletionOrphan
+	cr.Spec.DeletionPolicy = keeper.DeletionOrphan
 	for _, s := range New(Settings{}).Render(cr, facts).Stages[1:] {
-		if !s.Objects[0].Retain {
-			t.Errorf("%s goes with the KfDef", s.Name)
+		if s.Objects[0].Policy() != keeper.Orphan {
+			t.Errorf("%s is deleted with the KfDef, or never", s.Name)
 		}
 	}
 }

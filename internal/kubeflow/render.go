@@ -37,13 +37,14 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	content := facts.Result.Content
 	out.ActAs = facts.ActAs
 	out.Inputs = fmt.Sprint(facts.Result.Sources)
-	out.Former = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
+	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := sortOut(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
 	order, wrong := arrange(content.Spec)
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, i, wrong, applications[i]))
 	}
+	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
 		if message, field := failureOfApplication(a, wrong[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
@@ -144,7 +145,7 @@ func retains(cr *kubeflowv1.KfDef, rendered kubeflowv1.Application) bool {
 			prune = a.Prune
 		}
 	}
-	return cr.Spec.DeletionPolicy == kubeflowv1.DeletionOrphan || prune != nil && !*prune
+	return prune != nil && !*prune
 }
 
 // claims is the kind of a claim.

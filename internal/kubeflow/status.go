@@ -119,7 +119,7 @@ func revision(a kubeflowv1.Application, repos []rendering.Revision) string {
 	return ""
 }
 
-// unavailable says since when and why the repositories cannot be fetched, and what that means (law 16). While nothing is known of
+// unavailable says since when and why the repositories cannot be fetched, and what that means (invariant 16). While nothing is known of
 // them, it stays as it is.
 func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 	switch {

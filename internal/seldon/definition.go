@@ -27,7 +27,7 @@ func Definition() controller.Definition[*v1alpha1.SeldonOperator] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
 		AnyChildren:    true,

@@ -149,7 +149,7 @@ func (k *keys) digestPair(name string, pair helm.Pair) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// digestValues is a digest of values that tells nobody what they are (law 16): its key is the seed, which only who may read the Secret
+// digestValues is a digest of values that tells nobody what they are (invariant 16): its key is the seed, which only who may read the Secret
 // knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
 func (k *keys) digestValues(v values) string { return rendering.Digest(string(k.data[entrySeed]), v) }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
@@ -82,6 +83,7 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		}
 		out.Stages = append(out.Stages, stages[name]...)
 	}
+	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	if len(out.Warnings) > maxRendered {
 		more := len(out.Warnings) - maxRendered + 1
 		out.Warnings = append(out.Warnings[:maxRendered-1], fmt.Sprintf("and %d warnings more", more))
@@ -169,7 +171,7 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 		}
 		b.seen[key] = true
 		o := plan.Object{Desired: plan.InNamespace(u, key.Namespace)}
-		orphan := b.cr.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || b.part.spec.DeletionPolicy == v1alpha1.DeletionOrphan
+		orphan := b.part.spec.DeletionPolicy == keeper.DeletionOrphan // The component may be switched off, too.
 		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
 		o.Adopt = key.Kind == "Namespace" && key.Group == ""

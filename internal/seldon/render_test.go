@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
@@ -36,6 +37,24 @@ func TestWhatIsMadeAgainWhereAFieldCannotBeChanged(t *testing.T) {
 		if got := b.onImmutable(key, c.retained); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
+	}
+}
+
+// TestOrphanCountsForObjectsOfNoChartToo: what the controller makes itself stays too, such as the Gateway and the detectors.
+func TestOrphanCountsForObjectsOfNoChartToo(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seldon"}}
+	cr.Spec.Enable.Routing, cr.Spec.Enable.Detectors, cr.Spec.DeletionPolicy = true, true, keeper.DeletionOrphan
+	objects := 0
+	for _, stage := range (&system{settings: Settings{ClusterDomain: "cluster.local"}}).Render(cr, Facts{Istio: istioVersions[0], Keys: &keys{}}).Stages {
+		for _, o := range stage.Objects {
+			objects++
+			if o.Policy() == "" {
+				t.Errorf("%s is deleted with the SeldonOperator", o.Key())
+			}
+		}
+	}
+	if objects == 0 {
+		t.Error("nothing was rendered")
 	}
 }
 

@@ -30,7 +30,7 @@ type meta struct {
 }
 
 // sourceKey names a source: where it is and with which credentials. Credentials are part of it, so that nobody is given
-// a private archive because somebody else was. It is a keyed digest, since URIs and credentials are secrets (law 16).
+// a private archive because somebody else was. It is a keyed digest, since URIs and credentials are secrets (invariant 16).
 func (s *Store) sourceKey(u URI, auth Auth) string {
 	return s.keyed(struct {
 		Kind              Kind

@@ -23,7 +23,7 @@ type Options struct {
 	Allow []netip.Prefix
 	// Deny are addresses that are refused besides the usual ones: the ranges of the cluster's Services and pods.
 	Deny []netip.Prefix
-	// Key keys the digests of credentials and URIs by which the store remembers sources (law 16). Without it the store makes
+	// Key keys the digests of credentials and URIs by which the store remembers sources (invariant 16). Without it the store makes
 	// one and keeps it in its folder.
 	Key []byte
 	// Clock tells when a tree was used last; the real one by default.

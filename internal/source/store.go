@@ -214,7 +214,7 @@ func sumOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Open returns a tree that was fetched before, without the network (law 16), and whether it is there. The caller
+// Open returns a tree that was fetched before, without the network (invariant 16), and whether it is there. The caller
 // closes it.
 func (s *Store) Open(id string) (*Artifact, bool) {
 	e := s.pin(id)

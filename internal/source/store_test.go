@@ -32,7 +32,7 @@ func there(s *Store, id string) bool {
 	return ok
 }
 
-func TestLaw16TreesAreFoundWithoutTheNetwork(t *testing.T) {
+func TestInvariant16TreesAreFoundWithoutTheNetwork(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := open(t, func(o *Options) { o.Dir = dir })
 	a := put(t, s, "one")

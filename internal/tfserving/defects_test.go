@@ -164,7 +164,7 @@ func TestDefects(t *testing.T) {
 			_, p := gatherAndRender(t, c, cr)
 			for _, o := range p.Stages[0].Objects {
 				if o.Partial || o.Retain {
-					t.Errorf("%s would be taken over", o.Key())
+					t.Errorf("%s would be adopted", o.Key())
 				}
 			}
 		}},

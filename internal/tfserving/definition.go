@@ -23,13 +23,13 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 			}
 		},
 		Children:   []schema.GroupVersionKind{gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler},
 		AlsoServed: []schema.GroupVersionKind{gvkConstraints},
 		// The tutorial's operator is started as bin/manager, or by "go run", which names it main.
-		FormerManagers: []string{"manager", "main"},
+		PreviousManagers: []string{"manager", "main"},
 		Rules: []controller.Rule{
 			{
 				Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"},

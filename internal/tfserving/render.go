@@ -51,6 +51,7 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.keep()
 	}
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
+	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	return r.plan
 }
 
@@ -142,7 +143,7 @@ func (r *scene) keep() {
 	if running == nil || running.Current && running.Config == r.ownName && running.Hash == r.hash {
 		return
 	}
-	for _, e := range r.cr.Status.Children {
+	for _, e := range r.cr.Status.Inventory.Entries {
 		if e.Kind == gvkConfigMap.Kind && e.Group == "" && e.Name != r.ownName && strings.HasPrefix(e.Name, configPrefix(r.cr)) {
 			r.plan.Keep = append(r.plan.Keep, plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: e.Namespace, Name: e.Name})
 		}

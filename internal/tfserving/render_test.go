@@ -181,7 +181,7 @@ func TestTwoVolumesAtOnePathAreAProblem(t *testing.T) {
 	}
 }
 
-func ledgerEntry(configMap string) keeper.InventoryEntry {
+func inventoryEntry(configMap string) keeper.InventoryEntry {
 	return keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ConfigMap", Namespace: "ns", Name: configMap}}
 }
 
@@ -190,7 +190,7 @@ func TestAnOlderConfigMapIsKeptUntilTheRolloutIsComplete(t *testing.T) {
 	_, before := gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, before, true)
 	old := deployed(t, before, "tfs").Annotations[configAnnotation]
-	cr.Status.Children = []keeper.InventoryEntry{ledgerEntry(old), ledgerEntry("other")}
+	cr.Status.Inventory.Entries = []keeper.InventoryEntry{inventoryEntry(old), inventoryEntry("other")}
 	if _, p := gatherAndRender(t, c, cr); len(p.Keep) > 0 {
 		t.Fatalf("kept %v in the steady state", p.Keep)
 	}
@@ -206,6 +206,19 @@ func TestAnOlderConfigMapIsKeptUntilTheRolloutIsComplete(t *testing.T) {
 	rolledOut(t, c, cr, after, true)
 	if _, p := gatherAndRender(t, c, cr); len(p.Keep) > 0 {
 		t.Fatalf("kept %v although the rollout is complete", p.Keep)
+	}
+}
+
+func TestDeletionPolicyCountsForEveryChild(t *testing.T) {
+	for policy, want := range map[keeper.DeletionPolicy]keeper.EntryPolicy{"": "", keeper.DeletionDelete: "", keeper.DeletionOrphan: keeper.Orphan} {
+		cr := custom(t, production)
+		cr.Spec.DeletionPolicy = policy
+		_, p := gatherAndRender(t, withProductionInputs(t), cr)
+		for _, o := range p.Stages[0].Objects {
+			if o.Policy() != want {
+				t.Errorf("deletionPolicy %q: %s has the policy %q", policy, o.Key(), o.Policy())
+			}
+		}
 	}
 }
 

@@ -210,7 +210,7 @@ func Test_Defect13_AbsentAPIsAreOptional(t *testing.T) {
 
 func Test_Defect14_NamesAreCheckedByTheirOwner(t *testing.T) {
 	// The names stay upstream's, so two custom resources may want the same; what the controller renders carries no owner, so
-	// that the engine creates it before it applies (law 1) and reports the conflict.
+	// that the engine creates it before it applies (invariant 1) and reports the conflict.
 	_, a := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a", 1)))
 	_, b := gatherAndRender(t, newCluster(), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: a-tls", 1)))
 	first, second := mustFind(t, a, "Service", "a-tls"), mustFind(t, b, "Service", "a-tls")

@@ -30,7 +30,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 				Conditions:             &cr.Status.Conditions,
 				ObservedGeneration:     &cr.Status.ObservedGeneration,
 				LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
-				Ledger:                 &cr.Status.Children,
+				Inventory:              &cr.Status.Inventory,
 				LastUpdateTime:         &cr.Status.LastUpdateTime,
 			}
 		},
@@ -44,12 +44,12 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.
-		StripFinalizers: []string{upstreamFinalizer},
-		FormerManagers:  []string{"manager", "trustyai-service-operator"},
+		StripFinalizers:  []string{upstreamFinalizer},
+		PreviousManagers: []string{"manager", "trustyai-service-operator"},
 		Rules: []controller.Rule{
 			{
 				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original operator is taken off a service that is taken over.",
+				Why: "The finalizer of the original operator is taken off a service that is adopted.",
 			},
 			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},

@@ -101,9 +101,9 @@ type Deployment struct {
 	Template Template
 	// Format is the format that a Deployment of the original operator runs with.
 	Format v1.StorageFormat
-	// TakenOver is what the pods of the original operator were taken over with; nil for pods of MLKeeper's own template.
-	TakenOver *TakenOver
-	// Selector is the selector that cannot be changed any more (law 8); nil for one that MLKeeper made.
+	// AdoptedPods is what the pods of the original operator were adopted with; nil for pods of MLKeeper's own template.
+	AdoptedPods *AdoptedPods
+	// Selector is the selector that cannot be changed any more (invariant 8); nil for one that MLKeeper made.
 	Selector map[string]string
 	// Observed says that the deployment controller has seen the latest generation; the counts are meaningless before.
 	Observed bool
@@ -113,9 +113,9 @@ type Deployment struct {
 	Exceeded bool
 }
 
-// TakenOver is what the pods of the original operator follow from. As long as it stays as it was when they were taken
-// over, they keep running (law 8).
-type TakenOver struct {
+// AdoptedPods is what the pods of the original operator follow from. As long as it stays as it was when they were
+// adopted, they keep running (invariant 8).
+type AdoptedPods struct {
 	// Generation is that of the custom resource.
 	Generation int64 `json:"generation"`
 	// Image and Proxy are the images that MLKeeper would run.
@@ -130,13 +130,13 @@ type TakenOver struct {
 
 // holds says that nothing changed since, and returns what is to be compared with next: what was absent at first counts
 // from when it came.
-func (t *TakenOver) holds(now TakenOver) (TakenOver, bool) {
+func (t *AdoptedPods) holds(now AdoptedPods) (AdoptedPods, bool) {
 	if t == nil {
-		return TakenOver{}, false
+		return AdoptedPods{}, false
 	}
 	then := *t
 	now.Runs = then.Runs
-	if then == (TakenOver{Runs: then.Runs}) {
+	if then == (AdoptedPods{Runs: then.Runs}) {
 		return now, true
 	}
 	if then.Database == "" {
@@ -165,7 +165,7 @@ type Database struct {
 	Generation bool
 	// CA says that the Secret <name>-db-ca exists.
 	CA bool
-	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (law 16).
+	// Digest is a keyed digest of the values that the pods read, so that a rotation rolls them (invariant 16).
 	Digest string
 }
 

@@ -83,7 +83,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	}
 	facts.Next = next(inputOf(cr, facts))
 	// The pods of the original operator run its image until they are replaced.
-	if then, holds := s.scene(cr, facts).takenOver(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
+	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
 		facts.Generation = then.Runs
 	}
 	return facts, nil
@@ -109,13 +109,13 @@ func older(a, b *v1.TrustyAIService) bool {
 	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order < 0
 	}
-	if has, had := len(a.Status.Children) > 0, len(b.Status.Children) > 0; has != had {
+	if has, had := len(a.Status.Inventory.Entries) > 0, len(b.Status.Inventory.Entries) > 0; has != had {
 		return has
 	}
 	return a.UID < b.UID
 }
 
-// running is the format of the pods that run: what the status says, else what the Deployment says (one taken over from
+// running is the format of the pods that run: what the status says, else what the Deployment says (one adopted from
 // upstream, or a status that was lost), else what the first pods will have. A service created with DATABASE, the
 // annotation and a claim that is there already has its data on the claim (trustyai-service-operator HEAD 11c335b).
 func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
@@ -141,21 +141,21 @@ func running(cr *v1.TrustyAIService, facts Facts) v1.StorageFormat {
 }
 
 // gatherDeployment reads the Deployment: what the cache has of one that MLKeeper wrote, and the live object of one that
-// it has not written yet, whose selector must be kept (law 8).
+// it has not written yet, whose selector must be kept (invariant 8).
 func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Deployment, error) {
 	name := ServiceName(cr)
 	child := read.Child(gvkDeployment, cr.Namespace, name)
 	if seen := child.Stripped(); seen != nil {
 		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
 		// for upstream's, it would be declared without a template, and lose the one it has.
-		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.Digest() != "" && !child.Partial() {
+		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.AppliedHash() != "" && !child.Partial() {
 			d := deploymentOf(seen)
 			d.Template = Template(marks[templateAnnotation])
 			if d.Template == "" {
 				d.Template = rendered(cr)
 			}
 			d.Selector = decodeLabels(marks[selectorAnnotation])
-			d.TakenOver = decodeTakenOver(marks[takenOverAnnotation])
+			d.AdoptedPods = decodeAdoptedPods(marks[adoptedWithAnnotation])
 			return d, nil
 		}
 	}
@@ -173,9 +173,9 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 		d.Selector = selector
 	}
 	d.Format = formatOf(live)
-	d.TakenOver = decodeTakenOver(live.GetAnnotations()[takenOverAnnotation])
+	d.AdoptedPods = decodeAdoptedPods(live.GetAnnotations()[adoptedWithAnnotation])
 	if d.Template == "" && belongsTo(live, cr) {
-		d.TakenOver = &TakenOver{Runs: imageGeneration(imageIn(live))}
+		d.AdoptedPods = &AdoptedPods{Runs: imageGeneration(imageIn(live))}
 	}
 	return d, nil
 }
@@ -195,8 +195,8 @@ func belongsTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
 	return live.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr) || slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
 }
 
-func decodeTakenOver(text string) *TakenOver {
-	var out TakenOver
+func decodeAdoptedPods(text string) *AdoptedPods {
+	var out AdoptedPods
 	if text == "" || json.Unmarshal([]byte(text), &out) != nil {
 		return nil
 	}
@@ -205,10 +205,10 @@ func decodeTakenOver(text string) *TakenOver {
 
 // fromUpstream says that the original operator may have had this resource: it left its finalizer or a status, but no
 // Deployment of ours was seen yet (which is when status.storageFormat is written). Only then objects may stand under our
-// names that no watch of ours has seen, and are worth a read (law 8).
+// names that no watch of ours has seen, and are worth a read (invariant 8).
 func fromUpstream(cr *v1.TrustyAIService) bool {
 	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "" ||
-		cr.Annotations[keeper.TakenOverAnnotation] != "" || slices.Contains(cr.Finalizers, upstreamFinalizer))
+		cr.Annotations[keeper.PreviousOperatorAnnotation] != "" || slices.Contains(cr.Finalizers, upstreamFinalizer))
 }
 
 // deploymentOf reads the counts of a Deployment.

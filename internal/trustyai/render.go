@@ -70,6 +70,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.route()
 	r.checkMigration()
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
+	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	r.plan.Inputs = fmt.Sprintf("%s %s %t %t", facts.Certs.Digest, facts.Database.Digest, facts.Database.CA, facts.TrustedCA)
 	r.plan.WakeAt = facts.Certs.RenewAt
 	if at := facts.VolumeAt; !at.IsZero() && (r.plan.WakeAt.IsZero() || at.Before(r.plan.WakeAt)) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -46,7 +47,7 @@ func (r *scene) claim() {
 			VolumeName:       storage.PV,
 		},
 	})
-	o.Retain = r.cr.Spec.DeletionPolicy != keeper.Delete
+	o.Retain = storage.RetentionPolicy != v1.RetentionDelete
 	o.OnImmutable = plan.ImmutableStall
 	o.Informational = !usesVolume(r.template)
 	r.add(o)

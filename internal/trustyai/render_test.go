@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -276,13 +277,31 @@ func Test_SizeIsNeverDecreased(t *testing.T) {
 	}
 }
 
-func Test_DeletionPolicy(t *testing.T) {
-	for policy, retain := range map[string]bool{"": true, "  deletionPolicy: Retain\n": true, "  deletionPolicy: Delete\n": false} {
-		_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec+policy))
+func Test_RetentionAndDeletionPolicy(t *testing.T) {
+	for _, c := range []struct {
+		retention     v1.RetentionPolicy
+		deletion      keeper.DeletionPolicy
+		claim, others keeper.EntryPolicy
+	}{
+		{"", "", keeper.Retain, ""},
+		{v1.RetentionRetain, keeper.DeletionDelete, keeper.Retain, ""},
+		{v1.RetentionDelete, "", "", ""},
+		{v1.RetentionRetain, keeper.DeletionOrphan, keeper.Retain, keeper.Orphan},
+		{v1.RetentionDelete, keeper.DeletionOrphan, keeper.Orphan, keeper.Orphan},
+	} {
+		cr := custom(t, upstreamSpec)
+		cr.Spec.Storage.RetentionPolicy, cr.Spec.DeletionPolicy = c.retention, c.deletion
+		_, p := gatherAndRender(t, newCluster(), cr)
 		for _, o := range p.Stages[0].Objects {
-			isClaim := o.Desired.GetKind() == "PersistentVolumeClaim"
-			if o.Retain != (isClaim && retain) || isClaim && o.OnImmutable != plan.ImmutableStall {
-				t.Errorf("policy %q: %s retain=%t", policy, o.Key(), o.Retain)
+			want := c.others
+			if o.Desired.GetKind() == "PersistentVolumeClaim" {
+				want = c.claim
+				if o.OnImmutable != plan.ImmutableStall {
+					t.Errorf("%s may be recreated", o.Key())
+				}
+			}
+			if o.Policy() != want {
+				t.Errorf("retentionPolicy %q, deletionPolicy %q: %s has the policy %q, want %q", c.retention, c.deletion, o.Key(), o.Policy(), want)
 			}
 		}
 	}

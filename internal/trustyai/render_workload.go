@@ -20,13 +20,13 @@ import (
 
 const (
 	// templateAnnotation records on the Deployment which template it runs, and selectorAnnotation the selector that was
-	// taken over from upstream (law 8). The cache keeps annotations of this prefix only.
+	// adopted from upstream (invariant 8). The cache keeps annotations of this prefix only.
 	templateAnnotation = keeper.AnnotationPrefix + "template"
 	selectorAnnotation = keeper.AnnotationPrefix + "selector"
-	// takenOverAnnotation records what the pods of the original operator were taken over with.
-	takenOverAnnotation = keeper.AnnotationPrefix + "taken-over-with"
+	// adoptedWithAnnotation records what the pods of the original operator were adopted with.
+	adoptedWithAnnotation = keeper.AnnotationPrefix + "adopted-with"
 	// credentialsAnnotation and certificatesAnnotation carry keyed digests of what the pods read once at their start, so
-	// that a rotation rolls them (law 16).
+	// that a rotation rolls them (invariant 16).
 	credentialsAnnotation  = "trustyai.opendatahub.io/credentials-digest"
 	certificatesAnnotation = "trustyai.opendatahub.io/certificates-digest"
 
@@ -86,39 +86,39 @@ func (r *scene) workload(ok bool) {
 			},
 		},
 	})
-	if then, holds := r.takenOver(); holds {
-		// The template stays as the original operator wrote it, and so do its pods (law 8).
+	if then, holds := r.adoptedPods(); holds {
+		// The template stays as the original operator wrote it, and so do its pods (invariant 8).
 		o.Partial = true
 		unstructured.RemoveNestedField(o.Desired.Object, "spec", "template")
 		annotations := o.Desired.GetAnnotations()
-		annotations[takenOverAnnotation] = then.text()
+		annotations[adoptedWithAnnotation] = then.text()
 		o.Desired.SetAnnotations(annotations)
 	}
 	o.Hold = awaits(r.facts.Certs.AwaitsLeaf)
 	r.add(o)
 }
 
-// takenOver says whether the pods of the original operator keep running, and what is recorded for that: until the spec,
+// adoptedPods says whether the pods of the original operator keep running, and what is recorded for that: until the spec,
 // an image or what they read at their start changes.
-func (r *scene) takenOver() (then TakenOver, holds bool) {
+func (r *scene) adoptedPods() (then AdoptedPods, holds bool) {
 	if r.facts.Deployment == nil || r.template != templateFor(r.facts.Running) || r.facts.Next != nil {
-		return TakenOver{}, false
+		return AdoptedPods{}, false
 	}
-	now := TakenOver{Generation: r.cr.Generation, Image: r.settings.image(r.cr)}
+	now := AdoptedPods{Generation: r.cr.Generation, Image: r.settings.image(r.cr)}
 	if r.secured {
 		now.Proxy, now.Certs = r.settings.ProxyImage, r.facts.Certs.Digest
 	}
 	if usesDatabase(r.template) {
 		now.Database = r.facts.Database.Digest
 	}
-	return r.facts.Deployment.TakenOver.holds(now)
+	return r.facts.Deployment.AdoptedPods.holds(now)
 }
 
 // text is what is recorded on the Deployment.
-func (t TakenOver) text() string {
+func (t AdoptedPods) text() string {
 	raw, err := json.Marshal(t)
 	if err != nil {
-		panic(fmt.Sprintf("bug: what was taken over does not encode: %v", err))
+		panic(fmt.Sprintf("bug: what was adopted does not encode: %v", err))
 	}
 	return string(raw)
 }

@@ -221,7 +221,7 @@ func isLogger(logger any, e wiring.Entry) bool {
 	return ok && fields["url"] == e.Value && fields["mode"] == loggerMode
 }
 
-// upstreamLogger says that an unrecorded logger is one that the original operator has set, as found at a takeover (law
+// upstreamLogger says that an unrecorded logger is one that the original operator has set, as found at the adoption (invariant
 // 8): in upstream's shape it looks exactly as ours, and upstream too would have taken it out.
 func upstreamLogger(logger any, want wiring.Entry) bool {
 	fields, _ := logger.(map[string]any)

@@ -201,7 +201,7 @@ func (p *meshPod) obstacle(d meshDetail) *wireError {
 	return nil
 }
 
-// upstreamDid says that the original operator wired the Deployment for the same service, as found at a takeover (law
+// upstreamDid says that the original operator wired the Deployment for the same service, as found at the adoption (invariant
 // 8): nobody else names a volume after the service's certificate. Its entries then are ours, and go with the service.
 func (p *meshPod) upstreamDid(url string, d meshDetail) bool {
 	if d.Volume == "" || secretOf(p.volume(d.Volume)) != d.Secret {

@@ -428,8 +428,8 @@ func TestKServeSelector(t *testing.T) {
 	}
 }
 
-// TestTakeover: what upstream left on objects of others becomes ours, and goes with the service (law 8).
-func TestTakeover(t *testing.T) {
+// TestAdoption: what upstream left on objects of others becomes ours, and goes with the service (invariant 8).
+func TestAdoption(t *testing.T) {
 	cr := service("n", false, 0)
 	url := ConsumerURL(cr)
 	s := simulate(t, wireNamed(WireMeshDeployments), "mesh")

@@ -1,4 +1,4 @@
-// Command bench measures MLKeeper against the floor that the API server itself sets, and against a peer that is given on
+// Command bench measures MLKeeper against the API-server baseline, and against a peer that is given on
 // the command line. docs/performance.md says how.
 package main
 
@@ -120,8 +120,8 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all when empty, peer only with --peer-command")
 	set.BoolVar(&f.Quick, "quick", false, "small sizes, which show that the bench works and are no result")
 	set.IntVar(&f.Services, "services", 1000, "custom resources that converge")
-	set.IntVar(&f.Pairs, "pairs", 5, "pairs of floor and operator")
-	set.IntVar(&f.Concurrency, "concurrency", 16, "writers of the floor; the manager's default")
+	set.IntVar(&f.Pairs, "pairs", 5, "pairs of baseline and operator")
+	set.IntVar(&f.Concurrency, "concurrency", 16, "writers of the baseline; the manager's default")
 	set.IntVar(&f.Objects, "objects", 10000, "managed objects of the large cluster")
 	set.IntVar(&f.Foreign, "foreign", 20000, "Secrets and ConfigMaps of others")
 	set.DurationVar(&f.Idle, "idle", 15*time.Minute, "how long the idle operator is looked at")

@@ -1,5 +1,5 @@
 // Package bundle is a controller for tests: a custom resource whose spec lists, stage by stage, the very objects that the
-// engine is to keep. The tests of the engine's laws speak through it, so that they need no product's controller.
+// engine is to keep. The tests of the engine's invariants use it, so that they need no product's controller.
 package bundle
 
 import (
@@ -64,6 +64,8 @@ type Spec struct {
 	Stages []Stage `json:"stages,omitempty"`
 	// Secret names a Secret of somebody else; its keys are counted into the ConfigMaps of the bundle.
 	Secret string `json:"secret,omitempty"`
+	// DeletionPolicy is that of the bundle.
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// Problem, when set, is a terminal problem of the plan.
 	Problem string `json:"problem,omitempty"`
 	// Wire is a line that the bundle wants in every ConfigMap with WireLabel in its namespace.
@@ -72,12 +74,12 @@ type Spec struct {
 
 // Status is what the engine observed.
 type Status struct {
-	Conditions             []metav1.Condition      `json:"conditions,omitempty"`
-	ObservedGeneration     int64                   `json:"observedGeneration,omitempty"`
-	LastHandledReconcileAt string                  `json:"lastHandledReconcileAt,omitempty"`
-	Children               []keeper.InventoryEntry `json:"children,omitempty"`
-	Skipped                []string                `json:"skipped,omitempty"`
-	Warnings               []string                `json:"warnings,omitempty"`
+	Conditions             []metav1.Condition       `json:"conditions,omitempty"`
+	ObservedGeneration     int64                    `json:"observedGeneration,omitempty"`
+	LastHandledReconcileAt string                   `json:"lastHandledReconcileAt,omitempty"`
+	Inventory              keeper.ResourceInventory `json:"inventory,omitzero"`
+	Skipped                []string                 `json:"skipped,omitempty"`
+	Warnings               []string                 `json:"warnings,omitempty"`
 }
 
 // Bundle is the test's custom resource.
@@ -115,7 +117,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) contro
 		Rules: []controller.Rule{
 			{
 				Group: GVK.Group, Resources: []string{"bundles"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original is taken off a bundle that is taken over.",
+				Why: "The finalizer of the original is taken off a bundle that is adopted.",
 			},
 			{
 				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},
@@ -126,7 +128,7 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) contro
 		Common: func(b *Bundle) controller.Common {
 			return controller.Common{
 				Conditions: &b.Status.Conditions, ObservedGeneration: &b.Status.ObservedGeneration,
-				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Ledger: &b.Status.Children,
+				LastHandledReconcileAt: &b.Status.LastHandledReconcileAt, Inventory: &b.Status.Inventory,
 			}
 		},
 	}
@@ -202,6 +204,7 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 		}
 		out.Stages = append(out.Stages, st)
 	}
+	out.SetDeletionPolicy(b.Spec.DeletionPolicy)
 	return out
 }
 

@@ -24,7 +24,7 @@ provisioner: example.com/none
 allowVolumeExpansion: true
 `)
 	for _, taken := range []bool{false, true} {
-		t.Run(fmt.Sprintf("taken over=%t", taken), func(t *testing.T) {
+		t.Run(fmt.Sprintf("adopted=%t", taken), func(t *testing.T) {
 			ns := c.Namespace(t)
 			c.Apply(t, fmt.Sprintf(`
 apiVersion: v1

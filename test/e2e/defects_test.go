@@ -150,7 +150,7 @@ func Test_Defect12_InputStaysData(t *testing.T) {
 	}
 }
 
-// Defect 14: services took over each other's children where names met.
+// Defect 14: services adopted each other's children where names met.
 func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	c := cluster.Shared(t)
 	start(t, c, harness.Options{})

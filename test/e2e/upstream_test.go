@@ -74,7 +74,7 @@ func TestUpstreamShapeIsSecuredAndLeavesNothingBehind(t *testing.T) {
 		return nil
 	})
 	if c.Get(t, gvkOf("v1", "PersistentVolumeClaim"), ns, "tas-pvc") == nil {
-		t.Error("the claim is not kept, though deletionPolicy is Retain")
+		t.Error("the claim is not kept, though retentionPolicy is Retain")
 	}
 }
 

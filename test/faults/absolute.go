@@ -98,7 +98,7 @@ func (r *run) controllers(events []Event, complain func(format string, args ...a
 	}
 }
 
-// strangers says what of somebody else was written although it was neither taken over nor wired, or deleted by an operator.
+// strangers says what of somebody else was written although it was neither adopted nor wired, or deleted by an operator.
 func (r *run) strangers(events []Event, complain func(format string, args ...any)) {
 	foreign, ours := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, e := range events {
@@ -110,7 +110,7 @@ func (r *run) strangers(events []Event, complain func(format string, args ...any
 			ours[uid] = true
 		}
 		if foreign[uid] && !ours[uid] && writtenByUs(e.Object) {
-			complain("%s is of somebody else and neither taken over nor wired, and MLKeeper wrote to it", r.key(e))
+			complain("%s is of somebody else and neither adopted nor wired, and MLKeeper wrote to it", r.key(e))
 		}
 	}
 	for _, e := range r.deletions() {
@@ -174,7 +174,7 @@ func (r *run) truthful(events []Event, complain func(format string, args ...any)
 		if isReady(u) != nil {
 			continue
 		}
-		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "children")
+		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
 		for _, item := range listed {
 			child, _ := item.(map[string]any)
 			if uid, _ := child["uid"].(string); uid != "" && !there[uid] {

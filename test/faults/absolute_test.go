@@ -56,7 +56,7 @@ func TestControllersNeverChange(t *testing.T) {
 	event := func(u *unstructured.Unstructured) Event {
 		return Event{Type: watch.Modified, Resource: "things", Object: u}
 	}
-	// Orphaned and taken up again, and made anew for another, is fine.
+	// Orphaned and adopted again, and made anew for another, is fine.
 	expect(t, absolutely(&Workload{}, nil, event(thing("a", "one")), event(thing("a", "")), event(thing("a", "one")),
 		event(thing("b", "two"))))
 	const found = "O7: things/a passed from the control of one custom resource to that of another"
@@ -138,7 +138,7 @@ func TestWhatOthersMadeIsNeitherWrittenNorDeleted(t *testing.T) {
 	expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, theirs)))
 	expect(t, absolutely(&Workload{}, nil, event(watch.Added, written), event(watch.Modified, written)))
 	expect(t, absolutely(&Workload{}, nil, event(watch.Added, theirs), event(watch.Modified, written)),
-		"O7: things/theirs is of somebody else and neither taken over nor wired, and MLKeeper wrote to it")
+		"O7: things/theirs is of somebody else and neither adopted nor wired, and MLKeeper wrote to it")
 	for _, mark := range []func(*unstructured.Unstructured){
 		func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{keeper.ControllerLabel: "controller"})
@@ -181,7 +181,7 @@ func TestReadyWithAMissingChildOrReference(t *testing.T) {
 	cr.SetNamespace("faults-aaaaaaaa")
 	cr.Object["status"] = map[string]any{
 		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(0),
-		"children": []any{map[string]any{"kind": "Deployment", "name": "d", "uid": "d"}},
+		"inventory": map[string]any{"entries": []any{map[string]any{"kind": "Deployment", "name": "d", "uid": "d"}}},
 	}
 	deployment := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",

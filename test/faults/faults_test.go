@@ -160,7 +160,7 @@ func TestSnapshotsHoldNothingOfTheRun(t *testing.T) {
 			"metadata": map[string]any{"name": "a", "namespace": namespace, "uid": uid, "resourceVersion": uid, "generation": int64(1)},
 			"spec":     map[string]any{"url": "http://a." + namespace + ".svc", "me": uid, "list": []any{"x", int64(2)}},
 			"status": map[string]any{
-				"children":   []any{map[string]any{"name": "c", "ownedFieldsHash": uid}},
+				"inventory":  map[string]any{"entries": []any{map[string]any{"name": "c", "ownedFieldsHash": uid}}},
 				"conditions": []any{map[string]any{"type": "Ready", "lastTransitionTime": at}},
 			},
 		}}}

@@ -195,7 +195,7 @@ type reference struct {
 }
 
 // forgotten is how many writes of the Inventories the ends of objects may cost: each is taken off the list and out of the
-// ledger when it is heard of, and how many are heard of at once is a matter of the order between watches, which is none.
+// inventory when it is heard of, and how many are heard of at once is a matter of the order between watches, which is none.
 func (ref *reference) forgotten() int {
 	n := 0
 	for key, t := range ref.most {

@@ -16,7 +16,7 @@ import (
 type snapshot map[string]map[string]string
 
 // unstable matches the paths whose values depend on the way to a state and not on the state: how the fields of an object
-// came to be owned by MLKeeper, of which the ledger keeps a hash. A wrong hash shows all the same, as a write too many.
+// came to be owned by MLKeeper, of which the inventory keeps a hash. A wrong hash shows all the same, as a write too many.
 var unstable = regexp.MustCompile(`^status\.(children|objects)\[\d+\]\.fields$|^metadata\.annotations\.deployment~kubernetes~io/revision$`)
 
 // instant matches a time, to the second or finer.

@@ -23,7 +23,7 @@ var (
 
 // trustyAIWorkloads are what users do with a TrustyAIService.
 func trustyAIWorkloads() []Workload {
-	return slices.Concat(creations(), updates(), deletions(), referenced(), shapes(), takeovers())
+	return slices.Concat(creations(), updates(), deletions(), referenced(), shapes(), adoptions())
 }
 
 // creations end with what C5 lets others change.
@@ -133,7 +133,7 @@ func deletions() []Workload {
 		{Name: "delete-secured", Short: true, Setup: secured, Steps: []Step{remove("tas", leaves("tas-pvc"))}},
 		{
 			Name: "delete-claim", LosesClaims: true, Setup: append(slices.Clone(secured),
-				patch("the claim goes with it", "tas", `{"spec":{"deletionPolicy":"Delete"}}`, wired)),
+				patch("the claim goes with it", "tas", `{"spec":{"storage":{"retentionPolicy":"Delete"}}}`, wired)),
 			Steps: []Step{remove("tas", func(w *World) error {
 				if w.Get("persistentvolumeclaims", "tas-pvc") != nil {
 					return errors.New("the claim is still there")
@@ -236,9 +236,9 @@ func shapes() []Workload {
 	}
 }
 
-// takeovers begin with what the original operator left. The service is suspended until then, so that MLKeeper leaves it
+// adoptions begin with what the original operator left. The service is suspended until then, so that MLKeeper leaves it
 // alone while it is set up.
-func takeovers() []Workload {
+func adoptions() []Workload {
 	upstreams := strings.Replace(securedService, "{name: tas}", `{name: tas, finalizers: `+
 		`[trustyai.opendatahub.io/finalizer], annotations: {keeper.mlkeeper.dev/suspend: "true"}}`, 1)
 	claim := Step{Name: "upstream's claim", Until: func(*World) error { return nil }, Do: func(w *World) error {
@@ -255,7 +255,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `)
 	}}
 	return []Workload{{
-		Name: "takeover-delete",
+		Name: "adoption-delete",
 		Setup: []Step{
 			apply("upstream's service", upstreams, func(w *World) error { return suspended(w, "tas") }), claim,
 		},

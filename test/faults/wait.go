@@ -55,7 +55,7 @@ func (r *run) rolling() bool {
 }
 
 // remedy does what a user does about a custom resource that says that it waits for one: it asks for another attempt.
-// Only what the API server called invalid may end so, since that calls for a change (rule 5 of the house); everything
+// Only what the API server called invalid may end so, since that calls for a change (contribution guideline 5); everything
 // else must heal by itself.
 func (r *run) remedy() {
 	f := r.plan.Fault

@@ -287,12 +287,12 @@ func TestBrokerDown(t *testing.T) {
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 }
 
-// TestAdoptionAfterSync: the runtime says that an element is deployed, and the service of that name is somebody's. It is taken up
+// TestAdoptionAfterSync: the runtime says that an element is deployed, and the service of that name is somebody's. It is adopted
 // when somebody who may write it hands it over, and not on the message's word; nor is it deleted on one.
 func TestAdoptionAfterSync(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
 	model := s.model("sklearn-iris", sklearn(1))
-	s.create(model) // As the participant before us made it, or a user.
+	s.create(model) // As the previous participant made it, or a user.
 	c := s.runtime.Commission(map[string]any{})
 	i := s.runtime.Stored(c, model)
 	s.start()
@@ -327,7 +327,7 @@ func TestAdoptionAfterSync(t *testing.T) {
 		return nil
 	})
 	if u := s.service("sklearn-iris"); u.GetUID() != before.GetUID() || len(u.GetOwnerReferences()) != 1 {
-		t.Errorf("the service that was taken up is %v", u)
+		t.Errorf("the service that was adopted is %v", u)
 	}
 	s.must(s.runtime.Undeploy(within(t), i))
 	s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))

@@ -35,9 +35,10 @@ func TestSmall(t *testing.T) {
 	t.Run("DependsOn", func(t *testing.T) { dependsOn(t, c) })
 	t.Run("Suspend", func(t *testing.T) { suspends(t, c) })
 	t.Run("Orphan", func(t *testing.T) { orphans(t, c) })
+	t.Run("OrphanWebhook", func(t *testing.T) { orphansCalled(t, c) })
 	t.Run("TwoClaimOneObject", func(t *testing.T) { collide(t, c) })
 	t.Run("LeftTheSpec", func(t *testing.T) { prunes(t, c) })
-	t.Run("TakeOver", func(t *testing.T) { takesOver(t, c) })
+	t.Run("Adopt", func(t *testing.T) { adopts(t, c) })
 	t.Run("NamespacesOfSeveral", func(t *testing.T) { shares(t, c) })
 	t.Run("WatchesEnd", func(t *testing.T) { endsWatches(t, c) })
 	t.Run("Restart", func(t *testing.T) {
@@ -154,11 +155,40 @@ func orphans(t *testing.T, c *cluster.Cluster) {
 	if err := c.There(t, configMaps, ns, "kept"); err != nil {
 		t.Error(err)
 	}
-	// The new KfDef takes up what was kept, and keeps all.
+	// The new KfDef adopts what was kept, and keeps all.
 	apply(t, c, ns, "kf", "deletionPolicy: Orphan", "one", "kept")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 	remove(t, c, ns, "kf")
 	cluster.Consistently(t, 3*time.Second, func() error { return c.There(t, configMaps, ns, "one") })
+}
+
+// orphansCalled orphans what Inventories owned, with a webhook, which is deleted before anything else where its server is too.
+func orphansCalled(t *testing.T, c *cluster.Cluster) {
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	hook := ns + "-hook"
+	files := application("server", "{apiVersion: v1, kind: Service, metadata: {name: server}, spec: {ports: [{port: 443}]}}")
+	merge(files, application("hook", "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: "+hook+
+		"}, webhooks: [{name: hook.example.test, sideEffects: None, admissionReviewVersions: [v1], failurePolicy: Ignore, "+
+		"clientConfig: {service: {namespace: "+ns+", name: server}}, rules: [{apiGroups: [example.test], apiVersions: [v1], "+
+		"operations: [CREATE], resources: [things]}]}]}"))
+	archive(t, c, ns, "kf", files)
+	apply(t, c, ns, "kf", "", "server", "hook")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	owners := func() int { return len(c.Get(t, webhooks, "", hook).GetOwnerReferences()) }
+	if owners() == 0 {
+		t.Fatal("the webhook has no owner")
+	}
+	apply(t, c, ns, "kf", "deletionPolicy: Orphan", "server", "hook")
+	cluster.Eventually(t, time.Minute, func() error {
+		if n := owners(); n > 0 {
+			return fmt.Errorf("the webhook has %d owners", n)
+		}
+		return ready(get(t, c, ns, "kf"))
+	})
+	remove(t, c, ns, "kf")
+	cluster.Consistently(t, 5*time.Second, func() error { return c.There(t, webhooks, "", hook) })
+	c.Kubectl(t, "delete", "mutatingwebhookconfiguration", hook)
 }
 
 func collide(t *testing.T, c *cluster.Cluster) {
@@ -197,8 +227,8 @@ func prunes(t *testing.T, c *cluster.Cluster) {
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "one") })
 }
 
-// takesOver applies a KfDef that kfctl's operator had deployed: with its finalizer, and its annotation on the objects.
-func takesOver(t *testing.T, c *cluster.Cluster) {
+// adopts applies a KfDef that kfctl's operator had deployed: with its finalizer, and its annotation on the objects.
+func adopts(t *testing.T, c *cluster.Cluster) {
 	ns := c.Namespace(t)
 	grant(t, c, ns)
 	deployment := func(marks string) string {

@@ -80,10 +80,9 @@ apiVersion: trustyai.opendatahub.io/v1
 kind: TrustyAIService
 metadata: {name: %s}
 spec:
-  storage: {format: PVC, folder: /inputs, size: 1Gi}
+  storage: {format: PVC, folder: /inputs, size: 1Gi, retentionPolicy: Delete}
   data: {filename: data.csv, format: CSV}
   metrics: {schedule: 5s, batchSize: 1000}
-  deletionPolicy: Delete
 `, securedName), ns)
 	cr := condition(t, c, ns, securedName, "Ready", metav1.ConditionTrue)
 	t.Logf("Ready %s after it was applied", time.Since(applied).Round(100*time.Millisecond))

@@ -399,7 +399,7 @@ spec:
 			if err := ready(get(t, c, ns, "stack")); err != nil {
 				return err
 			}
-			out := c.Kubectl(t, "get", "inventories", "-o", `jsonpath={range .items[?(@.spec.owner.namespace=="`+ns+`")]}{.status.objects}{end}`)
+			out := c.Kubectl(t, "get", "inventories", "-o", `jsonpath={range .items[?(@.spec.owner.namespace=="`+ns+`")]}{.status.entries}{end}`)
 			if kept := keptIdles.MatchString(out); kept == consent {
 				return fmt.Errorf("with deleteCRDs %t the definition is recorded as kept: %t", consent, kept)
 			}

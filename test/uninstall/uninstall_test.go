@@ -104,7 +104,7 @@ func (s *scene) assertGone(t *testing.T) {
 				}
 			}
 			if !v.order.has(theNamespace) && s.cluster.Get(t, claimGVK, v.Namespace, v.Claim) == nil {
-				t.Error("the claim is not kept, though the namespace and deletionPolicy Retain say so")
+				t.Error("the claim is not kept, though the namespace and retentionPolicy Retain say so")
 			}
 		})
 	}

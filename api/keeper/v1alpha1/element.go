@@ -200,11 +200,9 @@ type CompositionElementStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=1024
 	Warnings []string `json:"warnings,omitempty"`
-	// children is MLKeeper's ledger of the services it made.
+	// inventory lists the services that MLKeeper made.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=1000
-	Children []InventoryEntry `json:"children,omitempty"`
+	Inventory ResourceInventory `json:"inventory,omitzero"`
 }
 
 // CompositionElement is an element of an ONAP automation composition; its name is the element's id. It is cluster-scoped so

@@ -49,11 +49,11 @@ type InventorySpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Impersonate string `json:"impersonate,omitempty"`
-	// objects are the objects of the stage, each with its digest and policy.
+	// entries are the objects of the stage, each with its applied hash and policy.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
-	Objects []InventoryEntry `json:"objects,omitempty"`
+	Entries []InventoryEntry `json:"entries,omitempty"`
 }
 
 // InventoryStatus records what the writes of the stage answered, and how far the finalization is.
@@ -65,11 +65,11 @@ type InventoryStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// objects are the objects that were written, with UID and hash of the fields that MLKeeper owns.
+	// entries are the objects that were written, with UID and hash of the fields that MLKeeper owns.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
-	Objects []InventoryEntry `json:"objects,omitempty"`
+	Entries []InventoryEntry `json:"entries,omitempty"`
 }
 
 // Inventory owns the children of a custom resource that cannot own them itself, because some of them are

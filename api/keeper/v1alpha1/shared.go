@@ -11,10 +11,10 @@ const (
 	// ReconcileAtAnnotation, set to an RFC 3339 time, asks for one reconcile now; its value is echoed in
 	// status.lastHandledReconcileAt.
 	ReconcileAtAnnotation = "keeper.mlkeeper.dev/reconcile-at"
-	// AdoptAnnotation, set to "true" on a custom resource, allows taking over objects that nobody owns and that
+	// AdoptAnnotation, set to "true" on a custom resource, allows the adoption of objects that nobody owns and that
 	// stand under the names of its children.
 	AdoptAnnotation = "keeper.mlkeeper.dev/adopt"
-	// AdoptedAnnotation marks a child that MLKeeper took over instead of creating it; it gets no owner reference and so
+	// AdoptedAnnotation marks a child that MLKeeper adopted instead of creating it; it gets no owner reference and so
 	// outlives its custom resource.
 	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
 	// CompositionsLabel, with the value CompositionsAllowed on a Namespace, lets orders of an ACM runtime into it.
@@ -23,9 +23,9 @@ const (
 	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys
 	// it from then on, and removes it when it is ordered to.
 	ElementAnnotation = "keeper.mlkeeper.dev/element"
-	// TakenOverAnnotation marks a custom resource that the operator before us kept.
-	TakenOverAnnotation = "keeper.mlkeeper.dev/taken-over"
-	// PartialAnnotation marks a child of which MLKeeper declares a part, and the operator before us the rest.
+	// PreviousOperatorAnnotation marks a custom resource that the previous operator kept.
+	PreviousOperatorAnnotation = "keeper.mlkeeper.dev/previous-operator"
+	// PartialAnnotation marks a child of which MLKeeper declares a part, and the previous operator the rest.
 	PartialAnnotation = "keeper.mlkeeper.dev/partial"
 	// ControllerLabel carries the name of the controller that made a child; child watches select on it.
 	ControllerLabel = "keeper.mlkeeper.dev/controller"
@@ -39,17 +39,28 @@ const (
 	WiringAnnotation = "keeper.mlkeeper.dev/wiring"
 )
 
-// DeletionPolicy says what becomes of PersistentVolumeClaims, CustomResourceDefinitions and Namespaces when the custom
-// resource goes.
+// DeletionPolicy says what happens to the children when their custom resource is deleted.
 //
-// +kubebuilder:validation:Enum=Retain;Delete
+// +kubebuilder:validation:Enum=Delete;Orphan
 type DeletionPolicy string
 
 const (
-	// Retain keeps them; it is the default, a deliberate difference from the original operators.
-	Retain DeletionPolicy = "Retain"
-	// Delete removes them, data included.
-	Delete DeletionPolicy = "Delete"
+	// DeletionDelete deletes them, except what MLKeeper always retains; it is the default.
+	DeletionDelete DeletionPolicy = "Delete"
+	// DeletionOrphan leaves all of them, without an owner.
+	DeletionOrphan DeletionPolicy = "Orphan"
+)
+
+// EntryPolicy says what happens to one child.
+//
+// +kubebuilder:validation:Enum=Retain;Orphan
+type EntryPolicy string
+
+const (
+	// Retain never deletes the child: neither with its custom resource, nor when it is no longer rendered.
+	Retain EntryPolicy = "Retain"
+	// Orphan does not delete the child with its custom resource, but when it is no longer rendered.
+	Orphan EntryPolicy = "Orphan"
 )
 
 // ObjectReference names one object in the cluster.
@@ -87,10 +98,10 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	UID types.UID `json:"uid,omitempty"`
-	// digest is the digest of the rendered object that was written last.
+	// appliedHash is the digest of the rendered object that was applied last; the object has it in its annotation applied-hash.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	Digest string `json:"digest,omitempty"`
+	AppliedHash string `json:"appliedHash,omitempty"`
 	// ownedFieldsHash is the hash of MLKeeper's own managedFields entry after that write; a different hash on the live object
 	// is drift.
 	// +optional
@@ -106,7 +117,18 @@ type InventoryEntry struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=512
 	LeftOut []string `json:"leftOut,omitempty"`
-	// policy is Retain for an object that must outlive its custom resource.
+	// policy is Retain for an object that is never deleted, and Orphan for one that is not deleted with its custom resource;
+	// empty for one that is deleted with it.
 	// +optional
-	Policy DeletionPolicy `json:"policy,omitempty"`
+	Policy EntryPolicy `json:"policy,omitempty"`
+}
+
+// ResourceInventory is the inventory of a custom resource in its status, where the custom resource itself owns its children. It is
+// empty where Inventories own them.
+type ResourceInventory struct {
+	// entries has one entry for each child, so that a restart verifies the children without a read.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Entries []InventoryEntry `json:"entries,omitempty"`
 }

@@ -3,6 +3,8 @@ package v1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
 // KfDefSpec is what kfctl v1.2 reads of a KfDef, field by field, and what MLKeeper adds. Every field is optional, as it
@@ -56,12 +58,8 @@ type KfDefSpec struct {
 	// leaves all of them. With both, PersistentVolumeClaims stay, and so do the namespace of the KfDef, other Namespaces that
 	// hold anything, and CustomResourceDefinitions of which there are custom resources.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan
-	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
-
-// DeletionOrphan is the deletionPolicy that leaves everything behind.
-const DeletionOrphan = "Orphan"
 
 // Application is one application of a Kubeflow.
 //

@@ -1,6 +1,10 @@
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
 
 // SeldonOperatorSpec is what the meta-operator read, and what MLKeeper adds. Every field is optional: an empty spec is Seldon
 // Core and Seldon Deploy.
@@ -42,16 +46,12 @@ type SeldonOperatorSpec struct {
 	// deletionPolicy says what becomes of the objects when the SeldonOperator is deleted: Delete, the default, deletes them;
 	// Orphan leaves all of them. With both, PersistentVolumeClaims stay.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan
-	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// deleteCRDs deletes the CustomResourceDefinitions of the charts with the SeldonOperator, where there is no custom
 	// resource of them any more. Without it they stay, so that no SeldonDeployment is lost.
 	// +optional
 	DeleteCRDs bool `json:"deleteCRDs,omitempty"`
 }
-
-// DeletionOrphan is the deletionPolicy that leaves everything behind.
-const DeletionOrphan = "Orphan"
 
 // Enable are the switches of the meta-operator.
 type Enable struct {
@@ -95,8 +95,7 @@ type Component struct {
 	// deletionPolicy says what becomes of the objects of the component when it is switched off or the SeldonOperator is
 	// deleted.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan
-	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// recreateStatefulSets allows StatefulSets of the component to be deleted and made again where an upgrade changes what
 	// cannot be changed. Their PersistentVolumeClaims stay. Without it the SeldonOperator is Stalled then.
 	// +optional

@@ -81,9 +81,7 @@ type SeldonOperatorStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=1024
 	Warnings []string `json:"warnings,omitempty"`
-	// children is MLKeeper's ledger of the objects it made, where the SeldonOperator itself owns them.
+	// inventory lists the objects that MLKeeper made, where the SeldonOperator itself owns them.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=1000
-	Children []keeper.InventoryEntry `json:"children,omitempty"`
+	Inventory keeper.ResourceInventory `json:"inventory,omitzero"`
 }

@@ -130,6 +130,10 @@ type TfservSpec struct {
 	// autoscaling makes a HorizontalPodAutoscaler, to which replicas are then left.
 	// +optional
 	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
+	// deletionPolicy says what happens to the children when the Tfserv is deleted: Delete, the default, deletes them; Orphan
+	// leaves all of them.
+	// +optional
+	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
 // BatchingSpec holds the batching parameters of TensorFlow Serving (session_bundle_config.proto).

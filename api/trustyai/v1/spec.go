@@ -20,6 +20,18 @@ const (
 	StorageDatabase StorageFormat = "DATABASE"
 )
 
+// RetentionPolicy says what happens to the claim of a TrustyAI service that is deleted.
+//
+// +kubebuilder:validation:Enum=Retain;Delete
+type RetentionPolicy string
+
+const (
+	// RetentionRetain keeps the claim; it is the default, a deliberate difference from the original operator.
+	RetentionRetain RetentionPolicy = "Retain"
+	// RetentionDelete deletes the claim, data included.
+	RetentionDelete RetentionPolicy = "Delete"
+)
+
 // Exposure says how a TrustyAI service is reached.
 //
 // +kubebuilder:validation:Enum=Plain;Secured
@@ -77,9 +89,9 @@ type TrustyAIServiceSpec struct {
 	// serviceMonitoring overrides the ServiceMonitor that is made for the service.
 	// +optional
 	ServiceMonitoring *ServiceMonitoringSpec `json:"serviceMonitoring,omitempty"`
-	// deletionPolicy says whether the PersistentVolumeClaim outlives this resource; the default is Retain.
+	// deletionPolicy says what happens to the children when the TrustyAIService is deleted: Delete, the default, deletes them,
+	// with the claim as spec.storage.retentionPolicy says; Orphan leaves all of them.
 	// +optional
-	// +kubebuilder:default=Retain
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 	// exposure is Plain or Secured; the default is Plain with trustyaiMetrics and Secured otherwise.
 	// +optional
@@ -143,6 +155,11 @@ type StorageSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClassName *string `json:"storageClassName,omitempty"`
+	// retentionPolicy says what happens to the claim when the TrustyAIService is deleted: Retain, the default, keeps it and
+	// its data; Delete deletes it.
+	// +optional
+	// +kubebuilder:default=Retain
+	RetentionPolicy RetentionPolicy `json:"retentionPolicy,omitempty"`
 }
 
 // DataSpec describes the data files.

@@ -138,9 +138,7 @@ type TrustyAIServiceStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=1024
 	Warnings []string `json:"warnings,omitempty"`
-	// children is MLKeeper's ledger of the objects it made, so that a restart verifies them without a read.
+	// inventory lists the objects that MLKeeper made, so that a restart verifies them without a read.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=100
-	Children []keeper.InventoryEntry `json:"children,omitempty"`
+	Inventory keeper.ResourceInventory `json:"inventory,omitzero"`
 }

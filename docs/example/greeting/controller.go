@@ -23,7 +23,7 @@ func Definition() controller.Definition[*Greeting] {
 		Common: func(g *Greeting) controller.Common {
 			return controller.Common{
 				Conditions: &g.Status.Conditions, ObservedGeneration: &g.Status.ObservedGeneration,
-				LastHandledReconcileAt: &g.Status.LastHandledReconcileAt, Ledger: &g.Status.Children,
+				LastHandledReconcileAt: &g.Status.LastHandledReconcileAt, Inventory: &g.Status.Inventory,
 			}
 		},
 	}

@@ -26,11 +26,11 @@ type Spec struct {
 
 // Status is what was observed. All fields but Replicas are the engine's.
 type Status struct {
-	Conditions             []metav1.Condition      `json:"conditions,omitempty"`
-	ObservedGeneration     int64                   `json:"observedGeneration,omitempty"`
-	LastHandledReconcileAt string                  `json:"lastHandledReconcileAt,omitempty"`
-	Children               []keeper.InventoryEntry `json:"children,omitempty"`
-	Replicas               int64                   `json:"replicas,omitempty"`
+	Conditions             []metav1.Condition       `json:"conditions,omitempty"`
+	ObservedGeneration     int64                    `json:"observedGeneration,omitempty"`
+	LastHandledReconcileAt string                   `json:"lastHandledReconcileAt,omitempty"`
+	Inventory              keeper.ResourceInventory `json:"inventory,omitzero"`
+	Replicas               int64                    `json:"replicas,omitempty"`
 }
 
 // Greeting is the custom resource.

@@ -23,20 +23,20 @@ import (
 
 // fewWrites are made one after the other, parallelWrites bounds those that one stack has in flight if they are more: the first
 // write of a new kind, and those of Services, may take the API server seconds in which others are not to wait. crdSlots bounds
-// those on CRDs of all stacks together, since one apply of a large CRD costs the API server half a second (law 10).
+// those on CRDs of all stacks together, since one apply of a large CRD costs the API server half a second (invariant 10).
 const (
 	fewWrites      = 8
 	parallelWrites = 16
 	crdSlots       = 2
 )
 
-// Memory is where the responses of writes go, so that the engine reads its own writes (law 12).
+// Memory is where the responses of writes go, so that the engine reads its own writes (invariant 12).
 type Memory interface {
 	Wrote(controller string, o *observe.Object)
 	Deleted(controller string, key plan.Key, uid types.UID)
 }
 
-// Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (law 11).
+// Cleaner drops what server-side apply refuses: undeclared fields and duplicate list keys (invariant 11).
 type Cleaner interface {
 	Clean(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, []string, error)
 }
@@ -81,13 +81,13 @@ type Request struct {
 	Owners []plan.Owner
 	// ActAs is the user whose rights are used; empty for the operator's own.
 	ActAs string
-	// Adopt allows taking over objects that nobody owns.
+	// Adopt allows the adoption of objects that nobody owns.
 	Adopt bool
-	// Former is how the operator before us marked what is to be taken over.
-	Former plan.Mark
-	// FormerManagers are the field managers of the operator before us.
-	FormerManagers []string
-	Actions        []decide.Action
+	// PreviousOwner is how the previous operator marked what is to be adopted.
+	PreviousOwner plan.Mark
+	// PreviousManagers are the field managers of the previous operator.
+	PreviousManagers []string
+	Actions          []decide.Action
 }
 
 // Do performs the actions that write and returns one result per writing action. They begin in the order of decide.InOrder;

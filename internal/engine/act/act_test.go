@@ -61,7 +61,7 @@ func (c countingNamespace) Create(
 }
 
 // TestSlots shows that at most two CustomResourceDefinitions of all stacks and eight objects of one are written at a
-// time (law 10).
+// time (invariant 10).
 func TestSlots(t *testing.T) {
 	for _, tc := range []struct {
 		gvk    schema.GroupVersionKind

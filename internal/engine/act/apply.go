@@ -26,7 +26,7 @@ import (
 // migrated, drift is repaired, or another manager may fill what is declared, since only then it is needed.
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
-	if res.Action.Migrate || res.Action.Former || res.Action.Reason == decide.ReasonDrift ||
+	if res.Action.Migrate || res.Action.MigratePrevious || res.Action.Reason == decide.ReasonDrift ||
 		contest.DependsOnLive(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
@@ -42,19 +42,19 @@ func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceI
 	a.applyOver(ctx, req, client, res, live, false)
 }
 
-// applyOver applies to an object that exists; live is as it was read, or nil. One that is taken up (takes) must not have
+// applyOver applies to an object that exists; live is as it was read, or nil. One that is adopted (takes) must not have
 // changed since then, as it may have become another's.
 func (a *Actor) applyOver(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
 	takes bool,
 ) {
 	managers := sets.New(observe.FieldManager)
-	if res.Action.Former {
-		managers.Insert(req.FormerManagers...)
+	if res.Action.MigratePrevious {
+		managers.Insert(req.PreviousManagers...)
 	}
 	desired := contest.Yield(res.Action.Object.Desired, live, managers, contest.Autoscaled(live))
 	if res.Action.Adopted {
-		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (law 1).
+		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).
 		desired.SetOwnerReferences(nil)
 		annotations := desired.GetAnnotations()
 		annotations[keeper.AdoptedAnnotation] = "true"
@@ -123,7 +123,7 @@ func (a *Actor) patchWithRemedy(
 	return out, err
 }
 
-// patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (law 1).
+// patch applies. The body carries the UID, so that it never recreates an object nor touches a replacement (invariant 1).
 func (a *Actor) patch(
 	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
@@ -136,8 +136,8 @@ func (a *Actor) patch(
 		metav1.PatchOptions{FieldManager: observe.FieldManager, Force: &force})
 }
 
-// migrate turns the managedFields entries of our POST, and of an operator before us, into one of an apply; otherwise
-// fields that a later plan no longer has would stay for ever (law 1). It gives live the resourceVersion of the answer.
+// migrate turns the managedFields entries of our POST, and of a previous operator, into one of an apply; otherwise
+// fields that a later plan no longer has would stay for ever (invariant 1). It gives live the resourceVersion of the answer.
 func (a *Actor) migrate(
 	ctx context.Context, client dynamic.ResourceInterface, live *unstructured.Unstructured, managers sets.Set[string],
 ) error {

@@ -52,7 +52,7 @@ func refuses(c *cast) func(verb, path string) *apierrors.StatusError {
 	}
 }
 
-// TestUndeclaredFieldsAreDroppedWithAWarning is law 11: what the API server refuses, or would drop in silence, is named.
+// TestUndeclaredFieldsAreDroppedWithAWarning tests invariant 11: what the API server refuses, or would drop in silence, is named.
 func TestUndeclaredFieldsAreDroppedWithAWarning(t *testing.T) {
 	c := newCast(t)
 	clean := &cleaner{}

@@ -17,7 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/sanitize"
 )
 
-// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (law 1).
+// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (invariant 1).
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	desired := contest.ForCreate(res.Action.Object.Desired)
 	// What is declared only in part is there already, and could not be created.
@@ -44,12 +44,12 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		a.Memory.Wrote(req.Stack.Controller, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()
-		// What we never wrote is the operator's before us, which made the custom resource its owner (law 8).
-		res.Action.Former = found.Digest() == "" && !res.Action.Object.Partial
-		a.takeUp(ctx, req, client, res, live)
+		// What we never wrote is the previous operator's, which made the custom resource its owner (invariant 8).
+		res.Action.MigratePrevious = found.AppliedHash() == "" && !res.Action.Object.Partial
+		a.adopt(ctx, req, client, res, live)
 	case free && (req.Adopt || res.Action.Object.Adopt):
 		res.Action.Adopted = true
-		a.takeUp(ctx, req, client, res, live)
+		a.adopt(ctx, req, client, res, live)
 	default:
 		res.Problem = conflict(res.Action.Key, live)
 	}
@@ -61,14 +61,14 @@ func whose(req Request, action decide.Action, live *unstructured.Unstructured, f
 	maker := found.Annotations[keeper.OwnerAnnotation]
 	free = len(live.GetOwnerReferences()) == 0 && maker == ""
 	ours = found.OwnedBy(req.Stack, req.Owners...) || found.Refers(req.Owners...) ||
-		free && (action.Object.Inherit || req.Former.Of(live.GetAnnotations())) ||
+		free && (action.Object.Inherit || req.PreviousOwner.Of(live.GetAnnotations())) ||
 		// Our record tells whose a retained object without labels is, if MLKeeper has written it at all.
 		!controlled && found.Written() && action.KnownUID != "" && action.KnownUID == found.UID && (maker == "" || maker == req.Stack.ID())
 	return ours, free
 }
 
 // post creates the object and has it checked strictly, so that what the API server would drop in silence is dropped
-// with a warning, as it is when the object is applied (law 11).
+// with a warning, as it is when the object is applied (invariant 11).
 func (a *Actor) post(
 	ctx context.Context, client dynamic.ResourceInterface, desired *unstructured.Unstructured, res *Result, dryRun ...string,
 ) (*unstructured.Unstructured, error) {
@@ -98,7 +98,7 @@ func (a *Actor) post(
 	return client.Create(ctx, cleaned, opts)
 }
 
-func (a *Actor) takeUp(
+func (a *Actor) adopt(
 	ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result, live *unstructured.Unstructured,
 ) {
 	if live.GetDeletionTimestamp() != nil {

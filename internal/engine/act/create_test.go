@@ -27,7 +27,7 @@ func TestCreateOnAFreeName(t *testing.T) {
 	}
 	live := c.server.get(path)
 	if live == nil || res.Observed == nil || res.Observed.UID != live.GetUID() || !res.Observed.Created ||
-		!res.Observed.OwnedBy(stack, self) || res.Observed.Digest() != st.Digest {
+		!res.Observed.OwnedBy(stack, self) || res.Observed.AppliedHash() != st.Digest {
 		t.Fatalf("%+v", res.Observed)
 	}
 	if !reflect.DeepEqual(entries(live), []string{"mlkeeper Update"}) {
@@ -41,7 +41,7 @@ func TestCreateOnAFreeName(t *testing.T) {
 	}
 }
 
-// TestCreateOnATakenName is law 1: one GET decides whose the object is, and nothing is merged into another's.
+// TestCreateOnATakenName tests invariant 1: one GET decides whose the object is, and nothing is merged into another's.
 func TestCreateOnATakenName(t *testing.T) {
 	yes := true
 	ref := func(uid types.UID, controller *bool) []metav1.OwnerReference {
@@ -84,26 +84,26 @@ func TestCreateOnATakenName(t *testing.T) {
 		{name: "nobody's", want: "POST GET"},
 		{name: "nobody's, and adoption is asked for", change: []func(*Request){adopting}, want: "POST GET APPLY", taken: true, adopts: true},
 		{
-			name: "nobody's, marked by the operator before us",
+			name: "nobody's, marked by the previous operator",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "cr.ns"})
 			},
-			change: []func(*Request){formerly}, want: "POST GET APPLY", taken: true,
+			change: []func(*Request){previouslyOwned}, want: "POST GET APPLY", taken: true,
 		},
 		{
 			name: "nobody's, marked as that of another custom resource",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "other.ns"})
 			},
-			change: []func(*Request){formerly}, want: "POST GET",
+			change: []func(*Request){previouslyOwned}, want: "POST GET",
 		},
 		{
-			name: "another's, although the operator before us had marked it",
+			name: "another's, although the previous operator had marked it",
 			there: func(_ *testing.T, u *unstructured.Unstructured) {
 				u.SetAnnotations(map[string]string{"before": "cr.ns"})
 				u.SetOwnerReferences(ref("other", &yes))
 			},
-			change: []func(*Request){formerly}, want: "POST GET",
+			change: []func(*Request){previouslyOwned}, want: "POST GET",
 		},
 		{
 			name:   "another's by its controller, whatever is asked for and recorded",
@@ -220,9 +220,9 @@ func TestCreateOnATakenName(t *testing.T) {
 	}
 }
 
-// TestTakenUpAsItWasRead loses a race: between the read that says that nobody has the object and the apply, another
+// TestAdoptedAsItWasRead loses a race: between the read that says that nobody has the object and the apply, another
 // custom resource adopts it.
-func TestTakenUpAsItWasRead(t *testing.T) {
+func TestAdoptedAsItWasRead(t *testing.T) {
 	c := newCast(t)
 	c.server.put(path, "kubectl", configMap("cm", nil))
 	var theirs *unstructured.Unstructured
@@ -253,7 +253,7 @@ func TestTheNameIsFreeAgainByTheTimeOfTheRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoingIsNotTakenUp(t *testing.T) {
+func TestWhatIsGoingIsNotAdopted(t *testing.T) {
 	c := newCast(t)
 	u := declared(t, nil).Desired.DeepCopy()
 	u.SetFinalizers([]string{"x.io/hold"})
@@ -266,5 +266,5 @@ func TestWhatIsGoingIsNotTakenUp(t *testing.T) {
 	}
 }
 
-// formerly is a request about objects that the operator before us marked.
-func formerly(r *Request) { r.Former = plan.Mark{Annotation: "before", Value: "cr.ns"} }
+// previouslyOwned is a request about objects that the previous operator marked.
+func previouslyOwned(r *Request) { r.PreviousOwner = plan.Mark{Annotation: "before", Value: "cr.ns"} }

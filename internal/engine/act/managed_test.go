@@ -17,7 +17,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// TestTheFirstApplyAfterAPostMigrates is law 1: without it a field that a later plan drops would stay for ever.
+// TestTheFirstApplyAfterAPostMigrates tests invariant 1: without it a field that a later plan drops would stay for ever.
 func TestTheFirstApplyAfterAPostMigrates(t *testing.T) {
 	c := newCast(t)
 	first := declared(t, func(o *plan.Object) {
@@ -75,29 +75,29 @@ func TestAMigrationThatLostARaceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTheOperatorBeforeUsGo is law 8: what it declared becomes ours, and what we do not declare goes.
-func TestFieldsOfTheOperatorBeforeUsGo(t *testing.T) {
-	for _, former := range []bool{true, false} {
+// TestFieldsOfThePreviousOperatorGo tests invariant 8: what it declared becomes ours, and what we do not declare goes.
+func TestFieldsOfThePreviousOperatorGo(t *testing.T) {
+	for _, previous := range []bool{true, false} {
 		c := newCast(t)
 		yes := true
 		u := configMap("cm", map[string]any{"a": "0", "theirs": "x"})
 		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}})
 		c.server.put(path, "old-operator", u)
 		res := c.do(t, creates(declared(t, nil)), func(r *Request) {
-			if former {
-				r.FormerManagers = []string{"old-operator"}
+			if previous {
+				r.PreviousManagers = []string{"old-operator"}
 			}
 		})
-		if res.Err != nil || !res.Action.Former {
+		if res.Err != nil || !res.Action.MigratePrevious {
 			t.Fatalf("%+v", res)
 		}
 		data, _, _ := unstructured.NestedStringMap(c.server.get(path).Object, "data")
 		want := map[string]string{"a": "1"}
-		if !former {
+		if !previous {
 			want["theirs"] = "x"
 		}
 		if !reflect.DeepEqual(data, want) {
-			t.Errorf("former %v: %v", former, data)
+			t.Errorf("previous managers %v: %v", previous, data)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestDriftIsTakenBackAndCounted(t *testing.T) {
 	if got := c.Tracker.Contested(st.Key, made.UID); len(got) != 1 || got[0].Manager != "meddler" {
 		t.Fatalf("%v", got)
 	}
-	// From now on it is left to the other (law 11).
+	// From now on it is left to the other (invariant 11).
 	disturb()
 	if res := c.do(t, applies(st, made.UID, decide.ReasonDrift)); res.Err != nil {
 		t.Fatal(res.Err)
@@ -173,7 +173,7 @@ func kept(t *testing.T, c *cast, refs ...metav1.OwnerReference) (plan.Stamped, *
 	return st, c.server.put(path, "old-operator", u)
 }
 
-// TestRelease is laws 2, 5 and 8: what must outlive a custom resource carries no reference to it.
+// TestRelease tests invariants 2, 5 and 8: what must outlive a custom resource carries no reference to it.
 func TestRelease(t *testing.T) {
 	yes := true
 	mine := metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}
@@ -252,7 +252,7 @@ func TestReleaseOfWhatIsGoneReplacedOrRefused(t *testing.T) {
 }
 
 // TestApplyReleasesAndTurnsReferences shows that an apply takes off references to our owners that are not declared, and
-// renews a declared one that blocks the deletion of its owner (law 2).
+// renews a declared one that blocks the deletion of its owner (invariant 2).
 func TestApplyReleasesAndTurnsReferences(t *testing.T) {
 	yes := true
 	for _, c := range []struct {

@@ -56,9 +56,9 @@ func (a *Actor) ReleaseOwned(ctx context.Context, gvk schema.GroupVersionKind, s
 	return nil
 }
 
-// release takes references to our owners that are not declared off an object, such as the one by which the operator
-// before us made a retained object go with the custom resource, or the one to the custom resource where an Inventory is
-// the owner now, and of the declared one what we never set (laws 2 and 8). They belong to another field manager, so
+// release takes references to our owners that are not declared off an object, such as the one by which the previous
+// operator made a retained object go with the custom resource, or the one to the custom resource where an Inventory is
+// the owner now, and of the declared one what we never set (invariants 2 and 8). They belong to another field manager, so
 // that an apply would leave them. Our marks come with the same write, so that a crash leaves an object that is known
 // again. It changes live to what was written.
 func release(

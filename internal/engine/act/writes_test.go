@@ -64,7 +64,7 @@ func TestLostAnswerOfAnApplyAndOfADelete(t *testing.T) {
 	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err == nil || res.Wrote {
 		t.Fatalf("%+v", res)
 	}
-	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err != nil || res.Observed.Digest() != next.Digest {
+	if res := c.do(t, applies(next, uid, decide.ReasonChanged)); res.Err != nil || res.Observed.AppliedHash() != next.Digest {
 		t.Fatalf("%+v", res)
 	}
 	lose(http.MethodDelete)
@@ -76,7 +76,7 @@ func TestLostAnswerOfAnApplyAndOfADelete(t *testing.T) {
 	}
 }
 
-// TestApplyTouchesNoReplacement is law 1: applies carry the UID, and so neither make an object again nor touch another.
+// TestApplyTouchesNoReplacement tests invariant 1: applies carry the UID, and so neither make an object again nor touch another.
 func TestApplyTouchesNoReplacement(t *testing.T) {
 	for _, reason := range []string{decide.ReasonChanged, decide.ReasonDrift} {
 		t.Run("gone, "+reason, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 }
 
 // TestABindingToAnotherRoleIsReplacedWithoutAWrite: the API server lets nobody write it who may not bind the role in it, which the
-// operator before us brought and may have taken along.
+// previous operator brought and may have taken along.
 func TestABindingToAnotherRoleIsReplacedWithoutAWrite(t *testing.T) {
 	const path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings/b"
 	for role, want := range map[string]string{"theirs": "POST GET GET POST DELETE", "ours": "POST GET MERGE JSONPATCH APPLY"} {
@@ -316,7 +316,7 @@ func TestWhatTheLiveServiceHoldsIsNotTried(t *testing.T) {
 	shareAllocated(&unstructured.Unstructured{Object: map[string]any{"spec": "x"}}, service("None", 1))
 }
 
-// TestDelete is law 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.
+// TestDelete tests invariant 4: by UID and as it was judged, in the background, and never of what took the name meanwhile.
 func TestDelete(t *testing.T) {
 	st := declared(t, nil)
 	for _, c := range []struct {

@@ -1,4 +1,4 @@
-// Package adoption takes a custom resource over from a previous operator (law 8): it releases the objects that must outlive the custom
+// Package adoption takes a custom resource over from a previous operator (invariant 8): it releases the objects that must outlive the custom
 // resource from it, and then removes the finalizers of that operator, whose clean-up would never come. It renders nothing.
 package adoption
 
@@ -44,7 +44,7 @@ func (a Adopter) isPrevious(finalizer string) bool { return slices.Contains(a.Fi
 func (a Adopter) ReleasePlan(ctx context.Context, p plan.Plan, stack plan.Stack, owner plan.Owner) error {
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
-			if !o.Retain {
+			if o.Policy() == "" {
 				continue
 			}
 			stamped, err := plan.Stamp(o, stack, owner, 0)
@@ -75,7 +75,7 @@ func (a Adopter) RemoveFinalizers(ctx context.Context, cr metav1.Object) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": cr.GetUID(), "resourceVersion": cr.GetResourceVersion(),
 		"finalizers":  slices.DeleteFunc(slices.Clone(cr.GetFinalizers()), a.isPrevious),
-		"annotations": map[string]any{keeper.TakenOverAnnotation: "true"},
+		"annotations": map[string]any{keeper.PreviousOperatorAnnotation: "true"},
 	}})
 	if err != nil {
 		return err

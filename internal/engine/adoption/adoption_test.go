@@ -74,7 +74,7 @@ func TestOnlyTheFinalizersOfThePreviousOperatorAreRemoved(t *testing.T) {
 	if err := a.RemoveFinalizers(t.Context(), cr); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"metadata":{"annotations":{"keeper.mlkeeper.dev/taken-over":"true"},"finalizers":["user.example.com/keep"],"resourceVersion":"7","uid":"u"}}`
+	want := `{"metadata":{"annotations":{"keeper.mlkeeper.dev/previous-operator":"true"},"finalizers":["user.example.com/keep"],"resourceVersion":"7","uid":"u"}}`
 	if patched != want {
 		t.Errorf("patched %s\nwant    %s", patched, want)
 	}

@@ -10,7 +10,7 @@ import (
 // jitter is the part of a pause that is added to it at most, so that what failed together is not tried again together.
 const jitter = 4
 
-// Longest is the longest pause, before what is added at random, between two looks at what cannot be watched (law 15).
+// Longest is the longest pause, before what is added at random, between two looks at what cannot be watched (invariant 15).
 const Longest = 5 * time.Minute
 
 // Policy says how the pauses grow: from First, each twice as long as the one before, up to Longest. Up to a quarter of a pause

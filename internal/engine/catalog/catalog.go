@@ -68,7 +68,7 @@ func newWithClock(disco discovery.DiscoveryInterface, dyn dynamic.Interface, log
 
 // Start discovers the APIs of the cluster, and watches them until ctx is done. It returns when the catalog is complete. The
 // catalog may then still miss aggregated APIs whose server does not respond; they are added when it does. Start does not return
-// while the watch on CustomResourceDefinitions is forbidden; that is logged and retried (law 15).
+// while the watch on CustomResourceDefinitions is forbidden; that is logged and retried (invariant 15).
 func (c *Catalog) Start(ctx context.Context) error {
 	c.mu.Lock()
 	tasks := workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -164,7 +164,7 @@ func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
 }
 
 // CRDExists reads the CustomResourceDefinition of a resource live, and reports whether it exists. An error does not prove that it
-// was deleted (law 4).
+// was deleted (invariant 4).
 func (c *Catalog) CRDExists(ctx context.Context, resource schema.GroupResource) (bool, error) {
 	_, err := c.dyn.Resource(crdResource).Get(ctx, resource.String(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -65,7 +65,7 @@ const (
 	container = `"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"x\"}":{".":{},"f:name":{},`
 )
 
-func TestLaw11LostFieldsNameTheirHolder(t *testing.T) {
+func TestInvariant11LostFieldsNameTheirHolder(t *testing.T) {
 	for name, c := range map[string]struct {
 		live string
 		want []string

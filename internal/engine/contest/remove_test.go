@@ -15,7 +15,7 @@ func path(parts ...any) Field {
 
 func key(nameValues ...any) *value.FieldList { return fieldpath.KeyByFields(nameValues...) }
 
-func TestLaw11RemoveYieldsFields(t *testing.T) {
+func TestInvariant11RemoveYieldsFields(t *testing.T) {
 	const in = `
 kind: K
 spec:
@@ -86,8 +86,8 @@ spec:
 	}
 }
 
-// TestLaw11WhatIsYieldedIsNotLostAgain ties Lost and Remove together: yielding everything that is lost ends the drift.
-func TestLaw11WhatIsYieldedIsNotLostAgain(t *testing.T) {
+// TestInvariant11WhatIsYieldedIsNotLostAgain ties Lost and Remove together: yielding everything that is lost ends the drift.
+func TestInvariant11WhatIsYieldedIsNotLostAgain(t *testing.T) {
 	observed := object(t, live+entry("other", "Update", late, `{`+container+`"f:image":{},"f:args":{},"f:resources":{"f:limits":{"f:cpu":{}}},`+
 		`"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{}}}}}}},"f:replicas":{}}}`))
 	desired := object(t, deployment)

@@ -11,7 +11,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-func TestLaw11ContestedAfterThreeRetakesInTenMinutes(t *testing.T) {
+func TestInvariant11ContestedAfterThreeRetakesInTenMinutes(t *testing.T) {
 	var tracker Tracker
 	k := plan.Key{Namespace: "n", Name: "d"}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -47,7 +47,7 @@ func TestLaw11ContestedAfterThreeRetakesInTenMinutes(t *testing.T) {
 	}
 }
 
-func TestLaw11ARepairThatFailedIsNoRetake(t *testing.T) {
+func TestInvariant11ARepairThatFailedIsNoRetake(t *testing.T) {
 	var tracker Tracker
 	k, fields, now := plan.Key{Name: "d"}, []Field{path("spec", "replicas")}, time.Unix(0, 0)
 	for range 5 {
@@ -67,8 +67,8 @@ func TestLaw11ARepairThatFailedIsNoRetake(t *testing.T) {
 	}
 }
 
-// TestLaw11ARepairThatFailedLeavesPlaceForOthers: as many fields as are counted of one object, and one more.
-func TestLaw11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
+// TestInvariant11ARepairThatFailedLeavesPlaceForOthers: as many fields as are counted of one object, and one more.
+func TestInvariant11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
 	var tracker Tracker
 	k, now := plan.Key{Name: "cm"}, time.Unix(0, 0)
 	var fields []Field
@@ -90,7 +90,7 @@ func TestLaw11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
 	}
 }
 
-func TestLaw11OwnMarksAreNeverContested(t *testing.T) {
+func TestInvariant11OwnMarksAreNeverContested(t *testing.T) {
 	var tracker Tracker
 	marks := []Field{
 		path("metadata", "labels", "keeper.mlkeeper.dev/controller"), path("metadata", "annotations", "keeper.mlkeeper.dev/applied-hash"),

@@ -28,7 +28,7 @@ var injectors = []string{
 }
 
 // ForCreate returns a copy of desired as it is created: without what the API server or an injector fills whatever is
-// declared (law 11), which are status and what the API server keeps in metadata, rules under an aggregationRule, and
+// declared (invariant 11), which are status and what the API server keeps in metadata, rules under an aggregationRule, and
 // empty or injected caBundles. Everything else is created as it is declared, an empty value of a Secret too: what reads
 // the key does not start without it. The stringData of a Secret goes to its data, as it does in the API server, since
 // ownership of stringData says nothing about the data that it becomes.

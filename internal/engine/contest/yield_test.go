@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-func TestLaw11FieldsThatOthersMustFillAreYielded(t *testing.T) {
+func TestInvariant11FieldsThatOthersMustFillAreYielded(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"status and server fields": {
 			in: `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u, resourceVersion: "1", generation: 2, creationTimestamp: null,
@@ -97,7 +97,7 @@ func TestEmptyValuesAreLeftToWhoHasFilledThem(t *testing.T) {
 	)
 	mine := entry(me, "Update", early, `{"f:data":{".":{},"f:a":{},"f:b":{}}}`)
 	rest := entry(me, "Apply", early, `{"f:data":{".":{},"f:b":{}}}`)
-	former := entry("kfctl", "Update", early, `{"f:data":{".":{},"f:a":{},"f:b":{}}}`)
+	previous := entry("kfctl", "Update", early, `{"f:data":{".":{},"f:a":{},"f:b":{}}}`)
 	theirs := entry("cert-manager", "Update", late, `{"f:data":{"f:a":{}}}`)
 	both := entry("user", "Apply", late, `{"f:data":{"f:a":{},"f:b":{}}}`)
 	for name, c := range map[string]struct{ live, want string }{
@@ -106,7 +106,7 @@ func TestEmptyValuesAreLeftToWhoHasFilledThem(t *testing.T) {
 		"another manager holds both, filled":     {secret + mine + both + "data: {a: eA==, b: eA==}\n", ""},
 		"nobody else holds it":                   {secret + mine + filled, `{a: "", b: ""}`},
 		"nobody holds it":                        {secret + "    []\n" + filled, `{a: "", b: ""}`},
-		"only the operator before us holds it":   {secret + former + filled, `{a: "", b: ""}`},
+		"only the previous operator holds it":    {secret + previous + filled, `{a: "", b: ""}`},
 		"another manager holds it empty":         {secret + both + `data: {a: "", b: ""}` + "\n", `{a: "", b: ""}`},
 		"the keys are gone":                      {secret + mine, `{a: "", b: ""}`},
 	} {
@@ -142,7 +142,7 @@ func TestWhatAnotherManagerMayFillDependsOnTheLiveObject(t *testing.T) {
 // managers are those whose fields are ours: MLKeeper, and an operator before it.
 var managers = sets.New(me, "kfctl")
 
-func TestLaw11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
+func TestInvariant11ReplicasAreLeftToAnAutoscaler(t *testing.T) {
 	const declared = int64(2)
 	mine := entry(me, "Apply", early, `{"f:spec":{"f:replicas":{}}}`)
 	theirs := entry("kube-controller-manager", "Update", late, `{"f:spec":{"f:replicas":{}}}`)

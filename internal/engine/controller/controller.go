@@ -22,8 +22,8 @@ type Common struct {
 	Conditions             *[]metav1.Condition
 	ObservedGeneration     *int64
 	LastHandledReconcileAt *string
-	// Ledger is where the engine remembers the children of a stack without Inventories.
-	Ledger *[]keeper.InventoryEntry
+	// Inventory is the inventory of a stack without Inventories.
+	Inventory *keeper.ResourceInventory
 	// LastUpdateTime is stamped when the status changed otherwise; nil for kinds without the field.
 	LastUpdateTime **metav1.Time
 }
@@ -35,7 +35,7 @@ type Definition[C client.Object] struct {
 	// GVK is the stored version of the kind, the one that is watched.
 	GVK schema.GroupVersionKind
 	// Resource is the plural of the kind, as its CustomResourceDefinition has it. A guess would not do: a definition of the
-	// wrong name is not found, which would mean that every custom resource is gone (law 4).
+	// wrong name is not found, which would mean that every custom resource is gone (invariant 4).
 	Resource string
 	// New returns an empty custom resource.
 	New func() C
@@ -50,8 +50,8 @@ type Definition[C client.Object] struct {
 	// Nameless is the name that a command gives a custom resource whose file has none, as those of some originals; empty
 	// where a name is required.
 	Nameless string
-	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the operator before us made
-	// owned by the custom resource; they are freed from it although nothing can be rendered (law 8).
+	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the previous operator made
+	// owned by the custom resource; they are freed from it although nothing can be rendered (invariant 8).
 	Retained []schema.GroupVersionKind
 	// AlsoServed are kinds that the controller asks Reader.Serves about without rendering them.
 	AlsoServed []schema.GroupVersionKind
@@ -66,13 +66,13 @@ type Definition[C client.Object] struct {
 	// Suspended says that the spec itself suspends the custom resource, as the annotation keeper.mlkeeper.dev/suspend does;
 	// nil for kinds without such a field.
 	Suspended func(C) bool
-	// Wires are the objects of others that the controller edits (law 7).
+	// Wires are the objects of others that the controller edits (invariant 7).
 	Wires []wiring.Wire
-	// StripFinalizers are the finalizers of the operator before us: they are taken off at once (law 8).
+	// StripFinalizers are the finalizers of the previous operator: they are taken off at once (invariant 8).
 	StripFinalizers []string
-	// FormerManagers are the names under which the operator before us wrote its objects: what it declared and the controller
-	// does not goes when such an object is taken up (law 8).
-	FormerManagers []string
+	// PreviousManagers are the names under which the previous operator wrote its objects: what it declared and the controller
+	// does not goes when such an object is adopted (invariant 8).
+	PreviousManagers []string
 	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
 }
@@ -101,7 +101,7 @@ type System[C client.Object, F any] interface {
 	// Render is pure: the same custom resource and facts give the same plan.
 	Render(cr C, facts F) plan.Plan
 	// Project writes what was observed onto the status of cr, but for the conditions Ready, Reconciling and Stalled,
-	// observedGeneration and the ledger, which the engine writes. It is pure. The returned verdict may reword Ready.
+	// observedGeneration and the inventory, which the engine writes. It is pure. The returned verdict may reword Ready.
 	Project(cr C, facts F, seen Seen) Verdict
 }
 
@@ -130,7 +130,7 @@ type Forgetful interface {
 // Reader is every read that a controller may do.
 type Reader interface {
 	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches
-	// its metadata under that name only and reads it live only when it changed (law 13). It returns nil without error
+	// its metadata under that name only and reads it live only when it changed (invariant 13). It returns nil without error
 	// when the object is absent; the custom resource is woken when it appears.
 	Referenced(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// Child returns what was observed of an object under a child's name, or nil.
@@ -149,7 +149,7 @@ type Reader interface {
 	Siblings() []client.Object
 	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
 	Targets(wire, namespace string) []*unstructured.Unstructured
-	// Probe asks what cannot be watched, such as a server in a pod, in the background (law 15), and again when the last
+	// Probe asks what cannot be watched, such as a server in a pod, in the background (invariant 15), and again when the last
 	// answer is older than every (never with Once), for as long as each pass asks for it. A question that failed, because its
 	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds instead, whatever every
 	// is: to five minutes, or to what the answer says. Probe returns the last answer, nil while there is none; the end of a question wakes the custom

@@ -40,7 +40,7 @@ func Only(data map[string][]byte, keys ...string) map[string][]byte {
 	return out
 }
 
-// SecretDigest is a keyed digest of the data of Secrets (law 16): the key is the UID of the custom resource.
+// SecretDigest is a keyed digest of the data of Secrets (invariant 16): the key is the UID of the custom resource.
 func SecretDigest(key types.UID, secrets ...map[string][]byte) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	for _, data := range secrets {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestCollidingStacksComeToRest goes on where the bound of TestExhaustively ends: two stacks that share one name and
-// have another each, a user who changes his mind, and as many faults as the trace has steps. It checks the laws at every
+// have another each, a user who changes his mind, and as many faults as the trace has steps. It checks the invariants at every
 // step, and that the stacks come to rest from where the trace ends. None of them adopts.
 func TestCollidingStacksComeToRest(t *testing.T) {
 	for _, sc := range []scenario{
@@ -61,12 +61,12 @@ func (m *model) trace(t *rapid.T, limit int) {
 		way = append(way, one)
 		var broken string
 		if s, broken = m.do(s, one); broken != "" {
-			t.Fatal(&finding{law: broken, way: way})
+			t.Fatal(&finding{invariant: broken, way: way})
 		}
 	}
 	for schedule := range schedules {
 		if bad := m.rest(s, schedule); bad != "" {
-			t.Fatal(&finding{law: bad, way: way})
+			t.Fatal(&finding{invariant: bad, way: way})
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Verb string
 
 // The verbs, from the strongest to the weakest.
 const (
-	// Create posts an object that does not exist (law 1: never an apply).
+	// Create posts an object that does not exist (invariant 1: never an apply).
 	Create Verb = "Create"
 	// Apply writes what MLKeeper declares with server-side apply.
 	Apply Verb = "Apply"
@@ -64,7 +64,7 @@ type Item struct {
 	Known *keeper.InventoryEntry
 	// Served says that the cluster serves the API, Synced that the watch on it is complete.
 	Served, Synced bool
-	// Adopt says that the object, though another custom resource made it, has nobody left and may be taken over.
+	// Adopt says that the object, though another custom resource made it, has nobody left and may be adopted.
 	Adopt bool
 	// Held says that the marks of the object name another custom resource that exists, so that it is not ours again by
 	// our record alone: two that recorded the same object would take it from each other for ever.
@@ -117,9 +117,9 @@ type Action struct {
 	ResourceVersion string
 	// Migrate says that the managedFields entry of the POST must be migrated before the apply.
 	Migrate bool
-	// Former says that the fields of the operator before us are to become ours, so that those that we do not declare go
-	// (law 8).
-	Former bool
+	// MigratePrevious says that the fields of the previous operator are to become ours, so that those that we do not declare go
+	// (invariant 8).
+	MigratePrevious bool
 	// Reason is one of the Reason constants.
 	Reason string
 	// Detail names what a Wait waits for.
@@ -159,11 +159,11 @@ func (i Item) recorded() bool {
 // done says that the object is a Job that completed as it is declared, and is gone since: as with Helm, a Job runs once, also where its
 // ttlSecondsAfterFinished has it removed.
 func (i Item) done() bool {
-	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.Digest == i.Digest
+	return i.Observed == nil && i.Known != nil && i.Known.Completed && i.Known.UID != "" && i.Known.AppliedHash == i.Digest
 }
 
 // judge decides about one desired object. gate names what an earlier stage still waits for; it holds back only what
-// does not exist yet (law 14).
+// does not exist yet (invariant 14).
 func judge(in Input, item Item, gate string) Action {
 	a := Action{Object: item.Stamped, Key: item.Key}
 	if item.Known != nil {
@@ -190,7 +190,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
-		a.Former = (item.Observed.Digest() == "" || item.Observed.Partial()) && !item.Partial
+		a.MigratePrevious = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
 	}
 	if item.Hold != "" && a.Writes() {
@@ -200,17 +200,17 @@ func judge(in Input, item Item, gate string) Action {
 }
 
 // verify tells whether an object of ours is as declared, from the digest of what was rendered and the hash of what
-// MLKeeper owns of it (law 9).
+// MLKeeper owns of it (invariant 9).
 func verify(item Item, owners []plan.Owner) (Verb, string) {
 	switch {
-	case item.Retain && item.Observed.Refers(owners...):
-		// Somebody, such as the operator before us, made it go with the custom resource (law 8).
+	case item.Policy() != "" && item.Observed.Refers(owners...):
+		// Somebody, such as the previous operator, made it go with the custom resource (invariant 8).
 		return Apply, ReasonDrift
-	case item.Observed.Digest() != item.Digest && item.Known != nil && item.Known.Digest == item.Digest:
+	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:
 		return Apply, ReasonDrift
-	case item.Observed.Digest() != item.Digest:
+	case item.Observed.AppliedHash() != item.Digest:
 		return Apply, ReasonChanged
-	case item.Known == nil || item.Known.Digest != item.Digest || item.Known.UID != item.Observed.UID:
+	case item.Known == nil || item.Known.AppliedHash != item.Digest || item.Known.UID != item.Observed.UID:
 		return Apply, ReasonUnverified
 	case item.Known.OwnedFieldsHash != item.Observed.OwnedFieldsHash:
 		return Apply, ReasonDrift
@@ -218,7 +218,7 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 	return Leave, ""
 }
 
-// prune deletes what the plan no longer has, the last first. What must outlive us stays (law 5), and so does what is
+// prune deletes what the plan no longer has, the last first. What must outlive us stays (invariant 5), and so does what is
 // not ours any more.
 func prune(in Input) []Action {
 	extras := append([]Extra(nil), in.Extras...)
@@ -266,7 +266,7 @@ func pruneUnseen(e Extra) (Action, bool) {
 // version is the version of an apiVersion.
 func version(apiVersion string) string { return apiVersion[strings.LastIndex(apiVersion, "/")+1:] }
 
-// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (law 5).
+// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (invariant 5).
 func mustOutlive(k plan.Key) bool {
 	return plan.OutlivesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
 }

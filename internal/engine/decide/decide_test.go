@@ -42,7 +42,7 @@ func scene(t *testing.T, gvk schema.GroupVersionKind, change func(*plan.Object))
 	}
 	return Item{
 		Stamped: st, Observed: th.observed(gvk, key), Served: true, Synced: true,
-		Known: &keeper.InventoryEntry{UID: "u", Digest: st.Digest, OwnedFieldsHash: "f"},
+		Known: &keeper.InventoryEntry{UID: "u", AppliedHash: st.Digest, OwnedFieldsHash: "f"},
 	}, th
 }
 
@@ -67,7 +67,7 @@ func TestJudge(t *testing.T) {
 		{"completed, and gone", nil, func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, Leave, ReasonCompleted},
 		{
 			"completed as it was before, and gone", nil,
-			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.Digest = nil, true, "old" }, Create, ReasonMissing,
+			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.AppliedHash = nil, true, "old" }, Create, ReasonMissing,
 		},
 		{
 			"completed, held and gone", held,
@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 		},
 		{"held and missing", held, func(i *Item, _ *thing) { i.Observed = nil }, Wait, ReasonDependency},
 		{"held, as declared", held, nil, Leave, ""},
-		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Wait, ReasonDependency},
+		{"held and changed", held, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash = "old", "old" }, Wait, ReasonDependency},
 		{"held and of another", held, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another", nil, func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner},
 		{"of another, but adoptable", nil, func(i *Item, th *thing) { th.controller, i.Adopt = "other", true }, Leave, ""},
@@ -106,11 +106,11 @@ func TestJudge(t *testing.T) {
 		{
 			"adopted, changed", nil,
 			func(i *Item, th *thing) {
-				th.controller, th.adopted, th.digest, i.Known.Digest = "", true, "old", "old"
+				th.controller, th.adopted, th.digest, i.Known.AppliedHash = "", true, "old", "old"
 			},
 			Apply, ReasonChanged,
 		},
-		{"the plan changed", nil, func(i *Item, th *thing) { th.digest, i.Known.Digest = "old", "old" }, Apply, ReasonChanged},
+		{"the plan changed", nil, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash = "old", "old" }, Apply, ReasonChanged},
 		{"the plan changed, nothing known", nil, func(i *Item, th *thing) { th.digest, i.Known = "old", nil }, Apply, ReasonChanged},
 		{"the digest was changed by somebody", nil, func(_ *Item, th *thing) { th.digest = "old" }, Apply, ReasonDrift},
 		{"the digest was taken off", nil, func(_ *Item, th *thing) { th.digest = "" }, Apply, ReasonDrift},
@@ -118,11 +118,15 @@ func TestJudge(t *testing.T) {
 		{"what we own is gone", nil, func(_ *Item, th *thing) { th.fields = "" }, Apply, ReasonDrift},
 		{"nothing is known", nil, func(i *Item, _ *thing) { i.Known = nil }, Apply, ReasonUnverified},
 		{"another object of the name is known", nil, func(i *Item, _ *thing) { i.Known.UID = "v" }, Apply, ReasonUnverified},
-		{"an earlier write is known", nil, func(i *Item, _ *thing) { i.Known.Digest = "old" }, Apply, ReasonUnverified},
+		{"an earlier write is known", nil, func(i *Item, _ *thing) { i.Known.AppliedHash = "old" }, Apply, ReasonUnverified},
 		{"it is unhealthy", nil, func(_ *Item, th *thing) { th.health = health.Failed }, Leave, ""},
 		{"retained", func(o *plan.Object) { o.Retain = true }, nil, Leave, ""},
 		{
 			"retained, but it would go with the custom resource", func(o *plan.Object) { o.Retain = true },
+			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
+		},
+		{
+			"orphaned, but it would go with the custom resource", func(o *plan.Object) { o.Orphan = true },
 			func(_ *Item, th *thing) { th.controller = self.UID }, Apply, ReasonDrift,
 		},
 		{
@@ -184,21 +188,21 @@ func TestApplyCarriesWhatActNeeds(t *testing.T) {
 	item, th := scene(t, configMaps, nil)
 	th.created, th.digest = true, "old"
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); a.UID != "u" || !a.Migrate || a.Adopted || a.Former {
+	if a := decideOne(item); a.UID != "u" || !a.Migrate || a.Adopted || a.MigratePrevious {
 		t.Errorf("posted: %+v", a)
 	}
 	th.created, th.adopted, th.controller = false, true, ""
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); a.UID != "u" || a.Migrate || !a.Adopted || a.Former {
+	if a := decideOne(item); a.UID != "u" || a.Migrate || !a.Adopted || a.MigratePrevious {
 		t.Errorf("adopted: %+v", a)
 	}
 	th.adopted, th.controller, th.digest = false, self.UID, ""
 	item.Observed = th.observed(configMaps, item.Key)
-	if a := decideOne(item); !a.Former {
-		t.Errorf("the operator's before us: %+v", a)
+	if a := decideOne(item); !a.MigratePrevious {
+		t.Errorf("the previous operator's: %+v", a)
 	}
 	item.Partial = true
-	if a := decideOne(item); a.Former {
+	if a := decideOne(item); a.MigratePrevious {
 		t.Errorf("declared in part: %+v", a)
 	}
 }
@@ -325,6 +329,10 @@ func TestPrune(t *testing.T) {
 		{"found by its labels alone", deployments, func(e *Extra, _ *thing) { e.Entry = keeper.InventoryEntry{} }, Delete, ReasonPruned},
 		{"retained", deployments, func(e *Extra, _ *thing) { e.Entry.Policy = keeper.Retain }, Leave, ReasonRetained},
 		{
+			"orphaned", deployments,
+			func(e *Extra, th *thing) { e.Entry.Policy, th.controller = keeper.Orphan, "" }, Delete, ReasonPruned,
+		},
+		{
 			"retained, nothing known", deployments,
 			func(e *Extra, th *thing) { e.Entry, th.controller = keeper.InventoryEntry{}, "" }, Leave, ReasonRetained,
 		},
@@ -338,6 +346,7 @@ func TestPrune(t *testing.T) {
 		{"unseen and gone", deployments, func(e *Extra, _ *thing) { e.Observed, e.Gone = nil, true }, "", ""},
 		{"unseen and never written", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.UID = nil, "" }, "", ""},
 		{"unseen and retained", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Retain }, "", ""},
+		{"unseen and orphaned", deployments, func(e *Extra, _ *thing) { e.Observed, e.Entry.Policy = nil, keeper.Orphan }, Delete, ReasonPruned},
 		{"an unseen claim", claims, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 		{"an unseen namespace", namespaces, func(e *Extra, _ *thing) { e.Observed = nil }, "", ""},
 	} {

@@ -17,7 +17,7 @@ const calmRounds = 6
 // seed makes hashes of states; which one it is does not matter within a process.
 var seed = maphash.MakeSeed()
 
-// judgeWrite names the law that a write broke, if any.
+// judgeWrite names the invariant that a write violated, if any.
 func (m *model) judgeWrite(s *state, i int, mv move, before, after object) string {
 	mine := ownerOf(i, s.work[i].pass.incarnation)
 	switch {
@@ -36,13 +36,13 @@ func (m *model) judgeWrite(s *state, i int, mv move, before, after object) strin
 	case after.uid == 0 && before.ctrl == nobody && before.maker != uint8(i)+1:
 		return "an object was deleted that another made"
 	case before.ctrl == nobody && before.mark == 0 && before.maker != uint8(i)+1 && before.uid != mv.known && !m.adopt[i]:
-		return "an object of nobody was taken over without leave"
+		return "an object of nobody was adopted without leave"
 	}
 	return ""
 }
 
 // heldByAnother says that an object without an owner reference bears the marks of another custom resource, which exists
-// and has recorded it. What is read just before it is taken up must not be so. Of what was decided from a cache it may
+// and has recorded it. What is read just before it is adopted must not be so. Of what was decided from a cache it may
 // have become true meanwhile; then the search sees to it that the two do not take it from each other for ever.
 func (m *model) heldByAnother(s *state, i, k int, o object) bool {
 	if o.mark == 0 || o.mark == uint8(i)+1 || o.maker == uint8(i)+1 {
@@ -50,7 +50,7 @@ func (m *model) heldByAnother(s *state, i, k int, o object) bool {
 	}
 	other := int(o.mark) - 1
 	w := &s.work[other]
-	return s.crs[other].alive != 0 && w.pass.incarnation == s.crs[other].incarnation && w.ledger[k].uid == o.uid
+	return s.crs[other].alive != 0 && w.pass.incarnation == s.crs[other].incarnation && w.entries[k].uid == o.uid
 }
 
 // rest lets everything run without interference and says what is wrong with where that ends, if anything.
@@ -114,7 +114,7 @@ func (m *model) run(s *state, schedule int) string {
 }
 
 // round lets every stack decide and act once. It names the last write that is no sign of rest: only to try a name again
-// that another holds, which no watch tells of, is (law 15).
+// that another holds, which no watch tells of, is (invariant 15).
 func (m *model) round(s *state, schedule int) (writes, broken string) {
 	order := []int{0, 1}[:len(m.controllers)]
 	if schedule == 1 {
@@ -122,17 +122,17 @@ func (m *model) round(s *state, schedule int) (writes, broken string) {
 	}
 	act := func(i int) {
 		mv := s.work[i].pending[0]
-		changed, law := m.perform(s, i, false)
-		if law != "" {
-			broken = law
+		changed, invariant := m.perform(s, i, false)
+		if invariant != "" {
+			broken = invariant
 		}
 		if changed || mv.verb != moveCreate {
 			writes = fmt.Sprintf("%s of %s by stack %d", verbNames[mv.verb], m.keys[mv.key], i)
 		}
 	}
 	for _, i := range order {
-		if law := m.decideFor(s, i); law != "" {
-			return "", law
+		if invariant := m.decideFor(s, i); invariant != "" {
+			return "", invariant
 		}
 		for schedule != 2 && s.work[i].count > 0 {
 			act(i)

@@ -19,7 +19,7 @@ type question struct {
 	others  uint8 // Bits of the custom resources that exist, as the cache has it.
 	views   [maxKeys]object
 	synced  [maxKeys]uint8
-	ledger  [maxKeys]entry
+	entries [maxKeys]entry
 	deleted [maxKeys]uint8
 }
 
@@ -30,7 +30,7 @@ type decision struct {
 	keep, conflicts, gated uint8
 	// deleted is what is left of the deletions that are remembered.
 	deleted [maxKeys]uint8
-	// broken names the law that the decision breaks, if any.
+	// broken names the invariant that the decision violates, if any.
 	broken string
 }
 
@@ -94,7 +94,7 @@ func (m *model) known(k int, e entry) keeper.InventoryEntry {
 			Group: m.keys[k].Group, Version: m.children[k].gvk.Version, Kind: m.keys[k].Kind,
 			Namespace: m.keys[k].Namespace, Name: m.keys[k].Name,
 		},
-		UID: objectUID(e.uid), Digest: m.digests[e.digest], OwnedFieldsHash: hashOf(e.fields),
+		UID: objectUID(e.uid), AppliedHash: m.digests[e.digest], OwnedFieldsHash: hashOf(e.fields),
 	}
 	if e.retain != 0 {
 		out.Policy = keeper.Retain
@@ -117,7 +117,7 @@ func (m *model) input(q *question) Input {
 				q.deleted[k] = 0
 			}
 		}
-		seen, e := m.observed(k, view), q.ledger[k]
+		seen, e := m.observed(k, view), q.entries[k]
 		recorded := e != entry{}
 		switch {
 		case rendered[k].wanted:
@@ -160,8 +160,8 @@ func (m *model) ask(q question) decision {
 		for m.keys[k] != a.Key {
 			k++
 		}
-		if law := unsafe(in, a); law != "" && !recordedAsOurs(in, a) {
-			out.broken = fmt.Sprintf("%s: %s %s (%s)", law, a.Verb, a.Key, a.Reason)
+		if invariant := unsafe(in, a); invariant != "" && !recordedAsOurs(in, a) {
+			out.broken = fmt.Sprintf("%s: %s %s (%s)", invariant, a.Verb, a.Key, a.Reason)
 		}
 		if a.Reason == ReasonDependency && (a.Verb != Wait || waits[a.Key]) {
 			out.broken = "a gate holds back what exists: " + a.Key.String()
@@ -221,12 +221,12 @@ func (m *model) decideFor(s *state, i int) string {
 		return ""
 	}
 	if w.cr.incarnation != w.pass.incarnation {
-		w.ledger = [maxKeys]entry{}
+		w.entries = [maxKeys]entry{}
 		if s.crs[i].incarnation == w.cr.incarnation {
-			w.ledger = w.saved
+			w.entries = w.saved
 		}
 	}
-	q := question{stack: uint8(i), cr: w.cr, ledger: w.ledger, deleted: w.deleted}
+	q := question{stack: uint8(i), cr: w.cr, entries: w.entries, deleted: w.deleted}
 	for j := range m.controllers {
 		q.others |= s.work[j].cr.alive << j
 	}
@@ -248,22 +248,22 @@ func (m *model) decideFor(s *state, i int) string {
 
 // endPass forgets what the decision was not about any more.
 func (w *worker) endPass() {
-	for k := range w.ledger {
+	for k := range w.entries {
 		if w.keep&(1<<k) != 0 {
 			continue
 		}
-		if w.deleted[k] != 0 && (w.ledger[k] == entry{} || w.ledger[k].uid == w.deleted[k]) {
+		if w.deleted[k] != 0 && (w.entries[k] == entry{} || w.entries[k].uid == w.deleted[k]) {
 			w.deleted[k] = 0
 		}
-		w.ledger[k] = entry{}
+		w.entries[k] = entry{}
 	}
 }
 
-// save writes the ledger into the status, which is guarded by the UID of the custom resource.
+// save writes the inventory into the status, which is guarded by the UID of the custom resource.
 func (s *state) save(i int) {
 	w := &s.work[i]
 	if s.crs[i].alive != 0 && s.crs[i].incarnation == w.pass.incarnation {
-		w.saved = w.ledger
+		w.saved = w.entries
 	}
 }
 
@@ -276,7 +276,7 @@ func (m *model) owns(i int, incarnation uint8, o object) bool {
 }
 
 // perform does what act does with the next action of a worker. With lost the answer does not arrive: what was written
-// is written, but nobody knows. It says whether the cluster was changed, and which law was broken.
+// is written, but nobody knows. It says whether the cluster was changed, and which invariant was violated.
 func (m *model) perform(s *state, i int, lost bool) (changed bool, broken string) {
 	w := &s.work[i]
 	mv := w.pending[0]
@@ -291,10 +291,10 @@ func (m *model) perform(s *state, i int, lost bool) (changed bool, broken string
 		switch {
 		case before.ctrl != ownerOf(i, w.pass.incarnation) &&
 			(before.ctrl != nobody || before.mark != 0 && before.mark != uint8(i)+1):
-			w.ledger[k] = entry{}
+			w.entries[k] = entry{}
 		case before.uid == 0 || mv.uid != 0 && before.uid != mv.uid:
 			if !lost {
-				w.ledger[k] = entry{}
+				w.entries[k] = entry{}
 			}
 		default:
 			m.remove(s, k, false)
@@ -394,7 +394,7 @@ func (m *model) applyMove(s *state, i int, mv move, lost bool) {
 	m.answered(s, i, k, lost)
 }
 
-// answered remembers the answer of a write: in the ledger, and over an older cache.
+// answered remembers the answer of a write: in the inventory, and over an older cache.
 func (m *model) answered(s *state, i, k int, lost bool) {
 	if lost {
 		return
@@ -404,7 +404,7 @@ func (m *model) answered(s *state, i, k int, lost bool) {
 	if m.children[k].retain || o.is(flagAdopted) {
 		e.retain = 1
 	}
-	s.work[i].ledger[k] = e
+	s.work[i].entries[k] = e
 	f := &s.feeds[m.controllers[i]][k]
 	f.view = f.n - 1
 }

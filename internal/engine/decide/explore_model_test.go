@@ -60,7 +60,7 @@ type object struct {
 
 func (o object) is(flag uint8) bool { return o.flags&flag != 0 }
 
-// entry is one entry of a ledger.
+// entry is one entry of an inventory.
 type entry struct{ uid, digest, fields, retain uint8 }
 
 // move is an action of a decision that has not been performed yet.
@@ -86,12 +86,12 @@ type worker struct {
 	// keep are the objects that the last decision was about, conflicts those that it reported as another's, gated those
 	// that wait for a gate; bits by key.
 	keep, conflicts, gated uint8
-	ledger, saved          [maxKeys]entry
+	entries, saved         [maxKeys]entry
 	deleted                [maxKeys]uint8
 }
 
 // feed is one object as the watch of a controller knows it: hist[0] is in the cache, the rest is on its way, and view is the
-// first that the engine may see, since it reads its own writes (law 12).
+// first that the engine may see, since it reads its own writes (invariant 12).
 type feed struct {
 	hist            [maxLag]object
 	n, view, synced uint8
@@ -307,7 +307,7 @@ func (s *state) uids(f func(*uint8)) {
 		}
 		for i := range s.work {
 			w := &s.work[i]
-			f(&w.ledger[k].uid)
+			f(&w.entries[k].uid)
 			f(&w.saved[k].uid)
 			f(&w.deleted[k])
 			f(&w.pending[k].uid)

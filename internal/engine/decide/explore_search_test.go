@@ -14,7 +14,7 @@ const (
 	opDecide  uint8 = iota + 1 // Stack a decides; b and c are how far its caches are by then.
 	opAct                      // Stack a performs its next action.
 	opLost                     // The same, but the answer is lost.
-	opSave                     // Stack a writes its ledger into its status.
+	opSave                     // Stack a writes its inventory into its status.
 	opCrash                    // The process ends and another begins: memory is lost, and what caches know may be old.
 	opSync                     // The watch of controller a on object b is complete.
 	opGone                     // What held object a is over.
@@ -43,7 +43,7 @@ const (
 
 var (
 	opNames = map[uint8]string{
-		opDecide: "decides", opAct: "acts", opLost: "acts, and the answer is lost", opSave: "saves its ledger",
+		opDecide: "decides", opAct: "acts", opLost: "acts, and the answer is lost", opSave: "saves its inventory",
 		opCrash: "crash", opSync: "a watch is complete", opGone: "gone at last", opCollect: "collected", opHealthy: "healthy",
 	}
 	harmNames = [harms]string{
@@ -76,7 +76,7 @@ func (m *model) steps(s *state, f func(step)) {
 			continue
 		}
 		m.lags(s, i, f)
-		if w.ledger != w.saved && s.crs[i].alive != 0 && w.pass.incarnation == s.crs[i].incarnation {
+		if w.entries != w.saved && s.crs[i].alive != 0 && w.pass.incarnation == s.crs[i].incarnation {
 			f(step{op: opSave, a: a})
 		}
 	}
@@ -175,7 +175,7 @@ func (m *model) harmful(o object, harm uint8) bool {
 	return o.uid != 0
 }
 
-// do returns the state after a step, and which law was broken.
+// do returns the state after a step, and which invariant was violated.
 func (m *model) do(s state, t step) (after state, broken string) {
 	k, i := int(t.a), int(t.a)
 	switch t.op {
@@ -201,7 +201,7 @@ func (m *model) do(s state, t step) (after state, broken string) {
 		s.faults--
 		for j := range m.controllers {
 			w := &s.work[j]
-			*w = worker{cr: w.cr, pass: w.cr, saved: w.saved, ledger: w.saved}
+			*w = worker{cr: w.cr, pass: w.cr, saved: w.saved, entries: w.saved}
 		}
 		for r := range s.feeds {
 			for key := range m.children {
@@ -275,14 +275,14 @@ func (m *model) harm(s *state, k int, what uint8) {
 	m.set(s, k, o)
 }
 
-// finding is a state in which a law is broken, and the way to it.
+// finding is a state in which an invariant is violated, and the way to it.
 type finding struct {
-	law string
-	way []step
+	invariant string
+	way       []step
 }
 
 func (f *finding) String() string {
-	lines := []string{f.law, "after:"}
+	lines := []string{f.invariant, "after:"}
 	for _, t := range f.way {
 		lines = append(lines, "  "+t.String())
 	}
@@ -311,8 +311,8 @@ func (m *model) explore(start state) (states, steps int, found *finding) {
 		for n := range frontier {
 			at = base + int32(n)
 			for schedule := range schedules {
-				if law := m.rest(frontier[n], schedule); law != "" && found == nil {
-					found = &finding{law: law, way: way(at)}
+				if invariant := m.rest(frontier[n], schedule); invariant != "" && found == nil {
+					found = &finding{invariant: invariant, way: way(at)}
 				}
 				if len(m.controllers) == 1 {
 					break
@@ -325,7 +325,7 @@ func (m *model) explore(start state) (states, steps int, found *finding) {
 				steps++
 				after, broken := m.do(frontier[n], t)
 				if broken != "" && found == nil {
-					found = &finding{law: broken, way: append(way(at), t)}
+					found = &finding{invariant: broken, way: append(way(at), t)}
 				}
 				id := maphash.Comparable(seed, after)
 				if !known[id] {

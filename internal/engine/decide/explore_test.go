@@ -85,7 +85,7 @@ var scenarios = []scenario{
 	},
 }
 
-// TestExhaustively searches every scenario for a state in which a law is broken, or from which the stacks do not come to
+// TestExhaustively searches every scenario for a state in which an invariant is violated, or from which the stacks do not come to
 // rest as declared once nothing interferes any more.
 func TestExhaustively(t *testing.T) {
 	total := 0

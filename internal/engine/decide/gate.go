@@ -10,7 +10,7 @@ import (
 )
 
 // gate is what the stages so far hold back of those after them, each with what it waits for. A stage that waits to be
-// healthy holds back everything, a Namespace what is in it, a CRD the custom resources that it defines (law 14).
+// healthy holds back everything, a Namespace what is in it, a CRD the custom resources that it defines (invariant 14).
 type gate struct {
 	everything string
 	namespaces map[string]string
@@ -53,7 +53,7 @@ func (g *gate) add(in Input, stage Stage) {
 }
 
 // ClosedBy names what the gate of a stage waits for, or returns "" when it is open. Namespaces and CRDs gate always,
-// other kinds only where the stage asks (law 14).
+// other kinds only where the stage asks (invariant 14).
 func ClosedBy(in Input, stage Stage) string {
 	for _, item := range stage.Items {
 		if !stage.WaitHealthy && !plan.OutlivesAlways(item.Key) {
@@ -75,7 +75,7 @@ func lacks(in Input, item Item) string {
 		return ""
 	case item.Observed == nil || !item.Observed.OwnedBy(in.Stack, in.Owners...):
 		return item.Key.String() + " to exist"
-	case item.Observed.Digest() != item.Digest:
+	case item.Observed.AppliedHash() != item.Digest:
 		// Its health is that of what it was, not of what it is to become.
 		return item.Key.String() + " to be updated"
 	case item.Observed.Health.Status != health.Current && !item.Informational:

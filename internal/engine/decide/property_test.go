@@ -72,7 +72,7 @@ func extras(in Input) map[plan.Key]Extra {
 	return out
 }
 
-// unsafe names the law that an action breaks, if any.
+// unsafe names the invariant that an action violates, if any.
 func unsafe(in Input, a Action) string {
 	all, gates := items(in)
 	item, wanted := all[a.Key]
@@ -130,8 +130,8 @@ func TestDecideIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		for _, a := range Decide(in) {
-			if law := unsafe(in, a); law != "" {
-				t.Fatalf("%s: %s %s (%s)", law, a.Verb, a.Key, a.Reason)
+			if invariant := unsafe(in, a); invariant != "" {
+				t.Fatalf("%s: %s %s (%s)", invariant, a.Verb, a.Key, a.Reason)
 			}
 			if a.Reason == "" && a.Verb != Leave {
 				t.Fatalf("%s %s has no reason", a.Verb, a.Key)
@@ -166,7 +166,7 @@ func verbs(actions []Action) (out []string) {
 }
 
 // TestEveryObjectIsDecidedOnceAndUpdatesPass compares with the same input when every gate is open: only what does not
-// exist may be held back (law 14).
+// exist may be held back (invariant 14).
 func TestEveryObjectIsDecidedOnceAndUpdatesPass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -220,8 +220,8 @@ func converge(t *rapid.T, w *world, from string) {
 	for i := range limit + 3 {
 		changes, in, actions := w.round(-1)
 		for _, a := range actions {
-			if law := unsafe(in, a); law != "" {
-				t.Fatalf("%s, round %d: %s: %s %s (%s)", from, i+1, law, a.Verb, a.Key, a.Reason)
+			if invariant := unsafe(in, a); invariant != "" {
+				t.Fatalf("%s, round %d: %s: %s %s (%s)", from, i+1, invariant, a.Verb, a.Key, a.Reason)
 			}
 		}
 		if changes > 0 && i >= limit-1 {
@@ -245,14 +245,14 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 		item, wanted := all[key]
 		switch {
 		case start.unsettled[key] && existed:
-			// Whose it is was known from the ledger alone.
+			// Its owner was known from the inventory alone.
 		case existed && was.controller == "other":
 			if !exists || is != was {
 				t.Fatalf("%s: %s of another was touched: %+v, before %+v", from, key, is, was)
 			}
 		case wanted && existed && !ours && (!start.adopt || was.controller != ""):
 			if is != was {
-				t.Fatalf("%s: %s was taken over: %+v, before %+v", from, key, is, was)
+				t.Fatalf("%s: %s was adopted: %+v, before %+v", from, key, is, was)
 			}
 		case wanted && !exists:
 			t.Fatalf("%s: %s is missing", from, key)
@@ -271,7 +271,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 		case !wanted && existed && !exists && (plan.OutlivesAlways(key) || key.Kind == "PersistentVolumeClaim" || was.adopted || !ours):
 			t.Fatalf("%s: %s was deleted", from, key)
 		case !wanted && exists && is.controller == self.UID && is.marked && key.Kind != "PersistentVolumeClaim" &&
-			start.ledger[key].Policy != keeper.Retain:
+			start.entries[key].Policy != keeper.Retain:
 			t.Fatalf("%s: %s was not pruned: %+v", from, key, is)
 		}
 	}
@@ -285,12 +285,12 @@ func TestConverges(t *testing.T) {
 		judgeEnd(t, start, end, "from the start")
 		// The same decisions follow when the memory is lost at rest: everything is verified, and stays.
 		lost := end.clone()
-		clear(lost.ledger)
-		converge(t, lost, "at rest without a ledger")
+		clear(lost.entries)
+		converge(t, lost, "at rest without an inventory")
 		for key, th := range end.things {
 			after, ok := lost.things[key]
 			if !ok || after.uid != th.uid || after.digest != th.digest {
-				t.Fatalf("%s changed since the ledger was lost: %+v, before %+v", key, after, th)
+				t.Fatalf("%s changed since the inventory was lost: %+v, before %+v", key, after, th)
 			}
 		}
 	})
@@ -307,11 +307,11 @@ func TestConvergesAfterACrash(t *testing.T) {
 		}
 		for k := range writes + 1 {
 			for _, kept := range []bool{true, false} {
-				from := fmt.Sprintf("after a crash after %d writes, ledger kept %v", k, kept)
+				from := fmt.Sprintf("after a crash after %d writes, inventory kept %v", k, kept)
 				w := start.clone()
 				w.round(k)
 				if !kept {
-					clear(w.ledger)
+					clear(w.entries)
 				}
 				converge(t, w, from)
 				if kept {

@@ -11,7 +11,7 @@ import (
 
 // ServerOf names what a webhook configuration that does not exist yet waits for, or returns "": the Service that it
 // calls and the workloads behind that, as far as the same plan has them. Made before its server answers, it would refuse
-// the very objects that the server consists of (law 14).
+// the very objects that the server consists of (invariant 14).
 func ServerOf(stages []Stage, item Item) string {
 	if item.Observed != nil || item.Key.Group != "admissionregistration.k8s.io" {
 		return ""
@@ -55,7 +55,7 @@ func notServing(stages []Stage, service plan.Key) string {
 		return service.String() + " to exist"
 	}
 	for _, workload := range behind(stages, found[0]) {
-		if workload.Observed == nil || workload.Observed.Digest() != workload.Digest ||
+		if workload.Observed == nil || workload.Observed.AppliedHash() != workload.Digest ||
 			workload.Observed.Health.Status != health.Current {
 			return workload.Key.String() + " to be ready"
 		}

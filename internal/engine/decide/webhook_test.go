@@ -47,7 +47,7 @@ func newWebhookScene(t *testing.T) *webhookScene {
 	return s
 }
 
-// TestAWebhookWaitsForItsServer is law 14: made before its server answers, it would refuse what the server consists of.
+// TestAWebhookWaitsForItsServer tests invariant 14: made before its server answers, it would refuse what the server consists of.
 func TestAWebhookWaitsForItsServer(t *testing.T) {
 	for _, c := range []struct {
 		name   string

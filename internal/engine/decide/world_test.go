@@ -89,9 +89,9 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 
 // world is a model cluster together with what MLKeeper wants of it and remembers of it.
 type world struct {
-	things map[plan.Key]thing
-	gvks   map[plan.Key]schema.GroupVersionKind
-	ledger map[plan.Key]keeper.InventoryEntry
+	things  map[plan.Key]thing
+	gvks    map[plan.Key]schema.GroupVersionKind
+	entries map[plan.Key]keeper.InventoryEntry
 	// deleted is what the engine remembers in memory of its deletions.
 	deleted map[plan.Key]types.UID
 	// closed counts for how many rounds the gate of a stage has been closed.
@@ -99,13 +99,13 @@ type world struct {
 	stages []Stage
 	adopt  bool
 	next   int
-	// unsettled are objects of which it depends on the ledger whose they are.
+	// unsettled are objects of which it depends on the inventory whose they are.
 	unsettled map[plan.Key]bool
 }
 
 func (w *world) clone() *world {
 	out := *w
-	out.things, out.ledger, out.deleted = maps.Clone(w.things), maps.Clone(w.ledger), maps.Clone(w.deleted)
+	out.things, out.entries, out.deleted = maps.Clone(w.things), maps.Clone(w.entries), maps.Clone(w.deleted)
 	out.closed = slices.Clone(w.closed)
 	return &out
 }
@@ -134,7 +134,7 @@ func (w *world) input() Input {
 			item := &stage.Items[j]
 			desired[item.Key] = true
 			item.Observed, item.Known = w.seen(item.Key), nil
-			if e, ok := w.ledger[item.Key]; ok {
+			if e, ok := w.entries[item.Key]; ok {
 				item.Known = &e
 			}
 			item.Adopt = w.adopt && item.Observed != nil && w.things[item.Key].controller == "" &&
@@ -143,7 +143,7 @@ func (w *world) input() Input {
 		stage.TimedOut = w.closed[i] >= 2
 		in.Stages = append(in.Stages, stage)
 	}
-	for key, e := range w.ledger {
+	for key, e := range w.entries {
 		if !desired[key] {
 			x := Extra{Entry: e, Observed: w.seen(key)}
 			x.Gone = x.Observed == nil && w.deleted[key] == e.UID && e.UID != ""
@@ -151,7 +151,7 @@ func (w *world) input() Input {
 		}
 	}
 	for key := range w.things {
-		if _, known := w.ledger[key]; !known && !desired[key] && w.seen(key) != nil {
+		if _, known := w.entries[key]; !known && !desired[key] && w.seen(key) != nil {
 			in.Extras = append(in.Extras, Extra{Observed: w.seen(key)})
 		}
 	}
@@ -189,7 +189,7 @@ func (w *world) perform(a Action) bool {
 		return w.apply(a, th)
 	case a.Verb == Delete:
 		if !exists || th.uid != a.UID {
-			delete(w.ledger, a.Key)
+			delete(w.entries, a.Key)
 			return false
 		}
 		w.remove(a.Key, th)
@@ -234,7 +234,7 @@ func (w *world) remember(a Action) {
 	if a.Object.Retain || w.things[a.Key].adopted {
 		e.Policy = keeper.Retain
 	}
-	w.ledger[a.Key] = e
+	w.entries[a.Key] = e
 }
 
 func (w *world) entry(key plan.Key, th thing) keeper.InventoryEntry {
@@ -242,7 +242,7 @@ func (w *world) entry(key plan.Key, th thing) keeper.InventoryEntry {
 		ObjectReference: keeper.ObjectReference{
 			Group: key.Group, Version: w.gvks[key].Version, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
 		},
-		UID: th.uid, Digest: th.digest, OwnedFieldsHash: th.fields,
+		UID: th.uid, AppliedHash: th.digest, OwnedFieldsHash: th.fields,
 	}
 }
 
@@ -258,7 +258,7 @@ func (w *world) round(limit int) (changes int, in Input, actions []Action) {
 			w.closed[i]++
 		}
 	}
-	writes, before := 0, maps.Clone(w.ledger)
+	writes, before := 0, maps.Clone(w.entries)
 	keep := map[plan.Key]bool{}
 	for _, a := range actions {
 		keep[a.Key] = true
@@ -275,10 +275,10 @@ func (w *world) round(limit int) (changes int, in Input, actions []Action) {
 	}
 	if limit >= 0 {
 		// What was written was not recorded.
-		w.ledger, w.deleted = before, map[plan.Key]types.UID{}
+		w.entries, w.deleted = before, map[plan.Key]types.UID{}
 		clear(w.closed)
 	} else {
-		maps.DeleteFunc(w.ledger, func(key plan.Key, _ keeper.InventoryEntry) bool { return !keep[key] })
+		maps.DeleteFunc(w.entries, func(key plan.Key, _ keeper.InventoryEntry) bool { return !keep[key] })
 	}
 	return changes, in, actions
 }
@@ -369,16 +369,16 @@ func (w *world) drawThing(t *rapid.T, key plan.Key, digest string) {
 	w.things[key] = th
 }
 
-// drawLedger draws what is remembered of an object: nothing, the truth, an earlier digest, or another object of the
+// drawEntry draws what is remembered of an object: nothing, the truth, an earlier digest, or another object of the
 // name.
-func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
+func (w *world) drawEntry(t *rapid.T, key plan.Key, retain bool) {
 	th, exists := w.things[key]
 	foreign := exists && (th.controller == "other" || th.id != stack.ID() && !w.unsettled[key])
 	e := w.entry(key, th)
 	if th.fields == "something else" {
 		e.OwnedFieldsHash = written(th.digest, "Apply")
 	}
-	switch rapid.SampledFrom([]string{"nothing", "truth", "older", "predecessor", "listed"}).Draw(t, "ledger") {
+	switch rapid.SampledFrom([]string{"nothing", "truth", "older", "predecessor", "listed"}).Draw(t, "inventory") {
 	case "nothing":
 		return
 	case "truth":
@@ -386,26 +386,26 @@ func (w *world) drawLedger(t *rapid.T, key plan.Key, retain bool) {
 			e.UID = "before"
 		}
 	case "older":
-		e.Digest, e.OwnedFieldsHash = "old", written("old", "Apply")
+		e.AppliedHash, e.OwnedFieldsHash = "old", written("old", "Apply")
 		if foreign || !exists {
 			e.UID = "before"
 		}
 	case "predecessor":
 		e.UID = "before"
 	case "listed": // In an Inventory, before the object was written.
-		e.UID, e.Digest, e.OwnedFieldsHash = "", "", ""
+		e.UID, e.AppliedHash, e.OwnedFieldsHash = "", "", ""
 	}
 	if retain && th.controller != self.UID || th.adopted {
 		e.Policy = keeper.Retain
 	}
-	w.ledger[key] = e
+	w.entries[key] = e
 }
 
 // drawWorld draws a plan, a cluster and a memory.
 func drawWorld(t *rapid.T) *world {
 	w := &world{
 		things: map[plan.Key]thing{}, gvks: map[plan.Key]schema.GroupVersionKind{},
-		ledger: map[plan.Key]keeper.InventoryEntry{}, deleted: map[plan.Key]types.UID{}, unsettled: map[plan.Key]bool{},
+		entries: map[plan.Key]keeper.InventoryEntry{}, deleted: map[plan.Key]types.UID{}, unsettled: map[plan.Key]bool{},
 		adopt: rapid.Bool().Draw(t, "adopt"),
 	}
 	w.stages = make([]Stage, rapid.IntRange(1, 3).Draw(t, "stages"))
@@ -422,7 +422,7 @@ func drawWorld(t *rapid.T) *world {
 			stage := rapid.IntRange(-1, len(w.stages)-1).Draw(t, "stage") // -1: not in the plan any more
 			if stage < 0 {
 				w.drawThing(t, key, "old")
-				w.drawLedger(t, key, retain)
+				w.drawEntry(t, key, retain)
 				continue
 			}
 			o := desired(gvk, key)
@@ -435,7 +435,7 @@ func drawWorld(t *rapid.T) *world {
 			}
 			w.stages[stage].Items = append(w.stages[stage].Items, Item{Stamped: st, Served: true, Synced: true})
 			w.drawThing(t, key, st.Digest)
-			w.drawLedger(t, key, retain)
+			w.drawEntry(t, key, retain)
 		}
 	}
 	return w

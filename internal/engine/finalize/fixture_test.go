@@ -87,7 +87,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		inv.Spec.Stage = int32(stage)
 		w.invs[inv.Name] = inv
 	}
-	w.invs["inv-0"].Status.Objects = []keeper.InventoryEntry{{
+	w.invs["inv-0"].Status.Entries = []keeper.InventoryEntry{{
 		ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "Service", Namespace: "ns", Name: "server"}, UID: "uid-server",
 	}}
 	return w
@@ -226,7 +226,7 @@ func namespace() *unstructured.Unstructured {
 
 // listNamespace has the Inventory of the last stage list the Namespace.
 func (w *world) listNamespace() {
-	w.invs["inv-1"].Status.Objects = []keeper.InventoryEntry{{
+	w.invs["inv-1"].Status.Entries = []keeper.InventoryEntry{{
 		ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "Namespace", Name: "apps"}, UID: "uid-apps",
 	}}
 }

@@ -26,7 +26,7 @@ type Owner struct {
 	Resource schema.GroupResource
 }
 
-// isOwnerDeleted reports whether a custom resource that is not in the caches is deleted (law 4). A confirmed deletion is not read again:
+// isOwnerDeleted reports whether a custom resource that is not in the caches is deleted (invariant 4). A confirmed deletion is not read again:
 // reset removes the condition of the first Inventory if the caches show the UID again.
 func (f *Finalizer) isOwnerDeleted(ctx context.Context, first *keeper.Inventory, cached Owner) (bool, error) {
 	switch {

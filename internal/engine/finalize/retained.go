@@ -19,7 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// deleteRetained deletes the definitions and Namespaces of an Inventory, which the garbage collector must never delete (law 5). It
+// deleteRetained deletes the definitions and Namespaces of an Inventory, which the garbage collector must never delete (invariant 5). It
 // keeps a definition that has custom resources, a Namespace that contains objects of others, the namespace of the custom resource,
 // objects that another stack lists, and objects that are to be retained or were adopted. While it is undecided whose the content is,
 // it is checked again with growing pauses; after the timeout of a gate the object is kept. again is the pause; zero if everything is
@@ -86,7 +86,7 @@ func retainedObjects(inv *keeper.Inventory) []retainedObject {
 	var out []retainedObject
 	for key, e := range inventory.Entries([]*keeper.Inventory{inv}) {
 		own := key.Kind == "Namespace" && key.Name == inv.Spec.Owner.Namespace
-		if plan.OutlivesAlways(key) && e.Policy != keeper.Retain && e.UID != "" && !own {
+		if plan.OutlivesAlways(key) && e.Policy == "" && e.UID != "" && !own {
 			out = append(out, retainedObject{key, e.UID, e.Version})
 		}
 	}
@@ -114,7 +114,7 @@ func (f *Finalizer) listedElsewhere(key plan.Key, inv *keeper.Inventory) string 
 		if other.Spec.Owner.UID == inv.Spec.Owner.UID {
 			continue
 		}
-		for _, e := range other.Spec.Objects {
+		for _, e := range other.Spec.Entries {
 			if inventory.KeyOf(e) == key {
 				return "what " + other.Annotations[keeper.OwnerAnnotation] + " declares"
 			}

@@ -25,12 +25,12 @@ var webhookKinds = []schema.GroupVersionKind{
 }
 
 // deleteWebhooks deletes the webhook configurations and APIServices that call the Services of a stack, also those that its controllers
-// registered at run time (law 3). A webhook without its server would refuse the writes of others, and an APIService without one would
+// registered at run time (invariant 3). A webhook without its server would refuse the writes of others, and an APIService without one would
 // break the discovery of all APIs.
 func (f *Finalizer) deleteWebhooks(ctx context.Context, invs []*keeper.Inventory) error {
 	services := map[plan.Key]bool{}
 	for key, e := range inventory.Entries(invs) {
-		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" {
+		if key.GroupKind == (schema.GroupKind{Kind: "Service"}) && e.UID != "" && e.Policy == "" {
 			services[key] = true
 		}
 	}

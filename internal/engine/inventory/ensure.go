@@ -24,7 +24,7 @@ func (s *Store) Needed(stack plan.Stack, p plan.Plan) bool {
 	}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
-			if o.Retain {
+			if o.Policy() != "" {
 				continue
 			}
 			mapping, ok := s.Catalog.Lookup(o.Desired.GroupVersionKind())
@@ -76,7 +76,7 @@ func (s *Store) ensureStage(
 		}
 	}
 	want := union(have, stage)
-	if have != nil && len(want) == len(have.Spec.Objects) && have.Spec.Impersonate == user {
+	if have != nil && len(want) == len(have.Spec.Entries) && have.Spec.Impersonate == user {
 		return have, nil
 	}
 	if err := confirm(); err != nil {
@@ -86,7 +86,7 @@ func (s *Store) ensureStage(
 		return s.create(ctx, newInventory(stack, name, i, user, want))
 	}
 	next := have.DeepCopy()
-	next.Spec.Objects, next.Spec.Impersonate = want, user
+	next.Spec.Entries, next.Spec.Impersonate = want, user
 	return s.update(ctx, next)
 }
 
@@ -112,7 +112,7 @@ func newInventory(stack plan.Stack, name string, stage int, user string, objects
 			},
 			Stage:       int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
 			Impersonate: user,
-			Objects:     objects,
+			Entries:     objects,
 		},
 	}
 }
@@ -123,7 +123,7 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 	var out []keeper.InventoryEntry
 	before := map[plan.Key]keeper.InventoryEntry{}
 	if have != nil {
-		for _, e := range have.Spec.Objects {
+		for _, e := range have.Spec.Entries {
 			before[KeyOf(e)] = e
 		}
 	}
@@ -139,14 +139,12 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 				Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
 				Namespace: o.Key().Namespace, Name: o.Key().Name,
 			}
-			if o.Retain {
-				e.Policy = keeper.Retain
-			}
+			e.Policy = o.Policy()
 		}
 		out = append(out, e)
 	}
 	if have != nil {
-		for _, e := range have.Spec.Objects {
+		for _, e := range have.Spec.Entries {
 			if !planned[KeyOf(e)] {
 				out = append(out, e)
 			}

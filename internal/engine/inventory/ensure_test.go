@@ -32,9 +32,9 @@ func TestWhatIsListedDoesNotTellWhen(t *testing.T) {
 		{[]string{"a", "kept", "d"}, []string{"a", "kept", "d"}},
 		{[]string{"z", "d"}, []string{"z", "d", "a", "kept"}},
 	} {
-		inv.Spec.Objects = union(inv, stage(c.planned...))
+		inv.Spec.Entries = union(inv, stage(c.planned...))
 		var got []string
-		for _, e := range inv.Spec.Objects {
+		for _, e := range inv.Spec.Entries {
 			got = append(got, e.Name)
 			if (e.Policy == keeper.Retain) != (e.Name == "kept") || e.Version != "v1" || e.Kind != "Secret" || e.Namespace != "n" {
 				t.Errorf("%s is listed as %+v", e.Name, e)

@@ -23,16 +23,16 @@ func EntryOf(o plan.Stamped, written *observe.Object, leftOut []string) keeper.I
 			Group: o.Key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key.Kind,
 			Namespace: o.Key.Namespace, Name: o.Key.Name,
 		},
-		UID: written.UID, Digest: o.Digest, OwnedFieldsHash: written.OwnedFieldsHash, Policy: PolicyOf(o, written), LeftOut: truncate(leftOut),
+		UID: written.UID, AppliedHash: o.Digest, OwnedFieldsHash: written.OwnedFieldsHash, Policy: PolicyOf(o, written), LeftOut: truncate(leftOut),
 	}
 }
 
-// PolicyOf returns Retain for an object that must outlive its custom resource: the plan says so, or it was adopted.
-func PolicyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
-	if o.Retain || seen.Adopted() {
+// PolicyOf returns the policy of an object that must outlive its custom resource, because the plan says so or it was adopted.
+func PolicyOf(o plan.Stamped, seen *observe.Object) keeper.EntryPolicy {
+	if seen.Adopted() {
 		return keeper.Retain
 	}
-	return ""
+	return o.Policy()
 }
 
 // Entries returns the entries of Inventories by object. The status of an Inventory, which has the results of the writes, takes
@@ -40,10 +40,10 @@ func PolicyOf(o plan.Stamped, seen *observe.Object) keeper.DeletionPolicy {
 func Entries(invs []*keeper.Inventory) map[plan.Key]keeper.InventoryEntry {
 	out := map[plan.Key]keeper.InventoryEntry{}
 	for _, inv := range invs {
-		for _, e := range inv.Spec.Objects {
+		for _, e := range inv.Spec.Entries {
 			out[KeyOf(e)] = e
 		}
-		for _, e := range inv.Status.Objects {
+		for _, e := range inv.Status.Entries {
 			out[KeyOf(e)] = e
 		}
 	}

@@ -13,18 +13,18 @@ import (
 // custom resource, which users can write.
 func TestMerge(t *testing.T) {
 	entry := func(name, digest string) keeper.InventoryEntry {
-		return keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "Secret", Name: name}, Digest: digest}
+		return keeper.InventoryEntry{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "Secret", Name: name}, AppliedHash: digest}
 	}
 	inv := &keeper.Inventory{}
-	inv.Spec.Objects = []keeper.InventoryEntry{entry("listed", "spec"), entry("written", "spec")}
-	inv.Status.Objects = []keeper.InventoryEntry{entry("written", "status")}
+	inv.Spec.Entries = []keeper.InventoryEntry{entry("listed", "spec"), entry("written", "spec")}
+	inv.Status.Entries = []keeper.InventoryEntry{entry("written", "status")}
 	merged := Merge([]keeper.InventoryEntry{entry("listed", "user"), entry("own", "user")}, []*keeper.Inventory{inv})
 	want := map[string]string{"listed": "spec", "written": "status", "own": "user"}
 	if len(merged) != len(want) {
 		t.Errorf("%d entries", len(merged))
 	}
 	for key, e := range merged {
-		if e.Digest != want[e.Name] || key != KeyOf(e) {
+		if e.AppliedHash != want[e.Name] || key != KeyOf(e) {
 			t.Errorf("%s has the entry %+v", key, e)
 		}
 	}

@@ -29,7 +29,7 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 	return cmp.Or(parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
 		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
-		for _, e := range inv.Spec.Objects {
+		for _, e := range inv.Spec.Entries {
 			at, wanted := stageOf[KeyOf(e)]
 			if wanted && at == i || !wanted && recorded[KeyOf(e)] || s.owns(inv, KeyOf(e)) {
 				spec = append(spec, e)
@@ -51,8 +51,8 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 // replace writes the lists of an Inventory, as far as they changed.
 func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status []keeper.InventoryEntry) error {
 	next := inv.DeepCopy()
-	if len(spec) != len(inv.Spec.Objects) {
-		next.Spec.Objects = spec
+	if len(spec) != len(inv.Spec.Entries) {
+		next.Spec.Entries = spec
 		updated, err := s.update(ctx, next)
 		if err != nil {
 			return fmt.Errorf("write Inventory %s: %w", inv.Name, err)
@@ -60,10 +60,10 @@ func (s *Store) replace(ctx context.Context, inv *keeper.Inventory, spec, status
 		// The cache has the answer, which must not change.
 		next = updated.DeepCopy()
 	}
-	if reflect.DeepEqual(next.Status.Objects, status) {
+	if reflect.DeepEqual(next.Status.Entries, status) {
 		return nil
 	}
-	next.Status.Objects = status
+	next.Status.Entries = status
 	_, err := s.UpdateStatus(ctx, next)
 	return err
 }

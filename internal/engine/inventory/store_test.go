@@ -220,7 +220,7 @@ func TestEnsure(t *testing.T) {
 		t.Fatalf("%d Inventories, %d writes", len(invs), f.writes())
 	}
 	for i, inv := range invs {
-		if int(inv.Spec.Stage) != i || inv.Spec.Owner.UID != owner.UID || len(inv.Spec.Objects) != 1 || !strings.HasSuffix(inv.Name, fmt.Sprint("-", i)) {
+		if int(inv.Spec.Stage) != i || inv.Spec.Owner.UID != owner.UID || len(inv.Spec.Entries) != 1 || !strings.HasSuffix(inv.Name, fmt.Sprint("-", i)) {
 			t.Errorf("Inventory %d is %+v", i, inv)
 		}
 	}
@@ -231,7 +231,7 @@ func TestEnsure(t *testing.T) {
 	}
 	f.observe()
 	invs = f.ensure(stages([]plan.Object{object("Secret", "ns", "a"), object("Secret", "ns", "more")}), f.Of("uid-x"))
-	if len(invs) != 2 || f.writes() != 3 || len(invs[0].Spec.Objects) != 2 || invs[1].Spec.Stage != 1 {
+	if len(invs) != 2 || f.writes() != 3 || len(invs[0].Spec.Entries) != 2 || invs[1].Spec.Stage != 1 {
 		t.Errorf("%d Inventories, %d writes", len(invs), f.writes())
 	}
 }
@@ -286,7 +286,7 @@ func TestRecord(t *testing.T) {
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Inventory", Name: invs[1].Name, UID: invs[1].UID, Controller: &yes}}
 	f.children[c.Key()] = owned
 	record(entry(a), entry(b))
-	if got := f.Of("uid-x"); len(got) != 2 || len(got[0].Spec.Objects) != 2 || len(got[0].Status.Objects) != 2 || len(got[1].Spec.Objects) != 1 {
+	if got := f.Of("uid-x"); len(got) != 2 || len(got[0].Spec.Entries) != 2 || len(got[0].Status.Entries) != 2 || len(got[1].Spec.Entries) != 1 {
 		t.Errorf("the Inventories are %+v", got)
 	}
 	before := f.writes()
@@ -297,7 +297,7 @@ func TestRecord(t *testing.T) {
 	// Both are gone.
 	delete(f.children, c.Key())
 	record(entry(a))
-	if got := f.Of("uid-x"); len(got) != 1 || len(got[0].Spec.Objects) != 1 || len(got[0].Status.Objects) != 1 {
+	if got := f.Of("uid-x"); len(got) != 1 || len(got[0].Spec.Entries) != 1 || len(got[0].Status.Entries) != 1 {
 		t.Errorf("the Inventories are %+v", got)
 	}
 }
@@ -314,7 +314,7 @@ func TestAFailedStatusIsNotRemembered(t *testing.T) {
 	if err := f.Record(t.Context(), invs, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err == nil {
 		t.Error("the write succeeds")
 	}
-	if got, _ := f.Get(invs[0].Name); len(got.Spec.Objects) != 1 || len(got.Status.Objects) > 0 {
+	if got, _ := f.Get(invs[0].Name); len(got.Spec.Entries) != 1 || len(got.Status.Entries) > 0 {
 		t.Errorf("the Inventory is remembered as %+v", got)
 	}
 }

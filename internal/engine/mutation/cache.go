@@ -1,4 +1,4 @@
-// Package mutation lets a reconciler read its own writes (law 12): the answer of a write overrides an older object in the store of
+// Package mutation lets a reconciler read its own writes (invariant 12): the answer of a write overrides an older object in the store of
 // an informer, as in the MutationCache of client-go. In addition, it compares versions with that of the store, so that an object
 // that was deleted since its write does not appear to exist, and it knows deletions.
 package mutation

@@ -38,7 +38,7 @@ type Object struct {
 	// OwnedFieldsHash is the hash of MLKeeper's own managedFields entries and the digest annotation; empty when MLKeeper owns
 	// nothing of the object.
 	OwnedFieldsHash string
-	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (law 1).
+	// Created says that MLKeeper's entry still is the one of a POST: the next apply must migrate it first (invariant 1).
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
 	Health health.Result
@@ -74,8 +74,8 @@ func (o *Object) fill(u *unstructured.Unstructured) {
 	o.stripped, o.Health, o.Completed = raw, health.Of(u), health.Completed(u)
 }
 
-// Digest is the digest annotation: what MLKeeper rendered when it wrote the object last.
-func (o *Object) Digest() string {
+// AppliedHash is the annotation applied-hash: what MLKeeper rendered when it wrote the object last.
+func (o *Object) AppliedHash() string {
 	if o.digest != "" {
 		return o.digest
 	}
@@ -94,7 +94,7 @@ func (o *Object) AsTerminating(now time.Time) *Object {
 }
 
 // OwnedBy says that the object belongs to the stack: its controller is the given owner or, for an object that carries
-// no controller (retained or adopted), its marks name the same custom resource (law 5).
+// no controller (retained or adopted), its marks name the same custom resource (invariant 5).
 func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
 	if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil {
 		for _, owner := range owners {
@@ -119,14 +119,14 @@ func (o *Object) Refers(owners ...plan.Owner) bool {
 	return false
 }
 
-// Adopted says that MLKeeper did not create the object but was asked to take it over.
+// Adopted says that MLKeeper did not create the object but was asked to adopt it.
 func (o *Object) Adopted() bool { return o.Annotations[keeper.AdoptedAnnotation] != "" }
 
 // Written says that MLKeeper holds fields of the object, so that it has written it. Who can merely read the object cannot
 // bring that about.
 func (o *Object) Written() bool { return o.OwnedFieldsHash != "" }
 
-// Partial says that MLKeeper declared only a part of the object, and the operator before us the rest (law 8).
+// Partial says that MLKeeper declared only a part of the object, and the previous operator the rest (invariant 8).
 func (o *Object) Partial() bool { return o.Annotations[keeper.PartialAnnotation] != "" }
 
 // From reduces a full object, or one that holds metadata alone (full=false), to an Object.
@@ -175,7 +175,7 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
 	out.digest = m.GetAnnotations()[keeper.AppliedHashAnnotation]
 	shareMarks(out, m)
-	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.Digest())
+	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.AppliedHash())
 	out.Health = health.Result{Status: health.Current}
 	if out.Terminating() {
 		out.Health = health.Result{Status: health.Terminating, Reason: "Terminating", Message: "is being deleted"}
@@ -185,7 +185,7 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	return out
 }
 
-// HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (law 9). created tells that one
+// HashOwned hashes MLKeeper's own entries of managedFields with the digest annotation (invariant 9). created tells that one
 // of them is the entry of a POST, whose fields a later apply would not remove. The hash is the same in whatever order
 // the fields come: protobuf lists the ports of a Service as numbers sort, JSON as strings do.
 func HashOwned(entries []metav1.ManagedFieldsEntry, digest string) (hash string, created bool) {

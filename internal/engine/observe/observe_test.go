@@ -248,7 +248,7 @@ func TestOwnedByAndRefers(t *testing.T) {
 		{"ours by controller", []metav1.OwnerReference{ref("cr-uid", true)}, "trustyai", stack.ID(), true, true},
 		{"ours by controller without marks", []metav1.OwnerReference{ref("cr-uid", true)}, "", "", true, true},
 		{"another controller with our marks", []metav1.OwnerReference{ref("other", true)}, "trustyai", stack.ID(), false, false},
-		{"a custom resource of the same name before us", []metav1.OwnerReference{ref("old", true)}, "trustyai", stack.ID(), false, false},
+		{"an earlier custom resource of the same name", []metav1.OwnerReference{ref("old", true)}, "trustyai", stack.ID(), false, false},
 		{"retained", nil, "trustyai", stack.ID(), true, false},
 		{"a plain reference does not own", []metav1.OwnerReference{ref("cr-uid", false)}, "", "", false, true},
 		{"a plain reference of another", []metav1.OwnerReference{ref("other", false)}, "trustyai", stack.ID(), true, false},
@@ -316,7 +316,7 @@ func TestFromKeepsLittle(t *testing.T) {
 		!slices.Equal(slices.Sorted(maps.Keys(o.Labels)), []string{keeper.ControllerLabel, keeper.StackLabel}) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
-	if o.ManagedFields != nil || o.OwnedFieldsHash == "" || o.Created || o.Digest() != "dg" || o.Adopted() || o.Terminating() {
+	if o.ManagedFields != nil || o.OwnedFieldsHash == "" || o.Created || o.AppliedHash() != "dg" || o.Adopted() || o.Terminating() {
 		t.Errorf("%+v", o)
 	}
 	if o.Key.String() != "Deployment ns/d" || o.APIVersion != "apps/v1" || o.UID != "u1" || o.ResourceVersion != "7" ||

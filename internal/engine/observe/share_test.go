@@ -25,8 +25,8 @@ func TestChildrenOfOneStackShareTheirMarks(t *testing.T) {
 	if b.Labels["probe"] != "x" || &a.OwnerReferences[0] != &b.OwnerReferences[0] {
 		t.Error("they hold what they have in common twice")
 	}
-	if a.Digest() != "1" || b.Digest() != "2" {
-		t.Errorf("digests %q and %q", a.Digest(), b.Digest())
+	if a.AppliedHash() != "1" || b.AppliedHash() != "2" {
+		t.Errorf("digests %q and %q", a.AppliedHash(), b.AppliedHash())
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func object() *keeper.Inventory {
-	one := keeper.InventoryEntry{UID: "uid", Digest: "digest", Policy: keeper.Retain}
+	one := keeper.InventoryEntry{UID: "uid", AppliedHash: "digest", Policy: keeper.Retain}
 	one.Kind, one.Name = "Service", "name"
 	return &keeper.Inventory{
 		ObjectMeta: metav1.ObjectMeta{
@@ -23,8 +23,8 @@ func object() *keeper.Inventory {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "K", UID: "uid", Controller: ptr.To(true)}},
 			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
 		},
-		Spec:   keeper.InventorySpec{Owner: keeper.InventoryOwner{Name: "name"}, Objects: []keeper.InventoryEntry{one, one}},
-		Status: keeper.InventoryStatus{Objects: []keeper.InventoryEntry{one}},
+		Spec:   keeper.InventorySpec{Owner: keeper.InventoryOwner{Name: "name"}, Entries: []keeper.InventoryEntry{one, one}},
+		Status: keeper.InventoryStatus{Entries: []keeper.InventoryEntry{one}},
 	}
 }
 
@@ -36,10 +36,10 @@ func TestObjectsSayTheSame(t *testing.T) {
 	}
 	// All strings are in one piece of memory, equal ones at one place.
 	at := func(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
-	if at(got.Name) != at(got.Spec.Owner.Name) || at(got.Spec.Objects[0].Digest) != at(got.Status.Objects[0].Digest) {
+	if at(got.Name) != at(got.Spec.Owner.Name) || at(got.Spec.Entries[0].AppliedHash) != at(got.Status.Entries[0].AppliedHash) {
 		t.Error("equal strings do not share their place")
 	}
-	if distance := int64(at(got.Spec.Objects[0].Digest)) - int64(at(got.Name)); distance < -200 || distance > 200 {
+	if distance := int64(at(got.Spec.Entries[0].AppliedHash)) - int64(at(got.Name)); distance < -200 || distance > 200 {
 		t.Errorf("two strings are %d bytes apart", distance)
 	}
 	Object(&keeper.Inventory{})

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
 // Key is the identity of an object in the cluster, whatever the version it is read in.
@@ -40,21 +42,24 @@ const (
 type Object struct {
 	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
 	Desired *unstructured.Unstructured
-	// Retain says that the object must outlive its custom resource: it gets no owner reference (law 5).
+	// Retain says that the object must outlive its custom resource: it gets no owner reference (invariant 5).
 	Retain bool
+	// Orphan says that the object must outlive its custom resource, and is deleted when it leaves the plan; it gets no owner
+	// reference either.
+	Orphan bool
 	// Optional says that the object is left out, and named in status, while its API is not served.
 	Optional bool
 	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
 	// was made anew since none was known, and must not replace one that was made meanwhile.
 	CreateOnly bool
-	// Adopt says that the object is taken over where it is there already and nobody owns it, such as the Namespace that a
+	// Adopt says that the object is adopted where it is there already and nobody owns it, such as the Namespace that a
 	// custom resource is in and renders too.
 	Adopt bool
 	// Inherit says that the object, where it is there already and nobody owns it, was made for the custom resource by the
-	// operator before us: it is taken over as if MLKeeper had made it (law 8).
+	// previous operator: it is adopted as if MLKeeper had made it (invariant 8).
 	Inherit bool
-	// Partial says that the object exists and is declared only in part: what the operator before us declared stays as it
-	// is, until the object is declared as a whole (law 8). Such an object is never created.
+	// Partial says that the object exists and is declared only in part: what the previous operator declared stays as it
+	// is, until the object is declared as a whole (invariant 8). Such an object is never created.
 	Partial bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
 	OnImmutable Immutable
@@ -86,7 +91,7 @@ type Stage struct {
 	Name    string
 	Objects []Object
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
-	// (law 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
+	// (invariant 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
 	WaitHealthy bool
 	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned.
 	Suspended bool
@@ -112,9 +117,9 @@ type Plan struct {
 	// ActAs is the user whose rights the objects are written with, such as system:serviceaccount:NAMESPACE:NAME; empty for
 	// the operator's own.
 	ActAs string
-	// Former is how the operator before us marked the objects of the custom resource. What nobody owns and is marked so is
-	// taken over as if MLKeeper had made it (law 8).
-	Former Mark
+	// PreviousOwner is how the previous operator marked the objects of the custom resource. What nobody owns and is marked so is
+	// adopted as if MLKeeper had made it (invariant 8).
+	PreviousOwner Mark
 	// Inputs tells apart what the pods of the custom resource follow from beside its spec and the operator: credentials,
 	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
 	// where there is none, and while it is not known.
@@ -127,6 +132,30 @@ type Plan struct {
 	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
 	// zero means never.
 	WakeAt time.Time
+}
+
+// SetDeletionPolicy marks every object of the plan, so that it is orphaned where the policy says so. A controller calls it when
+// the plan has all objects.
+func (p *Plan) SetDeletionPolicy(policy keeper.DeletionPolicy) {
+	if policy != keeper.DeletionOrphan {
+		return
+	}
+	for i := range p.Stages {
+		for j := range p.Stages[i].Objects {
+			p.Stages[i].Objects[j].Orphan = true
+		}
+	}
+}
+
+// Policy is the policy of the object's inventory entry; empty for an object that is deleted with its custom resource.
+func (o Object) Policy() keeper.EntryPolicy {
+	switch {
+	case o.Retain:
+		return keeper.Retain
+	case o.Orphan:
+		return keeper.Orphan
+	}
+	return ""
 }
 
 // Mark is an annotation with a value; empty for none.
@@ -146,7 +175,7 @@ const (
 	// Waiting problems clear when the named thing appears or changes; a watch wakes the custom resource.
 	Waiting Class = "Waiting"
 	// Blocked problems cannot be watched (403, quota, a name held by a foreign object) and are retried with backoff up
-	// to five minutes (law 15).
+	// to five minutes (invariant 15).
 	Blocked Class = "Blocked"
 )
 

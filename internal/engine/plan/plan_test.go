@@ -99,6 +99,7 @@ func TestStampGivesNoOwnerToWhatOutlives(t *testing.T) {
 		owned bool
 	}{
 		{"retained", Object{Desired: configMap(), Retain: true}, false},
+		{"orphaned", Object{Desired: configMap(), Orphan: true}, false},
 		{"namespace", Object{Desired: namespace}, false},
 		{"CRD", Object{Desired: crd}, false},
 		{"another group's kind of that name", Object{Desired: other}, true},

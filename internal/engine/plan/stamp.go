@@ -56,8 +56,8 @@ type Stamped struct {
 
 // Stamp returns the object with the engine's marks: labels, owner annotation, owner reference and digest. Only its metadata is
 // a copy; the rest is shared with the object, and neither may be changed.
-// blockOwnerDeletion is never set (law 2), and what must outlive its custom resource, which is what is retained and
-// every Namespace and CustomResourceDefinition, gets no owner reference (law 5).
+// blockOwnerDeletion is never set (invariant 2), and what must outlive its custom resource, which is what is retained or orphaned, and
+// every Namespace and CustomResourceDefinition, gets no owner reference (invariant 5).
 func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	u := &unstructured.Unstructured{Object: maps.Clone(o.Desired.Object)}
 	delete(u.Object, "status")
@@ -84,7 +84,7 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	}
 	u.SetAnnotations(annotations)
 	u.SetOwnerReferences(nil)
-	if !o.Retain && !OutlivesAlways(KeyOf(u)) {
+	if o.Policy() == "" && !OutlivesAlways(KeyOf(u)) {
 		controller := true
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,

@@ -18,7 +18,7 @@ const (
 	hardLimit = 32 << 20
 )
 
-// contents caches the live reads of referenced objects until their metadata changes (law 13).
+// contents caches the live reads of referenced objects until their metadata changes (invariant 13).
 type contents struct {
 	mu    sync.Mutex
 	by    map[watch.Ref]content

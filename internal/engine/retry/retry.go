@@ -1,5 +1,5 @@
 // Package retry keeps, for one custom resource, when that is tried again of which no watch reports that it would succeed: writes that
-// the API server rejected, objects that another client deletes, and other conditions that block it (law 15). It turns writes that are
+// the API server rejected, objects that another client deletes, and other conditions that block it (invariant 15). It turns writes that are
 // not due into waits; it never enqueues or writes.
 package retry
 

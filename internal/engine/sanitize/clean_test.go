@@ -76,7 +76,7 @@ const (
 	once    = ": declared more than once, kept once"
 )
 
-func TestLaw11CleanDropsAndMerges(t *testing.T) {
+func TestInvariant11CleanDropsAndMerges(t *testing.T) {
 	small, parseable := smallType(t)
 	for name, c := range map[string]struct {
 		in, want string

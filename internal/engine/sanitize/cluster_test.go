@@ -74,9 +74,9 @@ spec:
   tags: [a, b, a]
 `
 
-// TestLaw11ServerSideApplyAcceptsWhatIsCleaned meets the real API server: it refuses both objects as they are, and
+// TestInvariant11ServerSideApplyAcceptsWhatIsCleaned meets the real API server: it refuses both objects as they are, and
 // takes both once cleaned.
-func TestLaw11ServerSideApplyAcceptsWhatIsCleaned(t *testing.T) {
+func TestInvariant11ServerSideApplyAcceptsWhatIsCleaned(t *testing.T) {
 	c := cluster.Shared(t)
 	ns := c.Namespace(t)
 	c.Apply(t, refusedDefinition)

@@ -23,7 +23,7 @@ type Namespaces interface {
 }
 
 // Shard has the custom resources in namespaces whose labels match, and the cluster-scoped ones whose own labels do. Sharding is by
-// namespace only, so that each object of others has one writer (law 7).
+// namespace only, so that each object of others has one writer (invariant 7).
 type Shard struct {
 	selector   labels.Selector
 	only       []string

@@ -19,9 +19,9 @@ func drawInventory(t *rapid.T) *keeper.Inventory {
 	inv.Name, inv.UID, inv.Generation = "n", "u", rapid.Int64Range(1, 9).Draw(t, "generation")
 	inv.Labels = rapid.MapOfN(rapid.StringN(1, 3, 9), rapid.String(), 0, 2).Draw(t, "labels")
 	for range rapid.IntRange(0, 3).Draw(t, "objects") {
-		e := keeper.InventoryEntry{UID: types.UID(rapid.String().Draw(t, "uid")), Digest: rapid.String().Draw(t, "digest")}
+		e := keeper.InventoryEntry{UID: types.UID(rapid.String().Draw(t, "uid")), AppliedHash: rapid.String().Draw(t, "digest")}
 		e.Name = rapid.String().Draw(t, "name")
-		inv.Status.Objects = append(inv.Status.Objects, e)
+		inv.Status.Entries = append(inv.Status.Entries, e)
 	}
 	return inv
 }

@@ -194,7 +194,7 @@ func TestChildren(t *testing.T) {
 	key := plan.Key{GroupKind: configMaps.GroupKind(), Namespace: ns, Name: "c"}
 	events.expect(t, "[+c]")
 	got, ok := m.Child("children", key)
-	if !ok || got.OwnedFieldsHash == "" || got.OwnedFieldsHash != answer.OwnedFieldsHash || got.Digest() != "d1" || got.Key != key ||
+	if !ok || got.OwnedFieldsHash == "" || got.OwnedFieldsHash != answer.OwnedFieldsHash || got.AppliedHash() != "d1" || got.Key != key ||
 		got.APIVersion != "v1" || got.ManagedFields != nil || len(got.Labels) != 2 {
 		t.Fatalf("cached %+v\nanswer %+v", got, answer)
 	}

@@ -64,7 +64,7 @@ func (r *references) scopeLocked(ref Ref) scope {
 	return scope{gvk: ref.GVK, namespace: ref.Namespace}
 }
 
-// references owns the watches on the objects that custom resources refer to by name (law 13).
+// references owns the watches on the objects that custom resources refer to by name (invariant 13).
 type references struct {
 	manager *Manager
 
@@ -84,7 +84,7 @@ func newReferences(m *Manager) *references {
 
 // Reference declares that referrer refers to an object by name. It returns the metadata of the object, or nil if the object
 // does not exist. synced is false until the watch has synced; the referrer is enqueued then. An error that
-// apierrors.IsForbidden recognizes says that the watch is forbidden; it is retried with backoff (law 15), and the referrer
+// apierrors.IsForbidden recognizes says that the watch is forbidden; it is retried with backoff (invariant 15), and the referrer
 // is enqueued when it is allowed.
 func (m *Manager) Reference(ctx context.Context, referrer Referrer, gvk schema.GroupVersionKind, namespace, name string,
 ) (meta *metav1.PartialObjectMetadata, synced bool, err error) {

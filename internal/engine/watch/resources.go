@@ -13,7 +13,7 @@ import (
 )
 
 // Undecodable is stored in place of a custom resource that cannot be decoded, so that one invalid object does not block the
-// informer of all others (law 17).
+// informer of all others (invariant 17).
 type Undecodable struct {
 	*unstructured.Unstructured
 	// Err is the error of the decoder.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// contestLimit and contestWindow are those of law 11: who takes a field back three times in ten minutes wants it
+	// contestLimit and contestWindow are those of invariant 11: who takes a field back three times in ten minutes wants it
 	// otherwise, and answering each time would roll the pods of both for ever.
 	contestLimit  = 3
 	contestWindow = 10 * time.Minute

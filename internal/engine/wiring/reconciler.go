@@ -25,7 +25,7 @@ import (
 
 const (
 	// FieldManager is the name under which entries in objects of others are written. It differs from the engine's own,
-	// so that the entries never look like a child of ours (law 9).
+	// so that the entries never look like a child of ours (invariant 9).
 	FieldManager = "mlkeeper-wiring"
 	// syncRetry is how soon an absent object is looked for again in a cache that is not complete yet. It asks the cache
 	// only, never the cluster.
@@ -37,13 +37,13 @@ const (
 var conflictRetry = backoff.Policy{First: 10 * time.Millisecond, Longest: 10 * time.Second}
 
 // ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
-// synced, another shard has the namespace, the controller is switched off. The object is then left alone (law 4).
+// synced, another shard has the namespace, the controller is switched off. The object is then left alone (invariant 4).
 var ErrUnknown = errors.New("it is not known which custom resources are alive")
 
 // Source is where the watched targets come from; the engine's informer manager satisfies it.
 type Source interface {
 	// Target returns the object that the wire watches under the name, reduced by the wire's Strip, or nil. It is the
-	// cached object, or what Wrote was called with if the cache has not observed that (law 12). It is shared and never
+	// cached object, or what Wrote was called with if the cache has not observed that (invariant 12). It is shared and never
 	// changed.
 	Target(wire, namespace, name string) *unstructured.Unstructured
 	// Wrote records the answer of a write. It owns the object.
@@ -140,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 	return r.edit(ctx, api, key, m, live, alive)
 }
 
-// edit decides once more on the live object and writes it, guarded by its resourceVersion (law 7).
+// edit decides once more on the live object and writes it, guarded by its resourceVersion (invariant 7).
 func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, key types.NamespacedName, m *memo,
 	live *unstructured.Unstructured, alive []client.Object,
 ) (time.Duration, error) {
@@ -250,7 +250,7 @@ func (r *Reconciler) blank(key types.NamespacedName) *unstructured.Unstructured 
 }
 
 // failed sorts the errors of reads and writes: a lost race is tried again at once, an object or a namespace that goes
-// is left, and everything else is reported and retried with the queue's backoff, for it cannot be watched (law 15).
+// is left, and everything else is reported and retried with the queue's backoff, for it cannot be watched (invariant 15).
 func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcome, verb string, err error) (time.Duration, error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

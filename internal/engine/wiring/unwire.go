@@ -20,7 +20,7 @@ const (
 )
 
 // Unwire takes every recorded entry out of every target of the wires, in all namespaces. It is for a cluster from which
-// the operator is gone (law 6): one that runs would put the entries back. It is idempotent, goes on after a failure,
+// the operator is gone (invariant 6): one that runs would put the entries back. It is idempotent, goes on after a failure,
 // and returns all failures together; progress is told one sentence for each object it changed, skipped or failed on.
 func Unwire(ctx context.Context, api dynamic.Interface, mapper meta.RESTMapper, wires []Wire, progress func(string)) error {
 	if progress == nil {

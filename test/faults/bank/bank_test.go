@@ -13,7 +13,7 @@ import (
 	"mlkeeper.dev/test/faults"
 )
 
-// maxLines bounds a seeded bug: a larger one is no slip but a different design.
+// maxLines is the limit for a mutation: a larger one is a different design.
 const maxLines = 10
 
 func load(t *testing.T) []Bug {
@@ -222,7 +222,7 @@ func TestMatrixCountsOnlyWhatACampaignCaught(t *testing.T) {
 | d   | x     | .      | .             | .  | .      | .  | .      | caught          |
 | e   | x     | .      | .             | .  | .      | .  | .      | MISSED / BROKEN |
 
-2 of 5 seeded bugs caught
+2 of 5 mutations detected
 `
 	if out.String() != want {
 		t.Errorf("printed\n%s", out.String())

@@ -47,7 +47,7 @@ var Classes = []string{
 // Campaigns are the campaigns that may be asked to catch a bug.
 var Campaigns = []string{"C1", "C2", "C3", "C4", "C5", "C7"}
 
-// Bug is one seeded bug.
+// Bug is one mutation.
 type Bug struct {
 	// Name is that of its file, without the extension.
 	Name string

@@ -113,5 +113,5 @@ func Print(w io.Writer, rows []Row) {
 			_, _ = fmt.Fprintln(w, "|")
 		}
 	}
-	_, _ = fmt.Fprintf(w, "\n%d of %d seeded bugs caught\n", caught, len(rows))
+	_, _ = fmt.Fprintf(w, "\n%d of %d mutations detected\n", caught, len(rows))
 }

@@ -60,16 +60,16 @@ func (b *Bench) acm(ctx context.Context) error {
 		return fmt.Errorf("capture: %w", err)
 	}
 	b.say("an element: %d writes", stack.writes())
-	var floors, operators, idle []float64
+	var baselines, operators, idle []float64
 	sent := 0
 	for i := range b.Config.Pairs {
 		for _, bare := range []bool{i%2 == 0, i%2 == 1} {
 			if bare {
-				seconds, err := b.acmFloor(ctx, stack)
+				seconds, err := b.acmBaseline(ctx, stack)
 				if err != nil {
-					return fmt.Errorf("floor of pair %d: %w", i+1, err)
+					return fmt.Errorf("baseline of pair %d: %w", i+1, err)
 				}
-				floors = append(floors, seconds)
+				baselines = append(baselines, seconds)
 				continue
 			}
 			seconds, writes, after, err := b.acmOperator(ctx)
@@ -78,14 +78,14 @@ func (b *Bench) acm(ctx context.Context) error {
 			}
 			operators, idle, sent = append(operators, seconds), append(idle, float64(after)), writes
 		}
-		b.say("pair %d of %d: %.2f s over %.2f s = %.3f", i+1, b.Config.Pairs, operators[i], floors[i], operators[i]/floors[i])
+		b.say("pair %d of %d: %.2f s over %.2f s = %.3f", i+1, b.Config.Pairs, operators[i], baselines[i], operators[i]/baselines[i])
 	}
-	r := ratios(operators, floors)
+	r := ratios(operators, baselines)
 	b.Result.Add(report.Measure{
 		ID: "acm.deploy", What: fmt.Sprintf("deploy %d elements by orders over Kafka, until the last write", b.Config.Services), Value: stat.Median(r),
 		Samples: r, Statistic: fmt.Sprintf("median of %d interleaved pairs", len(r)),
-		Detail: fmt.Sprintf("operator %.2f s, floor %.2f s (medians); %d writes by the operator, %d by the floor", stat.Median(operators),
-			stat.Median(floors), sent, stack.writes()*b.Config.Services),
+		Detail: fmt.Sprintf("operator %.2f s, baseline %.2f s (medians); %d writes by the operator, %d by the baseline", stat.Median(operators),
+			stat.Median(baselines), sent, stack.writes()*b.Config.Services),
 	})
 	b.Result.Add(report.Measure{
 		ID: "acm.idle", What: fmt.Sprintf("writes in %s after the last acknowledgement", acmIdle), Value: stat.Quantile(idle, 1), Samples: idle, Statistic: "worst run",
@@ -338,9 +338,9 @@ func (s *acmSite) span(mark audit.Mark) (seconds float64, writes int, err error)
 	return last.Sub(first).Seconds(), writes, err
 }
 
-// acmFloor writes the same without deciding anything: elements, services and first statuses as fast as it goes, and the statuses
+// acmBaseline writes the same without deciding anything: elements, services and first statuses as fast as it goes, and the statuses
 // that follow when a service is Ready.
-func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
+func (b *Bench) acmBaseline(ctx context.Context, stack acmStack) (float64, error) {
 	s, err := b.acmSite(ctx)
 	if err != nil {
 		return 0, err
@@ -350,7 +350,7 @@ func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	f := &elementFloor{wire: wire, stack: stack, queue: newQueue(), made: map[string]*floorElement{}, left: b.Config.Services, done: make(chan struct{})}
+	f := &elementBaseline{wire: wire, stack: stack, queue: newQueue(), made: map[string]*floorElement{}, left: b.Config.Services, done: make(chan struct{})}
 	follower, err := s.c.Follow(ctx, strings.Replace(servicesPath, "/namespaces/"+acmNamespace, "", 1),
 		func(d world.Followed) bool { return d.True("Ready") }, f.ready)
 	if err != nil {
@@ -374,7 +374,7 @@ func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
 		case <-running.Done():
 			return running.Err()
 		case <-time.After(readyTimeout):
-			return fmt.Errorf("%d services of the floor are not Ready after %s", f.left, readyTimeout)
+			return fmt.Errorf("%d services of the baseline are not Ready after %s", f.left, readyTimeout)
 		}
 	})
 	if err := group.Wait(); err != nil {
@@ -384,8 +384,8 @@ func (b *Bench) acmFloor(ctx context.Context, stack acmStack) (float64, error) {
 	return seconds, err
 }
 
-// elementFloor knows every answer.
-type elementFloor struct {
+// elementBaseline knows every answer.
+type elementBaseline struct {
 	wire  *world.Wire
 	stack acmStack
 	queue *queue
@@ -397,7 +397,7 @@ type elementFloor struct {
 	done chan struct{}
 }
 
-// floorElement is an element of the floor.
+// floorElement is an element of the baseline.
 type floorElement struct {
 	// mu is held while its writes are sent, since they follow one another.
 	mu sync.Mutex
@@ -408,7 +408,7 @@ type floorElement struct {
 }
 
 // deploy queues an element with its service and the first statuses.
-func (f *elementFloor) deploy(element, service string) {
+func (f *elementBaseline) deploy(element, service string) {
 	named := func(text []byte) []byte {
 		text = bytes.ReplaceAll(text, []byte(f.stack.element), []byte(element))
 		return bytes.ReplaceAll(text, []byte(f.stack.name), []byte(service))
@@ -437,7 +437,7 @@ func (f *elementFloor) deploy(element, service string) {
 }
 
 // ready queues what follows when a service is Ready.
-func (f *elementFloor) ready(service world.Followed) {
+func (f *elementBaseline) ready(service world.Followed) {
 	f.mu.Lock()
 	e := f.made[service.Key()]
 	f.mu.Unlock()
@@ -465,7 +465,7 @@ func (f *elementFloor) ready(service world.Followed) {
 var inPrecondition = regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
 
 // send sends what was captured for an element.
-func (f *elementFloor) send(ctx context.Context, r world.Request, e *floorElement) (answer world.Followed, err error) {
+func (f *elementBaseline) send(ctx context.Context, r world.Request, e *floorElement) (answer world.Followed, err error) {
 	body := e.named(r.Body)
 	if e.version != "" {
 		body = inPrecondition.ReplaceAll(body, []byte(`"resourceVersion":"`+e.version+`"`))

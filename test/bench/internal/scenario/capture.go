@@ -16,7 +16,7 @@ import (
 
 const deploymentResource = "/apis/apps/v1/deployments"
 
-// Stack is what the operator writes for one custom resource of a shape, as it was sent. A floor sends it again for
+// Stack is what the operator writes for one custom resource of a shape, as it was sent. A baseline sends it again for
 // another namespace.
 type Stack struct {
 	source world.Service

@@ -13,7 +13,7 @@ import (
 	"mlkeeper.dev/test/bench/internal/world"
 )
 
-// half is one half of a pair: the floor or the operator.
+// half is one half of a pair: the baseline or the operator.
 type half struct {
 	times
 	// toReady is how long each custom resource took, allReady how long all.
@@ -37,14 +37,14 @@ func (b *Bench) converge(ctx context.Context) error { return b.pairs(ctx, "conve
 
 func (b *Bench) tfserv(ctx context.Context) error { return b.pairs(ctx, "tfserv", world.Tutorial) }
 
-// pairs brings up services of a shape in pairs of floor and operator.
+// pairs brings up services of a shape in pairs of baseline and operator.
 func (b *Bench) pairs(ctx context.Context, scenario string, shape world.Shape) error {
 	stacks, err := b.captured(ctx)
 	if err != nil {
 		return err
 	}
 	stack := stacks[shape.Name]
-	var floors, operators []half
+	var baselines, operators []half
 	for i := range b.Config.Pairs {
 		// The order alternates, so that a machine that becomes faster or slower favours none.
 		order := []bool{true, false}
@@ -53,11 +53,11 @@ func (b *Bench) pairs(ctx context.Context, scenario string, shape world.Shape) e
 		}
 		for _, bare := range order {
 			if bare {
-				h, err := b.floorHalf(ctx, stack)
+				h, err := b.baselineHalf(ctx, stack)
 				if err != nil {
-					return fmt.Errorf("floor of pair %d: %w", i+1, err)
+					return fmt.Errorf("baseline of pair %d: %w", i+1, err)
 				}
-				floors = append(floors, h)
+				baselines = append(baselines, h)
 				continue
 			}
 			h, err := b.operatorHalf(ctx, scenario, stack, i == 0)
@@ -66,11 +66,11 @@ func (b *Bench) pairs(ctx context.Context, scenario string, shape world.Shape) e
 			}
 			operators = append(operators, h)
 		}
-		f, o := floors[i], operators[i]
+		f, o := baselines[i], operators[i]
 		b.say("pair %d of %d: writes %.2f s over %.2f s = %.3f, last write %.2f over %.2f = %.3f, all Ready %.2f over %.2f",
 			i+1, b.Config.Pairs, o.writes, f.writes, o.writes/f.writes, o.last, f.last, o.last/f.last, o.allReady, f.allReady)
 	}
-	b.reportConverge(scenario, stack, floors, operators)
+	b.reportConverge(scenario, stack, baselines, operators)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (b *Bench) half(ctx context.Context, shape world.Shape) (*world.Cluster, *w
 // settled is how long nobody may write before a measurement begins.
 const settled = 3 * time.Second
 
-func (b *Bench) floorHalf(ctx context.Context, stack Stack) (half, error) {
+func (b *Bench) baselineHalf(ctx context.Context, stack Stack) (half, error) {
 	c, id, services, err := b.half(ctx, stack.source.Shape)
 	if err != nil {
 		return half{}, err
@@ -101,7 +101,7 @@ func (b *Bench) floorHalf(ctx context.Context, stack Stack) (half, error) {
 	if err != nil {
 		return half{}, err
 	}
-	f := newFloor(wire, stack, services)
+	f := newBaseline(wire, stack, services)
 	follower, err := c.Follow(ctx, deploymentResource, func(d world.Followed) bool { return d.True("Available") }, f.available)
 	if err != nil {
 		return half{}, err
@@ -210,7 +210,7 @@ func (b *Bench) measureHalf(
 	return h, nil
 }
 
-// timesOf reads the times out of the requests of the floor or the operator. The first status of a custom resource is the
+// timesOf reads the times out of the requests of the baseline or the operator. The first status of a custom resource is the
 // accepted one; those that follow, and what is late, wait for the controllers of Kubernetes, which is none of the
 // operator's doing.
 func timesOf(entries []audit.Entry, begin time.Time, late func(audit.Entry) bool) times {
@@ -260,23 +260,23 @@ func ratios(over, under []float64) []float64 {
 	return out
 }
 
-func (b *Bench) reportConverge(scenario string, stack Stack, floors, operators []half) {
+func (b *Bench) reportConverge(scenario string, stack Stack, baselines, operators []half) {
 	n, plural := float64(b.Config.Services), stack.source.Shape.Plural()
-	pairs := fmt.Sprintf("median of %d interleaved pairs", len(floors))
+	pairs := fmt.Sprintf("median of %d interleaved pairs", len(baselines))
 	ratio := func(id, what string, of func(half) float64) {
-		over, under := column(operators, of), column(floors, of)
+		over, under := column(operators, of), column(baselines, of)
 		r := ratios(over, under)
 		b.Result.Add(report.Measure{
 			ID: scenario + "." + id, What: what, Value: stat.Median(r), Samples: r, Statistic: pairs,
-			Detail: fmt.Sprintf("operator %s, floor %s (medians)", report.Number(stat.Median(over), "s"), report.Number(stat.Median(under), "s")),
+			Detail: fmt.Sprintf("operator %s, baseline %s (medians)", report.Number(stat.Median(over), "s"), report.Number(stat.Median(under), "s")),
 		})
 	}
-	ratio("writes", fmt.Sprintf("converge %d %s, children and accepted status, over the floor", b.Config.Services, plural), func(h half) float64 { return h.writes })
-	ratio("last", fmt.Sprintf("converge %d %s, very last write, over the floor", b.Config.Services, plural), func(h half) float64 { return h.last })
+	ratio("writes", fmt.Sprintf("converge %d %s, children and accepted status, over the baseline", b.Config.Services, plural), func(h half) float64 { return h.writes })
+	ratio("last", fmt.Sprintf("converge %d %s, very last write, over the baseline", b.Config.Services, plural), func(h half) float64 { return h.last })
 	ratio("ready", "time until all "+plural+" are Ready, over bare writes followed to Available", func(h half) float64 { return h.allReady })
 	ratio("readyMedian", "median time to Ready of "+plural+", over bare writes followed to Available", func(h half) float64 { return stat.Median(h.toReady) })
-	rate := column(floors, func(h half) float64 { return float64(h.accepted) / h.writes })
-	b.Result.Add(report.Measure{ID: scenario + ".rate", What: "raw write rate of the floor of " + plural + ", all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
+	rate := column(baselines, func(h half) float64 { return float64(h.accepted) / h.writes })
+	b.Result.Add(report.Measure{ID: scenario + ".rate", What: "raw write rate of the baseline of " + plural + ", all controllers running", Value: stat.Median(rate), Unit: "/s", Samples: rate, Statistic: pairs})
 	efficiency := column(operators, func(h half) float64 { return n * float64(stack.Minimum()) / float64(h.total) })
 	b.Result.Add(report.Measure{
 		ID: scenario + ".efficiency", What: "least number of writes over those sent, " + plural, Value: stat.Quantile(efficiency, 0), Samples: efficiency,
@@ -284,21 +284,21 @@ func (b *Bench) reportConverge(scenario string, stack Stack, floors, operators [
 	})
 	events := column(operators, func(h half) float64 { return float64(h.events) / n })
 	b.Result.Add(report.Measure{ID: scenario + ".events", What: "events per custom resource, " + plural, Value: stat.Quantile(events, 1), Samples: events, Statistic: "worst run"})
-	f, o := floors[len(floors)-1], operators[len(operators)-1]
+	f, o := baselines[len(baselines)-1], operators[len(operators)-1]
 	b.Result.Charts = append(
 		b.Result.Charts,
 		chart.Chart{
 			Title: "Time to Ready of " + plural + " (last pair)", Kind: chart.Line, XLabel: "seconds since the custom resource was made", YLabel: "percent",
-			Series: []chart.Series{chart.CDF("floor", f.toReady), chart.CDF("mlkeeper", o.toReady)},
+			Series: []chart.Series{chart.CDF("baseline", f.toReady), chart.CDF("mlkeeper", o.toReady)},
 		},
 		chart.Chart{
-			Title: "Until the last child and accepted status, " + plural, Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(floors)),
+			Title: "Until the last child and accepted status, " + plural, Kind: chart.Bar, XLabel: "pair", YLabel: "seconds", Categories: numbers(len(baselines)),
 			Series: []chart.Series{
-				{Name: "floor", Y: column(floors, func(h half) float64 { return h.writes })},
+				{Name: "baseline", Y: column(baselines, func(h half) float64 { return h.writes })},
 				{Name: "mlkeeper", Y: column(operators, func(h half) float64 { return h.writes })},
 			},
 		},
-		requestChart(fmt.Sprintf("Requests per custom resource (%d %s converging)", b.Config.Services, plural), n, map[string]audit.Tally{"floor": f.tally, "mlkeeper": o.tally}),
+		requestChart(fmt.Sprintf("Requests per custom resource (%d %s converging)", b.Config.Services, plural), n, map[string]audit.Tally{"baseline": f.tally, "mlkeeper": o.tally}),
 	)
 }
 

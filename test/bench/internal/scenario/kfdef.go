@@ -53,9 +53,9 @@ func (b *Bench) kfdef(ctx context.Context) error {
 		return err
 	}
 	defer k.server.Close()
-	var floors, operators, ratios, nows, peaks, bare []float64
+	var baselines, operators, ratios, nows, peaks, bare []float64
 	for pair := range b.few(kfDefPairs) {
-		floor, err := b.kubectl(ctx, k)
+		baseline, err := b.kubectl(ctx, k)
 		if err != nil {
 			return fmt.Errorf("kubectl of pair %d: %w", pair+1, err)
 		}
@@ -67,15 +67,15 @@ func (b *Bench) kfdef(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("operator of pair %d: %w", pair+1, err)
 		}
-		floors, operators, ratios = append(floors, floor), append(operators, applied), append(ratios, applied/floor)
+		baselines, operators, ratios = append(baselines, baseline), append(operators, applied), append(ratios, applied/baseline)
 		for _, n := range now {
-			nows = append(nows, n/floor)
+			nows = append(nows, n/baseline)
 		}
 		peaks, bare = append(peaks, peak), append(bare, applied/writes)
-		b.say("pair %d: %.1f s over %.1f s = %.3f, bare writes %.1f s, reconcile now %.3f s, at most %.0f MiB", pair+1, applied, floor, applied/floor,
+		b.say("pair %d: %.1f s over %.1f s = %.3f, bare writes %.1f s, reconcile now %.3f s, at most %.0f MiB", pair+1, applied, baseline, applied/baseline,
 			writes, stat.Median(now), peak/(1<<20))
 	}
-	detail := fmt.Sprintf("seconds of the operator %.1f, of kubectl %.1f", operators, floors)
+	detail := fmt.Sprintf("seconds of the operator %.1f, of kubectl %.1f", operators, baselines)
 	b.Result.Add(report.Measure{
 		ID: "kfdef.apply", What: "Kubeflow 1.2 until every object is accepted", Value: stat.Median(ratios), Unit: "×", Samples: ratios,
 		Statistic: fmt.Sprintf("median of %d pairs", len(ratios)), Detail: detail,

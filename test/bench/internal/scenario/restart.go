@@ -219,7 +219,7 @@ func firstLease(entries []audit.Entry) (time.Time, bool) {
 }
 
 // unexpected returns what was written other than the targets, and how many writes went to the status of a custom
-// resource, or to the Inventory, of which a child was repaired: the ledger in it follows the child.
+// resource, or to the Inventory, of which a child was repaired: the inventory in it follows the child.
 func unexpected(entries []audit.Entry, targets []child) (others []string, statuses int) {
 	wanted, spaces := map[audit.Object]bool{}, map[string]bool{}
 	for _, c := range targets {

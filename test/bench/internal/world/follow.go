@@ -51,7 +51,7 @@ type Follower struct {
 }
 
 // Follow watches a resource, such as /apis/apps/v1/deployments, and calls back, where a function is given, when an
-// object is first ready. Floor and operator are followed alike, so that the price of looking is the same.
+// object is first ready. Baseline and operator are followed alike, so that the price of looking is the same.
 func (c *Cluster) Follow(
 	ctx context.Context, resource string, ready func(Followed) bool, call func(Followed),
 ) (*Follower, error) {

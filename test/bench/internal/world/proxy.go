@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Request is one write as it was sent: what a floor sends again.
+// Request is one write as it was sent: what a baseline sends again.
 type Request struct {
 	Method, URI, ContentType string
 	Body                     []byte

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Wire sends requests as they are and decodes nothing, so that a floor costs the client as little as can be. Its
+// Wire sends requests as they are and decodes nothing, so that a baseline costs the client as little as can be. Its
 // transport is that of client-go: authentication, HTTP/2 and one connection are as an operator has them.
 type Wire struct {
 	base   string

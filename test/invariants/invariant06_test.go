@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-func TestLaw06DeletedInventoriesTakeEverythingAlongWithoutUs(t *testing.T) {
+func TestInvariant06DeletedInventoriesTakeEverythingAlongWithoutUs(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	spec := b.staged(other)
@@ -29,7 +29,7 @@ func TestLaw06DeletedInventoriesTakeEverythingAlongWithoutUs(t *testing.T) {
 	}
 }
 
-func TestLaw06WithoutTheDefinitionOfInventoryEverythingGoesWithoutUs(t *testing.T) {
+func TestInvariant06WithoutTheDefinitionOfInventoryEverythingGoesWithoutUs(t *testing.T) {
 	t.Parallel()
 	b := open(t, options{Cluster: cluster.Start(t)})
 	other := b.namespace()

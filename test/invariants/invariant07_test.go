@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func (b *bench) holds(name string, want ...string) {
 	})
 }
 
-func TestLaw07EntriesComeAndGoWithTheirCustomResources(t *testing.T) {
+func TestInvariant07EntriesComeAndGoWithTheirCustomResources(t *testing.T) {
 	b := open(t, options{})
 	b.target("shared", "theirs")
 	b.apply("x", bundle.Spec{Wire: "of-x"})
@@ -81,7 +81,7 @@ func TestLaw07EntriesComeAndGoWithTheirCustomResources(t *testing.T) {
 	b.quiet()
 }
 
-func TestLaw07ConcurrentWritersLoseNothing(t *testing.T) {
+func TestInvariant07ConcurrentWritersLoseNothing(t *testing.T) {
 	b := open(t, options{})
 	b.target("shared", "")
 	const writers, each = 4, 10
@@ -123,7 +123,7 @@ func TestLaw07ConcurrentWritersLoseNothing(t *testing.T) {
 	}
 }
 
-func TestLaw07UndecodableSiblingDoesNotCostEntries(t *testing.T) {
+func TestInvariant07UndecodableSiblingDoesNotCostEntries(t *testing.T) {
 	b := open(t, options{})
 	b.target("shared", "theirs")
 	b.apply("x", bundle.Spec{Wire: "of-x"})

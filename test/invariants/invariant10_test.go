@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 	"mlkeeper.dev/test/bundle"
 )
 
-func TestLaw10NoDryRunAndNoWriteInAPassWithoutChange(t *testing.T) {
+func TestInvariant10NoDryRunAndNoWriteInAPassWithoutChange(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.ordinary())
 	b.apply("wide", b.staged(b.namespace()))
@@ -34,7 +34,7 @@ func TestLaw10NoDryRunAndNoWriteInAPassWithoutChange(t *testing.T) {
 	}
 }
 
-func TestLaw10DefinitionsHaveWorkersOfTheirOwn(t *testing.T) {
+func TestInvariant10DefinitionsHaveWorkersOfTheirOwn(t *testing.T) {
 	b := open(t, options{})
 	group := b.ns + ".test"
 	var mu sync.Mutex

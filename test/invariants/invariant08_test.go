@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-func TestLaw08FinalizerOfTheOriginalIsStrippedAtOnce(t *testing.T) {
+func TestInvariant08FinalizerOfTheOriginalIsStrippedAtOnce(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v")))
 	b.ready("b")
-	b.patch(bundleGVK, b.ns, "b", fmt.Sprintf(`{"metadata":{"finalizers":[%q,"laws.test/theirs"]}}`, bundle.OriginalFinalizer))
+	b.patch(bundleGVK, b.ns, "b", fmt.Sprintf(`{"metadata":{"finalizers":[%q,"invariants.test/theirs"]}}`, bundle.OriginalFinalizer))
 	cluster.Eventually(t, patience, func() error {
-		if got := b.bundle("b").Finalizers; !slices.Equal(got, []string{"laws.test/theirs"}) {
+		if got := b.bundle("b").Finalizers; !slices.Equal(got, []string{"invariants.test/theirs"}) {
 			return fmt.Errorf("the finalizers are %v", got)
 		}
 		return nil
@@ -25,7 +25,7 @@ func TestLaw08FinalizerOfTheOriginalIsStrippedAtOnce(t *testing.T) {
 	b.patch(bundleGVK, b.ns, "b", `{"metadata":{"finalizers":null}}`)
 }
 
-func TestLaw08DeletionNeverWaitsForTheOriginal(t *testing.T) {
+func TestInvariant08DeletionNeverWaitsForTheOriginal(t *testing.T) {
 	b := open(t, options{})
 	b.op.Stop()
 	b.apply("b", one(configMap(b.ns, "one", "v")))
@@ -44,7 +44,7 @@ func TestLaw08DeletionNeverWaitsForTheOriginal(t *testing.T) {
 	}
 }
 
-func TestLaw08ClaimOfTheOriginalNoLongerGoesWithTheCustomResource(t *testing.T) {
+func TestInvariant08ClaimOfTheOriginalNoLongerGoesWithTheCustomResource(t *testing.T) {
 	b := open(t, options{})
 	b.op.Stop()
 	b.apply("b", one(retained(claim(b.ns, "data", "none")), configMap(b.ns, "app", "new")))
@@ -82,9 +82,9 @@ func TestLaw08ClaimOfTheOriginalNoLongerGoesWithTheCustomResource(t *testing.T) 
 	})
 }
 
-// TestLaw08WhatMustStayStaysAlthoughNothingCanBeRendered deletes custom resources of the original whose facts are
+// TestInvariant08WhatMustStayStaysAlthoughNothingCanBeRendered deletes custom resources of the original whose facts are
 // missing, whose input is bad, and which do not fit their type: the deletion must not hang, and no claim go with it.
-func TestLaw08WhatMustStayStaysAlthoughNothingCanBeRendered(t *testing.T) {
+func TestInvariant08WhatMustStayStaysAlthoughNothingCanBeRendered(t *testing.T) {
 	b := open(t, options{})
 	b.op.Stop()
 	specs := map[string]bundle.Spec{"missing": {Secret: "nowhere"}, "bad": {Problem: "bad"}, "unfit": {}, "alive": {Secret: "later"}}
@@ -129,7 +129,7 @@ func TestLaw08WhatMustStayStaysAlthoughNothingCanBeRendered(t *testing.T) {
 	})
 }
 
-func TestLaw08ImmutableSelectorOfTheOriginalIsNotRecreated(t *testing.T) {
+func TestInvariant08ImmutableSelectorOfTheOriginalIsNotRecreated(t *testing.T) {
 	b := open(t, options{})
 	b.op.Stop()
 	b.apply("b", one(deployment(b.ns, "app", false)))

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"crypto/ecdsa"
@@ -31,7 +31,7 @@ func configMap(ns, name, value string) bundle.Object {
 // clusterRole is a ClusterRole of a bundle.
 func clusterRole(name, verb string) bundle.Object {
 	return object(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q},
-		"rules":[{"apiGroups":["laws.test"],"resources":["things"],"verbs":[%q]}]}`, name, verb)
+		"rules":[{"apiGroups":["invariants.test"],"resources":["things"],"verbs":[%q]}]}`, name, verb)
 }
 
 // deployment is a Deployment of a bundle; one that is stuck never gets its pod onto a node.

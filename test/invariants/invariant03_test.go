@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func (b *bench) staged(other string) bundle.Spec {
 	}}
 }
 
-func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
+func TestInvariant03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
@@ -38,8 +38,8 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 		if len(inv.Finalizers) > 0 || len(inv.OwnerReferences) > 0 {
 			t.Errorf("Inventory %s has finalizers or owners: %+v", inv.Name, inv.ObjectMeta)
 		}
-		for _, e := range inv.Status.Objects {
-			if e.UID == "" || e.Digest == "" || e.OwnedFieldsHash == "" {
+		for _, e := range inv.Status.Entries {
+			if e.UID == "" || e.AppliedHash == "" || e.OwnedFieldsHash == "" {
 				t.Errorf("Inventory %s does not record %+v", inv.Name, e)
 			}
 		}
@@ -53,19 +53,19 @@ func TestLaw03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 			t.Errorf("%s is owned by %+v, want Inventory %s", u.GetName(), refs, want.Name)
 		}
 		listed := false
-		for _, e := range want.Spec.Objects {
+		for _, e := range want.Spec.Entries {
 			listed = listed || e.Name == u.GetName() && e.Namespace == u.GetNamespace()
 		}
 		if !listed {
-			t.Errorf("%s is not listed in %+v", u.GetName(), want.Spec.Objects)
+			t.Errorf("%s is not listed in %+v", u.GetName(), want.Spec.Entries)
 		}
 	}
-	if n := len(b.bundle("b").Status.Children); n > 0 {
+	if n := len(b.bundle("b").Status.Inventory.Entries); n > 0 {
 		t.Errorf("the status lists %d children besides", n)
 	}
 }
 
-func TestLaw03AnObjectIsListedBeforeItExists(t *testing.T) {
+func TestInvariant03AnObjectIsListedBeforeItExists(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.staged(b.namespace()))
 	b.ready("b")
@@ -97,12 +97,12 @@ func TestLaw03AnObjectIsListedBeforeItExists(t *testing.T) {
 	b.value("late", "v")
 }
 
-func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
+func TestInvariant03TeardownGoesBackwardsStageByStage(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
 	b.ready("b")
-	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":["laws.test/hold"]}}`)
+	b.patch(configMapGVK, other, "far", `{"metadata":{"finalizers":["invariants.test/hold"]}}`)
 	b.delete(bundleGVK, b.ns, "b")
 	cluster.Eventually(t, patience, func() error {
 		if b.must(configMapGVK, other, "far").GetDeletionTimestamp() == nil {
@@ -142,7 +142,7 @@ func TestLaw03TeardownGoesBackwardsStageByStage(t *testing.T) {
 	b.noInventories("b")
 }
 
-func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
+func TestInvariant03WhatLeftThePlanIsPruned(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	spec := b.staged(other)
@@ -176,12 +176,12 @@ func TestLaw03WhatLeftThePlanIsPruned(t *testing.T) {
 		return nil
 	})
 	b.must(clusterRoleGVK, "", b.ns+"-role")
-	if len(b.inventories("b")[0].Spec.Objects) != 2 || len(b.inventories("b")[1].Spec.Objects) != 2 {
-		t.Errorf("the lists are %+v and %+v", b.inventories("b")[0].Spec.Objects, b.inventories("b")[1].Spec.Objects)
+	if len(b.inventories("b")[0].Spec.Entries) != 2 || len(b.inventories("b")[1].Spec.Entries) != 2 {
+		t.Errorf("the lists are %+v and %+v", b.inventories("b")[0].Spec.Entries, b.inventories("b")[1].Spec.Entries)
 	}
 }
 
-func TestLaw03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
+func TestInvariant03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v"), deployment(b.ns, "goes", false)))
 	b.ready("b")
@@ -195,7 +195,7 @@ func TestLaw03WithoutInventoriesWhatLeftThePlanIsPrunedToo(t *testing.T) {
 	}
 }
 
-func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
+func TestInvariant03InventoryDeletedByHandHeals(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
@@ -220,9 +220,9 @@ func TestLaw03InventoryDeletedByHandHeals(t *testing.T) {
 	b.ready("b")
 }
 
-// TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn: an Inventory is deleted, and the watch has told of that, before the
+// TestInvariant03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn: an Inventory is deleted, and the watch has told of that, before the
 // answer to its last update arrives.
-func TestLaw03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn(t *testing.T) {
+func TestInvariant03AnInventoryThatWentWhileItWasWrittenIsNotBelievedIn(t *testing.T) {
 	var armed atomic.Bool
 	held, release := make(chan struct{}), make(chan struct{})
 	late := func(cfg *rest.Config) {

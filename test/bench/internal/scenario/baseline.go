@@ -74,10 +74,10 @@ func (q *queue) work(ctx context.Context, workers int) error {
 	return group.Wait()
 }
 
-// floor is an operator that knows every answer: it sends what was captured, child after child and then the accepted
+// baseline is an operator that knows every answer: it sends what was captured, child after child and then the accepted
 // status, and the Ready status when the Deployment is Available. It reads nothing, decides nothing and keeps nothing, so
 // no operator with these writes, this concurrency and this API server can be faster.
-type floor struct {
+type baseline struct {
 	wire  *world.Wire
 	queue *queue
 	stack Stack
@@ -90,8 +90,8 @@ type floor struct {
 	done chan struct{}
 }
 
-func newFloor(wire *world.Wire, stack Stack, services []world.Service) *floor {
-	f := &floor{
+func newBaseline(wire *world.Wire, stack Stack, services []world.Service) *baseline {
+	f := &baseline{
 		wire: wire, queue: newQueue(), stack: stack, uids: map[string]string{}, of: map[string]world.Service{},
 		left: len(services), done: make(chan struct{}),
 	}
@@ -102,7 +102,7 @@ func newFloor(wire *world.Wire, stack Stack, services []world.Service) *floor {
 }
 
 // made queues the stack of a custom resource.
-func (f *floor) made(s world.Service, uid string) {
+func (f *baseline) made(s world.Service, uid string) {
 	f.mu.Lock()
 	f.uids[s.DeploymentKey()] = uid
 	f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *floor) made(s world.Service, uid string) {
 }
 
 // available queues what follows when the Deployment of a service became Available, the Ready status at last.
-func (f *floor) available(d world.Followed) {
+func (f *baseline) available(d world.Followed) {
 	f.mu.Lock()
 	s, ok := f.of[d.Key()]
 	uid := f.uids[d.Key()]
@@ -139,13 +139,13 @@ func (f *floor) available(d world.Followed) {
 	})
 }
 
-func (f *floor) send(ctx context.Context, r world.Request) error {
+func (f *baseline) send(ctx context.Context, r world.Request) error {
 	_, err := f.wire.Do(ctx, r.Method, r.URI, r.ContentType, r.Body)
 	return err
 }
 
 // run works until every service is Ready.
-func (f *floor) run(ctx context.Context, workers int) error {
+func (f *baseline) run(ctx context.Context, workers int) error {
 	failed := make(chan error, 1)
 	go func() { failed <- f.queue.work(ctx, workers) }()
 	timeout := time.After(readyTimeout)
@@ -155,7 +155,7 @@ func (f *floor) run(ctx context.Context, workers int) error {
 		return errors.Join(err, ctx.Err())
 	case <-timeout:
 		f.queue.close()
-		return fmt.Errorf("%d services of the floor are not Ready after %s", f.left, readyTimeout)
+		return fmt.Errorf("%d services of the baseline are not Ready after %s", f.left, readyTimeout)
 	case <-f.done:
 		f.queue.close()
 		return <-failed

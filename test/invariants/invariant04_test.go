@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func (b *bench) stands(name string) {
 	})
 }
 
-func TestLaw04AnAnswerThatIsNotNotFoundMeansWait(t *testing.T) {
+func TestInvariant04AnAnswerThatIsNotNotFoundMeansWait(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.staged(b.namespace()))
 	b.ready("b")
@@ -67,7 +67,7 @@ func TestLaw04AnAnswerThatIsNotNotFoundMeansWait(t *testing.T) {
 	b.noInventories("b")
 }
 
-func TestLaw04AnotherShardDoesNotTearDown(t *testing.T) {
+func TestInvariant04AnotherShardDoesNotTearDown(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.staged(b.namespace()))
 	b.ready("b")
@@ -84,7 +84,7 @@ func TestLaw04AnotherShardDoesNotTearDown(t *testing.T) {
 	b.gone(clusterRoleGVK, "", b.ns+"-role")
 }
 
-func TestLaw04AnotherOfTheSameNameIsAnotherOwner(t *testing.T) {
+func TestInvariant04AnotherOfTheSameNameIsAnotherOwner(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	b.apply("b", b.staged(other))
@@ -115,7 +115,7 @@ func TestLaw04AnotherOfTheSameNameIsAnotherOwner(t *testing.T) {
 	b.value("new", "v")
 }
 
-func TestLaw04WithTheDefinitionGoneEverythingGoes(t *testing.T) {
+func TestInvariant04WithTheDefinitionGoneEverythingGoes(t *testing.T) {
 	t.Parallel()
 	b := open(t, options{Cluster: cluster.Start(t)})
 	other := b.namespace()
@@ -132,9 +132,9 @@ func TestLaw04WithTheDefinitionGoneEverythingGoes(t *testing.T) {
 	b.gone(configMapGVK, other, "far")
 }
 
-// TestLaw04AStatusIsNoEvidence has a tenant, who may write the status of his own custom resource and nothing else, list objects
+// TestInvariant04AStatusIsNoEvidence has a tenant, who may write the status of his own custom resource and nothing else, list objects
 // of others in it.
-func TestLaw04AStatusIsNoEvidence(t *testing.T) {
+func TestInvariant04AStatusIsNoEvidence(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v")))
 	b.ready("b")
@@ -155,7 +155,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	victims := []victim{
 		{secretGVK, elsewhere, "db"}, {secretGVK, b.ns, "db"}, {secretGVK, b.ns, "copied"}, {configMapGVK, b.ns, "named"}, {clusterRoleGVK, "", role},
 	}
-	children := b.bundle("b").Status.Children
+	children := b.bundle("b").Status.Inventory.Entries
 	uids := map[victim]string{}
 	for _, v := range victims {
 		uids[v] = string(b.must(v.gvk, v.ns, v.name).GetUID())
@@ -164,7 +164,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 			UID:             types.UID(uids[v]),
 		})
 	}
-	raw, err := json.Marshal(map[string]any{"status": map[string]any{"children": children}})
+	raw, err := json.Marshal(map[string]any{"status": map[string]any{"inventory": map[string]any{"entries": children}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestLaw04AStatusIsNoEvidence(t *testing.T) {
 	b.condition("b", "Ready", metav1.ConditionFalse, "ResourceConflict")
 	stand()
 	b.value("named", "theirs")
-	for _, e := range b.bundle("b").Status.Children {
+	for _, e := range b.bundle("b").Status.Inventory.Entries {
 		if e.Name != "one" {
 			t.Errorf("the status still lists %s %s/%s", e.Kind, e.Namespace, e.Name)
 		}

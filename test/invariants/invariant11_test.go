@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-func TestLaw11FieldsThatOthersFillAreYielded(t *testing.T) {
+func TestInvariant11FieldsThatOthersFillAreYielded(t *testing.T) {
 	b := open(t, options{})
 	role, hook := b.ns+"-all", b.ns+"-hook"
 	b.apply("b", one(
 		object(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q},"rules":[],
-			"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"laws.test/part-of":%q}}]}}`, role, b.ns),
+			"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"invariants.test/part-of":%q}}]}}`, role, b.ns),
 		object(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q},
-			"webhooks":[{"name":"hook.laws.test","sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore",
+			"webhooks":[{"name":"hook.invariants.test","sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Ignore",
 			"rules":[{"apiGroups":["nothing.test"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}],
 			"clientConfig":{"caBundle":"","url":"https://localhost:1/"}}]}`, hook),
 		object(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"filled"},"data":{"password":""}}`, b.ns),
@@ -34,7 +34,7 @@ func TestLaw11FieldsThatOthersFillAreYielded(t *testing.T) {
 		}
 	}
 	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"%s-part",
-		"labels":{"laws.test/part-of":%q}},"rules":[{"apiGroups":["laws.test"],"resources":["parts"],"verbs":["get"]}]}
+		"labels":{"invariants.test/part-of":%q}},"rules":[{"apiGroups":["invariants.test"],"resources":["parts"],"verbs":["get"]}]}
 `, b.ns, b.ns))
 	b.Cleanup(func() { b.delete(clusterRoleGVK, "", b.ns+"-part") })
 	filled := func() {
@@ -67,7 +67,7 @@ func TestLaw11FieldsThatOthersFillAreYielded(t *testing.T) {
 // bundlePEM is a certificate as a caBundle holds it, which the API server only decodes.
 var bundlePEM = certificate()
 
-func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
+func TestInvariant11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(object(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"one"},
 		"data":{"k":"ours","calm":"ours"}}`, b.ns)))
@@ -114,7 +114,7 @@ func TestLaw11ContestedFieldIsYieldedAndNamed(t *testing.T) {
 	})
 }
 
-func TestLaw11UndeclaredAndDuplicateFieldsAreDroppedWithAWarning(t *testing.T) {
+func TestInvariant11UndeclaredAndDuplicateFieldsAreDroppedWithAWarning(t *testing.T) {
 	b := open(t, options{})
 	spec := func(value string) {
 		b.apply("b", one(object(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"app"},"spec":{
@@ -155,7 +155,7 @@ func TestLaw11UndeclaredAndDuplicateFieldsAreDroppedWithAWarning(t *testing.T) {
 	b.quiet()
 }
 
-func TestLaw11ReplicasAreTheAutoscalers(t *testing.T) {
+func TestInvariant11ReplicasAreTheAutoscalers(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(deployment(b.ns, "app", false), configMap(b.ns, "one", "v")))
 	b.ready("b")

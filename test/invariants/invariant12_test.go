@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLaw12LateWatchesCauseNoSecondWrite(t *testing.T) {
+func TestInvariant12LateWatchesCauseNoSecondWrite(t *testing.T) {
 	var opts options
 	opts.Config = delayWatches(time.Second)
 	b := open(t, opts)
@@ -61,7 +61,7 @@ func ofBundle(r request) bool {
 	return false
 }
 
-func TestLaw12StatusIsWrittenOnceThoughItsEchoIsLate(t *testing.T) {
+func TestInvariant12StatusIsWrittenOnceThoughItsEchoIsLate(t *testing.T) {
 	var opts options
 	opts.Config = delayWatches(time.Second)
 	b := open(t, opts)

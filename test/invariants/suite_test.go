@@ -1,6 +1,6 @@
-// Package laws holds one file per law of DESIGN.md. Every test runs the engine with the controller of package bundle on a
+// Package invariants holds one file for each invariant of ARCHITECTURE.md. Every test runs the engine with the controller of package bundle on a
 // real control plane, and stands in a namespace and a shard of its own.
-package laws
+package invariants
 
 import (
 	"context"
@@ -67,13 +67,13 @@ var (
 	inventoryGVK = keeper.GroupVersion.WithKind("Inventory")
 )
 
-// children are the kinds that the laws are tested with.
+// children are the kinds that the invariants are tested with.
 var children = []schema.GroupVersionKind{
 	configMapGVK, secretGVK, serviceGVK, claimGVK, namespaceGVK, deploymentGVK, clusterRoleGVK, definitionGVK, webhookGVK,
 }
 
 // shardLabel carries the name of a test's shard on the namespaces of its bundles.
-const shardLabel = "laws.test/shard"
+const shardLabel = "invariants.test/shard"
 
 // options change how a bench is set up.
 type options struct {

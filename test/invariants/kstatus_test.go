@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// illegal returns how the conditions of an object break the rules of kstatus and of the house: Reconciling and Stalled
+// illegal returns how the conditions of an object break the rules of kstatus and the contribution guidelines: Reconciling and Stalled
 // are there only while True and never together, Ready says the opposite of both, and every condition tells the
 // generation it was made for.
 func illegal(u *unstructured.Unstructured) []string {

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestLaw17UndecodableResourceWedgesNobodyAndIsTold(t *testing.T) {
+func TestInvariant17UndecodableResourceWedgesNobodyAndIsTold(t *testing.T) {
 	b := open(t, options{})
 	b.apply("bad", one(configMap(b.ns, "kept", "v")))
 	b.ready("bad")

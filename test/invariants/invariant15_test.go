@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func (b *bench) growing(mark int, suffix string) {
 	}
 }
 
-func TestLaw15QuotaIsToldAndRetriedWithGrowingPauses(t *testing.T) {
+func TestInvariant15QuotaIsToldAndRetriedWithGrowingPauses(t *testing.T) {
 	b := open(t, options{})
 	b.c.Apply(t, `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"none"},"spec":{"hard":{"count/secrets":"0"}}}
 `, b.ns)
@@ -51,7 +51,7 @@ func TestLaw15QuotaIsToldAndRetriedWithGrowingPauses(t *testing.T) {
 	b.ready("b")
 }
 
-func TestLaw15DenialByPolicyIsToldAndRetried(t *testing.T) {
+func TestInvariant15DenialByPolicyIsToldAndRetried(t *testing.T) {
 	b := open(t, options{})
 	policy := b.ns + "-policy"
 	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":
@@ -98,9 +98,9 @@ func TestLaw15DenialByPolicyIsToldAndRetried(t *testing.T) {
 	b.value("stays", "bad")
 }
 
-// TestLaw15AWatchThatCannotBeOpenedIsTold has the API server fail every list and watch of Secrets, as for a broken conversion webhook.
+// TestInvariant15AWatchThatCannotBeOpenedIsTold has the API server fail every list and watch of Secrets, as for a broken conversion webhook.
 // What waits for one says so, and a deletion goes on.
-func TestLaw15AWatchThatCannotBeOpenedIsTold(t *testing.T) {
+func TestInvariant15AWatchThatCannotBeOpenedIsTold(t *testing.T) {
 	b := open(t, options{})
 	b.journal.hook(func(r *http.Request) *http.Response {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, b.ns+"/secrets") {

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 const theirs = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"},"data":{"k":"theirs","other":"kept"}}
 `
 
-func TestLaw01ObjectOfAnotherIsNeverMergedInto(t *testing.T) {
+func TestInvariant01ObjectOfAnotherIsNeverMergedInto(t *testing.T) {
 	b := open(t, options{})
 	b.c.Apply(t, theirs, b.ns)
 	before := b.must(configMapGVK, b.ns, "mine").GetResourceVersion()
@@ -34,7 +34,7 @@ func TestLaw01ObjectOfAnotherIsNeverMergedInto(t *testing.T) {
 	b.value("mine", "ours")
 }
 
-func TestLaw01AdoptionOnlyWhenAskedAndWithoutOwnerReference(t *testing.T) {
+func TestInvariant01AdoptionOnlyWhenAskedAndWithoutOwnerReference(t *testing.T) {
 	b := open(t, options{})
 	b.c.Apply(t, theirs, b.ns)
 	b.apply("b", one(configMap(b.ns, "mine", "ours")), keeper.AdoptAnnotation, "true")
@@ -52,7 +52,7 @@ func TestLaw01AdoptionOnlyWhenAskedAndWithoutOwnerReference(t *testing.T) {
 	b.quiet()
 }
 
-func TestLaw01WhatSomebodyOwnsIsNotAdopted(t *testing.T) {
+func TestInvariant01WhatSomebodyOwnsIsNotAdopted(t *testing.T) {
 	b := open(t, options{})
 	b.c.Apply(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"owner"}}
 `, b.ns)
@@ -65,7 +65,7 @@ func TestLaw01WhatSomebodyOwnsIsNotAdopted(t *testing.T) {
 	b.value("mine", "theirs")
 }
 
-func TestLaw01ReplacedObjectIsNotTouched(t *testing.T) {
+func TestInvariant01ReplacedObjectIsNotTouched(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "mine", "ours")))
 	b.ready("b")
@@ -89,7 +89,7 @@ func TestLaw01ReplacedObjectIsNotTouched(t *testing.T) {
 	}
 }
 
-func TestLaw01WhatTheFirstPlanHadAndTheNextHasNotIsRemoved(t *testing.T) {
+func TestInvariant01WhatTheFirstPlanHadAndTheNextHasNotIsRemoved(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(object(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"mine",
 		"labels":{"first":"yes"}},"data":{"k":"ours","first":"yes"}}`, b.ns)))
@@ -100,7 +100,7 @@ func TestLaw01WhatTheFirstPlanHadAndTheNextHasNotIsRemoved(t *testing.T) {
 	b.ready("b")
 }
 
-func TestLaw01ObjectWhoseLabelsWereStrippedIsTakenUpAgain(t *testing.T) {
+func TestInvariant01ObjectWhoseLabelsWereStrippedIsAdoptedAgain(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "mine", "ours"), retained(configMap(b.ns, "kept", "ours"))))
 	b.ready("b")

@@ -16,8 +16,8 @@ import (
 	"mlkeeper.dev/internal/pki"
 )
 
-// takenOver is a service of the original operator, as it is found.
-func takenOver(t *testing.T, spec string) (*cluster, *v1.TrustyAIService) {
+// adopted is a service of the original operator, as it is found.
+func adopted(t *testing.T, spec string) (*cluster, *v1.TrustyAIService) {
 	t.Helper()
 	c, cr := newCluster(gvkServiceCA), custom(t, spec)
 	cr.Status.Phase = "Ready"
@@ -48,7 +48,7 @@ func hasTemplate(o plan.Object) bool {
 	return found
 }
 
-func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
+func Test_AdoptionLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 	for name, change := range map[string]func(*system, *cluster, *v1.TrustyAIService){
 		"the spec": func(_ *system, _ *cluster, cr *v1.TrustyAIService) {
 			cr.Generation, cr.Spec.Metrics.Schedule = 2, "9s"
@@ -64,7 +64,7 @@ func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 			if name == "the credentials" {
 				spec = databaseSpec
 			}
-			c, cr := takenOver(t, spec)
+			c, cr := adopted(t, spec)
 			s := testSystem()
 			render := func() plan.Object {
 				facts, err := s.Gather(t.Context(), c, cr)
@@ -89,7 +89,7 @@ func Test_TakeoverLeavesTheTemplateUntilSomethingChanges(t *testing.T) {
 			change(s, c, cr)
 			for range 2 {
 				o := render()
-				if o.Partial || !hasTemplate(o) || o.Desired.GetAnnotations()[takenOverAnnotation] != "" {
+				if o.Partial || !hasTemplate(o) || o.Desired.GetAnnotations()[adoptedWithAnnotation] != "" {
 					t.Fatal("the change does not reach the pods")
 				}
 				selector, _, _ := unstructured.NestedStringMap(o.Desired.Object, "spec", "selector", "matchLabels")
@@ -112,8 +112,8 @@ func withoutMarks(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
-	c, cr := takenOver(t, upstreamSpec)
+func Test_AdoptionCountsWhatComesLaterFromThenOn(t *testing.T) {
+	c, cr := adopted(t, upstreamSpec)
 	_, p := gatherAndRender(t, c, cr)
 	c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
 	cert := map[string]string{"tls.crt": "a", "tls.key": "b"}
@@ -122,7 +122,7 @@ func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
 	}
 	_, p = gatherAndRender(t, c, cr)
 	o := deploymentIn(t, p)
-	if !o.Partial || !strings.Contains(o.Desired.GetAnnotations()[takenOverAnnotation], `"certs":"`) {
+	if !o.Partial || !strings.Contains(o.Desired.GetAnnotations()[adoptedWithAnnotation], `"certs":"`) {
 		t.Fatal("the first certificates replace the pods, or are not recorded")
 	}
 	c.Own(o.Desired.DeepCopy(), testOwner)
@@ -133,8 +133,8 @@ func Test_TakeoverCountsWhatComesLaterFromThenOn(t *testing.T) {
 }
 
 // A write may fail after the owner was taken off and before the rest was written.
-func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
-	c, cr := takenOver(t, upstreamSpec)
+func Test_AdoptionGoesOnWhereItWasInterrupted(t *testing.T) {
+	c, cr := adopted(t, upstreamSpec)
 	d := c.Objects[plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}]
 	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Inventory", Name: "i", UID: "i"}})
 	d.SetAnnotations(map[string]string{keeper.OwnerAnnotation: ownerID(cr)})
@@ -148,7 +148,7 @@ func Test_TakeoverGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-func Test_ADeploymentOfSomebodyElseIsNotTakenOver(t *testing.T) {
+func Test_ADeploymentOfSomebodyElseIsNotAdopted(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	cr.Status.Phase = "Ready"
 	c.Put(parse(t, upstreamDeployment))
@@ -157,8 +157,8 @@ func Test_ADeploymentOfSomebodyElseIsNotTakenOver(t *testing.T) {
 	}
 }
 
-func Test_TheClaimOfAMigratedServiceIsTakenOverToo(t *testing.T) {
-	c, cr := takenOver(t, databaseSpec)
+func Test_TheClaimOfAMigratedServiceIsAdoptedToo(t *testing.T) {
+	c, cr := adopted(t, databaseSpec)
 	if _, p := gatherAndRender(t, c, cr); find(p, "PersistentVolumeClaim", "tas-pvc") != nil {
 		t.Fatal("a claim is made though there is none")
 	}
@@ -257,9 +257,9 @@ func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
 	}
 }
 
-// Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes: its pods run on at a takeover, whatever image MLKeeper would run.
+// Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes: its pods run on at the adoption, whatever image MLKeeper would run.
 func Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes(t *testing.T) {
-	c, cr := takenOver(t, upstreamSpec)
+	c, cr := adopted(t, upstreamSpec)
 	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}
 	live := c.Objects[key]
 	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ func (b *bench) gated(stuck bool, timeout int, later ...bundle.Object) bundle.Sp
 	return bundle.Spec{Stages: []bundle.Stage{first, stage("second", later...)}}
 }
 
-func TestLaw14GateHoldsCreationAndLetsUpdatesPass(t *testing.T) {
+func TestInvariant14GateHoldsCreationAndLetsUpdatesPass(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.gated(true, 0, configMap(b.ns, "one", "v")))
 	got := b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
@@ -55,7 +55,7 @@ func TestLaw14GateHoldsCreationAndLetsUpdatesPass(t *testing.T) {
 	b.value("two", "v")
 }
 
-func TestLaw14GateOpensWithAWarningAfterItsTimeout(t *testing.T) {
+func TestInvariant14GateOpensWithAWarningAfterItsTimeout(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.gated(true, 2, configMap(b.ns, "one", "v")))
 	b.value("one", "v")
@@ -76,9 +76,9 @@ func TestLaw14GateOpensWithAWarningAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// TestLaw14ANamesakeHasGatesOfItsOwn: a bundle is deleted and made anew under its name while a pass is under way, so that none sees the
+// TestInvariant14ANamesakeHasGatesOfItsOwn: a bundle is deleted and made anew under its name while a pass is under way, so that none sees the
 // name without one. The gate of its first stage holds for the whole of its timeout again.
-func TestLaw14ANamesakeHasGatesOfItsOwn(t *testing.T) {
+func TestInvariant14ANamesakeHasGatesOfItsOwn(t *testing.T) {
 	const timeout = 8 * time.Second
 	b := open(t, options{})
 	spec := b.gated(true, int(timeout.Seconds()), configMap(b.ns, "one", "v"))
@@ -114,7 +114,7 @@ func TestLaw14ANamesakeHasGatesOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestLaw14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
+func TestInvariant14NamespacesAndDefinitionsGateByThemselves(t *testing.T) {
 	group := "gate-" + rand.String(6) + ".test"
 	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}
 	b := open(t, options{Children: []schema.GroupVersionKind{gvk}})
@@ -168,9 +168,9 @@ func (b *bench) comesOfAge(definition, path string) {
 	}
 }
 
-// TestLaw14WorkloadsBeginLast shows that pods find what they read, whatever the order of the stages, as far as sixteen writes in flight
+// TestInvariant14WorkloadsBeginLast shows that pods find what they read, whatever the order of the stages, as far as sixteen writes in flight
 // let them, but that what cannot be created holds no workload back.
-func TestLaw14WorkloadsBeginLast(t *testing.T) {
+func TestInvariant14WorkloadsBeginLast(t *testing.T) {
 	b := open(t, options{})
 	first := stage("first", append(served(b.ns), deployment(b.ns, "app", false), deployment(b.ns, "server", false))...)
 	second := stage("second", secret(b.ns, "refused", "v"))
@@ -215,7 +215,7 @@ func TestLaw14WorkloadsBeginLast(t *testing.T) {
 func served(ns string) []bundle.Object {
 	return []bundle.Object{
 		object(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",
-			"metadata":{"name":"%s-hook"},"webhooks":[{"name":"hook.laws.test","sideEffects":"None","admissionReviewVersions":["v1"],
+			"metadata":{"name":"%s-hook"},"webhooks":[{"name":"hook.invariants.test","sideEffects":"None","admissionReviewVersions":["v1"],
 			"rules":[{"apiGroups":["nothing.test"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["things"]}],
 			"clientConfig":{"service":{"namespace":%q,"name":"server","port":443}}}]}`, ns, ns),
 		object(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"server"},
@@ -223,7 +223,7 @@ func served(ns string) []bundle.Object {
 	}
 }
 
-func TestLaw14WebhookComesAfterItsServer(t *testing.T) {
+func TestInvariant14WebhookComesAfterItsServer(t *testing.T) {
 	b := open(t, options{})
 	hook := b.ns + "-hook"
 	spec := func(stuck bool, timeout int) bundle.Spec {

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 )
@@ -23,7 +24,7 @@ func secret(ns, name, value string) bundle.Object {
 		ns, name, value)
 }
 
-func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
+func TestInvariant05RetainedObjectsOutliveAndAreAdoptedAgain(t *testing.T) {
 	b := open(t, options{})
 	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
 	b.apply("b", spec)
@@ -45,7 +46,7 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	b.apply("b", spec)
 	b.value("goes", "v")
 	cluster.Eventually(t, patience, func() error {
-		for _, e := range b.bundle("b").Status.Children {
+		for _, e := range b.bundle("b").Status.Inventory.Entries {
 			if e.UID == data.GetUID() {
 				return nil
 			}
@@ -60,7 +61,66 @@ func TestLaw05RetainedObjectsOutliveAndAreTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
+// TestInvariant05OrphanedObjectsOutliveAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
+// those that its Inventories own, and one that leaves the plan is deleted all the same.
+func TestInvariant05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
+	b := open(t, options{})
+	other := b.namespace()
+	spec := b.staged(other)
+	spec.Stages[0].Objects = append(spec.Stages[0].Objects, configMap(b.ns, "leaves", "v"))
+	b.apply("b", spec)
+	b.ready("b")
+	names := map[string]string{"near": b.ns, "leaves": b.ns, "far": other}
+	owned := func(want bool) {
+		t.Helper()
+		cluster.Eventually(t, patience, func() error {
+			objects := []metav1.Object{b.must(clusterRoleGVK, "", b.ns+"-role")}
+			for name, ns := range names {
+				objects = append(objects, b.must(configMapGVK, ns, name))
+			}
+			for _, u := range objects {
+				if refs := u.GetOwnerReferences(); len(refs) > 0 != want {
+					return fmt.Errorf("%s has the owners %v", u.GetName(), refs)
+				}
+			}
+			return nil
+		})
+	}
+	owned(true)
+	spec.DeletionPolicy = keeper.DeletionOrphan
+	b.apply("b", spec)
+	owned(false)
+	spec.DeletionPolicy = keeper.DeletionDelete
+	b.apply("b", spec)
+	owned(true)
+	spec.DeletionPolicy = keeper.DeletionOrphan
+	b.apply("b", spec)
+	owned(false)
+	spec.Stages[0].Objects = spec.Stages[0].Objects[:2]
+	b.apply("b", spec)
+	b.gone(configMapGVK, b.ns, "leaves")
+	delete(names, "leaves")
+	b.settle()
+	b.delete(bundleGVK, b.ns, "b")
+	cluster.Eventually(t, patience, func() error {
+		if n := len(b.inventories("b")); n > 0 {
+			return fmt.Errorf("%d Inventories are left", n)
+		}
+		return nil
+	})
+	cluster.Consistently(t, while, func() error {
+		for _, u := range []metav1.Object{
+			b.must(clusterRoleGVK, "", b.ns+"-role"), b.must(configMapGVK, b.ns, "near"), b.must(configMapGVK, other, "far"),
+		} {
+			if u.GetDeletionTimestamp() != nil {
+				return fmt.Errorf("%s is being deleted", u.GetName())
+			}
+		}
+		return nil
+	})
+}
+
+func TestInvariant05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(retained(claim(b.ns, "data", "none")), deployment(b.ns, "app", false)))
 	cluster.Eventually(t, patience, func() error {
@@ -80,7 +140,7 @@ func TestLaw05ImmutableDifferenceStallsAndNothingIsRecreated(t *testing.T) {
 	b.condition("b", "Ready", metav1.ConditionFalse, "Progressing")
 }
 
-func TestLaw05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
+func TestInvariant05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
 	b := open(t, options{})
 	made, group := b.ns+"-made", b.ns+".test"
 	b.apply("b", bundle.Spec{Stages: []bundle.Stage{
@@ -113,12 +173,12 @@ func TestLaw05NamespacesAndDefinitionsAreNeverOwnedNorPruned(t *testing.T) {
 	cluster.Consistently(t, while, stand)
 }
 
-func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
+func TestInvariant05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(retained(secret(b.ns, "key", "v")), configMap(b.ns, "stays", "v"), configMap(b.ns, "goes", "v")))
 	b.ready("b")
 	b.op.Stop()
-	b.patchStatus(bundleGVK, b.ns, "b", `{"status":{"children":null}}`)
+	b.patchStatus(bundleGVK, b.ns, "b", `{"status":{"inventory":null}}`)
 	b.apply("b", one(configMap(b.ns, "stays", "v")))
 	b.restart()
 	b.gone(configMapGVK, b.ns, "goes")
@@ -131,8 +191,8 @@ func TestLaw05RetainedObjectStaysThoughNoRecordTellsOfIt(t *testing.T) {
 	})
 }
 
-// TestLaw05NothingIsRecreatedInVain has names and values say "immutable", and changes that a new object would be refused for.
-func TestLaw05NothingIsRecreatedInVain(t *testing.T) {
+// TestInvariant05NothingIsRecreatedInVain has names and values say "immutable", and changes that a new object would be refused for.
+func TestInvariant05NothingIsRecreatedInVain(t *testing.T) {
 	b := open(t, options{})
 	const name = "immutable-store"
 	spec := func(selector, volumes string) bundle.Spec {
@@ -178,8 +238,8 @@ func TestLaw05NothingIsRecreatedInVain(t *testing.T) {
 	}
 }
 
-// TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject has a policy refuse every new Deployment.
-func TestLaw05AReplacementThatAPolicyDeniesLeavesTheObject(t *testing.T) {
+// TestInvariant05AReplacementThatAPolicyDeniesLeavesTheObject has a policy refuse every new Deployment.
+func TestInvariant05AReplacementThatAPolicyDeniesLeavesTheObject(t *testing.T) {
 	b := open(t, options{})
 	spec := func(selector string) bundle.Spec {
 		o := deployment(b.ns, "app", false)

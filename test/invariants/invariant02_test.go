@@ -1,10 +1,10 @@
-package laws
+package invariants
 
 import (
 	"testing"
 )
 
-func TestLaw02NoFinalizersAndTheGarbageCollectorCleansUpWithoutUs(t *testing.T) {
+func TestInvariant02NoFinalizersAndTheGarbageCollectorCleansUpWithoutUs(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v"), deployment(b.ns, "two", false)))
 	b.ready("b")

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 
 // With the source down nothing is torn down and nothing is forgotten, over a restart too. With the source back nothing that is
 // right is written.
-func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
+func TestInvariant16WhatWasRenderedLastStays(t *testing.T) {
 	var down atomic.Bool
 	b := open(t, options{System: &bundle.System{Source: func() error {
 		if down.Load() {
@@ -42,7 +42,7 @@ func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
 		}
 		return nil
 	})
-	if n := len(b.bundle("b").Status.Children); n != 2 {
+	if n := len(b.bundle("b").Status.Inventory.Entries); n != 2 {
 		t.Errorf("%d children are remembered", n)
 	}
 	mark := b.journal.mark()
@@ -53,7 +53,7 @@ func TestLaw16WhatWasRenderedLastStays(t *testing.T) {
 	}
 }
 
-func TestLaw16DigestsOfSecretsAreKeyed(t *testing.T) {
+func TestInvariant16DigestsOfSecretsAreKeyed(t *testing.T) {
 	data := map[string][]byte{"password": []byte("guess")}
 	digest := func(uid types.UID) string { return controller.SecretDigest(uid, data) }
 	again := digest("a")

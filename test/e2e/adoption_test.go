@@ -248,8 +248,8 @@ func podUIDs(t *testing.T, c *cluster.Cluster, ns string) []types.UID {
 	return slices.Sorted(maps.Keys(uids))
 }
 
-// Law 8: taking over a running upstream service keeps its pods and its data.
-func TestTakeoverFromUpstreamKeepsPodsAndData(t *testing.T) {
+// Invariant 8: the adoption of a running upstream service keeps its pods and its data.
+func TestAdoptionFromUpstreamKeepsPodsAndData(t *testing.T) {
 	c := cluster.Shared(t)
 	ns := c.Namespace(t)
 	pods := upstreamService(t, c, ns)
@@ -267,7 +267,7 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 			return fmt.Errorf("finalizers %v", now.GetFinalizers())
 		}
 		if st := get(t, c, ns, "tas").Status; st.StorageFormat == "" {
-			return fmt.Errorf("not taken over yet: %+v", st.Conditions)
+			return fmt.Errorf("not adopted yet: %+v", st.Conditions)
 		}
 		return nil
 	})
@@ -362,14 +362,14 @@ func replicaSets(t *testing.T, c *cluster.Cluster, ns string) int {
 	return len(list.Items)
 }
 
-func TestTakenOverPodsSurviveARestartAndADeletedDeploymentComesBackWhole(t *testing.T) {
+func TestAdoptedPodsSurviveARestartAndADeletedDeploymentComesBackWhole(t *testing.T) {
 	c := cluster.Shared(t)
 	ns := c.Namespace(t)
 	pods := upstreamService(t, c, ns)
 	o := start(t, c, harness.Options{})
 	cluster.Eventually(t, 60*time.Second, func() error {
 		if get(t, c, ns, "tas").Status.StorageFormat == "" {
-			return fmt.Errorf("not taken over yet")
+			return fmt.Errorf("not adopted yet")
 		}
 		return nil
 	})
@@ -405,7 +405,7 @@ func TestTakenOverPodsSurviveARestartAndADeletedDeploymentComesBackWhole(t *test
 }
 
 // A custom resource that waits for upstream, which is gone, ends at once, and its data stays (defects 3, 4 and 9).
-func TestTakeoverOfAServiceThatIsBeingDeletedKeepsItsData(t *testing.T) {
+func TestAdoptionOfAServiceThatIsBeingDeletedKeepsItsData(t *testing.T) {
 	c := cluster.Shared(t)
 	ns := c.Namespace(t)
 	upstreamService(t, c, ns)

@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-func TestHouseBadInputTearsNothingDownAndDriftIsStillRepaired(t *testing.T) {
+func TestBadInputTearsNothingDownAndDriftIsStillRepaired(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v"), configMap(b.ns, "two", "v")))
 	b.ready("b")
@@ -44,7 +44,7 @@ func TestHouseBadInputTearsNothingDownAndDriftIsStillRepaired(t *testing.T) {
 	b.ready("b")
 }
 
-func TestHouseSuspendStopsEveryWriteAndSaysSo(t *testing.T) {
+func TestSuspendStopsEveryWriteAndSaysSo(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v")))
 	b.ready("b")
@@ -74,7 +74,7 @@ func TestHouseSuspendStopsEveryWriteAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestHouseEventsTellTransitionsOnly(t *testing.T) {
+func TestEventsTellTransitionsOnly(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(configMap(b.ns, "one", "v")))
 	b.ready("b")
@@ -102,7 +102,7 @@ func TestHouseEventsTellTransitionsOnly(t *testing.T) {
 	})
 }
 
-func TestHouseShardsShareWithoutWritingTheSameObject(t *testing.T) {
+func TestShardsShareWithoutWritingTheSameObject(t *testing.T) {
 	b := open(t, options{Stopped: true})
 	second := b.namespace()
 	b.c.Kubectl(t, "label", "--overwrite", "namespace", second, shardLabel+"="+second)
@@ -164,10 +164,10 @@ func TestHouseShardsShareWithoutWritingTheSameObject(t *testing.T) {
 	}
 }
 
-func TestHouseWarmStandbyTakesOver(t *testing.T) {
+func TestWarmStandbyTakesOver(t *testing.T) {
 	b := open(t, options{Stopped: true})
 	elect := func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "laws-"+b.ns, cluster.OperatorNamespace
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "invariants-"+b.ns, cluster.OperatorNamespace
 		// The lease is given back at the end, so that it need not be so short that a busy machine loses it.
 		o.LeaderElectionReleaseOnCancel = true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(time.Minute), ptr.To(45*time.Second), ptr.To(200*time.Millisecond)

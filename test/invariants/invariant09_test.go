@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"net/http"
@@ -19,7 +19,7 @@ func (b *bench) ordinary() bundle.Spec {
 	}}
 }
 
-func TestLaw09WhatOthersWriteIsNoDrift(t *testing.T) {
+func TestInvariant09WhatOthersWriteIsNoDrift(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.ordinary())
 	b.ready("b")
@@ -39,7 +39,7 @@ func TestLaw09WhatOthersWriteIsNoDrift(t *testing.T) {
 	b.field(configMapGVK, b.ns, "one", "yes", "data", "theirs")
 }
 
-func TestLaw09WhatWeOwnIsRepaired(t *testing.T) {
+func TestInvariant09WhatWeOwnIsRepaired(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.ordinary())
 	b.ready("b")
@@ -57,7 +57,7 @@ func TestLaw09WhatWeOwnIsRepaired(t *testing.T) {
 	b.quiet()
 }
 
-func TestLaw09RestartVerifiesWithoutReadOrWrite(t *testing.T) {
+func TestInvariant09RestartVerifiesWithoutReadOrWrite(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", b.ordinary())
 	b.apply("wide", b.staged(b.namespace()))

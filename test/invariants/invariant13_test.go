@@ -1,4 +1,4 @@
-package laws
+package invariants
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-func TestLaw13OptionalObjectFollowsItsAPI(t *testing.T) {
+func TestInvariant13OptionalObjectFollowsItsAPI(t *testing.T) {
 	group := "late-" + rand.String(6) + ".test"
 	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Late"}
 	b := open(t, options{Children: []schema.GroupVersionKind{gvk}})
@@ -66,7 +66,7 @@ func TestLaw13OptionalObjectFollowsItsAPI(t *testing.T) {
 	})
 }
 
-func TestLaw13ReferencedObjectIsReadOnlyWhenItChanges(t *testing.T) {
+func TestInvariant13ReferencedObjectIsReadOnlyWhenItChanges(t *testing.T) {
 	b := open(t, options{})
 	spec := one(configMap(b.ns, "one", "v"))
 	spec.Secret = "theirs"
@@ -110,7 +110,7 @@ func TestLaw13ReferencedObjectIsReadOnlyWhenItChanges(t *testing.T) {
 	b.value("one", "v")
 }
 
-func TestLaw13OneOfManyReferencesKeepsItsWatch(t *testing.T) {
+func TestInvariant13OneOfManyReferencesKeepsItsWatch(t *testing.T) {
 	b := open(t, options{})
 	b.c.Apply(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"theirs"},"stringData":{"a":"1"}}
 `, b.ns)
