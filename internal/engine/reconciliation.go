@@ -13,7 +13,6 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
@@ -49,7 +48,7 @@ type reconciliation[C client.Object, F any] struct {
 	blocked     bool                               // Set by prepare and act: something other than a write is blocked.
 	problems    []plan.Problem                     // Added to by prepare and act.
 	warnings    []string                           // Added to by decide and act.
-	yielded     []contest.Field                    // Set by act.
+	yielded     []status.CededField                // Set by act.
 	held        string                             // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                              // Set by act.
 	awaits      bool                               // Set by summarize: the outcomes of the wires were not complete.
