@@ -19,7 +19,8 @@ var flags struct {
 	campaigns, workloads, plan, report string
 	limit, parallel                    int
 	folder                             string
-	patience                           time.Duration
+	patience, settle, window           time.Duration
+	table                              string
 }
 
 func init() {
@@ -30,6 +31,9 @@ func init() {
 	flag.IntVar(&flags.limit, "faults.limit", 0, "most plans per campaign; 0 leaves it to the form")
 	flag.IntVar(&flags.parallel, "faults.parallel", 6, "plans that run at once")
 	flag.DurationVar(&flags.patience, "faults.patience", time.Minute, "how long after its last fault a plan may take to its end")
+	flag.DurationVar(&flags.settle, "faults.settle", 6*time.Second, "how long a cause stands before its operator is watched")
+	flag.DurationVar(&flags.window, "faults.window", 6*time.Second, "how long an operator is watched while a cause stands")
+	flag.StringVar(&flags.table, "faults.table", "", "file that the table of the standing causes is written to, as Markdown")
 	flag.BoolVar(&flags.stop, "faults.stop", false, "stop at the first plan that fails")
 	flag.StringVar(&flags.plan, "faults.plan", "", "files of the plans that TestReplay runs, separated by commas")
 	flag.StringVar(&flags.report, "faults.report", "", "file that a report is written to, as JSON")
@@ -49,7 +53,7 @@ func newSuite(t *testing.T) *Suite {
 	c.InstallCRDs(t)
 	cfg := Config{
 		Seed: flags.seed, Long: flags.long, Limit: flags.limit, Parallel: flags.parallel, Stop: flags.stop,
-		Folder: flags.folder, Patience: flags.patience, Log: t.Logf,
+		Folder: flags.folder, Patience: flags.patience, Settle: flags.settle, Window: flags.window, Log: t.Logf,
 	}
 	if cfg.Seed == 0 {
 		cfg.Seed = time.Now().UnixNano()
@@ -87,6 +91,11 @@ func TestCampaigns(t *testing.T) {
 	}
 	if flags.report != "" {
 		if err := r.Write(flags.report); err != nil {
+			t.Error(err)
+		}
+	}
+	if flags.table != "" {
+		if err := os.WriteFile(flags.table, []byte(s.Table()), 0o644); err != nil {
 			t.Error(err)
 		}
 	}

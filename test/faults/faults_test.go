@@ -101,10 +101,10 @@ func TestRequestsAreToldApart(t *testing.T) {
 		method, target, content, body string
 		want                          request
 	}{
-		{"POST", "/api/v1/namespaces/n/services", "application/json", `{"metadata":{"name":"a"}}`, request{Verb: verbCreate, Resource: "services", Name: "a"}},
-		{"PATCH", "/apis/apps/v1/namespaces/n/deployments/a", "application/apply-patch+yaml", "", request{Verb: verbApply, Resource: "deployments.apps", Name: "a"}},
-		{"PATCH", "/apis/x.io/v1/namespaces/n/things/a/status", "application/merge-patch+json", "", request{Verb: verbPatch, Resource: "things.x.io/status", Name: "a"}},
-		{"GET", "/api/v1/namespaces/n/services?watch=true", "", "", request{Verb: verbWatch, Resource: "services", Name: ""}},
+		{"POST", "/api/v1/namespaces/n/services", "application/json", `{"metadata":{"name":"a"}}`, request{Verb: verbCreate, Resource: "services", Namespace: "n", Name: "a"}},
+		{"PATCH", "/apis/apps/v1/namespaces/n/deployments/a", "application/apply-patch+yaml", "", request{Verb: verbApply, Resource: "deployments.apps", Namespace: "n", Name: "a"}},
+		{"PATCH", "/apis/x.io/v1/namespaces/n/things/a/status", "application/merge-patch+json", "", request{Verb: verbPatch, Resource: "things.x.io/status", Namespace: "n", Name: "a"}},
+		{"GET", "/api/v1/namespaces/n/services?watch=true", "", "", request{Verb: verbWatch, Resource: "services", Namespace: "n", Name: ""}},
 		{"GET", "/api/v1/persistentvolumes/pv", "", "", request{Verb: verbGet, Resource: "persistentvolumes", Name: "pv"}},
 		{"DELETE", "/apis/keeper.mlkeeper.dev/v1alpha1/inventories/i", "", "", request{Verb: verbDelete, Resource: inventories, Name: "i"}},
 		{"GET", "/apis", "", "", request{Verb: verbGet, Resource: "", Name: ""}},

@@ -1,0 +1,305 @@
+package faults
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"regexp"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/test/harness"
+)
+
+// Bounds of a cause that stands.
+const (
+	// perPause is how often a custom resource may be reconciled for each pause between two attempts, and how many objects may be read.
+	perPause = 2
+	// moreGoroutines is how many more goroutines an operator may have at the end of the window: requests come and go.
+	moreGoroutines = 8
+	// growth is the least factor by which the time of the next attempt grows, each pause being twice the last one, and up to a
+	// quarter longer.
+	growth = 1.8
+)
+
+// activity is what an operator did in a window of time while a cause stood.
+type activity struct {
+	kind  string
+	cause Cause
+	// attempts are the writes that were refused or changed nothing but the status, changes those that changed an object, reads the
+	// GETs and LISTs.
+	reconciles, attempts, changes, statuses, reads int
+	window                                         time.Duration
+}
+
+// pauses is how many pauses may end in a window that begins a while after the first failure.
+func pauses(settle, window time.Duration) int {
+	return 1 + int(math.Log(float64(settle+window)/float64(settle))/math.Log(growth))
+}
+
+// reported waits until the custom resource reports the cause.
+func (r *run) reported(c *cause) []Finding {
+	if err := r.await("the cause to be reported", func() error { return r.says(c) }); err != nil {
+		return []Finding{{Oracle: "O5", Text: err.Error()}}
+	}
+	return nil
+}
+
+// spoken says what is untrue of the status while the cause still stands.
+func (r *run) spoken(c *cause) []Finding {
+	if err := r.says(c); err != nil {
+		return []Finding{{Oracle: "O5", Text: "the status no longer reports the cause: " + err.Error()}}
+	}
+	return nil
+}
+
+// says says why a custom resource does not report the cause, by the name of the child and a word for the cause.
+func (r *run) says(c *cause) error {
+	t := r.plan.Standing
+	name := strings.ReplaceAll(t.Name, "NS", r.world.Namespace)
+	for _, cr := range r.history.all(r.kind.Resource) {
+		kind, want := "Ready", "False"
+		if c.condition != "" {
+			kind, want = c.condition, "True"
+		}
+		said := conditionOf(cr, kind)
+		message := fmt.Sprint(said["message"])
+		switch {
+		case said == nil || said["status"] != want:
+			return fmt.Errorf("%s is %v", kind, said)
+		case !strings.Contains(message, name) || !c.says.MatchString(message):
+			return fmt.Errorf("%s says %q, without the name %s or the cause %s", kind, message, name, c.says)
+		case strings.Contains(message, "lost its label"):
+			return fmt.Errorf("%s says of an object that was never ours that it lost its labels: %q", kind, message)
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
+}
+
+// watched lets the cause stand, and then watches what the operator does for a while.
+func (r *run) watched(c *cause, began time.Time) []Finding {
+	if !r.pauseFor(r.suite.Settle) {
+		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+	}
+	r.note("the window begins")
+	from, passes, goroutines := time.Now(), r.passes(), r.goroutines()
+	if !r.pauseFor(r.suite.Window) {
+		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+	}
+	r.note("the window ends")
+	did := r.activity(c, from)
+	did.reconciles = r.passes() - passes
+	more := r.goroutines() - goroutines
+	r.suite.mu.Lock()
+	r.suite.activities = append(r.suite.activities, did)
+	r.suite.mu.Unlock()
+	var out []Finding
+	complain := func(format string, args ...any) {
+		out = append(out, Finding{Oracle: "O8", Text: "while the cause stands, " + fmt.Sprintf(format, args...)})
+	}
+	limit := pauses(r.suite.Settle, r.suite.Window)
+	if did.reconciles > perPause*limit {
+		complain("%d reconciles in %s; at most %d are due", did.reconciles, r.suite.Window, perPause*limit)
+	}
+	if did.reads > perPause*limit {
+		complain("%d live reads in %s; at most %d are due", did.reads, r.suite.Window, perPause*limit)
+	}
+	if did.attempts > perPause*limit {
+		complain("%d attempts in %s; at most %d are due", did.attempts, r.suite.Window, perPause*limit)
+	}
+	if did.statuses > limit {
+		complain("the status was written %d times in %s; at most %d are due", did.statuses, r.suite.Window, limit)
+	}
+	allowed := 0
+	if c.endless {
+		allowed = limit
+	}
+	if did.changes > allowed {
+		complain("%d writes changed something in %s; at most %d are due: %s", did.changes, r.suite.Window, allowed, r.changed(from))
+	}
+	if more > moreGoroutines {
+		complain("%d more goroutines after %s", more, r.suite.Window)
+	}
+	if c.fight > 0 {
+		lasted := c.fight
+		if c.endless {
+			lasted += pauses(time.Second, time.Since(began))
+		}
+		if n := len(r.changing(began, func(e entry) bool { return objectOf(e.Point) == r.plan.Standing.Resource+"/"+r.plan.Standing.Name })); n > lasted {
+			complain("the child was written %d times; at most %d are due", n, lasted)
+		}
+	}
+	return out
+}
+
+// activity counts the requests of the operators from a moment on.
+func (r *run) activity(c *cause, from time.Time) activity {
+	out := activity{kind: r.kind.Name, cause: c.name, window: r.suite.Window, changes: len(r.changing(from, func(entry) bool { return true }))}
+	for _, e := range r.journal.since(func(e entry) bool { return e.At.After(from) && e.Resource != "" && !e.event() }) {
+		switch {
+		case e.Verb == verbGet || e.Verb == verbList:
+			out.reads++
+		case !e.write():
+		case e.Resource == r.kind.Resource+"/status":
+			out.statuses++
+		default:
+			out.attempts++
+		}
+	}
+	return out
+}
+
+// changing are the writes from a moment on that succeeded, but for those of the status of the custom resource.
+func (r *run) changing(from time.Time, match func(entry) bool) []entry {
+	return r.journal.since(func(e entry) bool {
+		return e.At.After(from) && !r.ofGuest(e) && e.counted() && e.succeeded() && e.Resource != r.kind.Resource+"/status" && match(e)
+	})
+}
+
+// ofGuest says that a request is about what another run has this run's operator do.
+func (r *run) ofGuest(e entry) bool {
+	return slices.ContainsFunc(r.namespaces[1:], func(n string) bool { return e.Namespace == n || strings.Contains(e.Name, n) })
+}
+
+// changed names the writes that changed something from a moment on.
+func (r *run) changed(from time.Time) string {
+	var out []string
+	for _, e := range r.changing(from, func(entry) bool { return true }) {
+		out = append(out, e.request.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// passes is how often the custom resource of the run was reconciled.
+func (r *run) passes() int {
+	n := 0
+	for _, cr := range r.history.all(r.kind.Resource) {
+		n += harness.Passes(strings.ToLower(r.kind.GVK.Kind), cr.GetNamespace(), cr.GetName())
+	}
+	return n
+}
+
+// counts matches the number of goroutines in a record of the profile.
+var counts = regexp.MustCompile(`^(\d+) @ `)
+
+// goroutines is how many goroutines the operators of the run have.
+func (r *run) goroutines() int {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return 0
+	}
+	n := 0
+	for record := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(record, r.world.Namespace) {
+			continue
+		}
+		if m := counts.FindStringSubmatch(record); m != nil {
+			more, _ := strconv.Atoi(m[1])
+			n += more
+		}
+	}
+	return n
+}
+
+// sparesPods says which pod of a child is gone that ran before the cause stood, but for those of a child that was deleted itself.
+func (r *run) sparesPods(before state) []Finding {
+	now, err := r.state()
+	if err != nil {
+		return []Finding{{Oracle: "H", Text: err.Error()}}
+	}
+	var out []Finding
+	for uid, of := range before.pods {
+		deployment := "deployments.apps/" + of[:max(strings.LastIndex(of, "-"), 0)]
+		_, there := now.pods[uid]
+		_, child := before.uids[deployment]
+		if child && !there && deployment != r.plan.Standing.Resource+"/"+r.plan.Standing.Name {
+			out = append(out, Finding{Oracle: "O7", Text: "a pod of " + of + " did not survive the cause"})
+		}
+	}
+	return out
+}
+
+// recovered ends the cause, waits until the custom resource is Ready again, and counts the writes.
+func (r *run) recovered(ref *reference, c *cause, before state, began time.Time, end func() error) []Finding {
+	r.note("cause: %s ends", c.name)
+	ended := time.Now()
+	// The next attempt may be as far away as the cause stood, and a quarter.
+	r.mu.Lock()
+	r.stoodUntil = ended.Add(ended.Sub(began) * 3 / 2)
+	r.mu.Unlock()
+	if err := end(); err != nil {
+		return []Finding{{Oracle: "H", Text: "end the cause: " + err.Error()}}
+	}
+	if c.asks {
+		for _, cr := range r.history.all(r.kind.Resource) {
+			if err := r.ask(cr); err != nil {
+				return []Finding{{Oracle: "H", Text: err.Error()}}
+			}
+		}
+	}
+	if c.condition != "" {
+		return nil // The field stays ceded, and Ready was never False for it.
+	}
+	out := r.converged(ref, rest1)
+	now, err := r.state()
+	if err != nil {
+		return append(out, Finding{Oracle: "H", Text: err.Error()})
+	}
+	return append(out, r.needed(before, now, ended)...)
+}
+
+// needed says which child was written without need when the cause had ended: an affected one is the child itself, one that is
+// rendered otherwise, and one that is another object.
+func (r *run) needed(before, now state, ended time.Time) []Finding {
+	writes := map[string]int{}
+	for _, e := range r.changing(ended, func(e entry) bool { return !strings.HasPrefix(e.Resource, inventories) }) {
+		writes[objectOf(e.Point)]++
+	}
+	var out []Finding
+	for key, n := range writes {
+		limit := 0
+		if _, known := before.uids[key]; !known && r.plan.Standing.Early {
+			limit = 1 // A wire is made when the custom resource is Ready.
+		}
+		child := key == r.plan.Standing.Resource+"/"+r.plan.Standing.Name
+		if child || before.hashes[key] != now.hashes[key] || before.uids[key] != now.uids[key] {
+			limit = 2 // It is created, and MLKeeper's managedFields are migrated with the first apply.
+		}
+		if n > limit {
+			out = append(out, Finding{Oracle: "O2", Text: fmt.Sprintf("%s was written %d times after the cause had ended; at most %d are due", key, n, limit)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Finding) int { return compareText(a.Text, b.Text) })
+	return out
+}
+
+// children are the objects with MLKeeper's label, by resource and lasting name.
+func (r *run) children() map[string]*unstructured.Unstructured {
+	out := map[string]*unstructured.Unstructured{}
+	for key, u := range r.history.all("") {
+		if resource, name, _ := strings.Cut(key, "/"); u.GetLabels()[keeper.ControllerLabel] != "" {
+			out[resource+"/"+lasting(name, r.world.Namespace)] = u
+		}
+	}
+	return out
+}
+
+func appliedHash(u *unstructured.Unstructured) string {
+	return u.GetAnnotations()[keeper.AppliedHashAnnotation]
+}
+
+// ownerOfPod is the name of the ReplicaSet of a pod, which begins with that of the Deployment.
+func ownerOfPod(pod *metav1.PartialObjectMetadata) string {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return ref.Name
+	}
+	return pod.Name
+}
