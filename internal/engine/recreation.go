@@ -16,6 +16,9 @@ const (
 	freeRecreations = 4
 	// recreationWindow is how long a deletion counts.
 	recreationWindow = 10 * time.Minute
+	// recreationProof is how long an object must exist before it counts as kept: otherwise the custom resource would be Ready
+	// for a moment after each creation.
+	recreationProof = 10 * time.Second
 )
 
 // ReasonRecreationBackOff is the reason of the problem.
@@ -28,7 +31,16 @@ type recreation struct {
 	retry backoff.Retry
 }
 
-// holdRecreations turns creations whose pause is not over into waits, and tells why.
+// unproven is until when an object that was recreated after a pause may be deleted again; zero when there was no pause.
+func (v recreation) unproven() time.Time {
+	if v.retry.Failures() == 0 {
+		return time.Time{}
+	}
+	return v.last.Add(recreationProof)
+}
+
+// holdRecreations turns creations whose pause is not over into waits, and reports why, also while the object is there and may be
+// deleted again.
 func (s *stacks[C, F]) holdRecreations(p *reconciliation[C, F]) {
 	now := s.Clock.Now()
 	for key, v := range p.state.recreated {
@@ -39,17 +51,25 @@ func (s *stacks[C, F]) holdRecreations(p *reconciliation[C, F]) {
 	for i := range p.actions {
 		a := &p.actions[i]
 		v, again := p.state.recreated[a.Key]
-		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
-			continue
+		switch {
+		case !again:
+		case a.Verb == decide.Create && v.retry.Waits(now):
+			a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
+			p.recreationFails(a.Key, v.retry.Due())
+		case a.Verb != decide.Create && now.Before(v.unproven()):
+			p.recreationFails(a.Key, v.unproven())
 		}
-		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
-		p.problems = append(p.problems, plan.Problem{
-			Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: a.Key.Kind, Value: a.Key.Name,
-			Message: a.Key.String() + " is deleted by somebody whenever it was made",
-			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
-		})
-		p.requeueAt(v.retry.Due())
 	}
+}
+
+// recreationFails reports that an object is deleted whenever it was created, until another pass at a time.
+func (p *reconciliation[C, F]) recreationFails(key plan.Key, until time.Time) {
+	p.problems = append(p.problems, plan.Problem{
+		Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: key.Kind, Value: key.Name,
+		Message: key.String() + " is deleted by somebody whenever it was made",
+		Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
+	})
+	p.requeueAt(until)
 }
 
 // countRecreation counts what was there before.
@@ -64,6 +84,7 @@ func (s *stacks[C, F]) countRecreation(p *reconciliation[C, F], r act.Result) {
 	v.times, v.last = v.times+1, s.Clock.Now()
 	if v.times > freeRecreations {
 		v.retry.Failed(blockedRetry, "", v.last)
+		p.recreationFails(r.Action.Key, v.unproven())
 	}
 	p.state.recreated[r.Action.Key] = v
 }

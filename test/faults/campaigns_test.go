@@ -94,17 +94,24 @@ func TestCampaigns(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if flags.table != "" {
-		if err := os.WriteFile(flags.table, []byte(s.Table()), 0o644); err != nil {
-			t.Error(err)
-		}
-	}
+	writeTable(t, s)
 	for _, f := range r.Failures {
 		t.Errorf("seed %d: %s: %s", r.Seed, f.Plan, f.Findings[0])
 	}
 	for _, stack := range Leaked(10 * time.Second) {
 		t.Errorf("O6: a goroutine of a stopped operator is left:\n%s", stack)
 		break
+	}
+}
+
+// writeTable writes what the operators did while causes stood, where it was asked for.
+func writeTable(t *testing.T, s *Suite) {
+	t.Helper()
+	if flags.table == "" {
+		return
+	}
+	if err := os.WriteFile(flags.table, []byte(s.Table()), 0o644); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -119,10 +126,12 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := newSuite(t).Replay(files...)
+	s := newSuite(t)
+	all, err := s.Replay(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	writeTable(t, s)
 	for i, findings := range all {
 		for _, f := range findings {
 			t.Errorf("%s: %s", files[i], f)

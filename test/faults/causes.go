@@ -25,6 +25,8 @@ type cause struct {
 	name Cause
 	// early says that it can stand before the child exists, too.
 	early bool
+	// late matches the resources whose children it cannot stand on early, since a user creates objects of them, too.
+	late *regexp.Regexp
 	// but matches the resources whose children it cannot stand on.
 	but *regexp.Regexp
 	// begin has the cause stand; what it returns ends it.
@@ -47,14 +49,15 @@ var (
 	// spread matches the resources that no namespace has, and those whose use a quota learns of late.
 	spread = regexp.MustCompile(`^(persistentvolumeclaims|.*\.(rbac\.authorization|admissionregistration)\.k8s\.io|inferenceservices\..*|` +
 		`routes\..*|servicemonitors\..*)$`)
-	none = regexp.MustCompile(`^$`)
+	inputs = regexp.MustCompile(`^(configmaps|secrets)$`)
+	none   = regexp.MustCompile(`^$`)
 )
 
 // causes are all that stand on children.
 var causes = []cause{
 	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to|exists already`)},
 	{name: ForeignMarked, but: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to|was made for another`)},
-	{name: Quota, early: true, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
+	{name: Quota, early: true, late: inputs, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
 	{name: Policy, early: true, but: claims, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
 	{name: WebhookDown, early: true, but: claims, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
 	{name: Forbidden, but: none, begin: (*run).forbid, says: regexp.MustCompile(`(?i)forbidden`)},

@@ -24,6 +24,8 @@ const (
 	perPause = 2
 	// moreGoroutines is how many more goroutines an operator may have at the end of the window: requests come and go.
 	moreGoroutines = 8
+	// broughtUp is how long nothing changes once everything is brought up that can be.
+	broughtUp = 2 * time.Second
 	// growth is the least factor by which the time of the next attempt grows, each pause being twice the last one, and up to a
 	// quarter longer.
 	growth = 1.8
@@ -63,7 +65,6 @@ func (r *run) spoken(c *cause) []Finding {
 // says says why a custom resource does not report the cause, by the name of the child and a word for the cause.
 func (r *run) says(c *cause) error {
 	t := r.plan.Standing
-	name := strings.ReplaceAll(t.Name, "NS", r.world.Namespace)
 	for _, cr := range r.history.all(r.kind.Resource) {
 		kind, want := "Ready", "False"
 		if c.condition != "" {
@@ -74,8 +75,8 @@ func (r *run) says(c *cause) error {
 		switch {
 		case said == nil || said["status"] != want:
 			return fmt.Errorf("%s is %v", kind, said)
-		case !strings.Contains(message, name) || !c.says.MatchString(message):
-			return fmt.Errorf("%s says %q, without the name %s or the cause %s", kind, message, name, c.says)
+		case !r.names(message, c) || !c.says.MatchString(message):
+			return fmt.Errorf("%s says %q, without the name %s or the cause %s", kind, message, t.Name, c.says)
 		case strings.Contains(message, "lost its label"):
 			return fmt.Errorf("%s says of an object that was never ours that it lost its labels: %q", kind, message)
 		}
@@ -84,8 +85,27 @@ func (r *run) says(c *cause) error {
 	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
 }
 
+// names says that a message names the child. A quota concerns every child of the resource, of which one is reported.
+func (r *run) names(message string, c *cause) bool {
+	t := r.plan.Standing
+	if c.name == Quota {
+		return strings.Contains(message, "count/"+t.Resource+"=") || strings.Contains(message, "the answer itself is left out")
+	}
+	return strings.Contains(message, strings.ReplaceAll(t.Name, "NS", r.world.Namespace))
+}
+
 // watched lets the cause stand, and then watches what the operator does for a while.
 func (r *run) watched(c *cause, began time.Time) []Finding {
+	// What else is brought up is reported, too, as long as it changes.
+	err := r.await("everything else to be brought up", func() error {
+		if since := time.Since(r.history.last()); since < broughtUp {
+			return fmt.Errorf("something changed %s ago", since)
+		}
+		return nil
+	})
+	if err != nil {
+		return []Finding{{Oracle: "O3", Text: err.Error()}}
+	}
 	if !r.pauseFor(r.suite.Settle) {
 		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
 	}
@@ -106,8 +126,9 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 		out = append(out, Finding{Oracle: "O8", Text: "while the cause stands, " + fmt.Sprintf(format, args...)})
 	}
 	limit := pauses(r.suite.Settle, r.suite.Window)
-	if did.reconciles > perPause*limit {
-		complain("%d reconciles in %s; at most %d are due", did.reconciles, r.suite.Window, perPause*limit)
+	// Each change of a child may be looked at once.
+	if due := perPause*limit + r.childEvents(from); did.reconciles > due {
+		complain("%d reconciles in %s; at most %d are due", did.reconciles, r.suite.Window, due)
 	}
 	if did.reads > perPause*limit {
 		complain("%d live reads in %s; at most %d are due", did.reads, r.suite.Window, perPause*limit)
@@ -155,6 +176,17 @@ func (r *run) activity(c *cause, from time.Time) activity {
 		}
 	}
 	return out
+}
+
+// childEvents is how often children changed from a moment on.
+func (r *run) childEvents(from time.Time) int {
+	n := 0
+	for _, e := range r.history.sorted() {
+		if e.At.After(from) && e.Object.GetLabels()[keeper.ControllerLabel] != "" && e.Resource != inventories {
+			n++
+		}
+	}
+	return n
 }
 
 // changing are the writes from a moment on that succeeded, but for those of the status of the custom resource.

@@ -14,10 +14,10 @@ import (
 )
 
 // standingAtOnce is how many times more plans of this campaign run at once than of others.
-const standingAtOnce = 4
+const standingAtOnce = 2
 
 // standings are the plans of the campaign "standing": every cause that can stand on a child, on every child of every steady
-// workload. The short form takes one child for each kind and cause.
+// workload. The short form takes one child for each cause.
 func (s *Suite) standings() []Plan {
 	var out []Plan
 	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
@@ -37,7 +37,7 @@ func (s *Suite) standings() []Plan {
 				p := s.plan("standing", k, w, Fault{})
 				p.Fault, p.Standing = nil, &Standing{Resource: resource, Name: name, Cause: c.name}
 				out = append(out, p)
-				if c.early {
+				if c.early && (c.late == nil || !c.late.MatchString(resource)) {
 					early := *p.Standing
 					early.Early = true
 					p.Standing = &early
@@ -52,22 +52,26 @@ func (s *Suite) standings() []Plan {
 	return s.oneOfEach(out)
 }
 
-// oneOfEach samples a plan for each kind and cause, by the seed.
+// oneOfEach samples a plan for each cause, by the seed; the kinds take turns.
 func (s *Suite) oneOfEach(plans []Plan) []Plan {
 	slices.SortStableFunc(plans, func(a, b Plan) int { return strings.Compare(a.String(), b.String()) })
-	by := map[string][]Plan{}
-	var order []string
-	for _, p := range plans {
-		key := fmt.Sprintf("%s %s %t", p.Kind, p.Standing.Cause, p.Standing.Early)
-		if by[key] == nil {
-			order = append(order, key)
-		}
-		by[key] = append(by[key], p)
-	}
 	random := rand.New(rand.NewPCG(uint64(s.Seed), 1)) //nolint:gosec // A sample needs no cryptographic randomness.
+	turn := random.IntN(len(s.kinds))
 	var out []Plan
-	for _, key := range order {
-		out = append(out, by[key][random.IntN(len(by[key]))])
+	for i := range causes {
+		for _, early := range []bool{false, true} {
+			for range s.kinds {
+				kind := s.kinds[turn%len(s.kinds)].Name
+				turn++
+				some := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool {
+					return p.Kind != kind || p.Standing.Cause != causes[i].name || p.Standing.Early != early
+				})
+				if len(some) > 0 {
+					out = append(out, some[random.IntN(len(some))])
+					break
+				}
+			}
+		}
 	}
 	return out
 }
