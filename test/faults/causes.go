@@ -97,7 +97,7 @@ func (r *run) replaceByForeign(u *unstructured.Unstructured) (func() error, erro
 func (r *run) replaceByMarked(u *unstructured.Unstructured) (func() error, error) {
 	owner := &unstructured.Unstructured{}
 	// What no namespace has can only be owned by its like.
-	owner.SetGroupVersionKind(configMapGVK)
+	owner.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	if u.GetNamespace() == "" {
 		owner.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))
 	}
@@ -209,7 +209,8 @@ webhooks:
 func (r *run) admission(u *unstructured.Unstructured, text string) (func() error, error) {
 	resource, group, _ := strings.Cut(r.plan.Standing.Resource, ".")
 	rule := fmt.Sprintf(`{apiGroups: [%q], apiVersions: ["*"], resources: [%q], operations: [CREATE, UPDATE]}`, group, resource)
-	condition := fmt.Sprintf(`object.metadata.name == "%s"`, u.GetName())
+	// What is being deleted must be free to go.
+	condition := fmt.Sprintf(`!has(object.metadata.deletionTimestamp) && object.metadata.name == "%s"`, u.GetName())
 	if u.GetNamespace() != "" {
 		condition += fmt.Sprintf(` && object.metadata.namespace == "%s"`, u.GetNamespace())
 	}

@@ -22,6 +22,9 @@ import (
 const (
 	// perPause is how often a custom resource may be reconciled for each pause between two attempts, and how many objects may be read.
 	perPause = 2
+	// perCreation is the same for a child that is deleted after each creation: the events of both, the debounce of the status, and
+	// the look at whether the child is kept.
+	perCreation = 10
 	// moreGoroutines is how many more goroutines an operator may have at the end of the window: requests come and go.
 	moreGoroutines = 8
 	// broughtUp is how long nothing changes once everything is brought up that can be.
@@ -35,10 +38,11 @@ const (
 type activity struct {
 	kind  string
 	cause Cause
-	// attempts are the writes that were refused or changed nothing but the status, changes those that changed an object, reads the
-	// GETs and LISTs.
-	reconciles, attempts, changes, statuses, reads int
-	window                                         time.Duration
+	// attempts are the writes of children, changes those that succeeded, statuses and records the writes of MLKeeper's own
+	// objects, reads the GETs and LISTs.
+	reconciles, attempts, changes, statuses, records, reads int
+
+	window time.Duration
 }
 
 // pauses is how many pauses may end in a window that begins a while after the first failure.
@@ -127,14 +131,21 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 	}
 	limit := pauses(r.suite.Settle, r.suite.Window)
 	// Each change of a child may be looked at once.
-	if due := perPause*limit + r.childEvents(from); did.reconciles > due {
+	due := perPause*limit + r.childEvents(from)
+	if c.endless {
+		due = perCreation * limit
+	}
+	if did.reconciles > due {
 		complain("%d reconciles in %s; at most %d are due", did.reconciles, r.suite.Window, due)
 	}
 	if did.reads > perPause*limit {
-		complain("%d live reads in %s; at most %d are due", did.reads, r.suite.Window, perPause*limit)
+		complain("%d live reads in %s; at most %d are due: %s", did.reads, r.suite.Window, perPause*limit, r.named(from, func(e entry) bool { return e.read() }))
 	}
 	if did.attempts > perPause*limit {
 		complain("%d attempts in %s; at most %d are due", did.attempts, r.suite.Window, perPause*limit)
+	}
+	if did.records > limit {
+		complain("the Inventories were written %d times in %s; at most %d are due", did.records, r.suite.Window, limit)
 	}
 	if did.statuses > limit {
 		complain("the status was written %d times in %s; at most %d are due", did.statuses, r.suite.Window, limit)
@@ -144,7 +155,7 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 		allowed = limit
 	}
 	if did.changes > allowed {
-		complain("%d writes changed something in %s; at most %d are due: %s", did.changes, r.suite.Window, allowed, r.changed(from))
+		complain("%d writes changed something in %s; at most %d are due: %s", did.changes, r.suite.Window, allowed, r.named(from, r.changes))
 	}
 	if more > moreGoroutines {
 		complain("%d more goroutines after %s", more, r.suite.Window)
@@ -166,11 +177,13 @@ func (r *run) activity(c *cause, from time.Time) activity {
 	out := activity{kind: r.kind.Name, cause: c.name, window: r.suite.Window, changes: len(r.changing(from, func(entry) bool { return true }))}
 	for _, e := range r.journal.since(func(e entry) bool { return e.At.After(from) && e.Resource != "" && !e.event() }) {
 		switch {
-		case e.Verb == verbGet || e.Verb == verbList:
+		case e.read():
 			out.reads++
 		case !e.write():
 		case e.Resource == r.kind.Resource+"/status":
 			out.statuses++
+		case strings.HasPrefix(e.Resource, inventories):
+			out.records++
 		default:
 			out.attempts++
 		}
@@ -189,11 +202,15 @@ func (r *run) childEvents(from time.Time) int {
 	return n
 }
 
-// changing are the writes from a moment on that succeeded, but for those of the status of the custom resource.
+// changing are the writes of children from a moment on that succeeded.
 func (r *run) changing(from time.Time, match func(entry) bool) []entry {
-	return r.journal.since(func(e entry) bool {
-		return e.At.After(from) && !r.ofGuest(e) && e.counted() && e.succeeded() && e.Resource != r.kind.Resource+"/status" && match(e)
-	})
+	return r.journal.since(func(e entry) bool { return e.At.After(from) && r.changes(e) && match(e) })
+}
+
+// changes says that a request changed an object that is neither MLKeeper's own nor a guest's.
+func (r *run) changes(e entry) bool {
+	own := e.Resource == r.kind.Resource+"/status" || strings.HasPrefix(e.Resource, inventories)
+	return e.counted() && e.succeeded() && !own && !r.ofGuest(e)
 }
 
 // ofGuest says that a request is about what another run has this run's operator do.
@@ -201,10 +218,10 @@ func (r *run) ofGuest(e entry) bool {
 	return slices.ContainsFunc(r.namespaces[1:], func(n string) bool { return e.Namespace == n || strings.Contains(e.Name, n) })
 }
 
-// changed names the writes that changed something from a moment on.
-func (r *run) changed(from time.Time) string {
+// named names the requests from a moment on that match.
+func (r *run) named(from time.Time, match func(entry) bool) string {
 	var out []string
-	for _, e := range r.changing(from, func(entry) bool { return true }) {
+	for _, e := range r.journal.since(func(e entry) bool { return e.At.After(from) && match(e) }) {
 		out = append(out, e.request.String())
 	}
 	return strings.Join(out, ", ")
@@ -292,7 +309,7 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 // rendered otherwise, and one that is another object.
 func (r *run) needed(before, now state, ended time.Time) []Finding {
 	writes := map[string]int{}
-	for _, e := range r.changing(ended, func(e entry) bool { return !strings.HasPrefix(e.Resource, inventories) }) {
+	for _, e := range r.changing(ended, func(entry) bool { return true }) {
 		writes[objectOf(e.Point)]++
 	}
 	var out []Finding

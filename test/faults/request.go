@@ -46,6 +46,9 @@ func (r request) write() bool {
 	return r.Verb != verbGet && r.Verb != verbList && r.Verb != verbWatch
 }
 
+// read says that the request reads live; what watches list is none.
+func (r request) read() bool { return r.Resource != "" && (r.Verb == verbGet || r.Verb == verbList) }
+
 // event says that the request records an Event, which is news and no state.
 func (r request) event() bool { return strings.HasPrefix(r.Resource, "events") }
 

@@ -18,7 +18,7 @@ func (s *Suite) Table() string {
 		m := most[key]
 		most[key] = activity{
 			kind: a.kind, cause: a.cause, window: a.window, reconciles: max(a.reconciles, m.reconciles), attempts: max(a.attempts, m.attempts),
-			changes: max(a.changes, m.changes), statuses: max(a.statuses, m.statuses), reads: max(a.reads, m.reads),
+			changes: max(a.changes, m.changes), statuses: max(a.statuses+a.records, m.statuses), reads: max(a.reads, m.reads),
 		}
 	}
 	var rows []string
