@@ -20,8 +20,11 @@ import (
 
 // Bounds of a cause that stands.
 const (
-	// perPause is how often a custom resource may be reconciled for each pause between two attempts, and how many objects may be read.
+	// perPause is how often a custom resource may be reconciled for each attempt, and a child be written.
 	perPause = 2
+	// readsPerPause is how many objects may be read for each attempt: the custom resource before a child that was there is created
+	// again, the object under the name that is taken, and the content of a Secret, which no watch shows.
+	readsPerPause = 3
 	// perCreation is the same for a child that is deleted after each creation: the events of both, the debounce of the status, and
 	// the look at whether the child is kept.
 	perCreation = 10
@@ -121,55 +124,63 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 	r.note("the window ends")
 	did := r.activity(c, from)
 	did.reconciles = r.passes() - passes
-	more := r.goroutines() - goroutines
 	r.suite.mu.Lock()
 	r.suite.activities = append(r.suite.activities, did)
 	r.suite.mu.Unlock()
-	var out []Finding
-	complain := func(format string, args ...any) {
-		out = append(out, Finding{Oracle: "O8", Text: "while the cause stands, " + fmt.Sprintf(format, args...)})
-	}
+	return slices.Concat(r.excess(c, did, from), r.fought(c, began), r.leaked(goroutines))
+}
+
+// excess says what an operator did too much of in the window that began at a moment.
+func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 	limit := pauses(r.suite.Settle, r.suite.Window)
 	// Each change of a child may be looked at once.
-	due := perPause*limit + r.childEvents(from)
+	reconciles, changes := perPause*limit+r.childEvents(from), 0
 	if c.endless {
-		due = perCreation * limit
+		reconciles, changes = perCreation*limit, limit
 	}
-	if did.reconciles > due {
-		complain("%d reconciles in %s; at most %d are due", did.reconciles, r.suite.Window, due)
-	}
-	if did.reads > perPause*limit {
-		complain("%d live reads in %s; at most %d are due: %s", did.reads, r.suite.Window, perPause*limit, r.named(from, func(e entry) bool { return e.read() }))
-	}
-	if did.attempts > perPause*limit {
-		complain("%d attempts in %s; at most %d are due", did.attempts, r.suite.Window, perPause*limit)
-	}
-	if did.records > limit {
-		complain("the Inventories were written %d times in %s; at most %d are due", did.records, r.suite.Window, limit)
-	}
-	if did.statuses > limit {
-		complain("the status was written %d times in %s; at most %d are due", did.statuses, r.suite.Window, limit)
-	}
-	allowed := 0
-	if c.endless {
-		allowed = limit
-	}
-	if did.changes > allowed {
-		complain("%d writes changed something in %s; at most %d are due: %s", did.changes, r.suite.Window, allowed, r.named(from, r.changes))
-	}
-	if more > moreGoroutines {
-		complain("%d more goroutines after %s", more, r.suite.Window)
-	}
-	if c.fight > 0 {
-		lasted := c.fight
-		if c.endless {
-			lasted += pauses(time.Second, time.Since(began))
-		}
-		if n := len(r.changing(began, func(e entry) bool { return objectOf(e.Point) == r.plan.Standing.Resource+"/"+r.plan.Standing.Name })); n > lasted {
-			complain("the child was written %d times; at most %d are due", n, lasted)
+	var out []Finding
+	for _, one := range []struct {
+		what      string
+		have, due int
+		match     func(entry) bool
+	}{
+		{"reconciles", did.reconciles, reconciles, func(entry) bool { return false }},
+		{"live reads", did.reads, readsPerPause * limit, func(e entry) bool { return e.read() }},
+		{"attempted writes", did.attempts, perPause * limit, func(e entry) bool { return e.counted() }},
+		{"writes of the status", did.statuses, limit, func(entry) bool { return false }},
+		{"writes of Inventories", did.records, limit, func(entry) bool { return false }},
+		{"writes that changed something", did.changes, changes, r.changes},
+	} {
+		if one.have > one.due {
+			out = append(out, Finding{Oracle: "O8", Text: fmt.Sprintf("while the cause stands, %d %s in %s; at most %d are due: %s",
+				one.have, one.what, r.suite.Window, one.due, r.named(from, one.match))})
 		}
 	}
 	return out
+}
+
+// fought says that the operator wrote a contested child more often than it is documented.
+func (r *run) fought(c *cause, began time.Time) []Finding {
+	t, limit := r.plan.Standing, c.fight
+	if limit == 0 {
+		return nil
+	}
+	if c.endless {
+		limit += pauses(time.Second, time.Since(began))
+	}
+	n := len(r.changing(began, func(e entry) bool { return objectOf(e.Point) == t.Resource+"/"+t.Name }))
+	if n <= limit {
+		return nil
+	}
+	return []Finding{{Oracle: "O8", Text: fmt.Sprintf("the child was written %d times against another writer; at most %d are due", n, limit)}}
+}
+
+// leaked says that the operator has more goroutines than at the beginning of the window.
+func (r *run) leaked(before int) []Finding {
+	if more := r.goroutines() - before; more > moreGoroutines {
+		return []Finding{{Oracle: "O6", Text: fmt.Sprintf("%d more goroutines after %s", more, r.suite.Window)}}
+	}
+	return nil
 }
 
 // activity counts the requests of the operators from a moment on.

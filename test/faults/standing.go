@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -90,7 +91,7 @@ func (r *run) stand(ref *reference) (findings []Finding, missed bool) {
 	before, began := state{}, time.Now()
 	end, err := r.begin(ref, c, &before)
 	if err != nil {
-		if err == errNoDrift { //nolint:errorlint // It is returned as it is.
+		if errors.Is(err, errNoDrift) {
 			return nil, true
 		}
 		return []Finding{{Oracle: "H", Text: err.Error()}}, false
