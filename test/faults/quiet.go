@@ -138,6 +138,9 @@ func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 	if c.endless {
 		reconciles, changes = perCreation*limit, limit
 	}
+	if r.kind.Asks {
+		reconciles += perPause * limit
+	}
 	var out []Finding
 	for _, one := range []struct {
 		what      string
