@@ -142,21 +142,23 @@ func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 		reconciles += perPause * limit
 	}
 	var out []Finding
+	none := func(entry) bool { return false }
 	for _, one := range []struct {
 		what      string
 		have, due int
 		match     func(entry) bool
 	}{
-		{"reconciles", did.reconciles, reconciles, func(entry) bool { return false }},
+		{"reconciles", did.reconciles, reconciles, none},
 		{"live reads", did.reads, readsPerPause * limit, func(e entry) bool { return e.read() }},
 		{"attempted writes", did.attempts, perPause * limit, func(e entry) bool { return e.counted() }},
-		{"writes of the status", did.statuses, limit, func(entry) bool { return false }},
-		{"writes of Inventories", did.records, limit, func(entry) bool { return false }},
+		{"writes of the status", did.statuses, limit, none},
+		{"writes of Inventories", did.records, limit, none},
 		{"writes that changed something", did.changes, changes, r.changes},
 	} {
 		if one.have > one.due {
-			out = append(out, Finding{Oracle: "O8", Text: fmt.Sprintf("while the cause stands, %d %s in %s; at most %d are due: %s",
-				one.have, one.what, r.suite.Window, one.due, r.named(from, one.match))})
+			out = append(out, Finding{Oracle: "O8", Text: strings.TrimSpace(fmt.Sprintf(
+				"while the cause stands, %d %s in %s; at most %d are due %s",
+				one.have, one.what, r.suite.Window, one.due, r.named(from, one.match)))})
 		}
 	}
 	return out
@@ -236,9 +238,12 @@ func (r *run) ofGuest(e entry) bool {
 func (r *run) named(from time.Time, match func(entry) bool) string {
 	var out []string
 	for _, e := range r.journal.since(func(e entry) bool { return e.At.After(from) && match(e) }) {
-		out = append(out, e.request.String())
+		out = append(out, e.String())
 	}
-	return strings.Join(out, ", ")
+	if len(out) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(out, ", ") + ")"
 }
 
 // passes is how often the custom resource of the run was reconciled.
