@@ -35,7 +35,7 @@ type Config struct {
 	// Patience is how long after its last fault a run may take to come to its end. It is long, since a machine may be slow;
 	// a run that is right never waits for it.
 	Patience time.Duration
-	// Settle is how long a cause stands before the operator is watched for Window, as a share of the pauses between its attempts.
+	// Settle is how long a cause stands before the operator is watched, Window is how long it is watched.
 	Settle, Window time.Duration
 	// Stop ends the suite at the first plan that fails.
 	Stop bool
