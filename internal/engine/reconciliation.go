@@ -13,7 +13,6 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
@@ -51,7 +50,7 @@ type reconciliation[C client.Object, F any] struct {
 	blocked     bool                               // Set by prepare and act: something other than a write is blocked.
 	problems    []plan.Problem                     // Added to by prepare and act.
 	warnings    []string                           // Added to by decide and act.
-	yielded     []contest.Field                    // Set by act.
+	yielded     []status.CededField                // Set by act.
 	held        string                             // Set by decide: what a rollout waits for; empty when none waits.
 	transient   error                              // Set by act.
 	awaits      bool                               // Set by summarize: the outcomes of the wires were not complete.
@@ -233,11 +232,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	problems, due := p.state.retries.Hold(p.actions, p.userRequest(), s.Clock.Now())
-	p.problems = append(p.problems, problems...)
-	if !due.IsZero() {
-		p.requeueAt(due)
-	}
+	p.retry(p.state.retries.Hold(p.actions, p.userRequest(), s.Clock.Now()))
 	s.holdRollout(p)
 }
 
@@ -334,6 +329,14 @@ func wantsAdoption(cr client.Object) bool {
 	return cr.GetAnnotations()[keeper.AdoptAnnotation] == "true"
 }
 
+// retry reports problems of writes that are tried again, and has the custom resource reconciled at a time; zero for none.
+func (p *reconciliation[C, F]) retry(problems []plan.Problem, due time.Time) {
+	p.problems = append(p.problems, problems...)
+	if !due.IsZero() {
+		p.requeueAt(due)
+	}
+}
+
 // userRequest changes whenever the user asks for something anew.
 func (p *reconciliation[C, F]) userRequest() string {
 	notes := p.cr.GetAnnotations()
@@ -422,7 +425,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		p.state.retries.Record(r, p.userRequest(), s.Clock.Now())
+		p.retry(p.state.retries.Record(r, p.userRequest(), s.Clock.Now()))
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err

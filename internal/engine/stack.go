@@ -224,7 +224,9 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 			p.blocked = true
 			conflicts = append(conflicts, a.Key)
 		}
-		p.yielded = append(p.yielded, s.actor.Tracker.Contested(a.Key, a.UID)...)
+		for _, f := range s.actor.Tracker.Contested(a.Key, a.UID) {
+			p.yielded = append(p.yielded, status.CededField{Object: a.Key, Field: f})
+		}
 		if e, ok := p.entries[a.Key]; ok && e.AppliedHash == a.Object.Digest {
 			for _, w := range e.LeftOut {
 				p.warnings = append(p.warnings, a.Key.String()+": "+w)

@@ -19,7 +19,8 @@ var flags struct {
 	campaigns, workloads, plan, report string
 	limit, parallel                    int
 	folder                             string
-	patience                           time.Duration
+	patience, settle, window           time.Duration
+	table                              string
 }
 
 func init() {
@@ -30,6 +31,9 @@ func init() {
 	flag.IntVar(&flags.limit, "faults.limit", 0, "most plans per campaign; 0 leaves it to the form")
 	flag.IntVar(&flags.parallel, "faults.parallel", 6, "plans that run at once")
 	flag.DurationVar(&flags.patience, "faults.patience", time.Minute, "how long after its last fault a plan may take to its end")
+	flag.DurationVar(&flags.settle, "faults.settle", 6*time.Second, "how long a cause stands before its operator is watched")
+	flag.DurationVar(&flags.window, "faults.window", 6*time.Second, "how long an operator is watched while a cause stands")
+	flag.StringVar(&flags.table, "faults.table", "", "file that the table of the standing causes is written to, as Markdown")
 	flag.BoolVar(&flags.stop, "faults.stop", false, "stop at the first plan that fails")
 	flag.StringVar(&flags.plan, "faults.plan", "", "files of the plans that TestReplay runs, separated by commas")
 	flag.StringVar(&flags.report, "faults.report", "", "file that a report is written to, as JSON")
@@ -49,7 +53,7 @@ func newSuite(t *testing.T) *Suite {
 	c.InstallCRDs(t)
 	cfg := Config{
 		Seed: flags.seed, Long: flags.long, Limit: flags.limit, Parallel: flags.parallel, Stop: flags.stop,
-		Folder: flags.folder, Patience: flags.patience, Log: t.Logf,
+		Folder: flags.folder, Patience: flags.patience, Settle: flags.settle, Window: flags.window, Log: t.Logf,
 	}
 	if cfg.Seed == 0 {
 		cfg.Seed = time.Now().UnixNano()
@@ -90,12 +94,24 @@ func TestCampaigns(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	writeTable(t, s)
 	for _, f := range r.Failures {
 		t.Errorf("seed %d: %s: %s", r.Seed, f.Plan, f.Findings[0])
 	}
 	for _, stack := range Leaked(10 * time.Second) {
 		t.Errorf("O6: a goroutine of a stopped operator is left:\n%s", stack)
 		break
+	}
+}
+
+// writeTable writes what the operators did while causes stood, where it was asked for.
+func writeTable(t *testing.T, s *Suite) {
+	t.Helper()
+	if flags.table == "" {
+		return
+	}
+	if err := os.WriteFile(flags.table, []byte(s.Table()), 0o644); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -110,10 +126,12 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := newSuite(t).Replay(files...)
+	s := newSuite(t)
+	all, err := s.Replay(files...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	writeTable(t, s)
 	for i, findings := range all {
 		for _, f := range findings {
 			t.Errorf("%s: %s", files[i], f)

@@ -23,6 +23,7 @@ func TestPlanFilesReadBackWhatWasWritten(t *testing.T) {
 				Times: 5, For: Duration(1500 * time.Millisecond), Target: "*", Back: 2, Restart: true,
 			},
 		},
+		{Kind: "k", Workload: "w", Campaign: "standing", Standing: &Standing{Resource: "services", Name: "n", Cause: Quota, Early: true}},
 		{Kind: "k", Workload: "w", Campaign: "C5", Drift: &Drift{Resource: "services", Name: "n", Change: ChangeField, Path: ".spec"}},
 	} {
 		path := filepath.Join(t.TempDir(), "plan.json")
@@ -101,10 +102,10 @@ func TestRequestsAreToldApart(t *testing.T) {
 		method, target, content, body string
 		want                          request
 	}{
-		{"POST", "/api/v1/namespaces/n/services", "application/json", `{"metadata":{"name":"a"}}`, request{Verb: verbCreate, Resource: "services", Name: "a"}},
-		{"PATCH", "/apis/apps/v1/namespaces/n/deployments/a", "application/apply-patch+yaml", "", request{Verb: verbApply, Resource: "deployments.apps", Name: "a"}},
-		{"PATCH", "/apis/x.io/v1/namespaces/n/things/a/status", "application/merge-patch+json", "", request{Verb: verbPatch, Resource: "things.x.io/status", Name: "a"}},
-		{"GET", "/api/v1/namespaces/n/services?watch=true", "", "", request{Verb: verbWatch, Resource: "services", Name: ""}},
+		{"POST", "/api/v1/namespaces/n/services", "application/json", `{"metadata":{"name":"a"}}`, request{Verb: verbCreate, Resource: "services", Namespace: "n", Name: "a"}},
+		{"PATCH", "/apis/apps/v1/namespaces/n/deployments/a", "application/apply-patch+yaml", "", request{Verb: verbApply, Resource: "deployments.apps", Namespace: "n", Name: "a"}},
+		{"PATCH", "/apis/x.io/v1/namespaces/n/things/a/status", "application/merge-patch+json", "", request{Verb: verbPatch, Resource: "things.x.io/status", Namespace: "n", Name: "a"}},
+		{"GET", "/api/v1/namespaces/n/services?watch=true", "", "", request{Verb: verbWatch, Resource: "services", Namespace: "n", Name: ""}},
 		{"GET", "/api/v1/persistentvolumes/pv", "", "", request{Verb: verbGet, Resource: "persistentvolumes", Name: "pv"}},
 		{"DELETE", "/apis/keeper.mlkeeper.dev/v1alpha1/inventories/i", "", "", request{Verb: verbDelete, Resource: inventories, Name: "i"}},
 		{"GET", "/apis", "", "", request{Verb: verbGet, Resource: "", Name: ""}},
@@ -282,5 +283,45 @@ func TestACampaignWhoseFaultsDidNotTakePlaceFails(t *testing.T) {
 		if c.missed >= 1 {
 			t.Errorf("%s passes though all its plans missed their fault", c.name)
 		}
+	}
+}
+
+func TestPausesThatEndInAWindow(t *testing.T) {
+	for _, c := range []struct {
+		settle, window time.Duration
+		want           int
+	}{
+		{6 * time.Second, 6 * time.Second, 2},
+		{30 * time.Second, 30 * time.Second, 2},
+		{30 * time.Second, time.Minute, 2},
+		{time.Second, 30 * time.Second, 6},
+	} {
+		if got := pauses(c.settle, c.window); got != c.want {
+			t.Errorf("%s after %s: %d, want %d", c.window, c.settle, got, c.want)
+		}
+	}
+}
+
+func TestEveryCauseIsFoundByItsName(t *testing.T) {
+	for _, c := range causes {
+		if got := causeOf(c.name); got == nil || got.name != c.name {
+			t.Errorf("%s is %v", c.name, got)
+		}
+	}
+	if causeOf("none") != nil {
+		t.Error("a cause that there is not was found")
+	}
+}
+
+func TestTheTableHasTheMostOfEachKindAndCause(t *testing.T) {
+	s := &Suite{activities: []activity{
+		{kind: "k", cause: Quota, reconciles: 1, attempts: 2, window: 30 * time.Second},
+		{kind: "k", cause: Quota, reconciles: 3, reads: 1, window: 30 * time.Second},
+		{kind: "k", cause: Policy, statuses: 1, changes: 1, window: 40 * time.Second},
+	}}
+	want := "| kind | cause | reconciles | attempted writes | changing writes | status writes | live reads |\n" +
+		"|---|---|---|---|---|---|---|\n| k | policy | 0 | 0 | 1.5 | 1.5 | 0 |\n| k | quota | 6 | 4 | 0 | 0 | 2 |\n"
+	if got := s.Table(); got != want {
+		t.Errorf("%s", got)
 	}
 }

@@ -21,6 +21,8 @@ type Kind struct {
 	Makes *regexp.Regexp
 	// Workloads are what users do with it.
 	Workloads []Workload
+	// Asks says that the kind asks servers that do not exist here, again and again with growing pauses of their own.
+	Asks bool
 }
 
 // Workload is something that users do, with the end that it must come to whatever happens meanwhile.

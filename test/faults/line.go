@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mlkeeper.dev/internal/requests"
 )
@@ -67,6 +70,10 @@ func (l *line) send(r *http.Request, next http.RoundTripper) (*http.Response, er
 		return nil, err
 	}
 	e, action := l.run.sent(l, req)
+	if resp := l.run.bar(r, req); resp != nil {
+		l.run.journal.done(e, resp.StatusCode, "injected")
+		return resp, nil
+	}
 	switch action {
 	case DieBefore:
 		l.run.kill(l, e, "the operator dies before it is sent")
@@ -207,11 +214,21 @@ func refusal(r *http.Request, code int) *http.Response {
 	case http.StatusGatewayTimeout:
 		reason, message = "Timeout", "the server was unable to return a response in the time allotted"
 	}
-	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%q,"reason":%q,"code":%d}`,
-		message, reason, code)
+	return failure(r, header, metav1.Status{Reason: metav1.StatusReason(reason), Message: message, Code: int32(code)}) //nolint:gosec // It is a code of HTTP.
+}
+
+// failure is the answer of a failed request.
+func failure(r *http.Request, header http.Header, status metav1.Status) *http.Response {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.Status = metav1.StatusFailure
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // A Status is text and numbers.
+	}
+	code := int(status.Code)
 	return &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Header: header, Request: r,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader([]byte(body))),
+		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
 	}
 }

@@ -129,6 +129,47 @@ type Drift struct {
 	Path string `json:"path,omitempty"`
 }
 
+// Cause is what keeps an operator from writing a child for as long as it stands.
+type Cause string
+
+// The causes.
+const (
+	// Foreign is an object of somebody else under the name of the child.
+	Foreign Cause = "foreign"
+	// ForeignMarked is the same with MLKeeper's labels, and with another owner.
+	ForeignMarked Cause = "foreign-marked"
+	// Quota is a ResourceQuota that allows no object of the resource.
+	Quota Cause = "quota"
+	// Policy is a ValidatingAdmissionPolicy that denies the child.
+	Policy Cause = "policy"
+	// WebhookDown is a webhook that must answer for the child, and that has no server.
+	WebhookDown Cause = "webhook-down"
+	// Forbidden is a right that the operator does not have.
+	Forbidden Cause = "forbidden"
+	// Immutable and Invalid are writes that the API server's validation refuses.
+	Immutable Cause = "immutable"
+	Invalid   Cause = "invalid"
+	// Terminating is a namespace that is being deleted, as the API server tells it of the child.
+	Terminating Cause = "terminating"
+	// Held is a deleted child that a finalizer of somebody else holds.
+	Held Cause = "held"
+	// Retaken is a field that another manager sets back a second after each correction, Reverted one that it sets back at once.
+	Retaken  Cause = "retaken"
+	Reverted Cause = "reverted"
+	// Deleted is a child that somebody deletes after each creation.
+	Deleted Cause = "deleted"
+)
+
+// Standing is a cause that stands on one child.
+type Standing struct {
+	// Resource and Name are those of the child, as in a Point.
+	Resource string `json:"resource"`
+	Name     string `json:"name"`
+	Cause    Cause  `json:"cause"`
+	// Early says that it stands before the custom resource is created.
+	Early bool `json:"early,omitempty"`
+}
+
 // Plan is one run: a workload and what goes wrong in it.
 type Plan struct {
 	Seed     int64  `json:"seed"`
@@ -137,6 +178,8 @@ type Plan struct {
 	Campaign string `json:"campaign"`
 	Fault    *Fault `json:"fault,omitempty"`
 	Drift    *Drift `json:"drift,omitempty"`
+	// Standing is what stands while the operator is watched.
+	Standing *Standing `json:"standing,omitempty"`
 }
 
 // String names the plan in one line.
@@ -167,6 +210,12 @@ func (p Plan) String() string {
 		s += ": " + string(d.Change) + " " + d.Resource + " " + d.Name
 		if d.Path != "" {
 			s += " " + d.Path
+		}
+	}
+	if t := p.Standing; t != nil {
+		s += ": " + string(t.Cause) + " " + t.Resource + " " + t.Name
+		if t.Early {
+			s += " from the beginning"
 		}
 	}
 	return s

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,6 +33,8 @@ type request struct {
 	// Resource is the plural name with group and subresource, such as "deployments.apps/status"; empty for requests that
 	// concern no resource, such as discovery.
 	Resource string
+	// Namespace is that of the object; empty for what is in none, and for collections of all namespaces.
+	Namespace string
 	// Name is the true name of the object, also for one that is to be created; empty for collections.
 	Name string
 	// Body is what a POST sends, where it is JSON.
@@ -42,6 +45,9 @@ type request struct {
 func (r request) write() bool {
 	return r.Verb != verbGet && r.Verb != verbList && r.Verb != verbWatch
 }
+
+// read says that the request reads live; what watches list is none.
+func (r request) read() bool { return r.Resource != "" && (r.Verb == verbGet || r.Verb == verbList) }
 
 // event says that the request records an Event, which is news and no state.
 func (r request) event() bool { return strings.HasPrefix(r.Resource, "events") }
@@ -68,6 +74,9 @@ func parse(r *http.Request) (request, error) {
 	if of.Subresource != "" {
 		out.Resource += "/" + of.Subresource
 		parts = parts[:len(parts)-len(strings.Split(of.Subresource, "/"))]
+	}
+	if i := slices.Index(parts, "namespaces"); i >= 0 && i+2 < len(parts) {
+		out.Namespace = parts[i+1]
 	}
 	switch {
 	case out.Verb == verbCreate && of.Subresource == "":

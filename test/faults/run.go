@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
@@ -68,6 +70,12 @@ type run struct {
 	races []race
 	// acted is when the last step of the workload began.
 	acted time.Time
+	// namespaces are those of the run's operators: its own, and that of a guest, which is no matter of the oracles.
+	namespaces []string
+	// barred answers requests in the place of the API server; nil for those that it lets pass.
+	barred func(*http.Request, request) *http.Response
+	// stoodUntil is by when an operator that paused while a cause stood has tried again.
+	stoodUntil time.Time
 }
 
 // newRun prepares a run.
@@ -82,6 +90,7 @@ func (s *Suite) newRun(k *Kind, w *Workload, p Plan) *run {
 	}
 	namespace := namespacePrefix + rand.String(8)
 	r.world = &World{Namespace: namespace, run: r}
+	r.namespaces = []string{namespace}
 	r.history = s.recorder.begin(namespace)
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), 6*s.Patience)
 	return r
@@ -107,13 +116,7 @@ func (r *run) close() {
 
 // perform runs the workload up to its end; it returns why it cannot be judged, or did not come to its end.
 func (r *run) perform() error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace, keeper.CompositionsLabel: keeper.CompositionsAllowed},
-	}}
-	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
-		return fmt.Errorf("create the namespace: %w", err)
-	}
-	if err := r.boot(); err != nil {
+	if err := r.open(); err != nil {
 		return err
 	}
 	if err := r.steps(r.workload.Setup); err != nil {
@@ -130,6 +133,25 @@ func (r *run) perform() error {
 		return err
 	}
 	return r.steps(r.workload.Steps)
+}
+
+// open creates the namespace, and starts the operator of the run.
+func (r *run) open() error {
+	if err := r.createNamespace(); err != nil {
+		return err
+	}
+	return r.boot()
+}
+
+// createNamespace creates the namespace of the run.
+func (r *run) createNamespace() error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace, keeper.CompositionsLabel: keeper.CompositionsAllowed},
+	}}
+	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
+		return fmt.Errorf("create the namespace: %w", err)
+	}
+	return nil
 }
 
 // rest1 is how long a run must be still before it is armed, so that it begins as every other does.
@@ -320,6 +342,10 @@ func (r *run) stopAll() {
 
 // boot starts an operator. It does not wait until it is ready.
 func (r *run) boot() error {
+	of, err := labels.NewRequirement(runLabel, selection.In, r.namespaces)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	r.mu.Lock()
 	if r.closing {
@@ -334,13 +360,17 @@ func (r *run) boot() error {
 	controller := r.controller
 	r.lines = append(r.lines, l)
 	r.mu.Unlock()
-	o, done, err := harness.Run(ctx, r.suite.cluster, harness.Options{
-		Engine: engine.Options{
-			Namespaces: []string{r.world.Namespace}, Concurrency: 4,
-			ShardSelector: labels.SelectorFromSet(labels.Set{runLabel: r.world.Namespace}),
-		},
-		Config: func(cfg *rest.Config) { cfg.Wrap(l.wrap) },
-	}, controller)
+	var o *harness.Operator
+	var done <-chan error
+	// What it starts carries the name of the run, by which its goroutines are counted.
+	pprof.Do(ctx, pprof.Labels(runLabel, r.world.Namespace), func(ctx context.Context) {
+		o, done, err = harness.Run(ctx, r.suite.cluster, harness.Options{
+			Engine: engine.Options{
+				Namespaces: r.namespaces, Concurrency: 4, ShardSelector: labels.NewSelector().Add(*of),
+			},
+			Config: func(cfg *rest.Config) { cfg.Wrap(l.wrap) },
+		}, controller)
+	})
 	if err != nil {
 		cancel()
 		r.ended.Done()
@@ -363,7 +393,28 @@ func (r *run) boot() error {
 func (r *run) faultsOver() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.trap.overAt()
+	if over := r.trap.overAt(); over.After(r.stoodUntil) {
+		return over
+	}
+	return r.stoodUntil
+}
+
+// bar answers a request in the place of the API server; nil where nothing does.
+func (r *run) bar(httpRequest *http.Request, req request) *http.Response {
+	r.mu.Lock()
+	barred := r.barred
+	r.mu.Unlock()
+	if barred == nil {
+		return nil
+	}
+	return barred(httpRequest, req)
+}
+
+// setBar has requests answered in the place of the API server from now on; nil ends it.
+func (r *run) setBar(barred func(*http.Request, request) *http.Response) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.barred = barred
 }
 
 // fail notes what the run itself saw go wrong.

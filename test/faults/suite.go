@@ -35,6 +35,8 @@ type Config struct {
 	// Patience is how long after its last fault a run may take to come to its end. It is long, since a machine may be slow;
 	// a run that is right never waits for it.
 	Patience time.Duration
+	// Settle is how long a cause stands before the operator is watched, Window is how long it is watched.
+	Settle, Window time.Duration
 	// Stop ends the suite at the first plan that fails.
 	Stop bool
 	// Folder is where the files of failed plans go.
@@ -57,6 +59,8 @@ type Suite struct {
 	stopped   bool
 	outcomes  []outcome
 	files     int
+	// activities are what operators did while causes stood.
+	activities []activity
 }
 
 // learned is a reference that is being learned or known.
@@ -124,8 +128,12 @@ func (s *Suite) Run() *Report {
 	s.shuffle(plans)
 	s.Log("seed %d: %d plans, %d at once; the references took %s", s.Seed, len(plans), s.Parallel,
 		time.Since(began).Round(time.Second))
-	jobs := s.jobs(plans)
-	s.each(len(jobs), func(i int) { jobs[i]() })
+	standing := func(p Plan) bool { return p.Standing != nil }
+	waiting := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !standing(p) })
+	jobs := s.jobs(slices.DeleteFunc(plans, standing))
+	s.each(s.Parallel, len(jobs), func(i int) { jobs[i]() })
+	// Operators whose causes stand do next to nothing, so that many of them run at once.
+	s.each(standingAtOnce*s.Parallel, len(waiting), func(i int) { s.tell(s.one(waiting[i])) })
 	return s.report(time.Since(began))
 }
 
@@ -154,10 +162,10 @@ func (s *Suite) jobs(plans []Plan) []func() {
 }
 
 // each calls f for the numbers below n, some at once, until the suite is stopped.
-func (s *Suite) each(n int, f func(int)) {
+func (s *Suite) each(atOnce, n int, f func(int)) {
 	next := make(chan int)
 	var wg sync.WaitGroup
-	for range max(s.Parallel, 1) {
+	for range max(atOnce, 1) {
 		wg.Go(func() {
 			for i := range next {
 				f(i)
@@ -202,7 +210,7 @@ func (s *Suite) learnAll() {
 	}
 	var all []pair
 	s.eachWorkload(func(k *Kind, w *Workload) { all = append(all, pair{k, w}) })
-	s.each(len(all), func(i int) {
+	s.each(s.Parallel, len(all), func(i int) {
 		k, w := all[i].k, all[i].w
 		ref, err := s.reference(k, w)
 		var findings []Finding
@@ -312,7 +320,7 @@ func (s *Suite) one(p Plan) outcome {
 		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}}
 	}
 	s.awaitCollected()
-	if p.Fault == nil && p.Drift == nil {
+	if p.Fault == nil && p.Drift == nil && p.Standing == nil {
 		// A plan without a fault is the reference itself, which is right as far as it could be learned.
 		return outcome{plan: p, findings: s.alike(k, w, ref)}
 	}
@@ -321,12 +329,17 @@ func (s *Suite) one(p Plan) outcome {
 		began := time.Now()
 		r := s.newRun(k, w, p)
 		var findings []Finding
-		if p.Drift != nil {
+		missed := false
+		switch {
+		case p.Drift != nil:
 			findings = r.drift(ref)
-		} else {
+		case p.Standing != nil:
+			findings, missed = r.stand(ref)
+		default:
 			findings = r.judge(ref, r.perform(), s.quiet())
+			missed = !r.reached()
 		}
-		o = outcome{plan: p, findings: findings, missed: p.Drift == nil && !r.reached(), took: time.Since(began)}
+		o = outcome{plan: p, findings: findings, missed: missed, took: time.Since(began)}
 		if len(findings) > 0 {
 			s.save(r, findings)
 		}
@@ -371,7 +384,7 @@ func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
 		}
 	}
 	out := make([][]Finding, len(plans))
-	s.each(len(plans), func(i int) {
+	s.each(s.Parallel, len(plans), func(i int) {
 		s.Log("replay of %s", plans[i])
 		o := s.one(plans[i])
 		if o.missed {

@@ -29,7 +29,7 @@ func tfserv() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-service|configmaps/tfs-config-[0-9a-f]{8}|` +
 			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
-		Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
+		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Workloads: tfservWorkloads(),
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
@@ -70,17 +72,22 @@ func (r *run) remedy() {
 			continue
 		}
 		r.remedied = hits
-		object := r.kind.Resource + "/" + lasting(u.GetName(), r.world.Namespace)
-		r.mu.Lock()
-		r.spared.add(object, "metadata.annotations."+escape(keeper.ReconcileAtAnnotation))
-		r.spared.add(object, "status.lastHandledReconcileAt")
-		r.mu.Unlock()
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keeper.ReconcileAtAnnotation, time.Now().Format(time.RFC3339Nano))
 		r.note("remedy: %s is asked for another attempt", key)
-		if err := r.world.Patch(r.kind.GVK, u.GetName(), body); err != nil {
+		if err := r.ask(u); err != nil {
 			r.note("remedy: %v", err)
 		}
 	}
+}
+
+// ask has a custom resource reconciled at the request of a user.
+func (r *run) ask(u *unstructured.Unstructured) error {
+	object := r.kind.Resource + "/" + lasting(u.GetName(), r.world.Namespace)
+	r.mu.Lock()
+	r.spared.add(object, "metadata.annotations."+escape(keeper.ReconcileAtAnnotation))
+	r.spared.add(object, "status.lastHandledReconcileAt")
+	r.mu.Unlock()
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, keeper.ReconcileAtAnnotation, time.Now().Format(time.RFC3339Nano))
+	return r.world.Patch(r.kind.GVK, u.GetName(), body)
 }
 
 // progress is for how long an operator may keep to itself how far a custom resource has come, which is no verdict.

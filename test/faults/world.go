@@ -35,16 +35,22 @@ type World struct {
 
 // Apply applies manifests as a user. "NS" in them stands for the namespace, and what names none goes there.
 func (w *World) Apply(text string) error {
+	_, err := w.made(text)
+	return err
+}
+
+// made applies manifests, and returns the objects.
+func (w *World) made(text string) ([]*unstructured.Unstructured, error) {
 	objects, err := cluster.Parse(strings.ReplaceAll(text, "NS", w.Namespace))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, u := range objects {
 		if err := w.Put(u); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return objects, nil
 }
 
 // Put applies one object as a user, in the run's namespace where it names none.

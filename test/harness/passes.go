@@ -35,6 +35,11 @@ func (p *passes) of(r resource) passCount {
 	return p.counts[r]
 }
 
+// Passes is how often the operators of this process reconciled one custom resource, by the name of its controller.
+func Passes(controller, namespace, name string) int {
+	return counted.of(resource{controller, namespace, name}).ended
+}
+
 // hear takes in a line of the log (sigs.k8s.io/controller-runtime v0.25.2, pkg/internal/controller/controller.go,
 // reconcileHandler). A text that changes there fails NoTimer, which waits for a pass that has ended.
 func (p *passes) hear(r resource, message string) {

@@ -16,6 +16,9 @@ const (
 	freeRecreations = 4
 	// recreationWindow is how long a deletion counts.
 	recreationWindow = 10 * time.Minute
+	// recreationProof is how long an object must exist before it counts as kept: otherwise the custom resource would be Ready
+	// for a moment after each creation.
+	recreationProof = 10 * time.Second
 )
 
 // ReasonRecreationBackOff is the reason of the problem.
@@ -28,7 +31,16 @@ type recreation struct {
 	retry backoff.Retry
 }
 
-// holdRecreations turns creations whose pause is not over into waits, and returns their problems, and when the first of them is due.
+// unproven is until when an object that was recreated after a pause may be deleted again; zero when there was no pause.
+func (v recreation) unproven() time.Time {
+	if v.retry.Failures() == 0 {
+		return time.Time{}
+	}
+	return v.last.Add(recreationProof)
+}
+
+// holdRecreations turns creations whose pause is not over into waits. It returns their problems, and those of objects that exist and may
+// be deleted again, with the time of the first change.
 func (s *State) holdRecreations(actions []decide.Action, now time.Time) (problems []plan.Problem, due time.Time) {
 	for key, v := range s.recreations {
 		if now.Sub(v.last) > recreationWindow {
@@ -38,24 +50,32 @@ func (s *State) holdRecreations(actions []decide.Action, now time.Time) (problem
 	for i := range actions {
 		a := &actions[i]
 		v, again := s.recreations[a.Key]
-		if !again || a.Verb != decide.Create || !v.retry.Waits(now) {
-			continue
+		switch {
+		case !again:
+		case a.Verb == decide.Create && v.retry.Waits(now):
+			a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
+			problems, due = append(problems, deletedAgain(a.Key)), earlier(due, v.retry.Due())
+		case a.Verb != decide.Create && now.Before(v.unproven()):
+			problems, due = append(problems, deletedAgain(a.Key)), earlier(due, v.unproven())
 		}
-		a.Verb, a.Reason, a.Detail = decide.Wait, ReasonRecreationBackOff, a.Key.String()+" to be left alone"
-		problems = append(problems, plan.Problem{
-			Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: a.Key.Kind, Value: a.Key.Name,
-			Message: a.Key.String() + " is deleted by somebody whenever it was made",
-			Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
-		})
-		due = earlier(due, v.retry.Due())
 	}
 	return problems, due
 }
 
-// recordRecreation counts the creation of an object that existed before.
-func (s *State) recordRecreation(r act.Result, now time.Time) {
+// deletedAgain is the problem of an object that is deleted whenever it was created.
+func deletedAgain(key plan.Key) plan.Problem {
+	return plan.Problem{
+		Class: plan.Blocked, Reason: ReasonRecreationBackOff, Field: key.Kind, Value: key.Name,
+		Message: key.String() + " is deleted by somebody whenever it was made",
+		Remedy:  "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token",
+	}
+}
+
+// recordRecreation counts the creation of an object that existed before. It returns the problem of one that may be deleted again, and
+// until when.
+func (s *State) recordRecreation(r act.Result, now time.Time) (problems []plan.Problem, due time.Time) {
 	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || !r.Wrote {
-		return
+		return nil, time.Time{}
 	}
 	if s.recreations == nil {
 		s.recreations = map[plan.Key]recreation{}
@@ -64,6 +84,8 @@ func (s *State) recordRecreation(r act.Result, now time.Time) {
 	v.times, v.last = v.times+1, now
 	if v.times > freeRecreations {
 		v.retry.Failed(policy, "", now)
+		problems, due = []plan.Problem{deletedAgain(r.Action.Key)}, v.unproven()
 	}
 	s.recreations[r.Action.Key] = v
+	return problems, due
 }

@@ -17,14 +17,19 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 		actions := []decide.Action{{Verb: decide.Create, Key: secret, KnownUID: "before"}}
 		held, due := s.Hold(actions, "", now)
 		if created = actions[0].Verb == decide.Create; created {
-			s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+			recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+			held = append(held, recorded...)
 		} else if !due.After(now) {
 			t.Fatal("nothing enqueues it")
 		}
 		return created, len(held)
 	}
 	for i := range freeRecreations + 1 {
-		if created, problems := reconcile(); !created || problems > 0 {
+		want := 0
+		if i == freeRecreations {
+			want = 1 // The next creation waits.
+		}
+		if created, problems := reconcile(); !created || problems != want {
 			t.Fatalf("deletion %d: created %v, %d problems", i, created, problems)
 		}
 		now = now.Add(10 * time.Millisecond)
@@ -45,5 +50,36 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 	now = now.Add(recreationWindow + time.Second)
 	if created, problems := reconcile(); !created || problems > 0 || len(s.recreations) != 1 || s.recreations[secret].times != 1 {
 		t.Errorf("after a while: created %v, %d problems, %+v", created, problems, s.recreations)
+	}
+}
+
+// TestARecreatedObjectIsReportedUntilItIsKept: an object that was recreated after a pause counts as kept only when it has existed for a
+// while. A Ready for the moment before the next deletion would be wrong, and cost two status writes and two events each time.
+func TestARecreatedObjectIsReportedUntilItIsKept(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	s := State{}
+	reconcile := func(verb decide.Verb, now time.Time) (problems int, due time.Time) {
+		actions := []decide.Action{{Verb: verb, Key: secret, KnownUID: "before"}}
+		held, due := s.Hold(actions, "", now)
+		if actions[0].Verb == decide.Create {
+			s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+		}
+		return len(held), due
+	}
+	for range freeRecreations {
+		reconcile(decide.Create, start)
+		if problems, _ := reconcile(decide.Leave, start); problems > 0 {
+			t.Fatal("an object that was deleted now and then has problems")
+		}
+	}
+	reconcile(decide.Create, start)
+	proven := start.Add(recreationProof)
+	for _, after := range []time.Duration{0, recreationProof - time.Millisecond} {
+		if problems, due := reconcile(decide.Leave, start.Add(after)); problems != 1 || !due.Equal(proven) {
+			t.Errorf("after %s: %d problems, due at %s", after, problems, due)
+		}
+	}
+	if problems, _ := reconcile(decide.Leave, proven); problems > 0 {
+		t.Error("an object that was kept has problems")
 	}
 }

@@ -30,10 +30,10 @@ func (s *State) Hold(actions []decide.Action, request string, now time.Time) (pr
 	return append(problems, others...), due
 }
 
-// Record takes in the result of a write.
-func (s *State) Record(r act.Result, request string, now time.Time) {
+// Record takes in the result of a write. It returns the problem of an object that may be deleted again, and until when that stands.
+func (s *State) Record(r act.Result, request string, now time.Time) (problems []plan.Problem, due time.Time) {
 	s.recordRejection(r, request, now)
-	s.recordRecreation(r, now)
+	return s.recordRecreation(r, now)
 }
 
 // SetBlocked takes in whether something other than a write is blocked.

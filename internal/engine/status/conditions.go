@@ -38,12 +38,18 @@ const (
 // Ready, since nothing of it is worse than it was.
 const ReasonWaitingForRollout = "WaitingForRollout"
 
+// CededField is a field of a child that another manager has.
+type CededField struct {
+	Object plan.Key
+	contest.Field
+}
+
 // Input is what the conditions follow from.
 type Input struct {
 	Seen    controller.Seen
 	Verdict controller.Verdict
 	// Ceded are the fields that other managers have.
-	Ceded []contest.Field
+	Ceded []CededField
 	// Err is an error after which the custom resource is tried again.
 	Err error
 	// RolloutWaits says what a rollout waits for; empty when none waits.
@@ -130,10 +136,10 @@ func Set(conditions *[]metav1.Condition, c metav1.Condition, now metav1.Time) {
 	meta.SetStatusCondition(conditions, c)
 }
 
-func ceded(fields []contest.Field) string {
+func ceded(fields []CededField) string {
 	parts := make([]string, 0, len(fields))
 	for _, f := range fields {
-		parts = append(parts, fmt.Sprintf("%s is ceded to %s", f.Text, f.Manager))
+		parts = append(parts, fmt.Sprintf("%s of %s is ceded to %s", f.Text, f.Object, f.Manager))
 	}
 	return strings.Join(parts, "; ") + " after 3 conflicts in 10 min: remove one of the two declarations"
 }

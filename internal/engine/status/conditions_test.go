@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
 	"mlkeeper.dev/internal/engine/contest"
@@ -54,7 +55,7 @@ func drawInput(t *rapid.T) Input {
 		j.Err = errors.New("no answer")
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "yielded") {
-		j.Ceded = append(j.Ceded, contest.Field{Text: ".spec.replicas", Manager: "someone"})
+		j.Ceded = append(j.Ceded, CededField{Field: contest.Field{Text: ".spec.replicas", Manager: "someone"}})
 	}
 	return j
 }
@@ -244,5 +245,13 @@ func TestBoundedStaysValid(t *testing.T) {
 		if len(got) > 4096 || !utf8.ValidString(got) || len(s) < 4096 && utf8.ValidString(s) && got != s {
 			t.Errorf("%d bytes become %d, valid %v", len(s), len(got), utf8.ValidString(got))
 		}
+	}
+}
+
+func TestCededFieldsNameTheirObject(t *testing.T) {
+	key := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "ns", Name: "d"}
+	got := ceded([]CededField{{Object: key, Field: contest.Field{Text: "spec.replicas", Manager: "someone"}}})
+	if want := "spec.replicas of Deployment ns/d is ceded to someone after 3 conflicts in 10 min: remove one of the two declarations"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -45,7 +45,7 @@ var Classes = []string{
 }
 
 // Campaigns are the campaigns that may be asked to catch a bug.
-var Campaigns = []string{"C1", "C2", "C3", "C4", "C5", "C7"}
+var Campaigns = []string{"C1", "C2", "C3", "C4", "C5", "C7", "standing"}
 
 // Bug is one mutation.
 type Bug struct {

@@ -1,0 +1,129 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// rival is the field manager of another controller that writes a child whenever MLKeeper did.
+const rival = "rival-controller"
+
+// slowly is how long a rival that is not in a hurry takes.
+const slowly = time.Second
+
+// contestable is a label of the child that a rival can take without any other effect: one that is not MLKeeper's own mark. It is
+// empty where there is none.
+func contestable(u *unstructured.Unstructured) string {
+	for _, f := range managed(u) {
+		for key := range u.GetLabels() {
+			if f.pointer == "/metadata/labels/"+pointer(key) && !strings.Contains(key, "mlkeeper.dev") {
+				return key
+			}
+		}
+	}
+	return ""
+}
+
+// retake has a rival set a field back a second after each correction.
+func (r *run) retake(u *unstructured.Unstructured) (func() error, error) { return r.contend(u, slowly) }
+
+// revert has a rival set a field back at once.
+func (r *run) revert(u *unstructured.Unstructured) (func() error, error) { return r.contend(u, 0) }
+
+// contend has a rival take a field whenever its value is not the rival's.
+func (r *run) contend(u *unstructured.Unstructured, after time.Duration) (func() error, error) {
+	label := contestable(u)
+	if label == "" {
+		return nil, errNoDrift
+	}
+	was := u.GetLabels()[label]
+	set := func(value string) error {
+		raw, err := json.Marshal([]jsonOp{{"replace", "/metadata/labels/" + pointer(label), value}})
+		if err != nil {
+			return err
+		}
+		return r.suite.cluster.Client.Patch(r.ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(rival))
+	}
+	const theirs = "theirs"
+	stop := r.each(func(live *unstructured.Unstructured) error {
+		if live.GetLabels()[label] == theirs || !r.pauseFor(after) {
+			return nil
+		}
+		return set(theirs)
+	})
+	if err := set(theirs); err != nil {
+		return nil, err
+	}
+	return func() error {
+		stop()
+		return set(was)
+	}, nil
+}
+
+// keepDeleting has a rival delete the child whenever it is there.
+func (r *run) keepDeleting(u *unstructured.Unstructured) (func() error, error) {
+	c := r.suite.cluster.Client
+	r.allowed[r.plan.Standing.Resource+"/"+r.plan.Standing.Name] = tally{endlessly, endlessly}
+	stop := r.each(func(live *unstructured.Unstructured) error {
+		if live.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		uid := live.GetUID()
+		return c.Delete(r.ctx, live.DeepCopy(), client.Preconditions{UID: &uid})
+	})
+	return func() error {
+		stop()
+		return nil
+	}, client.IgnoreNotFound(c.Delete(r.ctx, u.DeepCopy()))
+}
+
+// endlessly is more often than anything happens in a run.
+const endlessly = 1000
+
+// each calls f for the child after each of its changes, until the returned function is called.
+func (r *run) each(f func(*unstructured.Unstructured) error) (stop func()) {
+	t := r.plan.Standing
+	ctx, cancel := context.WithCancel(r.ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		last := ""
+		for ctx.Err() == nil {
+			if u := r.child(&Drift{Resource: t.Resource, Name: t.Name}); u != nil && u.GetResourceVersion() != last {
+				last = u.GetResourceVersion()
+				if err := f(u); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+					r.note("rival: %v", err)
+					last = ""
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(look):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
+}
+
+// pauseFor waits; it says whether the run goes on.
+func (r *run) pauseFor(d time.Duration) bool {
+	select {
+	case <-r.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// zero is the quantity of nothing.
+func zero() *resource.Quantity { return resource.NewQuantity(0, resource.DecimalSI) }
