@@ -21,6 +21,8 @@ type Kind struct {
 	Makes *regexp.Regexp
 	// Workloads are what users do with it.
 	Workloads []Workload
+	// Bases are the custom resources whose fields the campaign misoperation changes.
+	Bases []Base
 }
 
 // Workload is something that users do, with the end that it must come to whatever happens meanwhile.

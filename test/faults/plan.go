@@ -137,6 +137,8 @@ type Plan struct {
 	Campaign string `json:"campaign"`
 	Fault    *Fault `json:"fault,omitempty"`
 	Drift    *Drift `json:"drift,omitempty"`
+	// Operations are those of the campaign misoperation, whose workload is a base.
+	Operations []Operation `json:"operations,omitempty"`
 }
 
 // String names the plan in one line.
@@ -168,6 +170,9 @@ func (p Plan) String() string {
 		if d.Path != "" {
 			s += " " + d.Path
 		}
+	}
+	for i, op := range p.Operations {
+		s += map[bool]string{true: ": ", false: " > "}[i == 0] + short(op.Name)
 	}
 	return s
 }

@@ -1,0 +1,228 @@
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/test/cluster"
+)
+
+// calm is how long nothing may happen after a verdict, so that a snapshot shows what the verdict is of.
+const calm = 400 * time.Millisecond
+
+// verdict is what a custom resource tells when it has settled.
+type verdict struct {
+	// Ready and Stalled are the statuses of the conditions; Ready is empty where the API server refused the spec.
+	Ready, Stalled  string
+	Reason, Message string
+}
+
+func (v verdict) refused() bool { return v.Ready == "" }
+func (v verdict) ready() bool   { return v.Ready == "True" }
+func (v verdict) stalled() bool { return v.Stalled == "True" }
+
+// kind says in one word how the custom resource answered, or that it was not waited for.
+func (v verdict) kind(hasty bool) string {
+	switch {
+	case hasty:
+		return "hasty"
+	case v.refused():
+		return "refused"
+	case v.ready():
+		return "ready"
+	case v.stalled():
+		return "stalled"
+	}
+	return "waiting"
+}
+
+// String prints the verdict in one line.
+func (v verdict) String() string {
+	if v.refused() {
+		return "refused: " + v.Message
+	}
+	return fmt.Sprintf("Ready %s, Stalled %s, %s: %s", v.Ready, v.Stalled, v.Reason, v.Message)
+}
+
+// newMisrun prepares a run that shares the operator.
+func (s *Suite) newMisrun(k *Kind, b *Base, p Plan) *run {
+	return s.newRun(k, &Workload{Name: b.Name}, p)
+}
+
+// create makes the namespace of a run with a custom resource of a spec, and waits until it has settled.
+func (r *run) create(b *Base, spec map[string]any) (verdict, error) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.world.Namespace, Labels: map[string]string{
+		sharedLabel: "true", keeper.CompositionsLabel: keeper.CompositionsAllowed,
+	}}}
+	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
+		return verdict{}, fmt.Errorf("create the namespace: %w", err)
+	}
+	if err := r.suite.shared.join(r); err != nil {
+		return verdict{}, err
+	}
+	if b.Prepare != nil {
+		if err := b.Prepare(r.world); err != nil {
+			return verdict{}, fmt.Errorf("prepare %s: %w", b.Name, err)
+		}
+	}
+	cr, err := b.resource(spec, r.world.Namespace)
+	if err != nil {
+		return verdict{}, err
+	}
+	if err := r.suite.cluster.SetNamespace(cr, r.world.Namespace); err != nil {
+		return verdict{}, err
+	}
+	r.note("create %s", r.plan.Workload)
+	err = r.suite.cluster.Client.Create(r.ctx, cr, &client.CreateOptions{
+		FieldManager: user, FieldValidation: metav1.FieldValidationStrict,
+	})
+	return r.verdictOn(cr, err)
+}
+
+// replace gives the custom resource another spec, and waits until it has settled unless the next change follows at once.
+func (r *run) replace(b *Base, spec map[string]any, hasty bool) (verdict, error) {
+	cr, err := b.resource(spec, r.world.Namespace)
+	if err != nil {
+		return verdict{}, err
+	}
+	if err := r.suite.cluster.SetNamespace(cr, r.world.Namespace); err != nil {
+		return verdict{}, err
+	}
+	body, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": cr.Object["spec"]}})
+	if err != nil {
+		return verdict{}, fmt.Errorf("encode the spec: %w", err)
+	}
+	r.acted = time.Now()
+	err = r.suite.cluster.Client.Patch(r.ctx, cr, client.RawPatch(types.JSONPatchType, body), &client.PatchOptions{
+		FieldManager: user, FieldValidation: metav1.FieldValidationStrict,
+	})
+	if err == nil && hasty {
+		return verdict{}, nil
+	}
+	return r.verdictOn(cr, err)
+}
+
+// verdictOn waits for the verdict on what a user wrote, which the API server may have refused.
+func (r *run) verdictOn(cr *unstructured.Unstructured, err error) (verdict, error) {
+	switch {
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
+		return verdict{Message: err.Error()}, nil
+	case err != nil:
+		return verdict{}, fmt.Errorf("write %s: %w", cr.GetName(), err)
+	}
+	if err := r.world.seen(cr); err != nil {
+		return verdict{}, err
+	}
+	var out verdict
+	err = r.await("the custom resource to settle", func() error {
+		out, err = r.told(cr)
+		return err
+	})
+	return out, err
+}
+
+// told says what the custom resource tells of its generation, or why that is not final yet. A custom resource that is neither
+// Ready nor Stalled waits for something, and is told to wait when nothing has happened for as long as progress may be kept back.
+func (r *run) told(cr *unstructured.Unstructured) (verdict, error) {
+	u := r.history.get(r.kind.Resource, cr.GetName())
+	if u == nil {
+		return verdict{}, errors.New("it is not there")
+	}
+	if !observed(u) || u.GetGeneration() < cr.GetGeneration() {
+		return verdict{}, fmt.Errorf("generation %d was not observed yet", u.GetGeneration())
+	}
+	out := verdict{}
+	if c := conditionOf(u, "Ready"); c != nil {
+		out.Ready, out.Reason, out.Message = fmt.Sprint(c["status"]), fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
+	}
+	if out.refused() {
+		return out, errors.New("it has no condition Ready")
+	}
+	if c := conditionOf(u, "Stalled"); c != nil {
+		out.Stalled = fmt.Sprint(c["status"])
+	}
+	quiet := calm
+	reconciling := conditionOf(u, "Reconciling")
+	if reconciling != nil && reconciling["status"] == "True" || !out.ready() && !out.stalled() {
+		quiet = progress
+	}
+	if since := r.idle(); since < quiet {
+		return out, fmt.Errorf("something happened %s ago", since)
+	}
+	return out, nil
+}
+
+// idle is for how long nothing was written or changed.
+func (r *run) idle() time.Duration {
+	last := r.journal.lastWrite()
+	if at := r.history.last(); at.After(last) {
+		last = at
+	}
+	return time.Since(last)
+}
+
+// spec is the spec of the base's custom resource.
+func (b *Base) spec() (map[string]any, error) {
+	objects, err := cluster.Parse(b.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	spec, _, err := unstructured.NestedMap(objects[0].Object, "spec")
+	return spec, err
+}
+
+// resource is the custom resource with a spec, in a namespace.
+func (b *Base) resource(spec map[string]any, namespace string) (*unstructured.Unstructured, error) {
+	objects, err := cluster.Parse(b.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	cr := objects[0]
+	if b.Stamp != nil {
+		b.Stamp(spec)
+	}
+	cr.Object["spec"] = spec
+	raw, err := json.Marshal(cr.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the custom resource: %w", err)
+	}
+	out := &unstructured.Unstructured{}
+	return out, out.UnmarshalJSON([]byte(namespaceToken.ReplaceAllString(string(raw), namespace)))
+}
+
+// namespaceToken is what stands for the namespace in the manifest of a base.
+var namespaceToken = regexp.MustCompile(`\bNS\b`)
+
+// assigned matches the fields that the API server fills in with values of its own choice.
+var assigned = regexp.MustCompile(`^spec\.(clusterIPs?(\[\d+\])?|ports\[\d+\]\.nodePort|healthCheckNodePort)$`)
+
+// state is the snapshot of a run without what depends on the way to a spec by its nature. That the fields are there is compared.
+func (r *run) state() snapshot {
+	out := r.snapshot()
+	for object, fields := range out {
+		generated := strings.HasPrefix(object, "secrets/") && fields["metadata.labels."+escape(keeper.ControllerLabel)] != ""
+		for path := range fields {
+			switch {
+			case strings.HasSuffix(path, "bservedGeneration"), strings.HasPrefix(path, "status.lastUpdateTime"):
+				delete(fields, path)
+			case strings.HasPrefix(object, "services/") && assigned.MatchString(path):
+				fields[path] = "(assigned)"
+			case generated && strings.HasPrefix(path, "data."):
+				fields[path] = "(generated)"
+			}
+		}
+	}
+	return out
+}
