@@ -126,6 +126,25 @@ func put(in any, path []string, remove bool, value any) any {
 	return in
 }
 
+// get is what a path leads to, or nil.
+func get(in any, path []string) any {
+	for _, key := range path {
+		switch v := in.(type) {
+		case map[string]any:
+			in = v[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil
+			}
+			in = v[i]
+		default:
+			return nil
+		}
+	}
+	return in
+}
+
 // segments splits a JSON pointer.
 func segments(path string) []string {
 	if path == "" {

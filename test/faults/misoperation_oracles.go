@@ -124,14 +124,17 @@ func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m
 
 // explained says whether a refusal names what was refused: a field of the edits, or its value, in the API server's answer or
 // the condition.
-func explained(v verdict, edits []Edit) []Finding {
+func explained(v verdict, origin map[string]any, edits []Edit) []Finding {
 	var out []Finding
-	if !v.refused() && (v.Reason == "" || v.ready()) {
+	if !v.Refused && v.Reason == "" {
 		out = append(out, Finding{Oracle: "O10", Text: "the condition Ready gives no reason: " + v.String()})
+	}
+	if !v.Refused && !v.stalled() {
+		return out // It waits for objects, which its message names.
 	}
 	text := strings.ToLower(v.Message)
 	for _, e := range edits {
-		for _, word := range words(e) {
+		for _, word := range words(e, origin) {
 			if strings.Contains(text, strings.ToLower(word)) {
 				return out
 			}
@@ -143,8 +146,9 @@ func explained(v verdict, edits []Edit) []Finding {
 	return out
 }
 
-// words are what names an edit: the last two fields of its path, what its value holds, and short texts in it.
-func words(e Edit) []string {
+// words are what names an edit: the last two fields of its path, and the keys and texts in its value and in the one that it
+// replaces.
+func words(e Edit, origin map[string]any) []string {
 	fields := strings.Split(named(segments(e.Path)), ".")
 	out := fields[max(len(fields)-2, 0):]
 	var collect func(v any)
@@ -166,5 +170,6 @@ func words(e Edit) []string {
 		}
 	}
 	collect(e.Value)
+	collect(get(origin, segments(e.Path)))
 	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,15 +22,20 @@ import (
 // calm is how long nothing may happen after a verdict, so that a snapshot shows what the verdict is of.
 const calm = 400 * time.Millisecond
 
+// catchUp is how long nothing may happen where controllers of Kubernetes have not done yet what they were told, which on a busy
+// machine takes them long.
+const catchUp = 20 * time.Second
+
 // verdict is what a custom resource tells when it has settled.
 type verdict struct {
-	// Ready and Stalled are the statuses of the conditions; Ready is empty where the API server refused the spec.
+	// Ready and Stalled are the statuses of the conditions.
 	Ready, Stalled  string
 	Reason, Message string
+	// Refused says that the API server refused the spec, with the message, and Suspended that nothing is done for it.
+	Refused, Suspended bool
 }
 
-func (v verdict) refused() bool { return v.Ready == "" }
-func (v verdict) ready() bool   { return v.Ready == "True" }
+func (v verdict) ready() bool   { return v.Ready == "True" && !v.Suspended }
 func (v verdict) stalled() bool { return v.Stalled == "True" }
 
 // kind says in one word how the custom resource answered, or that it was not waited for.
@@ -38,8 +43,10 @@ func (v verdict) kind(hasty bool) string {
 	switch {
 	case hasty:
 		return "hasty"
-	case v.refused():
+	case v.Refused:
 		return "refused"
+	case v.Suspended:
+		return "suspended"
 	case v.ready():
 		return "ready"
 	case v.stalled():
@@ -50,8 +57,8 @@ func (v verdict) kind(hasty bool) string {
 
 // String prints the verdict in one line.
 func (v verdict) String() string {
-	if v.refused() {
-		return "refused: " + v.Message
+	if v.Refused || v.Suspended {
+		return v.kind(false) + ": " + v.Message
 	}
 	return fmt.Sprintf("Ready %s, Stalled %s, %s: %s", v.Ready, v.Stalled, v.Reason, v.Message)
 }
@@ -118,7 +125,7 @@ func (r *run) replace(b *Base, spec map[string]any, hasty bool) (verdict, error)
 func (r *run) verdictOn(cr *unstructured.Unstructured, err error) (verdict, error) {
 	switch {
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
-		return verdict{Message: err.Error()}, nil
+		return verdict{Refused: true, Message: err.Error()}, nil
 	case err != nil:
 		return verdict{}, fmt.Errorf("write %s: %w", cr.GetName(), err)
 	}
@@ -140,14 +147,18 @@ func (r *run) told(cr *unstructured.Unstructured) (verdict, error) {
 	if u == nil {
 		return verdict{}, errors.New("it is not there")
 	}
-	if !observed(u) || u.GetGeneration() < cr.GetGeneration() {
-		return verdict{}, fmt.Errorf("generation %d was not observed yet", u.GetGeneration())
-	}
 	out := verdict{}
+	if c := conditionOf(u, "Suspended"); c != nil && c["status"] == "True" && c["observedGeneration"] == u.GetGeneration() && r.idle() > calm {
+		out.Suspended, out.Message = true, fmt.Sprint(c["message"])
+		return out, nil
+	}
+	if !observed(u) || u.GetGeneration() < cr.GetGeneration() {
+		return out, fmt.Errorf("generation %d was not observed yet", u.GetGeneration())
+	}
 	if c := conditionOf(u, "Ready"); c != nil {
 		out.Ready, out.Reason, out.Message = fmt.Sprint(c["status"]), fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
 	}
-	if out.refused() {
+	if out.Ready == "" {
 		return out, errors.New("it has no condition Ready")
 	}
 	if c := conditionOf(u, "Stalled"); c != nil {
@@ -157,11 +168,24 @@ func (r *run) told(cr *unstructured.Unstructured) (verdict, error) {
 	reconciling := conditionOf(u, "Reconciling")
 	if reconciling != nil && reconciling["status"] == "True" || !out.ready() && !out.stalled() {
 		quiet = progress
+		if r.rolling() || r.binding() {
+			quiet = catchUp
+		}
 	}
 	if since := r.idle(); since < quiet {
 		return out, fmt.Errorf("something happened %s ago", since)
 	}
 	return out, nil
+}
+
+// binding says that a claim of the run waits for a volume.
+func (r *run) binding() bool {
+	for _, u := range r.history.all("persistentvolumeclaims") {
+		if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase != string(corev1.ClaimBound) {
+			return true
+		}
+	}
+	return false
 }
 
 // idle is for how long nothing was written or changed.
@@ -190,10 +214,10 @@ func (b *Base) resource(spec map[string]any, namespace string) (*unstructured.Un
 		return nil, err
 	}
 	cr := objects[0]
+	cr.Object["spec"] = runtime.DeepCopyJSON(spec)
 	if b.Stamp != nil {
-		b.Stamp(spec)
+		b.Stamp(cr.Object["spec"].(map[string]any)) //nolint:forcetypeassert // It was one in the line before.
 	}
-	cr.Object["spec"] = spec
 	raw, err := json.Marshal(cr.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encode the custom resource: %w", err)
@@ -204,25 +228,3 @@ func (b *Base) resource(spec map[string]any, namespace string) (*unstructured.Un
 
 // namespaceToken is what stands for the namespace in the manifest of a base.
 var namespaceToken = regexp.MustCompile(`\bNS\b`)
-
-// assigned matches the fields that the API server fills in with values of its own choice.
-var assigned = regexp.MustCompile(`^spec\.(clusterIPs?(\[\d+\])?|ports\[\d+\]\.nodePort|healthCheckNodePort)$`)
-
-// state is the snapshot of a run without what depends on the way to a spec by its nature. That the fields are there is compared.
-func (r *run) state() snapshot {
-	out := r.snapshot()
-	for object, fields := range out {
-		generated := strings.HasPrefix(object, "secrets/") && fields["metadata.labels."+escape(keeper.ControllerLabel)] != ""
-		for path := range fields {
-			switch {
-			case strings.HasSuffix(path, "bservedGeneration"), strings.HasPrefix(path, "status.lastUpdateTime"):
-				delete(fields, path)
-			case strings.HasPrefix(object, "services/") && assigned.MatchString(path):
-				fields[path] = "(assigned)"
-			case generated && strings.HasPrefix(path, "data."):
-				fields[path] = "(generated)"
-			}
-		}
-	}
-	return out
-}
