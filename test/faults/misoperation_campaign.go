@@ -35,13 +35,13 @@ type made struct {
 	err  error
 }
 
-// fresh returns the fresh custom resource of a spec, which it makes once.
-func (s *Suite) fresh(k *Kind, b *Base, spec map[string]any, second bool) (*fresh, error) {
+// fresh returns the fresh custom resource of a spec, which it makes once, and once more patiently.
+func (s *Suite) fresh(k *Kind, b *Base, spec map[string]any, patient bool) (*fresh, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("encode a spec: %w", err)
 	}
-	key := fmt.Sprintf("%s/%s/%t/%s", k.Name, b.Name, second, raw)
+	key := fmt.Sprintf("%s/%s/%t/%s", k.Name, b.Name, patient, raw)
 	s.freshes.mu.Lock()
 	if s.freshes.all == nil {
 		s.freshes.all = map[string]*made{}
@@ -52,7 +52,7 @@ func (s *Suite) fresh(k *Kind, b *Base, spec map[string]any, second bool) (*fres
 		s.freshes.all[key] = m
 	}
 	s.freshes.mu.Unlock()
-	m.once.Do(func() { m.f, m.err = s.freshOf(k, b, spec) })
+	m.once.Do(func() { m.f, m.err = s.freshOf(k, b, spec, patient) })
 	return m.f, m.err
 }
 
@@ -319,8 +319,10 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 	}
 	want, err := m.suite.fresh(m.kind, m.base, spec, false)
 	if err == nil && want.verdict.ready() != v.ready() {
-		// What a fresh one waits for may be a controller of Kubernetes.
-		want, err = m.suite.fresh(m.kind, m.base, spec, true)
+		// What one of the two waits for may be another controller.
+		if want, err = m.suite.fresh(m.kind, m.base, spec, true); err == nil && want.verdict.ready() && !v.stalled() {
+			v, err = m.later(v)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op.Name, err)
@@ -335,12 +337,31 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 	}
 	if !hasty {
 		against := want
-		if v.stalled() && want.verdict.ready() {
+		if v.stalled() && want.verdict.ready() || complainsOf(v, changed) {
 			against = nil
 		}
 		findings = append(findings, m.untouched(before, against, m.mask)...)
 	}
 	return m.prefixed(op, append(findings, explained(v, m.origin, changed)...)), nil
+}
+
+// later is the verdict when the custom resource gets Ready after all.
+func (m *misrun) later(v verdict) (verdict, error) {
+	err := m.await("what a fresh one has come to", func() error {
+		for _, u := range m.history.all(m.kind.Resource) {
+			if now, err := m.told(u); err == nil {
+				v = now
+			}
+		}
+		if !v.ready() {
+			return errors.New(v.String())
+		}
+		return nil
+	})
+	if errors.Is(err, errLate) {
+		return v, nil // The difference is told.
+	}
+	return v, err
 }
 
 // prefixed tells with each finding which operation it is of.

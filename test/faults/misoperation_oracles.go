@@ -27,9 +27,12 @@ type fresh struct {
 }
 
 // freshOf creates a custom resource with a spec in a namespace of its own.
-func (s *Suite) freshOf(k *Kind, b *Base, spec map[string]any) (*fresh, error) {
+func (s *Suite) freshOf(k *Kind, b *Base, spec map[string]any, patient bool) (*fresh, error) {
 	r := s.newMisrun(k, b, Plan{Seed: s.Seed, Kind: k.Name, Workload: b.Name, Campaign: misoperation})
 	defer s.endMisrun(r)
+	if patient {
+		r.calm = patientCalm
+	}
 	v, err := r.create(b, spec)
 	if err != nil {
 		return nil, fmt.Errorf("a fresh %s: %w", b.Name, err)
@@ -144,6 +147,13 @@ func explained(v verdict, origin map[string]any, edits []Edit) []Finding {
 		out = append(out, Finding{Oracle: "O10", Text: fmt.Sprintf("neither the field nor the value is named for %s: %s", edits[0].Path, v)})
 	}
 	return out
+}
+
+// complainsOf says that a message is about the field of an edit, and not about what became of it.
+func complainsOf(v verdict, edits []Edit) bool {
+	return slices.ContainsFunc(edits, func(e Edit) bool {
+		return strings.Contains(v.Message, "spec."+named(segments(e.Path)))
+	})
 }
 
 // words are what names an edit: the last two fields of its path, and the keys and texts in its value and in the one that it

@@ -19,12 +19,13 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-// calm is how long nothing may happen after a verdict, so that a snapshot shows what the verdict is of.
-const calm = 400 * time.Millisecond
+// calm is how long nothing may happen after a verdict, so that a snapshot shows what the verdict is of; patientCalm is for what
+// another one was found to differ from.
+const calm, patientCalm = 400 * time.Millisecond, 4 * time.Second
 
-// catchUp is how long nothing may happen where controllers of Kubernetes have not done yet what they were told, which on a busy
-// machine takes them long.
-const catchUp = 20 * time.Second
+// waiting is how long nothing may happen until a custom resource that is neither Ready nor Stalled counts as one that waits for a
+// user: on a busy machine the controllers of Kubernetes, and the operator, take long.
+const waiting = 20 * time.Second
 
 // verdict is what a custom resource tells when it has settled.
 type verdict struct {
@@ -65,7 +66,9 @@ func (v verdict) String() string {
 
 // newMisrun prepares a run that shares the operator.
 func (s *Suite) newMisrun(k *Kind, b *Base, p Plan) *run {
-	return s.newRun(k, &Workload{Name: b.Name}, p)
+	r := s.newRun(k, &Workload{Name: b.Name}, p)
+	r.calm = calm
+	return r
 }
 
 // create makes the namespace of a run with a custom resource of a spec, and waits until it has settled.
@@ -148,7 +151,7 @@ func (r *run) told(cr *unstructured.Unstructured) (verdict, error) {
 		return verdict{}, errors.New("it is not there")
 	}
 	out := verdict{}
-	if c := conditionOf(u, "Suspended"); c != nil && c["status"] == "True" && c["observedGeneration"] == u.GetGeneration() && r.idle() > calm {
+	if c := conditionOf(u, "Suspended"); c != nil && c["status"] == "True" && c["observedGeneration"] == u.GetGeneration() && r.idle() > r.calm {
 		out.Suspended, out.Message = true, fmt.Sprint(c["message"])
 		return out, nil
 	}
@@ -164,28 +167,17 @@ func (r *run) told(cr *unstructured.Unstructured) (verdict, error) {
 	if c := conditionOf(u, "Stalled"); c != nil {
 		out.Stalled = fmt.Sprint(c["status"])
 	}
-	quiet := calm
-	reconciling := conditionOf(u, "Reconciling")
-	if reconciling != nil && reconciling["status"] == "True" || !out.ready() && !out.stalled() {
-		quiet = progress
-		if r.rolling() || r.binding() {
-			quiet = catchUp
-		}
+	quiet := r.calm
+	if c := conditionOf(u, "Reconciling"); c != nil && c["status"] == "True" && out.ready() {
+		quiet = max(quiet, progress)
+	}
+	if !out.ready() && !out.stalled() {
+		quiet = waiting
 	}
 	if since := r.idle(); since < quiet {
 		return out, fmt.Errorf("something happened %s ago", since)
 	}
 	return out, nil
-}
-
-// binding says that a claim of the run waits for a volume.
-func (r *run) binding() bool {
-	for _, u := range r.history.all("persistentvolumeclaims") {
-		if phase, _, _ := unstructured.NestedString(u.Object, "status", "phase"); phase != string(corev1.ClaimBound) {
-			return true
-		}
-	}
-	return false
 }
 
 // idle is for how long nothing was written or changed.

@@ -14,8 +14,9 @@ import (
 // assigned matches the fields that the API server fills in with values of its own choice.
 var assigned = regexp.MustCompile(`^spec\.(clusterIPs?(\[\d+\])?|ports\[\d+\]\.nodePort|healthCheckNodePort)$`)
 
-// emptySecurity is a security context without fields, which means the same as none.
-var emptySecurity = regexp.MustCompile(`\.securityContext$`)
+// emptySecurity is a security context, or its capabilities, without fields, which means the same as none: server-side apply leaves
+// one or the other.
+var emptySecurity = regexp.MustCompile(`\.securityContext(\.capabilities)?$`)
 
 // state is the snapshot of a run without what depends on the way to a spec by its nature. That assigned and generated fields are
 // there is compared, and so is that each child belongs to the custom resource: to the custom resource itself or, once it has needed

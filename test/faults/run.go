@@ -68,6 +68,8 @@ type run struct {
 	races []race
 	// acted is when the last step of the workload began.
 	acted time.Time
+	// calm is how long nothing may happen after the verdict on an operation.
+	calm time.Duration
 }
 
 // newRun prepares a run.
