@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ import (
 
 // calm is how long nothing may happen after a verdict, so that a snapshot shows what the verdict is of; patientCalm is for what
 // another one was found to differ from.
-const calm, patientCalm = 400 * time.Millisecond, 4 * time.Second
+const calm, patientCalm = 400 * time.Millisecond, 12 * time.Second
 
 // waiting is how long nothing may happen until a custom resource that is neither Ready nor Stalled counts as one that waits for a
 // user: on a busy machine the controllers of Kubernetes, and the operator, take long.
@@ -68,6 +69,8 @@ func (v verdict) String() string {
 func (s *Suite) newMisrun(k *Kind, b *Base, p Plan) *run {
 	r := s.newRun(k, &Workload{Name: b.Name}, p)
 	r.calm = calm
+	r.cancel()
+	r.ctx, r.cancel = context.WithTimeout(context.Background(), time.Duration(2+len(p.Operations))*s.Patience)
 	return r
 }
 
