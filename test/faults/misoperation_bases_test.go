@@ -3,8 +3,8 @@ package faults
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -110,7 +110,7 @@ func elementBases() []Base {
 	}
 	good := payload(`{"predictor":{"minReplicas":1,"model":{"modelFormat":{"name":"sklearn"}}}}`)
 	return []Base{{
-		Name: "deployed", Manifest: elementOf("Deploy", "m1", true, "1", "iris", "flowers"), Stamp: ordered,
+		Name: "deployed", Manifest: deployedElement(), Stamp: ordered,
 		Values: map[string][]any{"content.properties": {
 			entities(entity("iris", good)), entities(entity("flowers", good), entity("iris", good)),
 			entities(entity("iris", good), entity("iris", good)), entities(entity("iris", good), entity("roses", good)),
@@ -121,15 +121,27 @@ func elementBases() []Base {
 	}}
 }
 
-// ordered gives each spec an order of its own, as the participant does.
+// ordered writes a changed spec as the participant does: with an order of its own, and one of other content as an update, which goes
+// back to what there was if it fails.
 func ordered(spec map[string]any) {
 	order, ok := spec["order"].(map[string]any)
 	if !ok || order["id"] != "m1" {
 		return
 	}
+	original := Base{Manifest: deployedElement()}
+	was, err := original.spec()
+	if err != nil {
+		panic("the manifest of the element cannot be read")
+	}
+	if !reflect.DeepEqual(spec["content"], was["content"]) {
+		order["type"], spec["previous"] = "Update", was["content"]
+	}
 	raw, err := json.Marshal(spec)
 	if err != nil {
-		panic(errors.New("a spec does not encode"))
+		panic("a spec does not encode")
 	}
 	order["id"] = fmt.Sprintf("m-%x", sha256.Sum256(raw))[:32]
 }
+
+// deployedElement is the element whose spec is changed.
+func deployedElement() string { return elementOf("Deploy", "m1", true, "1", "iris", "flowers") }

@@ -81,8 +81,8 @@ func (s *Suite) misoperations() []Plan {
 			}
 			ops, err := s.changesOf(k, b)
 			if err != nil {
-				s.tell(outcome{plan: Plan{Seed: s.Seed, Kind: k.Name, Workload: b.Name, Campaign: misoperation},
-					findings: []Finding{{Oracle: "H", Text: err.Error()}}})
+				p := Plan{Seed: s.Seed, Kind: k.Name, Workload: b.Name, Campaign: misoperation}
+				s.tell(outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}})
 				continue
 			}
 			plans = append(plans, s.misplans(k, b, ops)...)
@@ -302,11 +302,13 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op.Name, err)
 	}
-	m.hasty = op.Hasty && v == (verdict{})
-	m.suite.count(v.kind(m.hasty))
+	unwaited := op.Hasty && v == (verdict{})
+	// After a spec that was refused, the operator may still be at the one before.
+	m.hasty = unwaited || v.Refused && hasty
+	m.suite.count(v.kind(unwaited))
 	m.note("%s: %s", op.Name, v)
 	switch {
-	case m.hasty:
+	case unwaited:
 		m.last, m.stuck = slices.Concat(m.last, op.Edits), false
 		return nil, nil
 	case v.Refused:

@@ -72,7 +72,9 @@ func (o *sharedOperator) stop() {
 	}
 	o.end()
 	if o.err == nil {
-		<-o.done
+		if err := <-o.done; err != nil {
+			o.suite.Log("the shared operator ended: %v", err)
+		}
 	}
 }
 

@@ -81,6 +81,9 @@ func (r *Report) unproven(stopped bool) {
 	if r.Plans == 0 {
 		r.Failures = append(r.Failures, unjudged("", "no plan was run"))
 	}
+	if r.Campaigns[misoperation] != nil && !stopped && r.Operations["ready"] == 0 {
+		r.Failures = append(r.Failures, unjudged(misoperation, "no custom resource was Ready after an operation"))
+	}
 	for name, c := range r.Campaigns {
 		i := slices.IndexFunc(campaigns, func(c campaign) bool { return c.name == name })
 		if i < 0 || stopped || float64(c.Missed) <= campaigns[i].missed*float64(c.Plans) {
