@@ -120,7 +120,7 @@ test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's g
 	@hack/test-servicemonitors.sh bin/prometheus-operator
 
 .PHONY: faults
-faults: build-devcluster ## Run the fault campaigns and the mutation tests (ARGS=flags), or replay one plan (PLAN=file).
+faults: build-devcluster ## Run the fault campaigns, misoperation included, and the mutation tests (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
 
 .PHONY: test-bank

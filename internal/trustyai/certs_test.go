@@ -202,6 +202,31 @@ func Test_PodsStartWithTheCertificatesOfServiceCA(t *testing.T) {
 	startsWithCertificates(t, newCluster(gvkServiceCA), custom(t, upstreamSpec), "service.beta.openshift.io/originating-service-name")
 }
 
+// Test_ARunningServiceKeepsItsCertificates: a spec that names certificates which do not exist, or an issuer without cert-manager, does
+// not restart the pods of a service that runs, and does not change what its clients trust.
+func Test_ARunningServiceKeepsItsCertificates(t *testing.T) {
+	for _, tls := range []v1.TLSSpec{{SecretName: "absent"}, {IssuerRef: &v1.IssuerReference{Name: "corp"}}} {
+		c, cr := newCluster(), custom(t, upstreamSpec)
+		cr.Spec.Image = "quay.io/trustyai/trustyai-service:latest" // It is scraped over TLS.
+		before, first := stored(t, c, cr)
+		cr.Spec.TLS = &tls
+		_, p := gatherAndRender(t, c, cr)
+		if len(p.Problems) != 1 || p.Problems[0].Class != plan.Waiting {
+			t.Errorf("%+v: the problems are %v", tls, p.Problems)
+		}
+		for _, kind := range []string{"Deployment", "Route", "ServiceMonitor"} {
+			for _, o := range p.Stages[0].Objects {
+				if o.Desired.GetKind() != kind || o.Hold != "" {
+					continue
+				}
+				if was := mustFind(t, first, kind, o.Desired.GetName()); compactJSON(t, was) != compactJSON(t, o.Desired) {
+					t.Errorf("%+v: the %s would be changed, with the digest %s before", tls, kind, before.Certs.Digest)
+				}
+			}
+		}
+	}
+}
+
 // Test_ARenewedAuthorityOfCertManagerKeepsItsKey looks at what TestRenewedAuthority in test/certmanager shows on cert-manager.
 func Test_ARenewedAuthorityOfCertManagerKeepsItsKey(t *testing.T) {
 	_, p := gatherAndRender(t, newCluster(gvkCertificate), custom(t, upstreamSpec))

@@ -76,7 +76,8 @@ func certSource(cr *v1.TrustyAIService, serves Serves, proxy *unstructured.Unstr
 		if tls.SecretName != "" {
 			return CertsUser
 		}
-		if tls.IssuerRef != nil {
+		// Without cert-manager, certificates that exist stay in use: their Secrets would be deleted with nothing in their place.
+		if tls.IssuerRef != nil && (serves.CertManager || proxy == nil) {
 			return CertsCertManager
 		}
 	}

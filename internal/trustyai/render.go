@@ -61,6 +61,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.certificates()
 	r.claim()
 	r.checkVolume()
+	r.checkSelector()
 	served := r.checkGeneration()
 	r.workload(served)
 	r.services()

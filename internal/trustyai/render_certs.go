@@ -32,10 +32,6 @@ func (r *scene) certManager() {
 			kind = "Issuer"
 		}
 		issuer["kind"], issuer["name"] = kind, tls.IssuerRef.Name
-		if !r.facts.Serves.CertManager {
-			r.problem(plan.Waiting, "CertManagerNotServed", "spec.tls.issuerRef", tls.IssuerRef.Name,
-				"the cluster does not serve cert-manager.io/v1", "install cert-manager, or remove the field")
-		}
 	} else {
 		selfSigned := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.selfSignedIssuer}
 		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.selfSignedIssuer, r.labels(), map[string]any{"selfSigned": map[string]any{}}))
@@ -62,6 +58,16 @@ func (r *scene) certManager() {
 	}
 }
 
+// checkIssuer reports an issuer that the spec names on a cluster without cert-manager. Certificates of another source stay in use.
+func (r *scene) checkIssuer() {
+	tls := r.cr.Spec.TLS
+	if tls == nil || tls.IssuerRef == nil || tls.SecretName != "" || r.facts.Serves.CertManager {
+		return
+	}
+	r.problem(plan.Waiting, "CertManagerNotServed", "spec.tls.issuerRef", tls.IssuerRef.Name,
+		"the cluster does not serve cert-manager.io/v1", "install cert-manager, or remove the field")
+}
+
 // certificate is what all Certificates have in common: ECDSA keys, renewed with a third of the lifetime left.
 func (r *scene) certificate(secret string, issuer map[string]any, duration, rotation string) map[string]any {
 	return map[string]any{
@@ -70,12 +76,18 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration, rota
 	}
 }
 
-// awaits says that an object waits for a generated Secret to be stored; empty for none.
-func awaits(secret string) string {
-	if secret == "" {
-		return ""
+// lacks says which certificate an object depends on that does not exist: the generated Secret, or the one that the spec names. The
+// latter holds only what exists already: with a volume the strategy is Recreate, so that pods that cannot start would replace the
+// one that serves.
+func (r *scene) lacks(generated string) string {
+	certs := r.facts.Certs
+	switch {
+	case generated != "":
+		return "the generated certificate in Secret " + generated + " to be stored"
+	case r.facts.Deployment != nil && (certs.Missing || len(certs.MissingKeys) > 0):
+		return "the certificate in Secret " + r.names.tlsSecret
 	}
-	return "the generated certificate in Secret " + secret + " to be stored"
+	return ""
 }
 
 // ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.

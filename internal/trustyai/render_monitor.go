@@ -43,7 +43,7 @@ func (r *scene) monitor() {
 		}
 	}
 	if !r.layout.open {
-		o.Hold = awaits(r.facts.Certs.AwaitsCA)
+		o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
 	}
 	r.add(o)
 }

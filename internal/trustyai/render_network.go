@@ -95,7 +95,7 @@ func (r *scene) route() {
 	spec["to"] = map[string]any{"kind": "Service", "name": to, "weight": int64(100)}
 	spec["port"] = map[string]any{"targetPort": port}
 	o := plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec)
-	o.Hold = awaits(r.facts.Certs.AwaitsCA)
+	o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
 	r.add(o)
 }
 
@@ -105,6 +105,7 @@ func (r *scene) certificates() {
 		return
 	}
 	certs := r.facts.Certs
+	r.checkIssuer()
 	switch certs.Source {
 	case CertsUser:
 		name := r.names.tlsSecret

@@ -223,6 +223,7 @@ func Test_Problems(t *testing.T) {
 		{"two schedules", adrSpec + "  metrics: {schedule: 1s}\n", volume(pvYAML), "Terminal ScheduleAmbiguous"},
 		{"folder", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "/in: puts" }), "Terminal InvalidFolder"},
 		{"no folder", upstreamSpec, edit(func(_ *cluster, cr *v1.TrustyAIService) { cr.Spec.Storage.Folder = "" }), "Terminal FolderMissing"},
+		{"selector", upstreamSpec + "  inferenceServices: {selector: {matchExpressions: [{key: a, operator: Like}]}}\n", nil, "Terminal SelectorInvalid"},
 		{"issuer without cert-manager", upstreamSpec + "  tls: {issuerRef: {name: x}}\n", nil, "Waiting CertManagerNotServed"},
 		{"user's certificate absent", upstreamSpec + "  tls: {secretName: x}\n", nil, "Waiting TLSSecretNotFound"},
 		{"user's key absent", upstreamSpec + "  tls: {secretName: x}\n", edit(func(c *cluster, _ *v1.TrustyAIService) {

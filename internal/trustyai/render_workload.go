@@ -94,7 +94,7 @@ func (r *scene) workload(ok bool) {
 		annotations[adoptedWithAnnotation] = then.text()
 		o.Desired.SetAnnotations(annotations)
 	}
-	o.Hold = awaits(r.facts.Certs.AwaitsLeaf)
+	o.Hold = r.lacks(r.facts.Certs.AwaitsLeaf)
 	r.add(o)
 }
 

@@ -131,6 +131,14 @@ func selects(cr *v1.TrustyAIService, labels map[string]string) (bool, error) {
 	return selector.Matches(labelSet(labels)), nil
 }
 
+// checkSelector reports a selector that cannot be read. What is wired stays wired until it can.
+func (r *scene) checkSelector() {
+	if _, err := selects(r.cr, nil); err != nil {
+		r.problem(plan.Terminal, ReasonSelectorBroken, "spec.inferenceServices.selector", "", "it cannot be read: "+err.Error(),
+			"use a label selector of Kubernetes with the operators In, NotIn, Exists and DoesNotExist, or remove the field")
+	}
+}
+
 type labelSet map[string]string
 
 func (l labelSet) Has(k string) bool              { _, ok := l[k]; return ok }

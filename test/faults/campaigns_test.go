@@ -115,6 +115,26 @@ func writeTable(t *testing.T, s *Suite) {
 	}
 }
 
+// TestFoundPlans runs the plans in which the campaign misoperation found something that has been corrected since.
+func TestFoundPlans(t *testing.T) {
+	if flags.plan != "" {
+		return // TestReplay was asked for.
+	}
+	files, err := filepath.Glob(filepath.Join("testdata", misoperation, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no plans: %v", err)
+	}
+	all, err := newSuite(t).Replay(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, findings := range all {
+		for _, f := range findings {
+			t.Errorf("%s: %s", files[i], f)
+		}
+	}
+}
+
 // TestReplay runs the plans of files, separated by commas, and tells of each whether it is right.
 func TestReplay(t *testing.T) {
 	if flags.plan == "" {

@@ -23,6 +23,8 @@ type Kind struct {
 	Workloads []Workload
 	// Asks says that the kind asks servers that do not exist here, again and again with growing pauses of their own.
 	Asks bool
+	// Bases are the custom resources whose fields the campaign misoperation changes.
+	Bases []Base
 }
 
 // Workload is something that users do, with the end that it must come to whatever happens meanwhile.

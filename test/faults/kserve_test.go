@@ -26,6 +26,7 @@ func compositionElement() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^inferenceservices\.serving\.kserve\.io/(flowers|iris|roses)$`),
 		Name:  "compositionelement", GVK: elementGVK, Resource: elementResource, Workloads: elementWorkloads(),
+		Bases:      elementBases(),
 		Controller: harness.Controller(kserve.Definition(), kserve.New()),
 	}
 }
@@ -40,7 +41,7 @@ func elementOf(order, id string, exists bool, replicas string, services ...strin
 	return fmt.Sprintf(`
 apiVersion: keeper.mlkeeper.dev/v1alpha1
 kind: CompositionElement
-metadata: {name: element-NS, labels: {%s: NS}}
+metadata: {name: element-NS, labels: {%s: NS, faults.test/shared: "true"}}
 spec:
   participantId: 101c62b3-8918-41b9-a747-d21eb79c6c04
   automationCompositionId: dfd8ef9a-0000-4000-8000-000000000001

@@ -32,6 +32,7 @@ func kfDef() *Kind {
 		Makes: regexp.MustCompile(`^(configmaps/(settings|other-settings|web-parameters|one-of-many-\d+)|deployments\.apps/(web|server)|services/(web|server)|` +
 			`cronjobs\.batch/clean-up|(clusterroles\.rbac\.authorization|validatingwebhookconfigurations\.admissionregistration)\.k8s\.io/kf-NS)$`),
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
+		Bases:      kfDefBases(),
 		Controller: harness.Trusted(harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))),
 	}
 }

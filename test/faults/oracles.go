@@ -20,7 +20,7 @@ const (
 
 // Finding is what an oracle found wrong.
 type Finding struct {
-	// Oracle is O1 to O9, or H when the run could not be judged.
+	// Oracle is O1 to O10, or H when the run could not be judged.
 	Oracle string `json:"oracle"`
 	Text   string `json:"text"`
 	// First is the first diverging field.

@@ -180,6 +180,8 @@ type Plan struct {
 	Drift    *Drift `json:"drift,omitempty"`
 	// Standing is what stands while the operator is watched.
 	Standing *Standing `json:"standing,omitempty"`
+	// Operations are those of the campaign misoperation, whose workload is a base.
+	Operations []Operation `json:"operations,omitempty"`
 }
 
 // String names the plan in one line.
@@ -217,6 +219,9 @@ func (p Plan) String() string {
 		if t.Early {
 			s += " from the beginning"
 		}
+	}
+	for i, op := range p.Operations {
+		s += map[bool]string{true: ": ", false: " > "}[i == 0] + short(op.Name)
 	}
 	return s
 }

@@ -16,6 +16,9 @@ type Report struct {
 	// Seconds is how long the suite took.
 	Seconds float64 `json:"seconds"`
 	Plans   int     `json:"plans"`
+	// Operations are the numbers of writes of users in the campaign misoperation: those that the API server refused, and those
+	// after which the custom resource was ready, stalled or waiting, or was not waited for.
+	Operations map[string]int `json:"operations,omitempty"`
 	// Campaigns are the counts of each.
 	Campaigns map[string]*Counts `json:"campaigns"`
 	Failures  []Failure          `json:"failures"`
@@ -42,7 +45,7 @@ type Failure struct {
 func (s *Suite) report(took time.Duration) *Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &Report{Seed: s.Seed, Long: s.Long, Seconds: took.Seconds(), Campaigns: map[string]*Counts{}}
+	r := &Report{Seed: s.Seed, Long: s.Long, Seconds: took.Seconds(), Operations: s.operations, Campaigns: map[string]*Counts{}}
 	for _, o := range s.outcomes {
 		c := r.Campaigns[o.plan.Campaign]
 		if c == nil {
@@ -77,6 +80,9 @@ func (s *Suite) report(took time.Duration) *Report {
 func (r *Report) unproven(stopped bool) {
 	if r.Plans == 0 {
 		r.Failures = append(r.Failures, unjudged("", "no plan was run"))
+	}
+	if r.Campaigns[misoperation] != nil && !stopped && r.Operations["ready"] == 0 {
+		r.Failures = append(r.Failures, unjudged(misoperation, "no custom resource was Ready after an operation"))
 	}
 	for name, c := range r.Campaigns {
 		i := slices.IndexFunc(campaigns, func(c campaign) bool { return c.name == name })
@@ -113,10 +119,17 @@ func (r *Report) String() string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	fmt.Fprintf(&b, "  %-10s %6s %6s %6s %10s\n", "campaign", "plans", "failed", "missed", "s per plan")
+	fmt.Fprintf(&b, "  %-12s %6s %6s %6s %10s\n", "campaign", "plans", "failed", "missed", "s per plan")
 	for _, name := range names {
 		c := r.Campaigns[name]
-		fmt.Fprintf(&b, "  %-10s %6d %6d %6d %10.2f\n", name, c.Plans, c.Failed, c.Missed, c.Seconds/float64(max(c.Plans, 1)))
+		fmt.Fprintf(&b, "  %-12s %6d %6d %6d %10.2f\n", name, c.Plans, c.Failed, c.Missed, c.Seconds/float64(max(c.Plans, 1)))
+	}
+	if len(r.Operations) > 0 {
+		n := 0
+		for _, count := range r.Operations {
+			n += count
+		}
+		fmt.Fprintf(&b, "  %d operations in the campaign misoperation, %.0f a minute: %v\n", n, float64(n)*60/max(r.Seconds, 1), r.Operations)
 	}
 	return b.String()
 }

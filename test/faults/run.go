@@ -76,6 +76,8 @@ type run struct {
 	barred func(*http.Request, request) *http.Response
 	// stoodUntil is by when an operator that paused while a cause stood has tried again.
 	stoodUntil time.Time
+	// calm is how long nothing may happen after the verdict on an operation.
+	calm time.Duration
 }
 
 // newRun prepares a run.

@@ -30,6 +30,7 @@ func seldonOperator() *Kind {
 			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-generated)|` +
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
+		Bases: seldonBases(),
 		Controller: harness.Trusted(harness.Controller(
 			seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))),
 	}

@@ -61,6 +61,13 @@ type Suite struct {
 	files     int
 	// activities are what operators did while causes stood.
 	activities []activity
+	// operations counts those that were done, by how the custom resource answered.
+	operations map[string]int
+	// shared is the operator of the runs without faults, freshes what they are compared with.
+	shared  sharedOperator
+	freshes freshes
+	// ctx is that of the suite.
+	ctx context.Context
 }
 
 // learned is a reference that is being learned or known.
@@ -101,7 +108,8 @@ func NewSuite(ctx context.Context, c *cluster.Cluster, cfg Config, kinds ...*Kin
 	if err != nil {
 		return nil, fmt.Errorf("watch the cluster: %w", err)
 	}
-	s := &Suite{Config: cfg, cluster: c, kinds: kinds, recorder: r, refs: map[string]*learned{}, collected: make(chan struct{})}
+	s := &Suite{Config: cfg, cluster: c, kinds: kinds, recorder: r, refs: map[string]*learned{}, collected: make(chan struct{}), ctx: ctx}
+	s.shared.suite = s
 	go func() {
 		defer close(s.collected)
 		if err := s.awaitCollector(ctx); err != nil {
@@ -114,10 +122,13 @@ func NewSuite(ctx context.Context, c *cluster.Cluster, cfg Config, kinds ...*Kin
 // Run runs the plans of all campaigns and returns a summary.
 func (s *Suite) Run() *Report {
 	began := time.Now()
-	s.learnAll()
+	defer s.shared.stop()
+	if slices.ContainsFunc(campaigns, func(c campaign) bool { return c.name != misoperation && s.wants(c) }) {
+		s.learnAll()
+	}
 	var plans []Plan
 	for _, c := range campaigns {
-		if len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, c.name) {
+		if !s.wants(c) {
 			continue
 		}
 		all := c.plans(s)
@@ -135,6 +146,21 @@ func (s *Suite) Run() *Report {
 	// Operators whose causes stand do next to nothing, so that many of them run at once.
 	s.each(standingAtOnce*s.Parallel, len(waiting), func(i int) { s.tell(s.one(waiting[i])) })
 	return s.report(time.Since(began))
+}
+
+// wants says that a campaign was asked for.
+func (s *Suite) wants(c campaign) bool {
+	return len(s.Campaigns) == 0 || slices.Contains(s.Campaigns, c.name)
+}
+
+// count counts an operation by its answer.
+func (s *Suite) count(answer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.operations == nil {
+		s.operations = map[string]int{}
+	}
+	s.operations[answer]++
 }
 
 // jobs are what is to be done for plans: one run each, but for drifts of one workload, which share runs.
@@ -311,6 +337,9 @@ func (s *Suite) undisturbed(k *Kind, w *Workload) (observation, error) {
 // one runs a plan. A plan whose fault did not take place is tried again, since a request that depends on timing may come
 // the next time.
 func (s *Suite) one(p Plan) outcome {
+	if len(p.Operations) > 0 {
+		return s.misoperate(p)
+	}
 	k, w := s.find(p)
 	if w == nil {
 		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: "there is no such workload"}}}
@@ -376,6 +405,7 @@ func (s *Suite) find(p Plan) (*Kind, *Workload) {
 
 // Replay runs the plans of files and returns what was found in each.
 func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
+	defer s.shared.stop()
 	plans := make([]Plan, len(paths))
 	for i, path := range paths {
 		var err error
@@ -395,24 +425,27 @@ func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
 	return out, nil
 }
 
-// save writes the file of a failed plan, with what is wrong and what happened.
-func (s *Suite) save(r *run, findings []Finding) {
+// save writes the file of a failed run.
+func (s *Suite) save(r *run, findings []Finding) { s.saveFile(r.plan, findings, r.timeline()) }
+
+// saveFile writes the file of a failed plan, with what is wrong and what happened.
+func (s *Suite) saveFile(p Plan, findings []Finding, timeline []string) {
 	s.mu.Lock()
 	s.files++
 	n := s.files
 	s.mu.Unlock()
-	path := filepath.Join(s.Folder, fmt.Sprintf("%s-%s-%03d.json", r.plan.Campaign, r.plan.Workload, n))
+	path := filepath.Join(s.Folder, fmt.Sprintf("%s-%s-%03d.json", p.Campaign, p.Workload, n))
 	err := os.MkdirAll(s.Folder, 0o755)
 	if err == nil {
 		err = writePlan(path, planFile{
-			Plan: r.plan, Replay: "make faults PLAN=" + path, Findings: findings, Timeline: r.timeline(),
+			Plan: p, Replay: "make faults PLAN=" + path, Findings: findings, Timeline: timeline,
 		})
 	}
 	if err != nil {
 		s.Log("the plan file could not be written: %v", err)
 		return
 	}
-	s.Log("FAILED %s\n  %s\n  replay: make faults PLAN=%s", r.plan, strings.Join(texts(findings), "\n  "), path)
+	s.Log("FAILED %s\n  %s\n  replay: make faults PLAN=%s", p, strings.Join(texts(findings), "\n  "), path)
 }
 
 func texts(findings []Finding) []string {

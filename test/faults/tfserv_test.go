@@ -31,6 +31,7 @@ func tfserv() *Kind {
 			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
 		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Workloads: tfservWorkloads(),
+		Bases:     tfservBases(),
 	}
 }
 

@@ -28,6 +28,7 @@ func trustyAI() *Kind {
 		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
 		Controller: trustyAIController(trustyai.DefaultImage),
 		Workloads:  trustyAIWorkloads(),
+		Bases:      trustyAIBases(),
 	}
 }
 

@@ -61,7 +61,7 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 			Message: key.String() + " differs in a field that cannot be changed: " + answer(key, err),
 			Remedy:  "undo the change, or delete the object yourself if it can be spared; it is never recreated for you",
 		}, nil
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apistatus.Mistyped(err):
 		return &plan.Problem{
 			Class: plan.Terminal, Reason: ReasonInvalid,
 			Message: "the API server refuses " + key.String() + ": " + answer(key, err),

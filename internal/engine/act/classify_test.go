@@ -91,6 +91,11 @@ var answers = []struct {
 	{"server timeout", apierrors.NewServerTimeout(resource, "patch", 1), "", ""},
 	{"timeout", apierrors.NewTimeoutError("no answer "+value, 1), "", ""},
 	{"too many requests", apierrors.NewTooManyRequests("slow down "+value, 1), "", ""},
+	{"a value of another type", &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 500,
+		Message: "failed to create typed patch object (ns/a; serving.kserve.io/v1beta1, Kind=InferenceService): .spec.predictor.minReplicas: " +
+			"expected numeric (int or float), got string: " + value,
+	}}, plan.Terminal, ReasonInvalid},
 	{"internal error", apierrors.NewInternalError(errors.New("failed calling webhook: " + value)), "", ""},
 	{"unavailable", apierrors.NewServiceUnavailable("etcd " + value), "", ""},
 	{"method not supported", apierrors.NewMethodNotSupported(resource, "patch"), "", ""},

@@ -4,6 +4,7 @@ package apistatus
 
 import (
 	"errors"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,6 +52,12 @@ func TooLarge(err error) bool {
 	status, ok := statusOf(err)
 	return ok && (apierrors.IsRequestEntityTooLargeError(err) || status.Message == "etcdserver: request is too large" ||
 		strings.HasPrefix(status.Message, "rpc error: code = ResourceExhausted desc = trying to send message larger than max "))
+}
+
+// Mistyped says that a value of an applied object is not of the type of its field, which the API server answers with a bare 500.
+func Mistyped(err error) bool {
+	status, ok := statusOf(err)
+	return ok && status.Code == http.StatusInternalServerError && strings.HasPrefix(status.Message, "failed to create typed patch object (")
 }
 
 // What the API server's validation says of a field that cannot be changed, by the reason of the cause. The message of a value

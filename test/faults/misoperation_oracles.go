@@ -1,0 +1,185 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+)
+
+// alikeWithin is how long a changed custom resource may take, after its verdict, to be as a fresh one: what left the plan is
+// deleted by the garbage collector.
+const alikeWithin = 10 * time.Second
+
+// failedAnswers bounds the answers of 500 and more to one request of a run, which no fault causes here.
+const failedAnswers = 4
+
+// fresh is a custom resource that was created with a spec, by which one that was changed to it is judged.
+type fresh struct {
+	verdict  verdict
+	state    snapshot
+	findings []Finding
+}
+
+// freshOf creates a custom resource with a spec in a namespace of its own.
+func (s *Suite) freshOf(k *Kind, b *Base, spec map[string]any, patient bool) (*fresh, error) {
+	r := s.newMisrun(k, b, Plan{Seed: s.Seed, Kind: k.Name, Workload: b.Name, Campaign: misoperation})
+	defer s.endMisrun(r)
+	if patient {
+		r.calm = patientCalm
+	}
+	v, err := r.create(b, spec)
+	if err != nil {
+		return nil, fmt.Errorf("a fresh %s: %w", b.Name, err)
+	}
+	f := &fresh{verdict: v, state: r.state()}
+	f.findings = r.unaided()
+	return f, nil
+}
+
+func (s *Suite) endMisrun(r *run) {
+	r.close()
+	s.shared.leave(r)
+}
+
+// unaided asks the oracles that need no fresh custom resource.
+func (r *run) unaided() []Finding {
+	out := append(r.absolute(), r.honest(&reference{})...)
+	all := r.journal.since(func(e entry) bool { return !e.event() && e.Resource != "" })
+	if p, n := busiest(all); n > maxPerSecond {
+		out = append(out, Finding{Oracle: "O8", Text: fmt.Sprintf("%s was asked for %d times within a second", p, n)})
+	}
+	failed := map[Point]int{}
+	for _, e := range all {
+		if e.Status >= http.StatusInternalServerError {
+			if failed[e.Point]++; failed[e.Point] == failedAnswers {
+				out = append(out, Finding{Oracle: "O8", Text: fmt.Sprintf("%s was answered with %d %d times", e.Point, e.Status, failedAnswers)})
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(out, r.failures...)
+}
+
+// owned are the objects of MLKeeper, as they are now.
+func (r *run) owned() map[string]*unstructured.Unstructured {
+	out := r.history.all("")
+	for key, u := range out {
+		if u.GetLabels()[keeper.ControllerLabel] == "" {
+			delete(out, key)
+		}
+	}
+	return out
+}
+
+// content is the snapshot of one object without its status.
+func (r *run) content(key string, u *unstructured.Unstructured) map[string]string {
+	all := take(map[string]*unstructured.Unstructured{key: u}, r.world.Namespace, func(string) bool { return false })
+	for _, fields := range all {
+		return fields
+	}
+	return nil
+}
+
+// untouched says which child is another one than before, or has other content, although a spec was refused that a fresh
+// custom resource with it has no such child for. What a fresh one has may be as there.
+func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, m mask) []Finding {
+	var out []Finding
+	now := r.history.all("")
+	for key, was := range before {
+		resource, name, _ := strings.Cut(key, "/")
+		child := resource + "/" + lasting(name, r.world.Namespace)
+		if resource == inventories {
+			continue
+		}
+		is := now[key]
+		wanted, rendered := map[string]string(nil), false
+		if b != nil {
+			wanted, rendered = b.state[child]
+		}
+		switch {
+		case is == nil || is.GetUID() != was.GetUID():
+			out = append(out, Finding{Oracle: "O10", Text: child + " was replaced or deleted by a spec that cannot be carried out"})
+		case is.GetGeneration() == was.GetGeneration() && len(r.differing(child, key, was, is, m)) == 0:
+		case rendered && missing(child, wanted, r.content(key, is), m) == "":
+		default:
+			diffs := r.differing(child, key, was, is, m)
+			text := child + " was written by a spec that cannot be carried out"
+			if len(diffs) > 0 {
+				text += ": " + diffs[0].String()
+			}
+			out = append(out, Finding{Oracle: "O10", Text: text})
+		}
+	}
+	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.Text, b.Text) })
+	return out
+}
+
+func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m mask) []Diff {
+	return compare(snapshot{child: r.content(key, was)}, snapshot{child: r.content(key, is)}, m)
+}
+
+// explained says whether a refusal names what was refused: a field of the edits, or its value, in the API server's answer or
+// the condition.
+func explained(v verdict, origin map[string]any, edits []Edit) []Finding {
+	var out []Finding
+	if !v.Refused && v.Reason == "" {
+		out = append(out, Finding{Oracle: "O10", Text: "the condition Ready gives no reason: " + v.String()})
+	}
+	if !v.Refused && !v.stalled() {
+		return out // It waits for objects, which its message names.
+	}
+	text := strings.ToLower(v.Message)
+	for _, e := range edits {
+		for _, word := range words(e, origin) {
+			if strings.Contains(text, strings.ToLower(word)) {
+				return out
+			}
+		}
+	}
+	if len(edits) > 0 {
+		out = append(out, Finding{Oracle: "O10", Text: fmt.Sprintf("neither the field nor the value is named for %s: %s", edits[0].Path, v)})
+	}
+	return out
+}
+
+// complainsOf says that a message is about the field of an edit, and not about what became of it.
+func complainsOf(v verdict, edits []Edit) bool {
+	return slices.ContainsFunc(edits, func(e Edit) bool {
+		return strings.Contains(v.Message, "spec."+named(segments(e.Path)))
+	})
+}
+
+// words are what names an edit: the last two fields of its path, and the keys and texts in its value and in the one that it
+// replaces.
+func words(e Edit, origin map[string]any) []string {
+	fields := strings.Split(named(segments(e.Path)), ".")
+	out := fields[max(len(fields)-2, 0):]
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, item := range v {
+				out = append(out, key)
+				collect(item)
+			}
+		case []any:
+			for _, item := range v {
+				collect(item)
+			}
+		case string:
+			if len(v) > 2 {
+				out = append(out, v)
+			}
+		}
+	}
+	collect(e.Value)
+	collect(get(origin, segments(e.Path)))
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
