@@ -279,7 +279,7 @@ func (r *run) goroutines() int {
 
 // sparesPods says which pod of a child is gone that ran before the cause stood, but for those of a child that was deleted itself.
 func (r *run) sparesPods(before state) []Finding {
-	now, err := r.state()
+	now, err := r.childState()
 	if err != nil {
 		return []Finding{{Oracle: "H", Text: err.Error()}}
 	}
@@ -317,7 +317,7 @@ func (r *run) recovered(ref *reference, c *cause, before state, began time.Time,
 		return nil // The field stays ceded, and Ready was never False for it.
 	}
 	out := r.converged(ref, rest1)
-	now, err := r.state()
+	now, err := r.childState()
 	if err != nil {
 		return append(out, Finding{Oracle: "H", Text: err.Error()})
 	}

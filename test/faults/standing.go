@@ -117,7 +117,7 @@ func (r *run) begin(ref *reference, c *cause, before *state) (end func() error, 
 		if err := r.settled(ref); err != nil {
 			return nil, err
 		}
-		if *before, err = r.state(); err != nil {
+		if *before, err = r.childState(); err != nil {
 			return nil, err
 		}
 		u := r.child(&Drift{Resource: t.Resource, Name: t.Name})
@@ -177,8 +177,8 @@ type state struct {
 	hashes, uids map[string]string
 }
 
-// state takes down the pods and children of the run.
-func (r *run) state() (state, error) {
+// childState takes down the pods and children of the run.
+func (r *run) childState() (state, error) {
 	out := state{pods: map[string]string{}, hashes: map[string]string{}, uids: map[string]string{}}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))

@@ -124,7 +124,7 @@ func (f *Finalizer) deleteLast(ctx context.Context, invs []*keeper.Inventory, ow
 	last := invs[len(invs)-1]
 	if !f.WatchChildren(last.Spec.Owner, inventory.Entries(invs)) {
 		// Without the caches, a stage would seem to be deleted.
-		rest, err := f.wait(ctx, last, ReasonCachesNotSynced, "waiting for the watches on the kinds of its objects")
+		rest, err := f.wait(ctx, last, ReasonCacheNotSynced, "waiting for the watches on the kinds of its objects")
 		if err != nil || rest > 0 {
 			return min(rest, time.Second), err
 		}

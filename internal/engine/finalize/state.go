@@ -30,7 +30,7 @@ const (
 const (
 	ReasonOwnerNotFound               = "OwnerNotFound"
 	ReasonWebhooksDeleted             = "WebhooksDeleted"
-	ReasonCachesNotSynced             = "CachesNotSynced"
+	ReasonCacheNotSynced              = "CacheNotSynced"
 	ReasonWaitingForObjects           = "WaitingForObjects"
 	ReasonWaitingForGarbageCollection = "WaitingForGarbageCollection"
 )
