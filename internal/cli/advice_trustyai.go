@@ -187,7 +187,7 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "spec.inferenceServices.selector does not select it.", remedy: "Change the selector or its labels if it should.", quiet: true,
 	},
 	"SelectorInvalid": {
-		meaning: "spec.inferenceServices.selector cannot be used.", remedy: "Correct the selector.",
+		meaning: "spec.inferenceServices.selector cannot be used.", remedy: "Correct the selector.", stalled: true,
 	},
 	"ManagedByAnotherService": {
 		meaning: "Another TrustyAIService wires it.", remedy: "Nothing, if that is wanted; otherwise delete the one that the message names.", quiet: true,

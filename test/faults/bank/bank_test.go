@@ -214,13 +214,13 @@ func TestMatrixCountsOnlyWhatACampaignCaught(t *testing.T) {
 	passing.Tested(true, errors.New("it fails without the bug as well"))
 	var out strings.Builder
 	Print(&out, []Row{caught, missed, broken, failing, passing})
-	const want = `| bug | class | C1     | C2            | C3 | C4     | C5 | C7     | tests           |
-|-----|-------|--------|---------------|----|--------|----|--------|-----------------|
-| a   | x     | O1 O3  | O3 (no fault) | .  | MISSED | .  | .      | .               |
-| bb  | x     | MISSED | .             | .  | .      | .  | .      | .               |
-| c   | x     | .      | .             | .  | .      | .  | BROKEN | .               |
-| d   | x     | .      | .             | .  | .      | .  | .      | caught          |
-| e   | x     | .      | .             | .  | .      | .  | .      | MISSED / BROKEN |
+	const want = `| bug | class | C1     | C2            | C3 | C4     | C5 | C7     | standing | tests           |
+|-----|-------|--------|---------------|----|--------|----|--------|----------|-----------------|
+| a   | x     | O1 O3  | O3 (no fault) | .  | MISSED | .  | .      | .        | .               |
+| bb  | x     | MISSED | .             | .  | .      | .  | .      | .        | .               |
+| c   | x     | .      | .             | .  | .      | .  | BROKEN | .        | .               |
+| d   | x     | .      | .             | .  | .      | .  | .      | .        | caught          |
+| e   | x     | .      | .             | .  | .      | .  | .      | .        | MISSED / BROKEN |
 
 2 of 5 mutations detected
 `
