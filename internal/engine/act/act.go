@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -90,33 +91,34 @@ type Request struct {
 	Actions          []decide.Action
 }
 
-// Do performs the actions that write and returns one result per writing action. They begin in the order of decide.InOrder;
-// what must wait for another is decided before. Deletions begin when everything else is through. Failures of one object never
-// stop its neighbours.
+// Do performs the actions that write and returns one result per performed action. They begin in the order of decide.InOrder; what must
+// wait for another is decided before. Failures of one object never stop its neighbours, but for one: deletions begin when everything
+// else is through, and what the plan no longer has is deleted only if nothing failed, as Helm and Flux do. A plan that cannot be
+// carried out must not take away what runs.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	a.once.Do(func() { a.crds = make(chan struct{}, crdSlots) })
-	var writes []decide.Action
+	var changes, deletions []decide.Action
 	for _, action := range req.Actions {
-		if action.Writes() {
-			writes = append(writes, action)
+		switch {
+		case action.Verb == decide.Delete:
+			deletions = append(deletions, action)
+		case action.Writes():
+			changes = append(changes, action)
 		}
 	}
-	decide.InOrder(writes)
-	results := make([]Result, len(writes))
-	for from := 0; from < len(writes); {
-		to := from
-		for to < len(writes) && (writes[to].Verb == decide.Delete) == (writes[from].Verb == decide.Delete) {
-			to++
-		}
-		a.batch(ctx, req, writes[from:to], results[from:to])
-		from = to
+	results := a.batch(ctx, req, changes)
+	if slices.ContainsFunc(results, Result.failed) {
+		deletions = slices.DeleteFunc(deletions, func(d decide.Action) bool { return d.Object.Desired == nil })
 	}
-	return results
+	return append(results, a.batch(ctx, req, deletions)...)
 }
 
-// batch performs writes, in parallel when there are many.
-func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action, results []Result) {
-	atOnce := 1
+func (r Result) failed() bool { return r.Err != nil || r.Problem != nil }
+
+// batch performs writes in their order, in parallel when there are many.
+func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action) []Result {
+	decide.InOrder(actions)
+	results, atOnce := make([]Result, len(actions)), 1
 	if len(actions) > fewWrites {
 		atOnce = parallelWrites
 	}
@@ -129,6 +131,7 @@ func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action,
 			results[i] = Result{Action: actions[i], Err: err}
 		}
 	}
+	return results
 }
 
 func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Result {

@@ -162,6 +162,37 @@ func TestStagesComeOneAfterAnother(t *testing.T) {
 	}
 }
 
+// TestNothingIsPrunedBesideARefusedWrite: a plan that cannot be carried out takes away nothing that runs. What is deleted to be made again
+// is in the plan, and goes.
+func TestNothingIsPrunedBesideARefusedWrite(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		c := newCast(t)
+		old, again := stamp(t, plan.Object{Desired: configMap("old", nil)}), stamp(t, plan.Object{Desired: configMap("again", nil)})
+		prune := deletes(old, c.server.put("/api/v1/namespaces/ns/configmaps/old", "mlkeeper", old.Desired).GetUID())
+		recreate := deletes(again, c.server.put("/api/v1/namespaces/ns/configmaps/again", "mlkeeper", again.Desired).GetUID())
+		prune.ResourceVersion = c.server.get("/api/v1/namespaces/ns/configmaps/old").GetResourceVersion()
+		recreate.ResourceVersion = c.server.get("/api/v1/namespaces/ns/configmaps/again").GetResourceVersion()
+		recreate.Object = again
+		c.server.answer = func(verb, _ string) *apierrors.StatusError {
+			if refused && verb == http.MethodPost {
+				return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "new", nil)
+			}
+			return nil
+		}
+		create := creates(stamp(t, plan.Object{Desired: configMap("new", nil)}))
+		results := c.Do(t.Context(), Request{Stack: stack, Owners: []plan.Owner{self}, Actions: []decide.Action{prune, recreate, create}})
+		if got, want := len(results), map[bool]int{false: 3, true: 2}[refused]; got != want {
+			t.Errorf("refused %v: %d results, want %d: %+v", refused, got, want, results)
+		}
+		if exists := c.server.get("/api/v1/namespaces/ns/configmaps/old") != nil; exists != refused {
+			t.Errorf("refused %v: the old object exists: %v", refused, exists)
+		}
+		if c.server.get("/api/v1/namespaces/ns/configmaps/again") != nil {
+			t.Errorf("refused %v: an object that is made again is not deleted", refused)
+		}
+	}
+}
+
 func TestWhatIsNotServedIsTransient(t *testing.T) {
 	c := newCast(t)
 	u := &unstructured.Unstructured{Object: map[string]any{}}
