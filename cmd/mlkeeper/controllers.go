@@ -83,7 +83,7 @@ func registrations() []registration {
 	return []registration{
 		{name: trustyai.ControllerName, any: func(s settings) controller.Any {
 			settings := s.forTrustyAI()
-			settings.Printed = true
+			settings.DryRun = true
 			return controller.Erase(trustyai.DefinitionIn(s.clusterDomain), trustyai.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			return engine.Register(e, trustyai.DefinitionIn(s.clusterDomain), trustyai.New(s.forTrustyAI()))
@@ -95,7 +95,7 @@ func registrations() []registration {
 		}},
 		{name: kubeflow.ControllerName, any: func(s settings) controller.Any {
 			settings := s.forKubeflow()
-			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
+			settings.Sources, settings.DryRun = s.sources.store(logr.Discard()), true
 			return controller.Erase(kubeflow.Definition(), kubeflow.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings := s.forKubeflow()
@@ -104,7 +104,7 @@ func registrations() []registration {
 		}},
 		{name: seldon.ControllerName, any: func(s settings) controller.Any {
 			settings, _ := s.forSeldon()
-			settings.Sources, settings.Printed = s.sources.store(logr.Discard()), true
+			settings.Sources, settings.DryRun = s.sources.store(logr.Discard()), true
 			return controller.Erase(seldon.Definition(), seldon.New(settings))
 		}, register: func(e *engine.Engine, s settings) error {
 			settings, _ := s.forSeldon()

@@ -4,6 +4,9 @@ package cli
 // test compares them with the reasons in the code of the controller.
 var trustyAIAdvice = map[string]advice{
 	"AllComponentsReady": {meaning: "All of its components are ready.", quiet: true},
+	"ScaledToZero": {
+		meaning: "It is as declared, and serves nobody: spec.replicas is 0.", remedy: "Raise spec.replicas when it is to serve.",
+	},
 	"ComponentsNotReady": {
 		meaning: "Some of its objects are not ready yet.", remedy: "Wait; it recovers automatically.", vague: true,
 	},

@@ -55,7 +55,7 @@ func (fakeController) Children() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
 }
 func (fakeController) RendersAnswers() bool       { return false }
-func (fakeController) Nameless() string           { return "" }
+func (fakeController) DefaultName() string        { return "" }
 func (r fakeController) Wires() []wiring.Wire     { return r.wires }
 func (r fakeController) Rules() []controller.Rule { return r.rules }
 

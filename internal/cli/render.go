@@ -185,8 +185,8 @@ func admitOne(
 	if err != nil {
 		return nil, err
 	}
-	if u.GetName() == "" && u.GetGenerateName() == "" && r.Nameless() != "" {
-		u.SetName(r.Nameless())
+	if u.GetName() == "" && u.GetGenerateName() == "" && r.DefaultName() != "" {
+		u.SetName(r.DefaultName())
 	}
 	if err := setNamespace(u, f.namespace, w.namespace(), known.clusterScoped(r.GVK().GroupKind())); err != nil {
 		return nil, err

@@ -283,7 +283,7 @@ func (uncontrolled) Children() []schema.GroupVersionKind { return nil }
 func (uncontrolled) Wires() []wiring.Wire                { return nil }
 func (uncontrolled) Rules() []controller.Rule            { return nil }
 func (uncontrolled) RendersAnswers() bool                { return false }
-func (uncontrolled) Nameless() string                    { return "" }
+func (uncontrolled) DefaultName() string                 { return "" }
 
 // Render implements controller.Any.
 func (uncontrolled) Render(

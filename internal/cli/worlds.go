@@ -146,9 +146,9 @@ func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.s
 // Targets implements controller.Reader.
 func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
 
-// Probe implements controller.Reader; nothing runs here that could be asked, but archives can be fetched.
-func (r nowhereReader) Probe(_ string, _ time.Duration, question controller.Question) any {
-	return r.reads.ask(r.ctx, question)
+// Background implements controller.Reader; nothing runs here that could be asked, but archives can be fetched.
+func (r nowhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
+	return r.reads.ask(r.ctx, job)
 }
 
 // Now implements controller.Reader.
@@ -167,12 +167,12 @@ func (f *fileReads) fail(err error) {
 	}
 }
 
-// ask asks a question at once where the answer is rendered; elsewhere it would only tell of what runs.
-func (f *fileReads) ask(ctx context.Context, question controller.Question) any {
+// ask asks a job at once where the answer is rendered; elsewhere it would only tell of what runs.
+func (f *fileReads) ask(ctx context.Context, job controller.Job) any {
 	if !f.controller.RendersAnswers() {
 		return nil
 	}
-	return question(ctx, nil)
+	return job(ctx, nil)
 }
 
 // siblings are the other custom resources of the file of the same kind in the namespace.
@@ -386,9 +386,9 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 	return nil
 }
 
-// Probe implements controller.Reader.
-func (r *somewhereReader) Probe(_ string, _ time.Duration, question controller.Question) any {
-	return r.reads.ask(r.ctx, question)
+// Background implements controller.Reader.
+func (r *somewhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
+	return r.reads.ask(r.ctx, job)
 }
 
 // Now implements controller.Reader.

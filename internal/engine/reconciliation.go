@@ -39,24 +39,24 @@ type reconciliation[C client.Object, F any] struct {
 	pruned       bool      // Set by decide: what the plan no longer has was judged too.
 	gatherFailed bool      // Set by prepare when gather found a problem, so that there is no plan.
 
-	inventories []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
-	owners      []plan.Owner                       // Set by resolveOwners.
-	stamped     [][]plan.Stamped                   // Set by resolveOwners, by stage.
-	entries     map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
-	remaining   []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
-	actions     []decide.Action                    // Set by decide.
-	results     map[plan.Key]act.Result            // Set by act.
-	nextAt      time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
-	blocked     bool                               // Set by prepare and act: something other than a write is blocked.
-	problems    []plan.Problem                     // Added to by prepare and act.
-	warnings    []string                           // Added to by decide and act.
-	yielded     []status.CededField                // Set by act.
-	held        string                             // Set by decide: what a rollout waits for; empty when none waits.
-	transient   error                              // Set by act.
-	awaits      bool                               // Set by summarize: the outcomes of the wires were not complete.
-	lags        bool                               // Set by report: it waits for nothing but controllers that have yet to look at their objects.
-	failed      bool                               // Set by report: what was asked for has failed.
-	informative map[plan.Key]bool                  // Set by resolveOwners.
+	inventories  []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
+	owners       []plan.Owner                       // Set by resolveOwners.
+	stamped      [][]plan.Stamped                   // Set by resolveOwners, by stage.
+	entries      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
+	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
+	actions      []decide.Action                    // Set by decide.
+	results      map[plan.Key]act.Result            // Set by act.
+	nextAt       time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
+	blocked      bool                               // Set by prepare and act: something other than a write is blocked.
+	problems     []plan.Problem                     // Added to by prepare and act.
+	warnings     []string                           // Added to by decide and act.
+	yielded      []status.CededField                // Set by act.
+	held         string                             // Set by decide: what a rollout waits for; empty when none waits.
+	transient    error                              // Set by act.
+	awaits       bool                               // Set by summarize: the outcomes of the wires were not complete.
+	lags         bool                               // Set by report: it waits for nothing but controllers that have yet to look at their objects.
+	failed       bool                               // Set by report: what was asked for has failed.
+	ignoreHealth map[plan.Key]bool                  // Set by resolveOwners.
 }
 
 // staleRetry is when an object is judged again that had changed by the time of its deletion.
@@ -75,7 +75,7 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 		key: key, before: cr, cr: cr.DeepCopyObject().(C), state: s.stateOf(key),
 		stack:   s.stackOf(cr),
 		entries: map[plan.Key]keeper.InventoryEntry{}, results: map[plan.Key]act.Result{},
-		informative: map[plan.Key]bool{},
+		ignoreHealth: map[plan.Key]bool{},
 	}
 	if len(*s.def.Common(cr).Conditions) == 0 {
 		p.state.fresh = true
@@ -157,7 +157,7 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	s.watchKinds(p.stack.UID, p.entries, p.stamped)
 	for _, stage := range p.stamped {
 		for _, o := range stage {
-			p.informative[o.Key] = o.Informational
+			p.ignoreHealth[o.Key] = o.IgnoreHealth
 			s.follow(p, o)
 		}
 	}

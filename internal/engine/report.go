@@ -32,7 +32,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	}
 	s.settleRollout(p, seen.Ready)
 	status.SetConditions(s.def.Common(p.cr), p.cr.GetGeneration(), status.Input{
-		Seen: seen, Verdict: verdict, Ceded: p.yielded, Err: p.transient, RolloutWaits: p.held,
+		State: seen, Verdict: verdict, Ceded: p.yielded, Err: p.transient, RolloutWaits: p.held,
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()
@@ -60,7 +60,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 
 // result returns how the reconcile ends: with an error, which is retried with backoff; waiting for a watch event or a deadline; or
 // stalled until the spec or another object changes.
-func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.Seen, wait time.Duration) (reconcile.Result, error) {
+func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.ObservedState, wait time.Duration) (reconcile.Result, error) {
 	if p.transient != nil {
 		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return reconcile.Result{}, p.transient
@@ -96,10 +96,10 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // summarize returns what is known of every object after this reconcile.
-func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
+func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.ObservedState {
 	var wired map[string][]wiring.Outcome
 	wired, p.awaits = s.wiringOf(p)
-	seen := controller.Seen{
+	seen := controller.ObservedState{
 		Plan:    p.plan,
 		Objects: map[plan.Key]controller.State{}, Problems: p.problems, Now: s.Clock.Now(), Warnings: p.warnings,
 		Wiring: wired, Ready: !p.gatherFailed && len(p.problems) == 0 && p.transient == nil,
@@ -122,7 +122,7 @@ func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 		}
 		state := s.objectState(p, a)
 		seen.Objects[a.Key] = state
-		if state.Current || p.informative[a.Key] {
+		if state.Current || p.ignoreHealth[a.Key] {
 			continue
 		}
 		seen.Ready = false
@@ -138,11 +138,11 @@ func (s *stacks[C, F]) summarize(p *reconciliation[C, F]) controller.Seen {
 
 // lagging says that every object is as declared, and that a controller has not observed the latest generation of one of them, such as a
 // Deployment that was annotated.
-func (p *reconciliation[C, F]) lagging(seen controller.Seen) bool {
+func (p *reconciliation[C, F]) lagging(seen controller.ObservedState) bool {
 	lags := false
 	for _, a := range p.actions {
 		state, there := seen.Objects[a.Key]
-		if !there || state.Current || p.informative[a.Key] {
+		if !there || state.Current || p.ignoreHealth[a.Key] {
 			continue
 		}
 		if a.Verb != decide.Leave || state.Observed == nil || state.Observed.Health.Reason != health.ReasonNotObserved {

@@ -102,7 +102,7 @@ func TestAnAnnotatedDeploymentIsNotAmiss(t *testing.T) {
 		"one is annotated, one rolls": {[]object{{decide.Leave, rolls}, {decide.Leave, lags}}, false},
 		"one rolls":                   {[]object{fine, {decide.Leave, rolls}}, false},
 	} {
-		p, seen := reconciliation[*keeper.Inventory, any]{}, controller.Seen{Objects: map[plan.Key]controller.State{}}
+		p, seen := reconciliation[*keeper.Inventory, any]{}, controller.ObservedState{Objects: map[plan.Key]controller.State{}}
 		for i, o := range c.objects {
 			key := plan.Key{Name: fmt.Sprint(i)}
 			p.actions = append(p.actions, decide.Action{Verb: o.verb, Key: key})

@@ -33,7 +33,7 @@ import (
 type stacks[C client.Object, F any] struct {
 	*Engine
 	def   controller.Definition[C]
-	sys   controller.System[C, F]
+	sys   controller.Controller[C, F]
 	queue *queue
 	wires []*wireRunner
 	// adopter takes custom resources over from a previous operator.
@@ -55,7 +55,7 @@ type stacks[C client.Object, F any] struct {
 }
 
 // Register adds a controller to the engine. It is called before the manager starts.
-func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.System[C, F]) error {
+func Register[C client.Object, F any](e *Engine, def controller.Definition[C], sys controller.Controller[C, F]) error {
 	s := &stacks[C, F]{
 		Engine: e, def: def, sys: sys, states: map[client.ObjectKey]*reconcileState{},
 		pendingReady:    map[client.ObjectKey]*pendingReady[C]{},
@@ -449,7 +449,7 @@ type renderCache struct {
 
 // renderCached renders the plan, unless it is that of the pass before.
 func (s *stacks[C, F]) renderCached(p *reconciliation[C, F]) {
-	steady, ok := s.sys.(controller.Steady[F])
+	steady, ok := s.sys.(controller.PlanCache[F])
 	if !ok {
 		p.plan = s.sys.Render(p.cr, p.facts)
 		return

@@ -23,7 +23,7 @@ import (
 
 // forgetful is a controller that keeps something of its own.
 type forgetful struct {
-	controller.System[*v1.TrustyAIService, struct{}]
+	controller.Controller[*v1.TrustyAIService, struct{}]
 	forgot []types.NamespacedName
 }
 

@@ -22,7 +22,7 @@ func planned(t *testing.T, cluster *controllertest.Cluster, cr *keeper.Compositi
 		t.Fatal(err)
 	}
 	p := system{}.Render(cr, facts)
-	system{}.Project(cr, facts, controller.Seen{Plan: p, Problems: p.Problems, Now: facts.Now, Waiting: "waiting"})
+	system{}.Project(cr, facts, controller.ObservedState{Plan: p, Problems: p.Problems, Now: facts.Now, Waiting: "waiting"})
 	return p
 }
 

@@ -55,4 +55,4 @@ func Definition() controller.Definition[*keeper.CompositionElement] {
 type system struct{}
 
 // New makes the controller.
-func New() controller.System[*keeper.CompositionElement, Facts] { return system{} }
+func New() controller.Controller[*keeper.CompositionElement, Facts] { return system{} }

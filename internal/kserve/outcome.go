@@ -17,7 +17,7 @@ import (
 //
 // A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a success, so that the
 // runtime knows the states of the element; that of an update or a migration stands, since what ran before is back.
-func outcome(facts Facts, seen controller.Seen) *acm.Outcome {
+func outcome(facts Facts, seen controller.ObservedState) *acm.Outcome {
 	order := facts.Element.Order
 	told := facts.Outcome
 	if order.Type == acm.NoOrder || told != nil && (told.Failure == "" || facts.Element.Previous != nil) {
@@ -41,7 +41,7 @@ func outcome(facts Facts, seen controller.Seen) *acm.Outcome {
 
 // hindrance is why an order is not carried out that may still be: what is tried again, or what is waited for when the time that
 // the order was given is up. It is empty for an order that is in time, or has ended.
-func hindrance(facts Facts, seen controller.Seen, ended *acm.Outcome) string {
+func hindrance(facts Facts, seen controller.ObservedState, ended *acm.Outcome) string {
 	if facts.Element.Order.Type == acm.NoOrder || ended != nil {
 		return ""
 	}
@@ -60,7 +60,7 @@ func hindrance(facts Facts, seen controller.Seen, ended *acm.Outcome) string {
 const maxFailure = 900
 
 // progress says whether services are as ordered, or why they never will be.
-func progress(facts Facts, seen controller.Seen) (failure string, done bool) {
+func progress(facts Facts, seen controller.ObservedState) (failure string, done bool) {
 	if why := refusal(facts); why != "" {
 		return why, false
 	}
@@ -82,7 +82,7 @@ func refusal(facts Facts) string {
 func waited(facts Facts) time.Duration { return timeout(facts.Element).Round(time.Millisecond) }
 
 // waiting says what is waited for.
-func waiting(facts Facts, seen controller.Seen) string {
+func waiting(facts Facts, seen controller.ObservedState) string {
 	if len(seen.Leaving) > 0 {
 		return seen.Leaving[0].String() + " is still there"
 	}

@@ -79,7 +79,7 @@ func namespace(name, orders string) *unstructured.Unstructured {
 }
 
 // look runs the controller once, some seconds after noon, with the services in a state, and rolled out where they are ready.
-func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*controller.Seen)) (plan.Plan, controller.Verdict) {
+func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, change func(*controller.ObservedState)) (plan.Plan, controller.Verdict) {
 	t.Helper()
 	cluster := open(controllertest.New(noon.Add(time.Duration(seconds) * time.Second)))
 	facts, err := system{}.Gather(t.Context(), cluster, cr)
@@ -97,7 +97,7 @@ func look(t *testing.T, cr *keeper.CompositionElement, seconds int, ready bool, 
 	if facts, err = (system{}).Gather(t.Context(), cluster, cr); err != nil {
 		t.Fatal(err)
 	}
-	seen := controller.Seen{Plan: p, Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
+	seen := controller.ObservedState{Plan: p, Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: facts.Now, Ready: ready && len(p.Problems) == 0}
 	for _, o := range p.Stages[0].Objects {
 		seen.Objects[o.Key()] = controller.State{Observed: cluster.Child(gvkService, o.Desired.GetNamespace(), o.Desired.GetName()), Current: ready}
 		if !ready {
@@ -118,7 +118,7 @@ func TestDeploy(t *testing.T) {
 		seconds        int
 		ready          bool
 		told           *acm.Outcome
-		change         func(*controller.Seen)
+		change         func(*controller.ObservedState)
 		state, failure string
 		concluded      bool
 		// message is what is told of an order that is not concluded.
@@ -145,21 +145,21 @@ func TestDeploy(t *testing.T) {
 		},
 		{
 			name: "what is tried again", values: one, seconds: 1, state: "DEPLOYING",
-			change: func(s *controller.Seen) {
+			change: func(s *controller.ObservedState) {
 				s.Problems = []plan.Problem{{Class: plan.Blocked, Message: `admission webhook "v.kserve" denied the request: no runtime`}}
 			},
 			message: `admission webhook "v.kserve" denied the request: no runtime`,
 		},
 		{
 			name: "the API server's reason", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
-			change: func(s *controller.Seen) {
+			change: func(s *controller.ObservedState) {
 				s.Problems = []plan.Problem{{Class: plan.Terminal, Message: `spec.predictor: Invalid value: 7`}}
 			},
 			failure: `Deploy Failed: spec.predictor: Invalid value: 7`,
 		},
 		{
 			name: "an object of others in its place", values: one, seconds: 1, state: "UNDEPLOYED", concluded: true,
-			change: func(s *controller.Seen) {
+			change: func(s *controller.ObservedState) {
 				s.Problems = []plan.Problem{{Class: plan.Blocked, Reason: act.ReasonConflict, Message: "it exists already"}}
 			},
 			failure: "Deploy Failed: it exists already",
@@ -198,7 +198,7 @@ func TestDeadlineWakes(t *testing.T) {
 }
 
 func TestUndeploy(t *testing.T) {
-	leaving := func(s *controller.Seen) {
+	leaving := func(s *controller.ObservedState) {
 		s.Leaving = []plan.Key{{Namespace: "kserve-test", Name: "sklearn-iris", GroupKind: gvkService.GroupKind()}}
 	}
 	cr := resource(ordered(acm.OrderUndeploy, nil), nil)
@@ -261,7 +261,7 @@ func TestUpdateGoesBack(t *testing.T) {
 	if replicas(p) != int64(2) || verdict.Again || cr.Status.Outcome != nil || cr.Status.UseState != "IN_USE" || cr.Status.OutProperties["message"] == "" {
 		t.Errorf("after the timeout %v runs: %+v, %+v", replicas(p), verdict, cr.Status)
 	}
-	_, verdict = look(t, cr, 61, false, func(s *controller.Seen) {
+	_, verdict = look(t, cr, 61, false, func(s *controller.ObservedState) {
 		s.Problems = []plan.Problem{{Class: plan.Terminal, Message: "spec.predictor: Invalid value"}}
 	})
 	if !verdict.Again || cr.Status.Outcome == nil || cr.Status.DeployState != "DEPLOYED" {

@@ -98,13 +98,13 @@ func (f Facts) rollouts(read controller.Reader) map[string]*workloads {
 	out := map[string]*workloads{}
 	for namespace, services := range names {
 		question := made(kinds, namespace, services, late)
-		out[namespace], _ = read.Probe("what runs in "+namespace+" for "+f.Element.Order.ID, askEvery, question).(*workloads)
+		out[namespace], _ = read.Background("what runs in "+namespace+" for "+f.Element.Order.ID, askEvery, question).(*workloads)
 	}
 	return out
 }
 
 // made asks for what KServe made of some services.
-func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) controller.Question {
+func made(kinds []schema.GroupVersionKind, namespace string, services []string, late bool) controller.Job {
 	selector := serviceLabel + " in (" + strings.Join(services, ",") + ")"
 	return func(ctx context.Context, live controller.Live) any {
 		out := &workloads{Late: late}
@@ -134,7 +134,7 @@ func workloadOf(u *unstructured.Unstructured) workload {
 
 // rollingOut says what of the services is not rolled out yet, in a sentence; empty where all are as they were ordered, and while
 // they do not even say that they are Ready.
-func rollingOut(facts Facts, seen controller.Seen) string {
+func rollingOut(facts Facts, seen controller.ObservedState) string {
 	if !facts.rollsOut() || !seen.Ready {
 		return ""
 	}

@@ -59,7 +59,7 @@ func TestRolledOut(t *testing.T) {
 			if facts, err = (system{}).Gather(t.Context(), cluster, cr); err != nil || len(cluster.Asked) != 1 {
 				t.Fatalf("%v, asked %v", err, cluster.Asked)
 			}
-			seen := controller.Seen{Ready: true, Now: facts.Now, Objects: map[plan.Key]controller.State{
+			seen := controller.ObservedState{Ready: true, Now: facts.Now, Objects: map[plan.Key]controller.State{
 				plan.KeyOf(u): {Observed: observe.From(u, true), Current: true},
 			}}
 			verdict := system{}.Project(cr, facts, seen)

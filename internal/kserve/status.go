@@ -27,7 +27,7 @@ const (
 const maxMessage, maxURL, maxState, maxWarnings = 1024, 512, 64, 64
 
 // Project writes what was observed onto the status. It is pure.
-func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controller.Seen) controller.Verdict {
+func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controller.ObservedState) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
@@ -83,7 +83,7 @@ func states(e acm.Element, ended *acm.Outcome) acm.States {
 	return e.Known
 }
 
-func serviceStatus(service *unstructured.Unstructured, seen controller.Seen) keeper.ElementService {
+func serviceStatus(service *unstructured.Unstructured, seen controller.ObservedState) keeper.ElementService {
 	key := plan.KeyOf(service)
 	state := seen.Objects[key]
 	out := keeper.ElementService{Namespace: key.Namespace, Name: key.Name, Ready: state.Current}

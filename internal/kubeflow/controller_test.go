@@ -86,7 +86,7 @@ func TestRenderPutsObjectsIntoStages(t *testing.T) {
 		got = append(got, stage.Name+":")
 		for _, o := range stage.Objects {
 			text := o.Key().String()
-			for word, set := range map[string]bool{"adopt": o.Adopt, "retain": o.Retain, "informational": o.Informational} {
+			for word, set := range map[string]bool{"adopt": o.Adopt, "retain": o.Retain, "informational": o.IgnoreHealth} {
 				if set {
 					text += " " + word
 				}
@@ -190,7 +190,7 @@ func TestGatherAsksAndWaits(t *testing.T) {
 	if !errors.As(err, &problem) || problem.Class != plan.Waiting || problem.Reason != rendering.ReasonFetching || len(c.Asked) != 1 || c.Asked[0].Every != controller.Once {
 		t.Fatalf("error %v, asked %+v", err, c.Asked)
 	}
-	result, _ := c.Asked[0].Question(t.Context(), nil).(*Result)
+	result, _ := c.Asked[0].Job(t.Context(), nil).(*Result)
 	if result == nil || result.Failure == nil || result.Failure.Class != plan.Waiting || result.Failure.Reason != source.ReasonServerError || result.Failure.Field != "spec.repos[0].uri" {
 		t.Fatalf("result %+v", result)
 	}
@@ -217,7 +217,7 @@ func TestProject(t *testing.T) {
 	objects[key("x.io", "Narrow", "kubeflow", "n")] = there
 	delete(objects, key("unknown.io", "Thing", "kubeflow", "t"))
 	cr := custom("first", "Second App!")
-	verdict := New(Settings{}).Project(cr, facts, controller.Seen{Objects: objects, Now: testNow, Waiting: "waiting for something"})
+	verdict := New(Settings{}).Project(cr, facts, controller.ObservedState{Objects: objects, Now: testNow, Waiting: "waiting for something"})
 	first, second := cr.Status.Applications[0], cr.Status.Applications[1]
 	if first.Phase != phaseReady || first.Objects != 5 || first.Ready != 5 || first.Message != "" {
 		t.Errorf("%+v", first)
@@ -229,12 +229,12 @@ func TestProject(t *testing.T) {
 		t.Errorf("%+v %+v", cr.Status, verdict)
 	}
 	for name, c := range map[string]struct {
-		seen controller.Seen
+		seen controller.ObservedState
 		want string
 	}{
-		"waiting": {controller.Seen{Now: testNow, Waiting: "w"}, ConditionPending},
-		"ready":   {controller.Seen{Now: testNow, Ready: true}, ConditionAvailable},
-		"problem": {controller.Seen{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
+		"waiting": {controller.ObservedState{Now: testNow, Waiting: "w"}, ConditionPending},
+		"ready":   {controller.ObservedState{Now: testNow, Ready: true}, ConditionAvailable},
+		"problem": {controller.ObservedState{Now: testNow, Problems: []plan.Problem{{Message: "m"}}}, ConditionDegraded},
 	} {
 		New(Settings{}).Project(cr, Facts{Result: &Result{Failure: &plan.Problem{}}}, c.seen)
 		for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {

@@ -31,7 +31,7 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 		},
 		AnyChildren:      true,
 		RendersAnswers:   true,
-		Nameless:         "kubeflow",
+		DefaultName:      "kubeflow",
 		Suspended:        func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
 		Rules:            controller.ActingRules("KfDef", "applications"),
 		StripFinalizers:  []string{finalizer},
@@ -46,7 +46,7 @@ type system struct {
 }
 
 // New makes the controller.
-func New(settings Settings) controller.System[*kubeflowv1.KfDef, Facts] {
+func New(settings Settings) controller.Controller[*kubeflowv1.KfDef, Facts] {
 	return &system{settings: settings, results: rendering.New[Content](settings.Sources)}
 }
 

@@ -93,7 +93,7 @@ func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
 // definitions is the kind of a CustomResourceDefinition.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// SamePlan implements controller.Steady.
+// SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
 	return before.Result == now.Result && before.Pending == now.Pending && before.ActAs == now.ActAs && maps.Equal(before.Namespaced, now.Namespaced)
 }

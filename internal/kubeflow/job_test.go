@@ -84,7 +84,7 @@ func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := cluster.Asked[len(cluster.Asked)-1]
-		result, _ := last.Question(t.Context(), nil).(*Result)
+		result, _ := last.Job(t.Context(), nil).(*Result)
 		cluster.Answers[last.Name] = result
 		return result
 	}
@@ -126,7 +126,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	answered := func() string {
 		t.Helper()
 		last := cluster.Asked[len(cluster.Asked)-1]
-		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 		return last.Name
 	}
 	version := func() string {
@@ -190,7 +190,7 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 		t.Helper()
 		_, _ = s.Gather(t.Context(), cluster, cr)
 		last := cluster.Asked[len(cluster.Asked)-1]
-		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 		runtime.GC() // What stands must not depend on it.
 		facts, err := s.Gather(t.Context(), cluster, cr)
 		if err != nil {
@@ -301,7 +301,7 @@ func TestWithoutASourceRepairIsSuspended(t *testing.T) {
 		cr.Status.Conditions = []metav1.Condition{{
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
 		}}
-		New(Settings{}).Project(cr, Facts{Result: c.result}, controller.Seen{Now: testNow})
+		New(Settings{}).Project(cr, Facts{Result: c.result}, controller.ObservedState{Now: testNow})
 		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
 		switch {
 		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):

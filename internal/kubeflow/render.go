@@ -129,7 +129,7 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 				definitions = append(definitions, object)
 				continue
 			}
-			object.Retain, object.Informational = kept || key.GroupKind == claims, informational(key.GroupKind)
+			object.Retain, object.IgnoreHealth = kept || key.GroupKind == claims, informational(key.GroupKind)
 			applications[i] = append(applications[i], object)
 		}
 	}

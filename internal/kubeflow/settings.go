@@ -7,8 +7,8 @@ type Settings struct {
 	// Trusted lets the applications of every KfDef that names no ServiceAccount be applied with the operator's own rights.
 	// Who may create a KfDef then may do whatever the operator may.
 	Trusted bool
-	// Printed says that nothing is written, so that nobody's rights are needed.
-	Printed bool
+	// DryRun says that nothing is written, so that nobody's rights are needed.
+	DryRun bool
 	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a KfDef that names none; empty for none.
 	DefaultServiceAccount string
 	// Sources fetches archives; nil refuses every KfDef.

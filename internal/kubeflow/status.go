@@ -35,7 +35,7 @@ const (
 const maxMessage, maxWarningText = 1024, 1024
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) controller.Verdict {
+func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
@@ -57,7 +57,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen
 }
 
 // applications counts the objects of each application.
-func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
+func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	status := &cr.Status
 	before := status.Applications
 	_, wrong := arrange(facts.Result.Content.Spec)
@@ -121,7 +121,7 @@ func revision(a kubeflowv1.Application, repos []rendering.Revision) string {
 
 // unavailable says since when and why the repositories cannot be fetched, and what that means (invariant 16). While nothing is known of
 // them, it stays as it is.
-func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
+func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	switch {
 	case facts.Result == nil || facts.Pending:
 		return
@@ -141,7 +141,7 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.Seen) {
 }
 
 // conditions writes the original's conditions, which are never True together.
-func conditions(cr *kubeflowv1.KfDef, seen controller.Seen) {
+func conditions(cr *kubeflowv1.KfDef, seen controller.ObservedState) {
 	which, message := ConditionPending, seen.Waiting
 	switch {
 	case seen.Ready:

@@ -117,7 +117,7 @@ func (b *bench) get() (got *result, done bool, name string) {
 func (b *bench) run() *result {
 	b.t.Helper()
 	_, _, name := b.get()
-	out, _ := b.cluster.Asked[len(b.cluster.Asked)-1].Question(b.t.Context(), nil).(*result)
+	out, _ := b.cluster.Asked[len(b.cluster.Asked)-1].Job(b.t.Context(), nil).(*result)
 	if out == nil {
 		b.t.Fatal("a job has no result")
 	}
@@ -278,7 +278,7 @@ func TestNothingSurvivesIntoANamesake(t *testing.T) {
 		t.Error("what is there is forgotten")
 	}
 	b.get()
-	late := b.cluster.Asked[len(b.cluster.Asked)-1].Question
+	late := b.cluster.Asked[len(b.cluster.Asked)-1].Job
 	b.cache.Forget(b.job.NamespacedName)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

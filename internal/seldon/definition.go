@@ -47,7 +47,7 @@ type system struct {
 }
 
 // New makes the controller.
-func New(settings Settings) controller.System[*v1alpha1.SeldonOperator, Facts] {
+func New(settings Settings) controller.Controller[*v1alpha1.SeldonOperator, Facts] {
 	return &system{settings: settings.complete(), results: rendering.New[Content](settings.Sources)}
 }
 

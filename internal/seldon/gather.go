@@ -25,7 +25,7 @@ import (
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
 	account := controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
-		Trusted: s.settings.Trusted, Printed: s.settings.Printed,
+		Trusted: s.settings.Trusted, DryRun: s.settings.DryRun,
 	}
 	user, err := account.User(ctx, read, "SeldonOperator", cr)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	if err := s.gatherMissing(ctx, read, cr, &facts); err != nil {
 		return Facts{}, err
 	}
-	if facts.Keys.there || s.settings.Printed {
+	if facts.Keys.there || s.settings.DryRun {
 		// Before, nothing is rendered that would have to be rendered again with what is stored.
 		for _, c := range s.componentsOf(cr) {
 			part, err := s.gatherPart(ctx, read, cr, c, facts)
@@ -134,7 +134,7 @@ func (s *system) gatherPart(
 	if err != nil {
 		return Part{}, err
 	}
-	if !facts.Keys.stored && !s.settings.Printed {
+	if !facts.Keys.stored && !s.settings.DryRun {
 		// A certificate that is not stored yet may become another.
 		return part, nil
 	}

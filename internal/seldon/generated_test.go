@@ -51,18 +51,18 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	// Somebody else has a Secret of the name, with what looks like a seed.
 	c.Put(opaque("stack-generated", map[string]string{entrySeed: "0123456789012345678901234567890123456789", entrySince: "2026-01-01T00:00:00Z"}))
 	facts, p := pass()
-	if got := secrets(p); len(got) != 1 || got["stack-generated"].CreateOnly || facts.Keys.there || facts.Keys.Since() != testNow || len(facts.Parts) > 0 {
+	if got := secrets(p); len(got) != 1 || got["stack-generated"].IfNotPresent || facts.Keys.there || facts.Keys.Since() != testNow || len(facts.Parts) > 0 {
 		t.Errorf("beside a Secret of somebody: %v, %+v", got, facts.Keys)
 	}
 	c.Remove(plan.KeyOf(opaque("stack-generated", nil)))
 	facts, p = pass()
-	if got := secrets(p); len(got) != 1 || !got["stack-generated"].CreateOnly || facts.Keys.stored {
+	if got := secrets(p); len(got) != 1 || !got["stack-generated"].IfNotPresent || facts.Keys.stored {
 		t.Errorf("at first: %v", got)
 	}
 	c.Written(p, ownerID(cr))
 	facts, p = pass()
 	got := secrets(p)
-	if len(got) != 3 || got["stack-generated"].CreateOnly || !got[postgresSecret].CreateOnly || !got[elasticSecret].CreateOnly || !facts.Keys.stored {
+	if len(got) != 3 || got["stack-generated"].IfNotPresent || !got[postgresSecret].IfNotPresent || !got[elasticSecret].IfNotPresent || !facts.Keys.stored {
 		t.Errorf("once the seed is stored: %v", got)
 	}
 	// A user writes one of the passwords, and the other is stored.
@@ -70,7 +70,7 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	c.Put(theirs)
 	c.Own(got[elasticSecret].Desired, ownerID(cr))
 	facts, p = pass()
-	if got := secrets(p); len(got) != 2 || got[elasticSecret].CreateOnly || facts.Postgres.Text != "theirs" || !facts.Postgres.Theirs {
+	if got := secrets(p); len(got) != 2 || got[elasticSecret].IfNotPresent || facts.Postgres.Text != "theirs" || !facts.Postgres.Theirs {
 		t.Errorf("once the passwords are stored: %v, %+v", got, facts.Postgres)
 	}
 	// No pod starts with that Secret as it is.

@@ -62,7 +62,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 		Lookup: r.lookup(run.Live),
 	}
 	rendered, err := helm.Render(ctx, in)
-	if err == nil && r.settings.Printed && len(rendered.Wanted) > 0 {
+	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {
 		// Nothing is stored, so that no later pass would render it.
 		if err = r.keys.makeAll(r.settings.Random, r.now, rendered.Wanted); err == nil {
 			rendered, err = helm.Render(ctx, in)

@@ -209,7 +209,7 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 func ran(t *testing.T, s *system, cluster *controllertest.Cluster, job rendering.Job[Content]) *Result {
 	t.Helper()
 	s.results.Get(cluster, job)
-	result, _ := cluster.Asked[len(cluster.Asked)-1].Question(t.Context(), nil).(*Result)
+	result, _ := cluster.Asked[len(cluster.Asked)-1].Job(t.Context(), nil).(*Result)
 	return result
 }
 
@@ -237,7 +237,7 @@ func TestWhatIsOutdatedIsOneJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := cluster.Asked[len(cluster.Asked)-1]
-		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 		return last.Name
 	}
 	first := pass()
@@ -296,7 +296,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	answered := func() string {
 		t.Helper()
 		last := cluster.Asked[len(cluster.Asked)-1]
-		cluster.Answers[last.Name] = last.Question(t.Context(), nil)
+		cluster.Answers[last.Name] = last.Job(t.Context(), nil)
 		return last.Name
 	}
 	version()
@@ -348,7 +348,7 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: "NotFound", Message: "as before", LastTransitionTime: since,
 		}}
 		c.part.component = component{name: core}
-		unavailable(cr, Facts{Parts: []Part{c.part}}, controller.Seen{Now: testNow})
+		unavailable(cr, Facts{Parts: []Part{c.part}}, controller.ObservedState{Now: testNow})
 		got := meta.FindStatusCondition(cr.Status.Conditions, ConditionSourceUnavailable)
 		switch {
 		case c.want == "" && got != nil, c.want != "" && (got == nil || got.Message != c.want):

@@ -163,7 +163,7 @@ func missingKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.Seldo
 func (s *system) gatherPasswords(
 	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, k *keys,
 ) (postgres, elastic Password, err error) {
-	generated := k.seeded || s.settings.Printed
+	generated := k.seeded || s.settings.DryRun
 	if cr.Spec.Enable.Catalogue {
 		fresh := ""
 		if generated {

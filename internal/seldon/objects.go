@@ -31,7 +31,7 @@ var labels = map[string]string{"app.kubernetes.io/part-of": "seldon", "app.kuber
 // they unlock do.
 func secretsOf(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
 	generated := secret(cr, keysName(cr), facts.Keys.data)
-	generated.CreateOnly = facts.Keys.absent
+	generated.IfNotPresent = facts.Keys.absent
 	out := []plan.Object{generated}
 	if facts.Postgres.Text != "" && !facts.Postgres.Theirs {
 		password := []byte(facts.Postgres.Text)
@@ -41,12 +41,12 @@ func secretsOf(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
 			// The names that versions of the chart look for.
 			"postgres-password": password, "postgresql-password": password,
 		})
-		o.Retain, o.CreateOnly = true, facts.Postgres.Absent
+		o.Retain, o.IfNotPresent = true, facts.Postgres.Absent
 		out = append(out, o)
 	}
 	if facts.Elastic.Text != "" && !facts.Elastic.Theirs {
 		o := secret(cr, elasticSecret, map[string][]byte{"username": []byte("admin"), "password": []byte(facts.Elastic.Text)})
-		o.Retain, o.CreateOnly = true, facts.Elastic.Absent
+		o.Retain, o.IfNotPresent = true, facts.Elastic.Absent
 		out = append(out, o)
 	}
 	return out

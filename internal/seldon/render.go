@@ -38,7 +38,7 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			out.Problems = append(out.Problems, p)
 		}
 	}
-	if !facts.Keys.there && !s.settings.Printed {
+	if !facts.Keys.there && !s.settings.DryRun {
 		out.Problems = append(out.Problems, plan.Problem{
 			Class: plan.Waiting, Reason: reasonGenerating, Message: "generated credentials are being stored", Remedy: "nothing to do",
 			Brief: true,

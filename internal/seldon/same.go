@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// SamePlan implements controller.Steady.
+// SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
 	sameParts := slices.EqualFunc(before.Parts, now.Parts, func(a, b Part) bool {
 		return a.Result == b.Result && a.Pending == b.Pending && a.Older == b.Older && reflect.DeepEqual(a.Problem, b.Problem)

@@ -20,8 +20,8 @@ type Settings struct {
 	// Trusted lets the charts of every SeldonOperator that names no ServiceAccount be applied with the operator's own rights.
 	// Who may create a SeldonOperator then may do whatever the operator may.
 	Trusted bool
-	// Printed says that nothing is written, so that nobody's rights are needed.
-	Printed bool
+	// DryRun says that nothing is written, so that nobody's rights are needed.
+	DryRun bool
 	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a SeldonOperator that names none; empty for none.
 	DefaultServiceAccount string
 	// ClusterDomain is the DNS domain of the cluster; cluster.local by default.

@@ -37,7 +37,7 @@ const (
 const maxMessage, maxWarningText, maxWarnings = 1024, 1024, 64
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Seen) controller.Verdict {
+func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.ObservedState) controller.Verdict {
 	status := &cr.Status
 	status.Warnings = nil
 	for _, w := range seen.Warnings[:min(len(seen.Warnings), maxWarnings)] {
@@ -77,7 +77,7 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controll
 }
 
 // componentStatus counts the objects of a chart.
-func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen controller.Seen) v1alpha1.ComponentStatus {
+func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen controller.ObservedState) v1alpha1.ComponentStatus {
 	out := v1alpha1.ComponentStatus{
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
@@ -106,7 +106,7 @@ func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen c
 }
 
 // count counts objects, and says what they lack.
-func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.Seen) {
+func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.ObservedState) {
 	made, lack := 0, controller.Lack{}
 	for _, key := range keys {
 		state := seen.Objects[key]
@@ -130,7 +130,7 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.Seen)
 }
 
 // plainStatus is that of a switch without a chart.
-func plainStatus(name string, objects []plan.Object, facts Facts, seen controller.Seen) v1alpha1.ComponentStatus {
+func plainStatus(name string, objects []plan.Object, facts Facts, seen controller.ObservedState) v1alpha1.ComponentStatus {
 	out := v1alpha1.ComponentStatus{Name: name, Phase: phaseReady}
 	var keys []plan.Key
 	for _, o := range objects {
@@ -147,7 +147,7 @@ func plainStatus(name string, objects []plan.Object, facts Facts, seen controlle
 }
 
 // conditions writes one for each switch that is on, and takes away those of the others.
-func conditions(cr *v1alpha1.SeldonOperator, seen controller.Seen) {
+func conditions(cr *v1alpha1.SeldonOperator, seen controller.ObservedState) {
 	for _, s := range switches {
 		if !s.on(cr.Spec.Enable) {
 			meta.RemoveStatusCondition(&cr.Status.Conditions, s.condition)
@@ -185,7 +185,7 @@ const ConditionSourceUnavailable = "SourceUnavailable"
 
 // unavailable says since when and why a chart cannot be fetched, and what that means. While nothing is known of one, it stays as it
 // is.
-func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Seen) {
+func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.ObservedState) {
 	known := len(facts.Parts) > 0
 	for _, part := range facts.Parts {
 		r := part.Result

@@ -46,7 +46,7 @@ func (g *gathering) ask() {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
 	}
 	g.hosts.keep(of, question)
-	g.facts.Answer, _ = g.read.Probe(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)
+	g.facts.Answer, _ = g.read.Background(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)
 }
 
 // hosts remembers the addresses of the pods that were asked last, for each custom resource and under the name of the question.
@@ -93,7 +93,7 @@ func (h *hosts) keep(of types.NamespacedName, question string) {
 }
 
 // question asks the ready pods of the custom resource for every model.
-func (g *gathering) question(name string, models []string) controller.Question {
+func (g *gathering) question(name string, models []string) controller.Job {
 	of, port := types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered := g.settings.HTTP, g.hosts

@@ -161,7 +161,7 @@ func TestSettledServersAreAskedWithoutAListOfPods(t *testing.T) {
 		if len(c.Asked) != 1 {
 			t.Fatalf("%d questions", len(c.Asked))
 		}
-		return c.Asked[0].Question(t.Context(), live).(*Answer)
+		return c.Asked[0].Job(t.Context(), live).(*Answer)
 	}
 	lists := func(want int, when string) {
 		t.Helper()

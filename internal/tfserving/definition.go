@@ -54,7 +54,7 @@ type system struct {
 }
 
 // New makes the controller.
-func New(settings Settings) controller.System[*v1alpha1.Tfserv, Facts] {
+func New(settings Settings) controller.Controller[*v1alpha1.Tfserv, Facts] {
 	return &system{settings: settings.complete()}
 }
 

@@ -33,7 +33,7 @@ func (r *scene) disruption() {
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
 		},
 	})
-	o.Informational = true
+	o.IgnoreHealth = true
 	r.add(o)
 	if n := spec.MinAvailable; n != nil && r.cr.Spec.Autoscaling == nil && *n >= ptr.Deref(r.cr.Spec.Replicas, 1) {
 		r.warn("spec.podDisruptionBudget.minAvailable (%d) lets no pod be drained: raise spec.replicas above it", *n)
@@ -65,7 +65,7 @@ func (r *scene) autoscaler() {
 			}},
 		},
 	})
-	o.Informational = true
+	o.IgnoreHealth = true
 	r.add(o)
 	if r.cr.Spec.Resources == nil || r.cr.Spec.Resources.Requests.Cpu().IsZero() {
 		r.warn("spec.autoscaling needs spec.resources.requests.cpu: without it the HorizontalPodAutoscaler cannot tell the utilization")

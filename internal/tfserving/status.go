@@ -32,7 +32,7 @@ const (
 )
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Seen) controller.Verdict {
+func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.ObservedState) controller.Verdict {
 	v := &view{cr: cr, facts: facts, seen: seen}
 	status := &cr.Status
 	status.URL = fmt.Sprintf("http://%s.%s.svc.%s:%d", serviceName(cr), cr.Namespace, s.settings.ClusterDomain, restPort(cr))
@@ -51,7 +51,7 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Seen)
 type view struct {
 	cr    *v1alpha1.Tfserv
 	facts Facts
-	seen  controller.Seen
+	seen  controller.ObservedState
 }
 
 // active are references to the Deployment and the Service, as the seed has them.

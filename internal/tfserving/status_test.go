@@ -22,7 +22,7 @@ const allReady = "models of generation 1, rolled out to 3 pods"
 func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
 	t.Helper()
 	facts, p := gatherAndRender(t, c, cr)
-	seen := controller.Seen{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
+	seen := controller.ObservedState{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			var state controller.State
@@ -169,7 +169,7 @@ func TestAModelThatIsNotServedIsNamed(t *testing.T) {
 func TestTheStatusFitsItsSchema(t *testing.T) {
 	c, cr := seed(t)
 	project(t, c, cr)
-	v := &view{cr: cr, seen: controller.Seen{Now: testNow}}
+	v := &view{cr: cr, seen: controller.ObservedState{Now: testNow}}
 	v.set(ConditionReadyForTest, metav1.ConditionFalse, "X", strings.Repeat("ü", 5000))
 	if got := meta.FindStatusCondition(cr.Status.Conditions, ConditionReadyForTest).Message; len(got) > maxConditionMessage {
 		t.Errorf("%d bytes", len(got))

@@ -213,8 +213,8 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
 	check := func(p plan.Plan, want bool) {
 		for _, o := range p.Stages[0].Objects {
-			if o.Desired.GetKind() == "Secret" && o.CreateOnly != want {
-				t.Errorf("%s: create only is %t", o.Key(), o.CreateOnly)
+			if o.Desired.GetKind() == "Secret" && o.IfNotPresent != want {
+				t.Errorf("%s: create only is %t", o.Key(), o.IfNotPresent)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func Test_TheFirstCertificatesNeverReplaceOthers(t *testing.T) {
 		_, p := gatherAndRender(t, c, cr)
 		first := 0
 		for _, o := range p.Stages[0].Objects {
-			if o.CreateOnly {
+			if o.IfNotPresent {
 				first++
 			}
 		}

@@ -240,7 +240,7 @@ func Test_ARenewedAuthorityOfCertManagerKeepsItsKey(t *testing.T) {
 
 func Test_WhatIsPrintedHasEveryCertificate(t *testing.T) {
 	c, cr, s := newCluster(), custom(t, upstreamSpec), testSystem()
-	s.settings.Printed = true
+	s.settings.DryRun = true
 	facts, err := s.Gather(context.Background(), c, cr)
 	if err != nil || len(facts.Certs.Own) != 3 || facts.Certs.Digest == "" || facts.Certs.CA == "" || facts.Certs.AwaitsCA+facts.Certs.AwaitsLeaf != "" {
 		t.Errorf("%+v, %v", facts.Certs, err)

@@ -27,8 +27,8 @@ type Settings struct {
 	// ProgressDeadline is how many seconds a rollout may go without progress before it counts as failed, and a migration
 	// with it; zero leaves it to Kubernetes, which gives it ten minutes.
 	ProgressDeadline int32
-	// Printed says that nothing is written, so that what is generated counts as stored.
-	Printed bool
+	// DryRun says that nothing is written, so that what is generated counts as stored.
+	DryRun bool
 }
 
 // upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.

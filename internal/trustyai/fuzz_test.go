@@ -47,7 +47,7 @@ func FuzzRender(f *testing.F) {
 				t.Errorf("a field of two lines: %q", problem.Field)
 			}
 		}
-		testSystem().Project(cr, facts, controller.Seen{Plan: testSystem().Render(cr, facts), Now: testNow})
+		testSystem().Project(cr, facts, controller.ObservedState{Plan: testSystem().Render(cr, facts), Now: testNow})
 	})
 }
 

@@ -29,10 +29,10 @@ type system struct {
 	random io.Reader
 }
 
-var _ controller.System[*v1.TrustyAIService, Facts] = (*system)(nil)
+var _ controller.Controller[*v1.TrustyAIService, Facts] = (*system)(nil)
 
 // New returns the controller of TrustyAIService.
-func New(settings Settings) controller.System[*v1.TrustyAIService, Facts] {
+func New(settings Settings) controller.Controller[*v1.TrustyAIService, Facts] {
 	if settings.ClusterDomain == "" {
 		settings.ClusterDomain = DefaultClusterDomain
 	}

@@ -55,7 +55,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	if proxy != nil && internal != nil {
 		out.Digest = controller.SecretDigest(cr.UID, data, controller.SecretData(internal))
 	}
-	if !s.settings.Printed {
+	if !s.settings.DryRun {
 		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for
 		// what they waited for.
 		switch {
@@ -161,7 +161,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 	}
 	add(n.caSecret, wanted.CertPEM, wanted.KeyPEM, bundle)
 	renew(wanted)
-	if authority == nil && s.settings.Printed {
+	if authority == nil && s.settings.DryRun {
 		authority, trusted = wanted, bundle
 	}
 	out.CA = string(trusted)
@@ -179,7 +179,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 			}
 			add(leaf.secret, p.CertPEM, p.KeyPEM, trusted)
 			renew(p)
-			if s.settings.Printed {
+			if s.settings.DryRun {
 				have = map[string][]byte{corev1.TLSCertKey: p.CertPEM, corev1.TLSPrivateKeyKey: p.KeyPEM, corev1.ServiceAccountRootCAKey: trusted}
 			}
 		case have != nil:

@@ -66,7 +66,7 @@ func Test_AnImageThatDoesNotServeTheExposureIsRefused(t *testing.T) {
 					t.Errorf("%s rendered: %v", kind, found)
 				}
 			}
-			testSystem().Project(cr, facts, controller.Seen{Plan: p, Now: testNow})
+			testSystem().Project(cr, facts, controller.ObservedState{Plan: p, Now: testNow})
 			if cr.Status.ImageGeneration != tc.generation || (cr.Status.URL == "") != refused {
 				t.Errorf("status: generation %q, url %q", cr.Status.ImageGeneration, cr.Status.URL)
 			}

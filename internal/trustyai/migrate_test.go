@@ -106,7 +106,7 @@ func Test_MigrationCrashes(t *testing.T) {
 	reconcile := func() (Facts, plan.Plan) {
 		facts, p := gatherAndRender(t, c, cr)
 		// Whatever the objects say, a service whose next step is still to come is not Ready.
-		if verdict := s.Project(cr, facts, controller.Seen{Plan: p, Now: testNow, Ready: true}); verdict.Hold == p.WakeAt.IsZero() {
+		if verdict := s.Project(cr, facts, controller.ObservedState{Plan: p, Now: testNow, Ready: true}); verdict.Hold == p.WakeAt.IsZero() {
 			t.Errorf("held back %v, woken at %s", verdict.Hold, p.WakeAt)
 		}
 		return facts, p
@@ -176,7 +176,7 @@ func Test_FailedMigrationGoesBackToTheVolume(t *testing.T) {
 	if strategy, _, _ := unstructured.NestedString(mustFind(t, p, "Deployment", "tas").Object, "spec", "strategy", "type"); strategy != "Recreate" {
 		t.Errorf("the copying pod starts while the old one writes: %v", strategy)
 	}
-	s.Project(cr, facts, controller.Seen{Plan: s.Render(cr, facts), Now: testNow})
+	s.Project(cr, facts, controller.ObservedState{Plan: s.Render(cr, facts), Now: testNow})
 	settle(t, c, p, map[string]any{
 		"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(0),
 		"conditions": []any{map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}},
@@ -185,7 +185,7 @@ func Test_FailedMigrationGoesBackToTheVolume(t *testing.T) {
 	if facts.Next.Phase != v1.MigrationFailed || p.WakeAt.IsZero() {
 		t.Fatalf("%+v", facts.Next)
 	}
-	s.Project(cr, facts, controller.Seen{Plan: s.Render(cr, facts), Now: testNow})
+	s.Project(cr, facts, controller.ObservedState{Plan: s.Render(cr, facts), Now: testNow})
 	_, p = gatherAndRender(t, c, cr)
 	again, _, _ := unstructured.NestedMap(mustFind(t, p, "Deployment", "tas").Object, "spec", "template")
 	if compactJSON(t, again) != compactJSON(t, oldTemplate) {

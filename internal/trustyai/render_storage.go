@@ -49,7 +49,7 @@ func (r *scene) claim() {
 	})
 	o.Retain = storage.RetentionPolicy != v1.RetentionDelete
 	o.OnImmutable = plan.ImmutableStall
-	o.Informational = !usesVolume(r.template)
+	o.IgnoreHealth = !usesVolume(r.template)
 	r.add(o)
 }
 

@@ -49,7 +49,7 @@ const (
 type view struct {
 	cr       *v1.TrustyAIService
 	facts    Facts
-	seen     controller.Seen
+	seen     controller.ObservedState
 	names    names
 	template Template
 	plan     plan.Plan
@@ -57,7 +57,7 @@ type view struct {
 }
 
 // Project writes what was observed onto the status. It is pure.
-func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Seen) controller.Verdict {
+func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.ObservedState) controller.Verdict {
 	// The step of a migration that is stored now is acted upon in the next pass: until then nothing is settled.
 	stepping := !sameMigration(facts.Migration, facts.Next)
 	seen.Ready = seen.Ready && !stepping
@@ -67,7 +67,9 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Se
 	}
 	status := &cr.Status
 	status.Phase, status.Ready = phaseNotReady, "False"
-	if seen.Ready {
+	// A service that is scaled to zero is as declared and serves nobody, for which upstream's phase is "Not Ready".
+	scaledToZero := seen.Ready && v.ready() == 0
+	if seen.Ready && !scaledToZero {
 		status.Phase, status.Ready = phaseReady, "True"
 	}
 	status.URL, status.ImageGeneration = "", facts.Generation
@@ -85,6 +87,9 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Se
 	// Last, since everything above is judged by what was stored before.
 	status.Migration = facts.Next.DeepCopy()
 	status.StorageFormat = v.format()
+	if scaledToZero {
+		return controller.Verdict{Reason: "ScaledToZero", Message: "Everything is as declared; no pod runs, since spec.replicas is 0"}
+	}
 	if seen.Ready {
 		return controller.Verdict{Reason: "AllComponentsReady", Message: "All service components are ready"}
 	}

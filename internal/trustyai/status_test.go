@@ -17,8 +17,8 @@ import (
 )
 
 // seen observes every object of a plan: as a working cluster has it, or as change leaves it.
-func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) controller.Seen {
-	out := controller.Seen{Plan: p, Now: testNow, Objects: map[plan.Key]controller.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
+func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) controller.ObservedState {
+	out := controller.ObservedState{Plan: p, Now: testNow, Objects: map[plan.Key]controller.State{}, Ready: len(p.Problems) == 0, Problems: p.Problems}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			u := o.Desired.DeepCopy()
@@ -41,7 +41,7 @@ func seen(p plan.Plan, change func(u *unstructured.Unstructured) bool) controlle
 				state.Current = state.Observed.Health.Status == health.Current
 			}
 			out.Objects[o.Key()] = state
-			out.Ready = out.Ready && (state.Current || o.Informational)
+			out.Ready = out.Ready && (state.Current || o.IgnoreHealth)
 		}
 	}
 	return out
@@ -53,6 +53,26 @@ func condition(cr *v1.TrustyAIService, kind string) string {
 		return ""
 	}
 	return string(c.Status) + "/" + c.Reason + "/" + c.Message
+}
+
+// Test_ScaledToZero: such a service is as declared, and serves nobody. Upstream's kuttl case state-updated waits for the phase.
+func Test_ScaledToZero(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	var none int32
+	cr.Spec.Replicas = &none
+	facts, p := gatherAndRender(t, c, cr)
+	verdict := testSystem().Project(cr, facts, seen(p, func(u *unstructured.Unstructured) bool {
+		if u.GetKind() == "Deployment" {
+			u.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+		}
+		return true
+	}))
+	if cr.Status.Phase != phaseNotReady || verdict.Reason != "ScaledToZero" || verdict.Hold {
+		t.Errorf("the phase is %q, the verdict %+v", cr.Status.Phase, verdict)
+	}
+	if got := condition(cr, ConditionAvailable); !strings.HasPrefix(got, "False/") {
+		t.Errorf("Available is %s", got)
+	}
 }
 
 func Test_Conditions(t *testing.T) {

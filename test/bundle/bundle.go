@@ -209,7 +209,7 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 }
 
 // Project tells what was left out.
-func (s *System) Project(b *Bundle, _ Facts, seen controller.Seen) controller.Verdict {
+func (s *System) Project(b *Bundle, _ Facts, seen controller.ObservedState) controller.Verdict {
 	b.Status.Skipped, b.Status.Warnings = seen.Skipped, seen.Warnings
 	return controller.Verdict{}
 }

@@ -32,7 +32,7 @@ type shell struct {
 }
 
 func newShell(t *testing.T, c *cluster.Cluster) *shell {
-	return &shell{t: t, kubeconfig: c.Kubeconfig, settings: trustyai.Settings{Image: trustyai.DefaultImage, ProxyImage: trustyai.DefaultProxyImage, Printed: true}}
+	return &shell{t: t, kubeconfig: c.Kubeconfig, settings: trustyai.Settings{Image: trustyai.DefaultImage, ProxyImage: trustyai.DefaultProxyImage, DryRun: true}}
 }
 
 // run returns everything that a command prints, and its exit status.

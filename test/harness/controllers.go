@@ -21,13 +21,13 @@ type Register interface {
 }
 
 // Controller makes a Register of the definition of a controller and its system.
-func Controller[C client.Object, F any](def controller.Definition[C], sys controller.System[C, F]) Register {
+func Controller[C client.Object, F any](def controller.Definition[C], sys controller.Controller[C, F]) Register {
 	return registered[C, F]{def, sys}
 }
 
 type registered[C client.Object, F any] struct {
 	def controller.Definition[C]
-	sys controller.System[C, F]
+	sys controller.Controller[C, F]
 }
 
 // Trusted is the controller where config/components/trusted is switched on.

@@ -81,7 +81,7 @@ type options struct {
 	// Children are kinds beyond those that every test has.
 	Children []schema.GroupVersionKind
 	// System is the controller; the plain one when nil.
-	System controller.System[*bundle.Bundle, bundle.Facts]
+	System controller.Controller[*bundle.Bundle, bundle.Facts]
 	// Cluster is the test's own cluster; the shared one when nil.
 	Cluster *cluster.Cluster
 	// Stopped leaves the operator to be started by the test.
@@ -154,7 +154,7 @@ func (b *bench) start() {
 // operator runs an operator with the bench's controller.
 func (b *bench) operator(opts harness.Options) *harness.Operator {
 	b.Helper()
-	var system controller.System[*bundle.Bundle, bundle.Facts] = &bundle.System{}
+	var system controller.Controller[*bundle.Bundle, bundle.Facts] = &bundle.System{}
 	if b.opts.System != nil {
 		system = b.opts.System
 	}

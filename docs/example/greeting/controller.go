@@ -82,7 +82,7 @@ func object(gvk schema.GroupVersionKind, g *Greeting, content map[string]any) pl
 }
 
 // Project writes what was observed onto the status. Ready, Reconciling and Stalled are the engine's.
-func (s System) Project(g *Greeting, _ Facts, seen controller.Seen) controller.Verdict {
+func (s System) Project(g *Greeting, _ Facts, seen controller.ObservedState) controller.Verdict {
 	g.Status.Replicas = 0
 	if state, found := seen.Find("Deployment", g.Name); found && state.Observed != nil {
 		g.Status.Replicas, _, _ = unstructured.NestedInt64(state.Observed.Stripped().Object, "status", "readyReplicas")

@@ -40,7 +40,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 	found := observe.From(live, true)
 	ours, free := whose(req, res.Action, live, found)
 	switch {
-	case ours && res.Action.Object.CreateOnly:
+	case ours && res.Action.Object.IfNotPresent:
 		a.Memory.Wrote(req.Stack.Controller, found)
 	case ours:
 		res.Action.Adopted = found.Adopted()

@@ -155,7 +155,7 @@ func TestCreateOnATakenName(t *testing.T) {
 		{
 			name:   "ours, and to be created only",
 			there:  func(_ *testing.T, u *unstructured.Unstructured) { u.SetOwnerReferences(ref("cr-uid", &yes)) },
-			object: func(o *plan.Object) { o.CreateOnly = true }, want: "POST GET",
+			object: func(o *plan.Object) { o.IfNotPresent = true }, want: "POST GET",
 		},
 		{
 			name:   "declared in part",
@@ -191,7 +191,7 @@ func TestCreateOnATakenName(t *testing.T) {
 				if !reflect.DeepEqual(before, after) {
 					t.Errorf("changed from %v to %v", before, after)
 				}
-				kept := st.CreateOnly
+				kept := st.IfNotPresent
 				if kept != (res.Problem == nil) || res.Err != nil || res.Wrote || len(cast.counts) > 0 || kept != (len(cast.told) == 1) {
 					t.Errorf("%+v", res)
 				}

@@ -19,8 +19,8 @@ type Account struct {
 	Default string
 	// Trusted has the operator's own rights used where the custom resource names no ServiceAccount.
 	Trusted bool
-	// Printed says that nothing is written, so that nobody's rights are needed.
-	Printed bool
+	// DryRun says that nothing is written, so that nobody's rights are needed.
+	DryRun bool
 }
 
 // The reasons of an account that cannot be used, stable across releases.
@@ -34,7 +34,7 @@ var serviceAccounts = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccou
 // User is the user to write as; empty for the operator itself.
 func (a Account) User(ctx context.Context, read Reader, kind string, cr client.Object) (string, error) {
 	name, field, namespace := a.Name, "spec.serviceAccountName", cr.GetNamespace()
-	if a.Printed || name == "" && a.Trusted {
+	if a.DryRun || name == "" && a.Trusted {
 		return "", nil
 	}
 	if name == "" {

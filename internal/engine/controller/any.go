@@ -29,20 +29,20 @@ type Any interface {
 	Wires() []wiring.Wire
 	// Rules are the rights it needs beyond its children and wires.
 	Rules() []Rule
-	// RendersAnswers and Nameless are those of the definition.
+	// RendersAnswers and DefaultName are those of the definition.
 	RendersAnswers() bool
-	Nameless() string
+	DefaultName() string
 	// Render gathers with the given reader and renders one custom resource of any served version.
 	Render(ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured) (plan.Plan, error)
 }
 
 type erased[C client.Object, F any] struct {
 	def Definition[C]
-	sys System[C, F]
+	sys Controller[C, F]
 }
 
 // Erase makes an Any of a definition and its system.
-func Erase[C client.Object, F any](def Definition[C], sys System[C, F]) Any {
+func Erase[C client.Object, F any](def Definition[C], sys Controller[C, F]) Any {
 	return erased[C, F]{def, sys}
 }
 
@@ -53,7 +53,7 @@ func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Childr
 func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
 func (e erased[C, F]) Rules() []Rule                       { return e.def.Rules }
 func (e erased[C, F]) RendersAnswers() bool                { return e.def.RendersAnswers }
-func (e erased[C, F]) Nameless() string                    { return e.def.Nameless }
+func (e erased[C, F]) DefaultName() string                 { return e.def.DefaultName }
 
 // Render implements Any. A problem that gather finds becomes a problem of the plan.
 func (e erased[C, F]) Render(

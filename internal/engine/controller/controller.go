@@ -47,9 +47,9 @@ type Definition[C client.Object] struct {
 	AnyChildren bool
 	// RendersAnswers says that rendering needs the answers of probes, so that a command that renders has to ask.
 	RendersAnswers bool
-	// Nameless is the name that a command gives a custom resource whose file has none, as those of some originals; empty
+	// DefaultName is the name that a command gives a custom resource whose file has none, as those of some originals; empty
 	// where a name is required.
-	Nameless string
+	DefaultName string
 	// Retained are the kinds of which the controller retains objects (plan.Object.Retain) that the previous operator made
 	// owned by the custom resource; they are freed from it although nothing can be rendered (invariant 8).
 	Retained []schema.GroupVersionKind
@@ -93,8 +93,8 @@ type Rule struct {
 	Why string
 }
 
-// System is what a controller implements for its kind C with facts F.
-type System[C client.Object, F any] interface {
+// Controller gathers, renders and projects for its kind C with facts F.
+type Controller[C client.Object, F any] interface {
 	// Gather does every read that rendering needs. A returned plan.Problem ends the reconcile as Stalled or waiting;
 	// any other error is transient.
 	Gather(ctx context.Context, read Reader, cr C) (F, error)
@@ -102,7 +102,7 @@ type System[C client.Object, F any] interface {
 	Render(cr C, facts F) plan.Plan
 	// Project writes what was observed onto the status of cr, but for the conditions Ready, Reconciling and Stalled,
 	// observedGeneration and the inventory, which the engine writes. It is pure. The returned verdict may reword Ready.
-	Project(cr C, facts F, seen Seen) Verdict
+	Project(cr C, facts F, seen ObservedState) Verdict
 }
 
 // Watched lists every kind whose appearance or disappearance concerns the controller.
@@ -115,14 +115,14 @@ func (d Definition[C]) Watched() []schema.GroupVersionKind {
 	return out
 }
 
-// Steady is implemented by systems with large plans whose facts tell cheaply that they give the same plan: while the spec of the
-// custom resource is the same too, nothing is rendered or stamped again. Render then depends on nothing else of it but its
-// name, namespace and UID.
-type Steady[F any] interface {
+// PlanCache is implemented by controllers with large plans whose facts say cheaply that they give the same plan: while the spec of the
+// custom resource is the same, too, nothing is rendered again. Render then depends on nothing else of the custom resource but its name,
+// namespace and UID.
+type PlanCache[F any] interface {
 	SamePlan(before, now F) bool
 }
 
-// Forgetful is implemented by systems that keep something of a custom resource, and forget it when that is gone or was made anew.
+// Forgetful is implemented by controllers that keep something of a custom resource, and forget it when that is gone or was made anew.
 type Forgetful interface {
 	Forget(key types.NamespacedName)
 }
@@ -149,38 +149,37 @@ type Reader interface {
 	Siblings() []client.Object
 	// Targets returns the objects that the named wire watches in the namespace, reduced by the wire's Strip.
 	Targets(wire, namespace string) []*unstructured.Unstructured
-	// Probe asks what cannot be watched, such as a server in a pod, in the background (invariant 15), and again when the last
-	// answer is older than every (never with Once), for as long as each pass asks for it. A question that failed, because its
-	// answer is nil or Retryable and says so, is asked again with pauses that grow from five seconds instead, whatever every
-	// is: to five minutes, or to what the answer says. Probe returns the last answer, nil while there is none; the end of a question wakes the custom
-	// resource. A question that a pass no longer asks is ended. In a steady state a question is asked Once, or
-	// seldom and without a read of the cluster.
-	Probe(name string, every time.Duration, question Question) any
+	// Background runs a job that asks for what cannot be watched, such as the state of a server in a pod (invariant 15), outside the
+	// reconcile. It returns the last result, nil while there is none; the end of a run enqueues the custom resource. The job runs
+	// again when its last result is older than every, never with Once. After a failure, which is a nil result or a Retryable one
+	// that says so, it runs again with backoff from five seconds to five minutes, or to what the result says. A job ends when a
+	// reconcile does not name it. In the steady state a job runs Once, or seldom and without a read of the cluster.
+	Background(name string, every time.Duration, job Job) any
 	// Now is the engine's clock.
 	Now() time.Time
 }
 
-// Once is how often a probe asks whose answer stands.
+// Once is how often a job runs whose result stays valid.
 const Once time.Duration = 0
 
-// Question is what a probe asks. It may block until its context is done, runs beside others of its custom resource, and
-// returns nil where it could not be asked.
-type Question func(ctx context.Context, live Live) any
+// Job returns a result of any type, or nil if it failed. It may block until its context is done, and runs concurrently with other jobs of
+// its custom resource.
+type Job func(ctx context.Context, live Live) any
 
-// Retryable is implemented by answers that may report a failure, such as a repository that does not answer: the question is
-// asked again with pauses that grow to Retry, and not where that is zero.
+// Retryable is implemented by results that may report a failure, such as a repository that does not answer. The job runs again with
+// backoff up to Retry; zero means no failure.
 type Retryable interface {
 	Retry() time.Duration
 }
 
-// The longest pauses before a question is asked again: after a failure that may pass by itself, and after one that most likely
-// waits for a change of somebody, which may be in a place that cannot be watched.
+// The longest backoff of a job: after a failure that may pass by itself, and after one that most likely needs a change by a user, which
+// may be where no watch reports it.
 const (
 	RetryPassing = backoff.Longest
 	RetryLasting = time.Hour
 )
 
-// Live is what a question may read of the cluster.
+// Live is what a job may read of the cluster.
 type Live interface {
 	// List returns at most limit objects of a namespace whose labels match.
 	List(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64) ([]unstructured.Unstructured, error)
@@ -189,8 +188,8 @@ type Live interface {
 	Get(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 }
 
-// Seen is what the engine observed and did in this reconcile, for the projection onto status.
-type Seen struct {
+// ObservedState is what the engine observed and did in this reconcile, for the projection onto status.
+type ObservedState struct {
 	// Plan is what Render gave.
 	Plan plan.Plan
 	// Objects holds what is known of every object of the plan, after this reconcile's writes.
@@ -233,7 +232,7 @@ func (s State) WaitingFor(key plan.Key) string {
 }
 
 // Find returns the state of the first object of a kind and name, whatever its namespace.
-func (s Seen) Find(kind, name string) (State, bool) {
+func (s ObservedState) Find(kind, name string) (State, bool) {
 	for key, state := range s.Objects {
 		if key.Kind == kind && key.Name == name {
 			return state, true

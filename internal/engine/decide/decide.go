@@ -186,7 +186,7 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Conflict, ReasonForeignOwner
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
-	case item.CreateOnly:
+	case item.IfNotPresent:
 		a.Verb, a.Reason = Leave, ReasonUnchanged
 	default:
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()

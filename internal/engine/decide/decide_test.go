@@ -137,13 +137,13 @@ func TestJudge(t *testing.T) {
 			"retained by another of the same name", func(o *plan.Object) { o.Retain = true },
 			func(i *Item, th *thing) { th.id, i.Known.UID = "Kind.group/ns/other", "v" }, Conflict, ReasonForeignOwner,
 		},
-		{"to be created only", func(o *plan.Object) { o.CreateOnly = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonUnchanged},
+		{"to be created only", func(o *plan.Object) { o.IfNotPresent = true }, func(_ *Item, th *thing) { th.digest = "x" }, Leave, ReasonUnchanged},
 		{
-			"to be created only, and missing", func(o *plan.Object) { o.CreateOnly = true },
+			"to be created only, and missing", func(o *plan.Object) { o.IfNotPresent = true },
 			func(i *Item, _ *thing) { i.Observed = nil }, Create, ReasonMissing,
 		},
 		{
-			"to be created only, of another", func(o *plan.Object) { o.CreateOnly = true },
+			"to be created only, of another", func(o *plan.Object) { o.IfNotPresent = true },
 			func(_ *Item, th *thing) { th.controller = "other" }, Conflict, ReasonForeignOwner,
 		},
 	} {
@@ -274,7 +274,7 @@ func TestAwaits(t *testing.T) {
 	o.Health.Status = health.InProgress
 	ill.Observed = &o
 	harmless := ill
-	harmless.Informational = true
+	harmless.IgnoreHealth = true
 	in := Input{Stack: stack, Owners: []plan.Owner{self}, Stages: []Stage{
 		{Name: "healthy", Items: []Item{healthy}}, {Name: "ill", Items: []Item{ill}}, {Name: "harmless", Items: []Item{harmless}}, {Name: "empty"},
 	}}

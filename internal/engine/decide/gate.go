@@ -78,7 +78,7 @@ func lacks(in Input, item Item) string {
 	case item.Observed.AppliedHash() != item.Digest:
 		// Its health is that of what it was, not of what it is to become.
 		return item.Key.String() + " to be updated"
-	case item.Observed.Health.Status != health.Current && !item.Informational:
+	case item.Observed.Health.Status != health.Current && !item.IgnoreHealth:
 		return item.Key.String() + " to be ready"
 	}
 	return ""

@@ -100,7 +100,7 @@ func unsafe(in Input, a Action) string {
 			return "an apply is not guarded by the UID"
 		case item.Observed.Terminating():
 			return "an object that is being deleted is written"
-		case item.CreateOnly:
+		case item.IfNotPresent:
 			return "an object that is only to be created is written"
 		}
 	case Delete:
@@ -256,13 +256,13 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 			}
 		case wanted && !exists:
 			t.Fatalf("%s: %s is missing", from, key)
-		case wanted && (is.id != stack.ID() || !is.marked) && !item.CreateOnly:
+		case wanted && (is.id != stack.ID() || !is.marked) && !item.IfNotPresent:
 			t.Fatalf("%s: %s is not marked: %+v", from, key, is)
-		case wanted && is.digest != item.Digest && !item.CreateOnly:
+		case wanted && is.digest != item.Digest && !item.IfNotPresent:
 			t.Fatalf("%s: %s is not as declared: %+v", from, key, is)
-		case wanted && !item.CreateOnly && is.fields != written(item.Digest, "Apply") && is.fields != written(item.Digest, "Update"):
+		case wanted && !item.IfNotPresent && is.fields != written(item.Digest, "Apply") && is.fields != written(item.Digest, "Update"):
 			t.Fatalf("%s: drift of %s was not repaired: %+v", from, key, is)
-		case wanted && !item.CreateOnly && item.Retain && is.controller == self.UID:
+		case wanted && !item.IfNotPresent && item.Retain && is.controller == self.UID:
 			t.Fatalf("%s: %s goes with the custom resource: %+v", from, key, is)
 		case wanted && existed && is.uid != was.uid && !was.immutable:
 			t.Fatalf("%s: %s was replaced", from, key)

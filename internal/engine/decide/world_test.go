@@ -177,7 +177,7 @@ func (w *world) perform(a Action) bool {
 		o := th.observed(w.gvks[a.Key], a.Key)
 		ours := o.OwnedBy(stack, self) || o.Refers(self) || th.controller == "" && a.KnownUID == th.uid
 		adopts := th.controller == "" && th.id == "" && w.adopt
-		if a.Object.CreateOnly && ours || !ours && !adopts || th.terminating {
+		if a.Object.IfNotPresent && ours || !ours && !adopts || th.terminating {
 			return false
 		}
 		a.Adopted = th.adopted || !ours
@@ -427,7 +427,7 @@ func drawWorld(t *rapid.T) *world {
 			}
 			o := desired(gvk, key)
 			o.Retain = retain
-			o.CreateOnly = rapid.IntRange(0, 7).Draw(t, "createOnly") == 7
+			o.IfNotPresent = rapid.IntRange(0, 7).Draw(t, "createOnly") == 7
 			o.Optional = rapid.IntRange(0, 3).Draw(t, "optional") == 3
 			st, err := plan.Stamp(o, stack, self, stage)
 			if err != nil {

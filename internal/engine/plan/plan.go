@@ -49,9 +49,9 @@ type Object struct {
 	Orphan bool
 	// Optional says that the object is left out, and named in status, while its API is not served.
 	Optional bool
-	// CreateOnly says that the object is created if it is absent and otherwise left as it is in this pass: its content
+	// IfNotPresent says that the object is created if it is absent and otherwise left as it is in this pass: its content
 	// was made anew since none was known, and must not replace one that was made meanwhile.
-	CreateOnly bool
+	IfNotPresent bool
 	// Adopt says that the object is adopted where it is there already and nobody owns it, such as the Namespace that a
 	// custom resource is in and renders too.
 	Adopt bool
@@ -63,8 +63,8 @@ type Object struct {
 	Partial bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
 	OnImmutable Immutable
-	// Informational says that the object's health does not count for Ready.
-	Informational bool
+	// IgnoreHealth says that the object's health does not count for Ready.
+	IgnoreHealth bool
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
 	// is not stored yet; empty mostly. What is there is left as it is.
 	Hold string

@@ -252,16 +252,16 @@ func (r *Reader) Targets(wire, namespace string) []*unstructured.Unstructured {
 	return r.shared.Informers.ListTargets(wire, namespace)
 }
 
-// Probe implements controller.Reader.
-func (r *Reader) Probe(name string, every time.Duration, question controller.Question) any {
-	job := r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return question(ctx, r.shared.Live) })
+// Background implements controller.Reader.
+func (r *Reader) Background(name string, every time.Duration, job controller.Job) any {
+	state := r.shared.Jobs.Get(r.referrer, name, every, func(ctx context.Context) any { return job(ctx, r.shared.Live) })
 	r.jobs = append(r.jobs, name)
-	r.unanswered = r.unanswered || job.Running && job.Result == nil
-	r.panicked = r.panicked || job.Panicked
-	if !job.Due.IsZero() && (r.due.IsZero() || job.Due.Before(r.due)) {
-		r.due = job.Due
+	r.unanswered = r.unanswered || state.Running && state.Result == nil
+	r.panicked = r.panicked || state.Panicked
+	if !state.Due.IsZero() && (r.due.IsZero() || state.Due.Before(r.due)) {
+		r.due = state.Due
 	}
-	return job.Result
+	return state.Result
 }
 
 // Now implements controller.Reader.

@@ -196,7 +196,7 @@ func TestDoneReleasesWhatIsNoLongerRead(t *testing.T) {
 			if _, err := r.Referenced(t.Context(), secrets, "ns", name); err != nil {
 				t.Fatal(err)
 			}
-			r.Probe(name, controller.Once, func(context.Context, controller.Live) any { return name })
+			r.Background(name, controller.Once, func(context.Context, controller.Live) any { return name })
 		}
 		return r.Done(before)
 	}

@@ -46,7 +46,7 @@ type CededField struct {
 
 // Input is what the conditions follow from.
 type Input struct {
-	Seen    controller.Seen
+	State   controller.ObservedState
 	Verdict controller.Verdict
 	// Ceded are the fields that other managers have.
 	Ceded []CededField
@@ -59,10 +59,10 @@ type Input struct {
 // SetConditions writes Ready, Reconciling, Stalled and FieldManagerConflict, and takes Suspended away.
 func SetConditions(common controller.Common, generation int64, in Input) {
 	conditions := common.Conditions
-	now := metav1.NewTime(in.Seen.Now)
+	now := metav1.NewTime(in.State.Now)
 	meta.RemoveStatusCondition(conditions, ConditionSuspended)
 	ready := metav1.Condition{Type: ConditionReady, ObservedGeneration: generation, Status: metav1.ConditionFalse}
-	problem, stalled := mostSevere(in.Seen.Problems)
+	problem, stalled := mostSevere(in.State.Problems)
 	reconciling, progress := "", ""
 	switch {
 	case problem != nil:
@@ -70,15 +70,15 @@ func SetConditions(common controller.Common, generation int64, in Input) {
 		if !stalled {
 			reconciling = problem.Reason
 		}
-	case in.Seen.Ready && !in.Verdict.Hold:
+	case in.State.Ready && !in.Verdict.Hold:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, ReasonReady, "Everything is as declared."
 		if in.RolloutWaits != "" {
 			reconciling, progress = ReasonWaitingForRollout, in.RolloutWaits
 		}
 	case in.Err != nil:
-		ready.Reason, ready.Message, reconciling = ReasonRetrying, in.Seen.Waiting, ReasonRetrying
+		ready.Reason, ready.Message, reconciling = ReasonRetrying, in.State.Waiting, ReasonRetrying
 	default:
-		ready.Reason, ready.Message, reconciling = ReasonProgressing, in.Seen.Waiting, ReasonProgressing
+		ready.Reason, ready.Message, reconciling = ReasonProgressing, in.State.Waiting, ReasonProgressing
 	}
 	if problem == nil && in.Verdict.Reason != "" {
 		ready.Reason = in.Verdict.Reason

@@ -40,7 +40,7 @@ func drawProblem(t *rapid.T) plan.Problem {
 
 func drawInput(t *rapid.T) Input {
 	j := Input{
-		Seen: controller.Seen{
+		State: controller.ObservedState{
 			Problems: rapid.SliceOfN(rapid.Custom(drawProblem), 0, 3).Draw(t, "problems"),
 			Ready:    rapid.Bool().Draw(t, "ready"), Now: noon,
 			Waiting: rapid.StringN(0, 5000, -1).Draw(t, "waiting"),
@@ -89,7 +89,7 @@ func checkLegal(t *rapid.T, generation int64, conditions []metav1.Condition, j I
 		t.Fatal("Stalled and Reconciling at once")
 	case (ready == metav1.ConditionTrue) != (stalled == "" && reconciling == ""):
 		t.Fatalf("Ready %q, Stalled %q, Reconciling %q", ready, stalled, reconciling)
-	case ready == metav1.ConditionTrue && (!j.Seen.Ready || j.Verdict.Hold || len(j.Seen.Problems) > 0):
+	case ready == metav1.ConditionTrue && (!j.State.Ready || j.Verdict.Hold || len(j.State.Problems) > 0):
 		t.Fatal("Ready although something stands in the way")
 	}
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
@@ -135,7 +135,7 @@ func TestConditionsAreLegalForKstatus(t *testing.T) {
 			SetConditions(common, generation, j)
 			checkLegal(t, generation, conditions, j)
 			before := append([]metav1.Condition(nil), conditions...)
-			j.Seen.Now = noon.Add(time.Hour)
+			j.State.Now = noon.Add(time.Hour)
 			SetConditions(common, generation, j)
 			for i := range before {
 				if before[i] != conditions[i] {
@@ -157,55 +157,55 @@ func TestWordsOfReady(t *testing.T) {
 		reason, message string
 		besides         string
 	}{
-		{"ready", Input{Seen: controller.Seen{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
+		{"ready", Input{State: controller.ObservedState{Ready: true}}, "True", ReasonReady, "Everything is as declared.", ""},
 		{
 			"ready in the controller's words",
-			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Reason: "Up", Message: "2 of 2"}},
+			Input{State: controller.ObservedState{Ready: true}, Verdict: controller.Verdict{Reason: "Up", Message: "2 of 2"}},
 			"True", "Up", "2 of 2", "",
 		},
 		{
 			"ready with a reason alone",
-			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Reason: "Up"}},
+			Input{State: controller.ObservedState{Ready: true}, Verdict: controller.Verdict{Reason: "Up"}},
 			"True", "Up", "Everything is as declared.", "",
 		},
 		{
 			"on its way",
-			Input{Seen: controller.Seen{Waiting: "waiting for a"}},
+			Input{State: controller.ObservedState{Waiting: "waiting for a"}},
 			"False", ReasonProgressing, "waiting for a",
 			ConditionReconciling,
 		},
 		{
 			"on its way, in the controller's words",
-			Input{Seen: controller.Seen{Waiting: "waiting for a"}, Verdict: controller.Verdict{Reason: "Starting", Message: "soon"}},
+			Input{State: controller.ObservedState{Waiting: "waiting for a"}, Verdict: controller.Verdict{Reason: "Starting", Message: "soon"}},
 			"False", "Starting", "waiting for a", ConditionReconciling,
 		},
 		{
 			"held",
-			Input{Seen: controller.Seen{Ready: true}, Verdict: controller.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
+			Input{State: controller.ObservedState{Ready: true}, Verdict: controller.Verdict{Hold: true, Reason: "NoStorage", Message: "no PVC"}},
 			"False", "NoStorage", "no PVC", ConditionReconciling,
 		},
 		{
 			"retrying",
-			Input{Seen: controller.Seen{Waiting: "retrying: x"}, Err: errors.New("x")},
+			Input{State: controller.ObservedState{Waiting: "retrying: x"}, Err: errors.New("x")},
 			"False", ReasonRetrying,
 			"retrying: x", ConditionReconciling,
 		},
-		{"waiting", Input{Seen: controller.Seen{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
+		{"waiting", Input{State: controller.ObservedState{Problems: []plan.Problem{waiting, blocked}}}, "False", "SecretMissing", "no Secret", ConditionReconciling},
 		{
 			"terminal before waiting",
-			Input{Seen: controller.Seen{Problems: []plan.Problem{waiting, terminal}}},
+			Input{State: controller.ObservedState{Problems: []plan.Problem{waiting, terminal}}},
 			"False", "Invalid",
 			"spec.a: bad", ConditionStalled,
 		},
 		{
 			"a problem before the controller's words",
-			Input{Seen: controller.Seen{Problems: []plan.Problem{terminal}}, Verdict: controller.Verdict{Reason: "Up", Message: "x"}},
+			Input{State: controller.ObservedState{Problems: []plan.Problem{terminal}}, Verdict: controller.Verdict{Reason: "Up", Message: "x"}},
 			"False", "Invalid", "spec.a: bad", ConditionStalled,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var conditions []metav1.Condition
-			c.j.Seen.Now = noon
+			c.j.State.Now = noon
 			SetConditions(controller.Common{Conditions: &conditions}, 1, c.j)
 			ready := meta.FindStatusCondition(conditions, ConditionReady)
 			if ready.Status != c.status || ready.Reason != c.reason || ready.Message != c.message {

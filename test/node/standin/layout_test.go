@@ -86,7 +86,7 @@ func render(t *testing.T, generation v1.ImageGeneration, exposure v1.Exposure, m
 			t.Fatal(err)
 		}
 		w.plan = system.Render(cr, facts)
-		system.Project(cr, facts, controller.Seen{Plan: w.plan, Now: time.Now()})
+		system.Project(cr, facts, controller.ObservedState{Plan: w.plan, Now: time.Now()})
 		cluster.Written(w.plan, "TrustyAIService.trustyai.opendatahub.io/ns/"+cr.Name)
 	}
 	deployment := &appsv1.Deployment{}

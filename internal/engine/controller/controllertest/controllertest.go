@@ -35,11 +35,11 @@ type Cluster struct {
 	Objects, Children map[plan.Key]*unstructured.Unstructured
 }
 
-// Asked is one question.
+// Asked is one job.
 type Asked struct {
-	Name     string
-	Every    time.Duration
-	Question controller.Question
+	Name  string
+	Every time.Duration
+	Job   controller.Job
 }
 
 var _ controller.Reader = (*Cluster)(nil)
@@ -131,9 +131,9 @@ func (c *Cluster) Siblings() []client.Object { return c.Others }
 // Targets implements controller.Reader.
 func (c *Cluster) Targets(wire, _ string) []*unstructured.Unstructured { return c.Edited[wire] }
 
-// Probe implements controller.Reader: it answers what Answers holds.
-func (c *Cluster) Probe(name string, every time.Duration, question controller.Question) any {
-	c.Asked = append(c.Asked, Asked{name, every, question})
+// Background implements controller.Reader: it answers what Answers holds.
+func (c *Cluster) Background(name string, every time.Duration, job controller.Job) any {
+	c.Asked = append(c.Asked, Asked{name, every, job})
 	return c.Answers[name]
 }
 

@@ -58,7 +58,7 @@ func Print(t testing.TB, p plan.Plan) []byte {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(&out, "---\n# retain=%t optional=%t informational=%t\n%s", o.Retain, o.Optional, o.Informational, raw)
+			fmt.Fprintf(&out, "---\n# retain=%t optional=%t informational=%t\n%s", o.Retain, o.Optional, o.IgnoreHealth, raw)
 		}
 	}
 	for _, problem := range p.Problems {
