@@ -158,7 +158,6 @@ type StorageSpec struct {
 	// retentionPolicy says what happens to the claim when the TrustyAIService is deleted: Retain, the default, keeps it and
 	// its data; Delete deletes it.
 	// +optional
-	// +kubebuilder:default=Retain
 	RetentionPolicy RetentionPolicy `json:"retentionPolicy,omitempty"`
 }
 
