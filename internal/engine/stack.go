@@ -334,7 +334,7 @@ func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodab
 	return cr.DeepCopyObject().(C), nil, true
 }
 
-// Reconcile runs the loop once for one custom resource: gather, render, decide, act, report.
+// Reconcile runs the loop once for one custom resource, unless nothing is to be done for it.
 func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	unconfirmed := s.isUnconfirmed(key)
@@ -372,6 +372,11 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if s.isSuspended(cr) && !adopts {
 		return s.suspended(ctx, p)
 	}
+	return s.run(ctx, p, adopts)
+}
+
+// run does the steps from gather to report; adopts says that the finalizers of a previous operator are to be removed.
+func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
 	if done, err := s.prepare(ctx, p, adopts); done || err != nil {
 		return reconcile.Result{}, err
 	}
