@@ -108,9 +108,15 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	}
 	results := a.batch(ctx, req, changes)
 	if slices.ContainsFunc(results, Result.failed) {
-		deletions = slices.DeleteFunc(deletions, func(d decide.Action) bool { return d.Object.Desired == nil })
+		deletions = slices.DeleteFunc(deletions, runs)
 	}
 	return append(results, a.batch(ctx, req, deletions)...)
+}
+
+// runs says that a deletion is of an observed child that the plan no longer has. One that no watch shows is judged by a read: a status may
+// name what was never a child, and must not go on to do so.
+func runs(deletion decide.Action) bool {
+	return deletion.Object.Desired == nil && deletion.ResourceVersion != ""
 }
 
 func (r Result) failed() bool { return r.Err != nil || r.Problem != nil }
