@@ -168,7 +168,8 @@ func TestMutualTLS(t *testing.T) {
 	with := config(c)
 	with.TLS = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
 	unhealthy(t, open(t, with), "certificate")
-	with.TLS.Certificates = []tls.Certificate{user}
+	// Another configuration, since the client before may still read its own.
+	with.TLS = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{user}}
 	if err := open(t, with).Publish(within(t), acm.Outgoing{Key: "k", Body: []byte("{}")}); err != nil {
 		t.Error(err)
 	}
