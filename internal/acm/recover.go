@@ -23,7 +23,6 @@ func restart(me Identity, s *State, m Message, received time.Time) []Effect {
 		for _, e := range instance.Elements {
 			out = append(out, restartElement(s, m, instance, e, received)...)
 		}
-		out = append(out, revise(s, instance, out)...)
 	}
 	return out
 }
@@ -89,28 +88,15 @@ func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
 	}}}
 }
 
-// revise stores the revision of an instance in one of its elements, unless one has it or gets it by the effects before. The runtime
-// sends a revision with each change of the instance, and an instance may have hundreds of elements; hasRevision asks for any of them.
-func revise(s *State, instance Instance, before []Effect) []Effect {
-	if instance.Revision == "" || s.hasRevision(instance.InstanceID, instance.Revision) {
+// revise stores the revision of an instance in one of its elements, unless one has it or is adopted with it. The runtime sends a revision
+// with each change of the instance, and an instance may have hundreds of elements; hasRevision asks for any of them.
+func revise(s *State, instance Instance, adopted []Effect) []Effect {
+	if instance.Revision == "" || len(adopted) > 0 || s.hasRevision(instance.InstanceID, instance.Revision) {
 		return nil
 	}
-	changed := map[string]bool{}
-	for _, effect := range before {
-		put, ok := effect.(PutElement)
-		switch {
-		case !ok || put.Element.InstanceID != instance.InstanceID:
-		case put.Element.Revision == instance.Revision:
-			return nil
-		default:
-			changed[put.Element.ID] = true
-		}
-	}
 	for _, e := range s.instance(instance.InstanceID) {
-		if !changed[e.ID] {
-			e.Revision = instance.Revision
-			return []Effect{PutElement{e}}
-		}
+		e.Revision = instance.Revision
+		return []Effect{PutElement{e}}
 	}
 	return nil
 }
@@ -134,12 +120,13 @@ func synchronize(me Identity, s *State, m Message, received time.Time) []Effect 
 		out = append(out, PutDefinition{definition})
 	}
 	for _, instance := range m.Instances {
+		var adopted []Effect
 		for _, e := range instance.Elements {
 			if e.ParticipantID == "" || e.ParticipantID == me.ParticipantID {
-				out = append(out, adopt(s, m, instance, e)...)
+				adopted = append(adopted, adopt(s, m, instance, e)...)
 			}
 		}
-		out = append(out, revise(s, instance, out)...)
+		out = append(append(out, adopted...), revise(s, instance, adopted)...)
 	}
 	return append(out, release(me, s, m, out, received)...)
 }
