@@ -108,14 +108,14 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	}
 	results := a.batch(ctx, req, changes)
 	if slices.ContainsFunc(results, Result.failed) {
-		deletions = slices.DeleteFunc(deletions, runs)
+		deletions = slices.DeleteFunc(deletions, prunesObserved)
 	}
 	return append(results, a.batch(ctx, req, deletions)...)
 }
 
-// runs says that a deletion is of an observed child that the plan no longer has. One that no watch shows is judged by a read: a status may
+// prunesObserved says that a deletion is of an observed child that the plan no longer has. One that no watch shows is judged by a read: a status may
 // name what was never a child, and must not go on to do so.
-func runs(deletion decide.Action) bool {
+func prunesObserved(deletion decide.Action) bool {
 	return deletion.Object.Desired == nil && deletion.ResourceVersion != ""
 }
 
