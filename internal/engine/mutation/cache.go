@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/engine/observe"
 )
 
 // TTL is how long a write may override a store. It is a safety net: if the store has not observed the write by then, either its
@@ -33,6 +35,8 @@ type Cache struct {
 	mu        sync.RWMutex
 	writes    map[types.NamespacedName]write
 	deletions map[types.NamespacedName]deletion
+	// expiredAt is when expired writes and deletions were dropped last.
+	expiredAt time.Time
 }
 
 // write is the answer of a create, an update or a patch.
@@ -101,7 +105,7 @@ func (c *Cache) Updated(object metav1.Object) {
 	if d, ok := c.deletions[key]; ok && d.uid != object.GetUID() {
 		delete(c.deletions, key)
 	}
-	if before, ok := c.writes[key]; ok && newer(before.object.GetResourceVersion(), object.GetResourceVersion()) {
+	if before, ok := c.writes[key]; ok && observe.NewerVersion(before.object.GetResourceVersion(), object.GetResourceVersion()) {
 		return // The answers have arrived out of order.
 	}
 	version := c.store.LastSyncResourceVersion(key.Namespace)
@@ -180,15 +184,15 @@ func (w write) observedBy(stored metav1.Object, version string) bool {
 	return order <= 0
 }
 
-// newer reports whether resource version a is newer than b; false if they cannot be compared (KEP-5504).
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
-}
-
 func (c *Cache) expired(at time.Time) bool { return c.clock.Since(at) > TTL }
 
+// expireLocked drops what is expired. Readers do not rely on it, so that not every write looks at all deletions of the last minutes: of
+// a large stack that was deleted, there are thousands.
 func (c *Cache) expireLocked() {
+	if c.clock.Since(c.expiredAt) < TTL/10 {
+		return
+	}
+	c.expiredAt = c.clock.Now()
 	for key, w := range c.writes {
 		if c.expired(w.at) {
 			delete(c.writes, key)
