@@ -39,25 +39,25 @@ func (s *stacks[C, F]) endUnusedWatches(p *reconciliation[C, F]) {
 }
 
 // releaseKinds ends the watches that only a custom resource needed which is gone. Its Inventories, if there are any, need them until
-// they are torn down.
+// they are finalized.
 func (s *stacks[C, F]) releaseKinds(key client.ObjectKey, uid types.UID) {
 	if !s.def.AnyChildren || uid == "" {
 		return
 	}
-	if inventories := s.inventories.Of(string(uid)); len(inventories) > 0 && s.shard.MayTearDown(key.Namespace) {
-		s.watchTearDown(uid, inventory.Entries(inventories))
+	if inventories := s.inventories.Of(string(uid)); len(inventories) > 0 && s.shard.MayFinalize(key.Namespace) {
+		s.watchFinalization(uid, inventory.Entries(inventories))
 		s.enqueueFinalization(string(uid)) // They may be gone since they were listed.
 	}
 	s.children.Release(watch.KindReferrer{UID: uid})
 }
 
-// watchTearDown watches the kinds that the Inventories of a custom resource list which is gone. It reports whether the caches have all
+// watchFinalization watches the kinds that the Inventories of a custom resource list which is gone. It reports whether the caches have all
 // children of these kinds, but for those that cannot be watched.
-func (s *stacks[C, F]) watchTearDown(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
+func (s *stacks[C, F]) watchFinalization(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
 	if !s.def.AnyChildren {
 		return true
 	}
-	s.children.Add(watch.KindReferrer{UID: uid, TearDown: true}, kindsOf(maps.Values(listed)))
+	s.children.Add(watch.KindReferrer{UID: uid, Finalizing: true}, kindsOf(maps.Values(listed)))
 	for key := range listed {
 		if !s.informers.ChildSynced(key.GroupKind, s.def.Controller) && s.informers.ChildWatchError(key.GroupKind, s.def.Controller) == nil {
 			return false
@@ -66,10 +66,10 @@ func (s *stacks[C, F]) watchTearDown(uid types.UID, listed map[plan.Key]keeper.I
 	return true
 }
 
-// tornDown ends the watches that only the Inventories of a custom resource needed, the last of which is gone.
-func (s *stacks[C, F]) tornDown(uid types.UID) {
+// finalized ends the watches that only the Inventories of a custom resource needed, the last of which is gone.
+func (s *stacks[C, F]) finalized(uid types.UID) {
 	if s.def.AnyChildren {
-		s.children.Release(watch.KindReferrer{UID: uid, TearDown: true})
+		s.children.Release(watch.KindReferrer{UID: uid, Finalizing: true})
 	}
 }
 

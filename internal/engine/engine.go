@@ -95,8 +95,8 @@ type reconciler interface {
 	onShardChange(namespace string)
 	serves(gk schema.GroupKind) bool
 	anyChildren() bool
-	watchTearDown(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool)
-	tornDown(uid types.UID)
+	watchFinalization(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool)
+	finalized(uid types.UID)
 	groupResource() schema.GroupResource
 	alive(namespace, name string) (uid string, found, known bool)
 }
@@ -257,12 +257,12 @@ func (e *Engine) enqueueUsersOf(gk schema.GroupKind) {
 	}
 }
 
-// tornDown ends the watches for the teardown of a custom resource, which left no Inventory that names its kind.
-func (e *Engine) tornDown(uid types.UID) {
+// finalized ends the watches for the finalization of a custom resource, which left no Inventory that names its kind.
+func (e *Engine) finalized(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.controllers {
-		r.tornDown(uid)
+		r.finalized(uid)
 	}
 }
 

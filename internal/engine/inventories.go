@@ -25,8 +25,9 @@ func (e *Engine) watchInventories() error {
 	e.inventories = inventory.New(inventory.Options{Client: e.client, Catalog: e.catalog, Cache: e.informers, Count: e.metrics.write})
 	finalizer := finalize.New(finalize.Options{
 		Client: e.client, As: e.actor.Acting, Metadata: e.metadata, NamespacedResources: e.disco.ServerPreferredNamespacedResources,
-		Catalog: e.catalog, Inventories: e.inventories, Children: e.informers, Owner: e.inventoryOwner, WatchChildren: e.watchTearDown, StopWatching: e.tornDown, Recorder: e.recorder,
-		Clock: e.Clock, Count: e.metrics.write,
+		Catalog: e.catalog, Inventories: e.inventories, Children: e.informers, Owner: e.inventoryOwner,
+		WatchChildren: e.watchFinalization, StopWatching: e.finalized,
+		Recorder: e.recorder, Clock: e.Clock, Count: e.metrics.write,
 	})
 	q, err := newController(e.mgr, "inventory", e.Clock, finalizeWorkers, finalizer, e.Warm, e.enqueueFinalizations)
 	if err != nil {
@@ -45,14 +46,14 @@ func (e *Engine) inventoryOwner(ref keeper.InventoryOwner) (finalize.Owner, bool
 	}
 	uid, _, known := r.alive(ref.Namespace, ref.Name)
 	return finalize.Owner{
-		UID: types.UID(uid), Synced: known, MayFinalize: e.shard.MayTearDown(ref.Namespace), DynamicKinds: r.anyChildren(), Resource: r.groupResource(),
+		UID: types.UID(uid), Synced: known, MayFinalize: e.shard.MayFinalize(ref.Namespace), DynamicKinds: r.anyChildren(), Resource: r.groupResource(),
 	}, true
 }
 
-// watchTearDown watches the kinds of the children that the Inventories of a deleted custom resource list.
-func (e *Engine) watchTearDown(ref keeper.InventoryOwner, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
+// watchFinalization watches the kinds of the children that the Inventories of a deleted custom resource list.
+func (e *Engine) watchFinalization(ref keeper.InventoryOwner, listed map[plan.Key]keeper.InventoryEntry) (synced bool) {
 	r, ok := e.controller(schema.GroupKind{Group: ref.Group, Kind: ref.Kind})
-	return !ok || r.watchTearDown(ref.UID, listed)
+	return !ok || r.watchFinalization(ref.UID, listed)
 }
 
 // inventoryChanged enqueues the finalization of the custom resource and, after the deletion of an Inventory, the custom resource itself.

@@ -66,10 +66,10 @@ func (s *Shard) Contains(namespace string, own map[string]string) bool {
 	return ok && s.selector.Matches(labels.Set(ns.GetLabels()))
 }
 
-// MayTearDown says whether this shard may tear down what a custom resource in the namespace left behind. Inventories are seen of all
+// MayFinalize says whether this shard may finalize what a custom resource in the namespace left behind. Inventories are seen of all
 // namespaces, also by a manager that watches few. Where the namespace is gone, so are the labels that would tell which shard had it,
 // and every shard may.
-func (s *Shard) MayTearDown(namespace string) bool {
+func (s *Shard) MayFinalize(namespace string) bool {
 	if len(s.only) > 0 && namespace != "" && !slices.Contains(s.only, namespace) {
 		return false
 	}

@@ -48,7 +48,7 @@ func TestAManagerTearsDownWhatIsInItsNamespacesOnly(t *testing.T) {
 		{[]string{"a"}, "", true},
 	} {
 		s := New(nil, c.only, nil, nil)
-		if got := s.MayTearDown(c.namespace); got != c.want {
+		if got := s.MayFinalize(c.namespace); got != c.want {
 			t.Errorf("of %v, in %q: %v", c.only, c.namespace, got)
 		}
 	}
@@ -74,7 +74,7 @@ func TestALabelOfTheNamespaceDecidesTheShard(t *testing.T) {
 		if got := s.Contains(c.namespace, c.own); got != c.contained {
 			t.Errorf("%s: contained %v", c.name, got)
 		}
-		if got := s.MayTearDown(c.namespace); got != c.tearsDown {
+		if got := s.MayFinalize(c.namespace); got != c.tearsDown {
 			t.Errorf("%s: torn down %v", c.name, got)
 		}
 	}

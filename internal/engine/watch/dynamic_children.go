@@ -13,8 +13,8 @@ import (
 type KindReferrer struct {
 	// UID is that of the custom resource.
 	UID types.UID
-	// TearDown says that the custom resource is gone, and that its Inventories still list children.
-	TearDown bool
+	// Finalizing says that the custom resource is gone, and that its Inventories still list children.
+	Finalizing bool
 }
 
 // childWatcher is the part of Manager that DynamicChildren needs.

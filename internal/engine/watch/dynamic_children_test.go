@@ -49,7 +49,7 @@ func TestAKindIsWatchedWhileAReferrerHasIt(t *testing.T) {
 		d := NewDynamicChildren(informers, "controller", []schema.GroupVersionKind{always}, func(_, _ *observe.Object) {})
 		has := map[KindReferrer]map[schema.GroupKind]bool{}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			referrer := KindReferrer{UID: types.UID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "uid")), TearDown: rapid.Bool().Draw(t, "teardown")}
+			referrer := KindReferrer{UID: types.UID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "uid")), Finalizing: rapid.Bool().Draw(t, "teardown")}
 			var kinds []schema.GroupVersionKind
 			for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"always", "one", "two", "three"}), 0, 4).Draw(t, "kinds") {
 				kinds = append(kinds, kind(name, rapid.SampledFrom([]string{"v1", "v2"}).Draw(t, "version")))
@@ -114,14 +114,14 @@ func TestTheTeardownKeepsTheWatchesOfACustomResource(t *testing.T) {
 	d := NewDynamicChildren(informers, "controller", nil, func(_, _ *observe.Object) {})
 	kinds := []schema.GroupVersionKind{kind("one", "v1"), kind("two", "v1")}
 	d.Set(KindReferrer{UID: "a"}, kinds)
-	d.Add(KindReferrer{UID: "a", TearDown: true}, kinds)
+	d.Add(KindReferrer{UID: "a", Finalizing: true}, kinds)
 	d.Release(KindReferrer{UID: "a"})
 	// The Inventory of a stage is gone, its objects may not be.
-	d.Add(KindReferrer{UID: "a", TearDown: true}, kinds[:1])
+	d.Add(KindReferrer{UID: "a", Finalizing: true}, kinds[:1])
 	if informers.calls != 2 || len(informers.open) != 2 {
 		t.Errorf("%d calls, open are %v", informers.calls, slices.Collect(maps.Keys(informers.open)))
 	}
-	d.Release(KindReferrer{UID: "a", TearDown: true})
+	d.Release(KindReferrer{UID: "a", Finalizing: true})
 	if len(informers.open) > 0 {
 		t.Errorf("left are %v", informers.open)
 	}
