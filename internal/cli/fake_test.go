@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,7 +93,7 @@ func simplePlan(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) 
 				{Optional: true, Desired: object(routeGVK, cr.Namespace, cr.Name, nil)},
 			}},
 		},
-		Warnings: []string{"the policy is " + string(cr.Spec.Storage.RetentionPolicy)},
+		Warnings: []string{fmt.Sprintf("replicas: %d", ptr.Deref(cr.Spec.Replicas, 0))},
 	}, nil
 }
 

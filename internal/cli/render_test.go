@@ -36,7 +36,7 @@ func TestRenderYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "render.golden.yaml", stdout)
-	if !strings.Contains(stderr, "warning: TrustyAIService models/example: the policy is Retain") {
+	if !strings.Contains(stderr, "warning: TrustyAIService models/example: replicas: 1") {
 		t.Errorf("the defaults of the definition are not applied: %s", stderr)
 	}
 }
