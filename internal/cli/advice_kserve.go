@@ -18,6 +18,14 @@ var kserveAdvice = map[string]advice{
 		meaning: "The ACM runtime reports a service as deployed that does not belong to the element, so MLKeeper does not modify it.",
 		remedy:  "If the previous participant created it, set the annotation keeper.mlkeeper.dev/element on it, as the message says.",
 	},
+	"PodSecurityViolation": {
+		meaning: "The ACM runtime has ordered pods that violate the level baseline of the Pod Security Standards.", stalled: true,
+		remedy: "Remove the fields that the message names and give the order again, or label the namespace pod-security.kubernetes.io/enforce=privileged.",
+	},
+	"ServiceAccountNotAllowed": {
+		meaning: "The ACM runtime has ordered pods that run as a ServiceAccount which does not accept orders.", stalled: true,
+		remedy: "kubectl label serviceaccount -n NAMESPACE NAME keeper.mlkeeper.dev/compositions=allowed, if orders may have its rights; then give the order again.",
+	},
 	"OrderFailed": {
 		meaning: "The last order of the ACM runtime has failed; MLKeeper reported the cause to the runtime, which keeps that state until its next order.",
 		remedy:  "Correct the cause that the message names, and give the order again.",

@@ -2,6 +2,7 @@ package kserve
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,13 +17,17 @@ import (
 // Nothing proves who gave an order: whoever may write to the topic can. So orders go into those namespaces alone which an
 // administrator labelled, and a service that somebody made becomes an element's only by a mark on it.
 
-var gvkNamespace = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+var (
+	gvkNamespace      = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	gvkServiceAccount = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
+)
 
 // Reasons of services that are left out.
 const (
-	reasonNamespaceNotAllowed = "NamespaceNotAllowed"
-	reasonNamespaceAbsent     = "NamespaceAbsent"
-	reasonNotHandedOver       = "NotHandedOver"
+	reasonNamespaceNotAllowed      = "NamespaceNotAllowed"
+	reasonNamespaceAbsent          = "NamespaceAbsent"
+	reasonServiceAccountNotAllowed = "ServiceAccountNotAllowed"
+	reasonNotHandedOver            = "NotHandedOver"
 )
 
 // admitted says why a service may not be made in its namespace; nil where it may.
@@ -43,6 +48,42 @@ func admitted(ctx context.Context, read controller.Reader, service *unstructured
 			Class: plan.Terminal, Reason: reasonNamespaceNotAllowed, Field: "namespace", Value: name,
 			Message: "no orders are let into the namespace",
 			Remedy:  "have an administrator allow them: kubectl label namespace " + name + " " + label,
+		}, nil
+	}
+	pods, err := podsOf(service)
+	var problem plan.Problem
+	switch {
+	case errors.As(err, &problem):
+		return &problem, nil
+	case err != nil:
+		return nil, err
+	}
+	if forbidden := podSecurity(pods, namespace.GetLabels()); forbidden != nil {
+		return forbidden, nil
+	}
+	return admittedAccounts(ctx, read, name, pods)
+}
+
+// admittedAccounts says why the pods may not run as their ServiceAccounts, whose rights an order would get; nil where they may. The default
+// ServiceAccount is the one of every pod of the namespace.
+func admittedAccounts(ctx context.Context, read controller.Reader, namespace string, pods []pod) (*plan.Problem, error) {
+	for _, one := range pods {
+		name := one.serviceAccount()
+		if name == "default" {
+			continue
+		}
+		account, err := read.Referenced(ctx, gvkServiceAccount, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if account != nil && account.GetLabels()[keeper.CompositionsLabel] == keeper.CompositionsAllowed {
+			continue
+		}
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonServiceAccountNotAllowed, Field: one.field + ".serviceAccountName", Value: name,
+			Message: "orders may not use the rights of this ServiceAccount",
+			Remedy: "remove the field, or have an administrator allow it: kubectl label serviceaccount -n " + namespace + " " + name + " " +
+				keeper.CompositionsLabel + "=" + keeper.CompositionsAllowed,
 		}, nil
 	}
 	return nil, nil

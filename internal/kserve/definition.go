@@ -44,6 +44,10 @@ func Definition() controller.Definition[*keeper.CompositionElement] {
 				Why: "The same in KServe's Knative mode.",
 			},
 			{
+				Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "list", "watch"},
+				Why: "A label on a ServiceAccount lets the pods of ordered services run as it.",
+			},
+			{
 				Group: "", Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"},
 				Why: "A label lets orders into a namespace; the UID of kube-system tells installations with the same participant id apart.",
 			},

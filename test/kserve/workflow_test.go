@@ -140,6 +140,9 @@ func TestOrders(t *testing.T) {
 
 // TestFailures: every failure carries the reason. What may still come is none: a namespace that is absent, say.
 func TestFailures(t *testing.T) {
+	privileged := map[string]any{"predictor": map[string]any{"containers": []any{map[string]any{
+		"name": "kserve-container", "image": "model", "securityContext": map[string]any{"privileged": true},
+	}}}}
 	s := onKafka(t, acmruntime.London)
 	s.start()
 	c := s.primed(map[string]any{})
@@ -153,6 +156,7 @@ func TestFailures(t *testing.T) {
 		"a name held by another": {foreign, "foreign"},
 		"another name":           {merge(s.model("a", sklearn(1)), "name", "b"), "the payload says a"},
 		"a namespace of others":  {modelIn(closed, "a", sklearn(1)), "kubectl label namespace " + closed + " keeper.mlkeeper.dev/compositions=allowed"},
+		"a privileged pod":       {s.model("a", privileged), "privileged"},
 		"no InferenceService":    {merge(s.model("a", sklearn(1)), "payload", `{"apiVersion":"v1","kind":"Pod"}`), "v1 Pod"},
 	} {
 		i := s.instance(c, want.properties)

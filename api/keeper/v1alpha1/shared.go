@@ -17,7 +17,8 @@ const (
 	// AdoptedAnnotation marks a child that MLKeeper adopted instead of creating it; it gets no owner reference and so
 	// outlives its custom resource.
 	AdoptedAnnotation = "keeper.mlkeeper.dev/adopted"
-	// CompositionsLabel, with the value CompositionsAllowed on a Namespace, lets orders of an ACM runtime into it.
+	// CompositionsLabel, with the value CompositionsAllowed, lets orders of an ACM runtime into a Namespace, and lets the pods of ordered
+	// services run as a ServiceAccount.
 	CompositionsLabel   = "keeper.mlkeeper.dev/compositions"
 	CompositionsAllowed = "allowed"
 	// ElementAnnotation on an InferenceService that nobody owns hands it over to the CompositionElement of that name, which deploys

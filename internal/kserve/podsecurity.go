@@ -1,0 +1,148 @@
+package kserve
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// reasonPodSecurity is the reason of a service whose pods the Pod Security Standards forbid.
+const reasonPodSecurity = "PodSecurityViolation"
+
+// workerSpec is the PodSpec of the further nodes of a predictor (kserve v0.17.0, PredictorSpec).
+const workerSpec = "workerSpec"
+
+// pod is a pod as an InferenceService declares it.
+type pod struct {
+	field string
+	meta  metav1.ObjectMeta
+	spec  corev1.PodSpec
+}
+
+// serviceAccount is the name of the pod's ServiceAccount.
+func (p pod) serviceAccount() string {
+	return cmp.Or(p.spec.ServiceAccountName, p.spec.DeprecatedServiceAccount, "default")
+}
+
+// podsOf reads the pods that a service declares.
+func podsOf(service *unstructured.Unstructured) ([]pod, error) {
+	var out []pod
+	for _, name := range components(service) {
+		fields, declared, err := unstructured.NestedMap(service.Object, "spec", name)
+		if err != nil {
+			return nil, unreadable("spec."+name, err)
+		}
+		if !declared {
+			continue
+		}
+		one, err := podOf("spec."+name, fields, service.GetAnnotations())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+		if worker, ok := fields[workerSpec].(map[string]any); ok {
+			if one, err = podOf("spec."+name+"."+workerSpec, worker, service.GetAnnotations()); err != nil {
+				return nil, err
+			}
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+// podOf reads the pod of a component. A component has the fields of a PodSpec, further fields, and a container under the name of a model
+// framework, such as model or sklearn. Every object among the fields counts as a container, which needs no list of frameworks.
+func podOf(field string, fields map[string]any, annotations map[string]string) (pod, error) {
+	out := pod{field: field, meta: metav1.ObjectMeta{Annotations: maps.Clone(annotations)}}
+	convert := runtime.DefaultUnstructuredConverter
+	if err := convert.FromUnstructured(fields, &out.spec); err != nil {
+		return out, unreadable(field, err)
+	}
+	var own struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := convert.FromUnstructured(fields, &own); err != nil {
+		return out, unreadable(field, err)
+	}
+	if out.meta.Annotations == nil {
+		out.meta.Annotations = map[string]string{}
+	}
+	maps.Copy(out.meta.Annotations, own.Annotations)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, ok := fields[name].(map[string]any)
+		if !ok || name == workerSpec {
+			continue
+		}
+		container := corev1.Container{}
+		if err := convert.FromUnstructured(securityFields(value), &container); err != nil {
+			return out, unreadable(field+"."+name, err)
+		}
+		container.Name = name
+		out.spec.Containers = append(out.spec.Containers, container)
+	}
+	return out, nil
+}
+
+// securityFields are those fields of a container that the Pod Security Standards are about, without the texts of labels and annotations
+// of the same name.
+func securityFields(container map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, name := range []string{"securityContext", "ports", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"} {
+		switch value := container[name].(type) {
+		case map[string]any, []any:
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func unreadable(field string, err error) error {
+	return plan.Problem{
+		Class: plan.Terminal, Reason: reasonInvalidProperties, Field: field, Message: "it cannot be read: " + err.Error(),
+		Remedy: "correct the payload",
+	}
+}
+
+// evaluator is that of Kubernetes' own PodSecurity admission plugin.
+var evaluator = sync.OnceValue(func() policy.Evaluator {
+	out, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic("bug: the default checks are refused: " + err.Error())
+	}
+	return out
+})
+
+// podSecurity says why the pods of a service may not run in a namespace with these labels; nil where they may. They must meet the level
+// baseline of the Pod Security Standards, unless the namespace enforces privileged. The API server itself enforces restricted, since
+// KServe adds the security context of a ServingRuntime.
+func podSecurity(pods []pod, labels map[string]string) *plan.Problem {
+	if labels[api.EnforceLevelLabel] == string(api.LevelPrivileged) {
+		return nil
+	}
+	level := api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
+	for _, one := range pods {
+		result := policy.AggregateCheckResults(evaluator().EvaluatePod(level, &one.meta, &one.spec))
+		if result.Allowed {
+			continue
+		}
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonPodSecurity, Field: one.field, Value: strings.Join(result.ForbiddenReasons, ", "),
+			Message: fmt.Sprintf("its pods violate the level %s of the Pod Security Standards: %s", api.LevelBaseline, result.ForbiddenDetail()),
+			Remedy: fmt.Sprintf("remove these fields, or have an administrator label the namespace %s=%s",
+				api.EnforceLevelLabel, api.LevelPrivileged),
+		}
+	}
+	return nil
+}
