@@ -8,7 +8,7 @@ import (
 )
 
 // Handle decides what follows from a message that was received at a time. It is pure: the state is only read, and the effects
-// are to be carried out and applied in their order.
+// are to be carried out and applied in their order. What exceeds the limits of a participant is refused.
 func Handle(me Identity, s *State, m Message, received time.Time) []Effect {
 	if !appliesTo(me, m) {
 		return nil
@@ -16,6 +16,11 @@ func Handle(me Identity, s *State, m Message, received time.Time) []Effect {
 	if m.Timestamp.IsZero() {
 		m.Timestamp = Time{received}
 	}
+	return limited(me, s, m, effects(me, s, m, received))
+}
+
+// effects decides what follows from a message that is for the participant, whatever it adds.
+func effects(me Identity, s *State, m Message, received time.Time) []Effect {
 	switch m.MessageType {
 	case TypeRegisterAck:
 		return []Effect{Acknowledged{}, SendStatus{}}
