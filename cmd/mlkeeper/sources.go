@@ -21,6 +21,7 @@ type sources struct {
 	bytes             int64
 	limits            source.Limits
 	maps, allow, deny []string
+	policy            source.Policy
 	// made is the store that was made with these flags, shared by all controllers and by all copies of the flags.
 	made **lazyStore
 }
@@ -43,11 +44,14 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 		"addresses that may be fetched from although they are loopback, link-local or denied")
 	flags.StringSliceVar(&s.deny, "source-deny-cidr", nil,
 		"addresses that may not be fetched from: the ranges of the cluster's Services and pods")
+	flags.BoolVar(&s.policy.AllowHTTP, "source-allow-http", false,
+		"fetch over plain http what no digest or commit pins, from other servers than those of --source-map too")
+	flags.BoolVar(&s.policy.RequireDigest, "source-require-digest", false, "fetch only what a digest or a commit pins")
 }
 
 // options reads the flags.
 func (s *sources) options(log logr.Logger) (source.Options, error) {
-	out := source.Options{Dir: s.dir, Bytes: s.bytes, Limits: s.limits, Log: log.WithName("source")}
+	out := source.Options{Dir: s.dir, Bytes: s.bytes, Limits: s.limits, Policy: s.policy, Log: log.WithName("source")}
 	var failed error
 	for _, text := range s.maps {
 		m, err := source.ParseMapping(text)

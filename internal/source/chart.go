@@ -91,7 +91,10 @@ func (s *Store) chartKey(r ChartRequest) string {
 
 // fetchListed finds the chart in the index of its repository, and fetches it.
 func (s *Store) fetchListed(ctx context.Context, r ChartRequest) (*Artifact, error) {
-	u, err := s.locate(Request{URI: strings.TrimSuffix(r.Repository, "/") + "/index.yaml"})
+	u, mapped, err := s.resolve(Request{URI: strings.TrimSuffix(r.Repository, "/") + "/index.yaml"})
+	if err == nil {
+		err = s.options.Policy.check(u, r.Digest != "", mapped)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,10 @@ const (
 	ReasonAuthInvalid = "AuthInvalid"
 	// ReasonAddressRefused is given for addresses that fetches must not reach.
 	ReasonAddressRefused = "AddressRefused"
+	// ReasonInsecureTransport is given for content over plain http that is not pinned.
+	ReasonInsecureTransport = "InsecureTransport"
+	// ReasonDigestRequired is given for content that is not pinned where Policy.RequireDigest asks for it.
+	ReasonDigestRequired = "DigestRequired"
 	// ReasonRedirectRefused is given for too many redirects, and for one away from https.
 	ReasonRedirectRefused = "RedirectRefused"
 	// ReasonTooLarge is given for what goes beyond a limit.

@@ -82,31 +82,40 @@ func (s *Store) before(r Request, digest, key string, failure *Error) (*Artifact
 	return artifact, nil
 }
 
-// locate turns a request into the URI to ask for.
+// locate turns a request into the URI to ask for, if the policy allows it.
 func (s *Store) locate(r Request) (URI, error) {
-	u, err := ParseURI(r.URI)
+	u, mapped, err := s.resolve(r)
 	if err != nil {
 		return URI{}, err
+	}
+	return u, s.options.Policy.check(u, u.pinned(), mapped)
+}
+
+// resolve turns a request into the URI to ask for, and says whether a mapping led there.
+func (s *Store) resolve(r Request) (out URI, mapped bool, err error) {
+	u, err := ParseURI(r.URI)
+	if err != nil {
+		return URI{}, false, err
 	}
 	if r.Digest != "" {
 		digest := strings.ToLower(strings.TrimPrefix(r.Digest, "sha256:"))
 		switch {
 		case !sha256Hex.MatchString(digest) || u.Kind == KindGit:
-			return URI{}, uriError("give the sha256 of an archive, in 64 hexadecimal digits", "the digest is not valid")
+			return URI{}, false, uriError("give the sha256 of an archive, in 64 hexadecimal digits", "the digest is not valid")
 		case u.Digest != "" && u.Digest != digest:
-			return URI{}, uriError("leave one of them out", "the URI and the digest beside it pin different content")
+			return URI{}, false, uriError("leave one of them out", "the URI and the digest beside it pin different content")
 		}
 		u.Digest = digest
 	}
-	u, err = rewrite(s.options.Map, u)
+	out, mapped, err = rewrite(s.options.Map, u)
 	if err != nil {
-		return URI{}, err
+		return URI{}, false, err
 	}
-	if u.Kind == KindGit && u.Digest != "" {
-		return URI{}, uriError("map it to an archive", "the URI is pinned as an archive, but mapped to a git repository")
+	if out.Kind == KindGit && out.Digest != "" {
+		return URI{}, false, uriError("map it to an archive", "the URI is pinned as an archive, but mapped to a git repository")
 	}
 	// Behind a proxy nothing else sees the address of the host.
-	return u, s.guard.checkHost(u.address.Hostname())
+	return out, mapped, s.guard.checkHost(out.address.Hostname())
 }
 
 // pinned says that what a source gave the last time is what it must give again.

@@ -83,7 +83,7 @@ func newClock() *clocktesting.FakePassiveClock {
 // open opens a store that may reach this machine, as the servers of tests are on it.
 func open(t testing.TB, change func(*Options)) *Store {
 	t.Helper()
-	o := Options{Dir: filepath.Join(t.TempDir(), "store"), Allow: loopback, Clock: newClock(), Key: []byte("key")}
+	o := Options{Dir: filepath.Join(t.TempDir(), "store"), Allow: loopback, Policy: Policy{AllowHTTP: true}, Clock: newClock(), Key: []byte("key")}
 	if change != nil {
 		change(&o)
 	}

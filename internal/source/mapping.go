@@ -49,8 +49,8 @@ func (m Mapping) apply(address string) (string, bool) {
 }
 
 // rewrite sends a URI to where the longest mapping that matches sends it. The pinned digest, the ref and the folder stay
-// as the user wrote them.
-func rewrite(maps []Mapping, u URI) (URI, error) {
+// as the user wrote them. mapped says whether there is one.
+func rewrite(maps []Mapping, u URI) (out URI, mapped bool, err error) {
 	address := u.address.String()
 	var best *Mapping
 	for i, m := range maps {
@@ -59,16 +59,16 @@ func rewrite(maps []Mapping, u URI) (URI, error) {
 		}
 	}
 	if best == nil {
-		return u, nil
+		return u, false, nil
 	}
 	rest, _ := best.apply(address)
 	target := best.To + rest
 	if u.Kind == KindGit && !strings.HasPrefix(best.To, "oci://") {
 		target = "git::" + target
 	}
-	out, err := ParseURI(target)
+	out, err = ParseURI(target)
 	if err != nil {
-		return URI{}, describe(err).at("the mapped URI")
+		return URI{}, true, describe(err).at("the mapped URI")
 	}
 	if u.Digest != "" {
 		out.Digest = u.Digest
@@ -76,5 +76,5 @@ func rewrite(maps []Mapping, u URI) (URI, error) {
 	if out.Kind == KindGit {
 		out.Ref, out.Dir = u.Ref, u.Dir
 	}
-	return out, nil
+	return out, true, nil
 }

@@ -23,6 +23,8 @@ type Options struct {
 	Allow []netip.Prefix
 	// Deny are addresses that are refused besides the usual ones: the ranges of the cluster's Services and pods.
 	Deny []netip.Prefix
+	// Policy says how sources must be reached and pinned.
+	Policy Policy
 	// Key keys the digests of credentials and URIs by which the store remembers sources (invariant 16). Without it the store makes
 	// one and keeps it in its folder.
 	Key []byte

@@ -121,7 +121,7 @@ func TestMappings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := rewrite(maps, u)
+		got, _, err := rewrite(maps, u)
 		if (err != nil) != (want == "") || (err == nil && got.address.String() != want) {
 			t.Errorf("%s: %s, %v; want %s", text, got.address.String(), err, want)
 		}

@@ -42,7 +42,7 @@ func TestARefusedRepositoryEndsNoRepair(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	a := archives{server: server, options: source.Options{
-		Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Policy: source.Policy{AllowHTTP: true},
 		Map: []source.Mapping{{From: "https://example.test", To: server.URL}},
 	}}.again(t)
 	ns := c.Namespace(t)

@@ -39,7 +39,7 @@ func mirror(t *testing.T) archives {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return archives{server: server, options: source.Options{
-		Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Dir: t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Policy: source.Policy{AllowHTTP: true},
 		Map: []source.Mapping{{From: "https://github.com", To: server.URL}},
 	}}.again(t)
 }

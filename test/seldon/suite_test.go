@@ -95,7 +95,7 @@ func start(t *testing.T, c *cluster.Cluster, repository string, opts harness.Opt
 // startIn runs it with a folder of what was fetched.
 func startIn(t *testing.T, c *cluster.Cluster, repository, dir string, opts harness.Options) (*harness.Operator, *source.Store) {
 	t.Helper()
-	store, err := source.New(source.Options{Dir: dir, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	store, err := source.New(source.Options{Dir: dir, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Policy: source.Policy{AllowHTTP: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

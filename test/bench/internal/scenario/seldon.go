@@ -182,7 +182,7 @@ func (b *Bench) seldonOperator(ctx context.Context, repository string) (install,
 
 // runSeldon runs the operator with the charts of a repository, and waits until it leads.
 func (b *Bench) runSeldon(ctx context.Context, c *world.Cluster, id *world.Identity, repository string) (*world.Operator, error) {
-	flags := []string{"--controllers=seldon", "--allow-operator-privileges=seldon", "--source-allow-cidr", "127.0.0.0/8", "--source-dir", filepath.Join(c.Dir, "sources")}
+	flags := []string{"--controllers=seldon", "--allow-operator-privileges=seldon", "--source-allow-cidr", "127.0.0.0/8", "--source-allow-http", "--source-dir", filepath.Join(c.Dir, "sources")}
 	for _, one := range seldonCharts {
 		flags = append(flags, "--seldon-chart", fmt.Sprintf("%s=%s,%s,%s", one.component, repository, one.chart, one.version))
 	}
