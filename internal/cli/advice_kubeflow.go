@@ -15,6 +15,10 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "The ConfigMap or Secret with an archive or values does not have the key.",
 		remedy:  "Add the key that the message names.",
 	},
+	"ServiceAccountTokenRefused": {
+		meaning: "A Secret that it names for a repository, an archive or values is the token of a ServiceAccount, which MLKeeper sends nowhere.", stalled: true,
+		remedy: "Name a Secret that holds what the repository or the chart needs.",
+	},
 	"Fetching": {meaning: "Its repositories or charts are being fetched and rendered.", quiet: true},
 	"ApplicationFailed": {
 		meaning: "An application cannot be rendered or ordered; the others are applied.", stalled: true,

@@ -106,6 +106,13 @@ func (nowhereReader) Referenced(
 	return nil, nil
 }
 
+// ReferencedAs implements controller.Reader.
+func (nowhereReader) ReferencedAs(
+	context.Context, string, schema.GroupVersionKind, string, string,
+) (*unstructured.Unstructured, error) {
+	return nil, nil
+}
+
 // Child implements controller.Reader.
 func (nowhereReader) Child(schema.GroupVersionKind, string, string) *observe.Object { return nil }
 
@@ -272,6 +279,13 @@ func (r *somewhereReader) Referenced(
 		live.SetManagedFields(nil)
 	}
 	return live, err
+}
+
+// ReferencedAs implements controller.Reader; the command reads with the rights of whoever calls it.
+func (r *somewhereReader) ReferencedAs(
+	ctx context.Context, _ string, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	return r.Referenced(ctx, gvk, namespace, name)
 }
 
 // Child implements controller.Reader.

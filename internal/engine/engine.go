@@ -155,7 +155,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Log: opts.Log.WithName("background"),
 	})
 	e.readers = &reader.Readers{
-		Informers: e.informers, Catalog: e.catalog, Client: dyn, Jobs: e.jobs, Clock: opts.Clock,
+		Informers: e.informers, Catalog: e.catalog, Jobs: e.jobs, Clock: opts.Clock,
 		Live: reader.Live{Catalog: e.catalog, Client: dyn, ResourceAs: e.actor.ResourceAs},
 	}
 	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)

@@ -23,7 +23,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
-	from, err := reposOf(ctx, read, cr)
+	from, err := reposOf(ctx, read, cr, user)
 	if err != nil {
 		return Facts{}, err
 	}

@@ -11,13 +11,13 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// reposOf reads what the repositories of a KfDef refer to in its namespace.
-func reposOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef) ([]rendering.Source, error) {
+// reposOf reads what the repositories of a KfDef refer to in its namespace, with the rights of a user.
+func reposOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, user string) ([]rendering.Source, error) {
 	out := make([]rendering.Source, 0, len(cr.Spec.Repos))
 	for i, r := range cr.Spec.Repos {
 		field := fmt.Sprintf("spec.repos[%d]", i)
 		one := rendering.Source{Name: r.Name, Origin: origin.Origin{
-			Field: field + ".uri", Request: source.Request{URI: r.URI, Before: true},
+			Field: field + ".uri", User: user, Request: source.Request{URI: r.URI, Before: true},
 		}}
 		if err := one.ReadArchive(ctx, read, cr.Namespace, one.Field, r.URI); err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ func TestArchivesInTheCluster(t *testing.T) {
 			}
 			cr := custom("first")
 			cr.Spec.Repos[0].URI = c.uri
-			got, err := reposOf(t.Context(), cluster, cr)
+			got, err := reposOf(t.Context(), cluster, cr, "")
 			var problem plan.Problem
 			errors.As(err, &problem)
 			if problem.Reason != c.want || err != nil && (problem.Field != "spec.repos[0].uri" || problem.Remedy == "") {
@@ -58,7 +58,7 @@ func TestCredentials(t *testing.T) {
 	cluster := controllertest.New(testNow)
 	cr := custom("first")
 	cr.Spec.Repos = []kubeflowv1.Repo{{Name: "manifests", URI: "https://example.test/x.tar.gz", SecretName: "access"}}
-	_, err := reposOf(t.Context(), cluster, cr)
+	_, err := reposOf(t.Context(), cluster, cr, "")
 	var problem plan.Problem
 	if !errors.As(err, &problem) || problem.Reason != "SecretNotFound" || problem.Field != "spec.repos[0].secretName" || problem.Class != plan.Waiting {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestCredentials(t *testing.T) {
 	secret.SetUID("u")
 	secret.SetResourceVersion("7")
 	cluster.Put(secret)
-	got, err := reposOf(t.Context(), cluster, cr)
+	got, err := reposOf(t.Context(), cluster, cr, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,5 +87,39 @@ func TestCredentials(t *testing.T) {
 	}
 	if strings.Join(got[0].Versions, " ") != "u/7" {
 		t.Errorf("versions %v", got[0].Versions)
+	}
+}
+
+// TestReposAreReadAsTheServiceAccount: what a KfDef names is read with the rights of its ServiceAccount, and no token of a ServiceAccount is
+// sent to a repository.
+func TestReposAreReadAsTheServiceAccount(t *testing.T) {
+	const user = "system:serviceaccount:kubeflow:mlkeeper"
+	for name, repo := range map[string]kubeflowv1.Repo{
+		"credentials":           {Name: "manifests", URI: "https://example.test/x.tar.gz", SecretName: "air"},
+		"an archive":            {Name: "manifests", URI: "secret:air/gap"},
+		"an archive, ConfigMap": {Name: "manifests", URI: "configmap:air/gap"},
+	} {
+		cluster := controllertest.New(testNow)
+		archive := map[string]any{"gap": base64.StdEncoding.EncodeToString([]byte("archive"))}
+		secret, configMap := object("v1", "Secret", "kubeflow", "air"), object("v1", "ConfigMap", "kubeflow", "air")
+		secret.Object["data"], configMap.Object["binaryData"] = archive, archive
+		cluster.Put(secret)
+		cluster.Put(configMap)
+		cr := custom("first")
+		cr.Spec.Repos = []kubeflowv1.Repo{repo}
+		if _, err := reposOf(t.Context(), cluster, cr, user); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		cluster.Denied = map[string]bool{user: true}
+		var problem plan.Problem
+		if _, err := reposOf(t.Context(), cluster, cr, user); !errors.As(err, &problem) || problem.Reason != "Forbidden" {
+			t.Errorf("%s: a user without rights has it read: %v", name, err)
+		}
+		cluster.Denied = nil
+		secret.Object["type"] = "kubernetes.io/service-account-token"
+		_, err := reposOf(t.Context(), cluster, cr, user)
+		if refused := errors.As(err, &problem) && problem.Reason == origin.ReasonTokenRefused; refused == strings.HasPrefix(repo.URI, "configmap:") {
+			t.Errorf("%s: the token of a ServiceAccount: %v", name, err)
+		}
 	}
 }

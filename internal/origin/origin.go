@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -42,7 +43,9 @@ const (
 // Origin is where one source comes from, with everything of the cluster that fetching it needs.
 type Origin struct {
 	// Field is the path of the field that names the source, such as spec.repos[0].
-	Field   string
+	Field string
+	// User is whose rights the objects are read with that the custom resource names; empty for the operator's.
+	User    string
 	Request source.Request
 	// Chart is what to fetch in place of the Request's URI; nil where it is no chart of a repository.
 	Chart *source.ChartRequest
@@ -124,11 +127,15 @@ func (o *Origin) ReadSecret(ctx context.Context, read controller.Reader, namespa
 	return nil
 }
 
-// Referenced reads an object of the namespace, which is waited for where it is not there.
+// ReasonTokenRefused says that a Secret is the token of a ServiceAccount; stable across releases.
+const ReasonTokenRefused = "ServiceAccountTokenRefused"
+
+// Referenced reads an object of the namespace, which is waited for where it is not there. Tokens of ServiceAccounts are refused: they are
+// no credentials of a repository, and whoever names them chooses the server that gets them.
 func (o *Origin) Referenced(
 	ctx context.Context, read controller.Reader, gvk schema.GroupVersionKind, namespace, name, field string,
 ) (*unstructured.Unstructured, error) {
-	object, err := read.Referenced(ctx, gvk, namespace, name)
+	object, err := read.ReferencedAs(ctx, o.User, gvk, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +143,12 @@ func (o *Origin) Referenced(
 		return nil, plan.Problem{
 			Class: plan.Waiting, Reason: gvk.Kind + "NotFound", Field: field, Value: name,
 			Message: fmt.Sprintf("there is no %s of this name in namespace %s", gvk.Kind, namespace), Remedy: "create it",
+		}
+	}
+	if kind, _, _ := unstructured.NestedString(object.Object, "type"); gvk == secrets && kind == string(corev1.SecretTypeServiceAccountToken) {
+		return nil, plan.Problem{
+			Class: plan.Terminal, Reason: ReasonTokenRefused, Field: field, Value: name,
+			Message: "the Secret is the token of a ServiceAccount", Remedy: "name a Secret that holds what the repository or the chart needs",
 		}
 	}
 	o.Versions = append(o.Versions, string(object.GetUID())+"/"+object.GetResourceVersion())

@@ -51,7 +51,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 			facts.Parts = append(facts.Parts, part)
 		}
 	}
-	if facts.URL, err = s.gatherURL(ctx, read, cr); err != nil {
+	if facts.URL, err = s.gatherURL(ctx, read, cr, facts.ActAs); err != nil {
 		return Facts{}, err
 	}
 	for _, part := range facts.Parts {
@@ -168,7 +168,7 @@ func (s *system) request(
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
 		},
 	}
-	r.from = rendering.Source{Name: c.chart.Name + " " + c.chart.Version, Origin: origin.Origin{Field: r.field + ".chart"}}
+	r.from = rendering.Source{Name: c.chart.Name + " " + c.chart.Version, Origin: origin.Origin{Field: r.field + ".chart", User: facts.ActAs}}
 	if err := r.from.ReadArchive(ctx, read, cr.Namespace, r.from.Field+".repository", c.chart.Repository); err != nil {
 		return r, err
 	}

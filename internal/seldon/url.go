@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 
@@ -9,11 +10,15 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // gatherURL finds where Seldon Deploy is reached: through Istio's ingress gateway with routing, else at the LoadBalancer of its
 // Service, else at the Service.
-func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (string, error) {
+//
+// The gateway may be in another namespace: its address is told to whoever may read the custom resource, so it is read with the rights of a
+// user.
+func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, user string) (string, error) {
 	inside := "http://" + deployService + "." + cr.Namespace + ".svc." + s.settings.ClusterDomain + uiPath
 	namespace, name := cr.Namespace, deployService
 	if cr.Spec.Enable.Routing {
@@ -23,7 +28,11 @@ func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1al
 	} else if kind, _ := lookIn(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
 		return inside, nil
 	}
-	service, err := read.Referenced(ctx, gvkService, namespace, name)
+	service, err := read.ReferencedAs(ctx, user, gvkService, namespace, name)
+	var problem plan.Problem
+	if errors.As(err, &problem) && problem.Class == plan.Blocked {
+		return inside, nil
+	}
 	if err != nil {
 		return "", err
 	}

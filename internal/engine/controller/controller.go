@@ -133,6 +133,9 @@ type Reader interface {
 	// its metadata under that name only and reads it live only when it changed (invariant 13). It returns nil without error
 	// when the object is absent; the custom resource is woken when it appears.
 	Referenced(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// ReferencedAs is Referenced with the rights of a user, for what the author of the custom resource may have read for him: a plan.Problem
+	// says where the user may not read it. An empty user has the operator's rights.
+	ReferencedAs(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// Child returns what was observed of an object under a child's name, or nil.
 	Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object
 	// Serves says whether the cluster serves a kind; the custom resource is woken when that changes.

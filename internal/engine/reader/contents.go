@@ -20,8 +20,9 @@ const (
 
 // contents caches the live reads of referenced objects until their metadata changes (invariant 13).
 type contents struct {
-	mu    sync.Mutex
-	by    map[watch.Ref]content
+	mu sync.Mutex
+	// by has the objects by the users who read them: what one may read, another may not.
+	by    map[watch.Ref]map[string]content
 	bytes int
 }
 
@@ -31,11 +32,11 @@ type content struct {
 	bytes  int
 }
 
-// get returns an object as it was read at this version or a later one; nil where it was not.
-func (c *contents) get(ref watch.Ref, uid types.UID, version string) *unstructured.Unstructured {
+// get returns an object as a user read it at this version or a later one; nil where he did not.
+func (c *contents) get(user string, ref watch.Ref, uid types.UID, version string) *unstructured.Unstructured {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.by[ref].object
+	u := c.by[ref][user].object
 	if u == nil || u.GetUID() != uid || u.GetResourceVersion() != version &&
 		!observe.NewerVersion(u.GetResourceVersion(), version) {
 		return nil
@@ -44,21 +45,25 @@ func (c *contents) get(ref watch.Ref, uid types.UID, version string) *unstructur
 }
 
 // put caches an object, and drops others while the cache exceeds its hard limit.
-func (c *contents) put(ref watch.Ref, u *unstructured.Unstructured) {
+func (c *contents) put(user string, ref watch.Ref, u *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
-		c.by = map[watch.Ref]content{}
+		c.by = map[watch.Ref]map[string]content{}
 	}
-	c.dropLocked(ref)
 	one := content{object: u, bytes: sizeOf(u.Object)}
+	c.bytes -= c.by[ref][user].bytes
+	delete(c.by[ref], user)
 	for other := range c.by {
 		if c.bytes+one.bytes <= hardLimit {
 			break
 		}
 		c.dropLocked(other)
 	}
-	c.by[ref] = one
+	if c.by[ref] == nil {
+		c.by[ref] = map[string]content{}
+	}
+	c.by[ref][user] = one
 	c.bytes += one.bytes
 }
 
@@ -81,7 +86,9 @@ func (c *contents) drop(ref watch.Ref) {
 }
 
 func (c *contents) dropLocked(ref watch.Ref) {
-	c.bytes -= c.by[ref].bytes
+	for _, one := range c.by[ref] {
+		c.bytes -= one.bytes
+	}
 	delete(c.by, ref)
 }
 

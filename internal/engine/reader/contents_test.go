@@ -25,12 +25,12 @@ func ofSize(bytes int) *unstructured.Unstructured {
 func TestContentsAreBounded(t *testing.T) {
 	var c contents
 	for i := range 100 {
-		c.put(secretRef(i), ofSize(1<<20))
+		c.put("", secretRef(i), ofSize(1<<20))
 		if c.bytes > hardLimit {
 			t.Fatalf("%d bytes are kept", c.bytes)
 		}
 	}
-	if c.get(secretRef(99), "u", "1") == nil {
+	if c.get("", secretRef(99), "u", "1") == nil {
 		t.Error("the last one was not kept")
 	}
 	for i := range 100 {
@@ -45,17 +45,17 @@ func TestContentsOfReadyCustomResourcesAreEvictedAboveTheSoftLimit(t *testing.T)
 	var c contents
 	refs := []watch.Ref{secretRef(0), secretRef(1)}
 	for _, ref := range refs {
-		c.put(ref, ofSize(100))
+		c.put("", ref, ofSize(100))
 	}
 	c.evict(refs)
 	if len(c.by) != 2 {
 		t.Fatal("a small cluster would have to read again")
 	}
 	for i := 2; i < 20; i++ {
-		c.put(secretRef(i), ofSize(1<<18))
+		c.put("", secretRef(i), ofSize(1<<18))
 	}
 	c.evict(refs)
-	if c.get(refs[0], "u", "1") != nil || c.get(secretRef(5), "u", "1") == nil {
+	if c.get("", refs[0], "u", "1") != nil || c.get("", secretRef(5), "u", "1") == nil {
 		t.Error("the contents of another custom resource were evicted")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,9 +49,7 @@ type Catalog interface {
 type Readers struct {
 	Informers Informers
 	Catalog   Catalog
-	// Client reads with the operator's rights.
-	Client dynamic.Interface
-	// Live is what background jobs read with.
+	// Live is what objects and background jobs read with.
 	Live  controller.Live
 	Jobs  *background.Jobs[watch.Referrer]
 	Clock clock.PassiveClock
@@ -106,13 +103,20 @@ var _ controller.Reader = (*Reader)(nil)
 func (r *Reader) Referenced(
 	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
+	return r.ReferencedAs(ctx, "", gvk, namespace, name)
+}
+
+// ReferencedAs implements controller.Reader.
+func (r *Reader) ReferencedAs(
+	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
 	ref := watch.Ref{GVK: gvk, Namespace: namespace, Name: name}
 	// A child is watched already.
 	if own := r.Child(gvk, namespace, name); own != nil && own.Annotations[keeper.OwnerAnnotation] == r.Stack.ID() {
-		return r.content(ctx, ref, &own.ObjectMeta)
+		return r.content(ctx, user, ref, &own.ObjectMeta)
 	} else if r.Recorded(plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}) {
 		// It is gone, or has lost the label by which children are watched.
-		return r.live(ctx, ref)
+		return r.live(ctx, user, ref)
 	}
 	r.used = append(r.used, ref)
 	meta, known, err := r.shared.Informers.Reference(ctx, r.referrer, gvk, namespace, name)
@@ -133,7 +137,7 @@ func (r *Reader) Referenced(
 		r.shared.contents.drop(ref)
 		return nil, nil
 	}
-	return r.content(ctx, ref, &meta.ObjectMeta)
+	return r.content(ctx, user, ref, &meta.ObjectMeta)
 }
 
 // unwatched says that it is not known yet whether an object exists, and why the watch on it cannot be opened, if that is so.
@@ -156,34 +160,30 @@ func unwatched(gvk schema.GroupVersionKind, name string, failure error) plan.Pro
 }
 
 // content returns an object that exists, read live only when its metadata changed.
-func (r *Reader) content(ctx context.Context, ref watch.Ref, meta *metav1.ObjectMeta) (*unstructured.Unstructured, error) {
+func (r *Reader) content(ctx context.Context, user string, ref watch.Ref, meta *metav1.ObjectMeta) (*unstructured.Unstructured, error) {
 	r.read = append(r.read, ref)
-	if kept := r.shared.contents.get(ref, meta.UID, meta.ResourceVersion); kept != nil {
+	if kept := r.shared.contents.get(user, ref, meta.UID, meta.ResourceVersion); kept != nil {
 		return kept, nil
 	}
-	live, err := r.live(ctx, ref)
+	live, err := r.live(ctx, user, ref)
 	if err != nil || live == nil {
 		return nil, err
 	}
-	r.shared.contents.put(ref, live)
+	r.shared.contents.put(user, ref, live)
 	return live, nil
 }
 
 // live reads an object; nil where it is absent.
-func (r *Reader) live(ctx context.Context, ref watch.Ref) (*unstructured.Unstructured, error) {
-	mapping, ok := r.shared.Catalog.Lookup(ref.GVK)
-	if !ok {
-		return nil, nil
+func (r *Reader) live(ctx context.Context, user string, ref watch.Ref) (*unstructured.Unstructured, error) {
+	live, err := r.shared.Live.Get(ctx, user, ref.GVK, ref.Namespace, ref.Name)
+	if user != "" && apierrors.IsForbidden(err) {
+		return nil, plan.Problem{
+			Class: plan.Blocked, Reason: "Forbidden", Field: ref.GVK.Kind, Value: ref.Name,
+			Message: fmt.Sprintf("%s may not read %s %s in namespace %s", user, ref.GVK.Kind, ref.Name, ref.Namespace),
+			Remedy:  "grant it the verb get on this object",
+		}
 	}
-	live, err := r.shared.Client.Resource(mapping.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	live.SetManagedFields(nil)
-	return live, nil
+	return live, err
 }
 
 // Child implements controller.Reader.

@@ -90,7 +90,13 @@ func newReaders(cluster *fakeCluster, objects ...runtime.Object) (*Readers, *fak
 	client := fake.NewSimpleDynamicClient(runtime.NewScheme(), objects...)
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	return &Readers{
-		Informers: cluster, Catalog: cluster, Client: client, Clock: clock,
+		Informers: cluster, Catalog: cluster, Clock: clock,
+		Live: Live{Catalog: cluster, Client: client, ResourceAs: func(user string, _ schema.GroupVersionKind, ns string) (dynamic.ResourceInterface, error) {
+			if user != "" && user != allowed {
+				return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right"))
+			}
+			return client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(ns), nil
+		}},
 		Jobs: background.New(background.Options[watch.Referrer]{
 			Clock: clock, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
 		}),
@@ -137,6 +143,31 @@ func TestAReferencedObjectIsReadLiveOnlyWhenItsMetadataChanged(t *testing.T) {
 	delete(cluster.references, "db")
 	if u := read(); u != nil || len(client.Actions()) != 2 || readers.contents.bytes != 0 {
 		t.Errorf("an absent object is read as %v, and its content of %d bytes is cached", u, readers.contents.bytes)
+	}
+}
+
+// allowed is the user who may read Secrets.
+const allowed = "system:serviceaccount:ns:allowed"
+
+// TestAUserReadsWithHisRights: what a user may not read he does not get, although another one or the operator has read it.
+func TestAUserReadsWithHisRights(t *testing.T) {
+	cluster := &fakeCluster{references: map[string]*metav1.PartialObjectMetadata{"db": metaOf("db", "1")}}
+	readers, client := newReaders(cluster, secret("db", "1"))
+	for range 2 {
+		for user, may := range map[string]bool{"": true, allowed: true, "system:serviceaccount:ns:other": false} {
+			u, err := readers.reader().ReferencedAs(t.Context(), user, secrets, "ns", "db")
+			var problem plan.Problem
+			if denied := errors.As(err, &problem) && problem.Reason == "Forbidden" && problem.Class == plan.Blocked; denied == may || (u != nil) != may {
+				t.Errorf("%q reads %v, error %v", user, u, err)
+			}
+		}
+	}
+	if n := len(client.Actions()); n != 2 {
+		t.Errorf("%d live reads for two users", n)
+	}
+	readers.Drop([]watch.Ref{{GVK: secrets, Namespace: "ns", Name: "db"}})
+	if readers.contents.bytes != 0 || len(readers.contents.by) != 0 {
+		t.Errorf("%d bytes are left", readers.contents.bytes)
 	}
 }
 

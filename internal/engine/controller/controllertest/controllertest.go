@@ -24,6 +24,8 @@ type Cluster struct {
 	APIs map[schema.GroupVersionKind]bool
 	// ClusterScoped are the kinds that are in no namespace.
 	ClusterScoped map[schema.GroupVersionKind]bool
+	// Denied are the users that may read nothing.
+	Denied map[string]bool
 	// Others are the other custom resources of the namespace, Edited the targets by wire.
 	Others []client.Object
 	Edited map[string][]*unstructured.Unstructured
@@ -94,6 +96,16 @@ func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.Object
 // Referenced implements controller.Reader.
 func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	return c.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
+}
+
+// ReferencedAs implements controller.Reader; a user in Denied may read nothing.
+func (c *Cluster) ReferencedAs(
+	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	if c.Denied[user] {
+		return nil, plan.Problem{Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name}
+	}
+	return c.Referenced(ctx, gvk, namespace, name)
 }
 
 // Child implements controller.Reader.
