@@ -77,7 +77,7 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewWaitCommand, false),
 		withSettings(connect, cli.NewExplainCommand, false),
 		withSettings(connect, cli.NewUnwireCommand, false),
-		withSettings(connect, cli.NewRBACCommand, false),
+		withSettings(connect, cli.NewRBACCommand, true),
 		newMonitoringCommand(),
 		cli.NewVersionCommand(),
 	)

@@ -31,17 +31,30 @@ var irregular = map[schema.GroupKind]string{
 func NewRBACCommand(env Environment) *cobra.Command {
 	var names []string
 	var engine bool
+	var account string
+	f := renderFlags{allAPIs: true}
 	cmd := &cobra.Command{
 		Use:   "rbac",
-		Short: "Print the ClusterRoles that the operator needs",
+		Short: "Print the roles that the operator, or the ServiceAccount of a custom resource, needs",
 		Long: `Print the ClusterRoles that the operator needs: one for the engine, and one for each controller from what the controller renders
 and edits. Without flags all of them are printed. They are bound to the operator's service account by config/rbac, which
-also has the Role for leader election.`,
+also has the Role for leader election.
+
+With --filename, print what the ServiceAccount needs whose rights a KfDef or a SeldonOperator is applied with: the account, its roles and
+their bindings, from what would be applied. The sources are fetched for that, and a cluster is read with --kubeconfig or --context. A
+role covers what the applications or charts have now; print it again after a change.`,
 		Example: `  mlkeeper rbac
   mlkeeper rbac --engine
-  mlkeeper rbac --controller trustyai`,
+  mlkeeper rbac --controller trustyai
+  mlkeeper rbac -f kfdef.yaml --context "$(kubectl config current-context)" | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.file != "" {
+				if len(names) > 0 || engine {
+					return errFileWithRoles
+				}
+				return printAccountRoles(cmd, env, f, account)
+			}
 			roles, err := rolesFor(env.Controllers(), names, engine)
 			if err != nil {
 				return err
@@ -55,6 +68,9 @@ also has the Role for leader election.`,
 	}
 	cmd.Flags().StringArrayVar(&names, "controller", nil, "only the role of this controller; repeatable")
 	cmd.Flags().BoolVar(&engine, "engine", false, "only the role of the engine")
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with KfDefs and SeldonOperators; - is standard input")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources without a namespace")
+	cmd.Flags().StringVar(&account, "service-account", "mlkeeper", "ServiceAccount of custom resources that name none")
 	return cmd
 }
 

@@ -78,6 +78,11 @@ type rendered struct {
 	skipped map[plan.Key]string
 	// warnings are those of admission.
 	warnings []string
+	// acts says that the objects are written with the rights of a ServiceAccount; account is the one that the custom resource names, and
+	// referenced are the objects that are read with its rights.
+	acts       bool
+	account    string
+	referenced []plan.Key
 }
 
 // target is one custom resource to be rendered.
@@ -108,34 +113,43 @@ func runRender(cmd *cobra.Command, env Environment, f renderFlags) error {
 	if f.output != "yaml" && f.output != "json" {
 		return fmt.Errorf("--output %q: use yaml or json", f.output)
 	}
-	w, err := newWorld(env, f)
+	all, w, err := renderAll(cmd, env, f)
 	if err != nil {
 		return err
-	}
-	input, err := readInput(f.file, cmd.InOrStdin())
-	if err != nil {
-		return err
-	}
-	objects, err := decodeDocuments(input)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.file, err)
-	}
-	targets, err := admitAll(cmd.Context(), env, w, f, objects)
-	if err != nil {
-		return err
-	}
-	var all []rendered
-	for _, t := range targets {
-		r, err := renderOne(cmd.Context(), w, t, targets)
-		if err != nil {
-			return fmt.Errorf("%s: %w", t, err)
-		}
-		all = append(all, r)
 	}
 	if err := printRendered(cmd.OutOrStdout(), all, f); err != nil {
 		return err
 	}
 	return tell(cmd.ErrOrStderr(), all, w.exists())
+}
+
+// renderAll renders the custom resources of a file.
+func renderAll(cmd *cobra.Command, env Environment, f renderFlags) ([]rendered, world, error) {
+	w, err := newWorld(env, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	input, err := readInput(f.file, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := decodeDocuments(input)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", f.file, err)
+	}
+	targets, err := admitAll(cmd.Context(), env, w, f, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []rendered
+	for _, t := range targets {
+		r, err := renderOne(cmd.Context(), w, t, targets)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", t, err)
+		}
+		all = append(all, r)
+	}
+	return all, w, nil
 }
 
 func newWorld(env Environment, f renderFlags) (world, error) {
@@ -291,8 +305,12 @@ func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered
 		Controller: t.controller.Name(), GVK: t.controller.GVK(), Namespace: t.admitted.GetNamespace(), Name: t.admitted.GetName(),
 		UID: t.admitted.GetUID(),
 	}}
+	out.acts = actsAsServiceAccount(t.controller)
+	out.account, _, _ = unstructured.NestedString(t.admitted.Object, "spec", "serviceAccountName")
 	read, failed := w.reader(ctx, t.controller, all)
-	p, err := t.controller.Render(ctx, read, t.admitted.DeepCopy())
+	p, err := t.controller.Render(ctx, func(cr client.Object) controller.Reader {
+		return noting{Reader: read(cr), keys: &out.referenced}
+	}, t.admitted.DeepCopy())
 	if err := errors.Join(err, failed()); err != nil {
 		return rendered{}, err
 	}

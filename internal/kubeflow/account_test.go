@@ -20,13 +20,13 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 		remedy   string
 	}{
 		"nobody is named": {
-			reason: controller.ReasonServiceAccountRequired, remedy: "kubectl create clusterrolebinding mlkeeper-kubeflow-mlkeeper --clusterrole=cluster-admin --serviceaccount=kubeflow:mlkeeper",
+			reason: controller.ReasonServiceAccountRequired, remedy: "-n kubeflow -o yaml | mlkeeper rbac -f - --service-account mlkeeper ",
 		},
 		"all are trusted":                    {settings: Settings{Trusted: true}},
 		"one is named although all are":      {settings: Settings{Trusted: true}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
 		"the administrator's default":        {settings: Settings{DefaultServiceAccount: "default"}, there: "default", user: "system:serviceaccount:kubeflow:default"},
 		"the one that is named before it":    {settings: Settings{DefaultServiceAccount: "default"}, named: "deployer", there: "deployer", user: "system:serviceaccount:kubeflow:deployer"},
-		"one that does not exist":            {named: "deployer", reason: controller.ReasonServiceAccountNotFound, remedy: "kubectl create serviceaccount deployer -n kubeflow"},
+		"one that does not exist":            {named: "deployer", reason: controller.ReasonServiceAccountNotFound, remedy: "mlkeeper rbac -f - --service-account deployer "},
 		"a default that does not exist here": {settings: Settings{DefaultServiceAccount: "default"}, reason: controller.ReasonServiceAccountNotFound, remedy: "-n kubeflow"},
 	} {
 		t.Run(name, func(t *testing.T) {

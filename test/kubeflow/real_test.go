@@ -33,15 +33,16 @@ var objects12 = map[string]int32{
 	"bootstrap": 6, "spark-operator": 10, "kubeflow-apps": 266, "knative": 57, "kfserving": 21,
 }
 
-// TestKubeflow12 applies a KfDef of 2020 with nothing changed but the name it lacks.
+// TestKubeflow12 applies a KfDef of 2020 with nothing changed but the name it lacks, and with no more rights than `mlkeeper rbac -f` prints.
 func TestKubeflow12(t *testing.T) {
 	c := cluster.Start(t)
 	sources := mirror(t)
-	o := start(t, c, sources, harness.Options{}, trusting)
+	o := start(t, c, sources, harness.Options{}, asAccount)
 	atRunTime(t, c)
-	c.Kubectl(t, "create", "namespace", "kubeflow")
+	manifest := named(t, "kfctl_istio_dex.v1.2.0.yaml", "kubeflow")
+	grantLeast(t, c, sources, manifest)
 	began := time.Now()
-	c.Apply(t, named(t, "kfctl_istio_dex.v1.2.0.yaml", "kubeflow"))
+	c.Apply(t, manifest)
 	applied(t, c, objects12)
 	t.Logf("575 objects are there %s after the KfDef was applied", time.Since(began).Round(100*time.Millisecond))
 	o.Settle(t, patience)
@@ -345,7 +346,7 @@ metadata: {name: of-a-user, namespace: knative-serving}
 // Secret that a controller has made at run time, and the claims.
 var leftOf12 = map[string]string{
 	"customresourcedefinitions": "profiles.kubeflow.org",
-	"namespaces":                "cert-manager istio-system knative-serving kubeflow",
+	"namespaces":                "auth cert-manager istio-system knative-serving kubeflow",
 	"persistentvolumeclaims":    "authservice-pvc katib-mysql metadata-mysql minio-pvc mysql-pv-claim",
 }
 

@@ -54,14 +54,14 @@ func demo(t *testing.T, c *cluster.Cluster) {
 	archive(t, c, ns, "small-kubeflow", folder(t, filepath.Join(small, "manifests")))
 	c.Apply(t, filepath.Join(small, "kfdef.yaml"), ns)
 	cluster.Eventually(t, time.Minute, func() error {
-		return reason(get(t, c, ns, "small-kubeflow"), "ServiceAccountRequired", "kubectl create serviceaccount mlkeeper -n "+ns)
+		return reason(get(t, c, ns, "small-kubeflow"), "ServiceAccountRequired", "-n "+ns+" -o yaml | mlkeeper rbac -f - --service-account mlkeeper")
 	})
 	if !meta.IsStatusConditionTrue(get(t, c, ns, "small-kubeflow").Status.Conditions, "Stalled") {
 		t.Error("it is not Stalled")
 	}
 	c.Kubectl(t, "-n", ns, "patch", "kfdef", "small-kubeflow", "--type=merge", "-p", `{"spec":{"serviceAccountName":"mlkeeper"}}`)
 	cluster.Eventually(t, time.Minute, func() error {
-		return reason(get(t, c, ns, "small-kubeflow"), "ServiceAccountNotFound", "create serviceaccount mlkeeper -n "+ns)
+		return reason(get(t, c, ns, "small-kubeflow"), "ServiceAccountNotFound", "-n "+ns+" -o yaml | mlkeeper rbac -f - --service-account mlkeeper")
 	})
 	c.Kubectl(t, "-n", ns, "create", "serviceaccount", "mlkeeper")
 	cluster.Eventually(t, time.Minute, func() error {
@@ -386,7 +386,7 @@ spec:
 	})
 }
 
-// grant makes the ServiceAccount mlkeeper of a namespace and gives it all rights, as the message of ServiceAccountRequired says.
+// grant makes the ServiceAccount mlkeeper of a namespace and gives it all rights.
 func grant(t *testing.T, c *cluster.Cluster, ns string) {
 	t.Helper()
 	_, _ = c.TryKubectl("-n", ns, "create", "serviceaccount", "mlkeeper")

@@ -79,12 +79,7 @@ func forbiddenRemedy(user string) string {
 	if user == "" {
 		return "grant the right that the message names, or change the policy that denies it"
 	}
-	account, ok := strings.CutPrefix(user, "system:serviceaccount:")
-	if !ok {
-		return "grant the right that the message names to " + user
-	}
-	return "grant it, or with a narrower role: kubectl create clusterrolebinding mlkeeper-" + strings.ReplaceAll(account, ":", "-") +
-		" --clusterrole=cluster-admin --serviceaccount=" + account
+	return "grant the right that the message names to " + user + "; `mlkeeper rbac -f` prints the roles for a custom resource"
 }
 
 // conflict describes an object under a child's name that is not ours.

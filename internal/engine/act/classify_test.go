@@ -212,8 +212,7 @@ func TestARefusedUserIsNamed(t *testing.T) {
 	err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
 	for user, want := range map[string]string{
 		"":                                 "grant the right that the message names, or change the policy that denies it",
-		"system:serviceaccount:ns:account": "--clusterrole=cluster-admin --serviceaccount=ns:account",
-		"somebody":                         "grant the right that the message names to somebody",
+		"system:serviceaccount:ns:account": "to system:serviceaccount:ns:account; `mlkeeper rbac -f` prints the roles for a custom resource",
 	} {
 		problem, _ := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, user, err)
 		if problem == nil || problem.Class != plan.Blocked || problem.Reason != ReasonForbidden || !strings.HasSuffix(problem.Remedy, want) {

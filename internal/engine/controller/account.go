@@ -44,10 +44,9 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 		return "", plan.Problem{
 			Class: plan.Terminal, Reason: ReasonServiceAccountRequired, Field: "spec.serviceAccountName",
 			Message: "no ServiceAccount is named whose rights the objects are written with",
-			Remedy: fmt.Sprintf("make one, grant it what the objects need, and name it: kubectl create serviceaccount mlkeeper -n %[1]s; "+
-				"kubectl create clusterrolebinding mlkeeper-%[1]s-mlkeeper --clusterrole=cluster-admin --serviceaccount=%[1]s:mlkeeper; "+
+			Remedy: fmt.Sprintf("make one with the rights that the objects need, and name it: %[4]s; "+
 				`kubectl patch %[3]s %[2]s -n %[1]s --type=merge -p '{"spec":{"serviceAccountName":"mlkeeper"}}'`,
-				namespace, cr.GetName(), strings.ToLower(kind)),
+				namespace, cr.GetName(), strings.ToLower(kind), rolesCommand(kind, cr, "mlkeeper")),
 		}
 	}
 	found, err := read.Referenced(ctx, serviceAccounts, namespace, name)
@@ -58,11 +57,16 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 		return "", plan.Problem{
 			Class: plan.Waiting, Reason: ReasonServiceAccountNotFound, Field: field, Value: name,
 			Message: "there is no ServiceAccount of this name in namespace " + namespace,
-			Remedy: fmt.Sprintf("make it and grant it what the objects need: kubectl create serviceaccount %[2]s -n %[1]s; "+
-				"kubectl create clusterrolebinding mlkeeper-%[1]s-%[2]s --clusterrole=cluster-admin --serviceaccount=%[1]s:%[2]s", namespace, name),
+			Remedy:  "make it with the rights that the objects need: " + rolesCommand(kind, cr, name),
 		}
 	}
 	return "system:serviceaccount:" + namespace + ":" + name, nil
+}
+
+// rolesCommand is the command that makes a ServiceAccount with the rights that a custom resource needs.
+func rolesCommand(kind string, cr client.Object, account string) string {
+	return fmt.Sprintf(`kubectl get %s %s -n %s -o yaml | mlkeeper rbac -f - --service-account %s --context "$(kubectl config current-context)" | kubectl apply -f -`,
+		strings.ToLower(kind), cr.GetName(), cr.GetNamespace(), account)
 }
 
 // ActingRules are the rights of a controller that acts as ServiceAccounts: kind is that of its custom resources, brings what users
