@@ -138,13 +138,14 @@ func (s settings) check() error {
 // forKubeflow completes the settings of one controller with those of all.
 func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
-	out.DefaultServiceAccount, out.Trusted = s.serviceAccount, slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
+	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, operatorNamespace()
+	out.Trusted = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
 	return out
 }
 
 func (s settings) forSeldon() (seldon.Settings, error) {
 	out := s.seldon
-	out.ClusterDomain, out.DefaultServiceAccount = s.clusterDomain, s.serviceAccount
+	out.ClusterDomain, out.DefaultServiceAccount, out.OperatorNamespace = s.clusterDomain, s.serviceAccount, operatorNamespace()
 	out.Trusted = slices.Contains(s.operatorPrivileges, seldon.ControllerName)
 	out.Charts = map[string]seldonv1alpha1.Chart{}
 	for _, text := range s.seldonCharts {
@@ -161,10 +162,12 @@ func (s settings) forSeldon() (seldon.Settings, error) {
 func (s settings) forTrustyAI() trustyai.Settings {
 	out := s.trustyAI
 	out.ClusterDomain, out.ImageGeneration = s.clusterDomain, trustyaiv1.ImageGeneration(s.trustyAIGeneration)
-	// config/manager sets POD_NAMESPACE from the downward API.
-	out.OperatorNamespace = os.Getenv("POD_NAMESPACE")
+	out.OperatorNamespace = operatorNamespace()
 	return out
 }
+
+// operatorNamespace is the namespace of the operator, which config/manager sets from the downward API; empty outside a pod.
+func operatorNamespace() string { return os.Getenv("POD_NAMESPACE") }
 
 func (s settings) forTfserving() tfserving.Settings {
 	out := s.tfserving

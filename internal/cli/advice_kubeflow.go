@@ -15,6 +15,10 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "The ConfigMap or Secret with an archive or values does not have the key.",
 		remedy:  "Add the key that the message names.",
 	},
+	"ServiceAccountRefused": {
+		meaning: "It is in a namespace of the control plane or of MLKeeper, whose ServiceAccounts nothing is applied as.", stalled: true,
+		remedy: "Create it in another namespace.",
+	},
 	"ServiceAccountTokenRefused": {
 		meaning: "A Secret that it names for a repository, an archive or values is the token of a ServiceAccount, which MLKeeper sends nowhere.", stalled: true,
 		remedy: "Name a Secret that holds what the repository or the chart needs.",

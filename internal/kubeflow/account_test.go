@@ -46,6 +46,28 @@ func TestWhoseRightsAreUsed(t *testing.T) {
 	}
 }
 
+// TestServiceAccountsOfTheSystemAreRefused: nothing is applied with the rights of the control plane's ServiceAccounts, or of the operator's,
+// although they exist.
+func TestServiceAccountsOfTheSystemAreRefused(t *testing.T) {
+	for namespace, refused := range map[string]bool{"kube-system": true, "kube-public": true, "kube-node-lease": true, "mlkeeper-system": true, "kubeflow": false} {
+		for name, settings := range map[string]Settings{"named": {}, "default": {DefaultServiceAccount: "deployer"}} {
+			cluster := controllertest.New(testNow)
+			cluster.Put(object("v1", "ServiceAccount", namespace, "deployer"))
+			cr := custom("first")
+			cr.Namespace, cr.Spec.ServiceAccountName = namespace, ""
+			if name == "named" {
+				cr.Spec.ServiceAccountName = "deployer"
+			}
+			settings.OperatorNamespace = "mlkeeper-system"
+			user, err := (&system{settings: settings}).account(cr).User(t.Context(), cluster, "KfDef", cr)
+			var problem plan.Problem
+			if got := errors.As(err, &problem) && problem.Reason == controller.ReasonServiceAccountRefused; got != refused || (user == "") != refused {
+				t.Errorf("%s in %s acts as %q: %v", name, namespace, user, err)
+			}
+		}
+	}
+}
+
 func TestThePlanIsWrittenWithTheRightsThatWereFound(t *testing.T) {
 	facts := two()
 	facts.ActAs = "system:serviceaccount:kubeflow:deployer"

@@ -51,7 +51,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 func (s *system) account(cr *kubeflowv1.KfDef) controller.Account {
 	return controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
-		Trusted: s.settings.Trusted, DryRun: s.settings.DryRun,
+		Trusted: s.settings.Trusted, DryRun: s.settings.DryRun, OperatorNamespace: s.settings.OperatorNamespace,
 	}
 }
 

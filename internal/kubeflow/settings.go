@@ -11,6 +11,8 @@ type Settings struct {
 	DryRun bool
 	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a KfDef that names none; empty for none.
 	DefaultServiceAccount string
+	// OperatorNamespace is the namespace of the operator; empty where it is not known.
+	OperatorNamespace string
 	// Sources fetches archives; nil refuses every KfDef.
 	Sources origin.Fetcher
 }

@@ -25,7 +25,7 @@ import (
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator) (Facts, error) {
 	account := controller.Account{
 		Name: cr.Spec.ServiceAccountName, Default: s.settings.DefaultServiceAccount,
-		Trusted: s.settings.Trusted, DryRun: s.settings.DryRun,
+		Trusted: s.settings.Trusted, DryRun: s.settings.DryRun, OperatorNamespace: s.settings.OperatorNamespace,
 	}
 	user, err := account.User(ctx, read, "SeldonOperator", cr)
 	if err != nil {

@@ -24,6 +24,8 @@ type Settings struct {
 	DryRun bool
 	// DefaultServiceAccount is the ServiceAccount, of its own namespace, of a SeldonOperator that names none; empty for none.
 	DefaultServiceAccount string
+	// OperatorNamespace is the namespace of the operator; empty where it is not known.
+	OperatorNamespace string
 	// ClusterDomain is the DNS domain of the cluster; cluster.local by default.
 	ClusterDomain string
 	// Charts are where the charts come from that a SeldonOperator says nothing of, by component; those of the table where

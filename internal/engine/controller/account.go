@@ -3,8 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,12 +24,18 @@ type Account struct {
 	Trusted bool
 	// DryRun says that nothing is written, so that nobody's rights are needed.
 	DryRun bool
+	// OperatorNamespace is the namespace of the operator, whose ServiceAccounts nobody acts as; empty where it is not known.
+	OperatorNamespace string
 }
+
+// systemNamespaces are those of the control plane, with ServiceAccounts that may do everything.
+var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
 // The reasons of an account that cannot be used, stable across releases.
 const (
 	ReasonServiceAccountRequired = "ServiceAccountRequired"
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
+	ReasonServiceAccountRefused  = "ServiceAccountRefused"
 )
 
 var serviceAccounts = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
@@ -47,6 +56,13 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 			Remedy: fmt.Sprintf("make one with the rights that the objects need, and name it: %[4]s; "+
 				`kubectl patch %[3]s %[2]s -n %[1]s --type=merge -p '{"spec":{"serviceAccountName":"mlkeeper"}}'`,
 				namespace, cr.GetName(), strings.ToLower(kind), rolesCommand(kind, cr, "mlkeeper")),
+		}
+	}
+	if slices.Contains(systemNamespaces, namespace) || namespace == a.OperatorNamespace {
+		return "", plan.Problem{
+			Class: plan.Terminal, Reason: ReasonServiceAccountRefused, Field: field, Value: name,
+			Message: "the ServiceAccounts of namespace " + namespace + " belong to the control plane or to MLKeeper, and nothing is applied with their rights",
+			Remedy:  "create the " + kind + " in another namespace",
 		}
 	}
 	found, err := read.Referenced(ctx, serviceAccounts, namespace, name)
