@@ -1,0 +1,109 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// soakProcess is the process of the operator, seen from the soak.
+type soakProcess struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	base  string
+	// ended hears why the process ended.
+	ended chan error
+}
+
+// startOperator starts this test program again as the operator. What the operator prints but its address is a panic.
+func startOperator(kubeconfig string, seed int64, printed func(line string)) (*soakProcess, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "-test.run=^TestSoakOperator$", "-test.timeout=0", "-faults.operator="+kubeconfig, fmt.Sprintf("-faults.seed=%d", seed))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the operator: %w", err)
+	}
+	p := &soakProcess{cmd: cmd, stdin: stdin, ended: make(chan error, 1)}
+	address := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if at, found := strings.CutPrefix(lines.Text(), listening); found {
+				address <- at
+			} else {
+				printed(lines.Text())
+			}
+		}
+		p.ended <- cmd.Wait()
+	}()
+	select {
+	case at := <-address:
+		p.base = "http://" + at
+		return p, nil
+	case err := <-p.ended:
+		return nil, fmt.Errorf("the operator ended: %w", err)
+	case <-time.After(time.Minute):
+		p.stop()
+		return nil, errors.New("the operator does not tell where it listens")
+	}
+}
+
+// stop ends the process, by force if it does not end by itself.
+func (p *soakProcess) stop() {
+	_ = p.stdin.Close()
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// died says why the process has ended; nil while it runs.
+func (p *soakProcess) died() error {
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return fmt.Errorf("the operator ended by itself: %w", err)
+	default:
+		return nil
+	}
+}
+
+// ask asks the operator, and decodes its answer into out unless that is nil.
+func (p *soakProcess) ask(ctx context.Context, method, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return errors.Join(err, p.died())
+	}
+	defer drop(resp)
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
