@@ -161,13 +161,11 @@ func (r *run) endNamespace() error {
 	return r.await("the namespace to be gone", func() error {
 		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 		defer cancel()
-		switch err := r.suite.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); {
-		case err == nil:
-			time.Sleep(20 * look)
-			return errors.New("it is being deleted")
-		default:
+		if err := r.suite.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); err != nil {
 			return client.IgnoreNotFound(err)
 		}
+		time.Sleep(20 * look)
+		return errors.New("it is being deleted")
 	})
 }
 

@@ -19,8 +19,9 @@ type soakProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	base  string
-	// ended hears why the process ended.
-	ended chan error
+	// ended is closed when the process has ended, err is why.
+	ended chan struct{}
+	err   error
 }
 
 // startOperator starts this test program again as the operator. What the operator prints but its address is a panic.
@@ -42,7 +43,7 @@ func startOperator(kubeconfig string, seed int64, printed func(line string)) (*s
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
-	p := &soakProcess{cmd: cmd, stdin: stdin, ended: make(chan error, 1)}
+	p := &soakProcess{cmd: cmd, stdin: stdin, ended: make(chan struct{})}
 	address := make(chan string, 1)
 	go func() {
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -52,14 +53,15 @@ func startOperator(kubeconfig string, seed int64, printed func(line string)) (*s
 				printed(lines.Text())
 			}
 		}
-		p.ended <- cmd.Wait()
+		p.err = cmd.Wait()
+		close(p.ended)
 	}()
 	select {
 	case at := <-address:
 		p.base = "http://" + at
 		return p, nil
-	case err := <-p.ended:
-		return nil, fmt.Errorf("the operator ended: %w", err)
+	case <-p.ended:
+		return nil, p.died()
 	case <-time.After(time.Minute):
 		p.stop()
 		return nil, errors.New("the operator does not tell where it listens")
@@ -80,9 +82,8 @@ func (p *soakProcess) stop() {
 // died says why the process has ended; nil while it runs.
 func (p *soakProcess) died() error {
 	select {
-	case err := <-p.ended:
-		p.ended <- err
-		return fmt.Errorf("the operator ended by itself: %w", err)
+	case <-p.ended:
+		return fmt.Errorf("the operator ended by itself: %w", p.err)
 	default:
 		return nil
 	}

@@ -13,7 +13,7 @@ type keeper struct {
 	shared sync.Map
 	any    any
 	self   *keeper
-	none   map[string]int
+	none   map[string]int //nolint:unused // It is read by reflection.
 }
 
 type kept struct {
