@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// longestWarmup bounds the warm-up: within it everything expires that is kept for a time (mutation.TTL, contest.Window).
+// longestWarmup bounds the warm-up: within it everything expires that is kept for a time (mutation.TTL, contest.Window, and the events of
+// client-go, for up to twelve minutes).
 const longestWarmup = 15 * time.Minute
 
 // atRest is for how long nothing changes in the cluster before a sample is taken.
@@ -153,7 +156,7 @@ func (k *soak) printed(line string) {
 // cycle: the series are those of one process.
 func (k *soak) cycles(ctx context.Context) ([]sample, error) {
 	began := time.Now()
-	warmup := min(k.Duration/4, longestWarmup)
+	warmup := min(k.Duration/2, longestWarmup)
 	var samples []sample
 	for cycle := 1; time.Since(began) < k.Duration; cycle++ {
 		if err := errors.Join(k.cycle(cycle), ctx.Err()); err != nil {
@@ -173,12 +176,27 @@ func (k *soak) cycles(ctx context.Context) ([]sample, error) {
 		if one.At >= warmup {
 			samples = append(samples, one)
 			k.report.Hours, k.report.Warmup = (one.At - samples[0].At).Hours(), samples[0].At.Hours()
+			if err := k.profile(ctx, len(samples)); err != nil {
+				return samples, err
+			}
 		}
 		k.suite.Log("seed %d, %s of %s, cycle %d, %d samples: %s, %s, %.0f goroutines, %.0f files", k.suite.Seed, one.At.Round(time.Second), k.Duration,
 			cycle, len(samples), amount(heapBytes, one.Figures[heapBytes]), amount(residentBytes, one.Figures[residentBytes]),
 			one.Figures[goroutines], one.Figures[openFiles])
 	}
 	return samples, nil
+}
+
+// profile writes the heap profile of the first sample, and that of the last one so far.
+func (k *soak) profile(ctx context.Context, n int) error {
+	name := "heap-last.pprof"
+	if n == 1 {
+		name = "heap-first.pprof"
+	}
+	if err := os.MkdirAll(k.Folder, 0o755); err != nil {
+		return err
+	}
+	return k.operator.profile(ctx, filepath.Join(k.Folder, name))
 }
 
 // cycle has users act while requests meet faults, and then brings the population back to its first state.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -77,7 +78,7 @@ func ServeOperator(kubeconfig string, seed int64, kinds []*Kind) error {
 	return <-done
 }
 
-// handler answers whether the operator is ready, begins and ends faults, and tells the figures.
+// handler answers whether the operator is ready, begins and ends faults, and tells the figures and the heap profile.
 func (o *soakOperator) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -87,6 +88,11 @@ func (o *soakOperator) handler() http.Handler {
 	})
 	mux.HandleFunc("POST /faults/{state}", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, o.gusts.set(r.PathValue("state") == "on"))
+	})
+	mux.HandleFunc("GET /heap", func(w http.ResponseWriter, _ *http.Request) {
+		if err := pprof.Lookup("heap").WriteTo(w, 0); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
 	})
 	mux.HandleFunc("GET /figures", func(w http.ResponseWriter, _ *http.Request) { reply(w, o.figures()) })
 	return mux

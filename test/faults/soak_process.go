@@ -89,22 +89,38 @@ func (p *soakProcess) died() error {
 	}
 }
 
-// ask asks the operator, and decodes its answer into out unless that is nil.
-func (p *soakProcess) ask(ctx context.Context, method, path string, out any) error {
+// get reads from the operator.
+func (p *soakProcess) get(ctx context.Context, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return errors.Join(err, p.died())
+		return nil, errors.Join(err, p.died())
 	}
 	defer drop(resp)
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, resp.Status)
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	if out == nil {
-		return nil
+	return body, err
+}
+
+// ask asks the operator, and decodes its answer into out unless that is nil.
+func (p *soakProcess) ask(ctx context.Context, method, path string, out any) error {
+	body, err := p.get(ctx, method, path)
+	if err != nil || out == nil {
+		return err
 	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return json.Unmarshal(body, out)
+}
+
+// profile writes the heap profile of the operator to a file, of which `go tool pprof -base` compares two.
+func (p *soakProcess) profile(ctx context.Context, file string) error {
+	body, err := p.get(ctx, http.MethodGet, "/heap")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, body, 0o644)
 }
