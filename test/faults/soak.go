@@ -35,7 +35,12 @@ type SoakConfig struct {
 	Duration, Pause time.Duration
 	// Folder is where the report goes.
 	Folder string
+	// Restart kills the API server and starts it again.
+	Restart func()
 }
+
+// restartEvery is in one of how many cycles the API server is restarted, the second one first.
+const restartEvery = 10
 
 // soak is a population of custom resources that users change while the operator meets faults, and that comes back to the same state in
 // each cycle, in which the figures of the operator are comparable.
@@ -205,6 +210,10 @@ func (k *soak) cycle(number int) error {
 		return err
 	}
 	k.act("upgrade of a definition", k.upgradeDefinition(number))
+	if number%restartEvery == 2 {
+		k.Restart()
+		k.act("restart of the API server", nil)
+	}
 	if err := k.each("is used", (*member).use); err != nil {
 		return err
 	}

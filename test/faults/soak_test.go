@@ -23,7 +23,13 @@ func TestSoak(t *testing.T) {
 	if soakFlags.duration == 0 {
 		return // make soak runs it.
 	}
-	report, err := newSuite(t).Soak(t.Context(), SoakConfig{Duration: soakFlags.duration, Pause: soakFlags.pause, Folder: soakFlags.folder})
+	s := newSuite(t)
+	report, err := s.Soak(t.Context(), SoakConfig{
+		Duration: soakFlags.duration, Pause: soakFlags.pause, Folder: soakFlags.folder, Restart: func() {
+			s.cluster.KillComponent(t, "kube-apiserver")
+			s.cluster.StartComponent(t, "kube-apiserver")
+		},
+	})
 	t.Log("\n" + report)
 	if err != nil {
 		t.Error(err)
