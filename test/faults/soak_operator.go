@@ -28,6 +28,8 @@ import (
 // The figures of a process. Those of its maps are named by type and field.
 const (
 	heapBytes     = "heap in use"
+	spanBytes     = "heap with its gaps"
+	stackBytes    = "stacks"
 	residentBytes = "memory of the process"
 	goroutines    = "goroutines"
 	openFiles     = "open files"
@@ -105,14 +107,16 @@ func reply(w http.ResponseWriter, value any) {
 	}
 }
 
-// figures are those of the process at rest. What a garbage collection would free is not counted.
+// figures are those of the process at rest. What a garbage collection would free is not counted, nor are the tables of the profiler, which
+// grow with every stack that it meets.
 func (o *soakOperator) figures() map[string]float64 {
 	runtime.GC()
 	debug.FreeOSMemory()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	out := map[string]float64{
-		heapBytes: float64(memory.HeapAlloc), residentBytes: float64(memory.Sys - memory.HeapReleased), goroutines: float64(runtime.NumGoroutine()),
+		heapBytes: float64(memory.HeapAlloc), spanBytes: float64(memory.HeapInuse), stackBytes: float64(memory.StackInuse),
+		residentBytes: float64(memory.Sys - memory.HeapReleased - memory.BuckHashSys), goroutines: float64(runtime.NumGoroutine()),
 	}
 	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
 		out[openFiles] = float64(len(files))

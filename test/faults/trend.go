@@ -68,7 +68,9 @@ type series struct {
 }
 
 // tolerances are how much a figure may grow per hour; those of maps have the last one.
-var tolerances = map[string]float64{heapBytes: 1 << 20, residentBytes: 4 << 20, goroutines: 2, openFiles: 1, "": 2}
+var tolerances = map[string]float64{
+	heapBytes: 1 << 20, spanBytes: 4 << 20, stackBytes: 4 << 20, residentBytes: 4 << 20, goroutines: 2, openFiles: 1, "": 2,
+}
 
 // judge estimates the trend of a series. It fails when the whole interval is above the tolerance, so that chance alone fails one of
 // forty flat series whose tolerance is zero, and hardly any with a tolerance.
@@ -188,7 +190,7 @@ func (r *soakReport) String() string {
 
 // amount prints a figure.
 func amount(name string, v float64) string {
-	if name == heapBytes || name == residentBytes {
+	if slices.Contains([]string{heapBytes, spanBytes, stackBytes, residentBytes}, name) {
 		return fmt.Sprintf("%.2f MiB", v/(1<<20))
 	}
 	return fmt.Sprintf("%.4g", v)
