@@ -31,7 +31,9 @@ FUZZTIME ?= 10s
 # clone has too.
 SAMPLE ?= 5
 SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c1-7 | grep . || echo 1))
-# ARGS are further flags of what run, faults, test-bank, test-node and bench start.
+# HOURS is how long soak runs; fractions are fine.
+HOURS ?= 2
+# ARGS are further flags of what run, faults, soak, test-bank, test-node and bench start.
 ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
 PLAN ?=
@@ -122,6 +124,10 @@ test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's g
 .PHONY: faults
 faults: build-devcluster ## Run the fault campaigns, misoperation included, and the mutation tests (ARGS=flags), or replay one plan (PLAN=file).
 	@PLAN="$(PLAN)" ARGS="$(ARGS)" hack/faults.sh
+
+.PHONY: soak
+soak: build-devcluster ## Run all kinds for HOURS (2) with random users, faults and upgrades; fail if memory, goroutines, files or maps grow (ARGS=flags).
+	@HOURS="$(HOURS)" ARGS="$(ARGS)" hack/soak.sh
 
 .PHONY: test-bank
 test-bank: build-devcluster ## Run SAMPLE mutations (5), other ones with each commit (SEED); the campaigns or tests that they name must detect them.

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
@@ -24,7 +26,8 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 	work := priorityqueue.New[reconcile.Request]("test")
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
-		def: controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
+		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
 		states:      map[client.ObjectKey]*reconcileState{},
 		unconfirmed: map[client.ObjectKey]bool{},
 	}

@@ -149,6 +149,9 @@ func (s *stacks[C, F]) childChanged(old, now *observe.Object) {
 			s.queue.addWith(priorityOf(old, now), ns, name)
 		}
 		s.enqueueConflictWaiters(o.Key)
+		if now == nil {
+			s.actor.Tracker.Forget(o.Key)
+		}
 		if ref := metav1.GetControllerOfNoCopy(&o.ObjectMeta); ref != nil && now == nil && ref.Kind == inventory.GVK.Kind {
 			s.enqueueFinalizationsOf(o.Labels[keeper.StackLabel])
 		}
@@ -377,6 +380,8 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 
 // run does the steps from gather to report; adopts says that the finalizers of a previous operator are to be removed.
 func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
+	// Not every reconcile comes to its report.
+	defer func() { p.state.refs = p.reader.Read(p.state.refs) }()
 	if done, err := s.prepare(ctx, p, adopts); done || err != nil {
 		return reconcile.Result{}, err
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
@@ -38,8 +41,9 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
 	s := &stacks[*keeper.Inventory, any]{
-		def:   controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
-		queue: &queue{}, states: map[client.ObjectKey]*reconcileState{},
+		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
+		queue:  &queue{}, states: map[client.ObjectKey]*reconcileState{},
 	}
 	job := func(name, uid string, completed bool) *observe.Object {
 		o := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "ns", Name: name}, Completed: completed}
@@ -68,6 +72,27 @@ func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	}
 	if !s.completed(state, done.Key, "1", true) || len(state.finished) > 0 {
 		t.Errorf("what the inventory has is remembered beside it: %v", state.finished)
+	}
+}
+
+// TestContestsEndWithTheirChild: what another manager retook of an object is of no use when that is gone.
+func TestContestsEndWithTheirChild(t *testing.T) {
+	s := &stacks[*keeper.Inventory, any]{
+		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
+	}
+	child := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "ns", Name: "x"}}
+	child.UID = "1"
+	for range contest.Retakes {
+		s.actor.Tracker.Repaired(child.Key, child.UID, []contest.Field{{Text: "spec.type", Manager: "rival"}}, time.Now())
+	}
+	s.childChanged(child, child)
+	if len(s.actor.Tracker.Contested(child.Key, child.UID)) != 1 {
+		t.Fatal("a field that was retaken is not contested")
+	}
+	s.childChanged(child, nil)
+	if left := s.actor.Tracker.Contested(child.Key, child.UID); len(left) > 0 {
+		t.Errorf("%v of a child that is gone are remembered", left)
 	}
 }
 

@@ -138,9 +138,10 @@ func (c *Cluster) expects(at time.Time, line string) bool {
 }
 
 // admission are the refusals of code 403 that no right would have prevented, by their messages: of the plugins ResourceQuota,
-// PodSecurity and ValidatingAdmissionPolicy, of webhooks, and of definitions that are being deleted.
+// PodSecurity, PersistentVolumeClaimResize and ValidatingAdmissionPolicy, of webhooks, and of definitions that are being deleted.
 var admission = []string{
 	"exceeded quota: ", "violates PodSecurity ", "ValidatingAdmissionPolicy ", "admission webhook ",
+	"only dynamically provisioned pvc can be resized",
 	"create not allowed while custom resource definition is terminating",
 }
 

@@ -107,6 +107,12 @@ func start(opts []Option) (*Cluster, error) {
 	return c, nil
 }
 
+// Connect reaches a cluster that another process started.
+func Connect(kubeconfig string) (*Cluster, error) {
+	c := &Cluster{Kubeconfig: kubeconfig, Dir: filepath.Dir(kubeconfig)}
+	return c, c.connect()
+}
+
 func (c *Cluster) connect() error {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {

@@ -86,7 +86,7 @@ func (l *line) send(r *http.Request, next http.RoundTripper) (*http.Response, er
 		return nil, reset()
 	case Timeout:
 		l.run.journal.done(e, 0, "timeout, unsent")
-		return nil, l.hang(r.Context())
+		return nil, hangs(r.Context())
 	case Race, Usurp:
 		l.run.compete(action, r, req)
 		l.run.journal.done(e, 0, "somebody else was faster")
@@ -168,7 +168,8 @@ func (l *line) watches(resource string, f func(*stream)) {
 	}
 }
 
-func (l *line) hang(ctx context.Context) error {
+// hangs is a request that nobody answers.
+func hangs(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

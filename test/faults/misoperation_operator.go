@@ -51,10 +51,6 @@ func (o *sharedOperator) leave(r *run) {
 }
 
 func (o *sharedOperator) start() {
-	var controllers []harness.Register
-	for _, k := range o.suite.kinds {
-		controllers = append(controllers, k.Controller)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.end = cancel
 	_, o.done, o.err = harness.Run(ctx, o.suite.cluster, harness.Options{
@@ -62,7 +58,16 @@ func (o *sharedOperator) start() {
 			ShardSelector: labels.SelectorFromSet(labels.Set{sharedLabel: "true"}), Log: funcr.New(o.logged, funcr.Options{}),
 		},
 		Config: func(cfg *rest.Config) { cfg.Wrap(o.wrap) },
-	}, controllers...)
+	}, o.suite.controllers()...)
+}
+
+// controllers are those of all kinds.
+func (s *Suite) controllers() []harness.Register {
+	out := make([]harness.Register, 0, len(s.kinds))
+	for _, k := range s.kinds {
+		out = append(out, k.Controller)
+	}
+	return out
 }
 
 // stop ends the operator, if it runs, and waits for it.

@@ -74,22 +74,38 @@ func (s *Suite) newMisrun(k *Kind, b *Base, p Plan) *run {
 	return r
 }
 
-// create makes the namespace of a run with a custom resource of a spec, and waits until it has settled.
+// create makes the namespace of a run with a custom resource of a spec, of which the shared operator takes care, and waits until it has
+// settled.
 func (r *run) create(b *Base, spec map[string]any) (verdict, error) {
+	if err := r.suite.shared.join(r); err != nil {
+		return verdict{}, err
+	}
+	return r.place(b, spec)
+}
+
+// place does the same with whatever operator there is.
+func (r *run) place(b *Base, spec map[string]any) (verdict, error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.world.Namespace, Labels: map[string]string{
 		sharedLabel: "true", keeper.CompositionsLabel: keeper.CompositionsAllowed,
 	}}}
 	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
 		return verdict{}, fmt.Errorf("create the namespace: %w", err)
 	}
-	if err := r.suite.shared.join(r); err != nil {
-		return verdict{}, err
-	}
+	return r.fill(b, spec)
+}
+
+// fill makes what the custom resource refers to, and the custom resource, and waits until that has settled.
+func (r *run) fill(b *Base, spec map[string]any) (verdict, error) {
 	if b.Prepare != nil {
 		if err := b.Prepare(r.world); err != nil {
 			return verdict{}, fmt.Errorf("prepare %s: %w", b.Name, err)
 		}
 	}
+	return r.submit(b, spec)
+}
+
+// submit creates the custom resource, whose namespace has what it refers to, and waits until it has settled.
+func (r *run) submit(b *Base, spec map[string]any) (verdict, error) {
 	cr, err := b.resource(spec, r.world.Namespace)
 	if err != nil {
 		return verdict{}, err

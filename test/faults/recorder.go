@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -65,6 +67,8 @@ type recorder struct {
 	mu   sync.Mutex
 	runs map[string]*history
 	err  error
+	// relists says that a watch with a gap goes on from a list: what happened meanwhile need not be known.
+	relists bool
 }
 
 // record starts to watch everything that the cluster serves.
@@ -110,6 +114,9 @@ func (r *recorder) follow(ctx context.Context, gvr schema.GroupVersionResource) 
 	go func() {
 		for ctx.Err() == nil {
 			version, err = r.hear(ctx, gvr, version)
+			if err != nil && r.mayRelist() {
+				version, err = r.relist(ctx, gvr)
+			}
 			if err != nil && ctx.Err() == nil {
 				r.mu.Lock()
 				r.err = fmt.Errorf("the watch of %s has a gap: %w", gvr, err)
@@ -139,6 +146,43 @@ func (r *recorder) hear(ctx context.Context, gvr schema.GroupVersionResource, ve
 		}
 	}
 	return version, nil
+}
+
+func (r *recorder) mayRelist() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.relists
+}
+
+// relist takes in every object as it is now, drops those that are gone, and returns the version of the list. It is tried for a while,
+// since a resource whose definition changes may be unavailable.
+func (r *recorder) relist(ctx context.Context, gvr schema.GroupVersionResource) (string, error) {
+	var list *unstructured.UnstructuredList
+	err := wait.PollUntilContextTimeout(ctx, 50*look, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var err error
+		list, err = r.client.Resource(gvr).List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("list %s again: %w", gvr, err)
+	}
+	resource := gvr.GroupResource().String()
+	there := map[types.UID]bool{}
+	for i := range list.Items {
+		there[list.Items[i].GetUID()] = true
+		r.take(resource, watch.Modified, &list.Items[i])
+	}
+	r.mu.Lock()
+	runs := slices.Collect(maps.Values(r.runs))
+	r.mu.Unlock()
+	for _, h := range runs {
+		for _, u := range h.all(resource) {
+			if !there[u.GetUID()] {
+				r.take(resource, watch.Deleted, u)
+			}
+		}
+	}
+	return list.GetResourceVersion(), nil
 }
 
 // take sorts an event to the run that it belongs to.
@@ -235,6 +279,13 @@ func (h *history) has(uid types.UID, version uint64) bool {
 		}
 	}
 	return false
+}
+
+// shorten forgets all events but the last, in a run that has no end.
+func (h *history) shorten() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = slices.Clone(h.events[max(len(h.events)-1, 0):])
 }
 
 // length is the number of events so far.

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
 )
 
 func TestInvariant13OptionalObjectFollowsItsAPI(t *testing.T) {
@@ -128,4 +131,35 @@ func TestInvariant13OneOfManyReferencesKeepsItsWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.field(configMapGVK, b.ns, "y", "[a b]", "data", "keys")
+}
+
+// failing is a controller that fails after it has read.
+type failing struct{ bundle.System }
+
+// Gather reads, and fails.
+func (f *failing) Gather(ctx context.Context, read controller.Reader, b *bundle.Bundle) (bundle.Facts, error) {
+	facts, err := f.System.Gather(ctx, read, b)
+	return facts, errors.Join(err, errors.New("the controller fails"))
+}
+
+// TestInvariant13ContentsAreDroppedWithTheirCustomResource: also where no reconcile came to its report.
+func TestInvariant13ContentsAreDroppedWithTheirCustomResource(t *testing.T) {
+	b := open(t, options{System: &failing{}})
+	b.c.Apply(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"theirs"},"stringData":{"a":"1"}}
+`, b.ns)
+	spec := one(configMap(b.ns, "one", "v"))
+	spec.Secret = "theirs"
+	b.apply("b", spec)
+	cluster.Eventually(t, patience, func() error {
+		if got := b.journal.since(0, func(r request) bool { return strings.HasSuffix(r.path, "/secrets/theirs") }); len(got) == 0 {
+			return errors.New("the Secret was not read yet")
+		}
+		return nil
+	})
+	b.delete(bundle.GVK, b.ns, "b")
+	b.gone(bundle.GVK, b.ns, "b")
+	b.quiet()
+	if n := harness.Sizes(b.op.Engine)["reader.contents.by"]; n > 0 {
+		t.Errorf("%d contents are kept", n)
+	}
 }

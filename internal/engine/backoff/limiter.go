@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ type Limiter[T comparable] struct {
 
 	mu sync.Mutex
 	by map[T]*Retry
+	// sweptAt is when items that nobody tries any more were dropped last.
+	sweptAt time.Time
 }
 
 var _ workqueue.TypedRateLimiter[string] = (*Limiter[string])(nil)
@@ -34,6 +37,7 @@ func (l *Limiter[T]) When(item T) time.Duration {
 		l.by[item] = r
 	}
 	now := l.clock.Now()
+	defer l.sweepLocked(now)
 	return r.Failed(l.policy, "", now).Sub(now)
 }
 
@@ -51,9 +55,21 @@ func (l *Limiter[T]) Rest(item T) time.Duration {
 func (l *Limiter[T]) Forget(item T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.by[item]; r != nil && !r.Waits(l.clock.Now()) {
+	now := l.clock.Now()
+	if r := l.by[item]; r != nil && !r.Waits(now) {
 		delete(l.by, item)
 	}
+	l.sweepLocked(now)
+}
+
+// sweepLocked drops the items whose retry has been due for longer than any pause: a queue has tried them by then, or no longer has them.
+// An item that succeeded before its retry was due is never tried again if it is gone.
+func (l *Limiter[T]) sweepLocked(now time.Time) {
+	if now.Sub(l.sweptAt) < l.policy.Longest {
+		return
+	}
+	l.sweptAt = now
+	maps.DeleteFunc(l.by, func(_ T, r *Retry) bool { return now.Sub(r.Due()) > l.policy.Longest })
 }
 
 // Drop forgets the failures of an item that is gone, or is another's now.

@@ -39,3 +39,21 @@ func TestLimiter(t *testing.T) {
 		t.Error("what is dropped is waited for")
 	}
 }
+
+// TestLimiterForgetsWhatIsTriedNoMore: an item that succeeded too early, and is gone then, is neither forgotten nor dropped by its queue.
+func TestLimiterForgetsWhatIsTriedNoMore(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	l := NewLimiter[string](policy, now)
+	l.When("gone")
+	l.Forget("gone")
+	now.SetTime(now.Now().Add(policy.Longest))
+	l.When("failing")
+	if l.NumRequeues("gone") != 1 {
+		t.Error("an item whose retry is due only now is forgotten")
+	}
+	now.SetTime(now.Now().Add(2 * policy.Longest))
+	l.Forget("other")
+	if n := l.NumRequeues("gone"); n != 0 {
+		t.Errorf("an item that nobody tries has %d failures", n)
+	}
+}

@@ -276,6 +276,18 @@ func (r *Reader) Unanswered() bool { return r.unanswered }
 // Panicked says that the last run of a background job panicked.
 func (r *Reader) Panicked() bool { return r.panicked }
 
+// Read returns what this reconcile or the one before read with its contents. A reconcile that ends early keeps it, so that the contents
+// are dropped later.
+func (r *Reader) Read(before []watch.Ref) []watch.Ref {
+	out := slices.Clone(before)
+	for _, ref := range r.read {
+		if !slices.Contains(out, ref) {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
 // Done ends the reconcile: it releases the references that were not used, ends the background jobs that were not asked for, and drops
 // the contents that the reconcile before read and this one did not. It returns what was read.
 func (r *Reader) Done(before []watch.Ref) []watch.Ref {

@@ -245,6 +245,23 @@ func TestDoneReleasesWhatIsNoLongerRead(t *testing.T) {
 	}
 }
 
+// TestAReconcileThatEndsEarlyKeepsWhatItRead: its contents are dropped with those of the reconcile before.
+func TestAReconcileThatEndsEarlyKeepsWhatItRead(t *testing.T) {
+	readers, _ := newReaders(&fakeCluster{references: map[string]*metav1.PartialObjectMetadata{"a": metaOf("a", "1")}}, secret("a", "1"))
+	r := readers.reader()
+	if _, err := r.Referenced(t.Context(), secrets, "ns", "a"); err != nil {
+		t.Fatal(err)
+	}
+	before := []watch.Ref{{GVK: secrets, Namespace: "ns", Name: "b"}}
+	refs := r.Read(before)
+	if len(refs) != 2 || len(before) != 1 || !slices.Equal(r.Read(refs), refs) {
+		t.Fatalf("read %v, and before %v", refs, before)
+	}
+	if readers.Drop(refs); len(readers.contents.by) > 0 {
+		t.Errorf("%d contents are left", len(readers.contents.by))
+	}
+}
+
 func TestSiblingsAreTheOthersThatStayOldestFirst(t *testing.T) {
 	resource := func(name string, age int64, deleting bool) *unstructured.Unstructured {
 		u := secret(name, "1")

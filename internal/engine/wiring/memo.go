@@ -58,6 +58,11 @@ func (r *Reconciler) prune(key types.NamespacedName, m *memo) {
 	delete(r.memos, key)
 }
 
+// forget drops what is remembered of an object that is gone: nothing may enqueue its key again.
+func (m *memo) forget() {
+	m.lost, m.written, m.repairs, m.rival = backoff.Retry{}, nil, nil, ""
+}
+
 // count books a write: the same entries once more are a repair, others start anew.
 func (m *memo) count(now time.Time, entries []Entry, rival string) {
 	if len(entries) == 0 || !slices.Equal(entries, m.written) {

@@ -38,3 +38,26 @@ func TestLostRacesAreTriedAgainLessAndLessOften(t *testing.T) {
 		t.Errorf("the next object begins with %s", wait)
 	}
 }
+
+// TestNothingIsRememberedOfAnObjectThatIsGone: a lost race and repairs are of no use then, and nothing enqueues the key again.
+func TestNothingIsRememberedOfAnObjectThatIsGone(t *testing.T) {
+	clock := testclock.NewFakePassiveClock(time.Unix(1e9, 0))
+	key := types.NamespacedName{Namespace: "ns", Name: "n"}
+	for _, wire := range []Wire{{Name: "w"}, {Name: "w", CreateName: "n"}} {
+		r := NewReconciler(wire, Deps{Clock: clock})
+		m := r.memo(key)
+		entries := []Entry{{Owner: "CR/a"}}
+		m.count(clock.Now(), entries, "")
+		m.count(clock.Now(), entries, "rival")
+		m.lost.Failed(conflictRetry, "", clock.Now())
+		if r.prune(key, m); len(r.memos) != 1 {
+			t.Fatal("repairs are not remembered")
+		}
+		if _, err := r.absent(t.Context(), nil, key, m, nil); err != nil {
+			t.Fatal(err)
+		}
+		if r.prune(key, m); len(r.memos) > 0 {
+			t.Errorf("CreateName %q: %+v is remembered", wire.CreateName, m)
+		}
+	}
+}

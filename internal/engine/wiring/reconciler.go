@@ -206,11 +206,13 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 	}
 	m.wired = false
 	if key.Name != r.wire.CreateName || r.wire.CreateName == "" {
+		m.forget()
 		r.report(key, m, nil)
 		return 0, nil
 	}
 	d := decide(&r.wire, r.blank(key), alive)
 	if d.edited == nil {
+		m.forget()
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}

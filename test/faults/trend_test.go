@@ -1,0 +1,102 @@
+package faults
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hoursOf are n samples within an hour.
+func hoursOf(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = float64(i) / float64(n)
+	}
+	return out
+}
+
+func TestTrendOfALineIsItsSlope(t *testing.T) {
+	x := hoursOf(10)
+	y := make([]float64, len(x))
+	for i := range x {
+		y[i] = 3 + 7*x[i]
+	}
+	y[4] += 100 // One outlier changes nothing.
+	got := trendOf(x, y)
+	if got.Slope < 6.99 || got.Slope > 7.01 || got.Low > 7.01 || got.High < 6.99 {
+		t.Errorf("the slope is %+v", got)
+	}
+}
+
+func TestTrendOfTiesIsZero(t *testing.T) {
+	if got := trendOf(hoursOf(9), make([]float64, 9)); got != (trend{}) {
+		t.Errorf("the slope of a constant is %+v", got)
+	}
+}
+
+// TestTrendIntervalsHoldTheSlope: of many noisy series, about 95 % of the intervals have the true slope.
+func TestTrendIntervalsHoldTheSlope(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // A sample needs no cryptographic randomness.
+	const tries = 1000
+	for _, slope := range []float64{0, 5} {
+		held := 0
+		for range tries {
+			x := hoursOf(20)
+			y := make([]float64, len(x))
+			for i := range x {
+				y[i] = slope*x[i] + random.NormFloat64()
+			}
+			if got := trendOf(x, y); got.Low <= slope && slope <= got.High {
+				held++
+			}
+		}
+		if held < 930 || held > 985 {
+			t.Errorf("%d of %d intervals hold the slope %g", held, tries, slope)
+		}
+	}
+}
+
+// samplesOf are samples of one figure.
+func samplesOf(name string, values ...float64) []sample {
+	var out []sample
+	for i, v := range values {
+		out = append(out, sample{At: time.Duration(i) * 6 * time.Minute, Figures: map[string]float64{name: v}})
+	}
+	return out
+}
+
+func TestSoakFailsForWhatGrows(t *testing.T) {
+	const some = "watch.references.watches"
+	for _, c := range []struct {
+		name   string
+		series string
+		values []float64
+		fails  string
+	}{
+		{"a map that forgets to delete", some, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "grows by"},
+		{"a map that comes and goes", some, []float64{1, 2, 1, 3, 1, 2, 1, 2, 1, 3}, ""},
+		{"a map that fills up once", some, []float64{1, 1, 1, 1, 2, 2, 2, 2, 2, 2}, ""},
+		{"a map that shrinks", some, []float64{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, ""},
+		{"memory within its tolerance", heapBytes, []float64{1, 10e3, 20e3, 30e3, 40e3, 50e3, 60e3, 70e3}, ""},
+		{"memory above its tolerance", heapBytes, []float64{1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6, 8e6}, "grows by"},
+		{"too few samples", openFiles, []float64{7, 7, 7}, "too few"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var r soakReport
+			r.judge(samplesOf(c.series, c.values...))
+			switch failed := strings.Join(r.Failed, "\n"); {
+			case c.fails == "" && failed != "":
+				t.Errorf("it failed: %s", failed)
+			case !strings.Contains(failed, c.fails):
+				t.Errorf("it says %q", failed)
+			case !strings.Contains(r.String(), c.series):
+				t.Errorf("the report leaves out a series that changes:\n%s", &r)
+			}
+		})
+	}
+	var none soakReport
+	if none.judge(nil); len(none.Failed) == 0 {
+		t.Error("a soak without samples is right")
+	}
+}
