@@ -152,7 +152,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	}
 	e.jobs = background.New(background.Options[watch.Referrer]{
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
-		Log: opts.Log.WithName("background"),
+		Namespace: func(h watch.Referrer) string { return h.Namespace }, Log: opts.Log.WithName("background"),
 	})
 	e.readers = &reader.Readers{
 		Informers: e.informers, Catalog: e.catalog, Jobs: e.jobs, Clock: opts.Clock,

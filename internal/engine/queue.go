@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/fairqueue"
 )
 
 // transientRetry is the backoff after a transient error.
@@ -41,6 +42,11 @@ func newController(
 		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
 		RecoverPanic: ptr.To(true), SkipNameValidation: ptr.To(true),
 		RateLimiter: q.backoff,
+		NewQueue: func(
+			name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return fairqueue.New(name, limiter)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +67,8 @@ func newController(
 	}))
 }
 
-// The priorities of requests. A thousand custom resources may be on their way when a request comes.
+// The priorities of requests. A thousand custom resources may be on their way when a request comes. They count among the requests that
+// namespaces may have in one round of fairqueue: a namespace with many requests delays those of another for one round only.
 const (
 	// priorityResync is that of what was in sync when it was seen last.
 	priorityResync = iota - 1

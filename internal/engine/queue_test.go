@@ -6,14 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/fairqueue"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
@@ -23,7 +25,7 @@ import (
 // TestAHealthChangeOvertakesNewCustomResources has many new custom resources in the queue. One whose child becomes healthy or is deleted
 // is reconciled before them, one whose child merely progresses is not, and a changed spec comes before all.
 func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
-	work := priorityqueue.New[reconcile.Request]("test")
+	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}))
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
 		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},

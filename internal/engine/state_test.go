@@ -37,7 +37,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s := &stacks[*v1.TrustyAIService, struct{}]{
 		Engine: &Engine{
 			Options: Options{Clock: clock}, informers: watch.New(watch.Options{Catalog: &catalog.Catalog{}}), metrics: newMetrics(),
-			jobs: background.New(background.Options[watch.Referrer]{Clock: clock, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard()}),
+			jobs: background.New(background.Options[watch.Referrer]{Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard()}),
 		},
 		sys: sys, queue: &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)},
 		states: map[client.ObjectKey]*reconcileState{}, conflictWaiters: map[plan.Key]map[client.ObjectKey]bool{},

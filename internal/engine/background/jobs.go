@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// maxJobs is how many jobs run at once, whatever the number of custom resources.
-	maxJobs = 32
+	// maxJobs is how many jobs run at once, whatever the number of custom resources, and maxOfNamespace how many of them are of custom
+	// resources of one namespace.
+	maxJobs        = 32
+	maxOfNamespace = maxJobs / 4
 	// timeout bounds one run of a job, which may be a download.
 	timeout = 3 * time.Minute
 	// firstPause is how long after a failure a job runs again; the pauses grow to what its result says.
@@ -32,6 +34,8 @@ type Job func(context.Context) any
 // Options configure Jobs.
 type Options[Owner comparable] struct {
 	Clock clock.PassiveClock
+	// Namespace returns the namespace that the jobs of an owner count for.
+	Namespace func(Owner) string
 	// Done is called after each run of a job, with its owner.
 	Done func(Owner)
 	// Rendering is called when a job begins that runs once: such jobs render, which makes much garbage.
@@ -42,7 +46,7 @@ type Options[Owner comparable] struct {
 // Jobs are the jobs of all owners, each by its name.
 type Jobs[Owner comparable] struct {
 	Options[Owner]
-	slots chan struct{}
+	slots *slots
 	// ctx ends every job; stop ends it.
 	ctx  context.Context
 	stop context.CancelFunc
@@ -77,7 +81,7 @@ type State struct {
 func New[Owner comparable](opts Options[Owner]) *Jobs[Owner] {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Jobs[Owner]{
-		Options: opts, slots: make(chan struct{}, maxJobs), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
+		Options: opts, slots: newSlots(maxJobs, maxOfNamespace), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
 	}
 }
 
@@ -123,12 +127,11 @@ func (s *state) due(every time.Duration) time.Time {
 
 // run waits for a slot and runs a job. A job that was dropped meanwhile does not run, and its result is not kept.
 func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job, once bool) {
-	select {
-	case <-ctx.Done():
+	namespace := j.Namespace(owner)
+	if !j.slots.acquire(ctx, namespace) {
 		return
-	case j.slots <- struct{}{}:
 	}
-	defer func() { <-j.slots }()
+	defer j.slots.release(namespace)
 	if ctx.Err() != nil {
 		return
 	}

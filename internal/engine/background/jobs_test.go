@@ -2,6 +2,7 @@ package background
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,12 +27,17 @@ func newJobs() *jobs {
 		now: testclock.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), done: make(chan string, 100),
 	}
 	out.Jobs = New(Options[string]{
-		Clock: out.now, Rendering: func() { out.rendered.Add(1) }, Done: func(owner string) { out.done <- owner }, Log: logr.Discard(),
+		Clock: out.now, Namespace: namespaceOf, Rendering: func() { out.rendered.Add(1) }, Done: func(owner string) { out.done <- owner }, Log: logr.Discard(),
 	})
 	return out
 }
 
 const owner = "ns/x"
+
+func namespaceOf(owner string) string {
+	namespace, _, _ := strings.Cut(owner, "/")
+	return namespace
+}
 
 // passingFailure is a result that says whether the job is to run again.
 type passingFailure bool
@@ -114,8 +120,8 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		}
 		p.Get(owner, "hangs", time.Second, hangs)
 		synctest.Wait()
-		for range maxJobs - 1 {
-			p.slots <- struct{}{}
+		for range maxOfNamespace - 1 {
+			p.slots.acquire(t.Context(), "ns")
 		}
 		p.Get(owner, "waits", time.Second, func(context.Context) any {
 			runs++
@@ -123,8 +129,8 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		})
 		synctest.Wait()
 		p.Keep(owner)
-		for range maxJobs - 1 {
-			<-p.slots
+		for range maxOfNamespace - 1 {
+			p.slots.release("ns")
 		}
 		synctest.Wait()
 		if !ended || runs > 0 || len(p.done) > 0 {

@@ -98,7 +98,8 @@ func newReaders(cluster *fakeCluster, objects ...runtime.Object) (*Readers, *fak
 			return client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(ns), nil
 		}},
 		Jobs: background.New(background.Options[watch.Referrer]{
-			Clock: clock, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
+			Clock: clock, Namespace: func(h watch.Referrer) string { return h.Namespace }, Rendering: func() {}, Done: func(watch.Referrer) {},
+			Log: logr.Discard(),
 		}),
 	}, client
 }

@@ -1,0 +1,217 @@
+package fairqueue
+
+import (
+	"cmp"
+	"container/heap"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// share is how many requests of one namespace are handed out in one round. It is the default number of workers, so that the requests of
+// a namespace with few custom resources are ordered by priority alone.
+const share = 16
+
+// order is the order in which requests are handed out. It implements workqueue.Queue, which calls Touch, Push, Len and Pop under its own
+// lock; mu guards what request and taken use besides.
+//
+// Requests are handed out in rounds. A round has at most share requests of each namespace, by priority and then first in, first out.
+// So the next request of a namespace is handed out after at most twice share requests of each other namespace, the rest of this round and
+// the next one, whatever their priorities are and however many are queued.
+type order struct {
+	mu sync.Mutex
+	// requested are the priorities of requests that Push or Touch has not seen yet. The work queue calls neither for a request that is
+	// being processed until it is done.
+	requested map[reconcile.Request]int
+	// handedOut are the priorities of the requests that Pop returned and taken has not read yet.
+	handedOut map[reconcile.Request]int
+
+	queued     map[reconcile.Request]*item
+	namespaces map[string]*namespace
+	// turns has each namespace with queued requests, that of the next request first.
+	turns turns
+	// round is that of the last request that was handed out.
+	round int
+	// added counts the requests that were ever queued.
+	added int
+}
+
+// namespace has the queued requests of one namespace, and what it has used of its share.
+type namespace struct {
+	items items
+	// round is that of its next request, and used how many requests it had in that round.
+	round, used int
+	// index is the position in turns, -1 without queued requests.
+	index int
+}
+
+// item is a queued request.
+type item struct {
+	request         reconcile.Request
+	priority, added int
+	index           int
+}
+
+func newOrder() *order {
+	return &order{
+		requested: map[reconcile.Request]int{}, handedOut: map[reconcile.Request]int{},
+		queued: map[reconcile.Request]*item{}, namespaces: map[string]*namespace{},
+	}
+}
+
+// request notes the priority of a request that is about to be added; the highest counts.
+func (o *order) request(r reconcile.Request, priority int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if already, ok := o.requested[r]; ok {
+		priority = max(priority, already)
+	}
+	o.requested[r] = priority
+}
+
+// taken returns the priority of a request that Pop returned.
+func (o *order) taken(r reconcile.Request) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	priority := o.handedOut[r]
+	delete(o.handedOut, r)
+	return priority
+}
+
+// requestedPriority returns what request noted, and forgets it.
+func (o *order) requestedPriority(r reconcile.Request) (int, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	priority, ok := o.requested[r]
+	delete(o.requested, r)
+	return priority, ok
+}
+
+// Len is how many requests are queued.
+func (o *order) Len() int { return len(o.queued) }
+
+// Push adds a request.
+func (o *order) Push(r reconcile.Request) {
+	priority, _ := o.requestedPriority(r)
+	ns := o.namespaces[r.Namespace]
+	if ns == nil {
+		ns = &namespace{index: -1}
+		o.namespaces[r.Namespace] = ns
+	}
+	if ns.round < o.round {
+		ns.round, ns.used = o.round, 0
+	}
+	o.added++
+	one := &item{request: r, priority: priority, added: o.added}
+	o.queued[r] = one
+	heap.Push(&ns.items, one)
+	if ns.index < 0 {
+		heap.Push(&o.turns, ns)
+		return
+	}
+	heap.Fix(&o.turns, ns.index)
+}
+
+// Touch raises the priority of a queued request that is added again.
+func (o *order) Touch(r reconcile.Request) {
+	priority, ok := o.requestedPriority(r)
+	one := o.queued[r]
+	if !ok || one == nil || priority <= one.priority {
+		return
+	}
+	ns := o.namespaces[r.Namespace]
+	one.priority = priority
+	heap.Fix(&ns.items, one.index)
+	heap.Fix(&o.turns, ns.index)
+}
+
+// Pop removes the next request.
+func (o *order) Pop() reconcile.Request {
+	ns := o.turns[0]
+	next := heap.Pop(&ns.items).(*item)
+	delete(o.queued, next.request)
+	if ns.round > o.round {
+		o.begin(ns.round)
+	}
+	if ns.used++; ns.used == share {
+		ns.round, ns.used = ns.round+1, 0
+	}
+	if len(ns.items) == 0 {
+		heap.Remove(&o.turns, ns.index)
+	} else {
+		heap.Fix(&o.turns, ns.index)
+	}
+	if len(o.queued) == 0 {
+		// Nobody waits, so nobody has used more than a share.
+		o.namespaces = map[string]*namespace{}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.handedOut[next.request] = next.priority
+	return next.request
+}
+
+// begin begins a round. What a namespace without requests used of the earlier rounds counts no more.
+func (o *order) begin(round int) {
+	o.round = round
+	for name, ns := range o.namespaces {
+		if ns.index < 0 && ns.round < round {
+			delete(o.namespaces, name)
+		}
+	}
+}
+
+// items is a heap of the requests of one namespace.
+type items []*item
+
+// before orders two requests: a higher priority comes first, then what was added first.
+func (i *item) before(other *item) int {
+	return cmp.Or(cmp.Compare(other.priority, i.priority), cmp.Compare(i.added, other.added))
+}
+
+func (s items) Len() int           { return len(s) }
+func (s items) Less(i, j int) bool { return s[i].before(s[j]) < 0 }
+func (s items) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *items) Push(x any) {
+	one := x.(*item)
+	one.index = len(*s)
+	*s = append(*s, one)
+}
+
+func (s *items) Pop() any {
+	last := (*s)[len(*s)-1]
+	(*s)[len(*s)-1] = nil
+	*s = (*s)[:len(*s)-1]
+	return last
+}
+
+// turns is a heap of the namespaces with queued requests.
+type turns []*namespace
+
+func (s turns) Len() int { return len(s) }
+func (s turns) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(s[i].round, s[j].round), s[i].items[0].before(s[j].items[0])) < 0
+}
+
+func (s turns) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *turns) Push(x any) {
+	ns := x.(*namespace)
+	ns.index = len(*s)
+	*s = append(*s, ns)
+}
+
+func (s *turns) Pop() any {
+	last := (*s)[len(*s)-1]
+	(*s)[len(*s)-1] = nil
+	last.index = -1
+	*s = (*s)[:len(*s)-1]
+	return last
+}
