@@ -31,6 +31,9 @@ type queue struct {
 	work workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
+// delays is the clock of delayed requests: a controller waits in real time.
+var delays clock.RealClock
+
 // newController makes a controller whose only source is the engine: everything calls seed once the queue is open, when
 // all watches are complete.
 func newController(
@@ -45,7 +48,7 @@ func newController(
 		NewQueue: func(
 			name string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-			return fairqueue.New(name, limiter)
+			return fairqueue.New(name, limiter, delays)
 		},
 	})
 	if err != nil {

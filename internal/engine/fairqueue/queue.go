@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,6 +21,7 @@ type Queue struct {
 	// The embedded queue merges equal requests, hands none out that is being processed, and exports the workqueue metrics.
 	*workqueue.Typed[reconcile.Request]
 	limiter workqueue.TypedRateLimiter[reconcile.Request]
+	clock   clock.WithDelayedExecution
 	order   *order
 
 	mu      sync.Mutex
@@ -31,17 +33,17 @@ type Queue struct {
 type delay struct {
 	at       time.Time
 	priority int
-	timer    *time.Timer
+	timer    clock.Timer
 }
 
 // New returns an empty queue.
-func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) *Queue {
+func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], clock clock.WithDelayedExecution) *Queue {
 	order := newOrder()
 	return &Queue{
 		Typed: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
 			Name: name, Queue: order,
 		}),
-		limiter: limiter, order: order, delayed: map[reconcile.Request]*delay{},
+		limiter: limiter, clock: clock, order: order, delayed: map[reconcile.Request]*delay{},
 	}
 }
 
@@ -68,7 +70,7 @@ func (q *Queue) add(r reconcile.Request, priority int, after time.Duration) {
 	if earlier, ok := q.delayed[r]; ok {
 		priority = max(priority, earlier.priority)
 		if after > 0 {
-			after = min(after, max(time.Until(earlier.at), 1))
+			after = min(after, max(earlier.at.Sub(q.clock.Now()), 1))
 		}
 		q.undelay(r)
 	}
@@ -82,9 +84,9 @@ func (q *Queue) add(r reconcile.Request, priority int, after time.Duration) {
 
 // delay queues a request once after has passed.
 func (q *Queue) delay(r reconcile.Request, priority int, after time.Duration) {
-	d := &delay{at: time.Now().Add(after), priority: priority}
+	d := &delay{at: q.clock.Now().Add(after), priority: priority}
 	q.delayed[r] = d
-	d.timer = time.AfterFunc(after, func() { q.due(r, d) })
+	d.timer = q.clock.AfterFunc(after, func() { q.due(r, d) })
 }
 
 // due queues a request after its delay, unless it was queued or delayed anew meanwhile.

@@ -19,7 +19,7 @@ const retry = 10 * time.Second
 func test(t *testing.T, f func(*testing.T, *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := backoff.NewLimiter[reconcile.Request](backoff.Policy{First: retry, Longest: retry}, clock.RealClock{})
-		q := New("", limiter)
+		q := New("", limiter, clock.RealClock{})
 		defer q.ShutDown()
 		f(t, q)
 	})
@@ -82,9 +82,9 @@ func TestTheShortestDelayAndTheHighestPriorityCount(t *testing.T) {
 		q.AddWithOpts(with(0, time.Minute), x)
 		q.AddWithOpts(with(2, time.Hour), x)
 		q.AddAfter(x, 2*time.Minute)
-		time.Sleep(time.Minute - 1)
+		time.Sleep(time.Minute - time.Second)
 		expectNone(t, q)
-		time.Sleep(1)
+		time.Sleep(time.Second)
 		expect(t, q, x, 2)
 		q.Done(x)
 		time.Sleep(2 * time.Hour)
