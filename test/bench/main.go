@@ -128,6 +128,8 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.DurationVar(&f.MemoryWait, "memory-wait", 5*time.Minute, "how long after convergence memory is read")
 	set.IntVar(&f.Drifts, "drifts", 600, "objects that are changed by hand")
 	set.IntVar(&f.Edits, "edits", 200, "specs that are edited under load")
+	set.IntVar(&f.Tenant, "tenant", 800, "custom resources of a tenant that changes them all the time; each takes two of the 2,768 node ports")
+	set.IntVar(&f.Neighbours, "neighbours", 200, "custom resources of the tenant that is measured beside it")
 	set.IntVar(&f.Failovers, "failovers", 5, "fail-overs of each sort")
 	f.Lease = world.DefaultLease
 	f.bindPeer(set)
@@ -154,6 +156,7 @@ func (f *flags) config() scenario.Config {
 		c.Services, c.Pairs, c.Objects, c.Foreign = 30, 1, 120, 200
 		c.Idle, c.MemoryWait = 10*time.Second, 2*time.Second
 		c.Drifts, c.Edits, c.Failovers = 20, 10, 1
+		c.Tenant, c.Neighbours = 40, 10
 		c.Peer.Services, c.Peer.Idle = min(c.Peer.Services, 10), 10*time.Second
 		c.Lease = world.Lease{Duration: 3 * time.Second, Renew: 2 * time.Second, Retry: 500 * time.Millisecond}
 	}

@@ -31,10 +31,12 @@ type Config struct {
 	Objects, Foreign int
 	Idle, MemoryWait time.Duration
 	Drifts, Edits    int
-	Failovers        int
-	Lease            world.Lease
-	Quick            bool
-	Peer             Peer
+	// Tenant are the custom resources of the busy tenant, Neighbours those of the one beside it.
+	Tenant, Neighbours int
+	Failovers          int
+	Lease              world.Lease
+	Quick              bool
+	Peer               Peer
 }
 
 // Bench is one run.
@@ -66,6 +68,7 @@ var All = []Scenario{
 	{"converge", "20 min", (*Bench).converge},
 	{"tfserv", "20 min", (*Bench).tfserv},
 	{"edit", "4 min", (*Bench).edit},
+	{"fairness", "15 min", (*Bench).fairness},
 	{"memory", "15 min", (*Bench).memory},
 	{"idle", "16 min", (*Bench).idle},
 	{"drift", "2 min", (*Bench).drift},
