@@ -17,7 +17,7 @@ ARCH ?= $(shell go env GOARCH)
 IMAGE_FLAGS ?= -trimpath
 # CA_CERTIFICATES is a PEM file of certificates that the image trusts beside the public ones; empty for none.
 CA_CERTIFICATES ?=
-# NAMESPACE is where deploy puts the operator.
+# NAMESPACE is where deploy puts the operator, and where run keeps the key of its digests.
 NAMESPACE ?= mlkeeper-system
 # FORCE=1 makes install and deploy take over what another operator or tool has applied.
 FORCE ?=
@@ -187,8 +187,8 @@ uninstall: $(kubectl_deps) ## Delete the CustomResourceDefinitions, and with the
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: run
-run: build-mlkeeper ## Run the manager on this machine against the current kubeconfig (ARGS=further flags).
-	bin/mlkeeper manager $(ARGS)
+run: build-mlkeeper ## Run the manager on this machine against the current kubeconfig (NAMESPACE=existing namespace, ARGS=further flags).
+	bin/mlkeeper manager --leader-election-namespace="$(NAMESPACE)" $(ARGS)
 
 .PHONY: deploy
 deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, COMPONENTS="trusted participant network-policy disruption-budget monitoring").

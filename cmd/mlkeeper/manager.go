@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -87,7 +88,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
 		"address of net/http/pprof for whoever looks for a leak or a hot spot; 0 switches it off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
-	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease; the manager's own when empty")
+	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease and of the Secret mlkeeper-digest-key; the manager's own when empty, which only a pod knows")
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
 	flags.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	flags.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 2*time.Second, "how often a standby tries")
@@ -139,7 +140,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	garbage := newCollector()
 	e, err := engine.New(mgr, engine.Options{
-		Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
+		OperatorNamespace: cmp.Or(f.leaderNamespace, operatorNamespace()), Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
 		Rendering: garbage.rendering, Log: ctrl.Log,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
@@ -83,7 +84,8 @@ func (d *differ) taken(
 func (d *differ) changed(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
-	desired := contest.Yield(a.Object.Desired, live, sets.New(observe.FieldManager), contest.Autoscaled(live))
+	desired := contest.Yield(a.Object.Desired, live, sets.New(observe.FieldManager), contest.Autoscaled(live)).DeepCopy()
+	liveDigests(desired.Object, live.Object)
 	if a.Adopted {
 		desired.SetOwnerReferences(nil)
 		annotations := desired.GetAnnotations()
@@ -104,6 +106,27 @@ func (d *differ) changed(
 		out.Action = actionChanged
 	}
 	return out, nil
+}
+
+// liveDigests replaces the digests in annotations that only the operator can compute by the live ones: a diff does not tell whether the
+// content of a Secret differs from what the pods have read.
+func liveDigests(desired, live map[string]any) {
+	for name, value := range desired {
+		now, isMap := value.(map[string]any)
+		was, _ := live[name].(map[string]any)
+		if !isMap {
+			continue
+		}
+		if name != "annotations" {
+			liveDigests(now, was)
+			continue
+		}
+		for annotation, value := range was {
+			if now[annotation] == digest.Redacted {
+				now[annotation] = value
+			}
+		}
+	}
 }
 
 // write compares what is with what would be; either may be nil.

@@ -11,6 +11,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -85,7 +86,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 func (d *differ) item(
 	ctx context.Context, j *judged, o plan.Object, owner plan.Owner, stage int, inventory map[plan.Key]keeper.InventoryEntry,
 ) (decide.Item, error) {
-	stamped, err := plan.Stamp(o, j.stack, owner, stage)
+	stamped, err := plan.Stamp(digest.Key{}, o, j.stack, owner, stage)
 	if err != nil {
 		return decide.Item{}, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -24,7 +25,7 @@ import (
 func written(t *testing.T, owner *unstructured.Unstructured, o plan.Object, fields string) *unstructured.Unstructured {
 	t.Helper()
 	stack := plan.Stack{Controller: "trustyai", GVK: serviceKind, Namespace: owner.GetNamespace(), Name: owner.GetName(), UID: owner.GetUID()}
-	stamped, err := plan.Stamp(o, stack, plan.Owner{
+	stamped, err := plan.Stamp(digest.Key{}, o, stack, plan.Owner{
 		APIVersion: serviceKind.GroupVersion().String(), Kind: serviceKind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
 	}, 0)
 	if err != nil {
@@ -182,6 +183,38 @@ func TestDiffOfWhatIsAsDeclared(t *testing.T) {
 	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, c)), "", "tas/s")
 	if err != nil || stderr != "" || !strings.Contains(stdout, "0 created, 0 changed, 0 deleted, 1 unchanged") {
 		t.Errorf("%v\n%s%s", err, stderr, stdout)
+	}
+}
+
+// The key of the digests is the operator's alone: a diff takes the live digests, and shows a new one redacted.
+func TestDiffShowsNoDigestThatItCannotCompute(t *testing.T) {
+	u := liveService("s", "1", "2026-01-01T03:04:05Z")
+	u.SetResourceVersion("7")
+	deployment := func(name string, annotations map[string]any) plan.Object {
+		return plan.Object{Desired: object(deployGVK, "default", name, map[string]any{
+			"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}},
+		})}
+	}
+	var read controller.Reader
+	render := func(r controller.Reader, _ *v1.TrustyAIService) (plan.Plan, error) {
+		read = r
+		password := map[string][]byte{"password": []byte("hunter2")}
+		return plan.Plan{Stages: []plan.Stage{{Name: "all", Objects: []plan.Object{
+			deployment("same", map[string]any{"credentials": r.Digest(password), "stars": "***"}),
+			deployment("new", map[string]any{"credentials": r.Digest(password)}),
+		}}}}, nil
+	}
+	child := written(t, u, deployment("same", map[string]any{"credentials": "0123abcd", "stars": "***"}),
+		`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:credentials":{},"f:stars":{}}}}},`+metaFields+`}`)
+	c, dyn := fakeCluster(t, statusKinds, u, child)
+	tried(t, dyn, func(u *unstructured.Unstructured) (runtime.Object, error) { return u, nil })
+	stdout, stderr, err := run(t, NewDiffCommand(environment(fakeController{render: render}, c)), "", "tas/s")
+	if status(err) != exitDifferent || !strings.Contains(stdout, "1 created, 0 changed, 0 deleted, 1 unchanged") ||
+		!strings.Contains(stdout, "credentials: '***'") {
+		t.Errorf("%v\n%s%s", err, stderr, stdout)
+	}
+	if got := read.Digest(map[string][]byte{"password": []byte("another")}); got != read.Digest() {
+		t.Errorf("a digest without the key is %s", got)
 	}
 }
 

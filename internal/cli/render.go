@@ -19,6 +19,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -335,7 +336,7 @@ func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered
 
 // marked returns the object with the engine's marks, but for those that depend on what the cluster answers.
 func marked(o plan.Object, stack plan.Stack) (*unstructured.Unstructured, error) {
-	stamped, err := plan.Stamp(o, stack, plan.Owner{}, 0)
+	stamped, err := plan.Stamp(digest.Key{}, o, stack, plan.Owner{}, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/manifest/kustomize"
@@ -157,6 +158,9 @@ func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { retu
 func (r nowhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
 	return r.reads.ask(r.ctx, job)
 }
+
+// Digest implements controller.Reader.
+func (nowhereReader) Digest(...map[string][]byte) string { return digest.Redacted }
 
 // Now implements controller.Reader.
 func (r nowhereReader) Now() time.Time { return r.now }
@@ -404,6 +408,9 @@ func (r *somewhereReader) Targets(wire, namespace string) []*unstructured.Unstru
 func (r *somewhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
 	return r.reads.ask(r.ctx, job)
 }
+
+// Digest implements controller.Reader.
+func (*somewhereReader) Digest(...map[string][]byte) string { return digest.Redacted }
 
 // Now implements controller.Reader.
 func (r *somewhereReader) Now() time.Time { return r.now }

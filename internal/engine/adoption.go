@@ -29,7 +29,7 @@ func (s *stacks[C, F]) adopts(cr metav1.Object) bool {
 // write enqueues the custom resource again. While it is not known which objects must outlive the custom resource, the finalizers stay,
 // and the reconcile goes on and reports why.
 func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done bool, err error) {
-	if err := s.adopter.ReleasePlan(ctx, p.plan, p.stack, s.self(p.cr)); err != nil {
+	if err := s.adopter.ReleasePlan(ctx, s.digests.Key(), p.plan, p.stack, s.self(p.cr)); err != nil {
 		return true, err
 	}
 	rendered := !p.gatherFailed && len(p.plan.Problems) == 0

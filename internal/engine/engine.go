@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +28,7 @@ import (
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
+	"mlkeeper.dev/internal/engine/digestkey"
 	"mlkeeper.dev/internal/engine/impersonation"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
@@ -41,6 +43,8 @@ import (
 
 // Options configure an engine.
 type Options struct {
+	// OperatorNamespace is where the engine stores what belongs to the installation as a whole: the key of the digests.
+	OperatorNamespace string
 	// Namespaces restricts every watch of namespaced objects; empty means all.
 	Namespaces []string
 	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all.
@@ -76,6 +80,7 @@ type Engine struct {
 	shard     *shard.Shard
 	readers   *reader.Readers
 	jobs      *background.Jobs[watch.Referrer]
+	digests   *digestkey.Store
 	rollouts  rollout.Slot
 	// debounce counts the custom resources that progress.
 	debounce status.Debounce
@@ -103,6 +108,9 @@ type reconciler interface {
 
 // New makes an engine on a manager. Controllers are registered with Register before the manager starts.
 func New(mgr manager.Manager, opts Options) (*Engine, error) {
+	if opts.OperatorNamespace == "" {
+		return nil, errors.New("the namespace of the operator is not known outside a pod: name it with --leader-election-namespace")
+	}
 	if opts.Concurrency <= 0 {
 		opts.Concurrency = defaultConcurrency
 	}
@@ -154,8 +162,11 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },
 		Namespace: func(h watch.Referrer) string { return h.Namespace }, Log: opts.Log.WithName("background"),
 	})
+	e.digests = &digestkey.Store{
+		Client: dyn, Namespace: opts.OperatorNamespace, Random: rand.Reader, Clock: opts.Clock, Log: opts.Log.WithName("digestkey"),
+	}
 	e.readers = &reader.Readers{
-		Informers: e.informers, Catalog: e.catalog, Jobs: e.jobs, Clock: opts.Clock,
+		Informers: e.informers, Catalog: e.catalog, Jobs: e.jobs, Clock: opts.Clock, DigestKey: e.digests.Key,
 		Live: reader.Live{Catalog: e.catalog, Client: dyn, ResourceAs: e.actor.ResourceAs},
 	}
 	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)
@@ -191,8 +202,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready says whether every watch is complete and the definitions of the controllers' kinds are MLKeeper's; it is the manager's
-// readiness check.
+// Ready says whether every watch is complete, the key of the digests is loaded where it is needed, and the definitions of the controllers'
+// kinds are MLKeeper's; it is the manager's readiness check.
 func (e *Engine) Ready() error {
 	if !e.informers.HasSynced() {
 		return errors.New("not every watch is complete yet")
@@ -200,7 +211,7 @@ func (e *Engine) Ready() error {
 	e.mu.Lock()
 	kinds := slices.SortedFunc(maps.Keys(e.controllers), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
 	e.mu.Unlock()
-	var failed error
+	failed := e.digests.Err()
 	for _, gk := range kinds {
 		failed = errors.Join(failed, e.catalog.ForeignCRDError(gk))
 	}
@@ -226,6 +237,10 @@ func (e *Engine) Warm(ctx context.Context) bool {
 	}
 	return ctx.Err() == nil
 }
+
+// start waits for what reconciles need: the watches and, once the manager leads, the key of the digests. It is false when the context is
+// done.
+func (e *Engine) start(ctx context.Context) bool { return e.Warm(ctx) && e.digests.Load(ctx) }
 
 func (e *Engine) add(gk schema.GroupKind, r reconciler) {
 	e.mu.Lock()

@@ -29,7 +29,7 @@ func (e *Engine) watchInventories() error {
 		WatchChildren: e.watchFinalization, StopWatching: e.finalized,
 		Recorder: e.recorder, Clock: e.Clock, Count: e.metrics.write,
 	})
-	q, err := newController(e.mgr, "inventory", e.Clock, finalizeWorkers, finalizer, e.Warm, e.enqueueFinalizations)
+	q, err := newController(e.mgr, "inventory", e.Clock, finalizeWorkers, finalizer, e.start, e.enqueueFinalizations)
 	if err != nil {
 		return fmt.Errorf("register the Inventory controller: %w", err)
 	}

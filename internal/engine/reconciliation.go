@@ -189,7 +189,7 @@ func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
 		}
 		stamped := make([]plan.Stamped, 0, len(stage.Objects))
 		for _, o := range stage.Objects {
-			st, err := plan.Stamp(o, p.stack, owner, i)
+			st, err := plan.Stamp(s.digests.Key(), o, p.stack, owner, i)
 			if err != nil {
 				return err
 			}

@@ -64,7 +64,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	if def.Resource == "" {
 		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.Warm, s.enqueueAll)
+	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.start, s.enqueueAll)
 	if err != nil {
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}

@@ -55,7 +55,7 @@ func newWireRunner(
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
 	})
-	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.Warm, r.enqueueAll)
+	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.start, r.enqueueAll)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 		}
 	}
 	if len(g.secrets) > 0 {
-		g.facts.CredentialsDigest = controller.SecretDigest(cr.UID, g.secrets...)
+		g.facts.CredentialsDigest = read.Digest(g.secrets...)
 	}
 	g.running()
 	g.ports()

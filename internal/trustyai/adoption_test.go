@@ -12,6 +12,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/pki"
 )
@@ -129,6 +130,27 @@ func Test_AdoptionCountsWhatComesLaterFromThenOn(t *testing.T) {
 	c.Put(secretOf2("ns", "tas-tls", map[string]string{"tls.crt": "renewed", "tls.key": "b"}))
 	if _, p = gatherAndRender(t, c, cr); deploymentIn(t, p).Partial {
 		t.Error("renewed certificates do not reach the pods")
+	}
+}
+
+// withoutKey reads as the command line does, which cannot compute digests.
+type withoutKey struct{ *cluster }
+
+func (withoutKey) Digest(...map[string][]byte) string { return digest.Redacted }
+
+func Test_AdoptedPodsStayWithoutTheKeyOfTheDigests(t *testing.T) {
+	c, cr := adopted(t, databaseSpec)
+	_, p := gatherAndRender(t, c, cr)
+	written := deploymentIn(t, p).Desired
+	c.Own(written.DeepCopy(), testOwner)
+	s := testSystem()
+	facts, err := s.Gather(t.Context(), withoutKey{c}, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := deploymentIn(t, s.Render(cr, facts))
+	if got, want := o.Desired.GetAnnotations()[adoptedWithAnnotation], written.GetAnnotations()[adoptedWithAnnotation]; !o.Partial || got != want {
+		t.Errorf("the pods were adopted with %s, and would be with %s", want, got)
 	}
 }
 

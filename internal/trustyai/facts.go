@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/digest"
 )
 
 // Settings are what the operator is told about the controller.
@@ -139,13 +140,20 @@ func (t *AdoptedPods) holds(now AdoptedPods) (AdoptedPods, bool) {
 	if then == (AdoptedPods{Runs: then.Runs}) {
 		return now, true
 	}
-	if then.Database == "" {
-		then.Database = now.Database
-	}
-	if then.Certs == "" {
-		then.Certs = now.Certs
-	}
+	then.Database, now.Database = sameDigest(then.Database, now.Database)
+	then.Certs, now.Certs = sameDigest(then.Certs, now.Certs)
 	return then, then == now
+}
+
+// sameDigest makes two digests equal where one is not known: what was not recorded, and what only the operator can compute.
+func sameDigest(then, now string) (string, string) {
+	switch {
+	case then == "":
+		return now, now
+	case now == digest.Redacted:
+		return then, then
+	}
+	return then, now
 }
 
 // rolledOut says that every pod runs the latest template and is available.

@@ -377,7 +377,7 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	}
 	out.Generation = len(data[generationKey]) > 0
 	known := controller.Only(data, slices.Concat(mandatoryKeys, []string{generationKey})...)
-	out.Digest = controller.SecretDigest(cr.UID, known, controller.SecretData(authority))
+	out.Digest = read.Digest(known, controller.SecretData(authority))
 	return out, nil
 }
 

@@ -44,7 +44,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 			}
 		}
 		if proxy != nil {
-			out.Digest = controller.SecretDigest(cr.UID, data)
+			out.Digest = read.Digest(data)
 		}
 		return out, nil
 	}
@@ -53,7 +53,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 		return Certs{}, err
 	}
 	if proxy != nil && internal != nil {
-		out.Digest = controller.SecretDigest(cr.UID, data, controller.SecretData(internal))
+		out.Digest = read.Digest(data, controller.SecretData(internal))
 	}
 	if !s.settings.DryRun {
 		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for
@@ -193,7 +193,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		})
 	}
 	if out.AwaitsLeaf == "" {
-		out.Digest = controller.SecretDigest(cr.UID, mounted...)
+		out.Digest = read.Digest(mounted...)
 	}
 	return out, nil
 }

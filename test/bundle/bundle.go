@@ -62,7 +62,7 @@ type Stage struct {
 // Spec is what a Bundle declares.
 type Spec struct {
 	Stages []Stage `json:"stages,omitempty"`
-	// Secret names a Secret of somebody else; its keys are counted into the ConfigMaps of the bundle.
+	// Secret names a Secret of somebody else; the ConfigMaps of the bundle get its keys and a digest of its data.
 	Secret string `json:"secret,omitempty"`
 	// DeletionPolicy is that of the bundle.
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -107,6 +107,8 @@ func (b *Bundle) DeepCopyObject() runtime.Object {
 type Facts struct {
 	// Keys are the keys of the Secret that the spec names.
 	Keys []string
+	// Digest is a digest of its data.
+	Digest string
 }
 
 // Definition describes Bundle to the engine. children are the kinds that the test will use, wires its wires.
@@ -161,7 +163,7 @@ func (s *System) Gather(ctx context.Context, read controller.Reader, b *Bundle) 
 		}
 	}
 	data, _, err := unstructured.NestedMap(secret.Object, "data")
-	return Facts{Keys: slices.Sorted(maps.Keys(data))}, err
+	return Facts{Keys: slices.Sorted(maps.Keys(data)), Digest: read.Digest(controller.SecretData(secret))}, err
 }
 
 // Render takes the objects as they are.
@@ -195,6 +197,7 @@ func (s *System) Render(b *Bundle, facts Facts) plan.Plan {
 			}
 			if u.GetKind() == "ConfigMap" && len(facts.Keys) > 0 {
 				_ = unstructured.SetNestedField(u.Object, fmt.Sprint(facts.Keys), "data", "keys")
+				_ = unstructured.SetNestedField(u.Object, facts.Digest, "data", "digest")
 			}
 			declared := plan.Object{Desired: u, Retain: o.Retain, Optional: o.Optional}
 			if o.Recreate {

@@ -122,7 +122,7 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		}
 		all = append(all, objects...)
 	}
-	wanted := []string{"mlkeeper-leader-election", "mlkeeper-engine", "cluster-admin"}
+	wanted := []string{"mlkeeper-leader-election", "mlkeeper-digest-key", "mlkeeper-engine", "cluster-admin"}
 	for _, controller := range rights.Controllers {
 		wanted = append(wanted, "mlkeeper-"+controller)
 	}

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
@@ -104,21 +108,10 @@ func TestATenantsOwnCredentialsHoldNobodyUp(t *testing.T) {
 	generation := func(ns string) int64 {
 		return c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service").GetGeneration()
 	}
-	credentials := func(ns, password string) {
-		c.Apply(t, "{apiVersion: v1, kind: Secret, metadata: {name: db}, stringData: {databaseKind: mariadb, databaseUsername: u, databasePassword: "+
-			password+", databaseService: s, databasePort: '3306', databaseName: d, databaseGeneration: update}}\n", ns)
-	}
+	credentials := func(ns, password string) { c.Apply(t, sharedCredentials(password), ns) }
 	for _, ns := range namespaces {
 		credentials(ns, "right")
-		c.Apply(t, `
-apiVersion: trustyai.opendatahub.io/v1alpha1
-kind: TrustyAIService
-metadata: {name: trustyai-service-example}
-spec:
-  storage: {format: DATABASE, databaseConfigurations: db}
-  data: {filename: data.csv, format: CSV}
-  trustyaiMetrics: {schedule: 15s}
-`, ns)
+		c.Apply(t, onDatabase, ns)
 	}
 	for _, ns := range namespaces {
 		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
@@ -135,6 +128,98 @@ spec:
 			return nil
 		})
 	}
+}
+
+const onDatabase = `
+apiVersion: trustyai.opendatahub.io/v1alpha1
+kind: TrustyAIService
+metadata: {name: trustyai-service-example}
+spec:
+  storage: {format: DATABASE, databaseConfigurations: db}
+  data: {filename: data.csv, format: CSV}
+  trustyaiMetrics: {schedule: 15s}
+`
+
+// sharedCredentials is the Secret of onDatabase.
+func sharedCredentials(password string) string {
+	return "{apiVersion: v1, kind: Secret, metadata: {name: db}, stringData: {databaseKind: mariadb, databaseUsername: u, databasePassword: " +
+		password + ", databaseService: s, databasePort: '3306', databaseName: d, databaseGeneration: update}}\n"
+}
+
+// TestALostDigestKeyRollsOneNamespaceAtATime deletes the key of the digests while no manager runs. Every digest changes then, and the pods
+// with it, as after an upgrade from a release whose digests had no such key.
+func TestALostDigestKeyRollsOneNamespaceAtATime(t *testing.T) {
+	c := cluster.Shared(t)
+	namespaces := []string{c.Namespace(t), c.Namespace(t)}
+	opts := harness.Options{Engine: engine.Options{Namespaces: namespaces}}
+	first := start(t, c, opts)
+	shown := func(ns string) string {
+		d := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "trustyai-service")
+		text, _, _ := unstructured.NestedString(d.Object, "spec", "template", "metadata", "annotations",
+			"trustyai.opendatahub.io/credentials-digest")
+		return text
+	}
+	before := map[string]string{}
+	for _, ns := range namespaces {
+		c.Apply(t, sharedCredentials("guess"), ns)
+		c.Apply(t, onDatabase, ns)
+		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
+		before[ns] = shown(ns)
+		// Whoever sees the digest sees the UID beside it.
+		if guess := digestKeyedWith(get(t, c, ns, example).UID, "guess"); before[ns] == "" || before[ns] == guess {
+			t.Errorf("the digest %q is that of the password with the UID as key, %q", before[ns], guess)
+		}
+	}
+	if before[namespaces[0]] == before[namespaces[1]] {
+		t.Error("who sees both digests knows that both have the same password, and could try passwords with a service of his own")
+	}
+	first.Stop()
+	c.Kubectl(t, "-n", cluster.OperatorNamespace, "delete", "secret", "mlkeeper-digest-key")
+	uncordon := cordon(t, c)
+	start(t, c, opts)
+	cluster.Eventually(t, 60*time.Second, func() error {
+		var rolled, waiting []string
+		for _, ns := range namespaces {
+			held := meta.FindStatusCondition(get(t, c, ns, example).Status.Conditions, "Reconciling")
+			switch {
+			case shown(ns) != before[ns]:
+				rolled = append(rolled, ns)
+			case held != nil && held.Reason == "WaitingForRollout":
+				waiting = append(waiting, ns)
+			}
+		}
+		if len(rolled) != 1 || len(waiting) != 1 {
+			return fmt.Errorf("%q have another digest and %q wait", rolled, waiting)
+		}
+		return nil
+	})
+	uncordon()
+	cluster.Eventually(t, 60*time.Second, func() error {
+		for _, ns := range namespaces {
+			if shown(ns) == before[ns] {
+				return fmt.Errorf("%s has the digest of the lost key", ns)
+			}
+		}
+		return nil
+	})
+	for _, ns := range namespaces {
+		condition(t, c, ns, example, "Ready", metav1.ConditionTrue)
+	}
+}
+
+// digestKeyedWith is the digest of sharedCredentials that releases made before there was a key of the installation.
+func digestKeyedWith(uid types.UID, password string) string {
+	mac := hmac.New(sha256.New, []byte(uid))
+	data := [][2]string{
+		{"databaseGeneration", "update"}, {"databaseKind", "mariadb"}, {"databaseName", "d"}, {"databasePassword", password},
+		{"databasePort", "3306"}, {"databaseService", "s"}, {"databaseUsername", "u"},
+	}
+	fmt.Fprintf(mac, "%d;", len(data))
+	for _, entry := range data {
+		fmt.Fprintf(mac, "%d:%s%d:%s", len(entry[0]), entry[0], len(entry[1]), entry[1])
+	}
+	fmt.Fprint(mac, "0;") // There is no Secret with an authority.
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 func image(t *testing.T, c *cluster.Cluster, ns string) string {

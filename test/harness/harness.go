@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -124,6 +125,7 @@ func build(c *cluster.Cluster, opts Options, controllers []Register) (manager.Ma
 	if opts.Config != nil {
 		opts.Config(cfg)
 	}
+	opts.Engine.OperatorNamespace = cmp.Or(opts.Engine.OperatorNamespace, cluster.OperatorNamespace)
 	silence.Do(func() { ctrl.SetLogger(logr.Discard()) })
 	mopts := ctrl.Options{
 		Scheme: cluster.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",

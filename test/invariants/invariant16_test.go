@@ -1,15 +1,20 @@
 package invariants
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"mlkeeper.dev/internal/engine/controller"
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/engine/digestkey"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 )
@@ -53,11 +58,130 @@ func TestInvariant16WhatWasRenderedLastStays(t *testing.T) {
 	}
 }
 
-func TestInvariant16DigestsOfSecretsAreKeyed(t *testing.T) {
+// Whoever may view a namespace reads its UIDs, annotations and statuses, and not its Secrets. With all of that he cannot tell whether a
+// password is the one of a Secret.
+func TestInvariant16NobodyCanTryPasswordsAgainstADigest(t *testing.T) {
+	b := open(t, options{})
 	data := map[string][]byte{"password": []byte("guess")}
-	digest := func(uid types.UID) string { return controller.SecretDigest(uid, data) }
-	again := digest("a")
-	if digest("a") == digest("b") || digest("a") != again {
-		t.Error("the digest does not depend on the key, or on something else")
+	b.c.Apply(b, "{apiVersion: v1, kind: Secret, metadata: {name: credentials}, stringData: {password: guess}}\n", b.ns)
+	spec := one(configMap(b.ns, "config", "v"), object(
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"rendered"},"data":{"password":"Z3Vlc3M="}}`, b.ns))
+	spec.Secret = "credentials"
+	b.apply("b", spec)
+	b.ready("b")
+	cr, config := b.bundle("b"), b.must(configMapGVK, b.ns, "config")
+	ns := b.must(namespaceGVK, "", b.ns)
+	applied := map[string]string{}
+	for _, e := range cr.Status.Inventory.Entries {
+		applied[e.Kind] = e.AppliedHash
+	}
+	shown, _, _ := unstructured.NestedString(config.Object, "data", "digest")
+	if shown == "" || applied["Secret"] == "" {
+		t.Fatalf("there is no digest of the Secret that is read, or of the one that is rendered: %q, %v", shown, applied)
+	}
+	// The reconstruction is right where nothing is secret.
+	if got := hashOf(t, cr, config, nil); got != applied["ConfigMap"] {
+		t.Fatalf("the hash of the ConfigMap is %s, and not %s", applied["ConfigMap"], got)
+	}
+	other := one(configMap(b.ns, "other", "v"))
+	other.Secret = "credentials"
+	b.apply("other", other)
+	b.ready("other")
+	if text, _, _ := unstructured.NestedString(b.must(configMapGVK, b.ns, "other").Object, "data", "digest"); text == shown {
+		t.Error("two custom resources have the same digest: with a password of his own, one user can try it against the digest of another")
+	}
+	rendered := b.must(secretGVK, b.ns, "rendered")
+	if hashOf(t, cr, rendered, nil) == applied["Secret"] {
+		t.Error("the hash of the rendered Secret is not keyed")
+	}
+	for _, public := range []string{
+		"", string(cr.UID), cr.Name, b.ns, string(ns.GetUID()), string(config.GetUID()), string(rendered.GetUID()), digestkey.Name,
+	} {
+		var key digest.Key
+		copy(key[:], public)
+		if key.Secrets(data) == shown || key.For(string(cr.UID)).Secrets(data) == shown {
+			t.Errorf("the digest of the Secret that is read has the key %q, which everybody knows", public)
+		}
+		if hashOf(t, cr, rendered, &key) == applied["Secret"] {
+			t.Errorf("the hash of the rendered Secret has the key %q, which everybody knows", public)
+		}
+	}
+	// Another manager has the same key.
+	b.settle()
+	mark := b.journal.mark()
+	b.restart()
+	b.nudge("b")
+	b.settle()
+	if got := b.journal.writes(mark, "", b.ns+"/configmaps/config"); len(got) > 0 {
+		t.Errorf("the next manager wrote what was right:\n%s", lines(got))
+	}
+}
+
+// hashOf is the applied hash of a child with the content of the live one, keyed where there is a key.
+func hashOf(t *testing.T, cr *bundle.Bundle, live *unstructured.Unstructured, key *digest.Key) string {
+	t.Helper()
+	desired := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": live.GetAPIVersion(), "kind": live.GetKind(), "data": live.Object["data"],
+		"metadata": map[string]any{"name": live.GetName(), "namespace": live.GetNamespace()},
+	}}
+	stack := plan.Stack{
+		Controller: bundle.Definition(nil).Controller, GVK: bundle.GVK, Namespace: cr.Namespace, Name: cr.Name, UID: cr.UID,
+	}
+	owner := plan.Owner{APIVersion: bundle.GVK.GroupVersion().String(), Kind: bundle.GVK.Kind, Name: cr.Name, UID: cr.UID}
+	if key != nil {
+		stamped, err := plan.Stamp(*key, plan.Object{Desired: desired}, stack, owner, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stamped.Digest
+	}
+	stamped, err := plan.Stamp(digest.Key{}, plan.Object{Desired: desired}, stack, owner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := stamped.Desired.GetAnnotations()
+	delete(annotations, keeper.AppliedHashAnnotation)
+	stamped.Desired.SetAnnotations(annotations)
+	sum := sha256.New()
+	if err := json.NewEncoder(sum).Encode(stamped.Desired.Object); err != nil {
+		t.Fatal(err)
+	}
+	return digest.Text(sum)
+}
+
+// The Secret with the key may be deleted while a manager runs, which changes nothing. The next manager has another key: it writes once what
+// carries a digest.
+func TestInvariant16ALostKeyIsReplaced(t *testing.T) {
+	b := open(t, options{Cluster: cluster.Start(t)})
+	b.c.Apply(b, "{apiVersion: v1, kind: Secret, metadata: {name: credentials}, stringData: {password: guess}}\n", b.ns)
+	spec := one(configMap(b.ns, "config", "v"))
+	spec.Secret = "credentials"
+	b.apply("b", spec)
+	b.ready("b")
+	b.settle()
+	shown := func() string {
+		text, _, _ := unstructured.NestedString(b.must(configMapGVK, b.ns, "config").Object, "data", "digest")
+		return text
+	}
+	before := shown()
+	mark := b.journal.mark()
+	b.c.Kubectl(b, "-n", cluster.OperatorNamespace, "delete", "secret", digestkey.Name)
+	b.nudge("b")
+	b.settle()
+	if got := b.journal.writes(mark, "", b.ns+"/configmaps/config"); len(got) > 0 || shown() != before {
+		t.Errorf("the deletion of the key changed the digest %s to %s:\n%s", before, shown(), lines(got))
+	}
+	b.restart()
+	b.nudge("b")
+	b.settle()
+	b.ready("b")
+	if shown() == before {
+		t.Error("a lost key is still in use")
+	}
+	mark = b.journal.mark()
+	b.nudge("b")
+	b.settle()
+	if got := b.journal.writes(mark, "", b.ns+"/configmaps/config"); len(got) > 0 {
+		t.Errorf("with another key it is written again and again:\n%s", lines(got))
 	}
 }

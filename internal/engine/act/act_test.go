@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -93,7 +94,7 @@ func TestSlots(t *testing.T) {
 						if tc.gvk == configMapGVK {
 							u.SetNamespace("ns")
 						}
-						st, err := plan.Stamp(plan.Object{Desired: u}, stack, self, 0)
+						st, err := plan.Stamp(digest.Key{}, plan.Object{Desired: u}, stack, self, 0)
 						if err != nil {
 							t.Error(err)
 						}

@@ -24,6 +24,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -124,7 +125,7 @@ func configMap(name string, data map[string]any) *unstructured.Unstructured {
 
 func stamp(t *testing.T, o plan.Object) plan.Stamped {
 	t.Helper()
-	st, err := plan.Stamp(o, stack, self, 0)
+	st, err := plan.Stamp(digest.Key{}, o, stack, self, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

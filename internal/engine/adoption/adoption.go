@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -41,13 +42,13 @@ func (a Adopter) Pending(cr metav1.Object) bool {
 func (a Adopter) isPrevious(finalizer string) bool { return slices.Contains(a.Finalizers, finalizer) }
 
 // ReleasePlan releases the objects of a plan that must outlive the custom resource.
-func (a Adopter) ReleasePlan(ctx context.Context, p plan.Plan, stack plan.Stack, owner plan.Owner) error {
+func (a Adopter) ReleasePlan(ctx context.Context, key digest.Key, p plan.Plan, stack plan.Stack, owner plan.Owner) error {
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			if o.Policy() == "" {
 				continue
 			}
-			stamped, err := plan.Stamp(o, stack, owner, 0)
+			stamped, err := plan.Stamp(key, o, stack, owner, 0)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -89,7 +90,7 @@ func TestRetainedObjectsAreReleased(t *testing.T) {
 	}}
 	releaser := &fakeReleaser{}
 	a := Adopter{Retained: []schema.GroupVersionKind{claims}, Releaser: releaser}
-	if err := a.ReleasePlan(t.Context(), p, stack, self); err != nil || !reflect.DeepEqual(releaser.released, []string{"data", "models"}) {
+	if err := a.ReleasePlan(t.Context(), digest.Key{}, p, stack, self); err != nil || !reflect.DeepEqual(releaser.released, []string{"data", "models"}) {
 		t.Errorf("released %v, error %v", releaser.released, err)
 	}
 	if err := a.ReleaseKinds(t.Context(), stack, self); err != nil || releaser.released[len(releaser.released)-1] != claims.Kind {
@@ -97,7 +98,7 @@ func TestRetainedObjectsAreReleased(t *testing.T) {
 	}
 	for _, failAt := range []string{"data", "models", claims.Kind} {
 		releaser.failAt = failAt
-		if err := errors.Join(a.ReleasePlan(t.Context(), p, stack, self), a.ReleaseKinds(t.Context(), stack, self)); !errors.Is(err, errRefused) {
+		if err := errors.Join(a.ReleasePlan(t.Context(), digest.Key{}, p, stack, self), a.ReleaseKinds(t.Context(), stack, self)); !errors.Is(err, errRefused) {
 			t.Errorf("a failure at %s is lost: %v", failAt, err)
 		}
 	}

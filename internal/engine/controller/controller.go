@@ -158,6 +158,10 @@ type Reader interface {
 	// that says so, it runs again with backoff from five seconds to five minutes, or to what the result says. A job ends when a
 	// reconcile does not name it. In the steady state a job runs Once, or seldom and without a read of the cluster.
 	Background(name string, every time.Duration, job Job) any
+	// Digest returns a digest of the data of Secrets, for annotations that restart pods when it changes (invariant 16). Its key is that of
+	// the installation, so that who reads the annotation cannot try passwords against it. Equal data of two custom resources has two
+	// digests.
+	Digest(secrets ...map[string][]byte) string
 	// Now is the engine's clock.
 	Now() time.Time
 }

@@ -1,16 +1,9 @@
 package controller
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
-	"fmt"
-	"maps"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // SecretData decodes the data of a Secret; nil for a Secret that is absent.
@@ -38,17 +31,4 @@ func Only(data map[string][]byte, keys ...string) map[string][]byte {
 		}
 	}
 	return out
-}
-
-// SecretDigest is a keyed digest of the data of Secrets (invariant 16): the key is the UID of the custom resource.
-func SecretDigest(key types.UID, secrets ...map[string][]byte) string {
-	mac := hmac.New(sha256.New, []byte(key))
-	for _, data := range secrets {
-		fmt.Fprintf(mac, "%d;", len(data))
-		for _, name := range slices.Sorted(maps.Keys(data)) {
-			fmt.Fprintf(mac, "%d:%s%d:", len(name), name, len(data[name]))
-			mac.Write(data[name])
-		}
-	}
-	return hex.EncodeToString(mac.Sum(nil)[:16])
 }

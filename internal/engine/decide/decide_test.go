@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -30,7 +31,7 @@ func scene(t *testing.T, gvk schema.GroupVersionKind, change func(*plan.Object))
 	if change != nil {
 		change(&o)
 	}
-	st, err := plan.Stamp(o, stack, self, 0)
+	st, err := plan.Stamp(digest.Key{}, o, stack, self, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -206,7 +207,7 @@ func (c child) render(st plan.Stack, s, version, k int) (rendering, error) {
 	o.Desired.Object["data"] = map[string]any{"of": fmt.Sprint(s), "version": fmt.Sprint(version)}
 	o.Retain = c.retain
 	owner := plan.Owner{APIVersion: "g.io/v1", Kind: "Thing", Name: st.Name, UID: st.UID}
-	stamped, err := plan.Stamp(o, st, owner, c.stage)
+	stamped, err := plan.Stamp(digest.Key{}, o, st, owner, c.stage)
 	return rendering{
 		item: Item{Stamped: stamped, Served: true}, wanted: c.versions[s]&(1<<version) != 0,
 	}, err

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -22,7 +23,7 @@ func newWebhookScene(t *testing.T) *webhookScene {
 		for name, value := range content {
 			o.Desired.Object[name] = value
 		}
-		st, err := plan.Stamp(o, stack, self, 0)
+		st, err := plan.Stamp(digest.Key{}, o, stack, self, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

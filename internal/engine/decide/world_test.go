@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -429,7 +430,7 @@ func drawWorld(t *rapid.T) *world {
 			o.Retain = retain
 			o.IfNotPresent = rapid.IntRange(0, 7).Draw(t, "createOnly") == 7
 			o.Optional = rapid.IntRange(0, 3).Draw(t, "optional") == 3
-			st, err := plan.Stamp(o, stack, self, stage)
+			st, err := plan.Stamp(digest.Key{}, o, stack, self, stage)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 )
 
 var (
@@ -35,7 +36,7 @@ func configMap() *unstructured.Unstructured {
 
 func stamp(t testing.TB, o Object) Stamped {
 	t.Helper()
-	s, err := Stamp(o, stack, owner, 2)
+	s, err := Stamp(digest.Key{}, o, stack, owner, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +147,33 @@ func TestStampDigest(t *testing.T) {
 	}
 	elsewhere := owner
 	elsewhere.UID = "another"
-	if got, _ := Stamp(Object{Desired: configMap()}, stack, elsewhere, 2); got.Digest == base.Digest {
+	if got, _ := Stamp(digest.Key{}, Object{Desired: configMap()}, stack, elsewhere, 2); got.Digest == base.Digest {
 		t.Error("another owner has the same digest")
+	}
+}
+
+// Inventories have the digest of a Secret, too, which more people may read than Secrets.
+func TestTheDigestOfASecretIsKeyed(t *testing.T) {
+	digestOf := func(key digest.Key, kind, value string) string {
+		t.Helper()
+		u := configMap()
+		u.SetKind(kind)
+		u.Object["data"] = map[string]any{"password": value}
+		s, err := Stamp(key, Object{Desired: u}, stack, owner, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Digest
+	}
+	one, two := digest.Key{1}, digest.Key{2}
+	if digestOf(one, "Secret", "Z3Vlc3M=") == digestOf(two, "Secret", "Z3Vlc3M=") {
+		t.Error("whoever knows the content of a Secret can compute its digest without the key")
+	}
+	if digestOf(one, "Secret", "Z3Vlc3M=") == digestOf(one, "Secret", "b3RoZXI=") {
+		t.Error("two contents have the same digest")
+	}
+	if digestOf(one, "ConfigMap", "a") != digestOf(two, "ConfigMap", "a") {
+		t.Error("the digest of an object that is no Secret depends on the key: a lost key would have all of them written again")
 	}
 }
 
@@ -167,11 +193,11 @@ func TestStampIsStable(t *testing.T) {
 		}
 		a, b := configMap(), configMap()
 		a.Object["data"], b.Object["data"] = value, shuffled
-		x, err := Stamp(Object{Desired: a}, stack, owner, 0)
+		x, err := Stamp(digest.Key{}, Object{Desired: a}, stack, owner, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		y, err := Stamp(Object{Desired: b}, stack, owner, 0)
+		y, err := Stamp(digest.Key{}, Object{Desired: b}, stack, owner, 0)
 		if err != nil || x.Digest != y.Digest || !reflect.DeepEqual(x.Desired, y.Desired) {
 			t.Fatalf("%v: %v and %v", err, x, y)
 		}

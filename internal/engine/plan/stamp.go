@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/digest"
 )
 
 // Stack identifies the custom resource that a set of children belongs to.
@@ -56,9 +57,10 @@ type Stamped struct {
 
 // Stamp returns the object with the engine's marks: labels, owner annotation, owner reference and digest. Only its metadata is
 // a copy; the rest is shared with the object, and neither may be changed.
+// The digest of a Secret is keyed: inventories have it, too, which more people may read than Secrets.
 // blockOwnerDeletion is never set (invariant 2), and what must outlive its custom resource, which is what is retained or orphaned, and
 // every Namespace and CustomResourceDefinition, gets no owner reference (invariant 5).
-func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
+func Stamp(key digest.Key, o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	u := &unstructured.Unstructured{Object: maps.Clone(o.Desired.Object)}
 	delete(u.Object, "status")
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
@@ -91,15 +93,20 @@ func Stamp(o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 		}})
 	}
 	sum := sha256.New()
+	if u.GroupVersionKind().GroupKind() == secretKind {
+		sum = key.New()
+	}
 	if err := json.NewEncoder(sum).Encode(u.Object); err != nil {
 		return Stamped{}, fmt.Errorf("encode %s: %w", KeyOf(u), err)
 	}
-	digest := hex.EncodeToString(sum.Sum(nil)[:16])
-	annotations[keeper.AppliedHashAnnotation] = digest
+	hash := digest.Text(sum)
+	annotations[keeper.AppliedHashAnnotation] = hash
 	u.SetAnnotations(annotations)
 	o.Desired = u
-	return Stamped{Object: o, Key: KeyOf(u), Digest: digest, Stage: stage}, nil
+	return Stamped{Object: o, Key: KeyOf(u), Digest: hash, Stage: stage}, nil
 }
+
+var secretKind = schema.GroupKind{Kind: "Secret"}
 
 // OutlivesAlways names the kinds that hold what others put into them: the garbage collector must never delete them.
 func OutlivesAlways(k Key) bool {

@@ -22,6 +22,7 @@ import (
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/watch"
@@ -53,6 +54,8 @@ type Readers struct {
 	Live  controller.Live
 	Jobs  *background.Jobs[watch.Referrer]
 	Clock clock.PassiveClock
+	// DigestKey returns the key of Digest.
+	DigestKey func() digest.Key
 
 	contents contents
 }
@@ -262,6 +265,11 @@ func (r *Reader) Background(name string, every time.Duration, job controller.Job
 		r.due = state.Due
 	}
 	return state.Result
+}
+
+// Digest implements controller.Reader.
+func (r *Reader) Digest(secrets ...map[string][]byte) string {
+	return r.shared.DigestKey().For(string(r.Stack.UID)).Secrets(secrets...)
 }
 
 // Now implements controller.Reader.

@@ -12,6 +12,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -20,6 +21,8 @@ import (
 type Cluster struct {
 	// Time is what Now returns.
 	Time time.Time
+	// DigestKey is the key of Digest.
+	DigestKey digest.Key
 	// APIs are the kinds that are served.
 	APIs map[schema.GroupVersionKind]bool
 	// ClusterScoped are the kinds that are in no namespace.
@@ -148,6 +151,9 @@ func (c *Cluster) Background(name string, every time.Duration, job controller.Jo
 	c.Asked = append(c.Asked, Asked{name, every, job})
 	return c.Answers[name]
 }
+
+// Digest implements controller.Reader.
+func (c *Cluster) Digest(secrets ...map[string][]byte) string { return c.DigestKey.Secrets(secrets...) }
 
 // Now implements controller.Reader.
 func (c *Cluster) Now() time.Time { return c.Time }
