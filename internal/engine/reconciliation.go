@@ -463,15 +463,6 @@ func (s *stacks[C, F]) child(key plan.Key) *observe.Object {
 	return seen
 }
 
-func ownedByAnother(key plan.Key) plan.Problem {
-	return plan.Problem{
-		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
-		Message: key.String() + " was made for another custom resource; it is left alone",
-		Remedy: "remove that object; to adopt it with its data, when its custom resource is gone, annotate this one " +
-			"with " + keeper.AdoptAnnotation + "=true",
-	}
-}
-
 // state tells what is known of one object after this pass's writes.
 func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) controller.State {
 	var seen *observe.Object

@@ -122,7 +122,7 @@ type Action struct {
 	MigratePrevious bool
 	// Reason is one of the Reason constants.
 	Reason string
-	// Detail names what a Wait waits for.
+	// Detail names what a Wait waits for, and the owner of an object that is a Conflict.
 	Detail string
 	// KnownUID is the UID of our last write, by which an object that lost its labels is known again.
 	KnownUID types.UID
@@ -183,7 +183,7 @@ func judge(in Input, item Item, gate string) Action {
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
-		a.Verb, a.Reason = Conflict, ReasonForeignOwner
+		a.Verb, a.Reason, a.Detail = Conflict, ReasonForeignOwner, observe.OwnerOf(item.Observed)
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
 	case item.IfNotPresent:
