@@ -20,6 +20,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
+	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
 )
 
@@ -232,7 +233,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	p.retry(p.state.retries.Hold(p.actions, p.userRequest(), s.Clock.Now()))
+	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.request(p, key) }, s.Clock.Now()))
 	s.holdRollout(p)
 }
 
@@ -271,7 +272,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
 	if e, ok := p.entries[o.Key]; ok {
-		item.Known = &e
+		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e)
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
@@ -425,7 +426,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		p.retry(p.state.retries.Record(r, p.userRequest(), s.Clock.Now()))
+		p.retry(p.state.retries.Record(r, s.request(p, r.Action.Key), s.Clock.Now()))
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err

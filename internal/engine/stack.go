@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/adoption"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/adoption"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/inventory"

@@ -18,10 +18,13 @@ type api struct {
 	versions []string
 	// conversionWebhook converts between the versions; empty if the API server needs none.
 	conversionWebhook string
+	// generation is that of the CustomResourceDefinition, which changes with the schema; 0 for other sources.
+	generation int64
 }
 
 func (a api) equal(b api) bool {
-	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions) && a.conversionWebhook == b.conversionWebhook
+	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions) && a.conversionWebhook == b.conversionWebhook &&
+		a.generation == b.generation
 }
 
 // apiSource identifies what makes an API served: a CustomResourceDefinition, an APIService, or the discovery of the built-in
@@ -167,6 +170,16 @@ func (dc *discoveryCache) conversionWebhook(gk schema.GroupKind) string {
 		}
 	}
 	return ""
+}
+
+// generation returns the generation of the CustomResourceDefinition of a kind; 0 if it has none.
+func (dc *discoveryCache) generation(gk schema.GroupKind) int64 {
+	for _, e := range dc.kinds[gk] {
+		if e.source.rank == sourceCRD {
+			return e.api.generation
+		}
+	}
+	return 0
 }
 
 func (dc *discoveryCache) versions(gk schema.GroupKind) []string {
