@@ -1,0 +1,30 @@
+package catalog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// TestANewSchemaIsAChange: what the API server rejected, or what was left out of an object, may fit the new schema.
+func TestANewSchemaIsAChange(t *testing.T) {
+	c := newWithClock(nil, nil, logr.Discard(), testclock.NewFakeClock(time.Unix(0, 0)))
+	var changes []int64
+	c.OnChange(func(gk schema.GroupKind, _ bool) { changes = append(changes, c.DefinitionGeneration(gk)) })
+	for _, generation := range []int64{1, 1, 2} {
+		c.setCRD(&crdInfo{
+			ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"}, kind: widget, established: true,
+			api: api{resource: "widgets", versions: []string{"v1"}, generation: generation},
+		}, false)
+	}
+	if len(changes) != 2 || changes[0] != 1 || changes[1] != 2 {
+		t.Errorf("the changes were of generations %v", changes)
+	}
+	if got := c.DefinitionGeneration(schema.GroupKind{Kind: "ConfigMap"}); got != 0 {
+		t.Errorf("a kind without a definition has generation %d", got)
+	}
+}
