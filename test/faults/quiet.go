@@ -143,8 +143,14 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 	}
 	r.note("the window begins")
 	from, passes, goroutines, asked := time.Now(), r.passes(), r.goroutines(), r.asks()
-	if !r.pauseFor(r.suite.Window) {
-		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+	for last := passes; time.Since(from) < r.suite.Window; {
+		if !r.pauseFor(look) {
+			return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+		}
+		if now := r.passes(); now != last {
+			r.note("%d reconciles so far", now-passes)
+			last = now
+		}
 	}
 	r.note("the window ends")
 	did := r.activity(c, from)

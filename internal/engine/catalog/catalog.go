@@ -135,9 +135,9 @@ func (c *Catalog) ForeignCRDError(gk schema.GroupKind) error {
 	return ForeignCRDError(c.cache.kinds[gk][0].api.resource+"."+gk.Group, webhook)
 }
 
-// DefinitionGeneration returns the generation of the CustomResourceDefinition of a kind, which changes with its schema; 0 if the kind
-// has no CustomResourceDefinition.
-func (c *Catalog) DefinitionGeneration(gk schema.GroupKind) int64 {
+// Definition returns the generation of the CustomResourceDefinition of a kind, which changes with its schema, and since when it is that
+// one; 0 if the kind has no CustomResourceDefinition.
+func (c *Catalog) Definition(gk schema.GroupKind) (generation int64, since time.Time) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.cache.generation(gk)
