@@ -86,7 +86,7 @@ var causes = []cause{
 	serverCause(ServerHangs, `took too long|No model server answers`),
 	serverCause(ServerLate, `took too long|No model server answers`),
 	serverCause(ServerSlow, `being fetched|cut or too long`),
-	serverCause(ServerGarbage, `a page in place of|is no model status|no chart`),
+	serverCause(ServerGarbage, `a page in place of|is no model status|is no index of charts`),
 	serverCause(ServerUntrusted, `certificate|authority`),
 	serverCause(ServerRedirects, `redirects|answered 302`),
 }

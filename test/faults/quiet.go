@@ -120,6 +120,9 @@ func (r *run) names(message string, c *cause) bool {
 	if r.workload.Plain || c.name == ServerSlow {
 		return true // A Tfserv has but its own servers, and what is being fetched is not known to fail.
 	}
+	if c.name == APIRemoved {
+		return strings.Contains(message, r.world.Namespace+"/") // One of the children of the resource is reported.
+	}
 	if c.name == Quota {
 		return strings.Contains(message, "count/"+t.Resource+"=") || strings.Contains(message, "the answer itself is left out")
 	}
