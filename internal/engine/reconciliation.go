@@ -440,7 +440,9 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.entries[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			p.entries[r.Action.Key] = e
+			s.wroteWithSchema(p, r.Action.Key, e)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again when a watch reports that it is gone.
 		case !r.Wrote:

@@ -18,30 +18,39 @@ func (s *stacks[C, F]) request(p *reconciliation[C, F], key plan.Key) retry.Requ
 	return retry.Request{User: p.userRequest(), Schema: generation}
 }
 
-// outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.
-// What was written while API servers may still have had the old schema counts as written with it.
-func (s *stacks[C, F]) outdated(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) bool {
+// wroteWithSchema takes in that an object was written. Where something was left out while API servers may still have had the old schema,
+// the object counts as written with it.
+func (s *stacks[C, F]) wroteWithSchema(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) {
 	if len(entry.LeftOut) == 0 {
 		delete(p.state.schemas, key)
+		return
+	}
+	generation, since := s.catalog.Definition(key.GroupKind)
+	if settled := since.Add(schemaDelay); s.Clock.Now().Before(settled) {
+		generation--
+		p.requeueAt(settled)
+	}
+	p.state.schemas[key] = generation
+}
+
+// outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.
+func (s *stacks[C, F]) outdated(p *reconciliation[C, F], key plan.Key, entry keeper.InventoryEntry) bool {
+	if len(entry.LeftOut) == 0 {
 		return false
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)
-	settled, now := since.Add(schemaDelay), s.Clock.Now()
 	written, known := p.state.schemas[key]
-	switch {
-	case !known && now.Before(settled):
-		p.state.schemas[key] = generation - 1
-		p.requeueAt(settled)
+	if !known {
+		// Another process wrote it.
+		written = generation
+		p.state.schemas[key] = written
+	}
+	if written == generation {
 		return false
-	case !known:
-		p.state.schemas[key] = generation
-		return false
-	case written == generation:
-		return false
-	case now.Before(settled):
+	}
+	if settled := since.Add(schemaDelay); s.Clock.Now().Before(settled) {
 		p.requeueAt(settled)
 		return false
 	}
-	p.state.schemas[key] = generation
 	return true
 }
