@@ -426,14 +426,19 @@ func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
 		}
 	}
 	out := make([][]Finding, len(plans))
-	s.each(s.Parallel, len(plans), func(i int) {
-		s.Log("replay of %s", plans[i])
-		o := s.one(plans[i])
-		if o.missed {
-			s.Log("%s: the fault did not take place, since the request that it is keyed by did not come", plans[i])
-		}
-		out[i] = o.findings
-	})
+	for _, changesAPI := range []bool{false, true} {
+		s.each(s.Parallel, len(plans), func(i int) {
+			if (plans[i].Standing != nil && plans[i].Standing.changesAPI()) != changesAPI {
+				return
+			}
+			s.Log("replay of %s", plans[i])
+			o := s.one(plans[i])
+			if o.missed {
+				s.Log("%s: the fault did not take place, since the request that it is keyed by did not come", plans[i])
+			}
+			out[i] = o.findings
+		})
+	}
 	return out, nil
 }
 
