@@ -35,7 +35,9 @@ type World struct {
 
 // trustServer makes the Secret with the authority of the workload's server.
 func (w *World) trustServer() error {
-	return w.Apply(fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: server}, stringData: {ca.crt: %q}}\n", certificates().trusted))
+	u := w.object(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "server")
+	u.Object["stringData"] = map[string]any{"ca.crt": certificates().trusted}
+	return w.Put(u)
 }
 
 // Apply applies manifests as a user. "NS" in them stands for the namespace, "SERVER" for the address of the workload's server, and what
