@@ -20,6 +20,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/reader"
+	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
 )
 
@@ -232,7 +233,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	p.retry(p.state.retries.Hold(p.actions, p.userRequest(), s.Clock.Now()))
+	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.request(p, key) }, s.Clock.Now()))
 	s.holdRollout(p)
 }
 
@@ -271,7 +272,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
 	if e, ok := p.entries[o.Key]; ok {
-		item.Known = &e
+		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e)
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
@@ -425,7 +426,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		p.retry(p.state.retries.Record(r, p.userRequest(), s.Clock.Now()))
+		p.retry(p.state.retries.Record(r, s.request(p, r.Action.Key), s.Clock.Now()))
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err
@@ -439,7 +440,9 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			// What was judged has changed meanwhile. Its event may have come before this pass was over.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		case r.Observed != nil:
-			p.entries[r.Action.Key] = inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			e := inventory.EntryOf(r.Action.Object, r.Observed, r.Warnings)
+			p.entries[r.Action.Key] = e
+			s.wroteWithSchema(p, r.Action.Key, e)
 		case r.Action.Object.Desired != nil:
 			// Deleted, to be made again when a watch reports that it is gone.
 		case !r.Wrote:
@@ -461,15 +464,6 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 func (s *stacks[C, F]) child(key plan.Key) *observe.Object {
 	seen, _ := s.informers.Child(s.def.Controller, key)
 	return seen
-}
-
-func ownedByAnother(key plan.Key) plan.Problem {
-	return plan.Problem{
-		Class: plan.Blocked, Reason: act.ReasonConflict, Field: "metadata.name", Value: key.Name,
-		Message: key.String() + " was made for another custom resource; it is left alone",
-		Remedy: "remove that object; to adopt it with its data, when its custom resource is gone, annotate this one " +
-			"with " + keeper.AdoptAnnotation + "=true",
-	}
 }
 
 // state tells what is known of one object after this pass's writes.

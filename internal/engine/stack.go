@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/adoption"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
@@ -223,7 +224,7 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 	var conflicts []plan.Key
 	for _, a := range p.actions {
 		if a.Verb == decide.Conflict {
-			p.problems = append(p.problems, ownedByAnother(a.Key))
+			p.problems = append(p.problems, *act.Conflict(a.Key, a.Detail))
 			p.blocked = true
 			conflicts = append(conflicts, a.Key)
 		}

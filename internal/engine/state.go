@@ -25,6 +25,8 @@ type reconcileState struct {
 	gates map[string]time.Time
 	// retries holds when rejected writes, recreations, and what else no watch reports are tried again.
 	retries retry.State
+	// schemas holds, for each object of which something was left out, the generation of the definition that it was written with.
+	schemas map[plan.Key]int64
 	// statusVersion is the resourceVersion that the last status write returned, by which its event is known. The lock of stacks guards it.
 	statusVersion string
 	// hold is why a changed status is not written yet, and since when.
@@ -57,7 +59,7 @@ type reconcileState struct {
 }
 
 func newState(uid types.UID) *reconcileState {
-	return &reconcileState{uid: uid, gates: map[string]time.Time{}}
+	return &reconcileState{uid: uid, gates: map[string]time.Time{}, schemas: map[plan.Key]int64{}}
 }
 
 func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {

@@ -55,9 +55,12 @@ func (s *Suite) shuffle(plans []Plan) {
 	random.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
 }
 
-// eachReference calls f for every workload with its reference.
+// eachReference calls f for every workload without a server, with its reference.
 func (s *Suite) eachReference(f func(k *Kind, w *Workload, ref *reference)) {
 	s.eachWorkload(func(k *Kind, w *Workload) {
+		if w.Server != "" {
+			return
+		}
 		if ref, err := s.reference(k, w); err == nil {
 			f(k, w, ref)
 		}

@@ -20,9 +20,20 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
-// cause is one that can stand on a child.
+// subject is what a cause stands on.
+type subject int
+
+const (
+	// onChild is one child, onAPI the API of a child, onServer the server that a workload depends on.
+	onChild subject = iota
+	onAPI
+	onServer
+)
+
+// cause is one that can stand.
 type cause struct {
 	name Cause
+	on   subject
 	// early says that it can stand before the child exists, too.
 	early bool
 	// late matches the resources whose children it cannot stand on early, since a user creates objects of them, too.
@@ -55,8 +66,8 @@ var (
 
 // causes are all that stand on children.
 var causes = []cause{
-	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to|exists already`)},
-	{name: ForeignMarked, but: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to|was made for another`)},
+	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this`)},
+	{name: ForeignMarked, but: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to (ConfigMap|ClusterRole) owner-of-`)},
 	{name: Quota, early: true, late: inputs, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
 	{name: Policy, early: true, but: claims, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
 	{name: WebhookDown, early: true, but: claims, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
@@ -68,6 +79,24 @@ var causes = []cause{
 	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(rival), condition: "FieldManagerConflict", fight: 4},
 	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(rival), condition: "FieldManagerConflict", fight: 4},
 	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
+	{name: APIRemoved, on: onAPI, early: true, but: none, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
+	{name: FieldRemoved, on: onAPI, but: none, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
+	{name: TypeChanged, on: onAPI, but: none, begin: (*run).changeType, says: regexp.MustCompile(`refuses`)},
+	{name: FieldRequired, on: onAPI, but: none, begin: (*run).requireField, says: regexp.MustCompile(`refuses.*requiredByFaults`)},
+	serverCause(ServerHangs, `took too long|No model server answers`),
+	serverCause(ServerLate, `took too long|No model server answers`),
+	serverCause(ServerSlow, `being fetched|cut or too long`),
+	serverCause(ServerGarbage, `a page in place of|is no model status|is no index of charts`),
+	serverCause(ServerUntrusted, `certificate|authority`),
+	serverCause(ServerRedirects, `redirects|answered 302`),
+}
+
+// serverCause is a cause that stands on the server of a workload.
+func serverCause(how Cause, says string) cause {
+	return cause{
+		name: how, on: onServer, early: true, but: none, says: regexp.MustCompile(says),
+		begin: func(r *run, _ *unstructured.Unstructured) (func() error, error) { return r.serve(how) },
+	}
 }
 
 // causeOf returns a cause by its name; nil where there is none.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"net/http"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,8 @@ type Kind struct {
 	Makes *regexp.Regexp
 	// Workloads are what users do with it.
 	Workloads []Workload
+	// Asking makes the controller with the model servers that a workload's server stands for; nil where the kind asks none.
+	Asking func(http.RoundTripper) harness.Register
 	// Asks says that the kind asks servers that do not exist here, again and again with growing pauses of their own.
 	Asks bool
 	// Bases are the custom resources whose fields the campaign misoperation changes.
@@ -41,6 +44,11 @@ type Workload struct {
 	Same string
 	// LosesClaims says that claims are deleted, as the users asked. Otherwise none ever may be.
 	LosesClaims bool
+	// Server is how a status names the server that the workload depends on; empty where there is none. Such a workload belongs to the
+	// campaign standing alone.
+	Server string
+	// Plain says that the server is asked without TLS.
+	Plain bool
 	// Steady says that the workload ends in a state in which every child can be changed by somebody else (C5).
 	Steady bool
 }

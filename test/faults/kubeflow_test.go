@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -32,20 +33,30 @@ func kfDef() *Kind {
 		Makes: regexp.MustCompile(`^(configmaps/(settings|other-settings|web-parameters|one-of-many-\d+)|deployments\.apps/(web|server)|services/(web|server)|` +
 			`cronjobs\.batch/clean-up|(clusterroles\.rbac\.authorization|validatingwebhookconfigurations\.admissionregistration)\.k8s\.io/kf-NS)$`),
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
-		Bases:      kfDefBases(),
-		Controller: harness.Trusted(harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))),
+		Bases: kfDefBases(),
+		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
+			return harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))
+		})),
 	}
 }
 
-// inline unpacks archives that are in the cluster, and fetches none.
+// inline unpacks archives that are in the cluster, and fetches none but those of the servers of workloads.
 type inline struct{}
 
-func (inline) Fetch(context.Context, source.Request) (*source.Artifact, error) {
-	return nil, errors.New("the faults have no network")
+func (inline) Fetch(ctx context.Context, req source.Request) (*source.Artifact, error) {
+	store, err := unpacker()
+	if err != nil || !local(req.URI) {
+		return nil, errors.Join(err, errors.New("the faults have no network"))
+	}
+	return store.Fetch(ctx, req)
 }
 
-func (inline) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
-	return nil, errors.New("the faults have no network")
+func (inline) FetchChart(ctx context.Context, req source.ChartRequest) (*source.Artifact, error) {
+	store, err := unpacker()
+	if err != nil || !local(req.Repository) {
+		return nil, errors.Join(err, errors.New("the faults have no network"))
+	}
+	return store.FetchChart(ctx, req)
 }
 
 func (inline) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
@@ -62,7 +73,10 @@ var unpacker = sync.OnceValues(func() (*source.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return source.New(source.Options{Dir: filepath.Join(root, "bin", "faults", "sources")})
+	return source.New(source.Options{
+		Dir: filepath.Join(root, "bin", "faults", "sources"), Limits: limits,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+	})
 })
 
 // base, web and jobs are three applications of a KfDef; NS stands for the namespace.
@@ -121,14 +135,31 @@ func many() fstest.MapFS {
 	return out
 }
 
+// packed is the archive of files for the namespace of a run.
+func packed(w *World, files fstest.MapFS) ([]byte, error) {
+	named := fstest.MapFS{}
+	for name, file := range files {
+		named[name] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(string(file.Data), "NS", w.Namespace))}
+	}
+	return manifesttest.Pack(named)
+}
+
+// published is a step that has the server of the workload serve the archive, and the namespace trust the server.
+func published(files fstest.MapFS) Step {
+	return Step{Name: "publish", Until: func(*World) error { return nil }, Do: func(w *World) error {
+		content, err := packed(w, files)
+		if err != nil {
+			return err
+		}
+		w.run.server.put("/manifests.tar.gz", content)
+		return w.trustServer()
+	}}
+}
+
 // archive puts files into the ConfigMap that the KfDef names.
 func archive(files fstest.MapFS) func(*World) error {
 	return func(w *World) error {
-		named := fstest.MapFS{}
-		for name, file := range files {
-			named[name] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(string(file.Data), "NS", w.Namespace))}
-		}
-		content, err := manifesttest.Pack(named)
+		content, err := packed(w, files)
 		if err != nil {
 			return err
 		}
@@ -173,8 +204,10 @@ func kfDefWorkloads() []Workload {
 	parameter := `{"spec":{"applications":[{"name":"base","kustomizeConfig":{"repoRef":{"name":"manifests","path":"base"}}},
 		{"name":"web","kustomizeConfig":{"repoRef":{"name":"manifests","path":"web"},"parameters":[{"name":"greeting","value":"bye"}]}},
 		{"name":"jobs","kustomizeConfig":{"repoRef":{"name":"manifests","path":"jobs"}}}]}}`
+	fetched := strings.Replace(all, "uri: 'configmap:manifests/manifests.tar.gz'", "uri: 'SERVER/manifests.tar.gz', secretName: server", 1)
 	return []Workload{
 		{Name: "create", Short: true, Steady: true, Steps: create},
+		{Name: "fetch", Short: true, Server: "manifests", Steps: []Step{published(base()), apply("create", fetched, nil)}},
 		{
 			Name: "create-many", Steady: true, Steps: []Step{
 				{Name: "archive", Do: archive(many()), Until: func(*World) error { return nil }},

@@ -129,7 +129,7 @@ type Drift struct {
 	Path string `json:"path,omitempty"`
 }
 
-// Cause is what keeps an operator from writing a child for as long as it stands.
+// Cause is what keeps an operator from writing a child, or from learning what to write, for as long as it stands.
 type Cause string
 
 // The causes.
@@ -158,11 +158,28 @@ const (
 	Reverted Cause = "reverted"
 	// Deleted is a child that somebody deletes after each creation.
 	Deleted Cause = "deleted"
+	// APIRemoved is a definition that is deleted, with the objects of its resource; from the beginning, one that is not there.
+	APIRemoved Cause = "api-removed"
+	// FieldRemoved, TypeChanged and FieldRequired are definitions with another schema: without a field that the child has, with
+	// another type of it, and with a further field that is required.
+	FieldRemoved  Cause = "field-removed"
+	TypeChanged   Cause = "type-changed"
+	FieldRequired Cause = "field-required"
+	// ServerHangs is a server that does not answer, ServerLate one that answers after an operator has given up, ServerSlow one that
+	// begins its answer and does not end it.
+	ServerHangs Cause = "server-hangs"
+	ServerLate  Cause = "server-late"
+	ServerSlow  Cause = "server-slow"
+	// ServerGarbage is a server with another content, ServerUntrusted one with a certificate of an unknown authority,
+	// ServerRedirects one that redirects to itself.
+	ServerGarbage   Cause = "server-garbage"
+	ServerUntrusted Cause = "server-untrusted"
+	ServerRedirects Cause = "server-redirects"
 )
 
 // Standing is a cause that stands on one child.
 type Standing struct {
-	// Resource and Name are those of the child, as in a Point.
+	// Resource and Name are those of the child, as in a Point; of a server, "servers" and how the status names it.
 	Resource string `json:"resource"`
 	Name     string `json:"name"`
 	Cause    Cause  `json:"cause"`

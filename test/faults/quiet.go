@@ -25,9 +25,9 @@ const (
 	// readsPerPause is how many objects may be read for each attempt: the custom resource before a child that was there is created
 	// again, the object under the name that is taken, and the content of a Secret, which no watch shows.
 	readsPerPause = 3
-	// perCreation is the same for a child that is deleted after each creation: the events of both, the debounce of the status, and
-	// the look at whether the child is kept.
-	perCreation = 10
+	// perCreation is the same for a child that is deleted after each creation: the creation, the debounce of the status, and the look at
+	// whether the child is kept. The events of the child come on top.
+	perCreation = 4
 	// moreGoroutines is how many more goroutines an operator may have at the end of the window: requests come and go.
 	moreGoroutines = 8
 	// broughtUp is how long nothing changes once everything is brought up that can be.
@@ -79,6 +79,9 @@ func (r *run) says(c *cause) error {
 		}
 		said := conditionOf(cr, kind)
 		message := fmt.Sprint(said["message"])
+		if c.on != onChild {
+			return r.tells(c, cr)
+		}
 		switch {
 		case said == nil || said["status"] != want:
 			return fmt.Errorf("%s is %v", kind, said)
@@ -92,9 +95,34 @@ func (r *run) says(c *cause) error {
 	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
 }
 
+// tells says why a custom resource does not report a cause that may let it be Ready. It is then a warning, an object that is left out, or
+// a condition of its own.
+func (r *run) tells(c *cause, cr *unstructured.Unstructured) error {
+	var texts []string
+	for _, field := range []string{"skipped", "warnings"} {
+		some, _, _ := unstructured.NestedStringSlice(cr.Object, "status", field)
+		texts = append(texts, some...)
+	}
+	for _, kind := range []string{"Ready", "ModelsAvailable"} {
+		if said := conditionOf(cr, kind); said != nil && said["status"] != "True" {
+			texts = append(texts, fmt.Sprint(said["message"]))
+		}
+	}
+	if slices.ContainsFunc(texts, func(text string) bool { return c.says.MatchString(text) && r.names(text, c) }) {
+		return nil
+	}
+	return fmt.Errorf("the status says %q, without the name %s or the cause %s", texts, r.plan.Standing.Name, c.says)
+}
+
 // names says that a message names the child. A quota concerns every child of the resource, of which one is reported.
 func (r *run) names(message string, c *cause) bool {
 	t := r.plan.Standing
+	if r.workload.Plain || c.name == ServerSlow {
+		return true // A Tfserv has but its own servers, and what is being fetched is not known to fail.
+	}
+	if c.name == APIRemoved {
+		return strings.Contains(message, r.world.Namespace+"/") // One of the children of the resource is reported.
+	}
 	if c.name == Quota {
 		return strings.Contains(message, "count/"+t.Resource+"=") || strings.Contains(message, "the answer itself is left out")
 	}
@@ -117,9 +145,15 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
 	}
 	r.note("the window begins")
-	from, passes, goroutines := time.Now(), r.passes(), r.goroutines()
-	if !r.pauseFor(r.suite.Window) {
-		return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+	from, passes, goroutines, asked := time.Now(), r.passes(), r.goroutines(), r.asks()
+	for last := passes; time.Since(from) < r.suite.Window; {
+		if !r.pauseFor(look) {
+			return []Finding{{Oracle: "H", Text: "the run has no time left"}}
+		}
+		if now := r.passes(); now != last {
+			r.note("%d reconciles so far", now-passes)
+			last = now
+		}
 	}
 	r.note("the window ends")
 	did := r.activity(c, from)
@@ -127,7 +161,7 @@ func (r *run) watched(c *cause, began time.Time) []Finding {
 	r.suite.mu.Lock()
 	r.suite.activities = append(r.suite.activities, did)
 	r.suite.mu.Unlock()
-	return slices.Concat(r.excess(c, did, from), r.fought(c, began), r.leaked(goroutines))
+	return slices.Concat(r.excess(c, did, from), r.fought(c, began), r.leaked(goroutines), r.pestered(asked))
 }
 
 // excess says what an operator did too much of in the window that began at a moment.
@@ -136,7 +170,7 @@ func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 	// Each change of a child may be looked at once.
 	reconciles, changes := perPause*limit+r.childEvents(from), 0
 	if c.endless {
-		reconciles, changes = perCreation*limit, limit
+		reconciles, changes = perCreation*limit+r.childEvents(from), limit
 	}
 	if r.kind.Asks {
 		reconciles += perPause * limit
@@ -337,7 +371,8 @@ func (r *run) needed(before, now state, ended time.Time) []Finding {
 		if _, known := before.uids[key]; !known && r.plan.Standing.Early {
 			limit = 1 // A wire is made when the custom resource is Ready.
 		}
-		child := key == r.plan.Standing.Resource+"/"+r.plan.Standing.Name
+		child := key == r.plan.Standing.Resource+"/"+r.plan.Standing.Name ||
+			r.plan.Standing.changesAPI() && strings.HasPrefix(key, r.plan.Standing.Resource+"/")
 		if child || before.hashes[key] != now.hashes[key] || before.uids[key] != now.uids[key] {
 			limit = 2 // It is created, and MLKeeper's managedFields are migrated with the first apply.
 		}

@@ -66,9 +66,18 @@ type recorder struct {
 
 	mu   sync.Mutex
 	runs map[string]*history
-	err  error
+	// tolerated are the resources whose watch may have a gap, since plans change their API.
+	tolerated map[string]bool
+	err       error
 	// relists says that a watch with a gap goes on from a list: what happened meanwhile need not be known.
 	relists bool
+}
+
+// tolerate has the watch of a resource begin anew after a gap.
+func (r *recorder) tolerate(resource string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tolerated[resource] = true
 }
 
 // record starts to watch everything that the cluster serves.
@@ -85,7 +94,7 @@ func record(ctx context.Context, cfg *rest.Config) (*recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn which resources there are: %w", err)
 	}
-	r := &recorder{client: client, runs: map[string]*history{}}
+	r := &recorder{client: client, runs: map[string]*history{}, tolerated: map[string]bool{}}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -119,6 +128,13 @@ func (r *recorder) follow(ctx context.Context, gvr schema.GroupVersionResource) 
 			}
 			if err != nil && ctx.Err() == nil {
 				r.mu.Lock()
+				tolerated := r.tolerated[gvr.GroupResource().String()]
+				r.mu.Unlock()
+				if tolerated {
+					version = r.resume(ctx, gvr)
+					continue
+				}
+				r.mu.Lock()
 				r.err = fmt.Errorf("the watch of %s has a gap: %w", gvr, err)
 				r.mu.Unlock()
 				return
@@ -126,6 +142,61 @@ func (r *recorder) follow(ctx context.Context, gvr schema.GroupVersionResource) 
 		}
 	}()
 	return nil
+}
+
+// resume lists a resource as soon as it is served again, and takes what happened in the gap from the difference.
+func (r *recorder) resume(ctx context.Context, gvr schema.GroupVersionResource) string {
+	list, err := r.client.Resource(gvr).List(ctx, metav1.ListOptions{})
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(look)
+		list, err = r.client.Resource(gvr).List(ctx, metav1.ListOptions{})
+	}
+	if err != nil {
+		return ""
+	}
+	resource := gvr.GroupResource().String()
+	var live []string
+	for i := range list.Items {
+		u := &list.Items[i]
+		live = append(live, string(u.GetUID()))
+		if known := r.known(resource, u); known == nil {
+			r.take(resource, watch.Added, u)
+		} else if known.GetResourceVersion() != u.GetResourceVersion() {
+			r.take(resource, watch.Modified, u)
+		}
+	}
+	for _, gone := range r.others(resource, live) {
+		gone.SetResourceVersion(list.GetResourceVersion())
+		r.take(resource, watch.Deleted, gone)
+	}
+	return list.GetResourceVersion()
+}
+
+// known is an object as it was told of last; nil where it was not.
+func (r *recorder) known(resource string, u *unstructured.Unstructured) *unstructured.Unstructured {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.runs {
+		if known := h.get(resource, u.GetName()); known != nil && known.GetUID() == u.GetUID() {
+			return known
+		}
+	}
+	return nil
+}
+
+// others are copies of the objects of a resource that are not among the live ones.
+func (r *recorder) others(resource string, live []string) []*unstructured.Unstructured {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*unstructured.Unstructured
+	for _, h := range r.runs {
+		for _, u := range h.all(resource) {
+			if !slices.Contains(live, string(u.GetUID())) {
+				out = append(out, u.DeepCopy())
+			}
+		}
+	}
+	return out
 }
 
 // hear watches a resource from a version on until the watch ends, and returns the version that it came to.

@@ -76,6 +76,8 @@ type run struct {
 	barred func(*http.Request, request) *http.Response
 	// stoodUntil is by when an operator that paused while a cause stood has tried again.
 	stoodUntil time.Time
+	// server is the one that the workload depends on; nil where it depends on none.
+	server *server
 	// calm is how long nothing may happen after the verdict on an operation.
 	calm time.Duration
 }
@@ -89,6 +91,12 @@ func (s *Suite) newRun(k *Kind, w *Workload, p Plan) *run {
 	}
 	if w.Controller != nil {
 		r.controller = w.Controller
+	}
+	if w.Server != "" {
+		r.server = newServer(r.note)
+		if k.Asking != nil {
+			r.controller = k.Asking(r.server)
+		}
 	}
 	namespace := namespacePrefix + rand.String(8)
 	r.world = &World{Namespace: namespace, run: r}
@@ -106,6 +114,9 @@ func (r *run) close() {
 	r.stopAll()
 	r.world.clear()
 	r.cancel()
+	if r.server != nil {
+		r.server.close()
+	}
 	over := make(chan struct{})
 	go func() { r.ended.Wait(); close(over) }()
 	select {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
-	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/test/harness"
 )
@@ -31,8 +30,9 @@ func seldonOperator() *Kind {
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
 		Bases: seldonBases(),
-		Controller: harness.Trusted(harness.Controller(
-			seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))),
+		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
+			return harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))
+		})),
 	}
 }
 
@@ -91,16 +91,34 @@ spec:
   template: {metadata: {labels: {app: deploy}}, spec: {containers: [{name: deploy, image: '{{ .Values.runs }}'}]}}
 `
 
+// chart is a chart of one template.
+func chart(w *World, name, template string) ([]byte, error) {
+	return packed(w, fstest.MapFS{
+		"Chart.yaml":              {Data: []byte("apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n")},
+		"values.yaml":             {Data: []byte("runs: " + name + "\n")},
+		"templates/template.yaml": {Data: []byte(template)},
+	})
+}
+
+// chartServed is a step that has the server of the workload serve the chart of Seldon Core, and the namespace trust the server.
+func chartServed() Step {
+	return Step{Name: "publish", Until: func(*World) error { return nil }, Do: func(w *World) error {
+		raw, err := chart(w, "core", coreTemplate)
+		if err != nil {
+			return err
+		}
+		w.run.server.put("/core-1.0.0.tgz", raw)
+		w.run.server.put("/index.yaml", []byte("apiVersion: v1\nentries: {core: [{name: core, version: 1.0.0, urls: [core-1.0.0.tgz]}]}\n"))
+		return w.trustServer()
+	}}
+}
+
 // charts puts charts of one template each into the ConfigMap that they are taken from.
 func charts(core, enterprise string) func(*World) error {
 	return func(w *World) error {
 		data := map[string]any{}
 		for name, template := range map[string]string{"core": core, "enterprise": enterprise} {
-			raw, err := manifesttest.Pack(fstest.MapFS{
-				"Chart.yaml":              {Data: []byte("apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n")},
-				"values.yaml":             {Data: []byte("runs: " + name + "\n")},
-				"templates/template.yaml": {Data: []byte(strings.ReplaceAll(template, "NS", w.Namespace))},
-			})
+			raw, err := chart(w, name, template)
 			if err != nil {
 				return err
 			}
@@ -137,6 +155,8 @@ func seldonWorkloads() []Workload {
 	without, _, _ := strings.Cut(coreTemplate, "---\napiVersion: admissionregistration")
 	return []Workload{
 		{Name: "create", Short: true, Steady: true, Steps: create},
+		{Name: "fetch", Short: true, Server: "core", Steps: []Step{create[0], chartServed(), apply("create", stackOf(
+			"{core: {chart: {repository: SERVER, name: core, version: 1.0.0, secretName: server}}}"), nil)}},
 		{
 			Name: "late-charts", Same: "create", Steps: []Step{
 				apply("the custom resource alone", stackOf("{}"), condition("stack", "Ready", "False", "ConfigMapNotFound")),

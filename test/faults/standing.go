@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,28 +19,23 @@ import (
 const standingAtOnce = 2
 
 // standings are the plans of the campaign "standing": every cause that can stand on a child, on every child of every steady
-// workload. The short form takes one child for each cause.
+// workload; every cause that can stand on an API, once for every resource of them; and every cause that can stand on a server, for
+// every workload with one. The short form takes one child for each cause.
 func (s *Suite) standings() []Plan {
 	var out []Plan
-	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
-		if !w.Steady {
+	s.eachWorkload(func(k *Kind, w *Workload) {
+		ref, err := s.reference(k, w)
+		if err != nil || !w.Steady && w.Server == "" {
 			return
 		}
-		for key, u := range ref.objects {
-			if strings.HasPrefix(key, inventories) {
-				continue
-			}
-			resource, name, _ := strings.Cut(key, "/")
-			for i := range causes {
-				c := &causes[i]
-				if !c.concerns(resource, u) {
-					continue
-				}
+		for i := range causes {
+			c := &causes[i]
+			for _, one := range s.targets(c, w, ref) {
 				p := s.plan("standing", k, w, Fault{})
-				p.Fault, p.Standing = nil, &Standing{Resource: resource, Name: name, Cause: c.name}
+				p.Fault, p.Standing = nil, &one
 				out = append(out, p)
-				if c.early && (c.late == nil || !c.late.MatchString(resource)) {
-					early := *p.Standing
+				if c.early && (c.late == nil || !c.late.MatchString(one.Resource)) {
+					early := one
 					early.Early = true
 					p.Standing = &early
 					out = append(out, p)
@@ -53,6 +49,37 @@ func (s *Suite) standings() []Plan {
 	return s.oneOfEach(out)
 }
 
+// targets are what a cause can stand on in a workload.
+func (s *Suite) targets(c *cause, w *Workload, ref *reference) []Standing {
+	if c.on == onServer {
+		if w.Server == "" || c.name == ServerUntrusted && w.Plain {
+			return nil
+		}
+		return []Standing{{Resource: servers, Name: w.Server, Cause: c.name}}
+	}
+	if w.Server != "" {
+		return nil
+	}
+	var out []Standing
+	for _, key := range slices.Sorted(maps.Keys(ref.objects)) {
+		resource, name, _ := strings.Cut(key, "/")
+		if resource == inventories || !c.concerns(resource, ref.objects[key]) {
+			continue
+		}
+		if c.on == onAPI && (!s.defined(resource) || slices.ContainsFunc(out, func(t Standing) bool { return t.Resource == resource })) {
+			continue
+		}
+		out = append(out, Standing{Resource: resource, Name: name, Cause: c.name})
+	}
+	return out
+}
+
+// changesAPI says that the cause stands in all namespaces.
+func (t *Standing) changesAPI() bool {
+	c := causeOf(t.Cause)
+	return c != nil && c.on == onAPI
+}
+
 // oneOfEach samples a plan for each cause, by the seed; the kinds take turns.
 func (s *Suite) oneOfEach(plans []Plan) []Plan {
 	slices.SortStableFunc(plans, func(a, b Plan) int { return strings.Compare(a.String(), b.String()) })
@@ -60,7 +87,13 @@ func (s *Suite) oneOfEach(plans []Plan) []Plan {
 	turn := random.IntN(len(s.kinds))
 	var out []Plan
 	for i := range causes {
+		if causes[i].on == onAPI {
+			continue // They run one after the other.
+		}
 		for _, early := range []bool{false, true} {
+			if causes[i].on == onServer && early == (i%2 == 0) {
+				continue // Half of them stand from the beginning.
+			}
 			for range s.kinds {
 				kind := s.kinds[turn%len(s.kinds)].Name
 				turn++
@@ -74,7 +107,21 @@ func (s *Suite) oneOfEach(plans []Plan) []Plan {
 			}
 		}
 	}
-	return out
+	return append(out, apart(plans, random)...)
+}
+
+// apart samples two plans that change the APIs of different resources for different kinds, so that they can run at once.
+func apart(plans []Plan, random *rand.Rand) []Plan {
+	plans = slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !p.Standing.changesAPI() })
+	random.Shuffle(len(plans), func(i, j int) { plans[i], plans[j] = plans[j], plans[i] })
+	for i, p := range plans {
+		for _, q := range plans[i+1:] {
+			if p.Kind != q.Kind && p.Standing.Resource != q.Standing.Resource && p.Standing.Cause != q.Standing.Cause {
+				return []Plan{p, q}
+			}
+		}
+	}
+	return plans[:min(len(plans), 1)]
 }
 
 // stand runs one plan of the campaign: the cause begins, the operator reports it and is watched, a custom resource in another
@@ -91,6 +138,9 @@ func (r *run) stand(ref *reference) (findings []Finding, missed bool) {
 	before, began := state{}, time.Now()
 	end, err := r.begin(ref, c, &before)
 	if err != nil {
+		if end != nil {
+			err = errors.Join(err, end())
+		}
 		if errors.Is(err, errNoDrift) {
 			return nil, true
 		}
@@ -98,7 +148,9 @@ func (r *run) stand(ref *reference) (findings []Finding, missed bool) {
 	}
 	findings = append(findings, r.reported(c)...)
 	findings = append(findings, r.watched(c, began)...)
-	if err := r.neighbour(other); err != nil {
+	if c.on == onAPI && r.world.Ready() != nil {
+		r.note("no other namespace can become Ready either")
+	} else if err := r.neighbour(other); err != nil {
 		findings = append(findings, Finding{Oracle: "O3", Text: "while the cause stands, another namespace: " + err.Error()})
 	}
 	findings = append(findings, r.spoken(c)...)
@@ -121,29 +173,41 @@ func (r *run) begin(ref *reference, c *cause, before *state) (end func() error, 
 			return nil, err
 		}
 		u := r.child(&Drift{Resource: t.Resource, Name: t.Name})
+		if c.on == onServer {
+			u = &unstructured.Unstructured{}
+		}
 		if u == nil {
 			return nil, fmt.Errorf("there is no %s %s", t.Resource, t.Name)
 		}
 		r.note("cause: %s begins", c.name)
 		return c.begin(r, u.DeepCopy())
 	}
+	if c.on == onAPI {
+		// The operator starts without the API.
+		r.note("cause: %s begins", c.name)
+		if end, err = c.begin(r, nil); err != nil {
+			return end, err
+		}
+	}
 	if err := r.open(); err != nil {
-		return nil, err
+		return end, err
 	}
 	if err := r.await("the operator is ready", r.operatorReady); err != nil {
-		return nil, err
+		return end, err
 	}
-	r.note("cause: %s begins", c.name)
-	if end, err = c.begin(r, r.unborn(ref)); err != nil {
-		return nil, err
+	if c.on != onAPI {
+		r.note("cause: %s begins", c.name)
+		if end, err = c.begin(r, r.unborn(ref)); err != nil {
+			return end, err
+		}
 	}
 	if err := r.arm(); err != nil {
-		return nil, err
+		return end, err
 	}
 	for _, s := range r.workload.Steps {
 		r.note("step: %s", s.Name)
 		if err := s.Do(r.world); err != nil {
-			return nil, fmt.Errorf("step %s: %w", s.Name, err)
+			return end, fmt.Errorf("step %s: %w", s.Name, err)
 		}
 	}
 	return end, nil
@@ -152,6 +216,9 @@ func (r *run) begin(ref *reference, c *cause, before *state) (end func() error, 
 // unborn is the child as it will be created in this run.
 func (r *run) unborn(ref *reference) *unstructured.Unstructured {
 	t := r.plan.Standing
+	if ref.objects[t.Resource+"/"+t.Name] == nil {
+		return nil // It stands on a server.
+	}
 	u := foreign(ref.objects[t.Resource+"/"+t.Name])
 	if u.GetNamespace() != "" {
 		u.SetNamespace(r.world.Namespace)
@@ -166,7 +233,12 @@ func (r *run) neighbour(other *run) error {
 	if err := other.createNamespace(); err != nil {
 		return err
 	}
-	return other.steps(other.workload.Steps)
+	steps := slices.Clone(other.workload.Steps)
+	if r.kind.Asking != nil && r.server != nil {
+		// The operator asks one server for all pods. What does not answer keeps nobody from being Ready.
+		steps[len(steps)-1].Until = (*World).Ready
+	}
+	return other.steps(steps)
 }
 
 // state is what a cause must leave as it is.

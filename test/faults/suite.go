@@ -63,6 +63,8 @@ type Suite struct {
 	activities []activity
 	// operations counts those that were done, by how the custom resource answered.
 	operations map[string]int
+	// apis are locked by the plans that change them.
+	apis locks
 	// shared is the operator of the runs without faults, freshes what they are compared with.
 	shared  sharedOperator
 	freshes freshes
@@ -140,11 +142,15 @@ func (s *Suite) Run() *Report {
 	s.Log("seed %d: %d plans, %d at once; the references took %s", s.Seed, len(plans), s.Parallel,
 		time.Since(began).Round(time.Second))
 	standing := func(p Plan) bool { return p.Standing != nil }
-	waiting := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !standing(p) })
+	changes := func(p Plan) bool { return standing(p) && p.Standing.changesAPI() }
+	waiting := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !standing(p) || changes(p) })
+	apis := slices.DeleteFunc(slices.Clone(plans), func(p Plan) bool { return !changes(p) })
 	jobs := s.jobs(slices.DeleteFunc(plans, standing))
 	s.each(s.Parallel, len(jobs), func(i int) { jobs[i]() })
 	// Operators whose causes stand do next to nothing, so that many of them run at once.
 	s.each(standingAtOnce*s.Parallel, len(waiting), func(i int) { s.tell(s.one(waiting[i])) })
+	// What changes an API changes it for all.
+	s.each(s.Parallel, len(apis), func(i int) { s.tell(s.one(apis[i])) })
 	return s.report(time.Since(began))
 }
 
@@ -221,6 +227,9 @@ func (s *Suite) eachWorkload(f func(*Kind, *Workload)) {
 					continue
 				}
 			} else if !s.Long && !w.Short {
+				continue
+			}
+			if w.Server != "" && len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, "standing") {
 				continue
 			}
 			f(k, w)
@@ -349,6 +358,9 @@ func (s *Suite) one(p Plan) outcome {
 		return outcome{plan: p, findings: []Finding{{Oracle: "H", Text: err.Error()}}}
 	}
 	s.awaitCollected()
+	if p.Standing != nil && p.Standing.changesAPI() {
+		defer s.apis.lock(s.custom(ref))()
+	}
 	if p.Fault == nil && p.Drift == nil && p.Standing == nil {
 		// A plan without a fault is the reference itself, which is right as far as it could be learned.
 		return outcome{plan: p, findings: s.alike(k, w, ref)}
@@ -414,14 +426,19 @@ func (s *Suite) Replay(paths ...string) ([][]Finding, error) {
 		}
 	}
 	out := make([][]Finding, len(plans))
-	s.each(s.Parallel, len(plans), func(i int) {
-		s.Log("replay of %s", plans[i])
-		o := s.one(plans[i])
-		if o.missed {
-			s.Log("%s: the fault did not take place, since the request that it is keyed by did not come", plans[i])
-		}
-		out[i] = o.findings
-	})
+	for _, changesAPI := range []bool{false, true} {
+		s.each(s.Parallel, len(plans), func(i int) {
+			if (plans[i].Standing != nil && plans[i].Standing.changesAPI()) != changesAPI {
+				return
+			}
+			s.Log("replay of %s", plans[i])
+			o := s.one(plans[i])
+			if o.missed {
+				s.Log("%s: the fault did not take place, since the request that it is keyed by did not come", plans[i])
+			}
+			out[i] = o.findings
+		})
+	}
 	return out, nil
 }
 

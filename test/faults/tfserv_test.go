@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,13 +31,16 @@ func tfserv() *Kind {
 		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-service|configmaps/tfs-config-[0-9a-f]{8}|` +
 			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
 		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
+		Asking: func(pods http.RoundTripper) harness.Register {
+			return fixture.TfservControllerOf(tfserving.Settings{ModelsEvery: patienceWithServers}, pods)
+		},
 		Workloads: tfservWorkloads(),
 		Bases:     tfservBases(),
 	}
 }
 
 func tfservController(image string) harness.Register {
-	return fixture.TfservController(image, fixture.Nobody{})
+	return harness.PerOperator(func() harness.Register { return fixture.TfservController(image, fixture.Nobody{}) })
 }
 
 const (
@@ -98,6 +102,11 @@ func servesOther(w *World) error {
 	return w.Ready()
 }
 
+// modelsServed says that the servers tell of their models.
+func modelsServed(w *World) error {
+	return w.Condition("tfs", tfserving.ConditionModelsAvailable, "True")
+}
+
 // tfservWorkloads are what users do with a Tfserv.
 func tfservWorkloads() []Workload {
 	seed := []Step{apply("create", modelsConfig+gcsSecret+seedTfserv, nil)}
@@ -109,6 +118,7 @@ func tfservWorkloads() []Workload {
 	return []Workload{
 		{Name: "create-seed", Short: true, Steady: true, Steps: seed},
 		{Name: "create-inline", Short: true, Steady: true, Steps: inline},
+		{Name: "answered", Short: true, Server: "tfs", Plain: true, Steps: []Step{apply("create", inlineTfserv, modelsServed)}},
 		{
 			Name: "late-config", Same: "create-seed", Steps: []Step{
 				apply("the custom resource alone", seedTfserv, condition("tfs", "Ready", "False", "ConfigMapNotFound")),

@@ -33,7 +33,15 @@ type World struct {
 	held bool
 }
 
-// Apply applies manifests as a user. "NS" in them stands for the namespace, and what names none goes there.
+// trustServer makes the Secret with the authority of the workload's server.
+func (w *World) trustServer() error {
+	u := w.object(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "server")
+	u.Object["stringData"] = map[string]any{"ca.crt": certificates().trusted}
+	return w.Put(u)
+}
+
+// Apply applies manifests as a user. "NS" in them stands for the namespace, "SERVER" for the address of the workload's server, and what
+// names no namespace goes there.
 func (w *World) Apply(text string) error {
 	_, err := w.made(text)
 	return err
@@ -41,7 +49,11 @@ func (w *World) Apply(text string) error {
 
 // made applies manifests, and returns the objects.
 func (w *World) made(text string) ([]*unstructured.Unstructured, error) {
-	objects, err := cluster.Parse(strings.ReplaceAll(text, "NS", w.Namespace))
+	text = strings.ReplaceAll(text, "NS", w.Namespace)
+	if s := w.run.server; s != nil {
+		text = strings.ReplaceAll(text, "SERVER", s.http.URL)
+	}
+	objects, err := cluster.Parse(text)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,15 @@ type registered[C client.Object, F any] struct {
 	sys controller.Controller[C, F]
 }
 
+// PerOperator is a controller that is made anew for each operator, as each process has its own: what one forgets, another remembers.
+func PerOperator(make func() Register) Register { return perOperator(make) }
+
+type perOperator func() Register
+
+func (p perOperator) add(e *engine.Engine) error { return p().add(e) }
+
+func (p perOperator) erased() controller.Any { return p().erased() }
+
 // Trusted is the controller where config/components/trusted is switched on.
 func Trusted(r Register) Register { return trusted{r} }
 

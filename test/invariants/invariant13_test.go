@@ -163,3 +163,33 @@ func TestInvariant13ContentsAreDroppedWithTheirCustomResource(t *testing.T) {
 		t.Errorf("%d contents are kept", n)
 	}
 }
+
+// TestInvariant13ANewSchemaIsTriedAtOnce: the API server rejects one object for its schema, and drops a field of another one; both fit the
+// schema that the definition gets later.
+func TestInvariant13ANewSchemaIsTriedAtOnce(t *testing.T) {
+	group := "schema.invariants.test"
+	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Shape"}
+	b := open(t, options{Children: []schema.GroupVersionKind{gvk}})
+	shape := func(properties string) {
+		b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"shapes.%[1]s"},
+			"spec":{"group":%[1]q,"scope":"Namespaced","names":{"kind":"Shape","plural":"shapes"},"versions":[{"name":"v1","served":true,
+			"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":%s}}}}}]}}`, group, properties))
+	}
+	shape(`{"size":{"type":"integer"}}`)
+	made := func(name, spec string) bundle.Object {
+		return object(`{"apiVersion":"%s/v1","kind":"Shape","metadata":{"namespace":%q,"name":%q},"spec":%s}`, group, b.ns, name, spec)
+	}
+	b.apply("b", bundle.Spec{Stages: []bundle.Stage{stage("all", made("rejected", `{"size":"large"}`), made("dropped", `{"size":1,"color":"red"}`))}})
+	b.condition("b", "Stalled", metav1.ConditionTrue)
+	cluster.Eventually(t, patience, func() error {
+		if got := strings.Join(b.bundle("b").Status.Warnings, "\n"); !strings.Contains(got, "spec.color") {
+			return fmt.Errorf("the warnings are: %s", got)
+		}
+		return nil
+	})
+	shape(`{"size":{"x-kubernetes-int-or-string":true},"color":{"type":"string"}}`)
+	b.ready("b")
+	b.field(gvk, b.ns, "rejected", "large", "spec", "size")
+	b.field(gvk, b.ns, "dropped", "red", "spec", "color")
+	b.quiet()
+}

@@ -8,10 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -82,17 +81,13 @@ func forbiddenRemedy(user string) string {
 	return "grant the right that the message names to " + user + "; `mlkeeper rbac -f` prints the roles for a custom resource"
 }
 
-// conflict describes an object under a child's name that is not ours.
-func conflict(key plan.Key, live *unstructured.Unstructured) *plan.Problem {
-	owner := "nobody"
-	if ref := metav1.GetControllerOf(live); ref != nil {
-		owner = ref.Kind + " " + ref.Name
-	}
+// Conflict describes an object under a child's name that belongs to another owner.
+func Conflict(key plan.Key, owner string) *plan.Problem {
 	return &plan.Problem{
 		Class: plan.Blocked, Reason: ReasonConflict, Field: "metadata.name", Value: key.Name,
 		Message: fmt.Sprintf("%s exists already and belongs to %s; it is left alone", key, owner),
-		Remedy: "rename or delete that object; to hand it over, when nobody owns it, annotate the custom resource with " +
-			"keeper.mlkeeper.dev/adopt=true",
+		Remedy: "rename or delete that object; to adopt it with its data, when it has no owner or its custom resource is gone, annotate " +
+			"the custom resource with " + keeper.AdoptAnnotation + "=true",
 	}
 }
 

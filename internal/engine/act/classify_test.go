@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"pgregory.net/rapid"
@@ -197,13 +196,8 @@ func TestRecreates(t *testing.T) {
 }
 
 func TestConflictNamesTheOwner(t *testing.T) {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if p := conflict(key("", "ConfigMap"), u); p.Reason != ReasonConflict || !strings.Contains(p.Message, "belongs to nobody") {
-		t.Error(p)
-	}
-	yes := true
-	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: &yes}})
-	if p := conflict(key("", "ConfigMap"), u); !strings.Contains(p.Message, "belongs to Pod p") {
+	p := Conflict(key("", "ConfigMap"), "Pod p")
+	if p.Reason != ReasonConflict || p.Class != plan.Blocked || !strings.Contains(p.Message, "belongs to Pod p") {
 		t.Error(p)
 	}
 }

@@ -51,7 +51,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		res.Action.Adopted = true
 		a.adopt(ctx, req, client, res, live)
 	default:
-		res.Problem = conflict(res.Action.Key, live)
+		res.Problem = Conflict(res.Action.Key, observe.OwnerOf(live))
 	}
 }
 

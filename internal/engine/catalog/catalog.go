@@ -135,6 +135,14 @@ func (c *Catalog) ForeignCRDError(gk schema.GroupKind) error {
 	return ForeignCRDError(c.cache.kinds[gk][0].api.resource+"."+gk.Group, webhook)
 }
 
+// Definition returns the generation of the CustomResourceDefinition of a kind, which changes with its schema, and since when it is that
+// one; 0 if the kind has no CustomResourceDefinition.
+func (c *Catalog) Definition(gk schema.GroupKind) (generation int64, since time.Time) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.cache.generation(gk)
+}
+
 // ServesVersion reports whether any kind of a group and version is served.
 func (c *Catalog) ServesVersion(gv schema.GroupVersion) bool {
 	c.mu.RLock()
@@ -155,7 +163,7 @@ func (c *Catalog) KubernetesVersion() string {
 }
 
 // OnChange registers a callback that is called when a kind is served for the first time or no longer, or when its versions, its
-// resource or its conversion webhook change. served says whether any version is served. Callbacks are called one at a time, in
+// resource, its conversion webhook or its schema change. served says whether any version is served. Callbacks are called one at a time, in
 // the order of the changes. They may call the methods of the catalog, and must not block.
 func (c *Catalog) OnChange(f func(gk schema.GroupKind, served bool)) {
 	c.mu.Lock()

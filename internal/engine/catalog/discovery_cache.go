@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,10 +19,15 @@ type api struct {
 	versions []string
 	// conversionWebhook converts between the versions; empty if the API server needs none.
 	conversionWebhook string
+	// generation is that of the CustomResourceDefinition, which changes with the schema; 0 for other sources.
+	generation int64
+	// changedAt is when the generation was created or, as far as this process saw it, changed.
+	changedAt time.Time
 }
 
 func (a api) equal(b api) bool {
-	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions) && a.conversionWebhook == b.conversionWebhook
+	return a.resource == b.resource && a.namespaced == b.namespaced && slices.Equal(a.versions, b.versions) && a.conversionWebhook == b.conversionWebhook &&
+		a.generation == b.generation
 }
 
 // apiSource identifies what makes an API served: a CustomResourceDefinition, an APIService, or the discovery of the built-in
@@ -167,6 +173,16 @@ func (dc *discoveryCache) conversionWebhook(gk schema.GroupKind) string {
 		}
 	}
 	return ""
+}
+
+// generation returns the generation of the CustomResourceDefinition of a kind, and since when it has it; 0 if it has none.
+func (dc *discoveryCache) generation(gk schema.GroupKind) (int64, time.Time) {
+	for _, e := range dc.kinds[gk] {
+		if e.source.rank == sourceCRD {
+			return e.api.generation, e.api.changedAt
+		}
+	}
+	return 0, time.Time{}
 }
 
 func (dc *discoveryCache) versions(gk schema.GroupKind) []string {

@@ -67,7 +67,7 @@ func transformCRD(obj any) (any, error) {
 		}
 	}
 	sortVersions(d.api.versions)
-	d.api.conversionWebhook = ConversionWebhook(u)
+	d.api.conversionWebhook, d.api.generation, d.api.changedAt = ConversionWebhook(u), u.GetGeneration(), u.GetCreationTimestamp().Time
 	return d, nil
 }
 

@@ -72,6 +72,14 @@ func (c *Catalog) setCRD(obj any, deleted bool) {
 		serves[d.kind] = d.api
 	}
 	c.update(func(dc *discoveryCache) []schema.GroupKind {
+		if a, ok := serves[d.kind]; ok {
+			if before, since := dc.generation(d.kind); before == a.generation {
+				a.changedAt = since
+			} else if before != 0 {
+				a.changedAt = c.clock.Now()
+			}
+			serves[d.kind] = a
+		}
 		changed := dc.replace(apiSource{rank: sourceCRD, name: d.Name}, serves, nil)
 		// Discovery may have seen the definition before the watch did, and counted its kind as built in. From now on
 		// the watch covers the kind, also its deletion.

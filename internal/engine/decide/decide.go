@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -69,6 +70,8 @@ type Item struct {
 	// Held says that the marks of the object name another custom resource that exists, so that it is not ours again by
 	// our record alone: two that recorded the same object would take it from each other for ever.
 	Held bool
+	// Outdated says that something was left out of the object for a schema that is another one now.
+	Outdated bool
 	// Waits names what the item itself waits for before it is made, whatever the stages before it.
 	Waits string
 }
@@ -122,7 +125,7 @@ type Action struct {
 	MigratePrevious bool
 	// Reason is one of the Reason constants.
 	Reason string
-	// Detail names what a Wait waits for.
+	// Detail names what a Wait waits for, and the owner of an object that is a Conflict.
 	Detail string
 	// KnownUID is the UID of our last write, by which an object that lost its labels is known again.
 	KnownUID types.UID
@@ -173,7 +176,7 @@ func judge(in Input, item Item, gate string) Action {
 	case !item.Served && item.Optional:
 		a.Verb, a.Reason = Skip, ReasonNotServed
 	case !item.Served:
-		a.Verb, a.Reason, a.Detail = Wait, ReasonNotServed, "the API of "+item.Key.String()
+		a.Verb, a.Reason, a.Detail = Wait, ReasonNotServed, notServed(item)
 	case !item.Synced:
 		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, "the watch on "+item.Key.Kind
 	case item.done():
@@ -183,7 +186,7 @@ func judge(in Input, item Item, gate string) Action {
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
-		a.Verb, a.Reason = Conflict, ReasonForeignOwner
+		a.Verb, a.Reason, a.Detail = Conflict, ReasonForeignOwner, observe.OwnerOf(item.Observed)
 	case item.Observed.Terminating():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonTerminating, item.Key.String()+" to be gone"
 	case item.IfNotPresent:
@@ -199,6 +202,12 @@ func judge(in Input, item Item, gate string) Action {
 	return a
 }
 
+// notServed describes the API that a required object waits for.
+func notServed(item Item) string {
+	return fmt.Sprintf("the API of %s: %s is not served, install what provides it",
+		item.Key, item.Desired.GroupVersionKind().GroupVersion())
+}
+
 // verify tells whether an object of ours is as declared, from the digest of what was rendered and the hash of what
 // MLKeeper owns of it (invariant 9).
 func verify(item Item, owners []plan.Owner) (Verb, string) {
@@ -209,6 +218,8 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 	case item.Observed.AppliedHash() != item.Digest && item.Known != nil && item.Known.AppliedHash == item.Digest:
 		return Apply, ReasonDrift
 	case item.Observed.AppliedHash() != item.Digest:
+		return Apply, ReasonChanged
+	case item.Outdated:
 		return Apply, ReasonChanged
 	case item.Known == nil || item.Known.AppliedHash != item.Digest || item.Known.UID != item.Observed.UID:
 		return Apply, ReasonUnverified

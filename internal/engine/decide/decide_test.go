@@ -120,6 +120,7 @@ func TestJudge(t *testing.T) {
 		{"nothing is known", nil, func(i *Item, _ *thing) { i.Known = nil }, Apply, ReasonUnverified},
 		{"another object of the name is known", nil, func(i *Item, _ *thing) { i.Known.UID = "v" }, Apply, ReasonUnverified},
 		{"an earlier write is known", nil, func(i *Item, _ *thing) { i.Known.AppliedHash = "old" }, Apply, ReasonUnverified},
+		{"something was left out for another schema", nil, func(i *Item, _ *thing) { i.Outdated = true }, Apply, ReasonChanged},
 		{"it is unhealthy", nil, func(_ *Item, th *thing) { th.health = health.Failed }, Leave, ""},
 		{"retained", func(o *plan.Object) { o.Retain = true }, nil, Leave, ""},
 		{

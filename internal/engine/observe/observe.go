@@ -107,6 +107,19 @@ func (o *Object) OwnedBy(stack plan.Stack, owners ...plan.Owner) bool {
 	return o.Labels[keeper.ControllerLabel] == stack.Controller && o.Annotations[keeper.OwnerAnnotation] == stack.ID()
 }
 
+// OwnerOf names the owner of an object: its controller, or the custom resource that MLKeeper made it for. The latter comes first only
+// where the controller is an Inventory, which users do not know.
+func OwnerOf(o metav1.Object) string {
+	ref, custom := metav1.GetControllerOfNoCopy(o), o.GetAnnotations()[keeper.OwnerAnnotation]
+	switch {
+	case ref != nil && (ref.Kind != "Inventory" || custom == ""):
+		return ref.Kind + " " + ref.Name
+	case custom != "":
+		return custom
+	}
+	return "nobody"
+}
+
 // Refers says that the object has an owner reference, controller or not, to one of the owners.
 func (o *Object) Refers(owners ...plan.Owner) bool {
 	for i := range o.OwnerReferences {

@@ -393,3 +393,27 @@ func TestAJobIsCompletedAlsoWhileItIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOwnerOfAnObject(t *testing.T) {
+	yes := true
+	controlledBy := func(kind string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{Kind: kind, Name: "one", Controller: &yes}}
+	}
+	custom := map[string]string{keeper.OwnerAnnotation: "KfDef.kfdef.apps.kubeflow.org/ns/kf"}
+	for _, c := range []struct {
+		name string
+		meta metav1.ObjectMeta
+		want string
+	}{
+		{"nobody", metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", Name: "uses it"}}}, "nobody"},
+		{"a controller", metav1.ObjectMeta{OwnerReferences: controlledBy("Deployment")}, "Deployment one"},
+		{"a controller, beside copied marks", metav1.ObjectMeta{OwnerReferences: controlledBy("Deployment"), Annotations: custom}, "Deployment one"},
+		{"an Inventory", metav1.ObjectMeta{OwnerReferences: controlledBy("Inventory"), Annotations: custom}, custom[keeper.OwnerAnnotation]},
+		{"an Inventory without marks", metav1.ObjectMeta{OwnerReferences: controlledBy("Inventory")}, "Inventory one"},
+		{"a custom resource that retains it", metav1.ObjectMeta{Annotations: custom}, custom[keeper.OwnerAnnotation]},
+	} {
+		if got := OwnerOf(&c.meta); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -6,7 +6,11 @@ import (
 
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
 )
+
+// unchanged is the request of a user who asks for nothing.
+func unchanged(plan.Key) Request { return Request{} }
 
 // An object that another client deletes whenever it exists is recreated less and less often; one that is deleted now and then is back
 // at once.
@@ -15,9 +19,9 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 	// reconcile says whether the object was created in one reconcile, and counts the problems.
 	reconcile := func() (created bool, problems int) {
 		actions := []decide.Action{{Verb: decide.Create, Key: secret, KnownUID: "before"}}
-		held, due := s.Hold(actions, "", now)
+		held, due := s.Hold(actions, unchanged, now)
 		if created = actions[0].Verb == decide.Create; created {
-			recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+			recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
 			held = append(held, recorded...)
 		} else if !due.After(now) {
 			t.Fatal("nothing enqueues it")
@@ -60,9 +64,9 @@ func TestARecreatedObjectIsReportedUntilItIsKept(t *testing.T) {
 	s := State{}
 	reconcile := func(verb decide.Verb, now time.Time) (problems int, due time.Time) {
 		actions := []decide.Action{{Verb: verb, Key: secret, KnownUID: "before"}}
-		held, due := s.Hold(actions, "", now)
+		held, due := s.Hold(actions, unchanged, now)
 		if actions[0].Verb == decide.Create {
-			s.Record(act.Result{Action: actions[0], Wrote: true}, "", now)
+			s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
 		}
 		return len(held), due
 	}

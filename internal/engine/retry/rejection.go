@@ -14,23 +14,24 @@ import (
 // rejection is a write that the API server rejected. Where no watch reports the end of the cause (quota, admission, rights, a name that
 // is taken), it is tried again when its pause is over, whatever is rendered meanwhile. Where only another input helps, it is tried when
 // something else is rendered, and after the pause when an event comes. Both are tried at once when the user changed or asked for
-// something, or the object is another one. The pauses grow for as long as the same object is rejected for the same reason: content that
+// something, the schema of the kind changed, or the object is another one. The pauses grow for as long as the same object is rejected for the same reason: content that
 // differs in every reconcile does not reset them.
 type rejection struct {
 	retry backoff.Retry
 	// digest and request are those of the rejected write, uid that of the object that it was for.
-	digest, request string
-	uid             types.UID
-	problem         plan.Problem
+	digest  string
+	request Request
+	uid     types.UID
+	problem plan.Problem
 }
 
 // holdRejections turns writes whose pause is not over into waits, and returns their problems. It forgets what is no longer to be written.
-func (s *State) holdRejections(actions []decide.Action, request string, now time.Time) (problems []plan.Problem) {
+func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem) {
 	kept := map[plan.Key]rejection{}
 	for i := range actions {
 		a := &actions[i]
 		r, ok := s.rejections[a.Key]
-		if !ok || !a.Writes() || r.request != request || r.uid != a.UID {
+		if !ok || !a.Writes() || r.request != request(a.Key) || r.uid != a.UID {
 			continue
 		}
 		kept[a.Key] = r
@@ -44,7 +45,7 @@ func (s *State) holdRejections(actions []decide.Action, request string, now time
 }
 
 // recordRejection takes in whether a write was rejected.
-func (s *State) recordRejection(r act.Result, request string, now time.Time) {
+func (s *State) recordRejection(r act.Result, request Request, now time.Time) {
 	if r.Problem == nil {
 		delete(s.rejections, r.Action.Key)
 		return

@@ -19,6 +19,7 @@ type rejecting struct {
 	State
 	now      time.Time
 	request  string
+	schema   int64
 	problem  plan.Problem
 	attempts int
 }
@@ -27,15 +28,17 @@ func newRejecting(problem plan.Problem) *rejecting {
 	return &rejecting{now: time.Unix(1e9, 0), request: "1", problem: problem}
 }
 
+func (r *rejecting) asked() Request { return Request{User: r.request, Schema: r.schema} }
+
 // reconcile reconciles an object with a digest, and says whether it was written.
 func (r *rejecting) reconcile(digest string) bool {
 	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: digest}}}
-	problems, _ := r.Hold(actions, r.request, r.now)
+	problems, _ := r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now)
 	if !actions[0].Writes() {
 		return len(problems) != 1 // A write that waits without its problem counts as wrong.
 	}
 	r.attempts++
-	r.Record(act.Result{Action: actions[0], Problem: &r.problem}, r.request, r.now)
+	r.Record(act.Result{Action: actions[0], Problem: &r.problem}, r.asked(), r.now)
 	return true
 }
 
@@ -78,6 +81,27 @@ func TestInvalidObjectsAreTriedWhenTheyChange(t *testing.T) {
 	}
 }
 
+// A new schema of the kind has the write tried at once, and again after a pause, since the API server may serve the schema later.
+func TestInvalidObjectsAreTriedWhenTheSchemaChanges(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Terminal, Reason: act.ReasonInvalid})
+	r.schema = 1
+	if !r.reconcile("a") || r.reconcile("a") {
+		t.Error("it is not tried once")
+	}
+	r.schema = 2
+	if !r.reconcile("a") || r.reconcile("a") {
+		t.Error("it is not tried once with the new schema")
+	}
+	due := r.Due()
+	if due.IsZero() || due.After(r.now.Add(5*time.Second)) {
+		t.Fatalf("it is tried again at %s", due)
+	}
+	r.now = due
+	if !r.reconcile("a") {
+		t.Error("it is not tried when it is due")
+	}
+}
+
 // Both a rejected write and what else is blocked are due; an accepted write and an end of the block leave nothing.
 func TestDueIsTheFirstAttempt(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})
@@ -91,7 +115,7 @@ func TestDueIsTheFirstAttempt(t *testing.T) {
 	if due := r.Due(); due.IsZero() || !due.Before(blocked) {
 		t.Errorf("due at %s, not before %s", due, blocked)
 	}
-	r.Record(act.Result{Action: decide.Action{Verb: decide.Create, Key: secret}, Wrote: true}, "1", r.now)
+	r.Record(act.Result{Action: decide.Action{Verb: decide.Create, Key: secret}, Wrote: true}, Request{User: "1"}, r.now)
 	if due := r.Due(); !due.Equal(blocked) {
 		t.Errorf("after the write was accepted, due at %s", due)
 	}

@@ -15,6 +15,14 @@ import (
 // policy is that of everything that no watch reports.
 var policy = backoff.Policy{First: time.Second, Longest: backoff.Longest}
 
+// Request is what has a rejected write tried at once when it changes.
+type Request struct {
+	// User changes whenever the user asks for something else.
+	User string
+	// Schema is the generation of the CustomResourceDefinition of the object; 0 for a kind that has none.
+	Schema int64
+}
+
 // State is what is to be tried again for one custom resource. The zero value is nothing.
 type State struct {
 	rejections  map[plan.Key]rejection
@@ -23,15 +31,15 @@ type State struct {
 }
 
 // Hold turns the writes that are not due into waits. It returns their problems, and when the first recreation that waits is due; the zero
-// time if none does. request changes whenever the user asks for something else: what was rejected is tried at once then.
-func (s *State) Hold(actions []decide.Action, request string, now time.Time) (problems []plan.Problem, recreationDue time.Time) {
+// time if none does. request returns that for an object; what was rejected is tried at once when it changes.
+func (s *State) Hold(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, recreationDue time.Time) {
 	problems = s.holdRejections(actions, request, now)
 	others, due := s.holdRecreations(actions, now)
 	return append(problems, others...), due
 }
 
 // Record takes in the result of a write. It returns the problem of an object that may be deleted again, and until when that stands.
-func (s *State) Record(r act.Result, request string, now time.Time) (problems []plan.Problem, due time.Time) {
+func (s *State) Record(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
 	s.recordRejection(r, request, now)
 	return s.recordRecreation(r, now)
 }
@@ -46,11 +54,12 @@ func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
 }
 
 // Due is when the first rejected write is tried again, or what is blocked; the zero time if there is none. A write that only another
-// input can mend is not tried again by itself.
+// input can mend is not tried again by itself, unless the schema of its kind can change: an API server may serve a new schema later than
+// a watch reports it.
 func (s *State) Due() time.Time {
 	next := s.blocked.Due()
 	for _, r := range s.rejections {
-		if r.problem.Class == plan.Blocked {
+		if r.problem.Class == plan.Blocked || r.request.Schema > 0 {
 			next = earlier(next, r.retry.Due())
 		}
 	}
