@@ -87,6 +87,8 @@ type cast struct {
 	*memory
 	server *apiServer
 	counts []string
+	// causes are the causes of failed writes.
+	causes []string
 }
 
 func newCast(t *testing.T) *cast {
@@ -109,6 +111,11 @@ func newCast(t *testing.T) *cast {
 			mu.Lock()
 			defer mu.Unlock()
 			c.counts = append(c.counts, fmt.Sprintf("%s %s %s", verb, key.Name, reason))
+		},
+		CountFailed: func(_ plan.Key, cause string) {
+			mu.Lock()
+			defer mu.Unlock()
+			c.causes = append(c.causes, cause)
 		},
 	}
 	return c
