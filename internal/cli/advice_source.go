@@ -27,6 +27,14 @@ var sourceAdvice = map[string]advice{
 		meaning: "The archive does not have the digest that the custom resource pins.",
 		remedy:  "Correct the digest, or find out who changed the archive.", stalled: true,
 	},
+	"DigestRequired": {
+		meaning: "The source is not pinned, and this installation requires that (--source-require-digest).",
+		remedy:  "Pin the archive by its digest, the repository by a commit, or the chart by its digest, as the message says.", stalled: true,
+	},
+	"InsecureTransport": {
+		meaning: "The source comes over plain http and is not pinned, so that anybody on the way could replace it.",
+		remedy:  "Use https, pin the source as the message says, or ask an administrator for --source-allow-http.", stalled: true,
+	},
 	"ArchiveInvalid": {
 		meaning: "The source was fetched, and cannot be unpacked safely.",
 		remedy:  "Publish it again as the message says.", stalled: true,
