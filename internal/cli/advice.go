@@ -15,8 +15,10 @@ type advice struct {
 	vague bool
 }
 
-// adviceTables are those of the engine and of every controller.
-var adviceTables = []map[string]advice{engineAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice, seldonAdvice, kserveAdvice}
+// adviceTables are those of the engine, of sources and of every controller.
+var adviceTables = []map[string]advice{
+	engineAdvice, sourceAdvice, trustyAIAdvice, tfservingAdvice, kubeflowAdvice, seldonAdvice, kserveAdvice,
+}
 
 // adviceOn finds the advice on the reason of a condition of a custom resource.
 func adviceOn(reason string) (advice, bool) {

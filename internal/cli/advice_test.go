@@ -39,7 +39,9 @@ func readReasons(t *testing.T) *reasons {
 	var files []*ast.File
 	var folders []string
 	set := token.NewFileSet()
-	for _, root := range []string{"../engine", "../trustyai", "../tfserving", "../kubeflow", "../seldon", "../kserve", "../origin", "../rendering"} {
+	for _, root := range []string{
+		"../engine", "../trustyai", "../tfserving", "../kubeflow", "../seldon", "../kserve", "../origin", "../rendering", "../source",
+	} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -135,8 +137,12 @@ func (r *reasons) read(n ast.Node, folder string) {
 		case ok && f.Sel.Name == "set" && len(n.Args) == 4:
 			r.add(r.value(n.Args[2]), "", folder)
 		}
-		if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "mark" && len(n.Args) == 7 {
+		id, ok := n.Fun.(*ast.Ident)
+		switch {
+		case ok && id.Name == "mark" && len(n.Args) == 7:
 			r.add(r.value(n.Args[3]), "", folder)
+		case ok && id.Name == "terminal" && len(n.Args) >= 3: // An error of a source; rendering makes a problem of it.
+			r.add(r.value(n.Args[0]), "Terminal", folder)
 		}
 	}
 }
@@ -173,7 +179,7 @@ func nameOf(e ast.Expr) string {
 // TestEveryReasonHasAdvice keeps explain and wait complete when a reason is added.
 func TestEveryReasonHasAdvice(t *testing.T) {
 	r := readReasons(t)
-	for _, known := range []string{"VolumeNotFound", "ResourceConflict", "InvalidSpec", "RouteNotAdmitted", "FieldOwnershipCeded", "UserConfigured"} {
+	for _, known := range []string{"VolumeNotFound", "ResourceConflict", "InvalidSpec", "RouteNotAdmitted", "FieldOwnershipCeded", "UserConfigured", "DigestMismatch"} {
 		if _, found := r.class[known]; !found {
 			t.Fatalf("the search does not find %s, so that it would not find others", known)
 		}

@@ -157,6 +157,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.actor = &act.Actor{
 		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
+		CountFailed: e.metrics.writeFailed,
 	}
 	e.jobs = background.New(background.Options[watch.Referrer]{
 		Clock: opts.Clock, Rendering: opts.Rendering, Done: func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) },

@@ -32,6 +32,9 @@ var (
 	writes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_writes_total", Help: "Writes by kind of the written object, verb and reason.",
 	}, []string{"kind", "verb", "reason"})
+	failedWrites = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mlkeeper_failed_writes_total", Help: "Attempts to write a child that failed, by kind of the child and cause.",
+	}, []string{"kind", "cause"})
 	drift = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mlkeeper_drift_corrections_total", Help: "Objects that were changed by somebody else and were set right again.",
 	}, []string{"kind"})
@@ -72,7 +75,7 @@ type stackCounts struct {
 
 func newMetrics() *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, drift, objects, timeToReady, ready, verified, rolloutSince)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, verified, rolloutSince)
 	})
 	return &engineMetrics{stack: map[string]map[client.ObjectKey]stackCounts{}}
 }
@@ -83,6 +86,10 @@ func (m *engineMetrics) reconciled(kind, outcome string) {
 
 func (m *engineMetrics) write(key plan.Key, verb decide.Verb, reason string) {
 	writes.WithLabelValues(key.Kind, string(verb), reason).Inc()
+}
+
+func (m *engineMetrics) writeFailed(key plan.Key, cause string) {
+	failedWrites.WithLabelValues(key.Kind, cause).Inc()
 }
 
 func (m *engineMetrics) statusWritten(kind string) {

@@ -19,7 +19,14 @@ func (p *Participant) ask(ctx context.Context) error {
 	questions := map[acm.Question]backoff.Retry{}
 	for {
 		var due <-chan time.Time
-		if wait := p.askDue(ctx, questions); wait > 0 {
+		var wait time.Duration
+		if err := p.recovered(ctx, "questions", func(ctx context.Context) error {
+			wait = p.askDue(ctx, questions)
+			return nil
+		}); err != nil {
+			wait = maxRetry
+		}
+		if wait > 0 {
 			due = p.settings.Clock.After(wait)
 		}
 		select {
@@ -43,11 +50,8 @@ func (p *Participant) wakeAsker(context.Context) error {
 // askDue drops orders that have waited too long, asks what is to be asked now, and returns when to look again; zero for never.
 func (p *Participant) askDue(ctx context.Context, questions map[acm.Question]backoff.Retry) (wait time.Duration) {
 	p.dropExpired(ctx)
-	p.mu.Lock()
-	open := p.state.Questions()
-	p.mu.Unlock()
 	now, still := p.now(), map[acm.Question]backoff.Retry{}
-	for _, q := range open {
+	for _, q := range p.questions() {
 		one := questions[q]
 		if !one.Waits(now) {
 			one.Failed(askAgain, "", now)
@@ -65,12 +69,27 @@ func (p *Participant) askDue(ctx context.Context, questions map[acm.Question]bac
 	return wait
 }
 
+func (p *Participant) questions() []acm.Question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Questions()
+}
+
+func (p *Participant) expired() []acm.Effect {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Expired(p.now())
+}
+
+func (p *Participant) apply(effect acm.Effect) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Apply(effect)
+}
+
 // dropExpired forgets the held orders that the runtime has not told anything about.
 func (p *Participant) dropExpired(ctx context.Context) {
-	p.mu.Lock()
-	expired := p.state.Expired(p.now())
-	p.mu.Unlock()
-	for _, effect := range expired {
+	for _, effect := range p.expired() {
 		order, ok := effect.(acm.ReleaseOrder)
 		if !ok {
 			continue
@@ -80,9 +99,7 @@ func (p *Participant) dropExpired(ctx context.Context) {
 			continue
 		}
 		p.tellDropped(order)
-		p.mu.Lock()
-		p.state.Apply(order)
-		p.mu.Unlock()
+		p.apply(order)
 	}
 }
 

@@ -41,12 +41,16 @@ var (
 		Name: "mlkeeper_acm_unreadable_objects_total",
 		Help: "Objects of the participant that cannot be read at its start and are left out, by kind.",
 	}, []string{"kind"})
+	panics = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mlkeeper_acm_panics_total",
+		Help: "Panics of the participant that were recovered, by part; a record that caused one is skipped, everything else is retried.",
+	}, []string{"part"})
 	registerMetrics sync.Once
 )
 
 func serveMetrics() {
 	registerMetrics.Do(func() {
 		ctrlmetrics.Registry.MustRegister(messagesReceived, messagesPublished, publishFailures, ordersDropped, ordersIgnored,
-			stepsFailing, writesRefused, objectsUnreadable)
+			stepsFailing, writesRefused, objectsUnreadable, panics)
 	})
 }

@@ -27,13 +27,17 @@ func newOutbox(p *Participant) *outbox {
 	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
 }
 
-// Saw takes in what the watch says of an element, in any state of the participant.
+// Saw takes in what the watch says of an element, in any state of the participant. The informer's goroutine calls it, so that a panic
+// would end the manager.
 func (p *Participant) Saw(was, is *keeper.CompositionElement) {
-	if is == nil {
-		p.forget(was)
-		return
-	}
-	p.look(is)
+	_ = p.recovered(context.Background(), "watch", func(context.Context) error { // The log has the panic.
+		if is == nil {
+			p.forget(was)
+		} else {
+			p.look(is)
+		}
+		return nil
+	})
 }
 
 // look has the runtime told of an element that was made or changed.
@@ -108,7 +112,7 @@ func (o *outbox) next(ctx context.Context) bool {
 		return false
 	}
 	defer o.queue.Done(id)
-	if err := o.tell(ctx, id); err != nil {
+	if err := o.recovered(ctx, "outbox", func(ctx context.Context) error { return o.tell(ctx, id) }); err != nil {
 		if ctx.Err() == nil {
 			o.settings.Log.Error(err, "the runtime was not told", "element", id)
 		}

@@ -175,11 +175,14 @@ func (p *Participant) Healthy() error {
 func (p *Participant) announce(ctx context.Context) error {
 	pause := minAnnounce
 	for {
-		registered, message := p.registered(), p.settings.Identity.Register(newID(), p.now())
-		if registered {
-			message = p.settings.Identity.Status(newID(), p.now(), "", nil)
-		}
-		err, wait := p.publish(ctx, message), p.settings.Interval
+		registered, wait := p.registered(), p.settings.Interval
+		err := p.recovered(ctx, "heartbeat", func(ctx context.Context) error {
+			message := p.settings.Identity.Register(newID(), p.now())
+			if registered {
+				message = p.settings.Identity.Status(newID(), p.now(), "", nil)
+			}
+			return p.publish(ctx, message)
+		})
 		if registered && err == nil {
 			pause = minAnnounce
 		} else {
@@ -201,7 +204,9 @@ func (p *Participant) registered() bool {
 func (p *Participant) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
-	_ = p.publish(ctx, p.settings.Identity.Deregister(newID(), p.now()))
+	_ = p.recovered(ctx, "heartbeat", func(ctx context.Context) error {
+		return p.publish(ctx, p.settings.Identity.Deregister(newID(), p.now()))
+	})
 }
 
 // publish sends messages, and keeps the books.

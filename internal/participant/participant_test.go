@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -517,4 +518,138 @@ func TestAPanicOverAnOrderIsAFailureThatPasses(t *testing.T) {
 		return nil
 	}}
 	within(t, "the order that was given twice", done)
+}
+
+// panicsIn is how many panics are counted for a part of the participant.
+func panicsIn(t *testing.T, part string) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(panics)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == part {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// TestAPanicOverARecordSkipsThatRecord: the record would cause the same panic again, so that those behind it must not wait for it.
+func TestAPanicOverARecordSkipsThatRecord(t *testing.T) {
+	s := &server{}
+	p, _ := participant(&broker{}, s)
+	p.state.Held = nil // An assignment to it panics.
+	pending, _, _ := deploy()
+	pending["revisionIdComposition"] = newUUID()
+	order, _, element := deploy()
+	before := panicsIn(t, "record")
+	batch := acm.Batch{Done: func(context.Context) error { return nil }}
+	for _, m := range []any{pending, order} {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Records = append(batch.Records, raw)
+	}
+	if err := p.carryOut(t.Context(), batch); err != nil { // Not in a goroutine, where a panic would end all tests.
+		t.Fatal(err)
+	}
+	if !s.has(element) {
+		t.Errorf("stored are %v", s.stored)
+	}
+	if counted := panicsIn(t, "record") - before; counted != 1 {
+		t.Errorf("%v panics are counted", counted)
+	}
+}
+
+// panicking is a transport and a watch whose calls panic at first.
+type panicking struct {
+	*broker
+	none
+	polls, reads int
+}
+
+func (f *panicking) Receive(ctx context.Context) (acm.Batch, error) {
+	if f.polls++; f.polls == 1 {
+		panic("over a poll")
+	}
+	return f.broker.Receive(ctx)
+}
+
+func (f *panicking) Get(string, string) (*keeper.CompositionElement, bool) {
+	if f.reads++; f.reads == 1 {
+		panic("over an element")
+	}
+	return nil, false
+}
+
+// TestAPanicEndsNoLoop: what a loop did when it panicked is done again, and the process goes on.
+func TestAPanicEndsNoLoop(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, _ := participant(b, s)
+	f := &panicking{broker: b}
+	p.transport, p.store.Elements = f, f
+
+	t.Run("receive", func(t *testing.T) {
+		start(t, p)
+		order, _, element := deploy()
+		within(t, "the order", b.send(order))
+		if f.polls < 2 || !s.has(element) {
+			t.Errorf("there were %d polls, stored are %v", f.polls, s.stored)
+		}
+	})
+	t.Run("outbox", func(t *testing.T) {
+		p.outbox.queue.Add("element")
+		for range 2 { // The second call waits for the retry.
+			if !p.outbox.next(t.Context()) {
+				t.Fatal("the outbox ends")
+			}
+		}
+		if f.reads != 2 {
+			t.Errorf("the element was read %d times", f.reads)
+		}
+	})
+	t.Run("heartbeat", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sent := 0
+		b.refuse = func(acm.Outgoing) error {
+			if sent++; sent == 1 {
+				panic("over a heartbeat")
+			}
+			cancel()
+			return nil
+		}
+		if err := p.announce(ctx); !errors.Is(err, context.Canceled) || sent < 2 {
+			t.Errorf("%d heartbeats, %v", sent, err)
+		}
+		b.refuse = nil
+	})
+	t.Run("questions", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p.state.Held = map[string]acm.Held{"held": {
+			MessageID: "held", CompositionID: newUUID(), InstanceID: newUUID(), Received: p.now(),
+			Record: acm.Message{MessageID: "held", RevisionComposition: newUUID()},
+		}}
+		asked := 0
+		b.refuse = func(acm.Outgoing) error {
+			if asked++; asked == 1 {
+				panic("over a question")
+			}
+			cancel()
+			return nil
+		}
+		if err := p.ask(ctx); !errors.Is(err, context.Canceled) || asked < 2 {
+			t.Errorf("%d questions, %v", asked, err)
+		}
+	})
+	t.Run("watch", func(*testing.T) {
+		p.Saw(nil, nil) // Nothing holds such an event.
+	})
 }

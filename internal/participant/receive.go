@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 
 	"mlkeeper.dev/internal/acm"
@@ -17,7 +18,7 @@ func (p *Participant) receive(ctx context.Context) error {
 	batches, ctx := errgroup.WithContext(ctx)
 	wait := minRetry
 	for ctx.Err() == nil {
-		batch, err := p.transport.Receive(ctx)
+		batch, err := p.poll(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				break
@@ -34,10 +35,19 @@ func (p *Participant) receive(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// poll receives one batch. A panic of the transport is an error like others of it.
+func (p *Participant) poll(ctx context.Context) (batch acm.Batch, err error) {
+	err = p.recovered(ctx, "receive", func(ctx context.Context) error {
+		batch, err = p.transport.Receive(ctx)
+		return err
+	})
+	return batch, err
+}
+
 // carryOut stores what follows from a batch, says what is to be said, and has the batch committed. What fails is tried again
 // until it succeeds: nothing after a record is looked at before the record is safe.
 func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
-	work := p.decide(batch.Records)
+	work := p.decide(ctx, batch.Records)
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return p.save(ctx, work) },
 		p.wakeAsker,
@@ -56,7 +66,7 @@ func (p *Participant) insist(ctx context.Context, step func(context.Context) err
 	failing := &failure{since: p.now()}
 	defer p.ended(failing)
 	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
-		err := parallel.Recovered(ctx, step)
+		err := p.recovered(ctx, "step", step)
 		if err == nil {
 			return nil
 		}
@@ -71,27 +81,49 @@ func (p *Participant) insist(ctx context.Context, step func(context.Context) err
 	}
 }
 
+// recovered calls f and returns a panic in it as an error. Go ends the process for a panic that nobody recovers, and with it all
+// controllers of the manager. The metric counts the panics by the part of the participant.
+func (p *Participant) recovered(ctx context.Context, part string, f func(context.Context) error) error {
+	returned := false
+	err := parallel.Recovered(logr.NewContext(ctx, p.settings.Log), func(ctx context.Context) error {
+		err := f(ctx)
+		returned = true
+		return err
+	})
+	if !returned {
+		panics.WithLabelValues(part).Inc()
+	}
+	return err
+}
+
 // work is what follows from a batch: the entries that are to be written, and what is to be said.
 type work struct {
 	writes  map[entry]undo
 	answers []acm.Effect
 }
 
-// decide has acm judge every record, each on the state that the one before left.
-func (p *Participant) decide(records [][]byte) *work {
+// decide evaluates every record, each on the state that the one before left. A record that causes a panic has no effect beyond those
+// before the panic: it would cause the same panic again, and with a retry no record behind it would be read.
+func (p *Participant) decide(ctx context.Context, records [][]byte) *work {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := &work{writes: map[entry]undo{}}
 	for _, record := range records {
-		for _, effect := range p.judge(record) {
-			p.note(out, effect)
-			p.state.Apply(effect)
+		err := p.recovered(ctx, "record", func(context.Context) error {
+			for _, effect := range p.evaluate(record) {
+				p.note(out, effect)
+				p.state.Apply(effect)
+			}
+			return nil
+		})
+		if err != nil {
+			p.settings.Log.Error(err, "a record is skipped", "bytes", len(record))
 		}
 	}
 	return out
 }
 
-func (p *Participant) judge(record []byte) []acm.Effect {
+func (p *Participant) evaluate(record []byte) []acm.Effect {
 	me, now := p.settings.Identity, p.now()
 	message, err := acm.Decode(record)
 	var refused *acm.Refused

@@ -196,9 +196,11 @@ func (w *writer) systems() section {
 func (w *writer) work() section {
 	reconciles, writes := w.of("mlkeeper_reconciles_total").kind(), w.of("mlkeeper_writes_total")
 	drift, requests := w.of("mlkeeper_drift_corrections_total"), w.of("mlkeeper_api_requests_total")
+	failed := w.of("mlkeeper_failed_writes_total")
 	return section{"Work", []panel{
 		graph("Reconciles by outcome", "ops", 12, reconciles, reconciles.by("sum", reconciles.rate(window), "kind", "outcome"), "kind", "outcome"),
 		graph("Writes", "ops", 12, writes, writes.by("sum", writes.rate(window), "kind", "verb", "reason"), "verb", "kind", "reason"),
+		graph("Failed attempts by cause", "ops", 12, failed, failed.by("sum", failed.rate(window), "kind", "cause"), "cause", "kind"),
 		graph("Drift corrections", "ops", 12, drift, drift.by("sum", drift.rate(window), "kind"), "kind"),
 		graph("Requests to the API server", "reqps", 12, requests,
 			requests.by("sum", requests.rate(window), "verb", "group", "resource"), "verb", "resource", "group"),

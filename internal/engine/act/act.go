@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
@@ -53,8 +54,9 @@ type Actor struct {
 	Cleaner Cleaner
 	Clock   clock.PassiveClock
 	Log     logr.Logger
-	// Count is told of every acknowledged write, for metrics.
-	Count func(key plan.Key, verb decide.Verb, reason string)
+	// Count is called for every acknowledged write, CountFailed with the cause of every failed one, for metrics.
+	Count       func(key plan.Key, verb decide.Verb, reason string)
+	CountFailed func(key plan.Key, cause string)
 
 	crds chan struct{}
 	once sync.Once
@@ -170,10 +172,21 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	if res.Err != nil {
 		res.Problem, res.Err = classify(action.Key, gvk, req.ActAs, res.Err)
 	}
+	if res.failed() && a.CountFailed != nil {
+		a.CountFailed(res.Action.Key, res.cause())
+	}
 	if res.Wrote && a.Count != nil {
 		a.Count(res.Action.Key, res.Action.Verb, res.Action.Reason)
 	}
 	return res
+}
+
+// cause is why a write failed: the reason of the problem, else what kind of answer the API server gave.
+func (r Result) cause() string {
+	if r.Problem != nil {
+		return r.Problem.Reason
+	}
+	return apistatus.Cause(r.Err)
 }
 
 func (a *Actor) resource(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {

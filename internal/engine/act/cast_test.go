@@ -88,6 +88,8 @@ type cast struct {
 	*memory
 	server *apiServer
 	counts []string
+	// causes are the causes of failed writes.
+	causes []string
 }
 
 func newCast(t *testing.T) *cast {
@@ -110,6 +112,11 @@ func newCast(t *testing.T) *cast {
 			mu.Lock()
 			defer mu.Unlock()
 			c.counts = append(c.counts, fmt.Sprintf("%s %s %s", verb, key.Name, reason))
+		},
+		CountFailed: func(_ plan.Key, cause string) {
+			mu.Lock()
+			defer mu.Unlock()
+			c.causes = append(c.causes, cause)
 		},
 	}
 	return c

@@ -147,7 +147,13 @@ func TestRefusedWrites(t *testing.T) {
 					if res.Err != nil || res.Problem != nil || res.Stale != apierrors.IsConflict(a.err) {
 						t.Errorf("gone or another's by now: %+v", res)
 					}
+					if len(c.causes) > 0 {
+						t.Errorf("nothing failed, and counted are %v", c.causes)
+					}
 					return
+				}
+				if want := cmp.Or(a.reason, string(apierrors.ReasonForError(a.err)), "Other"); len(c.causes) != 1 || c.causes[0] != want {
+					t.Errorf("the causes are %v, want %s", c.causes, want)
 				}
 				if a.reason == "" {
 					if res.Err == nil || res.Problem != nil || apierrors.ReasonForError(res.Err) != apierrors.ReasonForError(a.err) {

@@ -22,6 +22,28 @@ func statusOf(err error) (metav1.Status, bool) {
 	return status.Status(), true
 }
 
+// causes are the reasons that Cause returns as they are. An admission webhook may answer with any reason, and a label of a metric
+// must have few values.
+var causes = []metav1.StatusReason{
+	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
+	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonExpired, metav1.StatusReasonServerTimeout, metav1.StatusReasonInvalid,
+	metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed,
+	metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
+}
+
+// Cause is the reason of the API server's answer: one of a bounded set, Other for an answer with a reason of its own, and NoAnswer
+// for an error that is no answer, such as a connection that failed.
+func Cause(err error) string {
+	status, ok := statusOf(err)
+	switch {
+	case !ok:
+		return "NoAnswer"
+	case slices.Contains(causes, status.Reason):
+		return string(status.Reason)
+	}
+	return "Other"
+}
+
 // forbidden is how the answer of an admission plugin begins (NewForbidden of apimachinery): the resource and the name of the
 // object, quoted as Go does, or neither where the request had none.
 const forbidden = `^(?:[^"\s]+ (?:"(?:[^"\\]|\\.)*" )?is )?forbidden: `

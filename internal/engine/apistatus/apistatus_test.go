@@ -115,3 +115,18 @@ func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 		t.Errorf("quota without a resource: %v", bare)
 	}
 }
+
+func TestCauseHasFewValues(t *testing.T) {
+	custom := apierrors.NewBadRequest("a webhook may answer with any reason")
+	custom.ErrStatus.Reason = "TeamQuota/42"
+	for want, err := range map[string]error{
+		"Conflict":           fmt.Errorf("apply: %w", apierrors.NewConflict(things, "n", errors.New("modified"))),
+		"ServiceUnavailable": apierrors.NewServiceUnavailable("etcd starts"),
+		"Other":              custom,
+		"NoAnswer":           fmt.Errorf("apply: %w", errors.New("connection refused")),
+	} {
+		if got := Cause(err); got != want {
+			t.Errorf("%v: the cause is %s, want %s", err, got, want)
+		}
+	}
+}

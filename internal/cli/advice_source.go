@@ -1,0 +1,71 @@
+package cli
+
+// sourceAdvice is on the reasons that fetches of archives, repositories and charts fail for. The message has the remedy of the
+// single case.
+var sourceAdvice = map[string]advice{
+	"URIInvalid": {
+		meaning: "The address of an archive, repository or chart cannot be used as it is written.",
+		remedy:  "Correct the URI as the message says.", stalled: true,
+	},
+	"AuthInvalid": {
+		meaning: "The Secret for a source has credentials, a CA bundle, a proxy or a key that cannot be used.",
+		remedy:  "Correct the Secret as the message says.", stalled: true,
+	},
+	"AddressRefused": {
+		meaning: "The source is at an address that MLKeeper does not connect to, such as one inside the cluster.",
+		remedy:  "Use a public server, or ask an administrator to allow the address with --source-allow-cidr.", stalled: true,
+	},
+	"RedirectRefused": {
+		meaning: "The server redirects too often, or from https to another protocol.",
+		remedy:  "Use the URL that the server redirects to, or a server that stays with https.", stalled: true,
+	},
+	"TooLarge": {
+		meaning: "The source is larger than a limit of MLKeeper.",
+		remedy:  "Make it smaller, or ask an administrator to raise the limit that the message names.", stalled: true,
+	},
+	"DigestMismatch": {
+		meaning: "The archive does not have the digest that the custom resource pins.",
+		remedy:  "Correct the digest, or find out who changed the archive.", stalled: true,
+	},
+	"DigestRequired": {
+		meaning: "The source is not pinned, and this installation requires that (--source-require-digest).",
+		remedy:  "Pin the archive by its digest, the repository by a commit, or the chart by its digest, as the message says.", stalled: true,
+	},
+	"InsecureTransport": {
+		meaning: "The source comes over plain http and is not pinned, so that anybody on the way could replace it.",
+		remedy:  "Use https, pin the source as the message says, or ask an administrator for --source-allow-http.", stalled: true,
+	},
+	"ArchiveInvalid": {
+		meaning: "The source was fetched, and cannot be unpacked safely.",
+		remedy:  "Publish it again as the message says.", stalled: true,
+	},
+	"NotFound": {
+		meaning: "The server does not have the archive, repository, reference, folder or chart.",
+		remedy:  "Correct the URI or name, and check whether the source needs credentials.", stalled: true,
+	},
+	"Unauthorized": {
+		meaning: "The server of a source does not accept the credentials, or requires some.",
+		remedy:  "Correct the Secret with the credentials.", stalled: true,
+	},
+	"Rejected": {
+		meaning: "The server answered a fetch with something other than the source.",
+		remedy:  "Check that the URI is that of an archive, a repository or a chart.", stalled: true,
+	},
+	"ServerError": {
+		meaning: "The server of a source failed, or takes no more requests for a while.",
+		remedy:  "Wait; MLKeeper retries with backoff of up to five minutes. If it stays, ask those who run the server.",
+	},
+	"Unreachable": {
+		meaning: "The server of a source cannot be reached, or its certificate is not trusted.",
+		remedy: "Check the host in the URI, the network policies and the proxy, and add the CA to the Secret if the message is about a " +
+			"certificate. MLKeeper retries with backoff of up to five minutes.",
+	},
+	"StoreFull": {
+		meaning: "The manager's volume for sources has no space left.",
+		remedy:  "Ask an administrator for a larger volume. MLKeeper retries with backoff of up to five minutes.",
+	},
+	"StoreFailed": {
+		meaning: "The manager's volume for sources fails.",
+		remedy:  "Ask an administrator to check the volume. MLKeeper retries with backoff of up to five minutes.",
+	},
+}
