@@ -131,7 +131,7 @@ soak: build-devcluster ## Run all kinds for HOURS (2) with random users, faults 
 
 .PHONY: test-bank
 test-bank: build-devcluster ## Run SAMPLE mutations (5), other ones with each commit (SEED); the campaigns or tests that they name must detect them.
-	@hack/faultbank.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
+	@hack/mutations.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
 
 .PHONY: bench
 bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API-server baseline; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).

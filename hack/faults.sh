@@ -19,6 +19,6 @@ mkdir -p bin/faults
 # Each long run takes another sample; ARGS=-faults.seed=N takes one again.
 go test ./test/faults -count=1 -v -timeout 240m -run '^TestCampaigns$' -faults.long -faults.seed=0 \
   -faults.report="$root/bin/faults/report.json" -faults.table="$root/bin/faults/standing.md" "${args[@]}"
-if [[ -x hack/faultbank.sh ]]; then
-  hack/faultbank.sh
+if [[ -x hack/mutations.sh ]]; then
+  hack/mutations.sh
 fi

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
@@ -57,7 +57,7 @@ func (d *differ) compare(ctx context.Context, j *judged, a decide.Action) (*Diff
 
 func (d *differ) created(out *Difference, j *judged, a decide.Action) (*Difference, error) {
 	out.Action = actionCreated
-	return out, d.write(out, nil, contest.ForCreate(a.Object.Desired), j.owned)
+	return out, d.write(out, nil, fieldownership.ForCreate(a.Object.Desired), j.owned)
 }
 
 // taken is an object that exists with the name of a child and without MLKeeper's label: ours, to be adopted, or of another owner,
@@ -84,7 +84,7 @@ func (d *differ) taken(
 func (d *differ) changed(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
-	desired := contest.Yield(a.Object.Desired, live, sets.New(observe.FieldManager), contest.Autoscaled(live)).DeepCopy()
+	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, sets.New(observe.FieldManager), fieldownership.Autoscaled(live)).DeepCopy()
 	liveDigests(desired.Object, live.Object)
 	if a.Adopted {
 		desired.SetOwnerReferences(nil)

@@ -55,7 +55,7 @@ func printRendered(w io.Writer, all []rendered, f renderFlags) error {
 				}
 				comments := []string{"stack: " + r.stack.ID(), "stage: " + stage.Name}
 				if o.Retain {
-					comments = append(comments, "retained: it outlives its custom resource")
+					comments = append(comments, "retained: it stays when its custom resource is deleted")
 				}
 				if err := printDocument(w, u, comments); err != nil {
 					return err

@@ -209,7 +209,7 @@ func (w *waiter) lookGone(now snapshot) (bool, error) {
 	}
 	lines := []string{w.stamp(w.subject.key().String() + " is gone")}
 	for _, o := range now.kept() {
-		lines = append(lines, w.stamp("  "+o.Kind+" "+o.Name+" was retained, since it contains data or outlives its custom resource"))
+		lines = append(lines, w.stamp("  "+o.Kind+" "+o.Name+" was retained, since it contains data or is not deleted with its custom resource"))
 	}
 	return true, printLines(w.out, lines...)
 }

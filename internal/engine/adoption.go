@@ -26,7 +26,7 @@ func (s *stacks[C, F]) adopts(cr metav1.Object) bool {
 }
 
 // adopt removes the finalizers after the plan was rendered and before anything is written for it. done says that the reconcile ends; the
-// write enqueues the custom resource again. While it is not known which objects must outlive the custom resource, the finalizers stay,
+// write enqueues the custom resource again. While it is not known which objects must be retained after the custom resource, the finalizers stay,
 // and the reconcile goes on and reports why.
 func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done bool, err error) {
 	if err := s.adopter.ReleasePlan(ctx, s.digests.Key(), p.plan, p.stack, s.self(p.cr)); err != nil {

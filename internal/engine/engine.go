@@ -27,8 +27,8 @@ import (
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/digestkey"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/impersonation"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
@@ -155,7 +155,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
 	})
 	e.actor = &act.Actor{
-		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &contest.Tracker{}, Clock: opts.Clock,
+		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &fieldownership.Tracker{}, Clock: opts.Clock,
 		Cleaner: sanitize.NewCleaner(disco.OpenAPIV3()), Log: opts.Log.WithName("act"), Count: e.metrics.write,
 		CountFailed: e.metrics.writeFailed,
 	}

@@ -13,9 +13,9 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/backoff"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/fairqueue"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
@@ -28,7 +28,7 @@ func TestAHealthChangeOvertakesNewCustomResources(t *testing.T) {
 	work := fairqueue.New("", backoff.NewLimiter[reconcile.Request](transientRetry, clock.RealClock{}), clock.RealClock{})
 	defer work.ShutDown()
 	s := &stacks[*keeper.Inventory, any]{
-		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		Engine: &Engine{actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},
 		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK}, queue: &queue{work: work},
 		states:      map[client.ObjectKey]*reconcileState{},
 		unconfirmed: map[client.ObjectKey]bool{},

@@ -51,7 +51,7 @@ type reconciliation[C client.Object, F any] struct {
 	blocked      bool                               // Set by prepare and act: something other than a write is blocked.
 	problems     []plan.Problem                     // Added to by prepare and act.
 	warnings     []string                           // Added to by decide and act.
-	yielded      []status.CededField                // Set by act.
+	ceded        []status.CededField                // Set by act.
 	held         string                             // Set by decide: what a rollout waits for; empty when none waits.
 	transient    error                              // Set by act.
 	awaits       bool                               // Set by summarize: the outcomes of the wires were not complete.
@@ -165,7 +165,7 @@ func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
 	return nil
 }
 
-// follow has the inventory say whether an object is to outlive its custom resource as the plan says it now, and whether a Job has
+// follow has the inventory say whether an object is to be retained after its custom resource as the plan says it now, and whether a Job has
 // completed: that alone changes nothing about what is declared, so that no write would tell.
 func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 	e, recorded := p.entries[o.Key]

@@ -32,7 +32,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	}
 	s.settleRollout(p, seen.Ready)
 	status.SetConditions(s.def.Common(p.cr), p.cr.GetGeneration(), status.Input{
-		State: seen, Verdict: verdict, Ceded: p.yielded, Err: p.transient, RolloutWaits: p.held,
+		State: seen, Verdict: verdict, Ceded: p.ceded, Err: p.transient, RolloutWaits: p.held,
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()

@@ -196,7 +196,7 @@ func (s *stacks[C, F]) completed(state *reconcileState, key plan.Key, uid types.
 }
 
 // waitForConflicts remembers that a custom resource would have the objects, which belong to another one now; it forgets what the
-// custom resource contended for before.
+// custom resource ceded before.
 func (s *stacks[C, F]) waitForConflicts(key client.ObjectKey, state *reconcileState, objects []plan.Key) {
 	if len(objects) == 0 && len(state.conflicts) == 0 {
 		return
@@ -228,8 +228,8 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 			p.blocked = true
 			conflicts = append(conflicts, a.Key)
 		}
-		for _, f := range s.actor.Tracker.Contested(a.Key, a.UID) {
-			p.yielded = append(p.yielded, status.CededField{Object: a.Key, Field: f})
+		for _, f := range s.actor.Tracker.Ceded(a.Key, a.UID) {
+			p.ceded = append(p.ceded, status.CededField{Object: a.Key, Field: f})
 		}
 		if e, ok := p.entries[a.Key]; ok && e.AppliedHash == a.Object.Digest {
 			for _, w := range e.LeftOut {

@@ -13,8 +13,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -41,7 +41,7 @@ func TestADefinitionIsAskedForByItsName(t *testing.T) {
 func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	owner := client.ObjectKey{Namespace: "ns", Name: "x"}
 	s := &stacks[*keeper.Inventory, any]{
-		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		Engine: &Engine{actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},
 		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
 		queue:  &queue{}, states: map[client.ObjectKey]*reconcileState{},
 	}
@@ -75,23 +75,23 @@ func TestAJobThatWentAtOnceHasCompleted(t *testing.T) {
 	}
 }
 
-// TestContestsEndWithTheirChild: what another manager retook of an object is of no use when that is gone.
-func TestContestsEndWithTheirChild(t *testing.T) {
+// TestCededFieldsEndWithTheirChild: what another manager retook of an object is of no use when that is gone.
+func TestCededFieldsEndWithTheirChild(t *testing.T) {
 	s := &stacks[*keeper.Inventory, any]{
-		Engine: &Engine{actor: &act.Actor{Tracker: &contest.Tracker{}}},
+		Engine: &Engine{actor: &act.Actor{Tracker: &fieldownership.Tracker{}}},
 		def:    controller.Definition[*keeper.Inventory]{GVK: inventory.GVK},
 	}
 	child := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "ns", Name: "x"}}
 	child.UID = "1"
-	for range contest.Retakes {
-		s.actor.Tracker.Repaired(child.Key, child.UID, []contest.Field{{Text: "spec.type", Manager: "rival"}}, time.Now())
+	for range fieldownership.MaxConflicts {
+		s.actor.Tracker.Repaired(child.Key, child.UID, []fieldownership.Field{{Text: "spec.type", Manager: "rival"}}, time.Now())
 	}
 	s.childChanged(child, child)
-	if len(s.actor.Tracker.Contested(child.Key, child.UID)) != 1 {
-		t.Fatal("a field that was retaken is not contested")
+	if len(s.actor.Tracker.Ceded(child.Key, child.UID)) != 1 {
+		t.Fatal("a field that was taken back is not ceded")
 	}
 	s.childChanged(child, nil)
-	if left := s.actor.Tracker.Contested(child.Key, child.UID); len(left) > 0 {
+	if left := s.actor.Tracker.Ceded(child.Key, child.UID); len(left) > 0 {
 		t.Errorf("%v of a child that is gone are remembered", left)
 	}
 }

@@ -123,7 +123,7 @@ func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, appl
 			}
 			seen[key] = true
 			object := plan.Object{Desired: plan.InNamespace(o, key.Namespace)}
-			if plan.OutlivesAlways(key) {
+			if plan.AlwaysRetained(key) {
 				// The namespace that the KfDef is in, and those of applications of others, may be there before.
 				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept
 				definitions = append(definitions, object)

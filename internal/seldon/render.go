@@ -60,7 +60,7 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 	if cr.Spec.Enable.Detectors {
 		own := plan.Stage{}
 		for _, o := range s.detectorObjects(cr, facts) {
-			if plan.OutlivesAlways(o.Key()) {
+			if plan.AlwaysRetained(o.Key()) {
 				definitions.Objects = append(definitions.Objects, o)
 				continue
 			}
@@ -146,7 +146,7 @@ func (b *builder) stages(definitions *plan.Stage) []plan.Stage {
 		rest.After = []string{b.part.name + "-before"}
 	}
 	for _, o := range own {
-		if plan.OutlivesAlways(o.Key()) {
+		if plan.AlwaysRetained(o.Key()) {
 			definitions.Objects = append(definitions.Objects, o)
 			continue
 		}

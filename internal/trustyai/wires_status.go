@@ -41,7 +41,7 @@ type Wired struct {
 	// Targets are the watched objects of the namespace by wire, as Reader.Targets returns them.
 	Targets map[string][]*unstructured.Unstructured
 	// Reported are the outcomes that the wiring reconcilers reported for the service last; they tell of refused and
-	// contested writes, which the objects themselves do not show. It may be nil.
+	// conflicting writes, which the objects themselves do not show. It may be nil.
 	Reported map[plan.Key][]wiring.Outcome
 	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.
 	ClusterDomain string
@@ -101,7 +101,7 @@ func wiringOfTarget(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructu
 	owner := ownerID(cr)
 	key := plan.Key{GroupKind: wire.GVK.GroupKind(), Namespace: target.GetNamespace(), Name: target.GetName()}
 	for _, o := range in.Reported[key] {
-		if o.Entry.Owner == owner && (o.Reason == wiring.ReasonRefused || o.Reason == wiring.ReasonContested) {
+		if o.Entry.Owner == owner && (o.Reason == wiring.ReasonRefused || o.Reason == wiring.ReasonCeded) {
 			return unwired(o.Reason, o.Message)
 		}
 	}

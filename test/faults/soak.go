@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// longestWarmup bounds the warm-up: within it everything expires that is kept for a time (mutation.TTL, contest.Window, and the events of
+// longestWarmup bounds the warm-up: within it everything expires that is kept for a time (mutation.TTL, fieldownership.Window, and the events of
 // client-go, for up to twelve minutes).
 const longestWarmup = 15 * time.Minute
 

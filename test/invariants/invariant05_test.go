@@ -24,7 +24,7 @@ func secret(ns, name, value string) bundle.Object {
 		ns, name, value)
 }
 
-func TestInvariant05RetainedObjectsOutliveAndAreAdoptedAgain(t *testing.T) {
+func TestInvariant05RetainedObjectsStayAndAreAdoptedAgain(t *testing.T) {
 	b := open(t, options{})
 	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
 	b.apply("b", spec)
@@ -61,9 +61,9 @@ func TestInvariant05RetainedObjectsOutliveAndAreAdoptedAgain(t *testing.T) {
 	}
 }
 
-// TestInvariant05OrphanedObjectsOutliveAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
+// TestInvariant05OrphanedObjectsStayAndArePruned changes the policy of a bundle that exists: its objects lose their owners, also
 // those that its Inventories own, and one that leaves the plan is deleted all the same.
-func TestInvariant05OrphanedObjectsOutliveAndArePruned(t *testing.T) {
+func TestInvariant05OrphanedObjectsStayAndArePruned(t *testing.T) {
 	b := open(t, options{})
 	other := b.namespace()
 	spec := b.staged(other)

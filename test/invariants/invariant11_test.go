@@ -11,7 +11,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-func TestInvariant11FieldsThatOthersFillAreYielded(t *testing.T) {
+func TestInvariant11FieldsThatOthersFillAreCeded(t *testing.T) {
 	b := open(t, options{})
 	role, hook := b.ns+"-all", b.ns+"-hook"
 	b.apply("b", one(
@@ -67,7 +67,7 @@ func TestInvariant11FieldsThatOthersFillAreYielded(t *testing.T) {
 // bundlePEM is a certificate as a caBundle holds it, which the API server only decodes.
 var bundlePEM = certificate()
 
-func TestInvariant11ContestedFieldIsYieldedAndNamed(t *testing.T) {
+func TestInvariant11CededFieldIsNamed(t *testing.T) {
 	b := open(t, options{})
 	b.apply("b", one(object(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"one"},
 		"data":{"k":"ours","calm":"ours"}}`, b.ns)))

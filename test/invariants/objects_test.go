@@ -55,7 +55,7 @@ func definition(group, kind string) bundle.Object {
 		plural, group, group, kind, plural)
 }
 
-// retained marks an object as one that must outlive its bundle.
+// retained marks an object as one that must be retained after its bundle.
 func retained(o bundle.Object) bundle.Object {
 	o.Retain = true
 	return o

@@ -15,8 +15,8 @@ import (
 
 	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/catalog"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -50,7 +50,7 @@ type Actor struct {
 	As      func(user string) (dynamic.Interface, error)
 	Catalog *catalog.Catalog
 	Memory  Memory
-	Tracker *contest.Tracker
+	Tracker *fieldownership.Tracker
 	Cleaner Cleaner
 	Clock   clock.PassiveClock
 	Log     logr.Logger

@@ -15,8 +15,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/apistatus"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/sanitize"
@@ -27,7 +27,7 @@ import (
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
 	if res.Action.Migrate || res.Action.MigratePrevious || res.Action.Reason == decide.ReasonDrift ||
-		contest.DependsOnLive(res.Action.Object.Desired) {
+		fieldownership.DependsOnLive(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 		if err != nil {
@@ -52,7 +52,7 @@ func (a *Actor) applyOver(
 	if res.Action.MigratePrevious {
 		managers.Insert(req.PreviousManagers...)
 	}
-	desired := contest.Yield(res.Action.Object.Desired, live, managers, contest.Autoscaled(live))
+	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, fieldownership.Autoscaled(live))
 	if res.Action.Adopted {
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).
 		desired.SetOwnerReferences(nil)
@@ -70,7 +70,7 @@ func (a *Actor) applyOver(
 			return
 		}
 		if res.Action.Reason == decide.ReasonDrift {
-			lost := contest.Lost(desired, live, observe.FieldManager)
+			lost := fieldownership.Lost(desired, live, observe.FieldManager)
 			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
 			defer func() {
 				if res.Err != nil {
@@ -86,8 +86,8 @@ func (a *Actor) applyOver(
 	if res.Action.Reason == decide.ReasonChanged {
 		a.Tracker.Forget(res.Action.Key) // Declared anew: who has the field now may have been told to leave it.
 	}
-	if yielded := a.Tracker.Contested(res.Action.Key, res.Action.UID); len(yielded) > 0 {
-		desired = contest.Remove(desired, yielded)
+	if ceded := a.Tracker.Ceded(res.Action.Key, res.Action.UID); len(ceded) > 0 {
+		desired = fieldownership.Remove(desired, ceded)
 	}
 	desired.SetUID(res.Action.UID)
 	if takes {

@@ -22,9 +22,9 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"mlkeeper.dev/internal/engine/catalog"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 )
@@ -106,7 +106,7 @@ func newCast(t *testing.T) *cast {
 	c := &cast{server: server, memory: &memory{}}
 	var mu sync.Mutex
 	c.Actor = &Actor{
-		Client: client, Catalog: served, Memory: c.memory, Tracker: &contest.Tracker{},
+		Client: client, Catalog: served, Memory: c.memory, Tracker: &fieldownership.Tracker{},
 		Clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0)), Log: logr.Discard(),
 		Count: func(key plan.Key, verb decide.Verb, reason string) {
 			mu.Lock()

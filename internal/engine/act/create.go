@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/sanitize"
 )
 
 // create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (invariant 1).
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
-	desired := contest.ForCreate(res.Action.Object.Desired)
+	desired := fieldownership.ForCreate(res.Action.Object.Desired)
 	// What is declared only in part is there already, and could not be created.
 	if !res.Action.Object.Partial {
 		live, err := a.post(ctx, client, desired, res)

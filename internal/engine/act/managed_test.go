@@ -142,14 +142,14 @@ func TestDriftIsTakenBackAndCounted(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 		c.server.answer = nil
-		if got := c.Tracker.Contested(st.Key, made.UID); len(got) > 0 {
-			t.Fatalf("contested after %d repairs: %v", i, got)
+		if got := c.Tracker.Ceded(st.Key, made.UID); len(got) > 0 {
+			t.Fatalf("ceded after %d repairs: %v", i, got)
 		}
 		if res := c.do(t, applies(st, made.UID, decide.ReasonDrift)); res.Err != nil {
 			t.Fatal(res.Err)
 		}
 	}
-	if got := c.Tracker.Contested(st.Key, made.UID); len(got) != 1 || got[0].Manager != "meddler" {
+	if got := c.Tracker.Ceded(st.Key, made.UID); len(got) != 1 || got[0].Manager != "meddler" {
 		t.Fatalf("%v", got)
 	}
 	// From now on it is left to the other (invariant 11).
@@ -173,7 +173,7 @@ func kept(t *testing.T, c *cast, refs ...metav1.OwnerReference) (plan.Stamped, *
 	return st, c.server.put(path, "old-operator", u)
 }
 
-// TestRelease tests invariants 2, 5 and 8: what must outlive a custom resource carries no reference to it.
+// TestRelease tests invariants 2, 5 and 8: what must be retained after a custom resource carries no reference to it.
 func TestRelease(t *testing.T) {
 	yes := true
 	mine := metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -64,7 +64,7 @@ func (a *Actor) recreate(ctx context.Context, req Request, client dynamic.Resour
 		res.Err = err
 		return
 	}
-	trial := contest.ForCreate(res.Action.Object.Desired)
+	trial := fieldownership.ForCreate(res.Action.Object.Desired)
 	trial.SetName("")
 	trial.SetGenerateName(trialName)
 	if res.Action.Key.GroupKind == (schema.GroupKind{Kind: "Service"}) {

@@ -18,7 +18,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// Release takes an object that must outlive its custom resource from the custom resource, if it is there.
+// Release takes an object that must be retained after its custom resource from the custom resource, if it is there.
 func (a *Actor) Release(ctx context.Context, o plan.Stamped, owners []plan.Owner) error {
 	client, err := a.resource(o.Desired.GroupVersionKind(), o.Key.Namespace)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package adoption takes a custom resource over from a previous operator (invariant 8): it releases the objects that must outlive the custom
+// Package adoption takes a custom resource over from a previous operator (invariant 8): it releases the objects that must be retained after the custom
 // resource from it, and then removes the finalizers of that operator, whose clean-up would never come. It renders nothing.
 package adoption
 
@@ -27,7 +27,7 @@ type Releaser interface {
 type Adopter struct {
 	// Finalizers are those of the previous operator.
 	Finalizers []string
-	// Retained are the kinds of the objects that must outlive a custom resource.
+	// Retained are the kinds of the objects that must be retained after a custom resource.
 	Retained []schema.GroupVersionKind
 	Releaser Releaser
 	// Patch writes to a custom resource by a merge patch.
@@ -41,7 +41,7 @@ func (a Adopter) Pending(cr metav1.Object) bool {
 
 func (a Adopter) isPrevious(finalizer string) bool { return slices.Contains(a.Finalizers, finalizer) }
 
-// ReleasePlan releases the objects of a plan that must outlive the custom resource.
+// ReleasePlan releases the objects of a plan that must be retained after the custom resource.
 func (a Adopter) ReleasePlan(ctx context.Context, key digest.Key, p plan.Plan, stack plan.Stack, owner plan.Owner) error {
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {

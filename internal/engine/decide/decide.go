@@ -229,7 +229,7 @@ func verify(item Item, owners []plan.Owner) (Verb, string) {
 	return Leave, ""
 }
 
-// prune deletes what the plan no longer has, the last first. What must outlive us stays (invariant 5), and so does what is
+// prune deletes what the plan no longer has, the last first. What must be retained stays (invariant 5), and so does what is
 // not ours any more.
 func prune(in Input) []Action {
 	extras := append([]Extra(nil), in.Extras...)
@@ -249,7 +249,7 @@ func prune(in Input) []Action {
 		switch {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
-		case e.Entry.Policy == keeper.Retain || mustOutlive(e.Observed.Key) || e.Observed.Adopted(),
+		case e.Entry.Policy == keeper.Retain || neverPruned(e.Observed.Key) || e.Observed.Adopted(),
 			// Without a record of what MLKeeper has written the missing owner reference tells that it was retained.
 			(e.Entry.UID != e.Observed.UID || !e.Observed.Written()) && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained
@@ -268,7 +268,7 @@ func prune(in Input) []Action {
 func pruneUnseen(e Extra) (Action, bool) {
 	key := plan.Key{Namespace: e.Entry.Namespace, Name: e.Entry.Name}
 	key.Group, key.Kind = e.Entry.Group, e.Entry.Kind
-	if e.Gone || e.Entry.UID == "" || e.Entry.Policy == keeper.Retain || mustOutlive(key) {
+	if e.Gone || e.Entry.UID == "" || e.Entry.Policy == keeper.Retain || neverPruned(key) {
 		return Action{}, false
 	}
 	return Action{Verb: Delete, Key: key, UID: e.Entry.UID, Version: e.Entry.Version, Reason: ReasonPruned}, true
@@ -277,9 +277,9 @@ func pruneUnseen(e Extra) (Action, bool) {
 // version is the version of an apiVersion.
 func version(apiVersion string) string { return apiVersion[strings.LastIndex(apiVersion, "/")+1:] }
 
-// mustOutlive names the kinds whose removal destroys data of users; they are never pruned (invariant 5).
-func mustOutlive(k plan.Key) bool {
-	return plan.OutlivesAlways(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
+// neverPruned names the kinds whose removal destroys data of users; they are never pruned (invariant 5).
+func neverPruned(k plan.Key) bool {
+	return plan.AlwaysRetained(k) || k.Group == "" && k.Kind == "PersistentVolumeClaim"
 }
 
 // extraName orders extras. Kinds of the same name are told apart by their groups.

@@ -38,7 +38,7 @@ func (g *gate) add(in Input, stage Stage) {
 		return
 	}
 	for _, item := range stage.Items {
-		if !plan.OutlivesAlways(item.Key) {
+		if !plan.AlwaysRetained(item.Key) {
 			continue
 		}
 		by := lacks(in, item)
@@ -56,7 +56,7 @@ func (g *gate) add(in Input, stage Stage) {
 // other kinds only where the stage asks (invariant 14).
 func ClosedBy(in Input, stage Stage) string {
 	for _, item := range stage.Items {
-		if !stage.WaitHealthy && !plan.OutlivesAlways(item.Key) {
+		if !stage.WaitHealthy && !plan.AlwaysRetained(item.Key) {
 			continue
 		}
 		if by := lacks(in, item); by != "" {

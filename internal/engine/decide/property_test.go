@@ -77,7 +77,7 @@ func unsafe(in Input, a Action) string {
 	all, gates := items(in)
 	item, wanted := all[a.Key]
 	extra := extras(in)[a.Key]
-	outlives := plan.OutlivesAlways(a.Key) || a.Key.Kind == "PersistentVolumeClaim"
+	retained := plan.AlwaysRetained(a.Key) || a.Key.Kind == "PersistentVolumeClaim"
 	switch a.Verb {
 	case Create:
 		switch {
@@ -109,8 +109,8 @@ func unsafe(in Input, a Action) string {
 			return "something is pruned while a problem stands"
 		case wanted:
 			return "what is wanted is deleted"
-		case outlives || extra.Entry.Policy == keeper.Retain:
-			return "what must outlive us is deleted"
+		case retained || extra.Entry.Policy == keeper.Retain:
+			return "what must be retained is deleted"
 		case a.UID == "" || a.Version == "":
 			return "a delete is not guarded by the UID, or has no version"
 		case extra.Observed == nil && (a.UID != extra.Entry.UID || extra.Gone):
@@ -210,7 +210,7 @@ func converge(t *rapid.T, w *world, from string) {
 	for _, stage := range w.stages {
 		gated := stage.WaitHealthy
 		for _, item := range stage.Items {
-			gated = gated || plan.OutlivesAlways(item.Key)
+			gated = gated || plan.AlwaysRetained(item.Key)
 		}
 		if gated {
 			limit += 4
@@ -268,7 +268,7 @@ func judgeEnd(t *rapid.T, start, end *world, from string) {
 			t.Fatalf("%s: %s was replaced", from, key)
 		case wanted && is.terminating:
 			t.Fatalf("%s: %s is going", from, key)
-		case !wanted && existed && !exists && (plan.OutlivesAlways(key) || key.Kind == "PersistentVolumeClaim" || was.adopted || !ours):
+		case !wanted && existed && !exists && (plan.AlwaysRetained(key) || key.Kind == "PersistentVolumeClaim" || was.adopted || !ours):
 			t.Fatalf("%s: %s was deleted", from, key)
 		case !wanted && exists && is.controller == self.UID && is.marked && key.Kind != "PersistentVolumeClaim" &&
 			start.entries[key].Policy != keeper.Retain:

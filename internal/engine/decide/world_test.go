@@ -170,7 +170,7 @@ func (w *world) perform(a Action) bool {
 			uid: w.uid(), marked: true, id: stack.ID(), digest: a.Object.Digest, created: true,
 			fields: written(a.Object.Digest, "Update"), health: health.InProgress,
 		}
-		if !a.Object.Retain && !plan.OutlivesAlways(a.Key) {
+		if !a.Object.Retain && !plan.AlwaysRetained(a.Key) {
 			th.controller = self.UID
 		}
 		w.things[a.Key] = th
@@ -209,7 +209,7 @@ func (w *world) apply(a Action, th thing) bool {
 	after.marked, after.id, after.digest, after.created = true, stack.ID(), a.Object.Digest, false
 	after.fields = written(a.Object.Digest, "Apply")
 	after.adopted = th.adopted || a.Adopted
-	if !after.adopted && !a.Object.Retain && !plan.OutlivesAlways(a.Key) {
+	if !after.adopted && !a.Object.Retain && !plan.AlwaysRetained(a.Key) {
 		after.controller = self.UID
 	}
 	if a.Object.Retain && after.controller == self.UID {
@@ -299,7 +299,7 @@ func (w *world) settle() {
 
 func keyFor(gvk schema.GroupVersionKind, name string) plan.Key {
 	k := plan.Key{GroupKind: gvk.GroupKind(), Namespace: stack.Namespace, Name: name}
-	if plan.OutlivesAlways(k) {
+	if plan.AlwaysRetained(k) {
 		k.Namespace = ""
 	}
 	if gvk.Kind == "Namespace" && name == "a" {
@@ -332,7 +332,7 @@ func (w *world) drawThing(t *rapid.T, key plan.Key, digest string) {
 		"of a custom resource that is gone", "of another", "nobody's", "never ours but controlled",
 	}).Draw(t, "state")
 	th.marked, th.id = true, stack.ID()
-	if !plan.OutlivesAlways(key) {
+	if !plan.AlwaysRetained(key) {
 		th.controller = self.UID
 	}
 	switch state {

@@ -86,7 +86,7 @@ func retainedObjects(inv *keeper.Inventory) []retainedObject {
 	var out []retainedObject
 	for key, e := range inventory.Entries([]*keeper.Inventory{inv}) {
 		own := key.Kind == "Namespace" && key.Name == inv.Spec.Owner.Namespace
-		if plan.OutlivesAlways(key) && e.Policy == "" && e.UID != "" && !own {
+		if plan.AlwaysRetained(key) && e.Policy == "" && e.UID != "" && !own {
 			out = append(out, retainedObject{key, e.UID, e.Version})
 		}
 	}

@@ -27,7 +27,7 @@ func EntryOf(o plan.Stamped, written *observe.Object, leftOut []string) keeper.I
 	}
 }
 
-// PolicyOf returns the policy of an object that must outlive its custom resource, because the plan says so or it was adopted.
+// PolicyOf returns the policy of an object that must be retained after its custom resource, because the plan says so or it was adopted.
 func PolicyOf(o plan.Stamped, seen *observe.Object) keeper.EntryPolicy {
 	if seen.Adopted() {
 		return keeper.Retain

@@ -42,9 +42,9 @@ const (
 type Object struct {
 	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
 	Desired *unstructured.Unstructured
-	// Retain says that the object must outlive its custom resource: it gets no owner reference (invariant 5).
+	// Retain says that the object must be retained after its custom resource: it gets no owner reference (invariant 5).
 	Retain bool
-	// Orphan says that the object must outlive its custom resource, and is deleted when it leaves the plan; it gets no owner
+	// Orphan says that the object must be retained after its custom resource, and is deleted when it leaves the plan; it gets no owner
 	// reference either.
 	Orphan bool
 	// Optional says that the object is left out, and named in status, while its API is not served.

@@ -84,7 +84,7 @@ func TestStampMarks(t *testing.T) {
 	}
 }
 
-func TestStampGivesNoOwnerToWhatOutlives(t *testing.T) {
+func TestStampGivesNoOwnerToRetainedObjects(t *testing.T) {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "n"},
 	}}

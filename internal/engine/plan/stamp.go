@@ -58,7 +58,7 @@ type Stamped struct {
 // Stamp returns the object with the engine's marks: labels, owner annotation, owner reference and digest. Only its metadata is
 // a copy; the rest is shared with the object, and neither may be changed.
 // The digest of a Secret is keyed: inventories have it, too, which more people may read than Secrets.
-// blockOwnerDeletion is never set (invariant 2), and what must outlive its custom resource, which is what is retained or orphaned, and
+// blockOwnerDeletion is never set (invariant 2), and what must be retained after its custom resource, which is what is retained or orphaned, and
 // every Namespace and CustomResourceDefinition, gets no owner reference (invariant 5).
 func Stamp(key digest.Key, o Object, stack Stack, owner Owner, stage int) (Stamped, error) {
 	u := &unstructured.Unstructured{Object: maps.Clone(o.Desired.Object)}
@@ -86,7 +86,7 @@ func Stamp(key digest.Key, o Object, stack Stack, owner Owner, stage int) (Stamp
 	}
 	u.SetAnnotations(annotations)
 	u.SetOwnerReferences(nil)
-	if o.Policy() == "" && !OutlivesAlways(KeyOf(u)) {
+	if o.Policy() == "" && !AlwaysRetained(KeyOf(u)) {
 		controller := true
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Controller: &controller,
@@ -108,8 +108,8 @@ func Stamp(key digest.Key, o Object, stack Stack, owner Owner, stage int) (Stamp
 
 var secretKind = schema.GroupKind{Kind: "Secret"}
 
-// OutlivesAlways names the kinds that hold what others put into them: the garbage collector must never delete them.
-func OutlivesAlways(k Key) bool {
+// AlwaysRetained names the kinds that hold what others put into them: the garbage collector must never delete them.
+func AlwaysRetained(k Key) bool {
 	return k.Group == "" && k.Kind == "Namespace" ||
 		k.Group == "apiextensions.k8s.io" && k.Kind == "CustomResourceDefinition"
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -41,7 +41,7 @@ const ReasonWaitingForRollout = "WaitingForRollout"
 // CededField is a field of a child that another manager has.
 type CededField struct {
 	Object plan.Key
-	contest.Field
+	fieldownership.Field
 }
 
 // Input is what the conditions follow from.

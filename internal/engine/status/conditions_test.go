@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
-	"mlkeeper.dev/internal/engine/contest"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -54,8 +54,8 @@ func drawInput(t *rapid.T) Input {
 	if rapid.Bool().Draw(t, "transient") {
 		j.Err = errors.New("no answer")
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "yielded") {
-		j.Ceded = append(j.Ceded, CededField{Field: contest.Field{Text: ".spec.replicas", Manager: "someone"}})
+	for range rapid.IntRange(0, 2).Draw(t, "ceded") {
+		j.Ceded = append(j.Ceded, CededField{Field: fieldownership.Field{Text: ".spec.replicas", Manager: "someone"}})
 	}
 	return j
 }
@@ -250,7 +250,7 @@ func TestBoundedStaysValid(t *testing.T) {
 
 func TestCededFieldsNameTheirObject(t *testing.T) {
 	key := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "ns", Name: "d"}
-	got := ceded([]CededField{{Object: key, Field: contest.Field{Text: "spec.replicas", Manager: "someone"}}})
+	got := ceded([]CededField{{Object: key, Field: fieldownership.Field{Text: "spec.replicas", Manager: "someone"}}})
 	if want := "spec.replicas of Deployment ns/d is ceded to someone after 3 conflicts in 10 min: remove one of the two declarations"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

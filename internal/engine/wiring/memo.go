@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// contestLimit and contestWindow are those of invariant 11: who takes a field back three times in ten minutes wants it
+	// conflictLimit and conflictWindow are those of invariant 11: who takes a field back three times in ten minutes wants it
 	// otherwise, and answering each time would roll the pods of both for ever.
-	contestLimit  = 3
-	contestWindow = 10 * time.Minute
-	// ReasonContested is the reason while the writes of another are no longer answered.
-	ReasonContested = "FieldOwnershipCeded"
+	conflictLimit  = 3
+	conflictWindow = 10 * time.Minute
+	// ReasonCeded is the reason while the writes of another are no longer answered.
+	ReasonCeded = "FieldOwnershipCeded"
 	// ReasonRefused is the reason after the API server refused a read or a write.
 	ReasonRefused = "WriteForbidden"
 )
@@ -72,29 +72,29 @@ func (m *memo) count(now time.Time, entries []Entry, rival string) {
 	m.repairs, m.rival = append(m.recent(now), now), rival
 }
 
-// contested says how long the same entries are not written again.
-func (m *memo) contested(now time.Time, entries []Entry) time.Duration {
+// conflictPause says how long the same entries are not written again.
+func (m *memo) conflictPause(now time.Time, entries []Entry) time.Duration {
 	m.repairs = m.recent(now)
-	if len(m.repairs) < contestLimit || !slices.Equal(entries, m.written) {
+	if len(m.repairs) < conflictLimit || !slices.Equal(entries, m.written) {
 		return 0
 	}
-	return m.repairs[0].Add(contestWindow).Sub(now)
+	return m.repairs[0].Add(conflictWindow).Sub(now)
 }
 
 func (m *memo) recent(now time.Time) []time.Time {
-	return slices.DeleteFunc(m.repairs, func(t time.Time) bool { return now.Sub(t) >= contestWindow })
+	return slices.DeleteFunc(m.repairs, func(t time.Time) bool { return now.Sub(t) >= conflictWindow })
 }
 
-func (m *memo) asContested(outcomes []Outcome) []Outcome {
+func (m *memo) asCeded(outcomes []Outcome) []Outcome {
 	who := "somebody else"
 	if m.rival != "" {
 		who = fmt.Sprintf("%q", m.rival)
 	}
 	out := slices.Clone(outcomes)
 	for i := range out {
-		out[i].Wired, out[i].Reason = false, ReasonContested
+		out[i].Wired, out[i].Reason = false, ReasonCeded
 		out[i].Message = fmt.Sprintf("%s took the entry out %d times in ten minutes, so it is not added again for now; "+
-			"keep that controller or pipeline from owning the field", who, contestLimit)
+			"keep that controller or pipeline from owning the field", who, conflictLimit)
 	}
 	return out
 }

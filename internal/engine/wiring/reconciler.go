@@ -66,7 +66,7 @@ type Deps struct {
 	Report func(owner string, target plan.Key, outcomes []Outcome)
 	// Wrote is told of every write that succeeded: create, update or delete; optional.
 	Wrote func(target plan.Key, verb string)
-	// Clock is the clock that contested writes are counted by; optional.
+	// Clock is the clock that conflicts are counted by; optional.
 	Clock clock.PassiveClock
 	Log   logr.Logger
 }
@@ -129,8 +129,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
-	if pause := m.contested(r.deps.Clock.Now(), d.entries); pause > 0 {
-		r.report(key, m, m.asContested(d.outcomes))
+	if pause := m.conflictPause(r.deps.Clock.Now(), d.entries); pause > 0 {
+		r.report(key, m, m.asCeded(d.outcomes))
 		return pause, nil
 	}
 	live, err := api.Get(ctx, key.Name, metav1.GetOptions{})
@@ -216,8 +216,8 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
-	if pause := m.contested(r.deps.Clock.Now(), d.entries); pause > 0 {
-		r.report(key, m, m.asContested(d.outcomes))
+	if pause := m.conflictPause(r.deps.Clock.Now(), d.entries); pause > 0 {
+		r.report(key, m, m.asCeded(d.outcomes))
 		return pause, nil
 	}
 	return r.create(ctx, api, key, m, &d)

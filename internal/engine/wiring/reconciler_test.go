@@ -331,7 +331,7 @@ func TestDamagedRecordIsTreatedAsNone(t *testing.T) {
 	}
 }
 
-func TestContestedEntryIsYielded(t *testing.T) {
+func TestConflictingEntryIsCeded(t *testing.T) {
 	f := newFixture(t, setWire())
 	f.Put(configMap())
 	f.alive = []client.Object{cr("a")}
@@ -343,7 +343,7 @@ func TestContestedEntryIsYielded(t *testing.T) {
 	}
 	for range 4 {
 		if after := f.reconcile(); after != 0 {
-			t.Fatalf("yielded too early: %v", after)
+			t.Fatalf("ceded too early: %v", after)
 		}
 		undo()
 	}
@@ -353,7 +353,7 @@ func TestContestedEntryIsYielded(t *testing.T) {
 	if after <= 0 || after > 10*time.Minute {
 		t.Errorf("requeued after %v", after)
 	}
-	if o := f.reported["CR/a"]; len(o) != 1 || o[0].Wired || o[0].Reason != wiring.ReasonContested || !strings.Contains(o[0].Message, "rival") {
+	if o := f.reported["CR/a"]; len(o) != 1 || o[0].Wired || o[0].Reason != wiring.ReasonCeded || !strings.Contains(o[0].Message, "rival") {
 		t.Errorf("reported %+v", o)
 	}
 	f.clock.SetTime(f.clock.Now().Add(after))

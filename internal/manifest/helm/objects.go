@@ -21,7 +21,7 @@ const (
 	weightAnnotation = "helm.sh/hook-weight"
 )
 
-// KeepAnnotation says, with the value keep, that an object outlives its release.
+// KeepAnnotation says, with the value keep, that an object is retained after its release.
 const KeepAnnotation = "helm.sh/resource-policy"
 
 // decoder sorts the objects of a chart.
