@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -66,12 +64,14 @@ type recorder struct {
 
 	mu   sync.Mutex
 	runs map[string]*history
-	// tolerated are the resources whose watch may have a gap, since plans change their API.
+	// tolerated are the resources whose watch may have a gap, since plans change their API; allResources stands for each. Such a watch
+	// goes on from a list.
 	tolerated map[string]bool
 	err       error
-	// relists says that a watch with a gap goes on from a list: what happened meanwhile need not be known.
-	relists bool
 }
+
+// allResources stands for every resource.
+const allResources = "*"
 
 // tolerate has the watch of a resource begin anew after a gap.
 func (r *recorder) tolerate(resource string) {
@@ -123,17 +123,11 @@ func (r *recorder) follow(ctx context.Context, gvr schema.GroupVersionResource) 
 	go func() {
 		for ctx.Err() == nil {
 			version, err = r.hear(ctx, gvr, version)
-			if err != nil && r.mayRelist() {
-				version, err = r.relist(ctx, gvr)
-			}
-			if err != nil && ctx.Err() == nil {
-				r.mu.Lock()
-				tolerated := r.tolerated[gvr.GroupResource().String()]
-				r.mu.Unlock()
-				if tolerated {
-					version = r.resume(ctx, gvr)
-					continue
-				}
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case r.tolerates(gvr.GroupResource().String()):
+				version = r.resume(ctx, gvr)
+			default:
 				r.mu.Lock()
 				r.err = fmt.Errorf("the watch of %s has a gap: %w", gvr, err)
 				r.mu.Unlock()
@@ -219,41 +213,11 @@ func (r *recorder) hear(ctx context.Context, gvr schema.GroupVersionResource, ve
 	return version, nil
 }
 
-func (r *recorder) mayRelist() bool {
+// tolerates says that the watch of a resource may have a gap.
+func (r *recorder) tolerates(resource string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.relists
-}
-
-// relist takes in every object as it is now, drops those that are gone, and returns the version of the list. It is tried for a while,
-// since a resource whose definition changes may be unavailable.
-func (r *recorder) relist(ctx context.Context, gvr schema.GroupVersionResource) (string, error) {
-	var list *unstructured.UnstructuredList
-	err := wait.PollUntilContextTimeout(ctx, 50*look, time.Minute, true, func(ctx context.Context) (bool, error) {
-		var err error
-		list, err = r.client.Resource(gvr).List(ctx, metav1.ListOptions{})
-		return err == nil, nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("list %s again: %w", gvr, err)
-	}
-	resource := gvr.GroupResource().String()
-	there := map[types.UID]bool{}
-	for i := range list.Items {
-		there[list.Items[i].GetUID()] = true
-		r.take(resource, watch.Modified, &list.Items[i])
-	}
-	r.mu.Lock()
-	runs := slices.Collect(maps.Values(r.runs))
-	r.mu.Unlock()
-	for _, h := range runs {
-		for _, u := range h.all(resource) {
-			if !there[u.GetUID()] {
-				r.take(resource, watch.Deleted, u)
-			}
-		}
-	}
-	return list.GetResourceVersion(), nil
+	return r.tolerated[allResources] || r.tolerated[resource]
 }
 
 // take sorts an event to the run that it belongs to.

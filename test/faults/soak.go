@@ -90,9 +90,7 @@ func (s *Suite) Soak(ctx context.Context, cfg SoakConfig) (string, error) {
 // start starts the operator, and creates the population.
 func (k *soak) start() error {
 	// A definition that changes ends the watches on its resources.
-	k.suite.recorder.mu.Lock()
-	k.suite.recorder.relists = true
-	k.suite.recorder.mu.Unlock()
+	k.suite.recorder.tolerate(allResources)
 	if err := k.startOperator(); err != nil {
 		return err
 	}
