@@ -233,7 +233,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
 	leaveSuspended(p.plan.Stages, p.actions)
-	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.request(p, key) }, s.Clock.Now()))
+	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now()))
 	s.holdRollout(p)
 }
 
@@ -426,7 +426,8 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r
-		p.retry(p.state.retries.Record(r, s.request(p, r.Action.Key), s.Clock.Now()))
+		request, _ := s.request(p, r.Action.Key)
+		p.retry(p.state.retries.Record(r, request, s.Clock.Now()))
 		switch {
 		case r.Err != nil:
 			p.transient = r.Err

@@ -12,10 +12,33 @@ import (
 // to publish it.
 const schemaDelay = 5 * time.Second
 
-// request is what has a rejected write of an object tried at once when it changes.
-func (s *stacks[C, F]) request(p *reconciliation[C, F], key plan.Key) retry.Request {
-	generation, _ := s.catalog.Definition(key.GroupKind)
-	return retry.Request{User: p.userRequest(), Schema: generation}
+// schemaPause is how long after a change of a CustomResourceDefinition a rejected object is tried again. For some milliseconds an API server
+// still validates by the old schema, and drops the fields that it does not know.
+const schemaPause = time.Second
+
+// effective returns the generation of a CustomResourceDefinition that counts before a delay after its change is over, and when the current
+// one will; the zero time if it counts now.
+func effective(generation int64, since, now time.Time, delay time.Duration) (counts int64, due time.Time) {
+	if due = since.Add(delay); now.Before(due) {
+		return generation - 1, due
+	}
+	return generation, time.Time{}
+}
+
+// request is what has a rejected write of an object tried at once when it changes, and when it will change; the zero time for never.
+func (s *stacks[C, F]) request(p *reconciliation[C, F], key plan.Key) (request retry.Request, due time.Time) {
+	generation, since := s.catalog.Definition(key.GroupKind)
+	counts, due := effective(generation, since, s.Clock.Now(), schemaPause)
+	return retry.Request{User: p.userRequest(), Schema: counts}, due
+}
+
+// heldRequest is the request for an object that was rejected before, for which a reconcile follows when it changes.
+func (s *stacks[C, F]) heldRequest(p *reconciliation[C, F], key plan.Key) retry.Request {
+	request, due := s.request(p, key)
+	if !due.IsZero() {
+		p.requeueAt(due)
+	}
+	return request
 }
 
 // wroteWithSchema takes in that an object was written. Where something was left out while API servers may still have had the old schema,
@@ -26,11 +49,11 @@ func (s *stacks[C, F]) wroteWithSchema(p *reconciliation[C, F], key plan.Key, en
 		return
 	}
 	generation, since := s.catalog.Definition(key.GroupKind)
-	if settled := since.Add(schemaDelay); s.Clock.Now().Before(settled) {
-		generation--
-		p.requeueAt(settled)
+	counts, due := effective(generation, since, s.Clock.Now(), schemaDelay)
+	if !due.IsZero() {
+		p.requeueAt(due)
 	}
-	p.state.schemas[key] = generation
+	p.state.schemas[key] = counts
 }
 
 // outdated says that something was left out of an object for a schema that is another one now, so that the object is to be applied again.
