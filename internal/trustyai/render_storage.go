@@ -99,6 +99,10 @@ func (r *scene) checkVolume() {
 		claim := volume.ClaimNamespace + "/" + volume.ClaimName
 		switch {
 		case foreign:
+			// Whoever may read this status need not be allowed to know of other namespaces.
+			if volume.ClaimNamespace != r.cr.Namespace {
+				claim = "of another namespace"
+			}
 			r.problem(plan.Waiting, "VolumeBoundElsewhere", field, volume.Name, "the PersistentVolume belongs to the claim "+claim,
 				"free the PersistentVolume, or create the TrustyAIService again with another one")
 		case stale:

@@ -249,6 +249,9 @@ func Test_Problems(t *testing.T) {
 				if problem.Remedy == "" || problem.Field == "" || strings.ContainsAny(problem.Error(), "\n\r") {
 					t.Errorf("the problem needs a field, a remedy and one line: %q", problem.Error())
 				}
+				if strings.Contains(problem.Error(), "other/") {
+					t.Errorf("the problem tells what is in another namespace: %q", problem.Error())
+				}
 			}
 			if find(p, "ServiceMonitor", namesOf(cr).serviceMonitor) == nil || find(p, "Service", ServiceName(cr)) == nil {
 				t.Error("a problem takes out what is harmless")
