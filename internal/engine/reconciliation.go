@@ -422,7 +422,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	}
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
-		Adopt: wantsAdoption(p.cr), PreviousManagers: s.def.PreviousManagers,
+		Adopt: wantsAdoption(p.cr), AdoptAnywhere: s.def.AnyChildren, PreviousManagers: s.def.PreviousManagers,
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r

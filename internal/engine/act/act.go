@@ -84,8 +84,9 @@ type Request struct {
 	Owners []plan.Owner
 	// ActAs is the user whose rights are used; empty for the operator's own.
 	ActAs string
-	// Adopt allows the adoption of objects that nobody owns.
-	Adopt bool
+	// Adopt allows the adoption of objects that nobody owns, AdoptAnywhere also of those that concern other namespaces: who brings
+	// objects of all kinds is trusted with them, or acts with rights of his own.
+	Adopt, AdoptAnywhere bool
 	// PreviousOwner is how the previous operator marked what is to be adopted.
 	PreviousOwner plan.Mark
 	// PreviousManagers are the field managers of the previous operator.

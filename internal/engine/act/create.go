@@ -47,11 +47,14 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		// What we never wrote is the previous operator's, which made the custom resource its owner (invariant 8).
 		res.Action.MigratePrevious = found.AppliedHash() == "" && !res.Action.Object.Partial
 		a.adopt(ctx, req, client, res, live)
-	case free && (req.Adopt || res.Action.Object.Adopt):
+	case free && (req.Adopt && req.adoptable(live) || res.Action.Object.Adopt):
 		res.Action.Adopted = true
 		a.adopt(ctx, req, client, res, live)
 	default:
 		res.Problem = Conflict(res.Action.Key, observe.OwnerOf(live))
+		if free && !req.adoptable(live) {
+			res.Problem.Remedy = "rename or delete that object, or the custom resource; it is not adopted, since it concerns other namespaces"
+		}
 	}
 }
 
