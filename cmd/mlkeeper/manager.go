@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -61,7 +62,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
 			defer s.sources.close()
-			if err := s.check(); err != nil {
+			if err := errors.Join(s.check(), checkProfiler(f.pprofAddress)); err != nil {
 				return err
 			}
 			cfg, err := connect.config()
@@ -86,7 +87,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		"serve metrics over TLS to callers that Kubernetes authenticates and authorizes")
 	flags.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches it off")
 	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
-		"address of net/http/pprof for whoever looks for a leak or a hot spot; 0 switches it off")
+		"loopback address of net/http/pprof, such as 127.0.0.1:6060; 0 switches it off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
 	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease and of the Secret mlkeeper-digest-key; the manager's own when empty, which only a pod knows")
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
@@ -98,6 +99,19 @@ func newManagerCommand(connect connection) *cobra.Command {
 		"how long running reconciles may take to finish at shutdown")
 	s.bind(flags)
 	return cmd
+}
+
+// checkProfiler refuses an address of the profiler that others can reach: it asks nobody who they are, and heaps hold Secrets.
+func checkProfiler(address string) error {
+	if address == "" || address == "0" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip != nil && ip.IsLoopback()) {
+		return nil
+	}
+	return fmt.Errorf("--pprof-bind-address %q: profiles hold what is in memory, and are served without authentication: "+
+		"write 127.0.0.1 and a port, and reach it by kubectl port-forward", address)
 }
 
 // buildManager puts the manager, the engine and the controllers together.
