@@ -78,7 +78,7 @@ func TestInvariant13ReferencedObjectIsReadOnlyWhenItChanges(t *testing.T) {
 	b.condition("b", "Ready", metav1.ConditionFalse, "SecretMissing")
 	reads := func() []request {
 		return b.journal.since(mark, func(r request) bool {
-			return r.method == http.MethodGet && strings.Contains(r.path, "/secrets/")
+			return r.method == http.MethodGet && strings.Contains(r.path, "/namespaces/"+b.ns+"/secrets/")
 		})
 	}
 	if got := reads(); len(got) > 0 {
