@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"slices"
@@ -78,7 +79,8 @@ func (c *crash) wrap(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return requests.RoundTripper(func(r *http.Request) (answer *http.Response, err error) {
 			request := requests.Of(r)
-			if !request.Write() || request.Resource == "leases" || request.Resource == "events" {
+			// The only Secret is the key of the digests, which the first life creates for all.
+			if !request.Write() || slices.Contains([]string{"leases", "events", "secrets"}, request.Resource) {
 				return next.RoundTrip(r)
 			}
 			lost := c.do(func() error {
@@ -133,6 +135,17 @@ func (m mortal) Receive(ctx context.Context) (acm.Batch, error) {
 	return batch, nil
 }
 
+// everyCrash has the operator crash before and after each step; otherwise it crashes before one and after the next, in turn.
+var everyCrash = flag.Bool("crash.all", false, "crash before and after each step; otherwise one of the two, in turn")
+
+// sides says where the operator crashes at a step: before it, after it, or both, each in a life of its own.
+func sides(step int) []bool {
+	if *everyCrash {
+		return []bool{false, true}
+	}
+	return []bool{step%2 == 1}
+}
+
 // TestCrashAtEveryStep: an operator that crashes before or after any single write or message of a whole life loses no order, and
 // runs none twice.
 func TestCrashAtEveryStep(t *testing.T) {
@@ -144,11 +157,13 @@ func TestCrashAtEveryStep(t *testing.T) {
 	var missed []string
 	out := &strings.Builder{}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CRASH\tBEFORE IT\tAFTER IT, ANSWER LOST")
-	for _, at := range steps {
+	fmt.Fprintln(table, "STEP\tCRASH BEFORE IT, OR AFTER IT WITH THE ANSWER LOST")
+	crashes := 0
+	for i, at := range steps {
 		fmt.Fprint(table, at)
-		for _, after := range []bool{false, true} {
-			healed := "healed"
+		for _, after := range sides(i) {
+			crashes++
+			healed := map[bool]string{false: "before: healed", true: "after: healed"}[after]
 			t.Run(fmt.Sprintf("%s, after %t", at, after), func(t *testing.T) {
 				// A step that is one of several of its name, such as a second status, is not in every life.
 				for range attempts {
@@ -174,8 +189,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 	table.Flush()
 	t.Logf("%d steps\n%s", len(steps), out)
-	if len(missed) > 2*len(steps)/10 {
-		t.Errorf("of %d crashes more than a tenth did not take place, and show nothing: %q", 2*len(steps), missed)
+	if len(missed) > crashes/10 {
+		t.Errorf("of %d crashes more than a tenth did not take place, and show nothing: %q", crashes, missed)
 	}
 }
 
