@@ -78,7 +78,7 @@ func accountRoles(r rendered, account string) ([]*unstructured.Unstructured, err
 	}
 	for _, key := range r.referenced {
 		given.add(key.Namespace, rbacv1.PolicyRule{
-			APIGroups: []string{key.Group}, Resources: []string{plurals.of(key.GroupKind.WithVersion(""))}, ResourceNames: []string{key.Name},
+			APIGroups: []string{key.Group}, Resources: []string{plurals.of(key.WithVersion(""))}, ResourceNames: []string{key.Name},
 			Verbs: []string{"get"},
 		})
 	}

@@ -67,8 +67,11 @@ func TestPolicyOfCharts(t *testing.T) {
 		policy       Policy
 		digest, want string
 	}{
-		{Policy{}, "", ReasonInsecureTransport}, {Policy{}, digest, ""}, {Policy{AllowHTTP: true}, "", ""},
-		{Policy{AllowHTTP: true, RequireDigest: true}, "", ReasonDigestRequired}, {Policy{RequireDigest: true}, digest, ""},
+		{Policy{}, "", ReasonInsecureTransport},
+		{Policy{}, digest, ""},
+		{Policy{AllowHTTP: true}, "", ""},
+		{Policy{AllowHTTP: true, RequireDigest: true}, "", ReasonDigestRequired},
+		{Policy{RequireDigest: true}, digest, ""},
 	} {
 		before := asked.Load()
 		s := open(t, func(o *Options) { o.Policy = c.policy })

@@ -211,8 +211,13 @@ func TestALostDigestKeyRollsOneNamespaceAtATime(t *testing.T) {
 func digestKeyedWith(uid types.UID, password string) string {
 	mac := hmac.New(sha256.New, []byte(uid))
 	data := [][2]string{
-		{"databaseGeneration", "update"}, {"databaseKind", "mariadb"}, {"databaseName", "d"}, {"databasePassword", password},
-		{"databasePort", "3306"}, {"databaseService", "s"}, {"databaseUsername", "u"},
+		{"databaseGeneration", "update"},
+		{"databaseKind", "mariadb"},
+		{"databaseName", "d"},
+		{"databasePassword", password},
+		{"databasePort", "3306"},
+		{"databaseService", "s"},
+		{"databaseUsername", "u"},
 	}
 	fmt.Fprintf(mac, "%d;", len(data))
 	for _, entry := range data {

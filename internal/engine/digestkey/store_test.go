@@ -152,7 +152,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	}
 	waitFor(t, now.HasWaiters)
 	stop()
-	if <-loaded || <-loaded {
+	if first, second := <-loaded, <-loaded; first || second {
 		t.Error("it is loaded although it may not be read")
 	}
 	if err := s.Err(); !apierrors.IsForbidden(err) {
