@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -571,18 +572,18 @@ func TestAPanicOverARecordSkipsThatRecord(t *testing.T) {
 type panicking struct {
 	*broker
 	none
-	polls, reads int
+	polls, reads atomic.Int32
 }
 
 func (f *panicking) Receive(ctx context.Context) (acm.Batch, error) {
-	if f.polls++; f.polls == 1 {
+	if f.polls.Add(1) == 1 {
 		panic("over a poll")
 	}
 	return f.broker.Receive(ctx)
 }
 
 func (f *panicking) Get(string, string) (*keeper.CompositionElement, bool) {
-	if f.reads++; f.reads == 1 {
+	if f.reads.Add(1) == 1 {
 		panic("over an element")
 	}
 	return nil, false
@@ -599,8 +600,8 @@ func TestAPanicEndsNoLoop(t *testing.T) {
 		start(t, p)
 		order, _, element := deploy()
 		within(t, "the order", b.send(order))
-		if f.polls < 2 || !s.has(element) {
-			t.Errorf("there were %d polls, stored are %v", f.polls, s.stored)
+		if f.polls.Load() < 2 || !s.has(element) {
+			t.Errorf("there were %d polls, stored are %v", f.polls.Load(), s.stored)
 		}
 	})
 	t.Run("outbox", func(t *testing.T) {
@@ -610,8 +611,8 @@ func TestAPanicEndsNoLoop(t *testing.T) {
 				t.Fatal("the outbox ends")
 			}
 		}
-		if f.reads != 2 {
-			t.Errorf("the element was read %d times", f.reads)
+		if f.reads.Load() != 2 {
+			t.Errorf("the element was read %d times", f.reads.Load())
 		}
 	})
 	t.Run("heartbeat", func(t *testing.T) {
