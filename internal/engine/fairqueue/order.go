@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// share is how many requests of one namespace are handed out in one round. It is the default number of workers, so that the requests of
-// a namespace with few custom resources are ordered by priority alone.
-const share = 16
+// share is how many requests of one namespace are handed out in one round. Priority alone orders what is less: with a smaller share, the
+// custom resources of a namespace that became healthy would wait for the creations of all others in their round.
+const share = 128
 
 // order is the order in which requests are handed out. It implements workqueue.Queue, which calls Touch, Push, Len and Pop under its own
 // lock; mu guards what request and taken use besides.
