@@ -71,8 +71,8 @@ func (s *stacks[C, F]) outdated(p *reconciliation[C, F], key plan.Key, entry kee
 	if written == generation {
 		return false
 	}
-	if settled := since.Add(schemaDelay); s.Clock.Now().Before(settled) {
-		p.requeueAt(settled)
+	if _, due := effective(generation, since, s.Clock.Now(), schemaDelay); !due.IsZero() {
+		p.requeueAt(due)
 		return false
 	}
 	return true

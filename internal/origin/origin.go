@@ -130,7 +130,7 @@ func (o *Origin) ReadSecret(ctx context.Context, read controller.Reader, namespa
 // ReasonTokenRefused says that a Secret is the token of a ServiceAccount; stable across releases.
 const ReasonTokenRefused = "ServiceAccountTokenRefused"
 
-// Referenced reads an object of the namespace, which is waited for where it is not there. Tokens of ServiceAccounts are refused: they are
+// Referenced reads an object of the namespace. While the object is absent, the custom resource waits for it. Tokens of ServiceAccounts are refused: they are
 // no credentials of a repository, and whoever names them chooses the server that gets them.
 func (o *Origin) Referenced(
 	ctx context.Context, read controller.Reader, gvk schema.GroupVersionKind, namespace, name, field string,

@@ -19,6 +19,9 @@ const share = 128
 // So the next request of a namespace is handed out after at most twice share requests of each other namespace, the rest of this round and
 // the next one, whatever their priorities are and however many are queued.
 type order struct {
+	// share is how many requests of one namespace a round has.
+	share int
+
 	mu sync.Mutex
 	// requested are the priorities of requests that Push or Touch has not seen yet. The work queue calls neither for a request that is
 	// being processed until it is done.
@@ -29,7 +32,7 @@ type order struct {
 	queued     map[reconcile.Request]*item
 	namespaces map[string]*namespace
 	// turns has each namespace with queued requests, that of the next request first.
-	turns turns
+	turns ordered[*namespace]
 	// round is that of the last request that was handed out.
 	round int
 	// added counts the requests that were ever queued.
@@ -38,7 +41,7 @@ type order struct {
 
 // namespace has the queued requests of one namespace, and what it has used of its share.
 type namespace struct {
-	items items
+	items ordered[*item]
 	// round is that of its next request, and used how many requests it had in that round.
 	round, used int
 	// index is the position in turns, -1 without queued requests.
@@ -52,8 +55,9 @@ type item struct {
 	index           int
 }
 
-func newOrder() *order {
+func newOrder(share int) *order {
 	return &order{
+		share:     share,
 		requested: map[reconcile.Request]int{}, handedOut: map[reconcile.Request]int{},
 		queued: map[reconcile.Request]*item{}, namespaces: map[string]*namespace{},
 	}
@@ -133,7 +137,7 @@ func (o *order) Pop() reconcile.Request {
 	if ns.round > o.round {
 		o.begin(ns.round)
 	}
-	if ns.used++; ns.used == share {
+	if ns.used++; ns.used == o.share {
 		ns.round, ns.used = ns.round+1, 0
 	}
 	if len(ns.items) == 0 {
@@ -161,57 +165,48 @@ func (o *order) begin(round int) {
 	}
 }
 
-// items is a heap of the requests of one namespace.
-type items []*item
-
 // before orders two requests: a higher priority comes first, then what was added first.
 func (i *item) before(other *item) int {
 	return cmp.Or(cmp.Compare(other.priority, i.priority), cmp.Compare(i.added, other.added))
 }
 
-func (s items) Len() int           { return len(s) }
-func (s items) Less(i, j int) bool { return s[i].before(s[j]) < 0 }
-func (s items) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i, j
+func (i *item) moved(index int) { i.index = index }
+
+// before orders two namespaces with queued requests: by the round of the next request, then as these requests are.
+func (n *namespace) before(other *namespace) int {
+	return cmp.Or(cmp.Compare(n.round, other.round), n.items[0].before(other.items[0]))
 }
 
-func (s *items) Push(x any) {
-	one := x.(*item)
-	one.index = len(*s)
+func (n *namespace) moved(index int) { n.index = index }
+
+// element is what a heap orders. moved tells it its position, -1 when it was removed.
+type element[E any] interface {
+	before(other E) int
+	moved(index int)
+}
+
+// ordered is a heap whose elements know their positions (container/heap).
+type ordered[E element[E]] []E
+
+func (s ordered[E]) Len() int           { return len(s) }
+func (s ordered[E]) Less(i, j int) bool { return s[i].before(s[j]) < 0 }
+func (s ordered[E]) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].moved(i)
+	s[j].moved(j)
+}
+
+func (s *ordered[E]) Push(x any) {
+	one := x.(E)
+	one.moved(len(*s))
 	*s = append(*s, one)
 }
 
-func (s *items) Pop() any {
+func (s *ordered[E]) Pop() any {
+	var none E
 	last := (*s)[len(*s)-1]
-	(*s)[len(*s)-1] = nil
+	(*s)[len(*s)-1] = none
 	*s = (*s)[:len(*s)-1]
-	return last
-}
-
-// turns is a heap of the namespaces with queued requests.
-type turns []*namespace
-
-func (s turns) Len() int { return len(s) }
-func (s turns) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(s[i].round, s[j].round), s[i].items[0].before(s[j].items[0])) < 0
-}
-
-func (s turns) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i, j
-}
-
-func (s *turns) Push(x any) {
-	ns := x.(*namespace)
-	ns.index = len(*s)
-	*s = append(*s, ns)
-}
-
-func (s *turns) Pop() any {
-	last := (*s)[len(*s)-1]
-	(*s)[len(*s)-1] = nil
-	last.index = -1
-	*s = (*s)[:len(*s)-1]
+	last.moved(-1)
 	return last
 }

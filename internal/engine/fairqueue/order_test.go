@@ -9,6 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// few is the share of these tests: requests of a namespace exceed it often.
+const few = 16
+
 func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
@@ -26,11 +29,11 @@ func (o *order) push(r reconcile.Request, priority int) {
 // TestANamespaceWaitsForFewRequestsOfAnother has a tenant with 5,000 resources, each of which is added again with the highest priority as
 // soon as it was handed out. The only request of another namespace waits for the rest of a round, and no longer.
 func TestANamespaceWaitsForFewRequestsOfAnother(t *testing.T) {
-	o := newOrder()
+	o := newOrder(few)
 	for i := range 5000 {
 		o.push(request("busy", fmt.Sprint(i)), 2)
 	}
-	for _, before := range []int{0, 1, share - 1, share, 777} {
+	for _, before := range []int{0, 1, few - 1, few, 777} {
 		for range before {
 			r := o.Pop()
 			o.push(r, 2)
@@ -38,7 +41,7 @@ func TestANamespaceWaitsForFewRequestsOfAnother(t *testing.T) {
 		o.push(request("quiet", "x"), -1)
 		waited := 0
 		for o.Pop().Namespace != "quiet" {
-			if waited++; waited > share {
+			if waited++; waited > few {
 				t.Fatalf("after %d requests, the next %d are of the same namespace", before, waited)
 			}
 			o.push(request("busy", fmt.Sprint(waited)), 2)
@@ -48,7 +51,7 @@ func TestANamespaceWaitsForFewRequestsOfAnother(t *testing.T) {
 
 // TestWithinARoundPrioritiesCountAcrossNamespaces has many namespaces with few requests each: priority decides, then first in, first out.
 func TestWithinARoundPrioritiesCountAcrossNamespaces(t *testing.T) {
-	o := newOrder()
+	o := newOrder(few)
 	for i := range 100 {
 		o.push(request(fmt.Sprint("ns-", i), "new"), 0)
 	}
@@ -101,7 +104,7 @@ func (m *model) handedOut(t *testing.T, r reconcile.Request, priority int) {
 			m.waited[ns] = map[string]int{}
 		}
 		m.waited[ns][r.Namespace]++
-		if n := m.waited[ns][r.Namespace]; n > 2*share {
+		if n := m.waited[ns][r.Namespace]; n > 2*few {
 			t.Fatalf("%s waited for %d requests of %s", ns, n, r.Namespace)
 		}
 	}
@@ -112,7 +115,7 @@ func (m *model) handedOut(t *testing.T, r reconcile.Request, priority int) {
 func TestOrderProperty(t *testing.T) {
 	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		o, m := newOrder(), &model{priorities: map[reconcile.Request]int{}, waited: map[string]map[string]int{}}
+		o, m := newOrder(few), &model{priorities: map[reconcile.Request]int{}, waited: map[string]map[string]int{}}
 		for range 1000 {
 			for range random.IntN(4) {
 				r := request("busy", fmt.Sprint(random.IntN(5000)))
@@ -143,20 +146,20 @@ func TestOrderProperty(t *testing.T) {
 
 // TestAShareIsUsedUpByRequestsOneAfterTheOther has a namespace that never has more than one request queued, with the highest priority.
 func TestAShareIsUsedUpByRequestsOneAfterTheOther(t *testing.T) {
-	o := newOrder()
+	o := newOrder(few)
 	o.push(request("quiet", "x"), 0)
-	for i := range share + 1 {
+	for i := range few + 1 {
 		o.push(request("busy", fmt.Sprint(i)), 2)
 		if o.Pop().Namespace == "quiet" {
 			return
 		}
 	}
-	t.Errorf("the request waits after %d of another namespace", share+1)
+	t.Errorf("the request waits after %d of another namespace", few+1)
 }
 
 // TestTheOrderForgetsNamespacesOfEarlierRounds has namespaces that come once, while one never empties.
 func TestTheOrderForgetsNamespacesOfEarlierRounds(t *testing.T) {
-	o := newOrder()
+	o := newOrder(few)
 	for i := range 5000 {
 		o.push(request("busy", fmt.Sprint(i)), 0)
 	}
@@ -165,7 +168,7 @@ func TestTheOrderForgetsNamespacesOfEarlierRounds(t *testing.T) {
 		o.Pop()
 		o.Pop()
 	}
-	if n := len(o.namespaces); n > 2*share {
+	if n := len(o.namespaces); n > 2*few {
 		t.Errorf("%d namespaces are remembered", n)
 	}
 }

@@ -38,7 +38,7 @@ type delay struct {
 
 // New returns an empty queue.
 func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], clock clock.WithDelayedExecution) *Queue {
-	order := newOrder()
+	order := newOrder(share)
 	return &Queue{
 		Typed: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
 			Name: name, Queue: order,
