@@ -128,7 +128,7 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.DurationVar(&f.MemoryWait, "memory-wait", 5*time.Minute, "how long after convergence memory is read")
 	set.IntVar(&f.Drifts, "drifts", 600, "objects that are changed by hand")
 	set.IntVar(&f.Edits, "edits", 200, "specs that are edited under load")
-	set.IntVar(&f.Tenant, "tenant", 800, "custom resources of a tenant that changes them all the time; each takes two of the 2,768 node ports")
+	set.IntVar(&f.Tenant, "tenant", 700, "custom resources of a tenant that changes them all the time; each takes two of the 2,768 node ports")
 	set.IntVar(&f.Neighbours, "neighbours", 200, "custom resources of the tenant that is measured beside it")
 	set.IntVar(&f.Failovers, "failovers", 5, "fail-overs of each sort")
 	f.Lease = world.DefaultLease

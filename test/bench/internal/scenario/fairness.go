@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,49 +20,112 @@ const tenantPause = 10 * time.Millisecond
 // neighbour are the times of the second tenant, in seconds: until its custom resources are Ready, and until its children are repaired.
 type neighbour struct{ ready, repaired []float64 }
 
-// fairness measures a tenant with few custom resources, alone and beside one with many that change all the time.
+// fairness measures a tenant with few custom resources beside one with many that change all the time: with the manager that
+// both share, and with a manager for each. The second is the isolation that is possible, since the changes cost the API
+// server, the garbage collector and the machine the same in both. The same tenant alone is measured for the record.
 func (b *Bench) fairness(ctx context.Context) error {
 	c, id, err := b.boot(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Stop()
-	op, err := c.Run(ctx, b.Config.Operator, "mlkeeper", id.Kubeconfig, world.LongLease, "--controllers=tfserving")
-	if err != nil {
-		return err
-	}
-	defer op.Stop(30 * time.Second)
-	if err := errors.Join(op.AwaitReady(ctx, time.Minute), op.AwaitLeading(ctx, time.Minute)); err != nil {
-		return err
-	}
 	shape := world.Tutorial
 	shape.Together = b.Config.Tenant
 	tenant := world.Services(shape, "tenant", 0, b.Config.Tenant)
+	shared, err := b.managerOf(ctx, c, id, "shared")
+	if err != nil {
+		return err
+	}
+	defer shared.Stop(30 * time.Second)
 	if err := c.Prepare(ctx, tenant); err != nil {
 		return err
 	}
 	b.say("making %d custom resources of one tenant", len(tenant))
-	if _, _, err := b.bringUp(ctx, c, op.Process, tenant); err != nil {
+	if _, _, err := b.bringUp(ctx, c, shared.Process, tenant); err != nil {
 		return err
 	}
 	if err := c.Quiet(ctx, settled, readyTimeout); err != nil {
 		return err
 	}
-	alone, err := b.neighbour(ctx, c, id.User, op, "alone")
-	if err != nil {
+	f := fair{user: id.User, tenant: tenant}
+	if f.alone, err = b.neighbour(ctx, c, f.user, shared, "alone"); err != nil {
 		return err
 	}
+	if f.beside, err = b.besideChanges(ctx, c, shared, &f, "beside"); err != nil {
+		return err
+	}
+	shared.Stop(30 * time.Second)
+	if f.apart, err = b.apart(ctx, c, id, &f); err != nil {
+		return err
+	}
+	b.reportFairness(&f)
+	return nil
+}
+
+// fair is what is measured of two tenants.
+type fair struct {
+	user   string
+	tenant []world.Service
+	// alone is beside a tenant that changes nothing, beside and apart are beside one that does: with one manager for both, and
+	// with one for each.
+	alone, beside, apart neighbour
+	// changes are how many the tenant made in each of the last two.
+	changes []int
+}
+
+// managerOf starts a manager for Tfservs of some namespaces, all if none is given.
+func (b *Bench) managerOf(ctx context.Context, c *world.Cluster, id *world.Identity, name string, namespaces ...string) (*world.Operator, error) {
+	// Without leader election, since managers of different namespaces would share the lease.
+	flags := []string{"--controllers=tfserving", "--leader-elect=false"}
+	if len(namespaces) > 0 {
+		flags = append(flags, "--namespaces="+strings.Join(namespaces, ","))
+	}
+	op, err := c.Run(ctx, b.Config.Operator, name, id.Kubeconfig, world.LongLease, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := op.AwaitReady(ctx, time.Minute); err != nil {
+		op.Stop(30 * time.Second)
+		return nil, err
+	}
+	return op, nil
+}
+
+// besideChanges measures the second tenant while the first one changes its custom resources.
+func (b *Bench) besideChanges(ctx context.Context, c *world.Cluster, op *world.Operator, f *fair, name string) (neighbour, error) {
 	changing, stop := context.WithCancel(ctx)
 	changes := make(chan tenantChanges, 1)
-	go func() { changes <- change(changing, c.Wire, tenant) }()
-	beside, err := b.neighbour(ctx, c, id.User, op, "beside")
+	go func() { changes <- change(changing, c.Wire, f.tenant) }()
+	measured, err := b.neighbour(ctx, c, f.user, op, name)
 	stop()
 	made := <-changes
-	if err := errors.Join(err, made.err); err != nil {
-		return err
+	f.changes = append(f.changes, made.n)
+	return measured, errors.Join(err, made.err)
+}
+
+// apart measures the second tenant with a manager of its own.
+func (b *Bench) apart(ctx context.Context, c *world.Cluster, id *world.Identity, f *fair) (neighbour, error) {
+	theirs, err := b.managerOf(ctx, c, id, "theirs", f.tenant[0].Namespace)
+	if err != nil {
+		return neighbour{}, err
 	}
-	b.reportFairness(alone, beside, fmt.Sprintf("%d changes of %d custom resources meanwhile", made.n, len(tenant)))
-	return nil
+	defer theirs.Stop(30 * time.Second)
+	var namespaces []string
+	for _, s := range world.Services(world.Tutorial, "apart", 0, b.Config.Neighbours) {
+		if !slices.Contains(namespaces, s.Namespace) {
+			namespaces = append(namespaces, s.Namespace)
+		}
+	}
+	own, err := b.managerOf(ctx, c, id, "own", namespaces...)
+	if err != nil {
+		return neighbour{}, err
+	}
+	defer own.Stop(30 * time.Second)
+	// What the stop of the shared manager left half done is finished before the measurement.
+	if err := c.Quiet(ctx, settled, readyTimeout); err != nil {
+		return neighbour{}, err
+	}
+	return b.besideChanges(ctx, c, own, f, "apart")
 }
 
 // tenantChanges are how many changes the tenant made, and what ended them before the measurement did.
@@ -158,19 +222,22 @@ func (b *Bench) readyOfNamespaces(
 	return secondsToReady(services, created, follower.Ready()), nil
 }
 
-func (b *Bench) reportFairness(alone, beside neighbour, load string) {
+func (b *Bench) reportFairness(f *fair) {
+	load := fmt.Sprintf("%d and %d changes of %d custom resources meanwhile", f.changes[0], f.changes[1], len(f.tenant))
 	for _, m := range []struct {
-		id, what      string
-		alone, beside []float64
+		id, what     string
+		beside, base []float64
 	}{
-		{"fairness.ready", "time to Ready beside a busy tenant, over the same alone", alone.ready, beside.ready},
-		{"fairness.drift", "drift repair beside a busy tenant, over the same alone", alone.repaired, beside.repaired},
+		{"fairness.ready", "time to Ready beside a busy tenant, one manager for both over one for each", f.beside.ready, f.apart.ready},
+		{"fairness.drift", "drift repair beside a busy tenant, one manager for both over one for each", f.beside.repaired, f.apart.repaired},
+		{"fairness.readyAlone", "time to Ready beside a busy tenant, over the same beside a quiet one", f.beside.ready, f.alone.ready},
+		{"fairness.driftAlone", "drift repair beside a busy tenant, over the same beside a quiet one", f.beside.repaired, f.alone.repaired},
 	} {
-		a, s := stat.Summarize(m.alone), stat.Summarize(m.beside)
+		s, base := stat.Summarize(m.beside), stat.Summarize(m.base)
 		b.Result.Add(report.Measure{
-			ID: m.id, What: m.what, Value: s.P99 / a.P99, Unit: "×", Statistic: fmt.Sprintf("p99 of %d over p99 of %d", s.N, a.N),
-			Detail: fmt.Sprintf("p99 %s over %s, median %s over %s; %s", report.Number(s.P99, "s"), report.Number(a.P99, "s"),
-				report.Number(s.P50, "s"), report.Number(a.P50, "s"), load),
+			ID: m.id, What: m.what, Value: s.P99 / base.P99, Unit: "×", Statistic: fmt.Sprintf("p99 of %d over p99 of %d", s.N, base.N),
+			Detail: fmt.Sprintf("p99 %s over %s, median %s over %s; %s", report.Number(s.P99, "s"), report.Number(base.P99, "s"),
+				report.Number(s.P50, "s"), report.Number(base.P50, "s"), load),
 		})
 	}
 }
