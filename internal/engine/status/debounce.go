@@ -8,8 +8,10 @@ import (
 const (
 	// minProgress and maxProgress bound how long a progress waits to be reported. It waits a second for each custom resource that
 	// progresses with it, so that all of them together report about once a second: their statuses must not take the API server's time
-	// from their objects.
-	minProgress, maxProgress = 2 * time.Second, 30 * time.Second
+	// from their objects. On a cluster that needs minutes for a thousand Deployments, half a minute would cost each of them one more.
+	minProgress, maxProgress = 2 * time.Second, 2 * time.Minute
+	// window is how long the number of those that progress is remembered, once or twice.
+	window = 30 * time.Second
 	// settled is how long a change of a custom resource waits that does not progress.
 	settled = 100 * time.Millisecond
 )
@@ -52,11 +54,11 @@ func (d *Debounce) Delay(progresses bool, at time.Time) time.Duration {
 // rotate begins a new window when the current one is over.
 func (d *Debounce) rotate(at time.Time) {
 	passed := at.Sub(d.since)
-	if passed < maxProgress {
+	if passed < window {
 		return
 	}
 	d.before = d.peak
-	if passed >= 2*maxProgress {
+	if passed >= 2*window {
 		d.before = d.now
 	}
 	d.since, d.peak = at, d.now
