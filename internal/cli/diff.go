@@ -134,7 +134,7 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(tell(cmd.ErrOrStderr(), all, true), d.refused()); err != nil {
+	if err := errors.Join(printMessages(cmd.ErrOrStderr(), all, true), d.refused()); err != nil {
 		return err
 	}
 	for i := range report.Objects {
@@ -178,7 +178,7 @@ func (r *resolver) diffTargets(
 	if _, unknown := s.controller.(uncontrolled); unknown {
 		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoController)
 	}
-	return []*target{{controller: s.controller, given: s.live, admitted: s.live.DeepCopy()}}, tellThrough(cmd, s)
+	return []*target{{controller: s.controller, given: s.live, admitted: s.live.DeepCopy()}}, printOwner(cmd, s)
 }
 
 // differ compares what would be declared with what is there.

@@ -11,10 +11,10 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 )
 
-// keepFilled puts back what the API server had filled in within the values that an apply replaces as a whole: where
+// keepDefaulted puts back what the API server had filled in within the values that an apply replaces as a whole: where
 // everything that is declared in such a value is there already, the rest are defaults, and the live value stays. It changes
 // after and returns it.
-func keepFilled(live, after *unstructured.Unstructured) *unstructured.Unstructured {
+func keepDefaulted(live, after *unstructured.Unstructured) *unstructured.Unstructured {
 	entries := after.GetManagedFields()
 	for i := range entries {
 		e := &entries[i]

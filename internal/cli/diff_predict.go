@@ -53,7 +53,7 @@ func (d *differ) predict(
 		if after, err = d.schemas.apply(live, desired, false); err != nil {
 			return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 		}
-		return keepFilled(live, after), "", nil
+		return keepDefaulted(live, after), "", nil
 	case apistatus.Immutable(err):
 		note = "the change needs an immutable field to change: the object is recreated where that is safe, and otherwise Stalled: " + withoutValues(a, err)
 		return merged, note, nil

@@ -72,7 +72,7 @@ health.`,
 			if s.live == nil {
 				return absent(s)
 			}
-			if err := tellThrough(cmd, s); err != nil {
+			if err := printOwner(cmd, s); err != nil {
 				return err
 			}
 			e, err := r.explain(cmd.Context(), env, s)

@@ -75,7 +75,7 @@ func (d *detective) of(ctx context.Context, status *StackStatus, o *ObjectStatus
 	if o.Namespace != status.Namespace && o.Namespace != "" {
 		name = o.Kind + " " + o.Namespace + "/" + o.Name
 	}
-	out := clue{text: name + " is " + healthInWords(o.Health) + ": " + sentence(o.Message), remedy: objectAdvice[o.Reason], weight: 3}
+	out := clue{text: name + " is " + healthText(o.Health) + ": " + sentence(o.Message), remedy: objectAdvice[o.Reason], weight: 3}
 	if live == nil {
 		out.weight = 2
 		return out
@@ -97,7 +97,7 @@ func (d *detective) of(ctx context.Context, status *StackStatus, o *ObjectStatus
 	return out
 }
 
-func healthInWords(status string) string {
+func healthText(status string) string {
 	switch status {
 	case string(health.InProgress):
 		return "not ready"

@@ -48,7 +48,7 @@ func printAccountRoles(cmd *cobra.Command, env Environment, f renderFlags, accou
 			return err
 		}
 	}
-	return tell(cmd.ErrOrStderr(), all, w.exists())
+	return printMessages(cmd.ErrOrStderr(), all, w.exists())
 }
 
 // grants collects the rules that a ServiceAccount needs, by namespace; those in none are of the whole cluster.

@@ -121,7 +121,7 @@ func runRender(cmd *cobra.Command, env Environment, f renderFlags) error {
 	if err := printRendered(cmd.OutOrStdout(), all, f); err != nil {
 		return err
 	}
-	return tell(cmd.ErrOrStderr(), all, w.exists())
+	return printMessages(cmd.ErrOrStderr(), all, w.exists())
 }
 
 // renderAll renders the custom resources of a file.
@@ -155,7 +155,7 @@ func renderAll(cmd *cobra.Command, env Environment, f renderFlags) ([]rendered, 
 
 func newWorld(env Environment, f renderFlags) (world, error) {
 	if !env.Connection.given() || f.offline {
-		return newNowhere(env.Now(), f.apis, f.allAPIs)
+		return newNoCluster(env.Now(), f.apis, f.allAPIs)
 	}
 	c, err := env.Connection.open()
 	if err != nil {
@@ -348,8 +348,8 @@ func marked(o plan.Object, stack plan.Stack) (*unstructured.Unstructured, error)
 	return u, nil
 }
 
-// tell prints problems and warnings, and fails when there is a problem.
-func tell(w io.Writer, all []rendered, exists bool) error {
+// printMessages prints problems and warnings, and fails when there is a problem.
+func printMessages(w io.Writer, all []rendered, exists bool) error {
 	problems := 0
 	for _, r := range all {
 		who := plan.Key{GroupKind: r.stack.GVK.GroupKind(), Namespace: r.stack.Namespace, Name: r.stack.Name}.String()

@@ -179,10 +179,10 @@ func (r *resolver) mustBeKept(ctx context.Context, s *subject) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s exists, but MLKeeper neither manages nor created it; it manages %s", s.key(), r.kindsInWords())
+	return fmt.Errorf("%s exists, but MLKeeper neither manages nor created it; it manages %s", s.key(), r.kindsText())
 }
 
-func (r *resolver) kindsInWords() string {
+func (r *resolver) kindsText() string {
 	var out []string
 	for _, a := range r.controllers {
 		out = append(out, a.GVK().Kind)
@@ -213,7 +213,7 @@ func (r *resolver) kind(name string) (schema.GroupKind, error) {
 					"with `make install` or `kubectl apply --server-side -k config/crd`", a.GVK().GroupKind())
 			}
 		}
-		return schema.GroupKind{}, fmt.Errorf("the cluster serves no kind %q; MLKeeper manages %s", name, r.kindsInWords())
+		return schema.GroupKind{}, fmt.Errorf("the cluster serves no kind %q; MLKeeper manages %s", name, r.kindsText())
 	}
 	// Core kinds are meant by their bare names, as in kubectl.
 	for _, gk := range found {

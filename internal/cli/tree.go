@@ -130,12 +130,12 @@ func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) er
 		return err
 	}
 	if len(report.Stacks) == 0 {
-		return printLines(cmd.ErrOrStderr(), Clean("MLKeeper manages nothing "+whereInWords(namespace)))
+		return printLines(cmd.ErrOrStderr(), Clean("MLKeeper manages nothing "+scopeText(namespace)))
 	}
 	return printTree(cmd.OutOrStdout(), report, paint, f.output == "wide")
 }
 
-func whereInWords(namespace string) string {
+func scopeText(namespace string) string {
 	if namespace == "" {
 		return "in any namespace"
 	}

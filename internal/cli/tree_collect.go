@@ -35,7 +35,7 @@ func (r *resolver) treeOfOne(cmd *cobra.Command, env Environment, text, namespac
 	if s.live == nil {
 		return nil, absent(s)
 	}
-	if err := tellThrough(cmd, s); err != nil {
+	if err := printOwner(cmd, s); err != nil {
 		return nil, err
 	}
 	c := &collector{cluster: r.cluster, namespace: s.namespace, only: s}
@@ -50,8 +50,8 @@ func (r *resolver) treeOfOne(cmd *cobra.Command, env Environment, text, namespac
 	return out, nil
 }
 
-// tellThrough says which custom resource is shown where one of its objects was named.
-func tellThrough(cmd *cobra.Command, s *subject) error {
+// printOwner says which custom resource is shown where one of its objects was named.
+func printOwner(cmd *cobra.Command, s *subject) error {
 	if s.through == "" {
 		return nil
 	}

@@ -70,7 +70,7 @@ func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) erro
 	if s.live == nil && f.goal == goalReady {
 		return absent(s)
 	}
-	if err := tellThrough(cmd, s); err != nil {
+	if err := printOwner(cmd, s); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
@@ -163,11 +163,11 @@ func (w *waiter) look(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	w.listed = w.listed || now.complete
-	if err := w.tell(now); err != nil {
+	if err := w.printChanges(now); err != nil {
 		return false, err
 	}
 	if w.goal == goalDeleted {
-		return w.lookGone(now)
+		return w.checkDeleted(now)
 	}
 	return w.lookReady(ctx, now)
 }
@@ -183,7 +183,7 @@ func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	if s.Ready == "True" && s.Observed && !s.Deleting {
 		return true, printLines(w.out, w.stamp(w.subject.key().String()+" is Ready"))
 	}
-	if !s.hopeless() {
+	if !s.needsUserChange() {
 		w.hopelessSince = time.Time{}
 		return false, nil
 	}
@@ -197,13 +197,13 @@ func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	return true, fmt.Errorf("%s does not become Ready without a change.\n%s", w.subject.key(), w.missing(ctx))
 }
 
-// hopeless says that only a change of the user's can make it Ready.
-func (s *StackStatus) hopeless() bool {
+// needsUserChange says that only a change of the user's can make it Ready.
+func (s *StackStatus) needsUserChange() bool {
 	return s.Deleting || s.Suspended && s.Ready != "True" || s.Stalled && s.Observed
 }
 
-// lookGone ends the waiting when the custom resource is gone, and so is what goes with it; what is kept is named.
-func (w *waiter) lookGone(now snapshot) (bool, error) {
+// checkDeleted ends the waiting when the custom resource is gone, and so is what goes with it; what is kept is named.
+func (w *waiter) checkDeleted(now snapshot) (bool, error) {
 	if now.live != nil || !now.complete || len(now.going()) > 0 {
 		return false, nil
 	}

@@ -22,8 +22,8 @@ func (w *waiter) stamp(line string) string {
 // objectPrefix begins the keys under which is kept what was told of objects.
 const objectPrefix = "object "
 
-// tell prints what changed since it was told last: the custom resource, and each object whose health changed.
-func (w *waiter) tell(now snapshot) error {
+// printChanges prints what changed since the last call: the custom resource, and each object whose health changed.
+func (w *waiter) printChanges(now snapshot) error {
 	var lines []string
 	say := func(key, text string) {
 		if w.told[key] != text {
@@ -86,7 +86,7 @@ func (w *waiter) stateOf(o *ObjectStatus, now snapshot) string {
 	case string(health.Terminating):
 		return "being deleted" + heldBy(finalizersOf(now.whole, o.key()))
 	}
-	return healthInWords(o.Health) + ", " + o.Reason + ": " + o.Message
+	return healthText(o.Health) + ", " + o.Reason + ": " + o.Message
 }
 
 func heldBy(finalizers []string) string {
@@ -168,7 +168,7 @@ func (w *waiter) missing(ctx context.Context) string {
 	now := &w.seen
 	var lines []string
 	if w.goal == goalDeleted {
-		lines = w.notGone()
+		lines = w.remaining()
 	} else {
 		lines = append(lines, "  "+w.awaits(&now.status))
 		for i := range now.status.Objects {
@@ -187,7 +187,7 @@ func (w *waiter) missing(ctx context.Context) string {
 	return strings.Join(lines, "\n")
 }
 
-func (w *waiter) notGone() []string {
+func (w *waiter) remaining() []string {
 	now := &w.seen
 	var lines []string
 	if now.live != nil {

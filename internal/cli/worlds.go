@@ -26,16 +26,16 @@ import (
 	"mlkeeper.dev/internal/manifest/kustomize"
 )
 
-// nowhere is the world without a cluster: nothing exists but the custom resources of the file.
-type nowhere struct {
+// noCluster is the world without a cluster: nothing exists but the custom resources of the file.
+type noCluster struct {
 	now  time.Time
 	apis map[schema.GroupVersionKind]bool
 	all  bool
 }
 
-// newNowhere reads the values of --api.
-func newNowhere(now time.Time, apis []string, all bool) (*nowhere, error) {
-	out := &nowhere{now: now, apis: map[schema.GroupVersionKind]bool{}, all: all}
+// newNoCluster reads the values of --api.
+func newNoCluster(now time.Time, apis []string, all bool) (*noCluster, error) {
+	out := &noCluster{now: now, apis: map[schema.GroupVersionKind]bool{}, all: all}
 	for _, text := range apis {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || slices.Contains(parts, "") {
@@ -46,11 +46,11 @@ func newNowhere(now time.Time, apis []string, all bool) (*nowhere, error) {
 	return out, nil
 }
 
-func (n *nowhere) live(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+func (n *noCluster) live(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
-func (n *nowhere) serves(gvk schema.GroupVersionKind) (bool, error) {
+func (n *noCluster) serves(gvk schema.GroupVersionKind) (bool, error) {
 	if removed(gvk) {
 		return n.apis[gvk], nil
 	}
@@ -81,55 +81,55 @@ func removed(gvk schema.GroupVersionKind) bool {
 	return major < kubernetes[0] || major == kubernetes[0] && minor <= kubernetes[1]
 }
 
-func (n *nowhere) exists() bool      { return false }
-func (n *nowhere) namespace() string { return metav1.NamespaceDefault }
+func (n *noCluster) exists() bool      { return false }
+func (n *noCluster) namespace() string { return metav1.NamespaceDefault }
 
-func (n *nowhere) reader(ctx context.Context, r controller.Any, all []*target) (func(client.Object) controller.Reader, func() error) {
+func (n *noCluster) reader(ctx context.Context, r controller.Any, all []*target) (func(client.Object) controller.Reader, func() error) {
 	reads := &fileReads{controller: r, all: all}
 	return func(cr client.Object) controller.Reader {
-		return nowhereReader{nowhere: n, ctx: ctx, reads: reads, cr: cr}
+		return noClusterReader{noCluster: n, ctx: ctx, reads: reads, cr: cr}
 	}, func() error { return reads.failure }
 }
 
-// nowhereReader is the reader of one custom resource in the world without a cluster. It keeps the context of its one
+// noClusterReader is the reader of one custom resource in the world without a cluster. It keeps the context of its one
 // rendering.
-type nowhereReader struct {
-	*nowhere
+type noClusterReader struct {
+	*noCluster
 	ctx   context.Context
 	reads *fileReads
 	cr    client.Object
 }
 
 // Referenced implements controller.Reader.
-func (nowhereReader) Referenced(
+func (noClusterReader) Referenced(
 	context.Context, schema.GroupVersionKind, string, string,
 ) (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
 // ReferencedAs implements controller.Reader.
-func (nowhereReader) ReferencedAs(
+func (noClusterReader) ReferencedAs(
 	context.Context, string, schema.GroupVersionKind, string, string,
 ) (*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
 // Child implements controller.Reader.
-func (nowhereReader) Child(schema.GroupVersionKind, string, string) *observe.Object { return nil }
+func (noClusterReader) Child(schema.GroupVersionKind, string, string) *observe.Object { return nil }
 
 // Serves implements controller.Reader.
-func (r nowhereReader) Serves(gvk schema.GroupVersionKind) bool {
+func (r noClusterReader) Serves(gvk schema.GroupVersionKind) bool {
 	served, _ := r.serves(gvk)
 	return served
 }
 
 // Namespaced implements controller.Reader; without a cluster the kinds of Kubernetes are known.
-func (nowhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
+func (noClusterReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served bool) {
 	return kustomize.Namespaced(gvk)
 }
 
 // ServesVersion implements controller.Reader.
-func (r nowhereReader) ServesVersion(gv schema.GroupVersion) bool {
+func (r noClusterReader) ServesVersion(gv schema.GroupVersion) bool {
 	for gvk := range r.apis {
 		if gvk.GroupVersion() == gv {
 			return true
@@ -144,26 +144,26 @@ func (r nowhereReader) ServesVersion(gv schema.GroupVersion) bool {
 }
 
 // KubernetesVersion implements controller.Reader.
-func (nowhereReader) KubernetesVersion() string {
+func (noClusterReader) KubernetesVersion() string {
 	return fmt.Sprintf("v%d.%d.0", kubernetes[0], kubernetes[1])
 }
 
 // Siblings implements controller.Reader.
-func (r nowhereReader) Siblings() []client.Object { return oldestFirst(r.reads.siblings(r.cr)) }
+func (r noClusterReader) Siblings() []client.Object { return oldestFirst(r.reads.siblings(r.cr)) }
 
 // Targets implements controller.Reader.
-func (nowhereReader) Targets(string, string) []*unstructured.Unstructured { return nil }
+func (noClusterReader) Targets(string, string) []*unstructured.Unstructured { return nil }
 
 // Background implements controller.Reader; nothing runs here that could be asked, but archives can be fetched.
-func (r nowhereReader) Background(_ string, _ time.Duration, job controller.Job) any {
+func (r noClusterReader) Background(_ string, _ time.Duration, job controller.Job) any {
 	return r.reads.ask(r.ctx, job)
 }
 
 // Digest implements controller.Reader.
-func (nowhereReader) Digest(...map[string][]byte) string { return digest.Redacted }
+func (noClusterReader) Digest(...map[string][]byte) string { return digest.Redacted }
 
 // Now implements controller.Reader.
-func (r nowhereReader) Now() time.Time { return r.now }
+func (r noClusterReader) Now() time.Time { return r.now }
 
 // fileReads are the reads that the file answers, and the first failure of a read that cannot return one.
 type fileReads struct {

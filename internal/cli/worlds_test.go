@@ -26,7 +26,7 @@ func TestWithoutAClusterRemovedAPIsAreNotServed(t *testing.T) {
 		"route.openshift.io/v1/Route":                                       true,
 	} {
 		parts := splitAPI(text)
-		n, err := newNowhere(now, nil, true)
+		n, err := newNoCluster(now, nil, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestWithoutAClusterRemovedAPIsAreNotServed(t *testing.T) {
 			t.Errorf("%s: served %v", text, got)
 		}
 	}
-	n, err := newNowhere(now, []string{"batch/v1beta1/CronJob"}, false)
+	n, err := newNoCluster(now, []string{"batch/v1beta1/CronJob"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -367,7 +367,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if !adopts && (deleting || s.inSyncAtStart(cr)) {
 		return reconcile.Result{}, nil
 	}
-	if rest := s.queue.backoff.Rest(req); rest > 0 && s.stateOf(key).tried == cr.GetGeneration() {
+	if rest := s.queue.backoff.Remaining(req); rest > 0 && s.stateOf(key).tried == cr.GetGeneration() {
 		// What failed is not tried again by every event that comes meanwhile; another spec is tried at once.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}

@@ -56,7 +56,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.jobs.Get(referrer, "job", controller.Once, func(context.Context) any { return 1 })
 
 	s.meet(key, "a")
-	if s.stateOf(key) != first || s.queue.backoff.Rest(request) == 0 || len(sys.forgot) > 0 {
+	if s.stateOf(key) != first || s.queue.backoff.Remaining(request) == 0 || len(sys.forgot) > 0 {
 		t.Error("a state ends before its custom resource does")
 	}
 	s.meet(key, "b")
@@ -64,7 +64,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	if second == first || len(second.gates) > 0 || second.tried != 0 || second.seenBefore {
 		t.Errorf("the namesake inherits %+v", second)
 	}
-	if s.queue.backoff.Rest(request) != 0 {
+	if s.queue.backoff.Remaining(request) != 0 {
 		t.Error("the namesake waits for the retry of the one before")
 	}
 	if s.jobs.Len() > 0 || len(s.conflictWaiters) > 0 || len(sys.forgot) != 1 || first.progressing {

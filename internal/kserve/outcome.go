@@ -13,7 +13,7 @@ import (
 // outcome is how the order of an element ended by what was observed; nil while it is being carried out. It is pure.
 //
 // A runtime takes back its own TIMEOUT when an order succeeds late, and a participant's FAILED never before its next order. So an
-// order fails only by what that order has to change; what is tried again or takes long is told in hindrance.
+// order fails only by what that order has to change; what is tried again or takes long is told in blocker.
 //
 // A success stands, whatever becomes of the services later. A failure to deploy or to remove gives way to a success, so that the
 // runtime knows the states of the element; that of an update or a migration stands, since what ran before is back.
@@ -39,9 +39,9 @@ func outcome(facts Facts, seen controller.ObservedState) *acm.Outcome {
 	return told
 }
 
-// hindrance is why an order is not carried out that may still be: what is tried again, or what is waited for when the time that
+// blocker is why an order is not carried out that may still be: what is tried again, or what is waited for when the time that
 // the order was given is up. It is empty for an order that is in time, or has ended.
-func hindrance(facts Facts, seen controller.ObservedState, ended *acm.Outcome) string {
+func blocker(facts Facts, seen controller.ObservedState, ended *acm.Outcome) string {
 	if facts.Element.Order.Type == acm.NoOrder || ended != nil {
 		return ""
 	}
@@ -56,7 +56,7 @@ func hindrance(facts Facts, seen controller.ObservedState, ended *acm.Outcome) s
 	return controller.Cut(fmt.Sprintf("not done after %s: %s", waited(facts), waiting(facts, seen)), maxFailure)
 }
 
-// maxFailure is how much of a failure or a hindrance is told, in bytes.
+// maxFailure is how much of a failure or a blocker is told, in bytes.
 const maxFailure = 900
 
 // progress says whether services are as ordered, or why they never will be.

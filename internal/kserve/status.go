@@ -55,8 +55,8 @@ func (system) Project(cr *keeper.CompositionElement, facts Facts, seen controlle
 	if len(status.Services) > 0 {
 		status.ServicesReady = fmt.Sprintf("%d/%d", ready, len(status.Services))
 	}
-	hindered := hindrance(facts, seen, ended)
-	status.ElementCondition = fares(status.Services, ready, acm.DeployState(status.DeployState), hindered)
+	blockedBy := blocker(facts, seen, ended)
+	status.ElementCondition = elementCondition(status.Services, ready, acm.DeployState(status.DeployState), blockedBy)
 	verdict := controller.Verdict{}
 	if status.ServicesReady != "" {
 		verdict.Progress = status.ServicesReady + " services ready"
@@ -98,9 +98,9 @@ func serviceStatus(service *unstructured.Unstructured, seen controller.ObservedS
 	return out
 }
 
-// fares says how an element fares that is deployed, or whose order is hindered; nothing of any other.
-func fares(services []keeper.ElementService, ready int, state acm.DeployState, hindered string) keeper.ElementCondition {
-	if state != acm.Deployed && hindered == "" {
+// elementCondition returns the condition of an element that is deployed or whose order is blocked, and an empty one for any other.
+func elementCondition(services []keeper.ElementService, ready int, state acm.DeployState, blockedBy string) keeper.ElementCondition {
+	if state != acm.Deployed && blockedBy == "" {
 		return keeper.ElementCondition{}
 	}
 	out := keeper.ElementCondition{OperationalState: disabled, UseState: idle, OutProperties: map[string]string{}}
@@ -110,8 +110,8 @@ func fares(services []keeper.ElementService, ready int, state acm.DeployState, h
 			out.OperationalState = enabled
 		}
 	}
-	if hindered != "" {
-		out.OutProperties["message"] = hindered
+	if blockedBy != "" {
+		out.OutProperties["message"] = blockedBy
 	}
 	names := map[string]int{}
 	for _, service := range services {

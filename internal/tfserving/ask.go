@@ -106,7 +106,7 @@ func (g *gathering) question(name string, models []string) controller.Job {
 			}
 		}
 		ask := addresses[:min(len(addresses), maxServers, max(1, maxQuestions/len(models)))]
-		answer := sum(models, askHosts(ctx, client, ask, port, models))
+		answer := sum(models, queryHosts(ctx, client, ask, port, models))
 		last := found{question: name, addresses: addresses}
 		if !answer.Settled {
 			last = found{} // Perhaps these pods are there no more.
@@ -133,18 +133,18 @@ func hostsOf(ctx context.Context, live controller.Live, namespace, selector stri
 	return out, nil
 }
 
-// askHosts asks every host for every model.
-func askHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []string) [][]saying {
-	said := make([][]saying, len(hosts))
+// queryHosts asks every host for every model.
+func queryHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []string) [][]serverAnswer {
+	said := make([][]serverAnswer, len(hosts))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxBeside)
 	for i, host := range hosts {
-		said[i] = make([]saying, len(models))
+		said[i] = make([]serverAnswer, len(models))
 		for j, model := range models {
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				said[i][j] = askModel(ctx, client, host, port, model)
+				said[i][j] = queryModel(ctx, client, host, port, model)
 			})
 		}
 	}
@@ -163,11 +163,11 @@ func answers(pod *corev1.Pod) bool {
 }
 
 // sum joins what the servers say of each model. The state of a version is that of the server that is behind.
-func sum(models []string, said [][]saying) *Answer {
+func sum(models []string, said [][]serverAnswer) *Answer {
 	out := &Answer{Servers: len(said)}
-	var answering [][]saying
+	var answering [][]serverAnswer
 	for _, server := range said {
-		if slices.ContainsFunc(server, func(s saying) bool { return s.answered }) {
+		if slices.ContainsFunc(server, func(s serverAnswer) bool { return s.answered }) {
 			answering = append(answering, server)
 		}
 	}
@@ -204,7 +204,7 @@ func (a *Answer) Retry() time.Duration {
 }
 
 // sumModel joins what the servers say of one model, and says whether every one has a version available.
-func sumModel(model string, j int, said [][]saying) (versions []v1alpha1.ModelStatus, available bool) {
+func sumModel(model string, j int, said [][]serverAnswer) (versions []v1alpha1.ModelStatus, available bool) {
 	available = true
 	behind := map[string]version{}
 	for _, server := range said {

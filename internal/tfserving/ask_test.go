@@ -250,7 +250,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 		many[i] = strconv.Itoa(i) + " AVAILABLE"
 	}
 	got = answerOf(t, fleet(map[string]http.HandlerFunc{"10.0.0.1": says(many...)}), pods{pod("10.0.0.1", true, false)}, "m")
-	if len(got.Models) != maxSaid {
+	if len(got.Models) != maxModelVersions {
 		t.Errorf("%d versions", len(got.Models))
 	}
 }
@@ -271,7 +271,7 @@ func TestARealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := askModel(t.Context(), newClient(), at.Hostname(), int32(port), "a/b c")
+	got := queryModel(t.Context(), newClient(), at.Hostname(), int32(port), "a/b c")
 	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c" {
 		t.Errorf("%+v by %s", got, path)
 	}
@@ -317,7 +317,7 @@ func FuzzDecodeStatus(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(versions) > maxSaid {
+		if len(versions) > maxModelVersions {
 			t.Fatalf("%d versions", len(versions))
 		}
 		for _, v := range versions {

@@ -21,8 +21,8 @@ import (
 // stageServer is the only stage: nothing of a Tfserv has to wait for anything else of it.
 const stageServer = "server"
 
-// scene is one rendering: what the children are made of, and the plan so far.
-type scene struct {
+// renderer is one rendering: what the children are made of, and the plan so far.
+type renderer struct {
 	settings Settings
 	cr       *v1alpha1.Tfserv
 	facts    Facts
@@ -37,7 +37,7 @@ type scene struct {
 
 // Render renders the children. It is pure.
 func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
-	r := &scene{settings: s.settings, cr: cr, facts: facts}
+	r := &renderer{settings: s.settings, cr: cr, facts: facts}
 	r.plan.Problems = slices.Clone(facts.Problems)
 	r.plan.Inputs = inputsOf(facts)
 	r.checkPaths()
@@ -61,26 +61,26 @@ func inputsOf(facts Facts) string {
 	return fmt.Sprintf("%x %s %s %q", sum, facts.CredentialsFile, facts.CredentialsDigest, facts.Downloads)
 }
 
-func (r *scene) add(o plan.Object) { r.objects = append(r.objects, o) }
+func (r *renderer) add(o plan.Object) { r.objects = append(r.objects, o) }
 
-func (r *scene) problem(class plan.Class, reason, field, value, message, remedy string) {
+func (r *renderer) problem(class plan.Class, reason, field, value, message, remedy string) {
 	r.plan.Problems = append(r.plan.Problems, plan.Problem{
 		Class: class, Reason: reason, Field: field, Value: value, Message: message, Remedy: remedy,
 	})
 }
 
-func (r *scene) warn(format string, args ...any) {
+func (r *renderer) warn(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(r.plan.Warnings, text) {
 		r.plan.Warnings = append(r.plan.Warnings, text)
 	}
 }
 
-func (r *scene) meta(name string) metav1.ObjectMeta {
+func (r *renderer) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: r.cr.Namespace, Labels: podLabels(r.cr)}
 }
 
 // checkPaths finds two volumes at one path, which the schema sees only where neither is a default.
-func (r *scene) checkPaths() {
+func (r *renderer) checkPaths() {
 	taken := map[string]string{}
 	for _, at := range r.mountPaths() {
 		folder := strings.TrimRight(at.path, "/")
@@ -94,7 +94,7 @@ func (r *scene) checkPaths() {
 
 type mountPath struct{ field, path string }
 
-func (r *scene) mountPaths() []mountPath {
+func (r *renderer) mountPaths() []mountPath {
 	out := []mountPath{{"spec.configFileLocation", configPath(r.cr)}}
 	if usesSecret(r.cr) {
 		out = append(out, mountPath{"spec.secretFileLocation", secretPath(r.cr)})
@@ -107,7 +107,7 @@ func (r *scene) mountPaths() []mountPath {
 
 // configuration renders the ConfigMap of what MLKeeper writes itself. Its name follows from its content, so that pods of
 // an older template keep theirs.
-func (r *scene) configuration() {
+func (r *renderer) configuration() {
 	r.own = map[string]string{}
 	if r.facts.ConfigOwn {
 		r.own[configFile(r.cr)] = r.facts.ConfigText
@@ -138,7 +138,7 @@ func hashOf(files map[string]string) string {
 }
 
 // keep leaves the ConfigMaps of older templates until no pod can need them any more.
-func (r *scene) keep() {
+func (r *renderer) keep() {
 	running := r.facts.Running
 	if running == nil || running.Current && running.Config == r.ownName && running.Hash == r.hash {
 		return
@@ -178,7 +178,7 @@ func batching(b *v1alpha1.BatchingSpec) string {
 // service renders the Service of the tutorial: the ports rest and grpc, in this order. What the API server allocates is
 // not declared, so that it survives every update (defect 6); only where the number of a port changes, its nodePort is
 // asked for again, since the API server finds it by that number.
-func (r *scene) service() {
+func (r *renderer) service() {
 	port := func(name string, number int32) corev1.ServicePort {
 		p := corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: corev1.ProtocolTCP}
 		if was, found := r.facts.Ports[name]; found && was.Port != int64(number) && r.serviceType() != corev1.ServiceTypeClusterIP {
@@ -196,6 +196,6 @@ func (r *scene) service() {
 	}))
 }
 
-func (r *scene) serviceType() corev1.ServiceType {
+func (r *renderer) serviceType() corev1.ServiceType {
 	return cmp.Or(r.cr.Spec.ServiceType, corev1.ServiceTypeNodePort)
 }

@@ -33,7 +33,7 @@ const (
 )
 
 // deployment renders the Deployment of the tutorial under its names.
-func (r *scene) deployment() {
+func (r *renderer) deployment() {
 	meta := r.meta(r.cr.Name)
 	meta.Annotations = map[string]string{hashAnnotation: r.hash}
 	if r.ownName != "" {
@@ -63,14 +63,14 @@ func (r *scene) deployment() {
 }
 
 // replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum.
-func (r *scene) replicas() *int32 {
+func (r *renderer) replicas() *int32 {
 	if a := r.cr.Spec.Autoscaling; a != nil {
 		return ptr.To(min(max(ptr.Deref(r.cr.Spec.Replicas, 1), ptr.Deref(a.MinReplicas, 1)), a.MaxReplicas))
 	}
 	return ptr.To(ptr.Deref(r.cr.Spec.Replicas, 1))
 }
 
-func (r *scene) podAnnotations() map[string]string {
+func (r *renderer) podAnnotations() map[string]string {
 	out := map[string]string{configHashAnnotation: r.hash}
 	if r.facts.CredentialsDigest != "" {
 		out[credentialsAnnotation] = r.facts.CredentialsDigest
@@ -79,7 +79,7 @@ func (r *scene) podAnnotations() map[string]string {
 }
 
 // pod renders the pod, within the restricted Pod Security Standard unless the owner chose otherwise (defect 12).
-func (r *scene) pod() corev1.PodSpec {
+func (r *renderer) pod() corev1.PodSpec {
 	spec := r.cr.Spec
 	pod := corev1.PodSpec{
 		InitContainers:                r.downloads(),
@@ -100,7 +100,7 @@ func (r *scene) pod() corev1.PodSpec {
 	return pod
 }
 
-func (r *scene) podSecurity() *corev1.PodSecurityContext {
+func (r *renderer) podSecurity() *corev1.PodSecurityContext {
 	if own := r.cr.Spec.PodSecurityContext; own != nil {
 		return own
 	}
@@ -126,7 +126,7 @@ func containerSecurity() *corev1.SecurityContext {
 }
 
 // image is the one of the spec, or the operator's for CPUs or GPUs.
-func (r *scene) image() string {
+func (r *renderer) image() string {
 	if r.cr.Spec.Image != "" {
 		return r.cr.Spec.Image
 	}
@@ -139,7 +139,7 @@ func (r *scene) image() string {
 }
 
 // server renders the container of the tutorial, with its command and arguments first.
-func (r *scene) server() corev1.Container {
+func (r *renderer) server() corev1.Container {
 	spec := r.cr.Spec
 	port := func(n int32) corev1.ContainerPort {
 		return corev1.ContainerPort{ContainerPort: n, Protocol: corev1.ProtocolTCP}
@@ -169,7 +169,7 @@ func (r *scene) server() corev1.Container {
 	return c
 }
 
-func (r *scene) args() []string {
+func (r *renderer) args() []string {
 	out := []string{
 		fmt.Sprintf("--port=%d", grpcPort(r.cr)),
 		fmt.Sprintf("--rest_api_port=%d", restPort(r.cr)),
@@ -179,7 +179,7 @@ func (r *scene) args() []string {
 		// A label may name a version that is loaded together with it.
 		out = append(out, "--allow_version_labels_for_unavailable_models=true")
 	}
-	if r.byHealthService() {
+	if r.usesHealthService() {
 		out = append(out, "--enable_grpc_healthcheck_service=true")
 	}
 	if r.cr.Spec.Batching != nil {
@@ -192,18 +192,18 @@ func (r *scene) args() []string {
 }
 
 // parametersPath is where the files are that MLKeeper writes.
-func (r *scene) parametersPath() string {
+func (r *renderer) parametersPath() string {
 	if r.facts.ConfigOwn {
 		return configPath(r.cr)
 	}
 	return parametersPath
 }
 
-// byHealthService says that readiness is asked by gRPC, since no model is known that could be asked for.
-func (r *scene) byHealthService() bool { return len(r.facts.Config.Models()) == 0 }
+// usesHealthService says that readiness is asked by gRPC, since no model is known that could be asked for.
+func (r *renderer) usesHealthService() bool { return len(r.facts.Config.Models()) == 0 }
 
 // startupProbe waits until the initial models are loaded: only then the server opens its ports.
-func (r *scene) startupProbe() *corev1.Probe {
+func (r *renderer) startupProbe() *corev1.Probe {
 	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
@@ -213,9 +213,9 @@ func (r *scene) startupProbe() *corev1.Probe {
 
 // readinessProbe asks for the metadata of the first model, which needs a version that is loaded; the status of a model is
 // answered with 200 before (kubeflow #2987).
-func (r *scene) readinessProbe() *corev1.Probe {
+func (r *renderer) readinessProbe() *corev1.Probe {
 	p := &corev1.Probe{PeriodSeconds: probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 3}
-	if r.byHealthService() {
+	if r.usesHealthService() {
 		p.GRPC = &corev1.GRPCAction{Port: grpcPort(r.cr)}
 		return p
 	}
@@ -226,7 +226,7 @@ func (r *scene) readinessProbe() *corev1.Probe {
 	return p
 }
 
-func (r *scene) livenessProbe() *corev1.Probe {
+func (r *renderer) livenessProbe() *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
 		PeriodSeconds: 2 * probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 6,
@@ -234,7 +234,7 @@ func (r *scene) livenessProbe() *corev1.Probe {
 }
 
 // environment holds the credentials of the tutorial, and those of S3 where the server reads it itself.
-func (r *scene) environment() []corev1.EnvVar {
+func (r *renderer) environment() []corev1.EnvVar {
 	var out []corev1.EnvVar
 	if usesSecret(r.cr) && r.facts.CredentialsFile != "" {
 		out = append(out, corev1.EnvVar{Name: credentialsEnv, Value: join(secretPath(r.cr), r.facts.CredentialsFile)})
@@ -246,7 +246,7 @@ func (r *scene) environment() []corev1.EnvVar {
 }
 
 // s3Environment is how TensorFlow Serving and KServe's storage initializer are told of a store.
-func (r *scene) s3Environment() []corev1.EnvVar {
+func (r *renderer) s3Environment() []corev1.EnvVar {
 	s := r.cr.Spec.S3
 	var out []corev1.EnvVar
 	if s.SecretName != "" {
@@ -271,7 +271,7 @@ func (r *scene) s3Environment() []corev1.EnvVar {
 }
 
 // downloads renders one init container for each model below s3://.
-func (r *scene) downloads() []corev1.Container {
+func (r *renderer) downloads() []corev1.Container {
 	var out []corev1.Container
 	for i, d := range r.facts.Downloads {
 		c := corev1.Container{
@@ -291,7 +291,7 @@ func (r *scene) downloads() []corev1.Container {
 	return out
 }
 
-func (r *scene) mounts() []corev1.VolumeMount {
+func (r *renderer) mounts() []corev1.VolumeMount {
 	out := []corev1.VolumeMount{{Name: configVolume, MountPath: configPath(r.cr)}}
 	if usesSecret(r.cr) {
 		out = append(out, corev1.VolumeMount{Name: secretVolume, MountPath: secretPath(r.cr)})
@@ -308,7 +308,7 @@ func (r *scene) mounts() []corev1.VolumeMount {
 	return out
 }
 
-func (r *scene) volumes() []corev1.Volume {
+func (r *renderer) volumes() []corev1.Volume {
 	configMap := func(volume, name string) corev1.Volume {
 		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: name},

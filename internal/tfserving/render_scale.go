@@ -15,7 +15,7 @@ import (
 )
 
 // disruption renders the PodDisruptionBudget.
-func (r *scene) disruption() {
+func (r *renderer) disruption() {
 	spec := r.cr.Spec.PodDisruptionBudget
 	if spec == nil {
 		return
@@ -41,7 +41,7 @@ func (r *scene) disruption() {
 }
 
 // autoscaler renders the HorizontalPodAutoscaler, to which the replicas of the Deployment are left.
-func (r *scene) autoscaler() {
+func (r *renderer) autoscaler() {
 	spec := r.cr.Spec.Autoscaling
 	if spec == nil {
 		return
@@ -73,7 +73,7 @@ func (r *scene) autoscaler() {
 }
 
 // monitor renders the ServiceMonitor.
-func (r *scene) monitor() {
+func (r *renderer) monitor() {
 	spec := r.cr.Spec.Monitoring
 	if spec == nil {
 		return

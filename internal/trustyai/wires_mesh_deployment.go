@@ -137,7 +137,7 @@ func editMeshDeployment(live *unstructured.Unstructured, recorded, wanted []wiri
 	p := podOf(live.DeepCopy())
 	for _, r := range recorded {
 		if !slices.ContainsFunc(wanted, func(w wiring.Entry) bool { return sameMeshEntry(r, w) }) {
-			p.takeOut(r.Value, meshDetailOf(r.Detail))
+			p.removeURL(r.Value, meshDetailOf(r.Detail))
 		}
 	}
 	var outcomes []wiring.Outcome
@@ -277,13 +277,13 @@ func (p *meshPod) putEnv(c map[string]any, name, url string, d *meshDetail) {
 	d.Env = withName(d.Env, name)
 }
 
-// takeOut removes exactly the recorded parts, as far as they are still what they were (defects 2 and 3 of
+// removeURL removes exactly the recorded parts, as far as they are still what they were (defects 2 and 3 of
 // reference/trustyai.md: upstream removed nothing, and panicked where a container had no such variable).
-func (p *meshPod) takeOut(url string, d meshDetail) {
+func (p *meshPod) removeURL(url string, d meshDetail) {
 	for _, c := range p.containers() {
 		name, _ := c["name"].(string)
 		if slices.Contains(d.Env, name) {
-			p.takeEnv(c, url, slices.Contains(d.NewEnv, name))
+			p.removeEnv(c, url, slices.Contains(d.NewEnv, name))
 		}
 		if slices.Contains(d.TLSEnv, name) {
 			p.drop(c, "env", func(e map[string]any) bool { return e["name"] == meshTLSEnv && e["value"] == meshTLSCert })
@@ -299,13 +299,13 @@ func (p *meshPod) takeOut(url string, d meshDetail) {
 	}
 }
 
-func (p *meshPod) takeEnv(c map[string]any, url string, isNew bool) {
+func (p *meshPod) removeEnv(c map[string]any, url string, isNew bool) {
 	e := envOf(c, meshEnv)
 	value, ok := e["value"].(string)
 	if !ok || !slices.Contains(strings.Fields(value), url) {
 		return
 	}
-	left := cutWord(value, url)
+	left := removeWord(value, url)
 	p.changed = true
 	switch {
 	case left == "" && isNew:
@@ -317,8 +317,8 @@ func (p *meshPod) takeEnv(c map[string]any, url string, isNew bool) {
 	}
 }
 
-// cutWord takes the last occurrence of a word out of a list separated by white space, with the space before it.
-func cutWord(list, word string) string {
+// removeWord takes the last occurrence of a word out of a list separated by white space, with the space before it.
+func removeWord(list, word string) string {
 	for end := len(list); ; {
 		at := strings.LastIndex(list[:end], word)
 		if at < 0 {

@@ -76,8 +76,8 @@ var causes = []cause{
 	{name: Invalid, but: none, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},
 	{name: Terminating, but: none, begin: (*run).refuseAsTerminating, says: regexp.MustCompile(`namespace is being deleted`)},
 	{name: Held, but: claims, begin: (*run).hold, says: regexp.MustCompile(`(?i)to be gone|being deleted|finalizer`)},
-	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(rival), condition: "FieldManagerConflict", fight: 4},
-	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(rival), condition: "FieldManagerConflict", fight: 4},
+	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", fight: 4},
+	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", fight: 4},
 	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
 	{name: APIRemoved, on: onAPI, early: true, but: none, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
 	{name: FieldRemoved, on: onAPI, but: none, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
@@ -111,7 +111,7 @@ func causeOf(name Cause) *cause {
 
 // concerns says that the cause can stand on a child.
 func (c *cause) concerns(resource string, u *unstructured.Unstructured) bool {
-	return !c.but.MatchString(resource) && (c.condition == "" || contestable(u) != "")
+	return !c.but.MatchString(resource) && (c.condition == "" || overwritableLabel(u) != "")
 }
 
 // nothing ends a cause that is over already.

@@ -128,7 +128,7 @@ func (s *Suite) comesAndGoes(k *Kind, b *Base, random *rand.Rand) error {
 func (r *run) takeLabels() error {
 	const theirs = "theirs"
 	for key, u := range r.children() {
-		label := contestable(u)
+		label := overwritableLabel(u)
 		if label == "" {
 			continue
 		}

@@ -198,7 +198,7 @@ func (r *run) excess(c *cause, did activity, from time.Time) []Finding {
 	return out
 }
 
-// fought says that the operator wrote a contested child more often than it is documented.
+// fought says that the operator wrote a disputed child more often than it is documented.
 func (r *run) fought(c *cause, began time.Time) []Finding {
 	t, limit := r.plan.Standing, c.fight
 	if limit == 0 {

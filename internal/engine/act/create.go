@@ -38,7 +38,7 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		return
 	}
 	found := observe.From(live, true)
-	ours, free := whose(req, res.Action, live, found)
+	ours, free := ownership(req, res.Action, live, found)
 	switch {
 	case ours && res.Action.Object.IfNotPresent:
 		a.Memory.Wrote(req.Stack.Controller, found)
@@ -58,8 +58,8 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 	}
 }
 
-// whose says of an object under the name of a child whether it is ours, and whether it is nobody's.
-func whose(req Request, action decide.Action, live *unstructured.Unstructured, found *observe.Object) (ours, free bool) {
+// ownership says of an object under the name of a child whether it is ours, and whether it is nobody's.
+func ownership(req Request, action decide.Action, live *unstructured.Unstructured, found *observe.Object) (ours, free bool) {
 	controlled := metav1.GetControllerOfNoCopy(&found.ObjectMeta) != nil
 	maker := found.Annotations[keeper.OwnerAnnotation]
 	free = len(live.GetOwnerReferences()) == 0 && maker == ""

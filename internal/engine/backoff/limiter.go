@@ -41,8 +41,8 @@ func (l *Limiter[T]) When(item T) time.Duration {
 	return r.Failed(l.policy, "", now).Sub(now)
 }
 
-// Rest is how long the next retry is still away; zero when none is waited for.
-func (l *Limiter[T]) Rest(item T) time.Duration {
+// Remaining is how long the next retry is still away; zero when none is waited for.
+func (l *Limiter[T]) Remaining(item T) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.by[item]; r != nil {

@@ -19,7 +19,7 @@ func Remove(desired *unstructured.Unstructured, fields []Field) *unstructured.Un
 			keys = append(keys, f.Path)
 			continue
 		}
-		take(out.Object, f.Path)
+		removePath(out.Object, f.Path)
 	}
 	// Inner items go first, since an outer one goes only when nothing is left inside.
 	slices.SortFunc(keys, func(a, b fieldpath.Path) int { return len(b) - len(a) })
@@ -27,7 +27,7 @@ func Remove(desired *unstructured.Unstructured, fields []Field) *unstructured.Un
 		item := path[:len(path)-1]
 		content, ok := find(out.Object, item)
 		if m, isMap := content.(map[string]any); ok && isMap && allCeded(m, item, keys) {
-			take(out.Object, item)
+			removePath(out.Object, item)
 		}
 	}
 	return out
@@ -86,9 +86,9 @@ func find(content any, path fieldpath.Path) (any, bool) {
 	return content, true
 }
 
-// take removes what stands at a path and the containers that this leaves empty. It returns what is left of the content
+// removePath removes what stands at a path and the containers that this leaves empty. It returns what is left of the content
 // and whether nothing is.
-func take(content any, path fieldpath.Path) (left any, gone bool) {
+func removePath(content any, path fieldpath.Path) (left any, gone bool) {
 	if len(path) == 0 {
 		return nil, true
 	}
@@ -102,7 +102,7 @@ func take(content any, path fieldpath.Path) (left any, gone bool) {
 		if !ok {
 			return content, false
 		}
-		rest, empty := take(child, path[1:])
+		rest, empty := removePath(child, path[1:])
 		if !empty {
 			c[name] = rest
 			return c, false
@@ -114,7 +114,7 @@ func take(content any, path fieldpath.Path) (left any, gone bool) {
 		if i < 0 {
 			return content, false
 		}
-		rest, empty := take(c[i], path[1:])
+		rest, empty := removePath(c[i], path[1:])
 		if !empty {
 			c[i] = rest
 			return c, false

@@ -45,13 +45,13 @@ func autoscaler(o object) Result {
 	}
 	switch {
 	case able.isFalse():
-		return inProgress(word(able.reason, "NotAbleToScale"), "The autoscaler cannot read or change the scale of its target.")
+		return inProgress(reasonOr(able.reason, "NotAbleToScale"), "The autoscaler cannot read or change the scale of its target.")
 	case active.isFalse() && active.reason == "ScalingDisabled":
 		return current(active.reason, "The target has zero replicas, which switches the autoscaler off.")
 	case active.isTrue():
 		return current("ScalingActive", "The autoscaler scales its target.")
 	}
-	return inProgress(word(active.reason, ReasonNotObserved), "The autoscaler has no usable metrics yet.")
+	return inProgress(reasonOr(active.reason, ReasonNotObserved), "The autoscaler has no usable metrics yet.")
 }
 
 // budget is the rule of a PodDisruptionBudget (policy/v1). Too few healthy Pods are what it guards, not its failure.
@@ -70,9 +70,9 @@ func node(o object) Result {
 	case c.isTrue():
 		return current(ReasonReady, "The node is ready.")
 	case found && !c.isFalse():
-		return unknown(word(c.reason, "NodeStatusUnknown"), "The kubelet of the node does not report.")
+		return unknown(reasonOr(c.reason, "NodeStatusUnknown"), "The kubelet of the node does not report.")
 	}
-	return inProgress(word(c.reason, ReasonNotReady), "The node is not ready.")
+	return inProgress(reasonOr(c.reason, ReasonNotReady), "The node is not ready.")
 }
 
 // establishedDelay is how long after a CustomResourceDefinition is Established the API server delays every creation of a custom
@@ -87,7 +87,7 @@ const establishedDelay = 2*time.Second + 50*time.Millisecond
 func definition(o object) Result {
 	conds := o.conditions()
 	if c := conds["NamesAccepted"]; c.isFalse() {
-		return failed(word(c.reason, "NamesNotAccepted"), sentence(c.message, "Another resource has one of the names."))
+		return failed(reasonOr(c.reason, "NamesNotAccepted"), sentence(c.message, "Another resource has one of the names."))
 	}
 	c := conds["Established"]
 	switch {
@@ -98,7 +98,7 @@ func definition(o object) Result {
 		}
 		return out
 	case c.isFalse() && c.reason != "Installing":
-		return failed(word(c.reason, "NotEstablished"), sentence(c.message, "The API is not established."))
+		return failed(reasonOr(c.reason, "NotEstablished"), sentence(c.message, "The API is not established."))
 	}
 	return inProgress("Installing", "The API is not established yet.")
 }
@@ -110,7 +110,7 @@ func apiService(o object) Result {
 	if c.isTrue() {
 		return current("Available", "The API is available.")
 	}
-	return inProgress(word(c.reason, "NotAvailable"), "The API is not available; the server behind it does not answer.")
+	return inProgress(reasonOr(c.reason, "NotAvailable"), "The API is not available; the server behind it does not answer.")
 }
 
 // signingRequest is the rule of a CertificateSigningRequest (certificates/v1). Denied and Failed are final.
@@ -118,7 +118,7 @@ func signingRequest(o object) Result {
 	conds := o.conditions()
 	for _, bad := range []string{"Denied", "Failed"} {
 		if c := conds[bad]; c.isTrue() {
-			return failed(word(c.reason, bad), sentence(c.message, "The request is answered with "+bad+"."))
+			return failed(reasonOr(c.reason, bad), sentence(c.message, "The request is answered with "+bad+"."))
 		}
 	}
 	switch {

@@ -59,8 +59,8 @@ var (
 // maxMessage limits what is taken over of a message of others, in runes.
 const maxMessage = 512
 
-// word returns a reason of others if it is a stable word, else the given one.
-func word(reason, otherwise string) string {
+// reasonOr returns a reason of others if it is a stable word, else the given one.
+func reasonOr(reason, otherwise string) string {
 	if reasonShape.MatchString(reason) {
 		return reason
 	}
@@ -96,11 +96,11 @@ func finishes(done string) func(object) Result {
 		conds := o.conditions()
 		for _, bad := range []string{"Failed", "Denied"} {
 			if c := conds[bad]; c.isTrue() {
-				return failed(word(c.reason, bad), sentence(c.message, "The object reports "+bad+"."))
+				return failed(reasonOr(c.reason, bad), sentence(c.message, "The object reports "+bad+"."))
 			}
 		}
 		if c := conds[done]; c.isTrue() {
-			return current(word(c.reason, done), "The object reports "+done+".")
+			return current(reasonOr(c.reason, done), "The object reports "+done+".")
 		}
 		return inProgress(ReasonNotReady, "The object does not report "+done+" yet.")
 	}

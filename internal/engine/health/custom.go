@@ -96,13 +96,13 @@ func byCondition(name string, c condition) (Result, bool) {
 	case abnormal && !c.isTrue():
 		return Result{}, false
 	case name == "Reconciling":
-		return inProgress(word(c.reason, name), sentence(c.message, "The object is being reconciled.")), true
+		return inProgress(reasonOr(c.reason, name), sentence(c.message, "The object is being reconciled.")), true
 	case abnormal, name == "Succeeded" && c.isFalse():
-		return failed(word(c.reason, ReasonFailed), sentence(c.message, "The object reports that it has failed.")), true
+		return failed(reasonOr(c.reason, ReasonFailed), sentence(c.message, "The object reports that it has failed.")), true
 	case c.isTrue():
-		return current(word(c.reason, name), "The condition "+name+" is true."), true
+		return current(reasonOr(c.reason, name), "The condition "+name+" is true."), true
 	}
-	return inProgress(word(c.reason, ReasonNotReady), sentence(c.message, "The condition "+name+" is not true yet.")), true
+	return inProgress(reasonOr(c.reason, ReasonNotReady), sentence(c.message, "The condition "+name+" is not true yet.")), true
 }
 
 // modelFields are what model reads.
@@ -116,9 +116,9 @@ func model(o object) (Result, bool) {
 	reason := o.text("status", "modelStatus", "lastFailureInfo", "reason")
 	switch transition := o.text("status", "modelStatus", "transitionStatus"); transition {
 	case "InvalidSpec":
-		return failed(word(reason, transition), "KServe cannot act on the spec; status.modelStatus says why."), true
+		return failed(reasonOr(reason, transition), "KServe cannot act on the spec; status.modelStatus says why."), true
 	case "BlockedByFailedLoad":
-		return failed(word(reason, transition), "The model cannot be loaded; status.modelStatus says why."), true
+		return failed(reasonOr(reason, transition), "The model cannot be loaded; status.modelStatus says why."), true
 	}
 	return Result{}, false
 }
@@ -138,7 +138,7 @@ func openshiftRoute(o object) Result {
 		}
 	}
 	if found {
-		return failed(word(refused.reason, "NotAdmitted"), sentence(refused.message, "No router has admitted the route."))
+		return failed(reasonOr(refused.reason, "NotAdmitted"), sentence(refused.message, "No router has admitted the route."))
 	}
 	return inProgress(ReasonNotObserved, "No router has looked at the route yet.")
 }

@@ -39,7 +39,7 @@ func pod(o object) Result {
 	case "Succeeded":
 		return current("Succeeded", "The Pod has completed.")
 	case "Failed":
-		return failed(word(o.text("status", "reason"), "PodFailed"), "The Pod has failed and is not started again.")
+		return failed(reasonOr(o.text("status", "reason"), "PodFailed"), "The Pod has failed and is not started again.")
 	case "Unknown":
 		return unknown("NodeLost", "The node of the Pod does not report.")
 	case "", "Pending", "Running":
@@ -57,7 +57,7 @@ func pod(o object) Result {
 		}
 	}
 	if c := conds["PodScheduled"]; c.isFalse() {
-		return inProgress(word(c.reason, "NotScheduled"), "The Pod is not scheduled to a node yet.")
+		return inProgress(reasonOr(c.reason, "NotScheduled"), "The Pod is not scheduled to a node yet.")
 	}
 	return inProgress(ReasonNotReady, "The Pod is not ready yet.")
 }
@@ -76,7 +76,7 @@ func job(o object) Result {
 	conds := o.conditions()
 	for _, bad := range []string{"Failed", "FailureTarget"} {
 		if c := conds[bad]; c.isTrue() {
-			return failed(word(c.reason, "JobFailed"), sentence(c.message, "The Job has failed."))
+			return failed(reasonOr(c.reason, "JobFailed"), sentence(c.message, "The Job has failed."))
 		}
 	}
 	if c := conds["Complete"]; c.isTrue() {

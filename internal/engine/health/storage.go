@@ -18,7 +18,7 @@ func volume(o object) Result {
 	case "Available", "Bound", "Released":
 		return current(phase, "The volume is usable.")
 	case "Failed":
-		return failed(word(o.text("status", "reason"), ReasonFailed), "The volume could not be reclaimed.")
+		return failed(reasonOr(o.text("status", "reason"), ReasonFailed), "The volume could not be reclaimed.")
 	}
 	return inProgress("Pending", "The volume is not available yet.")
 }

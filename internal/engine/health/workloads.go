@@ -24,7 +24,7 @@ func deployment(o object) Result {
 		return inProgress(ReasonPaused, "The Deployment is paused with fewer replicas available than declared.")
 	}
 	if c := conds["ReplicaFailure"]; c.isTrue() && available < want {
-		return inProgress(word(c.reason, "ReplicaFailure"), sentence(c.message, "Pods of the Deployment cannot be created."))
+		return inProgress(reasonOr(c.reason, "ReplicaFailure"), sentence(c.message, "Pods of the Deployment cannot be created."))
 	}
 	switch {
 	case updated < want:
@@ -45,7 +45,7 @@ func replicaSet(o object) Result {
 	want := o.count(1, "spec", "replicas")
 	available := o.count(0, "status", "availableReplicas")
 	if c := o.conditions()["ReplicaFailure"]; c.isTrue() {
-		return inProgress(word(c.reason, "ReplicaFailure"), sentence(c.message, "Pods cannot be created or deleted."))
+		return inProgress(reasonOr(c.reason, "ReplicaFailure"), sentence(c.message, "Pods cannot be created or deleted."))
 	}
 	switch {
 	case o.count(0, "status", "replicas") > want:

@@ -56,7 +56,7 @@ func Load(tree fs.FS) (*Chart, error) {
 			return tooLarge()
 		}
 		if isPacked(name) {
-			if err := weigh(data, &left, 1); err != nil {
+			if err := countUnpacked(data, &left, 1); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -66,11 +66,11 @@ func Load(tree fs.FS) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, out.describe()
+	return out, out.readMetadata()
 }
 
-// describe reads Chart.yaml alone: what else is in a chart is read by the worker that renders it.
-func (c *Chart) describe() error {
+// readMetadata reads Chart.yaml alone: what else is in a chart is read by the worker that renders it.
+func (c *Chart) readMetadata() error {
 	i := slices.IndexFunc(c.files, func(f *archive.BufferedFile) bool { return f.Name == chartutil.ChartfileName })
 	if i < 0 {
 		return fmt.Errorf("the chart cannot be read: it has no %s", chartutil.ChartfileName)
@@ -110,8 +110,8 @@ func isPacked(name string) bool {
 
 func tooLarge() error { return fmt.Errorf("the chart has more than %d bytes: split it", maxChart) }
 
-// weigh counts what a packed chart unpacks to, before the loader holds it in memory.
-func weigh(data []byte, left *int64, depth int) error {
+// countUnpacked counts what a packed chart unpacks to, before the loader holds it in memory.
+func countUnpacked(data []byte, left *int64, depth int) error {
 	if depth > maxPacked {
 		return fmt.Errorf("charts are packed more than %d deep: unpack them", maxPacked)
 	}
@@ -132,7 +132,7 @@ func weigh(data []byte, left *int64, depth int) error {
 	}
 	for _, f := range files {
 		if isPacked(f.Name) {
-			if err := weigh(f.Data, left, depth+1); err != nil {
+			if err := countUnpacked(f.Data, left, depth+1); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 		}
@@ -140,5 +140,5 @@ func weigh(data []byte, left *int64, depth int) error {
 	return nil
 }
 
-// notes says that a rendered file is for people.
-func notes(name string) bool { return strings.HasSuffix(name, "NOTES.txt") }
+// isNotes says that a rendered file is for people.
+func isNotes(name string) bool { return strings.HasSuffix(name, "NOTES.txt") }

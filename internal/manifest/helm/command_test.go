@@ -91,7 +91,7 @@ func TestLikeHelmsCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := standIns + c.folder
 			if c.folder == "" {
-				path = written(t, c.files)
+				path = writeChart(t, c.files)
 			}
 			in := input(folder(t, path), c.values)
 			in.Kept = everything{memory{seed: "seed"}}
@@ -101,14 +101,14 @@ func TestLikeHelmsCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, again := templated(t, command, path, in), templated(t, command, path, in)
+			want, again := helmTemplate(t, command, path, in), helmTemplate(t, command, path, in)
 			got := map[string]map[string]any{}
 			for _, o := range slices.Concat(ours.Definitions, ours.Before, ours.Objects, ours.After) {
 				got[o.GetKind()+"/"+o.GetName()] = o.Object
 			}
 			places := map[string][]string{}
 			for key, object := range want {
-				hide(key, "", object, again[key], got[key], places)
+				removeDifferences(key, "", object, again[key], got[key], places)
 			}
 			for _, list := range places {
 				slices.Sort(list)
@@ -128,8 +128,8 @@ func TestLikeHelmsCommand(t *testing.T) {
 	}
 }
 
-// templated renders a chart with Helm's command.
-func templated(t *testing.T, command, path string, in Input) map[string]map[string]any {
+// helmTemplate renders a chart with Helm's command.
+func helmTemplate(t *testing.T, command, path string, in Input) map[string]map[string]any {
 	t.Helper()
 	home := t.TempDir()
 	values, err := yaml.Marshal(in.Values)
@@ -201,8 +201,8 @@ func decoded(t *testing.T, object map[string]any) map[string]any {
 	return u.Object
 }
 
-// hide takes the values out of three renderings in which those of Helm differ, and notes the places. Ours must have a value there.
-func hide(object, path string, one, other, ours any, places map[string][]string) {
+// removeDifferences takes the values out of three renderings in which those of Helm differ, and notes the places. Ours must have a value there.
+func removeDifferences(object, path string, one, other, ours any, places map[string][]string) {
 	switch o := one.(type) {
 	case map[string]any:
 		second, _ := other.(map[string]any)
@@ -215,21 +215,21 @@ func hide(object, path string, one, other, ours any, places map[string][]string)
 				}
 				continue
 			}
-			hide(object, path+"."+key, value, second[key], third[key], places)
+			removeDifferences(object, path+"."+key, value, second[key], third[key], places)
 		}
 	case []any:
 		second, _ := other.([]any)
 		third, _ := ours.([]any)
 		for i := range o {
 			if i < len(second) && i < len(third) {
-				hide(object, fmt.Sprint(path, ".", i), o[i], second[i], third[i], places)
+				removeDifferences(object, fmt.Sprint(path, ".", i), o[i], second[i], third[i], places)
 			}
 		}
 	}
 }
 
-// written writes a chart of files in one text, and returns its folder.
-func written(t *testing.T, text string) string {
+// writeChart writes a chart of files in one text, and returns its folder.
+func writeChart(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, part := range strings.Split(text, "-- ")[1:] {

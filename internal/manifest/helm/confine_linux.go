@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// confine bounds what this process may take beyond what it has. Go reserves addresses for more than it uses, so that those that
+// limitMemory bounds what this process may take beyond what it has. Go reserves addresses for more than it uses, so that those that
 // it has do not count.
-func confine(bytes uint64) error {
+func limitMemory(bytes uint64) error {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return fmt.Errorf("bound the memory: %w", err)

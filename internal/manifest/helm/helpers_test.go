@@ -15,7 +15,7 @@ import (
 // standIns are the charts of make demo.
 const standIns = "../../../hack/demo/seldon/charts/"
 
-// memory is a Kept of a test: it has every certificate that it is told to.
+// memory is a Kept of a test: it has every certificate that it is encoded to.
 type memory struct {
 	seed string
 	has  map[string]Pair
@@ -72,15 +72,15 @@ func input(c *Chart, values map[string]any) Input {
 	}
 }
 
-// expressing is a chart of one ConfigMap that holds what an expression gives.
-func expressing(expression string) string {
+// chartOfExpression is a chart of one ConfigMap that holds what an expression gives.
+func chartOfExpression(expression string) string {
 	return "-- templates/a.yaml --\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: {{ " + expression + " | quote }}\n"
 }
 
-// given renders one expression.
-func given(t testing.TB, expression string) (string, error) {
+// renderExpression renders one expression.
+func renderExpression(t testing.TB, expression string) (string, error) {
 	t.Helper()
-	out, err := Render(t.Context(), input(chartOf(t, expressing(expression)), nil))
+	out, err := Render(t.Context(), input(chartOf(t, chartOfExpression(expression)), nil))
 	if err != nil {
 		return "", err
 	}

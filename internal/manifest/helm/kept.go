@@ -12,7 +12,7 @@ import (
 type Kept interface {
 	// Bytes returns n bytes that nobody can guess, the same for the same purpose.
 	Bytes(purpose string, n int) []byte
-	// Since is the time that templates are told.
+	// Since is the time that templates are encoded.
 	Since() time.Time
 	// Certificate returns a certificate and its key in PEM, and false where it has to be made first.
 	Certificate(c Certificate) (Pair, bool)

@@ -55,7 +55,7 @@ func (d *decoder) file(name, text string, definitions bool) error {
 	for _, key := range keys {
 		var content map[string]any
 		if err := yaml.Unmarshal([]byte(parts[key]), &content); err != nil {
-			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, plain(err))
+			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, oneLine(err))
 		}
 		if len(content) == 0 {
 			continue

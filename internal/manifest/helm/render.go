@@ -48,7 +48,7 @@ type Rendered struct {
 // Render renders a chart in a process of its own, which is ended when it takes too long or too much. The error is one sentence
 // with the remedy; it is ErrUnavailable where the chart is not at fault.
 func Render(ctx context.Context, in Input) (Rendered, error) {
-	return renderApart(ctx, in, maxTime)
+	return renderInWorker(ctx, in, maxTime)
 }
 
 // render renders a chart in this process, which is a worker.
@@ -68,12 +68,12 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
 	}
-	asked := &stable{kept: in.Kept, counts: map[string]int{}, lookup: func(apiVersion, kind, namespace, name string) (map[string]any, error) {
+	asked := &templateFunctions{kept: in.Kept, counts: map[string]int{}, lookup: func(apiVersion, kind, namespace, name string) (map[string]any, error) {
 		return in.Lookup(ctx, apiVersion, kind, namespace, name)
 	}}
 	files, err := engine.Engine{CustomTemplateFuncs: asked.functions()}.RenderWithContext(ctx, c, values)
 	if err != nil {
-		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, plain(err))
+		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, oneLine(err))
 	}
 	out.Asked, out.Used, out.Wanted, out.LooksUp = caps.APIVersions.answers(), asked.used, asked.wanted, asked.lookups > 0
 	if len(out.Wanted) > 0 {
@@ -86,7 +86,7 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if notes(name) {
+		if isNotes(name) {
 			continue
 		}
 		if err := d.file(name, files[name], false); err != nil {
@@ -97,8 +97,8 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	return out, nil
 }
 
-// plain is an error of the engine in one line, without what only the engine knows.
-func plain(err error) string {
+// oneLine is an error of the engine in one line, without what only the engine knows.
+func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	const most = 1000
 	if len(text) > most {

@@ -35,15 +35,15 @@ func TestTheSameInputsGiveTheSameObjects(t *testing.T) {
 		"randAlphaNum 12", "randAlpha 5", "randNumeric 4", "randAscii 9", "randBytes 16", "randInt 3 900", "uuidv4", "shuffle \"abcdefgh\"",
 		"now | date \"2006-01-02T15:04:05\"", "ago now", "printf \"%s %s\" (randAlpha 4) (randAlpha 4)",
 	} {
-		one, err := given(t, expression)
+		one, err := renderExpression(t, expression)
 		if err != nil {
 			t.Fatalf("%s: %v", expression, err)
 		}
-		if two, _ := given(t, expression); one != two || one == "" {
+		if two, _ := renderExpression(t, expression); one != two || one == "" {
 			t.Errorf("%s is %q and %q", expression, one, two)
 		}
 	}
-	if two, _ := given(t, `printf "%s %s" (randAlpha 8) (randAlpha 8)`); len(two) != 17 || two[:8] == two[9:] {
+	if two, _ := renderExpression(t, `printf "%s %s" (randAlpha 8) (randAlpha 8)`); len(two) != 17 || two[:8] == two[9:] {
 		t.Errorf("two calls give %q", two)
 	}
 }
@@ -71,25 +71,25 @@ func TestWhatTemplatesAreTold(t *testing.T) {
 		"untilStep 4 0 -2 | toJson":             "[4,2]",
 		`repeat 3 "ab"`:                         "ababab",
 	} {
-		if got, err := given(t, expression); err != nil || got != want {
+		if got, err := renderExpression(t, expression); err != nil || got != want {
 			t.Errorf("%s is %q, not %q: %v", expression, got, want, err)
 		}
 	}
 	for _, version := range []string{"v0.0.0-master+$Format:%H$", "", "v0.0.0"} {
-		in := input(chartOf(t, expressing(".Capabilities.KubeVersion.Version")), nil)
+		in := input(chartOf(t, chartOfExpression(".Capabilities.KubeVersion.Version")), nil)
 		in.Cluster.Version = version
 		out, err := Render(t.Context(), in)
 		if err != nil || !strings.Contains(fmt.Sprint(out.Objects[0].Object), "v1.36.0") {
 			t.Errorf("version %q: %v, %v", version, out.Objects, err)
 		}
 	}
-	out, err := Render(t.Context(), input(chartOf(t, expressing(`.Capabilities.APIVersions.Has "batch/v1"`)), nil))
+	out, err := Render(t.Context(), input(chartOf(t, chartOfExpression(`.Capabilities.APIVersions.Has "batch/v1"`)), nil))
 	if err != nil || !reflect.DeepEqual(out.Asked, map[string]bool{"batch/v1": false}) {
 		t.Errorf("asked %v, %v", out.Asked, err)
 	}
 }
 
-// TestRefused holds what a chart may not do, and what it is told.
+// TestRefused holds what a chart may not do, and what it is encoded.
 func TestRefused(t *testing.T) {
 	for expression, want := range map[string]string{
 		`repeat 999999999 "x"`:     "more than the 100000",
@@ -107,7 +107,7 @@ func TestRefused(t *testing.T) {
 		`fail "no"`:                   "no",
 		`index .Values "a" "b" "c"`:   "",
 	} {
-		if got, err := given(t, expression); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := renderExpression(t, expression); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gives %q, %v; want an error with %q", expression, got, err, want)
 		}
 	}
@@ -177,7 +177,7 @@ func TestValues(t *testing.T) {
 		t.Error("a list is no values")
 	}
 	// A user's null takes a default of the chart away.
-	out, err := Render(t.Context(), input(chartOf(t, "-- values.yaml --\na: {b: c}\n"+expressing("toJson .Values")), map[string]any{"a": map[string]any{"b": nil, "n": int64(1000000)}}))
+	out, err := Render(t.Context(), input(chartOf(t, "-- values.yaml --\na: {b: c}\n"+chartOfExpression("toJson .Values")), map[string]any{"a": map[string]any{"b": nil, "n": int64(1000000)}}))
 	if err != nil {
 		t.Fatal(err)
 	}

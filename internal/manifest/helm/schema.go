@@ -11,11 +11,11 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// outside refuses what a schema refers to outside of itself: a file, a server.
-type outside struct{}
+// noReferences refuses what a schema refers to outside of itself: a file, a server.
+type noReferences struct{}
 
 // Load implements jsonschema.URLLoader.
-func (outside) Load(url string) (any, error) {
+func (noReferences) Load(url string) (any, error) {
 	return nil, fmt.Errorf("the schema refers to %s, which is not read: put it into the schema", url)
 }
 
@@ -28,8 +28,8 @@ func validate(c *chartv2.Chart, values map[string]any) []string {
 		}
 	}
 	for _, sub := range c.Dependencies() {
-		if below, ok := values[sub.Name()].(map[string]any); ok {
-			out = append(out, validate(sub, below)...)
+		if subValues, ok := values[sub.Name()].(map[string]any); ok {
+			out = append(out, validate(sub, subValues)...)
 		}
 	}
 	slices.Sort(out)
@@ -47,7 +47,7 @@ func validateOne(raw []byte, values map[string]any) (err error) {
 		return errors.New("values.schema.json is no JSON: correct it")
 	}
 	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(outside{})
+	compiler.UseLoader(noReferences{})
 	const name = "schema:values"
 	if err := compiler.AddResource(name, parsed); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stable are the functions of templates that would give another answer each time, or take without bounds.
-type stable struct {
+// templateFunctions are the functions of templates that would give another answer each time, or take without bounds.
+type templateFunctions struct {
 	kept   Kept
 	lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
 	// counts tells several calls of one function with the same arguments apart.
@@ -35,7 +35,7 @@ const (
 	numerals = "0123456789"
 )
 
-func (s *stable) functions() template.FuncMap {
+func (s *templateFunctions) functions() template.FuncMap {
 	ascii := strings.Builder{}
 	for c := byte(' '); c <= '~'; c++ {
 		ascii.WriteByte(c)
@@ -49,13 +49,13 @@ func (s *stable) functions() template.FuncMap {
 		"genSelfSignedCert": s.genSelfSigned, "genSelfSignedCertWithKey": s.genSelfSignedWithKey,
 		"genSignedCert": s.genSigned, "genSignedCertWithKey": s.genSignedWithKey,
 		"htpasswd": s.refuse("htpasswd"), "bcrypt": s.refuse("bcrypt"), "encryptAES": s.refuse("encryptAES"),
-		"lookup": s.look,
+		"lookup": s.lookupObject,
 		"repeat": s.repeat, "until": s.until, "untilStep": s.untilStep, "seq": s.seq,
 	}
 }
 
-// bounded refuses what would fill the memory, by the name of what is wrong.
-func bounded(n int) error {
+// checkSize refuses what would fill the memory, by the name of what is wrong.
+func checkSize(n int) error {
 	if n > maxText {
 		return fmt.Errorf("%d is more than the %d that one call may make", n, maxText)
 	}
@@ -63,14 +63,14 @@ func bounded(n int) error {
 }
 
 // bytes are unguessable ones for this call of a function.
-func (s *stable) bytes(purpose string, n int) []byte {
+func (s *templateFunctions) bytes(purpose string, n int) []byte {
 	s.counts[purpose]++
 	return s.kept.Bytes(fmt.Sprintf("%s#%d", purpose, s.counts[purpose]), n)
 }
 
-func (s *stable) text(name, alphabet string) func(int) (string, error) {
+func (s *templateFunctions) text(name, alphabet string) func(int) (string, error) {
 	return func(n int) (string, error) {
-		if err := bounded(n); err != nil || n <= 0 {
+		if err := checkSize(n); err != nil || n <= 0 {
 			return "", err
 		}
 		return Pick(s.bytes(fmt.Sprintf("%s %d", name, n), 2*n), alphabet), nil
@@ -86,14 +86,14 @@ func Pick(random []byte, alphabet string) string {
 	return string(out)
 }
 
-func (s *stable) randBytes(n int) (string, error) {
-	if err := bounded(n); err != nil || n <= 0 {
+func (s *templateFunctions) randBytes(n int) (string, error) {
+	if err := checkSize(n); err != nil || n <= 0 {
 		return "", err
 	}
 	return base64.StdEncoding.EncodeToString(s.bytes(fmt.Sprintf("randBytes %d", n), n)), nil
 }
 
-func (s *stable) randInt(from, to int) (int, error) {
+func (s *templateFunctions) randInt(from, to int) (int, error) {
 	if to <= from {
 		return 0, fmt.Errorf("randInt %d %d: the second is not greater", from, to)
 	}
@@ -104,14 +104,14 @@ func (s *stable) randInt(from, to int) (int, error) {
 	return from + int(n%uint64(to-from)), nil //nolint:gosec // 56 bits, and less than an int
 }
 
-func (s *stable) uuid() string {
+func (s *templateFunctions) uuid() string {
 	b := s.bytes("uuidv4", 16)
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (s *stable) shuffle(text string) (string, error) {
-	if err := bounded(len(text)); err != nil {
+func (s *templateFunctions) shuffle(text string) (string, error) {
+	if err := checkSize(len(text)); err != nil {
 		return "", err
 	}
 	runes := []rune(text)
@@ -124,10 +124,10 @@ func (s *stable) shuffle(text string) (string, error) {
 	return string(runes), nil
 }
 
-func (s *stable) now() time.Time { return s.kept.Since() }
+func (s *templateFunctions) now() time.Time { return s.kept.Since() }
 
 // ago is the time between a moment and that of the first rendering.
-func (s *stable) ago(date any) string {
+func (s *templateFunctions) ago(date any) string {
 	at := s.kept.Since()
 	if t, ok := date.(time.Time); ok {
 		return at.Sub(t).Round(time.Second).String()
@@ -136,13 +136,13 @@ func (s *stable) ago(date any) string {
 }
 
 // refuse is a function that gives another answer each time and whose answer cannot be kept.
-func (s *stable) refuse(name string) func(...any) (string, error) {
+func (s *templateFunctions) refuse(name string) func(...any) (string, error) {
 	return func(...any) (string, error) {
 		return "", fmt.Errorf("%s gives another text each time: give the result as a value", name)
 	}
 }
 
-func (s *stable) certificate(c Certificate) (Pair, error) {
+func (s *templateFunctions) certificate(c Certificate) (Pair, error) {
 	if len(s.used) == maxCertificates {
 		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
 	}
@@ -154,7 +154,7 @@ func (s *stable) certificate(c Certificate) (Pair, error) {
 	return pair, nil
 }
 
-func (s *stable) genPrivateKey(kind string) (string, error) {
+func (s *templateFunctions) genPrivateKey(kind string) (string, error) {
 	if kind == "" {
 		kind = "rsa"
 	}
@@ -168,23 +168,23 @@ func (s *stable) genPrivateKey(kind string) (string, error) {
 
 // genCA is the operator's own authority, whatever the name and the lifetime that the chart asks for: it is renewed before it
 // expires, without a moment in which it is not trusted.
-func (s *stable) genCA(string, int) (Pair, error) {
+func (s *templateFunctions) genCA(string, int) (Pair, error) {
 	return s.certificate(Certificate{Kind: Authority})
 }
 
-func (s *stable) genCAWithKey(name string, days int, _ string) (Pair, error) {
+func (s *templateFunctions) genCAWithKey(name string, days int, _ string) (Pair, error) {
 	return s.genCA(name, days)
 }
 
-func (s *stable) genSelfSigned(name string, ips, dns []any, _ int) (Pair, error) {
+func (s *templateFunctions) genSelfSigned(name string, ips, dns []any, _ int) (Pair, error) {
 	return s.certificate(Certificate{Kind: SelfSigned, CommonName: name, DNS: texts(dns), IPs: texts(ips)})
 }
 
-func (s *stable) genSelfSignedWithKey(name string, ips, dns []any, days int, _ string) (Pair, error) {
+func (s *templateFunctions) genSelfSignedWithKey(name string, ips, dns []any, days int, _ string) (Pair, error) {
 	return s.genSelfSigned(name, ips, dns, days)
 }
 
-func (s *stable) genSigned(name string, ips, dns []any, _ int, authority any) (Pair, error) {
+func (s *templateFunctions) genSigned(name string, ips, dns []any, _ int, authority any) (Pair, error) {
 	own, err := s.genCA("", 0)
 	if err != nil {
 		return Pair{}, err
@@ -195,7 +195,7 @@ func (s *stable) genSigned(name string, ips, dns []any, _ int, authority any) (P
 	return s.certificate(Certificate{Kind: Leaf, CommonName: name, DNS: texts(dns), IPs: texts(ips)})
 }
 
-func (s *stable) genSignedWithKey(name string, ips, dns []any, days int, authority any, _ string) (Pair, error) {
+func (s *templateFunctions) genSignedWithKey(name string, ips, dns []any, days int, authority any, _ string) (Pair, error) {
 	return s.genSigned(name, ips, dns, days, authority)
 }
 
@@ -207,7 +207,7 @@ func texts(list []any) []string {
 	return out
 }
 
-func (s *stable) look(apiVersion, kind, namespace, name string) (map[string]any, error) {
+func (s *templateFunctions) lookupObject(apiVersion, kind, namespace, name string) (map[string]any, error) {
 	if s.lookups++; s.lookups > maxLookups {
 		return nil, errLookups
 	}
@@ -218,20 +218,20 @@ func (s *stable) look(apiVersion, kind, namespace, name string) (map[string]any,
 	return found, nil
 }
 
-func (s *stable) repeat(n int, text string) (string, error) {
+func (s *templateFunctions) repeat(n int, text string) (string, error) {
 	if n <= 0 || text == "" {
 		return "", nil
 	}
 	if n > maxText {
-		return "", bounded(n)
+		return "", checkSize(n)
 	}
-	if err := bounded(n * len(text)); err != nil {
+	if err := checkSize(n * len(text)); err != nil {
 		return "", err
 	}
 	return strings.Repeat(text, n), nil
 }
 
-func (s *stable) until(n int) ([]int, error) {
+func (s *templateFunctions) until(n int) ([]int, error) {
 	step := 1
 	if n < 0 {
 		step = -1
@@ -239,11 +239,11 @@ func (s *stable) until(n int) ([]int, error) {
 	return s.untilStep(0, n, step)
 }
 
-func (s *stable) untilStep(start, stop, step int) ([]int, error) {
+func (s *templateFunctions) untilStep(start, stop, step int) ([]int, error) {
 	if step == 0 || step > 0 && start >= stop || step < 0 && start <= stop {
 		return []int{}, nil
 	}
-	if err := bounded((stop - start) / step); err != nil {
+	if err := checkSize((stop - start) / step); err != nil {
 		return nil, err
 	}
 	var out []int
@@ -254,7 +254,7 @@ func (s *stable) untilStep(start, stop, step int) ([]int, error) {
 }
 
 // seq is that of the shell: LAST, FIRST LAST or FIRST STEP LAST.
-func (s *stable) seq(params ...int) (string, error) {
+func (s *templateFunctions) seq(params ...int) (string, error) {
 	first, step, last := 1, 1, 0
 	switch len(params) {
 	case 1:

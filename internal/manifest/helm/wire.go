@@ -25,11 +25,11 @@ type job struct {
 
 // The kinds of messages of a worker.
 const (
-	askServes      = "serves"
-	askBytes       = "bytes"
-	askCertificate = "certificate"
-	askLookup      = "lookup"
-	tellResult     = "result"
+	requestServes      = "serves"
+	requestBytes       = "bytes"
+	requestCertificate = "certificate"
+	requestLookup      = "lookup"
+	resultMessage      = "result"
 )
 
 // message is what a worker asks for while it renders, or tells at its end.
@@ -43,7 +43,7 @@ type message struct {
 	Result      result
 }
 
-// answer is what a worker is told.
+// answer is the reply to a request of a worker.
 type answer struct {
 	Found bool
 	Bytes []byte
@@ -64,31 +64,31 @@ type result struct {
 // maxResult bounds what a worker sends, in bytes.
 const maxResult = 4 * maxOutput
 
-// converse gives a worker its job, answers what it asks, and returns its result.
-func converse(ctx context.Context, in Input, within time.Duration, to io.Writer, from io.Reader) (Rendered, error) {
+// serveWorker gives a worker its job, answers what it asks, and returns its result.
+func serveWorker(ctx context.Context, in Input, within time.Duration, to io.Writer, from io.Reader) (Rendered, error) {
 	values, err := json.Marshal(in.Values)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("chart %s: the values do not fit: %w", in.Chart.Name, err)
 	}
-	tell, hear := gob.NewEncoder(to), gob.NewDecoder(io.LimitReader(from, maxResult))
-	err = tell.Encode(job{
+	encoder, decoder := gob.NewEncoder(to), gob.NewDecoder(io.LimitReader(from, maxResult))
+	err = encoder.Encode(job{
 		Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
 		Since: in.Kept.Since(), Files: len(in.Chart.files), Within: within,
 	})
 	for _, f := range in.Chart.files {
 		if err == nil {
-			err = tell.Encode(f)
+			err = encoder.Encode(f)
 		}
 	}
 	for err == nil {
 		var m message
-		if err = hear.Decode(&m); err != nil {
+		if err = decoder.Decode(&m); err != nil {
 			break
 		}
-		if m.Kind == tellResult {
+		if m.Kind == resultMessage {
 			return m.Result.rendered()
 		}
-		err = tell.Encode(in.answer(ctx, m))
+		err = encoder.Encode(in.answer(ctx, m))
 	}
 	return Rendered{}, errWorker
 }
@@ -99,13 +99,13 @@ var errWorker = errors.New("the worker has ended")
 // answer is what the caller of Render knows.
 func (in Input) answer(ctx context.Context, m message) (out answer) {
 	switch m.Kind {
-	case askServes:
+	case requestServes:
 		out.Found = in.Cluster.Serves(m.Text)
-	case askBytes:
+	case requestBytes:
 		out.Bytes = in.Kept.Bytes(m.Text, m.Count)
-	case askCertificate:
+	case requestCertificate:
 		out.Pair, out.Found = in.Kept.Certificate(m.Certificate)
-	case askLookup:
+	case requestLookup:
 		if in.Lookup == nil {
 			break
 		}
@@ -121,16 +121,16 @@ func (in Input) answer(ctx context.Context, m message) (out answer) {
 	return out
 }
 
-// resultOf is what a worker tells.
+// resultOf encodes what a worker rendered.
 func resultOf(out Rendered, err error) result {
 	if err != nil {
 		return result{Error: err.Error()}
 	}
-	told := result{Asked: out.Asked, Used: out.Used, Wanted: out.Wanted, LooksUp: out.LooksUp, Warnings: out.Warnings}
+	encoded := result{Asked: out.Asked, Used: out.Used, Wanted: out.Wanted, LooksUp: out.LooksUp, Warnings: out.Warnings}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured
 		to   *[][]byte
-	}{{out.Definitions, &told.Definitions}, {out.Before, &told.Before}, {out.Objects, &told.Objects}, {out.After, &told.After}} {
+	}{{out.Definitions, &encoded.Definitions}, {out.Before, &encoded.Before}, {out.Objects, &encoded.Objects}, {out.After, &encoded.After}} {
 		for _, o := range list.from {
 			raw, err := json.Marshal(o.Object)
 			if err != nil {
@@ -139,7 +139,7 @@ func resultOf(out Rendered, err error) result {
 			*list.to = append(*list.to, raw)
 		}
 	}
-	return told
+	return encoded
 }
 
 // rendered is the result as it was in the worker.
@@ -166,24 +166,24 @@ func (r result) rendered() (Rendered, error) {
 	return out, nil
 }
 
-// caller is what a worker has of the one who called Render.
-type caller struct {
-	tell  *gob.Encoder
-	hear  *gob.Decoder
-	since time.Time
+// parent is what a worker has of the one who called Render.
+type parent struct {
+	requests *gob.Encoder
+	answers  *gob.Decoder
+	since    time.Time
 }
 
-// hearJob takes the job and the files of its chart.
-func (c *caller) hearJob() (job, *Chart, error) {
+// readJob takes the job and the files of its chart.
+func (c *parent) readJob() (job, *Chart, error) {
 	var j job
-	if err := c.hear.Decode(&j); err != nil {
+	if err := c.answers.Decode(&j); err != nil {
 		return j, nil, err
 	}
 	c.since = j.Since
 	chart := &Chart{Name: j.Chart}
 	for range j.Files {
 		f := &archive.BufferedFile{}
-		if err := c.hear.Decode(f); err != nil {
+		if err := c.answers.Decode(f); err != nil {
 			return j, nil, err
 		}
 		chart.files = append(chart.files, f)
@@ -192,36 +192,36 @@ func (c *caller) hearJob() (job, *Chart, error) {
 }
 
 // ask waits for an answer. Without one there is nobody left to render for.
-func (c *caller) ask(m message) answer {
+func (c *parent) ask(m message) answer {
 	var a answer
-	if err := errors.Join(c.tell.Encode(m), c.hear.Decode(&a)); err != nil {
+	if err := errors.Join(c.requests.Encode(m), c.answers.Decode(&a)); err != nil {
 		panic(err)
 	}
 	return a
 }
 
 // Serves asks for an API of the cluster.
-func (c *caller) Serves(apiVersion string) bool {
-	return c.ask(message{Kind: askServes, Text: apiVersion}).Found
+func (c *parent) Serves(apiVersion string) bool {
+	return c.ask(message{Kind: requestServes, Text: apiVersion}).Found
 }
 
 // Bytes implements Kept.
-func (c *caller) Bytes(purpose string, n int) []byte {
-	return c.ask(message{Kind: askBytes, Text: purpose, Count: n}).Bytes
+func (c *parent) Bytes(purpose string, n int) []byte {
+	return c.ask(message{Kind: requestBytes, Text: purpose, Count: n}).Bytes
 }
 
 // Since implements Kept.
-func (c *caller) Since() time.Time { return c.since }
+func (c *parent) Since() time.Time { return c.since }
 
 // Certificate implements Kept.
-func (c *caller) Certificate(of Certificate) (Pair, bool) {
-	a := c.ask(message{Kind: askCertificate, Certificate: of})
+func (c *parent) Certificate(of Certificate) (Pair, bool) {
+	a := c.ask(message{Kind: requestCertificate, Certificate: of})
 	return a.Pair, a.Found
 }
 
 // Lookup is that of an Input.
-func (c *caller) Lookup(_ context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-	a := c.ask(message{Kind: askLookup, Lookup: [4]string{apiVersion, kind, namespace, name}})
+func (c *parent) Lookup(_ context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
+	a := c.ask(message{Kind: requestLookup, Lookup: [4]string{apiVersion, kind, namespace, name}})
 	if a.Error != "" {
 		return nil, errors.New(a.Error)
 	}

@@ -21,12 +21,12 @@ const (
 	maxMemory = 256 << 20
 	// maxStack bounds the stack of a template that calls itself, in bytes.
 	maxStack = 64 << 20
-	// maxTold bounds what is read of the last words of a worker, in bytes.
-	maxTold = 16 << 10
+	// maxStderr bounds what is read of the last words of a worker, in bytes.
+	maxStderr = 16 << 10
 )
 
-// workerMark is the variable of the environment that makes a process a worker.
-const workerMark = "MLKEEPER_RENDERS_A_CHART"
+// workerEnv is the variable of the environment that makes a process a worker.
+const workerEnv = "MLKEEPER_RENDERS_A_CHART"
 
 // slots bounds the workers at one time: together they take a multiple of maxMemory.
 var slots = make(chan struct{}, 1)
@@ -37,7 +37,7 @@ var ErrUnavailable = errors.New("the chart could not be rendered now")
 // init makes a process a worker before main, so that every binary that renders charts can start itself as one, those of tests
 // too.
 func init() {
-	if os.Getenv(workerMark) == "" {
+	if os.Getenv(workerEnv) == "" {
 		return
 	}
 	// What a library prints must not come between the messages.
@@ -50,9 +50,9 @@ func init() {
 	os.Exit(0)
 }
 
-// renderApart renders a chart in a process of its own. Templates are programs: nothing within a process can stop one that goes
+// renderInWorker renders a chart in a process of its own. Templates are programs: nothing within a process can stop one that goes
 // on for ever, or bound what it takes, and memory that runs out ends the process that it runs out in.
-func renderApart(ctx context.Context, in Input, within time.Duration) (Rendered, error) {
+func renderInWorker(ctx context.Context, in Input, within time.Duration) (Rendered, error) {
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
@@ -68,10 +68,10 @@ func renderApart(ctx context.Context, in Input, within time.Duration) (Rendered,
 	if err != nil {
 		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	words := &lastWords{}
+	stderr := &stderrBuffer{}
 	worker := exec.CommandContext(ctx, self, "renders", in.Chart.Name)
 	// One processor is enough for a chart, and all that an endless one gets.
-	worker.Env, worker.Stderr, worker.WaitDelay = []string{workerMark + "=1", "GOMAXPROCS=1"}, words, time.Second
+	worker.Env, worker.Stderr, worker.WaitDelay = []string{workerEnv + "=1", "GOMAXPROCS=1"}, stderr, time.Second
 	to, err := worker.StdinPipe()
 	if err != nil {
 		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -83,7 +83,7 @@ func renderApart(ctx context.Context, in Input, within time.Duration) (Rendered,
 	if err := worker.Start(); err != nil {
 		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	out, err := converse(ctx, in, within, to, from)
+	out, err := serveWorker(ctx, in, within, to, from)
 	cause := context.Cause(ctx)
 	cancel()
 	ended := worker.Wait()
@@ -94,25 +94,25 @@ func renderApart(ctx context.Context, in Input, within time.Duration) (Rendered,
 		return Rendered{}, fmt.Errorf("chart %s: %w", in.Chart.Name, late)
 	case cause != nil:
 		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	case words.ofMemory():
+	case stderr.outOfMemory():
 		return Rendered{}, fmt.Errorf("chart %s: rendering it takes more than %d MiB of memory: simplify its templates", in.Chart.Name, maxMemory>>20)
 	}
 	return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, ended)
 }
 
-// lastWords keeps the beginning of what a worker says about its end. It is never shown: it may quote what templates hold.
-type lastWords struct{ bytes.Buffer }
+// stderrBuffer keeps the beginning of what a worker says about its end. It is never shown: it may quote what templates hold.
+type stderrBuffer struct{ bytes.Buffer }
 
 // Write implements io.Writer.
-func (w *lastWords) Write(p []byte) (int, error) {
-	if left := maxTold - w.Len(); left > 0 {
+func (w *stderrBuffer) Write(p []byte) (int, error) {
+	if left := maxStderr - w.Len(); left > 0 {
 		w.Buffer.Write(p[:min(left, len(p))])
 	}
 	return len(p), nil
 }
 
-// ofMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
-func (w *lastWords) ofMemory() bool {
+// outOfMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
+func (w *stderrBuffer) outOfMemory() bool {
 	for _, words := range []string{"out of memory", "cannot allocate memory", "stack exceeds", "newosproc"} {
 		if strings.Contains(w.String(), words) {
 			return true
@@ -123,13 +123,13 @@ func (w *lastWords) ofMemory() bool {
 
 // work is the life of a worker: one chart.
 func work(in io.Reader, out io.Writer) error {
-	if err := confine(maxMemory); err != nil {
+	if err := limitMemory(maxMemory); err != nil {
 		return err
 	}
 	debug.SetMemoryLimit(maxMemory / 2)
 	debug.SetMaxStack(maxStack)
-	c := &caller{tell: gob.NewEncoder(out), hear: gob.NewDecoder(in)}
-	j, chart, err := c.hearJob()
+	c := &parent{requests: gob.NewEncoder(out), answers: gob.NewDecoder(in)}
+	j, chart, err := c.readJob()
 	if err != nil {
 		return err
 	}
@@ -143,5 +143,5 @@ func work(in io.Reader, out io.Writer) error {
 		Chart: chart, Release: j.Release, Namespace: j.Namespace, Values: values, Kept: c, Lookup: c.Lookup,
 		Cluster: Cluster{Version: j.Version, Serves: c.Serves},
 	})
-	return c.tell.Encode(message{Kind: tellResult, Result: resultOf(rendered, err)})
+	return c.requests.Encode(message{Kind: resultMessage, Result: resultOf(rendered, err)})
 }

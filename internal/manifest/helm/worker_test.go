@@ -51,7 +51,7 @@ func TestNoTemplateEndsTheManager(t *testing.T) {
 	for name, template := range bombs {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
-			out, err := renderApart(t.Context(), input(chartOf(t, "-- templates/a.yaml --\n"+template), nil), time.Second)
+			out, err := renderInWorker(t.Context(), input(chartOf(t, "-- templates/a.yaml --\n"+template), nil), time.Second)
 			if err == nil || len(out.Objects) > 0 {
 				t.Fatalf("it rendered %s", names(out.Objects))
 			}
@@ -61,24 +61,24 @@ func TestNoTemplateEndsTheManager(t *testing.T) {
 			if took := time.Since(began); took > time.Minute {
 				t.Errorf("it took %s", took)
 			}
-			noneLeft(t)
+			checkNoWorkers(t)
 			t.Log(err)
 		})
 	}
 	t.Run("values", func(t *testing.T) {
 		// Of a chart, its file of values may be as large as an archive.
 		text := "-- values.yaml --\na: [" + strings.Repeat("[],", 20<<20) + "]\n"
-		if _, err := renderApart(t.Context(), input(chartOf(t, text), nil), 10*time.Second); err == nil || !strings.Contains(err.Error(), "MiB of memory") {
+		if _, err := renderInWorker(t.Context(), input(chartOf(t, text), nil), 10*time.Second); err == nil || !strings.Contains(err.Error(), "MiB of memory") {
 			t.Error(err)
 		}
 	})
-	if out, err := given(t, `printf "still %s" "here"`); err != nil || out != "still here" {
+	if out, err := renderExpression(t, `printf "still %s" "here"`); err != nil || out != "still here" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
-// noneLeft fails where a worker is left.
-func noneLeft(t testing.TB) {
+// checkNoWorkers fails where a worker is left.
+func checkNoWorkers(t testing.TB) {
 	t.Helper()
 	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
 		t.Errorf("process %d is left: %v", pid, err)
@@ -98,7 +98,7 @@ func TestWhatIsNotTheChartsFault(t *testing.T) {
 	if _, err := Render(late, endless); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the caller goes") {
 		t.Error(err)
 	}
-	noneLeft(t)
+	checkNoWorkers(t)
 	waits, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer leave()
 	slots <- struct{}{}
@@ -116,7 +116,7 @@ func TestAWorkerIsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := exec.CommandContext(t.Context(), self)
-	worker.Env = []string{workerMark + "=1"}
+	worker.Env = []string{workerEnv + "=1"}
 	if out, err := worker.Output(); err == nil || len(out) > 0 {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -139,16 +139,16 @@ func FuzzTemplateBombs(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := renderApart(t.Context(), input(chart, values), time.Second/2)
+		out, err := renderInWorker(t.Context(), input(chart, values), time.Second/2)
 		if err != nil && len(out.Objects) > 0 {
 			t.Errorf("objects beside the error %v", err)
 		}
 		if errors.Is(err, ErrUnavailable) {
-			t.Errorf("the chart is not told that it is at fault: %v", err)
+			t.Errorf("the chart is not encoded that it is at fault: %v", err)
 		}
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %s", took)
 		}
-		noneLeft(t)
+		checkNoWorkers(t)
 	})
 }

@@ -4,13 +4,13 @@ package kustomize
 // prefixes doubles the objects at each level. references is how often a var may stand in the files.
 type cost struct{ entered, bytes, objects, references, growth int64 }
 
-// ceiling keeps a cost from running over when it is added up.
-const ceiling = 1 << 40
+// maxCost keeps a cost from running over when it is added up.
+const maxCost = 1 << 40
 
 func (c *cost) add(other cost) {
-	c.entered = min(c.entered+other.entered, ceiling)
-	c.bytes = min(c.bytes+other.bytes, ceiling)
-	c.objects = min(c.objects+other.objects, ceiling)
-	c.references = min(c.references+other.references, ceiling)
-	c.growth = min(c.growth+other.growth, ceiling)
+	c.entered = min(c.entered+other.entered, maxCost)
+	c.bytes = min(c.bytes+other.bytes, maxCost)
+	c.objects = min(c.objects+other.objects, maxCost)
+	c.references = min(c.references+other.references, maxCost)
+	c.growth = min(c.growth+other.growth, maxCost)
 }

@@ -48,9 +48,9 @@ func longest(node *yaml.Node) int64 {
 	return most
 }
 
-// small says that a document holds no more than maxValues values once its aliases are written out, as kustomize does
+// aliasesFit says that a document holds no more than maxValues values once its aliases are written out, as kustomize does
 // before anything else: ten lines of aliases of aliases stand for a billion values.
-func small(doc *yaml.Node) bool {
+func aliasesFit(doc *yaml.Node) bool {
 	return (&counter{anchored: map[*yaml.Node]int64{}}).count(doc) <= maxValues
 }
 

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// document takes in a file of objects.
-func (w *walk) document(v *visit, file string) error {
+// addObjects reads a file of objects.
+func (w *walk) addObjects(v *visit, file string) error {
 	content, err := w.tree.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	changed, objects, err := w.content(v, content)
+	changed, objects, err := w.measure(v, content)
 	if err != nil {
-		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
 	}
 	v.add(cost{objects: int64(len(objects))})
 	for _, object := range objects {
@@ -30,16 +30,16 @@ func (w *walk) document(v *visit, file string) error {
 	return nil
 }
 
-// patchFile takes in a file of patches.
-func (w *walk) patchFile(v *visit, file string) error {
+// addPatchFile reads a file of patches.
+func (w *walk) addPatchFile(v *visit, file string) error {
 	content, err := w.tree.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	v.own = min(v.own+int64(len(content)), ceiling)
-	changed, _, err := w.content(v, content)
+	v.own = min(v.own+int64(len(content)), maxCost)
+	changed, _, err := w.measure(v, content)
 	if err != nil {
-		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
 	}
 	if changed != nil {
 		w.tree.written[file] = changed
@@ -47,8 +47,8 @@ func (w *walk) patchFile(v *visit, file string) error {
 	return nil
 }
 
-// file takes in a file that only has to exist.
-func (w *walk) file(v *visit, dir, what, p string) (string, error) {
+// addFile counts a file that only has to exist.
+func (w *walk) addFile(v *visit, dir, what, p string) (string, error) {
 	target, isDir, err := w.find(dir, p)
 	if err == nil && isDir {
 		err = fmt.Errorf("%q is a folder: name a file", p)
@@ -61,9 +61,9 @@ func (w *walk) file(v *visit, dir, what, p string) (string, error) {
 	return target, nil
 }
 
-// content measures a text of objects or patches. It returns the text as it has to be changed, nil when it can stay, and its
+// measure measures a text of objects or patches. It returns the text as it has to be changed, nil when it can stay, and its
 // documents with the items of lists.
-func (w *walk) content(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
+func (w *walk) measure(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 	docs, err := documents(content)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +72,7 @@ func (w *walk) content(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 	v.namespaces = v.namespaces || namespaceKind.Match(content)
 	var objects []*yaml.Node
 	for _, doc := range docs {
-		if !small(doc) {
+		if !aliasesFit(doc) {
 			return nil, nil, fmt.Errorf("its aliases stand for more than %d values: write them out", maxValues)
 		}
 		w.longest = max(w.longest, longest(doc))
@@ -84,14 +84,14 @@ func (w *walk) content(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 			objects = append(objects, items.Content...)
 		}
 	}
-	changed, err := shield(docs)
+	changed, err := hideFields(docs)
 	return changed, objects, err
 }
 
 // configure takes in the configurations of transformers, cleaned, and the OpenAPI definitions of crds.
 func (w *walk) configure(dir string, v *visit) error {
 	for _, p := range v.k.Configurations {
-		target, err := w.file(v, dir, "configuration", p)
+		target, err := w.addFile(v, dir, "configuration", p)
 		if err != nil {
 			return err
 		}
@@ -106,11 +106,11 @@ func (w *walk) configure(dir string, v *visit) error {
 		v.specs = append(v.specs, specs...)
 		if len(dropped) > 0 {
 			w.tree.written[target] = cleaned
-			w.warnings = append(w.warnings, fmt.Sprintf("%s: without effect, as with kfctl: %s", shown(target), list(dropped)))
+			w.warnings = append(w.warnings, fmt.Sprintf("%s: without effect, as with kfctl: %s", displayPath(target), list(dropped)))
 		}
 	}
 	for _, p := range v.k.Crds {
-		if _, err := w.file(v, dir, "crd", p); err != nil {
+		if _, err := w.addFile(v, dir, "crd", p); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (w *walk) sources(dir string, v *visit) error {
 	v.add(cost{objects: int64(len(all))})
 	for _, s := range all {
 		for _, p := range s.EnvSources {
-			target, err := w.file(v, dir, "env file", p)
+			target, err := w.addFile(v, dir, "env file", p)
 			if err != nil {
 				return err
 			}
@@ -139,7 +139,7 @@ func (w *walk) sources(dir string, v *visit) error {
 			if _, after, ok := strings.Cut(p, "="); ok {
 				p = after
 			}
-			target, err := w.file(v, dir, "file", p)
+			target, err := w.addFile(v, dir, "file", p)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func (w *walk) text(v *visit, file string) {
 func (w *walk) patch(dir string, v *visit) error {
 	for i, p := range v.k.PatchesStrategicMerge {
 		text := string(p)
-		if err := w.inline(dir, v, "patch", &text, w.patchFile); err != nil {
+		if err := w.fileOrText(dir, v, "patch", &text, w.addPatchFile); err != nil {
 			return err
 		}
 		v.k.PatchesStrategicMerge[i] = types.PatchStrategicMerge(text)
@@ -169,15 +169,15 @@ func (w *walk) patch(dir string, v *visit) error {
 	for _, patches := range [][]types.Patch{v.k.Patches, v.k.PatchesJson6902} {
 		for i := range patches {
 			if p := patches[i].Path; p != "" {
-				target, err := w.file(v, dir, "patch", p)
+				target, err := w.addFile(v, dir, "patch", p)
 				if err == nil {
-					err = w.patchFile(v, target)
+					err = w.addPatchFile(v, target)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			changed, _, err := w.content(v, []byte(patches[i].Patch))
+			changed, _, err := w.measure(v, []byte(patches[i].Patch))
 			if err != nil {
 				return fmt.Errorf("patch %d: %w: correct it", i+1, err)
 			}
@@ -190,15 +190,15 @@ func (w *walk) patch(dir string, v *visit) error {
 		if r.Path == "" {
 			continue
 		}
-		if _, err := w.file(v, dir, "replacement", r.Path); err != nil {
+		if _, err := w.addFile(v, dir, "replacement", r.Path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// inline handles an entry that is the path of a file or the content of one. take is given the file.
-func (w *walk) inline(dir string, v *visit, what string, entry *string, take func(*visit, string) error) error {
+// fileOrText handles an entry that is the path of a file or the content of one. take is given the file.
+func (w *walk) fileOrText(dir string, v *visit, what string, entry *string, take func(*visit, string) error) error {
 	target, isDir, err := w.find(dir, *entry)
 	switch {
 	case errors.Is(err, errRemote):
@@ -210,7 +210,7 @@ func (w *walk) inline(dir string, v *visit, what string, entry *string, take fun
 	case !strings.Contains(*entry, ":"):
 		return fmt.Errorf("%s %w", what, err)
 	}
-	changed, _, err := w.content(v, []byte(*entry))
+	changed, _, err := w.measure(v, []byte(*entry))
 	if err != nil {
 		return fmt.Errorf("%s in place: %w: correct it", what, err)
 	}
@@ -230,14 +230,14 @@ func (w *walk) plugins(dir string, v *visit) error {
 				var err error
 				content, err = w.tree.ReadFile(file)
 				v.add(cost{bytes: int64(len(content))})
-				v.own = min(v.own+int64(len(content)), ceiling)
+				v.own = min(v.own+int64(len(content)), maxCost)
 				return err
 			}
-			if err := w.inline(dir, v, "plugin", &entry, take); err != nil {
+			if err := w.fileOrText(dir, v, "plugin", &entry, take); err != nil {
 				return err
 			}
 			// A generator may make Namespaces of whatever its configuration holds, which this finds too.
-			if _, _, err := w.content(v, content); err != nil {
+			if _, _, err := w.measure(v, content); err != nil {
 				return fmt.Errorf("plugin %w", err)
 			}
 			if err := scanPlugin(content); err != nil {

@@ -44,7 +44,7 @@ func (l *legacy) generate() (bool, error) {
 	if len(k.Resources)+len(k.ConfigMapGenerator)+len(k.SecretGenerator)+len(k.Components)+len(k.Generators)+
 		len(k.HelmCharts)+len(k.HelmChartInflationGenerator) == 0 {
 		l.warn("nothing is rendered: neither %s nor %s lists anything",
-			shown(path.Join(l.dir, "base", kustomizationFile)), shown(path.Join(l.dir, kustomizationFile)))
+			displayPath(path.Join(l.dir, "base", kustomizationFile)), displayPath(path.Join(l.dir, kustomizationFile)))
 		return false, nil
 	}
 	k.Images = append(imagesOf(l.app), k.Images...)
@@ -67,13 +67,13 @@ func (l *legacy) mergeAll() (bool, error) {
 			return false, err
 		}
 	} else if flat := path.Join(l.dir, kustomizationFile); l.tree.Exists(flat) {
-		l.warnFlat(shown(flat))
+		l.warnFlat(displayPath(flat))
 		content, err := l.tree.ReadFile(flat)
 		if err != nil {
 			return false, err
 		}
 		if err := l.into.Unmarshal(content); err != nil {
-			return false, fmt.Errorf("%s: %w: correct the file", shown(flat), err)
+			return false, fmt.Errorf("%s: %w: correct the file", displayPath(flat), err)
 		}
 		l.into.FixKustomization()
 		return false, nil
@@ -113,7 +113,7 @@ func (l *legacy) overlay(name string) error {
 	dir := path.Join(l.dir, "overlays", name)
 	if !l.tree.IsDir(dir) {
 		return fmt.Errorf("overlay %q is not in the repository, which has no folder %s: remove it from overlays or correct it",
-			name, shown(dir))
+			name, displayPath(dir))
 	}
 	return l.merge(dir)
 }
@@ -124,7 +124,7 @@ func (l *legacy) merge(dir string) error {
 	file := path.Join(dir, kustomizationFile)
 	content, err := l.tree.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("%s is missing: add it, or correct the overlays", shown(file))
+		return fmt.Errorf("%s is missing: add it, or correct the overlays", displayPath(file))
 	}
 	if env := path.Join(dir, paramsFile); l.tree.Exists(env) {
 		lines, err := l.tree.ReadFile(env)
@@ -136,20 +136,20 @@ func (l *legacy) merge(dir string) error {
 	var raw map[string]any
 	var child types.Kustomization
 	if err := yaml.Unmarshal(content, &raw); err != nil {
-		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
 	}
 	if err := yaml.Unmarshal(content, &child); err != nil {
-		return fmt.Errorf("%s: %w: correct the file", shown(file), err)
+		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
 	}
 	if raw["bases"] == nil {
 		l.resource(l.rel(dir, "."))
 		return nil
 	}
-	l.warnDropped(shown(file), raw, child)
+	l.warnDropped(displayPath(file), raw, child)
 	l.mergeNames(child)
 	l.mergeLists(dir, child)
-	l.mergeConfigMaps(dir, shown(file), child)
-	l.mergeSecrets(dir, shown(file), child)
+	l.mergeConfigMaps(dir, displayPath(file), child)
+	l.mergeSecrets(dir, displayPath(file), child)
 	return nil
 }
 

@@ -18,16 +18,16 @@ type place struct {
 	flat bool
 }
 
-// settle gives the entry of an application its namespace, where kfctl would have, and names the objects that named another.
+// setNamespace gives the entry of an application its namespace, where kfctl would have, and names the objects that named another.
 //
 // An application that no kfctl could have rendered keeps the namespaces that its files name: it was written for kustomize
 // build, and no installation knows it otherwise. So does one without a base whose files name several namespaces: they are
 // apart on purpose, such as the leader election of cert-manager in kube-system. No KfDef that Kubeflow 1.0 to 1.2 or Open Data
 // Hub 1.1 published has an application without a base.
-func (p *place) settle(v *visit) []string {
+func (p *place) setNamespace(v *visit) []string {
 	given := v.k.Namespace
 	if given == "" {
-		if v.modern || p.flat && v.apart() {
+		if v.newerThanKfctl || p.flat && v.hasSeveralNamespaces() {
 			return nil
 		}
 		v.k.Namespace, v.changed = p.namespace, true
@@ -68,26 +68,26 @@ func nameOf(object *yaml.Node) named {
 		if value == nil || value.Kind != yaml.ScalarNode {
 			return ""
 		}
-		return cut(value.Value)
+		return truncate(value.Value)
 	}
 	return named{kind: text(object, "kind"), name: text(metadata, "name"), namespace: text(metadata, "namespace")}
 }
 
-// renamespace applies the namespace of a kustomization below the entry to what is named below it.
-func (v *visit) renamespace() {
+// overrideNamespaces applies the namespace of a kustomization below the entry to what is named below it.
+func (v *visit) overrideNamespaces() {
 	if v.k.Namespace == "" {
 		return
 	}
 	below := v.named
 	v.named = map[named]bool{}
-	v.name(named{kind: "the objects", name: "of " + cut(shown(v.file)), namespace: cut(v.k.Namespace)})
+	v.name(named{kind: "the objects", name: "of " + truncate(displayPath(v.file)), namespace: truncate(v.k.Namespace)})
 	for n := range below {
-		v.name(named{kind: n.kind, name: n.name, namespace: cut(v.k.Namespace)})
+		v.name(named{kind: n.kind, name: n.name, namespace: truncate(v.k.Namespace)})
 	}
 }
 
-// apart says that several namespaces are named.
-func (v *visit) apart() bool {
+// hasSeveralNamespaces says that several namespaces are named.
+func (v *visit) hasSeveralNamespaces() bool {
 	names := map[string]bool{}
 	for n := range v.named {
 		names[n.namespace] = true
@@ -103,24 +103,26 @@ var fieldsOf320 = []string{
 	"configMapGenerator", "secretGenerator", "generatorOptions", "configurations", "generators", "transformers", "inventory",
 }
 
-// age notes what the kustomize of kfctl did not know, and what the generators of a kustomization name.
-func (v *visit) age(content []byte) error {
+// findNewFields notes what the kustomize of kfctl did not know, and what the generators of a kustomization name.
+func (v *visit) findNewFields(content []byte) error {
 	var raw map[string]any
 	if err := kyaml.Unmarshal(content, &raw); err != nil {
-		return fmt.Errorf("%s: %s: correct the file", shown(v.file), plain(err))
+		return fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
-	v.modern = v.k.Kind == types.ComponentKind
+	v.newerThanKfctl = v.k.Kind == types.ComponentKind
 	for name, value := range raw {
-		v.modern = v.modern || value != nil && !slices.Contains(fieldsOf320, name)
+		v.newerThanKfctl = v.newerThanKfctl || value != nil && !slices.Contains(fieldsOf320, name)
 	}
 	for _, g := range v.k.ConfigMapGenerator {
-		v.name(named{kind: "ConfigMap", name: cut(g.Name), namespace: cut(g.Namespace)})
+		v.name(named{kind: "ConfigMap", name: truncate(g.Name), namespace: truncate(g.Namespace)})
 	}
 	for _, g := range v.k.SecretGenerator {
-		v.name(named{kind: "Secret", name: cut(g.Name), namespace: cut(g.Namespace)})
+		v.name(named{kind: "Secret", name: truncate(g.Name), namespace: truncate(g.Namespace)})
 	}
 	return nil
 }
 
-// cut is as much of a name as a message shows.
-func cut(name string) string { return strings.ToValidUTF8(name[:min(len(name), maxNameLength)], "") }
+// truncate is as much of a name as a message shows.
+func truncate(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), maxNameLength)], "")
+}

@@ -178,7 +178,7 @@ func prepareStacks(in Input, a Application, dir string) (prepared, error) {
 func run(t *tree, entry string) ([]*unstructured.Unstructured, error) {
 	result, err := build(t, entry)
 	if err != nil {
-		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", plain(err))
+		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", repositoryPaths(err))
 	}
 	return collect(result)
 }
@@ -193,8 +193,8 @@ func build(t *tree, entry string) (resmap.ResMap, error) {
 	return krusty.MakeKustomizer(options).Run(t, entry)
 }
 
-// plain shows the paths of an error of kustomize as the author of the repository knows them.
-func plain(err error) string {
+// repositoryPaths shows the paths of an error of kustomize as the author of the repository knows them.
+func repositoryPaths(err error) string {
 	text := strings.ReplaceAll(err.Error(), mount+"/", "")
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " ")
 	const most = 1500
@@ -225,7 +225,7 @@ func collect(result resmap.ResMap) ([]*unstructured.Unstructured, error) {
 		if err := u.UnmarshalJSON(raw); err != nil {
 			return nil, fmt.Errorf("%s %s is no object (%w): correct its file", r.GetKind(), r.GetName(), err)
 		}
-		unshield(u)
+		restoreFields(u)
 		objects = append(objects, u)
 	}
 	sortByKind(objects)

@@ -86,11 +86,11 @@ func (t *tree) ReadFile(p string) ([]byte, error) {
 	rel, _ := t.inRepo(p)
 	switch {
 	case !ok:
-		return nil, &fs.PathError{Op: "open", Path: shown(p), Err: fs.ErrNotExist}
+		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: fs.ErrNotExist}
 	case dir:
-		return nil, &fs.PathError{Op: "open", Path: shown(p), Err: errors.New("is a folder")}
+		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: errors.New("is a folder")}
 	case size > maxInput:
-		return nil, &fs.PathError{Op: "open", Path: shown(p), Err: fmt.Errorf("is larger than %d bytes", maxInput)}
+		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: fmt.Errorf("is larger than %d bytes", maxInput)}
 	}
 	return fs.ReadFile(t.repo, rel)
 }
@@ -116,14 +116,14 @@ func (t *tree) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 	case t.Exists(p):
 		return filesys.ConfirmedDir(path.Dir(p)), path.Base(p), nil
 	}
-	return "", "", &fs.PathError{Op: "open", Path: shown(p), Err: fs.ErrNotExist}
+	return "", "", &fs.PathError{Op: "open", Path: displayPath(p), Err: fs.ErrNotExist}
 }
 
 // ReadDir lists a folder of the repository.
 func (t *tree) ReadDir(p string) ([]string, error) {
 	rel, ok := t.inRepo(p)
 	if !ok {
-		return nil, &fs.PathError{Op: "open", Path: shown(p), Err: fs.ErrNotExist}
+		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: fs.ErrNotExist}
 	}
 	entries, err := fs.ReadDir(t.repo, rel)
 	var names []string
@@ -133,8 +133,8 @@ func (t *tree) ReadDir(p string) ([]string, error) {
 	return names, err
 }
 
-// shown is a path as the author of the repository knows it.
-func shown(p string) string {
+// displayPath is a path as the author of the repository knows it.
+func displayPath(p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path.Clean("/"+p), mount), "/")
 }
 

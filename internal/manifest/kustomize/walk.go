@@ -19,7 +19,7 @@ type walk struct {
 	// place says which namespace the application is given; nil where none is.
 	place    *place
 	done     map[string]*visit
-	trail    []string
+	stack    []string
 	warnings []string
 	// longest is the longest text that a var can stand for; vars says that there are any.
 	longest int64
@@ -33,8 +33,8 @@ type visit struct {
 	namespaces bool
 	// named are the objects here and below that have a namespace before the kustomization above gives them its own.
 	named map[named]bool
-	// modern says that the kustomize of kfctl refused something here or below.
-	modern bool
+	// newerThanKfctl says that the kustomize of kfctl refused something here or below.
+	newerThanKfctl bool
 	// specs are the field specifications for namespaces that configurations below add.
 	specs []types.FieldSpec
 	// own is how many bytes of this kustomization may be added to each object: its file and its patches.
@@ -52,7 +52,7 @@ func (w *walk) prepare(entry string) error {
 		return err
 	}
 	if w.vars {
-		v.growth += min(v.references, ceiling) * min(w.longest, maxInput)
+		v.growth += min(v.references, maxCost) * min(w.longest, maxInput)
 	}
 	switch {
 	case v.entered > maxVisits:
@@ -75,14 +75,14 @@ func (w *walk) enter(dir string) (*visit, error) {
 		return v, nil
 	}
 	switch {
-	case slices.Contains(w.trail, dir):
+	case slices.Contains(w.stack, dir):
 		return nil, located{fmt.Errorf("the kustomization in %q comes back to itself: remove it from the resources of its bases",
-			shown(dir))}
-	case len(w.trail) >= maxDepth:
-		return nil, located{fmt.Errorf("kustomizations are nested more than %d deep at %q: flatten them", maxDepth, shown(dir))}
+			displayPath(dir))}
+	case len(w.stack) >= maxDepth:
+		return nil, located{fmt.Errorf("kustomizations are nested more than %d deep at %q: flatten them", maxDepth, displayPath(dir))}
 	}
-	w.trail = append(w.trail, dir)
-	defer func() { w.trail = w.trail[:len(w.trail)-1] }()
+	w.stack = append(w.stack, dir)
+	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
 	v, err := w.load(dir)
 	if err != nil {
 		return nil, located{err}
@@ -91,15 +91,15 @@ func (w *walk) enter(dir string) (*visit, error) {
 		if err := step(dir, v); errors.As(err, &located{}) {
 			return nil, err
 		} else if err != nil {
-			return nil, located{fmt.Errorf("%s: %w", shown(v.file), err)}
+			return nil, located{fmt.Errorf("%s: %w", displayPath(v.file), err)}
 		}
 	}
 	w.vars = w.vars || len(v.k.Vars) > 0
-	v.growth = min(v.growth+v.own*min(v.objects, maxObjects), ceiling)
-	if len(w.trail) > 1 {
-		v.renamespace()
+	v.growth = min(v.growth+v.own*min(v.objects, maxObjects), maxCost)
+	if len(w.stack) > 1 {
+		v.overrideNamespaces()
 	} else if w.place != nil {
-		w.warnings = append(w.warnings, w.place.settle(v)...)
+		w.warnings = append(w.warnings, w.place.setNamespace(v)...)
 	}
 	keepNamespaces(v)
 	if v.changed {
@@ -122,12 +122,12 @@ func (w *walk) load(dir string) (*visit, error) {
 			continue
 		}
 		if v.file != "" {
-			return nil, fmt.Errorf("%q has both %s and %s: remove one", shown(dir), path.Base(v.file), name)
+			return nil, fmt.Errorf("%q has both %s and %s: remove one", displayPath(dir), path.Base(v.file), name)
 		}
 		v.file = file
 	}
 	if v.file == "" {
-		return nil, fmt.Errorf("%q has no %s: add one, or correct the path that leads there", shown(dir), kustomizationFile)
+		return nil, fmt.Errorf("%q has no %s: add one, or correct the path that leads there", displayPath(dir), kustomizationFile)
 	}
 	content, err := w.tree.ReadFile(v.file)
 	if err != nil {
@@ -136,10 +136,10 @@ func (w *walk) load(dir string) (*visit, error) {
 	v.own = int64(len(content))
 	v.bytes = v.own
 	if err := v.k.Unmarshal(content); err != nil {
-		return nil, fmt.Errorf("%s: %s: correct the file", shown(v.file), plain(err))
+		return nil, fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
 	v.k.FixKustomization()
-	return v, v.age(content)
+	return v, v.findNewFields(content)
 }
 
 // refuse stops at fields that reach beyond the tree. An OpenAPI schema is kept by kustomize for the whole process, so
@@ -164,7 +164,7 @@ func (w *walk) bases(dir string, v *visit) error {
 		if isDir {
 			err = w.descend(v, target)
 		} else {
-			err = w.document(v, target)
+			err = w.addObjects(v, target)
 		}
 		if err != nil {
 			return err
@@ -192,7 +192,7 @@ func (w *walk) descend(v *visit, dir string) error {
 	}
 	v.add(below.cost)
 	v.namespaces = v.namespaces || below.namespaces
-	v.modern = v.modern || below.modern
+	v.newerThanKfctl = v.newerThanKfctl || below.newerThanKfctl
 	for n := range below.named {
 		v.name(n)
 	}

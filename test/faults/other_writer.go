@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rival is the field manager of another controller that writes a child whenever MLKeeper did.
-const rival = "rival-controller"
+// otherWriter is the field manager of another controller that writes a child whenever MLKeeper did.
+const otherWriter = "other-controller"
 
-// slowly is how long a rival that is not in a hurry takes.
+// slowly is how long another controller that is not in a hurry takes.
 const slowly = time.Second
 
-// contestable is a label of the child that a rival can take without any other effect: one that is not MLKeeper's own mark. It is
+// overwritableLabel is a label of the child that another controller can take without any other effect: one that is not MLKeeper's own mark. It is
 // empty where there is none.
-func contestable(u *unstructured.Unstructured) string {
+func overwritableLabel(u *unstructured.Unstructured) string {
 	for _, f := range managed(u) {
 		for key := range u.GetLabels() {
 			if f.pointer == "/metadata/labels/"+pointer(key) && !strings.Contains(key, "mlkeeper.dev") {
@@ -31,15 +31,17 @@ func contestable(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// retake has a rival set a field back a second after each correction.
-func (r *run) retake(u *unstructured.Unstructured) (func() error, error) { return r.contend(u, slowly) }
+// retake has another controller set a field back a second after each correction.
+func (r *run) retake(u *unstructured.Unstructured) (func() error, error) {
+	return r.overwrite(u, slowly)
+}
 
-// revert has a rival set a field back at once.
-func (r *run) revert(u *unstructured.Unstructured) (func() error, error) { return r.contend(u, 0) }
+// revert has another controller set a field back at once.
+func (r *run) revert(u *unstructured.Unstructured) (func() error, error) { return r.overwrite(u, 0) }
 
-// contend has a rival take a field whenever its value is not the rival's.
-func (r *run) contend(u *unstructured.Unstructured, after time.Duration) (func() error, error) {
-	label := contestable(u)
+// overwrite has another controller take a field whenever its value is not that controller's.
+func (r *run) overwrite(u *unstructured.Unstructured, after time.Duration) (func() error, error) {
+	label := overwritableLabel(u)
 	if label == "" {
 		return nil, errNoDrift
 	}
@@ -49,7 +51,7 @@ func (r *run) contend(u *unstructured.Unstructured, after time.Duration) (func()
 		if err != nil {
 			return err
 		}
-		return r.suite.cluster.Client.Patch(r.ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(rival))
+		return r.suite.cluster.Client.Patch(r.ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(otherWriter))
 	}
 	const theirs = "theirs"
 	stop := r.each(func(live *unstructured.Unstructured) error {
@@ -67,7 +69,7 @@ func (r *run) contend(u *unstructured.Unstructured, after time.Duration) (func()
 	}, nil
 }
 
-// keepDeleting has a rival delete the child whenever it is there.
+// keepDeleting has another controller delete the child whenever it is there.
 func (r *run) keepDeleting(u *unstructured.Unstructured) (func() error, error) {
 	c := r.suite.cluster.Client
 	r.allowed[r.plan.Standing.Resource+"/"+r.plan.Standing.Name] = tally{endlessly, endlessly}
@@ -99,7 +101,7 @@ func (r *run) each(f func(*unstructured.Unstructured) error) (stop func()) {
 			if u := r.child(&Drift{Resource: t.Resource, Name: t.Name}); u != nil && u.GetResourceVersion() != last {
 				last = u.GetResourceVersion()
 				if err := f(u); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-					r.note("rival: %v", err)
+					r.note("otherWriter: %v", err)
 					last = ""
 				}
 			}

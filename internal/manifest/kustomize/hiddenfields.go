@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// shieldMark is put before the name of a field of spec while kustomize works on it.
-const shieldMark = "mlkeeper-shielded-"
+// hiddenPrefix is put before the name of a field of spec while kustomize works on it.
+const hiddenPrefix = "mlkeeper-hidden-"
 
-// shield hides two fields from the image transformer, which ends with an error where it finds another shape than that
+// hideFields hides two fields from the image transformer, which ends with an error where it finds another shape than that
 // of a workload:
 //
 // spec.template of a custom resource that is a string (the instance of an Istio adapter names its template there), since
@@ -19,10 +19,10 @@ const shieldMark = "mlkeeper-shielded-"
 // spec.volumes of a PodSecurityPolicy, a list of kinds of volumes, since it looks for images among the volumes.
 //
 // kustomize v3.2.0 passed over both. The result is nil when nothing has to be hidden.
-func shield(docs []*yaml.Node) ([]byte, error) {
+func hideFields(docs []*yaml.Node) ([]byte, error) {
 	hidden := false
 	for _, doc := range docs {
-		if len(doc.Content) == 1 && shieldObject(doc.Content[0]) {
+		if len(doc.Content) == 1 && hideFieldsOf(doc.Content[0]) {
 			hidden = true
 		}
 	}
@@ -40,7 +40,7 @@ func shield(docs []*yaml.Node) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func shieldObject(object *yaml.Node) bool {
+func hideFieldsOf(object *yaml.Node) bool {
 	_, spec := field(object, "spec")
 	_, kind := field(object, "kind")
 	if spec == nil || kind == nil {
@@ -49,23 +49,23 @@ func shieldObject(object *yaml.Node) bool {
 	hidden := false
 	key, template := field(spec, "template")
 	if template != nil && template.Kind == yaml.ScalarNode && template.Tag == "!!str" {
-		key.Value, hidden = shieldMark+key.Value, true
+		key.Value, hidden = hiddenPrefix+key.Value, true
 	}
 	if key, volumes := field(spec, "volumes"); volumes != nil && kind.Value == "PodSecurityPolicy" {
-		key.Value, hidden = shieldMark+key.Value, true
+		key.Value, hidden = hiddenPrefix+key.Value, true
 	}
 	return hidden
 }
 
-// unshield gives the hidden fields their names back.
-func unshield(u *unstructured.Unstructured) {
+// restoreFields gives the hidden fields their names back.
+func restoreFields(u *unstructured.Unstructured) {
 	spec, ok := u.Object["spec"].(map[string]any)
 	if !ok {
 		return
 	}
 	for _, name := range []string{"template", "volumes"} {
-		if value, hidden := spec[shieldMark+name]; hidden {
-			delete(spec, shieldMark+name)
+		if value, hidden := spec[hiddenPrefix+name]; hidden {
+			delete(spec, hiddenPrefix+name)
 			spec[name] = value
 		}
 	}

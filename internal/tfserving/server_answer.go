@@ -42,8 +42,8 @@ func rank(state string) int {
 	return 0
 }
 
-// saying is what one server says of one model.
-type saying struct {
+// serverAnswer is what one server says of one model.
+type serverAnswer struct {
 	// answered says that it answered at all, be it that it does not know the model.
 	answered bool
 	versions []version
@@ -55,40 +55,40 @@ type saying struct {
 type version struct{ number, state, message string }
 
 const (
-	// maxAnswer bounds the answer of a server, maxSaid the versions that are taken from it, maxError a text of it.
-	maxAnswer, maxSaid, maxError = 256 << 10, 50, 1024
+	// maxAnswer bounds the answer of a server, maxModelVersions the versions that are taken from it, maxError a text of it.
+	maxAnswer, maxModelVersions, maxError = 256 << 10, 50, 1024
 )
 
-// askModel asks a server for a model: GET /v1/models/<name> (TensorFlow Serving's RESTful API). It follows no redirect.
-func askModel(ctx context.Context, client *http.Client, host string, port int32, model string) saying {
+// queryModel asks a server for a model: GET /v1/models/<name> (TensorFlow Serving's RESTful API). It follows no redirect.
+func queryModel(ctx context.Context, client *http.Client, host string, port int32, model string) serverAnswer {
 	at := url.URL{
 		Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(port))), Path: "/v1/models/" + model,
 		RawPath: "/v1/models/" + url.PathEscape(model),
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
-		return saying{failure: "its name cannot be asked for"}
+		return serverAnswer{failure: "its name cannot be asked for"}
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return saying{failure: "the server does not answer"}
+		return serverAnswer{failure: "the server does not answer"}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
 	case http.StatusOK:
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		if err != nil || len(body) > maxAnswer {
-			return saying{answered: true, failure: "the answer of the server is cut or too long"}
+			return serverAnswer{answered: true, failure: "the answer of the server is cut or too long"}
 		}
 		versions, err := decodeStatus(body)
 		if err != nil {
-			return saying{answered: true, failure: err.Error()}
+			return serverAnswer{answered: true, failure: err.Error()}
 		}
-		return saying{answered: true, versions: versions, failure: "the server knows of no version yet"}
+		return serverAnswer{answered: true, versions: versions, failure: "the server knows of no version yet"}
 	case http.StatusNotFound:
-		return saying{answered: true, failure: "the server does not know the model"}
+		return serverAnswer{answered: true, failure: "the server does not know the model"}
 	}
-	return saying{answered: true, failure: fmt.Sprintf("the server answered %d", resp.StatusCode)}
+	return serverAnswer{answered: true, failure: fmt.Sprintf("the server answered %d", resp.StatusCode)}
 }
 
 // decodeStatus reads the answer of a server. It trusts nothing in it.
@@ -107,7 +107,7 @@ func decodeStatus(body []byte) ([]version, error) {
 		return nil, errors.New("the answer of the server is no model status")
 	}
 	var out []version
-	for _, v := range answer.Versions[:min(len(answer.Versions), maxSaid)] {
+	for _, v := range answer.Versions[:min(len(answer.Versions), maxModelVersions)] {
 		if _, err := strconv.ParseInt(v.Version, 10, 64); err != nil || len(v.Version) > 20 {
 			return nil, errors.New("the answer of the server has a version that is no number")
 		}
