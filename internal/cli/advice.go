@@ -97,6 +97,10 @@ var engineAdvice = map[string]advice{
 		remedy: "Rename or delete that object, or, if it has no owner, let MLKeeper adopt it: annotate the custom resource with " +
 			"keeper.mlkeeper.dev/adopt=true.",
 	},
+	"DefinitionTerminating": {
+		meaning: "The CustomResourceDefinition of an object is being deleted, so no object of its kind can be created.",
+		remedy:  "Nothing to do if that is wanted. Otherwise create the definition again once it is deleted; the object follows.",
+	},
 	"NamespaceTerminating": {
 		meaning: "The namespace is being deleted, and no object can be created in it.",
 		remedy:  "Nothing, if that is wanted; else apply the custom resource in another namespace.",

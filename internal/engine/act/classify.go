@@ -19,11 +19,13 @@ import (
 const (
 	ReasonConflict             = "ResourceConflict"
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	ReasonForbidden            = "Forbidden"
-	ReasonDenied               = "AdmissionDenied"
-	ReasonQuota                = "QuotaExceeded"
-	ReasonImmutable            = "ImmutableField"
-	ReasonInvalid              = "Invalid"
+	// ReasonDefinitionTerminating is that of an object whose definition is being deleted.
+	ReasonDefinitionTerminating = "DefinitionTerminating"
+	ReasonForbidden             = "Forbidden"
+	ReasonDenied                = "AdmissionDenied"
+	ReasonQuota                 = "QuotaExceeded"
+	ReasonImmutable             = "ImmutableField"
+	ReasonInvalid               = "Invalid"
 )
 
 // classify turns an answer of the API server into a problem, or leaves it as a transient error. user is whose rights were
@@ -47,6 +49,12 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 			Class: plan.Blocked, Reason: ReasonDenied,
 			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "change what the policy objects to, or the policy; it is tried again with growing pauses",
+		}, nil
+	case apistatus.DefinitionTerminating(err):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonDefinitionTerminating, Field: "kind", Value: gvk.Kind,
+			Message: key.String() + " cannot be created while the definition of its kind is being deleted: " + answer(key, err),
+			Remedy:  "nothing to do if that is wanted; otherwise create the definition again once it is deleted",
 		}, nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return &plan.Problem{

@@ -82,6 +82,10 @@ var answers = []struct {
 	{"immutable StatefulSet", forbiddenChange("updates to statefulset spec for fields other than 'replicas' are forbidden"), plan.Terminal, ReasonImmutable},
 	{"immutable Service", invalid("may not change once set"), plan.Terminal, ReasonImmutable},
 	{"invalid", invalid("must be less"), plan.Terminal, ReasonInvalid},
+	{
+		"definition", apierrors.NewForbidden(resource, "n", errors.New("create not allowed while custom resource definition is terminating")),
+		plan.Blocked, ReasonDefinitionTerminating,
+	},
 	{"bad request", apierrors.NewBadRequest("illegal base64 data: " + value), plan.Terminal, ReasonInvalid},
 	{"conflict", apierrors.NewConflict(resource, "n", errors.New("the object has been modified "+value)), "", ""},
 	{"not found", apierrors.NewNotFound(resource, "n"), "", ""},

@@ -49,8 +49,10 @@ func Cause(err error) string {
 const forbidden = `^(?:[^"\s]+ (?:"(?:[^"\\]|\\.)*" )?is )?forbidden: `
 
 var (
-	quota    = regexp.MustCompile(forbidden + `exceeded quota: `)
-	byPolicy = regexp.MustCompile(forbidden + `ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
+	quota = regexp.MustCompile(forbidden + `exceeded quota: `)
+	// terminating is the whole answer of the API server to a create (forbidCreateAdmission of apiextensions-apiserver).
+	terminating = regexp.MustCompile(forbidden + `create not allowed while custom resource definition is terminating$`)
+	byPolicy    = regexp.MustCompile(forbidden + `ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
 	// byWebhook matches what the API server puts before the words of a webhook.
 	byWebhook = regexp.MustCompile(`^admission webhook "(?:[^"\\]|\\.)*" denied the request`)
 )
@@ -59,6 +61,13 @@ var (
 func OverQuota(err error) bool {
 	status, ok := statusOf(err)
 	return ok && apierrors.IsForbidden(err) && quota.MatchString(status.Message)
+}
+
+// DefinitionTerminating says that an object was not created since the definition of its kind is being deleted. The API server answers with
+// Forbidden, which no right changes.
+func DefinitionTerminating(err error) bool {
+	status, ok := statusOf(err)
+	return ok && apierrors.IsForbidden(err) && terminating.MatchString(status.Message)
 }
 
 // Denied says that an admission policy or webhook refused, whatever code it chose: a ValidatingAdmissionPolicy answers with

@@ -82,6 +82,10 @@ func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 		if !OverQuota(quota) || Denied(quota) || Immutable(quota) {
 			t.Errorf("quota: %v", quota)
 		}
+		gone := apierrors.NewForbidden(things, name, errors.New("create not allowed while custom resource definition is terminating"))
+		if !DefinitionTerminating(gone) || DefinitionTerminating(quota) || Denied(gone) || OverQuota(gone) {
+			t.Errorf("definition: %v", gone)
+		}
 		policy := apierrors.NewForbidden(things, name, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: field is immutable"))
 		policy.ErrStatus.Reason = metav1.StatusReasonInvalid
 		policy.ErrStatus.Details.Causes = []metav1.StatusCause{{
