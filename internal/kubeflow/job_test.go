@@ -22,8 +22,8 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// shelf is a store whose one archive can be exchanged, and be out of reach.
-type shelf struct {
+// fakeStore is a store whose one archive can be exchanged, and be out of reach.
+type fakeStore struct {
 	t     *testing.T
 	store *source.Store
 	data  []byte
@@ -31,17 +31,17 @@ type shelf struct {
 	asked int
 }
 
-func newShelf(t *testing.T) *shelf {
+func newFakeStore(t *testing.T) *fakeStore {
 	t.Helper()
 	store, err := source.New(source.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	return &shelf{t: t, store: store}
+	return &fakeStore{t: t, store: store}
 }
 
-func (s *shelf) put(content string) {
+func (s *fakeStore) put(content string) {
 	var err error
 	s.data, err = manifesttest.Pack(fstest.MapFS{
 		"first/base/kustomization.yaml": {Data: []byte("resources: [object.yaml]")},
@@ -52,7 +52,7 @@ func (s *shelf) put(content string) {
 	}
 }
 
-func (s *shelf) Fetch(ctx context.Context, _ source.Request) (*source.Artifact, error) {
+func (s *fakeStore) Fetch(ctx context.Context, _ source.Request) (*source.Artifact, error) {
 	s.asked++
 	if s.down != nil {
 		return nil, s.down
@@ -60,11 +60,11 @@ func (s *shelf) Fetch(ctx context.Context, _ source.Request) (*source.Artifact, 
 	return s.store.Unpack(ctx, "archive", s.data)
 }
 
-func (s *shelf) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
+func (s *fakeStore) FetchChart(context.Context, source.ChartRequest) (*source.Artifact, error) {
 	return nil, errors.New("a KfDef has no charts")
 }
 
-func (s *shelf) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
+func (s *fakeStore) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
 	return s.store.Unpack(ctx, name, data)
 }
 
@@ -73,7 +73,7 @@ func configMap(value string) string {
 }
 
 func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
-	from := newShelf(t)
+	from := newFakeStore(t)
 	from.put(configMap("one"))
 	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow)
@@ -118,7 +118,7 @@ func TestWhatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
 	next := old.GroupKind().WithVersion("v1")
-	from := newShelf(t)
+	from := newFakeStore(t)
 	from.put("{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1}}")
 	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow, old, next)
@@ -181,7 +181,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 
 // TestWhatWasRenderedStaysDeclared takes the repository away in every way, and breaks what is in it.
 func TestWhatWasRenderedStaysDeclared(t *testing.T) {
-	from := newShelf(t)
+	from := newFakeStore(t)
 	from.put(configMap("one"))
 	s := New(Settings{Trusted: true, Sources: from}).(*system)
 	cluster := controllertest.New(testNow)

@@ -8,9 +8,9 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 )
 
-// arrange orders applications: each after those it depends on, and otherwise as in the spec. wrong says of applications
-// why they cannot be arranged; these come last.
-func arrange(applications []kubeflowv1.Application) (order []int, wrong map[int]string) {
+// sortByDependencies orders applications: each after those it depends on, and otherwise as in the spec. wrong says of applications
+// why they cannot be sorted; these come last.
+func sortByDependencies(applications []kubeflowv1.Application) (order []int, wrong map[int]string) {
 	wrong = map[int]string{}
 	place := map[string]int{}
 	for i, a := range applications {

@@ -34,7 +34,7 @@ func TestArrange(t *testing.T) {
 			}
 			applications = append(applications, a)
 		}
-		order, wrong := arrange(applications)
+		order, wrong := sortByDependencies(applications)
 		var names []string
 		for _, i := range order {
 			names = append(names, applications[i].Name)

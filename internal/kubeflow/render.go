@@ -38,9 +38,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	out.ActAs = facts.ActAs
 	out.Inputs = fmt.Sprint(facts.Result.Sources)
 	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
-	definitions, applications := sortOut(cr, facts)
+	definitions, applications := assignStages(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
-	order, wrong := arrange(content.Spec)
+	order, wrong := sortByDependencies(content.Spec)
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, i, wrong, applications[i]))
 	}
@@ -109,9 +109,9 @@ func stage(content Content, i int, wrong map[int]string, objects []plan.Object) 
 	return out
 }
 
-// sortOut gives every object its namespace and its stage. What two applications render is made once, as the first of them
+// assignStages gives every object its namespace and its stage. What two applications render is made once, as the first of them
 // has it.
-func sortOut(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
+func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
 	applications = make([][]plan.Object, len(facts.Result.Content.Applications))
 	seen := map[plan.Key]bool{}
 	for i, a := range facts.Result.Content.Applications {

@@ -60,7 +60,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Obse
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	status := &cr.Status
 	before := status.Applications
-	_, wrong := arrange(facts.Result.Content.Spec)
+	_, wrong := sortByDependencies(facts.Result.Content.Spec)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Result.Content.Applications))
 	made := make([]int32, len(facts.Result.Content.Applications))
 	for i, a := range facts.Result.Content.Applications {

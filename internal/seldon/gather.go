@@ -84,7 +84,7 @@ func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1a
 		// What somebody else put under the name is no seed of ours.
 		data = controller.SecretData(found)
 	}
-	wanted := foreseen(cr)
+	wanted := knownCertificates(cr)
 	for _, c := range s.componentsOf(cr) {
 		if last := s.results.Last(subject(cr, c)); last != nil {
 			wanted = append(wanted, last.Content.Wanted...)

@@ -24,15 +24,15 @@ import (
 	"mlkeeper.dev/internal/source"
 )
 
-// shelf is a store whose one chart can be exchanged, and be out of reach.
-type shelf struct {
+// fakeStore is a store whose one chart can be exchanged, and be out of reach.
+type fakeStore struct {
 	store *source.Store
 	data  []byte
 	down  error
 	asked int
 }
 
-func (s *shelf) put(t *testing.T, template string) {
+func (s *fakeStore) put(t *testing.T, template string) {
 	t.Helper()
 	var err error
 	s.data, err = manifesttest.Pack(fstest.MapFS{
@@ -44,7 +44,7 @@ func (s *shelf) put(t *testing.T, template string) {
 	}
 }
 
-func (s *shelf) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.Artifact, error) {
+func (s *fakeStore) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.Artifact, error) {
 	s.asked++
 	if s.down != nil {
 		return nil, s.down
@@ -52,11 +52,11 @@ func (s *shelf) FetchChart(ctx context.Context, _ source.ChartRequest) (*source.
 	return s.store.Unpack(ctx, "chart", s.data)
 }
 
-func (s *shelf) Fetch(context.Context, source.Request) (*source.Artifact, error) {
+func (s *fakeStore) Fetch(context.Context, source.Request) (*source.Artifact, error) {
 	return nil, errors.New("a chart is no archive")
 }
 
-func (s *shelf) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
+func (s *fakeStore) Unpack(ctx context.Context, name string, data []byte) (*source.Artifact, error) {
 	return s.store.Unpack(ctx, name, data)
 }
 
@@ -74,7 +74,7 @@ func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	from := &shelf{store: store}
+	from := &fakeStore{store: store}
 	from.put(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
@@ -130,7 +130,7 @@ func TestWhatWasRenderedStaysDeclared(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	from := &shelf{store: store}
+	from := &fakeStore{store: store}
 	from.put(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ required \"a name\" .Values.name }}}\n")
 	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
@@ -221,7 +221,7 @@ func TestWhatIsOutdatedIsOneJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	from := &shelf{store: store}
+	from := &fakeStore{store: store}
 	from.put(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
@@ -272,7 +272,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	from := &shelf{store: store}
+	from := &fakeStore{store: store}
 	from.put(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}

@@ -89,7 +89,7 @@ func keysOf(
 		k.set(entrySeed, seed)
 		k.set(entrySince, []byte(now.UTC().Format(time.RFC3339)))
 	}
-	if err := k.turn(random, now, name); err != nil {
+	if err := k.rotateAuthority(random, now, name); err != nil {
 		return nil, err
 	}
 	if err := k.renew(random, now); err != nil {
@@ -131,7 +131,7 @@ func (k *keys) drop(prefix string) {
 	}
 }
 
-func (k *keys) wake(at time.Time) {
+func (k *keys) scheduleRenewal(at time.Time) {
 	if k.wakeAt.IsZero() || at.Before(k.wakeAt) {
 		k.wakeAt = at
 	}
@@ -163,9 +163,9 @@ func (k *keys) moment(entry string) time.Time {
 
 func (k *keys) since() time.Time { return k.moment(entrySince) }
 
-// turn makes an authority, and replaces it before it expires, without a moment in which a certificate is not trusted: the next
+// rotateAuthority makes an authority, and replaces it before it expires, without a moment in which a certificate is not trusted: the next
 // one is trusted beside it first, then it signs, and last the one before is trusted no more.
-func (k *keys) turn(random io.Reader, now time.Time, name string) error {
+func (k *keys) rotateAuthority(random io.Reader, now time.Time, name string) error {
 	active, next := k.pair(entryAuthority), k.pair(entryNext)
 	if active == nil {
 		made, err := pki.NewAuthority(random, now, pki.CommonName(name))
@@ -175,7 +175,7 @@ func (k *keys) turn(random io.Reader, now time.Time, name string) error {
 		k.put(entryAuthority, made, time.Time{})
 		k.drop(entryNext)
 		k.drop(entryOld)
-		k.wake(made.RenewAt())
+		k.scheduleRenewal(made.RenewAt())
 		return nil
 	}
 	switch {
@@ -185,25 +185,25 @@ func (k *keys) turn(random io.Reader, now time.Time, name string) error {
 			return err
 		}
 		k.put(entryNext, made, now)
-		k.wake(now.Add(propagation))
+		k.scheduleRenewal(now.Add(propagation))
 	case next != nil:
 		signs := k.moment(entryNext + suffixSince).Add(propagation)
 		if now.Before(signs) {
-			k.wake(signs)
+			k.scheduleRenewal(signs)
 			return nil
 		}
 		k.put(entryOld, active, now)
 		k.put(entryAuthority, next, time.Time{})
 		k.drop(entryNext)
-		k.wake(now.Add(reload))
+		k.scheduleRenewal(now.Add(reload))
 		return nil
 	default:
-		k.wake(active.RenewAt())
+		k.scheduleRenewal(active.RenewAt())
 	}
 	if _, ok := k.data[entryOld+suffixCert]; ok {
 		gone := k.moment(entryOld + suffixSince).Add(reload)
 		if now.Before(gone) {
-			k.wake(gone)
+			k.scheduleRenewal(gone)
 			return nil
 		}
 		k.drop(entryOld)
@@ -243,7 +243,7 @@ func (k *keys) make(random io.Reader, now time.Time, c helm.Certificate) error {
 		return err
 	}
 	k.put(entry, made, time.Time{})
-	k.wake(made.RenewAt())
+	k.scheduleRenewal(made.RenewAt())
 	return nil
 }
 
@@ -279,7 +279,7 @@ func (k *keys) renew(random io.Reader, now time.Time) error {
 			continue
 		}
 		if have.Fresh(now) && (self || have.Cert.CheckSignatureFrom(authority.Cert) == nil) {
-			k.wake(have.RenewAt())
+			k.scheduleRenewal(have.RenewAt())
 			continue
 		}
 		var ips []string
@@ -291,7 +291,7 @@ func (k *keys) renew(random io.Reader, now time.Time) error {
 			return err
 		}
 		k.put(entry, made, time.Time{})
-		k.wake(made.RenewAt())
+		k.scheduleRenewal(made.RenewAt())
 	}
 	return nil
 }
@@ -358,9 +358,9 @@ func (k *keys) password(purpose string) string {
 	return helm.Pick(k.Bytes("password "+purpose, 2*length), alphabet)
 }
 
-// foreseen are the certificates that the charts are known to ask for, so that they need not be rendered to find out: that of
+// knownCertificates are the certificates that the charts are known to ask for, so that they need not be rendered to find out: that of
 // the webhooks of Seldon Core.
-func foreseen(cr *v1alpha1.SeldonOperator) []helm.Certificate {
+func knownCertificates(cr *v1alpha1.SeldonOperator) []helm.Certificate {
 	const service = "seldon-webhook-service"
 	return []helm.Certificate{{
 		Kind: helm.Leaf, CommonName: service,

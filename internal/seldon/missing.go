@@ -96,14 +96,14 @@ func (s *system) credentials(cr *v1alpha1.SeldonOperator, facts *Facts) []secret
 	given := valuesGiven(cr.Spec.Enterprise)
 	all := helm.Merge(s.overlay(cr, component{name: enterprise}), given)
 	var out []secretKeys
-	if auth, _ := lookIn(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
+	if auth, _ := lookupValue(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
 		out = append(out, secretKeys{
 			feature: payloadStore, field: "spec.enterprise.values.elasticsearch.secret.name",
 			name: textIn(all, "elasticsearch.secret.name", elasticSecret),
 			keys: []string{textIn(all, "elasticsearch.secret.userKey", "username"), textIn(all, "elasticsearch.secret.passwordKey", "password")},
 		})
 	}
-	if on, _ := lookIn(all, "metadata.pg.enabled"); on == true && !cr.Spec.Enable.Catalogue {
+	if on, _ := lookupValue(all, "metadata.pg.enabled"); on == true && !cr.Spec.Enable.Catalogue {
 		out = append(out, secretKeys{
 			feature: catalogue, field: "spec.enterprise.values.metadata.pg.secret",
 			name: textIn(all, "metadata.pg.secret", postgresSecret),

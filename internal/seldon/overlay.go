@@ -146,15 +146,15 @@ func brokerURL(cr *v1alpha1.SeldonOperator, domain string) string {
 	return "http://broker-ingress.knative-eventing.svc." + domain + "/" + cr.Namespace + "/" + brokerName
 }
 
-// lookIn finds a value of a user.
-func lookIn(v values, path string) (any, bool) {
+// lookupValue finds a value of a user.
+func lookupValue(v values, path string) (any, bool) {
 	found, err := common.Values(v).PathValue(path)
 	return found, err == nil
 }
 
 // textIn is a text among values, or another where there is none.
 func textIn(v values, path, otherwise string) string {
-	found, _ := lookIn(v, path)
+	found, _ := lookupValue(v, path)
 	if text, isText := found.(string); isText && text != "" {
 		return text
 	}

@@ -25,7 +25,7 @@ func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1al
 		given := valuesGiven(cr.Spec.Enterprise)
 		namespace = textIn(given, "ingressGateway.ingressNamespace", ingressNamespace)
 		name = textIn(given, "ingressGateway.seldonIngressService", ingressService)
-	} else if kind, _ := lookIn(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
+	} else if kind, _ := lookupValue(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
 		return inside, nil
 	}
 	service, err := read.ReferencedAs(ctx, user, gvkService, namespace, name)
