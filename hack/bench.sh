@@ -8,7 +8,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 hack/gobuild.sh -o bin/tools/bench ./test/bench
-args=()
+# The installation with every controller, and what an administrator grants for KfDefs and SeldonOperators.
+IMG=mlkeeper:dev NAMESPACE=mlkeeper-system CONTROLLERS="trustyai tfserving kubeflow seldon" \
+  COMPONENTS="participant manifests every-namespace" hack/overlay.sh
+mkdir -p bin/bench
+bin/tools/kustomize build bin/deploy >bin/bench/install.yaml
+args=(--manifest bin/bench/install.yaml)
 [ "${QUICK:-0}" = 1 ] && args+=(--quick)
 [ -n "${ONLY-}" ] && args+=(--only "$ONLY")
 # shellcheck disable=SC2086 # ARGS holds several flags; one with spaces in it is given to bin/tools/bench itself.

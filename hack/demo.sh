@@ -68,7 +68,7 @@ done
 
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
-kubectl wait --for=condition=Established --timeout=60s -f config/crd/bases >/dev/null
+kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
 kubectl create namespace mlkeeper-system
 # Like config/components/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
 bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --leader-election-namespace mlkeeper-system --allow-operator-privileges=kubeflow,seldon \

@@ -1,32 +1,50 @@
 #!/usr/bin/env bash
-# Write bin/deploy/kustomization.yaml, which deploys config/default with the image IMG and the parts of config/components
-# that COMPONENTS names to the namespace NAMESPACE, and bin/deploy/off/kustomization.yaml with the objects of the other parts.
+# Write bin/deploy/kustomization.yaml, which deploys config/operator with the image IMG, the controllers CONTROLLERS and the parts of
+# config/components that COMPONENTS names to the namespace NAMESPACE, and bin/deploy/off/kustomization.yaml with the rights and
+# objects of the other parts. Definitions are never among the latter: with them every custom resource would go.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+controllers=(trustyai tfserving kubeflow seldon)
+parts=(disruption-budget every-namespace manifests monitoring network-policy participant trusted)
 chosen=" ${COMPONENTS-} "
-for name in $chosen; do
-  if [[ ! -e config/components/$name/kustomization.yaml ]]; then
-    echo "there is no component \"$name\"; those in config/components are: $(cd config/components && echo *)" >&2
+for name in ${CONTROLLERS-}; do
+  if [[ $name == kserve ]]; then
+    echo "the controller kserve comes with the component participant: name it in COMPONENTS" >&2
+    exit 1
+  fi
+  if [[ " ${controllers[*]} " != *" $name "* ]]; then
+    echo "there is no controller \"$name\"; there are: ${controllers[*]}" >&2
+    exit 1
+  fi
+  chosen+="$name "
+done
+for name in ${COMPONENTS-}; do
+  if [[ " ${controllers[*]} " == *" $name "* ]]; then
+    echo "$name is a controller: name it in CONTROLLERS" >&2
+    exit 1
+  fi
+  if [[ " ${parts[*]} " != *" $name "* ]]; then
+    echo "there is no component \"$name\"; there are: ${parts[*]}" >&2
     exit 1
   fi
 done
 
-# kustomization prints one for the namespace, with the components given and what is read, at a depth below the root.
+# kustomization prints one for the namespace, with what is read.
 kustomization() {
+  printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: "%s"\n' "$NAMESPACE"
+  cat
+}
+# components prints the list of some of them, at a depth below the root.
+components() {
   local up=$1
   shift
-  printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: %s\n' "$NAMESPACE"
-  cat
-  if (($# > 0)); then
-    printf 'components:\n'
-    printf "  - $up/config/components/%s\n" "$@"
-  fi
+  (($# == 0)) || printf "components:\n"
+  (($# == 0)) || printf "  - $up/config/components/%s\n" "$@"
 }
 
 on=() off=()
-for folder in config/components/*; do
-  name=${folder##*/}
+for name in "${controllers[@]}" "${parts[@]}"; do
   if [[ $chosen == *" $name "* ]]; then
     on+=("$name")
   elif [[ $name != monitoring ]]; then
@@ -36,9 +54,10 @@ for folder in config/components/*; do
 done
 
 rm -rf bin/deploy && mkdir -p bin/deploy
-kustomization ../.. "${on[@]}" >bin/deploy/kustomization.yaml <<YAML
+{
+  cat <<YAML
 resources:
-  - ../../config/default
+  - ../../config/operator
 patches:
   - target:
       kind: Deployment
@@ -48,7 +67,22 @@ patches:
         path: /spec/template/spec/containers/0/image
         value: "$IMG"
 YAML
+  components ../.. "${on[@]}"
+} | kustomization >bin/deploy/kustomization.yaml
 if ((${#off[@]} > 0)); then
   mkdir bin/deploy/off
-  kustomization ../../.. "${off[@]}" >bin/deploy/off/kustomization.yaml </dev/null
+  {
+    cat <<'YAML'
+patches:
+  - target:
+      kind: CustomResourceDefinition
+    patch: |-
+      $patch: delete
+      apiVersion: apiextensions.k8s.io/v1
+      kind: CustomResourceDefinition
+      metadata:
+        name: any
+YAML
+    components ../../.. "${off[@]}"
+  } | kustomization >bin/deploy/off/kustomization.yaml
 fi

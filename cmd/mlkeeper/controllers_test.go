@@ -12,7 +12,7 @@ import (
 // TestEveryControllerNamesItsDefinition compares what each controller calls the resource of its kind with the CustomResourceDefinition that is
 // installed: a definition of another name is not found, which the teardown takes for the proof that every custom resource is gone.
 func TestEveryControllerNamesItsDefinition(t *testing.T) {
-	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	files, err := filepath.Glob("../../config/crd/*/*_*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

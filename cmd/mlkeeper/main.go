@@ -91,7 +91,7 @@ func withSettings(connect connection, create func(cli.Environment) *cobra.Comman
 	cmd := create(cli.Environment{
 		Connection:  connect.Connection,
 		Controllers: func() []controller.Any { return controllers(s) },
-		Definitions: crd.Bases,
+		Definitions: crd.Definitions,
 		Now:         time.Now,
 	})
 	if flags {

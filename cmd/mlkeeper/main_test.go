@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,12 +61,12 @@ func TestRenderSeeds(t *testing.T) {
 // TestEveryControllerHasADefinition keeps render and status complete when a controller is added.
 func TestEveryControllerHasADefinition(t *testing.T) {
 	known := map[schema.GroupVersionKind]bool{}
-	files, err := crd.Bases.ReadDir("bases")
+	files, err := fs.Glob(crd.Definitions, "*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		raw, err := crd.Bases.ReadFile("bases/" + file.Name())
+		raw, err := crd.Definitions.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestEveryControllerHasADefinition(t *testing.T) {
 	seen := map[string]bool{}
 	for i, r := range controllers(settings{}) {
 		if !known[r.GVK()] {
-			t.Errorf("controller %s: %s is no stored version of a definition in config/crd/bases", r.Name(), r.GVK())
+			t.Errorf("controller %s: %s is no stored version of a definition in config/crd", r.Name(), r.GVK())
 		}
 		if seen[r.Name()] || r.Name() != registrations()[i].name {
 			t.Errorf("controller %q is registered twice, or under another name", r.Name())
@@ -92,21 +93,25 @@ func TestEveryControllerHasADefinition(t *testing.T) {
 
 // TestRolesAreBound checks that each generated role has the name that config/rbac binds.
 func TestRolesAreBound(t *testing.T) {
-	stdout, _, err := execute(t, "rbac")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bindings, err := os.ReadFile("../../config/rbac/role_bindings.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range strings.Split(stdout, "---\n") {
+	for _, controller := range append(controllerNames(), "engine") {
+		flags := []string{"rbac", "--controller", controller}
+		if controller == "engine" {
+			flags = []string{"rbac", "--engine"}
+		}
+		stdout, _, err := execute(t, flags...)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var role rbacv1.ClusterRole
-		if err := yaml.UnmarshalStrict([]byte(text), &role); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(stdout), &role); err != nil {
+			t.Fatal(err)
+		}
+		bindings, err := os.ReadFile("../../config/rbac/" + controller + "/binding.yaml")
+		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(bindings), "  name: "+role.Name+"\n") {
-			t.Errorf("config/rbac/role_bindings.yaml does not bind %s", role.Name)
+			t.Errorf("config/rbac/%s/binding.yaml does not bind %s", controller, role.Name)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			setLogger(f)
 			defer s.sources.close()
-			if err := errors.Join(s.check(), checkProfiler(f.pprofAddress)); err != nil {
+			if err := errors.Join(s.check(), checkProfiler(f.pprofAddress), checkControllers(f.controllers)); err != nil {
 				return err
 			}
 			cfg, err := connect.config()
@@ -77,7 +77,7 @@ func newManagerCommand(connect connection) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.controllers, "controllers", controllerNames(), "controllers that are switched on")
+	flags.StringSliceVar(&f.controllers, "controllers", controllerNames(), "controllers that are switched on; given more than once, all that are named")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces to watch; all when empty")
 	flags.StringVar(&f.shardSelector, "shard-selector", "",
 		"label selector on namespaces (cluster-scoped kinds: on the resource); this manager keeps only what matches")
@@ -112,6 +112,20 @@ func checkProfiler(address string) error {
 	}
 	return fmt.Errorf("--pprof-bind-address %q: profiles hold what is in memory, and are served without authentication: "+
 		"write 127.0.0.1 and a port, and reach it by kubectl port-forward", address)
+}
+
+// checkControllers refuses to run without a controller, as config/operator does by itself, and names that there are not.
+func checkControllers(names []string) error {
+	known := strings.Join(controllerNames(), ", ")
+	if len(names) == 0 {
+		return fmt.Errorf("--controllers names none: switch on a component of config/components that adds one, or name some of %s", known)
+	}
+	for _, name := range names {
+		if !slices.Contains(controllerNames(), name) {
+			return fmt.Errorf("--controllers: there is no controller %q; there are %s", name, known)
+		}
+	}
+	return nil
 }
 
 // buildManager puts the manager, the engine and the controllers together.
@@ -167,11 +181,6 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 		if err := r.register(e, s); err != nil {
 			return nil, err
-		}
-	}
-	for _, name := range f.controllers {
-		if !slices.Contains(controllerNames(), name) {
-			return nil, fmt.Errorf("--controllers: there is no controller %q; there are %s", name, strings.Join(controllerNames(), ", "))
 		}
 	}
 	if s.participant != "" {

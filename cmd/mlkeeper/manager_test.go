@@ -1,6 +1,38 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"mlkeeper.dev/internal/cli"
+)
+
+// TestControllersAddUp: the components of config/components each add their controller to none.
+func TestControllersAddUp(t *testing.T) {
+	for _, test := range []struct {
+		args       []string
+		want, fail string
+	}{
+		{nil, strings.Join(controllerNames(), ","), ""},
+		{[]string{"--controllers="}, "", "--controllers names none"},
+		{[]string{"--controllers=", "--controllers=trustyai"}, "trustyai", ""},
+		{[]string{"--controllers=", "--controllers=trustyai", "--controllers=seldon"}, "trustyai,seldon", ""},
+		{[]string{"--controllers=trustyai,tfserving"}, "trustyai,tfserving", ""},
+		{[]string{"--controllers=trustyay"}, "trustyay", `no controller "trustyay"`},
+	} {
+		cmd := newManagerCommand(connection{&cli.Connection{}})
+		if err := cmd.ParseFlags(test.args); err != nil {
+			t.Fatal(err)
+		}
+		got, err := cmd.Flags().GetStringSlice("controllers")
+		if err != nil || strings.Join(got, ",") != test.want {
+			t.Errorf("%v: %v, %v", test.args, got, err)
+		}
+		if err := checkControllers(got); (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+			t.Errorf("%v: %v", test.args, err)
+		}
+	}
+}
 
 // TestTheProfilerIsServedToThisMachineAlone: a heap holds Secrets, and the profiler asks nobody who they are.
 func TestTheProfilerIsServedToThisMachineAlone(t *testing.T) {

@@ -4,7 +4,8 @@ package crd
 
 import "embed"
 
-// Bases holds the CustomResourceDefinitions as bases/<group>_<plural>.yaml.
+// Definitions holds the CustomResourceDefinitions as <folder>/<group>_<plural>.yaml: a folder for the engine, and one for each
+// controller.
 //
-//go:embed bases/*.yaml
-var Bases embed.FS
+//go:embed */*_*.yaml
+var Definitions embed.FS

@@ -33,7 +33,7 @@ func loadDefinitions(files fs.FS) (definitions, error) {
 	if files == nil {
 		return out, nil
 	}
-	names, err := fs.Glob(files, "bases/*.yaml")
+	names, err := fs.Glob(files, "*/*.yaml")
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ var engineAdvice = map[string]advice{
 	"Forbidden": {
 		meaning: "The API server refused MLKeeper a right that it needs.",
 		remedy: "Grant the right that the message names to MLKeeper's service account; `mlkeeper rbac` prints the roles that " +
-			"it needs. MLKeeper retries with backoff of up to five minutes.",
+			"it needs, with -f or --namespace also those for applications and charts. MLKeeper retries with backoff of up to five minutes.",
 	},
 	"InternalError": {
 		meaning: "A panic ended a background job of MLKeeper for the resource; that is a bug.",

@@ -99,7 +99,7 @@ func simplePlan(_ controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) 
 
 func environment(r controller.Any, c *cluster) Environment {
 	return Environment{
-		Connection: &Connection{fake: c}, Controllers: func() []controller.Any { return []controller.Any{r} }, Definitions: crd.Bases,
+		Connection: &Connection{fake: c}, Controllers: func() []controller.Any { return []controller.Any{r} }, Definitions: crd.Definitions,
 		Now: func() time.Time { return now },
 	}
 }

@@ -22,8 +22,12 @@ import (
 // accountVerbs are what the operator does as a ServiceAccount with an object that it applies. It watches with its own rights.
 var accountVerbs = []string{"create", "delete", "get", "patch"}
 
-// printAccountRoles prints what the ServiceAccounts of the custom resources of a file need.
-func printAccountRoles(cmd *cobra.Command, env Environment, f renderFlags, account string) error {
+// printAccountRoles prints what the ServiceAccounts of the custom resources of a file need, and what the operator needs to use them.
+func printAccountRoles(cmd *cobra.Command, env Environment, f renderFlags, g grantee) error {
+	operator, err := g.operatorAccount()
+	if err != nil {
+		return err
+	}
 	all, w, err := renderAll(cmd, env, f)
 	if err != nil {
 		return err
@@ -37,11 +41,16 @@ func printAccountRoles(cmd *cobra.Command, env Environment, f renderFlags, accou
 		if len(r.plan.Stages) == 0 && len(r.plan.Problems) > 0 {
 			return fmt.Errorf("%s %s cannot be rendered: %w", r.stack.GVK.Kind, r.stack.Name, r.plan.Problems[0])
 		}
-		objects, err := accountRoles(r, cmp.Or(r.account, account))
+		account := cmp.Or(r.account, g.account)
+		objects, err := accountRoles(r, account)
 		if err != nil {
 			return err
 		}
-		out = append(out, objects...)
+		own, err := operatorRoles(r, account, operator, w.namespacedKinds())
+		if err != nil {
+			return err
+		}
+		out = append(out, append(objects, own...)...)
 	}
 	for _, u := range out {
 		if err := printDocument(cmd.OutOrStdout(), u, nil); err != nil {
@@ -89,8 +98,9 @@ func accountRoles(r rendered, account string) ([]*unstructured.Unstructured, err
 		}
 	}
 	out = append(out, kindOf("v1", "ServiceAccount", r.stack.Namespace, account))
+	name, subject := "mlkeeper-"+r.stack.Namespace+"-"+account, serviceAccount{r.stack.Namespace, account}
 	for _, namespace := range sortedKeys(given) {
-		role, err := roleAndBinding(namespace, r.stack, account, merged(given[namespace]))
+		role, err := roleAndBinding(namespace, name, subject, merged(given[namespace]))
 		if err != nil {
 			return nil, err
 		}
@@ -155,12 +165,21 @@ func merged(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 }
 
 // roleAndBinding are a Role with its RoleBinding, or a ClusterRole with its ClusterRoleBinding where there is no namespace.
-func roleAndBinding(namespace string, stack plan.Stack, account string, rules []rbacv1.PolicyRule) ([]*unstructured.Unstructured, error) {
-	kind, name := "Role", "mlkeeper-"+stack.Namespace+"-"+account
+func roleAndBinding(namespace, name string, subject serviceAccount, rules []rbacv1.PolicyRule) ([]*unstructured.Unstructured, error) {
+	kind := "Role"
 	if namespace == "" {
 		kind = "ClusterRole"
 	}
-	role, binding := kindOf(rbacv1.SchemeGroupVersion.String(), kind, namespace, name), kindOf(rbacv1.SchemeGroupVersion.String(), kind+"Binding", namespace, name)
+	role, err := roleWith(kind, namespace, name, rules)
+	if err != nil {
+		return nil, err
+	}
+	return []*unstructured.Unstructured{role, bindingTo(kind, name, namespace, name, subject)}, nil
+}
+
+// roleWith is a Role or a ClusterRole.
+func roleWith(kind, namespace, name string, rules []rbacv1.PolicyRule) (*unstructured.Unstructured, error) {
+	role := kindOf(rbacv1.SchemeGroupVersion.String(), kind, namespace, name)
 	var list []any
 	for i := range rules {
 		rule, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rules[i])
@@ -170,9 +189,19 @@ func roleAndBinding(namespace string, stack plan.Stack, account string, rules []
 		list = append(list, rule)
 	}
 	role.Object["rules"] = list
-	binding.Object["roleRef"] = map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": name}
-	binding.Object["subjects"] = []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": account, "namespace": stack.Namespace}}
-	return []*unstructured.Unstructured{role, binding}, nil
+	return role, nil
+}
+
+// bindingTo binds a role of a kind in a namespace, or in all where there is none.
+func bindingTo(kind, role, namespace, name string, subject serviceAccount) *unstructured.Unstructured {
+	bindingKind := "RoleBinding"
+	if namespace == "" {
+		bindingKind = "ClusterRoleBinding"
+	}
+	binding := kindOf(rbacv1.SchemeGroupVersion.String(), bindingKind, namespace, name)
+	binding.Object["roleRef"] = map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": role}
+	binding.Object["subjects"] = []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": subject.name, "namespace": subject.namespace}}
+	return binding
 }
 
 func kindOf(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -226,4 +255,4 @@ func actsAsServiceAccount(r controller.Any) bool {
 }
 
 // errFileWithRoles is returned for flags that exclude each other.
-var errFileWithRoles = errors.New("--filename prints the rights of ServiceAccounts, --engine and --controller those of the operator: leave one of them out")
+var errFileWithRoles = errors.New("--filename prints what custom resources need, --engine, --controller and --kinds the roles of the operator: leave one of them out")

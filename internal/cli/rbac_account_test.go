@@ -60,8 +60,9 @@ func TestRolesOfAServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "rbac-account.golden.yaml", stdout)
-	if other, _, err := run(t, NewRBACCommand(environment(c, nil)), manifest, "-f", "-", "-n", "models", "--service-account", "deployer"); err != nil ||
-		other != strings.ReplaceAll(strings.ReplaceAll(stdout, "mlkeeper-models-mlkeeper", "mlkeeper-models-deployer"), "name: mlkeeper\n", "name: deployer\n") {
+	other, _, err := run(t, NewRBACCommand(environment(c, nil)), manifest, "-f", "-", "-n", "models", "--service-account", "deployer")
+	want := strings.NewReplacer("mlkeeper-models-mlkeeper", "mlkeeper-models-deployer", "name: mlkeeper\n", "name: deployer\n", "  - mlkeeper\n", "  - deployer\n").Replace(stdout)
+	if err != nil || other != want {
 		t.Errorf("with another ServiceAccount, it prints %v\n%s", err, other)
 	}
 }
@@ -79,10 +80,49 @@ func TestRolesThatCannotBePrinted(t *testing.T) {
 		"a kind that the operator writes itself": {fakeController{}, nil, "mlkeeper rbac --controller trustyai"},
 		"what cannot be rendered":                {failing, nil, "there is no Secret"},
 		"roles of the operator beside it":        {actingController(), []string{"--engine"}, "leave one of them out"},
+		"an operator without a namespace":        {actingController(), []string{"--operator", "manager"}, "use NAMESPACE/NAME"},
 	} {
 		stdout, _, err := run(t, NewRBACCommand(environment(one.controller, nil)), manifest, append([]string{"-f", "-"}, one.args...)...)
 		if err == nil || !strings.Contains(err.Error(), one.want) || stdout != "" {
 			t.Errorf("%s: %v\n%s", name, err, stdout)
 		}
+	}
+}
+
+// TestRolesForANamespace: without a file, the operator may act as the ServiceAccounts of the namespace, and the tenant's has the role edit
+// there.
+func TestRolesForANamespace(t *testing.T) {
+	stdout, _, err := run(t, NewRBACCommand(environment(actingController(), nil)), "", "--namespace", "team-a", "--operator", "ops/manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "rbac-namespace.golden.yaml", stdout)
+	for name, one := range map[string]struct {
+		controller fakeController
+		args       []string
+		want       string
+	}{
+		"a controller that writes itself": {fakeController{}, []string{"--controller", "trustyai"}, "leave --namespace out"},
+		"a controller that is not there":  {actingController(), []string{"--controller", "x"}, "there are trustyai"},
+		"a role of all namespaces":        {actingController(), []string{"--kinds"}, "leave one of them out"},
+	} {
+		stdout, _, err := run(t, NewRBACCommand(environment(one.controller, nil)), "", append([]string{"-n", "team-a"}, one.args...)...)
+		if err == nil || !strings.Contains(err.Error(), one.want) || stdout != "" {
+			t.Errorf("%s: %v\n%s", name, err, stdout)
+		}
+	}
+}
+
+// TestNamesOfPrintedRolesDiffer: two custom resources in namespaces whose names and theirs join to the same text have ClusterRoles of their own.
+func TestNamesOfPrintedRolesDiffer(t *testing.T) {
+	names := map[string]bool{}
+	for _, stack := range []plan.Stack{{Controller: "kubeflow", Namespace: "a", Name: "b.c"}, {Controller: "kubeflow", Namespace: "a-b", Name: "c"}, {Controller: "kubeflow", Namespace: "a", Name: "b-c"}} {
+		stage := plan.Stage{Objects: []plan.Object{{Desired: object(configGVK, stack.Namespace, "a", nil)}}}
+		objects, err := operatorRoles(rendered{stack: stack, plan: plan.Plan{Stages: []plan.Stage{stage}}}, "mlkeeper", serviceAccount{"ops", "manager"}, nil)
+		if err != nil || len(objects) != 1 || names[objects[0].GetName()] {
+			t.Errorf("%v, %v", objects, err)
+			continue
+		}
+		names[objects[0].GetName()] = true
 	}
 }

@@ -84,6 +84,8 @@ type rendered struct {
 	acts       bool
 	account    string
 	referenced []plan.Key
+	// rules are those of the controller.
+	rules []controller.Rule
 }
 
 // target is one custom resource to be rendered.
@@ -106,6 +108,8 @@ type world interface {
 	serves(gvk schema.GroupVersionKind) (bool, error)
 	// exists says that objects can be found in it, so that what is waited for is a problem.
 	exists() bool
+	// namespacedKinds are the resources that Namespaces can contain, as far as they are known.
+	namespacedKinds() []schema.GroupResource
 	// namespace is the namespace of objects that name none.
 	namespace() string
 }
@@ -306,7 +310,7 @@ func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered
 		Controller: t.controller.Name(), GVK: t.controller.GVK(), Namespace: t.admitted.GetNamespace(), Name: t.admitted.GetName(),
 		UID: t.admitted.GetUID(),
 	}}
-	out.acts = actsAsServiceAccount(t.controller)
+	out.acts, out.rules = actsAsServiceAccount(t.controller), t.controller.Rules()
 	out.account, _, _ = unstructured.NestedString(t.admitted.Object, "spec", "serviceAccountName")
 	read, failed := w.reader(ctx, t.controller, all)
 	p, err := t.controller.Render(ctx, func(cr client.Object) controller.Reader {

@@ -24,6 +24,8 @@ import (
 type servedKind struct {
 	schema.GroupKind
 	names []string
+	// content says that a Namespace with an object of the kind is not empty.
+	content bool
 }
 
 // kindsOf reads the kinds out of what discovery answered; each once, whatever its versions.
@@ -49,7 +51,8 @@ func kindsOf(lists []*metav1.APIResourceList) []servedKind {
 					names = append(names, name+"."+gk.Group)
 				}
 			}
-			out = append(out, servedKind{gk, names})
+			content := r.Namespaced && gv.Group != "metrics.k8s.io" && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "delete")
+			out = append(out, servedKind{gk, names, content})
 		}
 	}
 	return out

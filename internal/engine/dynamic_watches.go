@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +51,15 @@ func (s *stacks[C, F]) releaseKinds(key client.ObjectKey, uid types.UID) {
 		s.enqueueFinalization(string(uid)) // They may be gone since they were listed.
 	}
 	s.children.Release(watch.KindReferrer{UID: uid})
+}
+
+// childWatchError returns what keeps the watch on a kind from opening, and for a kind that a user chose, who may say so.
+func (s *stacks[C, F]) childWatchError(gk schema.GroupKind) error {
+	err := s.informers.ChildWatchError(gk, s.def.Controller)
+	if s.def.AnyChildren && apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; `mlkeeper rbac -f` prints the ClusterRole with which MLKeeper may watch the kinds of a custom resource", err)
+	}
+	return err
 }
 
 // watchFinalization watches the kinds that the Inventories of a custom resource list which is gone. It reports whether the caches have all

@@ -103,6 +103,7 @@ type reconciler interface {
 	watchFinalization(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool)
 	finalized(uid types.UID)
 	groupResource() schema.GroupResource
+	controllerName() string
 	alive(namespace, name string) (uid string, found, known bool)
 }
 
@@ -152,7 +153,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.rollouts.Changed = e.metrics.rollout
 	e.informers = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
-		Clock: opts.Clock, OnSynced: e.enqueueUsersOf,
+		Clock: opts.Clock, OnSynced: e.enqueueUsersOf, OnForbidden: e.reportNoRights,
 	})
 	e.actor = &act.Actor{
 		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &fieldownership.Tracker{}, Clock: opts.Clock,
@@ -206,8 +207,8 @@ func (e *Engine) Start(ctx context.Context) error {
 // Ready says whether every watch is complete, the key of the digests is loaded where it is needed, and the definitions of the controllers'
 // kinds are MLKeeper's; it is the manager's readiness check.
 func (e *Engine) Ready() error {
-	if !e.informers.HasSynced() {
-		return errors.New("not every watch is complete yet")
+	if err := e.unsynced(); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	kinds := slices.SortedFunc(maps.Keys(e.controllers), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
@@ -217,6 +218,37 @@ func (e *Engine) Ready() error {
 		failed = errors.Join(failed, e.catalog.ForeignCRDError(gk))
 	}
 	return failed
+}
+
+// unsynced says which watches are not complete: those that are forbidden by name, since they stay so until somebody grants a right.
+func (e *Engine) unsynced() error {
+	missing, running := e.informers.Unsynced()
+	if running && len(missing) == 0 {
+		return nil
+	}
+	failed := errors.New("not every watch is complete yet")
+	for _, gk := range slices.SortedFunc(maps.Keys(missing), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }) {
+		if err := missing[gk]; err != nil {
+			failed = errors.Join(failed, e.noRights(gk, err))
+		}
+	}
+	return failed
+}
+
+// noRights says what to do about a watch that is forbidden. A controller that may not watch its own kind has been given no rights at all.
+func (e *Engine) noRights(gk schema.GroupKind, err error) error {
+	if r, own := e.controller(gk); own {
+		return fmt.Errorf("the controller %s runs without its rights: switch on its component in config/components, or leave it out of --controllers: %w",
+			r.controllerName(), err)
+	}
+	return fmt.Errorf("%s cannot be watched, `mlkeeper rbac` prints the roles: %w", gk, err)
+}
+
+// reportNoRights logs, as soon as it is known, that a controller has been given no rights.
+func (e *Engine) reportNoRights(gk schema.GroupKind, err error) {
+	if _, own := e.controller(gk); own {
+		e.Log.Error(e.noRights(gk, err), "not ready")
+	}
 }
 
 // Serves says whether the cluster serves a kind, by what the engine knows. It never reads the cluster.
@@ -234,7 +266,7 @@ func (e *Engine) Warm(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !e.informers.WaitForCacheSync(limited) && ctx.Err() == nil {
-		e.Log.Info("not every watch is complete; what needs the others starts now", "waited", syncTimeout.String())
+		e.Log.Error(e.unsynced(), "what needs the other watches starts now", "waited", syncTimeout.String())
 	}
 	return ctx.Err() == nil
 }

@@ -33,6 +33,28 @@ func TestWhyAWatchCannotBeOpened(t *testing.T) {
 	}
 }
 
+// namedReconciler is one of which the name matters.
+type namedReconciler struct {
+	reconciler
+	name string
+}
+
+func (n namedReconciler) controllerName() string { return n.name }
+
+// TestAControllerWithoutRightsIsNamed: a manager that runs a controller without its role says which, and what to do.
+func TestAControllerWithoutRightsIsNamed(t *testing.T) {
+	own, child := schema.GroupKind{Group: "example.com", Kind: "Gizmo"}, schema.GroupKind{Kind: "Service"}
+	e := &Engine{controllers: map[schema.GroupKind]reconciler{own: namedReconciler{name: "gizmos"}}}
+	for gk, want := range map[schema.GroupKind]string{
+		own:   "the controller gizmos runs without its rights: switch on its component in config/components, or leave it out of --controllers: no",
+		child: "Service cannot be watched, `mlkeeper rbac` prints the roles: no",
+	} {
+		if got := e.noRights(gk, errors.New("no")).Error(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
 // TestAnOpeningWatchIsReportedInTheEnd: the wait is counted from the first reconciliation that finds the watch closed.
 func TestAnOpeningWatchIsReportedInTheEnd(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))

@@ -231,7 +231,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
-	explainUnwatched(p.actions, func(gk schema.GroupKind) error { return s.informers.ChildWatchError(gk, s.def.Controller) })
+	explainUnwatched(p.actions, s.childWatchError)
 	leaveSuspended(p.plan.Stages, p.actions)
 	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now()))
 	s.holdRollout(p)

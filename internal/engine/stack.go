@@ -325,6 +325,9 @@ func (s *stacks[C, F]) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: s.def.GVK.Group, Resource: s.def.Resource}
 }
 
+// controllerName is the name of the controller.
+func (s *stacks[C, F]) controllerName() string { return s.def.Controller }
+
 // current returns a copy of the custom resource.
 func (s *stacks[C, F]) current(key client.ObjectKey) (cr C, bad *watch.Undecodable, found bool) {
 	o, _ := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name)

@@ -36,10 +36,11 @@ type Cluster struct {
 
 	process *process
 	missing missing
-	// operators are the configurations of those that Operator was asked for, by ServiceAccount.
+	// operators are the configurations and rights of those that Operator was asked for, by ServiceAccount.
 	operators struct {
 		sync.Mutex
 		configs map[string]*rest.Config
+		rights  map[string]Rights
 	}
 	refusals refusals
 }
@@ -71,7 +72,7 @@ func Start(t testing.TB, opts ...Option) *Cluster {
 	}
 	t.Cleanup(func() {
 		defer c.process.stop()
-		if err := c.Granted(); err != nil {
+		if err := errors.Join(c.Granted(), c.writeUsed()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -155,7 +156,7 @@ func Main(m *testing.M, opts ...Option) {
 	shared.allowed, shared.opts = true, opts
 	code := m.Run()
 	if shared.cluster != nil {
-		if err := shared.cluster.Granted(); err != nil {
+		if err := errors.Join(shared.cluster.Granted(), shared.cluster.writeUsed()); err != nil {
 			fmt.Fprintln(os.Stderr, "FAIL:", err)
 			code = max(code, 1)
 		}

@@ -187,16 +187,24 @@ func (c *Cluster) Get(t testing.TB, gvk schema.GroupVersionKind, namespace, name
 	return u
 }
 
-// InstallCRDs applies the repository's CustomResourceDefinitions and waits until the API server serves them.
-func (c *Cluster) InstallCRDs(t testing.TB) {
+// InstallCRDs applies the repository's CustomResourceDefinitions, or those in some folders of config/crd, and waits until the API server
+// serves them.
+func (c *Cluster) InstallCRDs(t testing.TB, folders ...string) {
 	t.Helper()
 	root, err := Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no definitions in config/crd/bases (%v): run make generate", err)
+	if len(folders) == 0 {
+		folders = []string{"*"}
+	}
+	var files []string
+	for _, folder := range folders {
+		found, err := filepath.Glob(filepath.Join(root, "config", "crd", folder, "*_*.yaml"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no definitions in config/crd/%s (%v): run make generate", folder, err)
+		}
+		files = append(files, found...)
 	}
 	sort.Strings(files)
 	for _, file := range files {

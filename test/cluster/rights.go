@@ -36,6 +36,9 @@ type Rights struct {
 	Controllers []string
 	// Trusted switches config/components/trusted on.
 	Trusted bool
+	// Least leaves out what an administrator grants for KfDefs and SeldonOperators: to act as the ServiceAccounts of every namespace, and to
+	// watch every kind. An operator without it shares no cluster with one that has it, since both have the roles for kinds.
+	Least bool
 	// Roles are the ClusterRoles, each as YAML, of controllers that are not shipped.
 	Roles []string
 }
@@ -45,6 +48,9 @@ func (r Rights) account() string {
 	parts := append([]string{OperatorAccount}, r.Controllers...)
 	if r.Trusted {
 		parts = append(parts, "trusted")
+	}
+	if r.Least {
+		parts = append(parts, "least")
 	}
 	if len(r.Roles) > 0 {
 		sum := fnv.New32a()
@@ -69,9 +75,9 @@ func (c *Cluster) Operator(rights Rights) (*rest.Config, error) {
 		config = rest.AnonymousClientConfig(c.Config)
 		config.BearerToken, config.QPS = token, -1
 		if c.operators.configs == nil {
-			c.operators.configs = map[string]*rest.Config{}
+			c.operators.configs, c.operators.rights = map[string]*rest.Config{}, map[string]Rights{}
 		}
-		c.operators.configs[account] = config
+		c.operators.configs[account], c.operators.rights[account] = config, rights
 	}
 	return rest.CopyConfig(config), nil
 }
@@ -92,11 +98,51 @@ func (c *Cluster) install(account string, rights Rights) (string, error) {
 	if err := c.effective(ctx, account, objects); err != nil {
 		return "", err
 	}
+	if rights.acts() && !rights.Least {
+		// The control plane adds these to the roles for kinds.
+		for _, what := range []*authorizationv1.ResourceAttributes{
+			{Group: "*", Resource: "*", Verb: "watch"}, {Resource: "serviceaccounts", Verb: "impersonate"}, {Resource: "secrets", Verb: "get"},
+		} {
+			if err := c.allowed(ctx, account, what); err != nil {
+				return "", fmt.Errorf("the roles for kinds are not in effect: %w", err)
+			}
+		}
+	}
 	day := int64(24 * time.Hour / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: account}}
 	err = c.Client.SubResource("token").Create(ctx, sa, request)
 	return request.Status.Token, err
+}
+
+// anyKind lets an operator watch the kinds that tests bring, as an administrator does for the definitions that are in a cluster.
+const anyKind = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: kinds-of-tests
+  labels: {keeper.mlkeeper.dev/aggregate-to-kubeflow: "true", keeper.mlkeeper.dev/aggregate-to-seldon: "true"}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: [list, watch]}]
+`
+
+// acts says that one of the controllers applies what users bring.
+func (r Rights) acts() bool {
+	return slices.Contains(r.Controllers, "kubeflow") || slices.Contains(r.Controllers, "seldon")
+}
+
+// files are those of config/ with the rights of an operator.
+func (r Rights) files() []string {
+	out := []string{"install.yaml"}
+	if slices.Contains(r.Controllers, "kserve") {
+		out = append(out, "rbac/kserve/role.yaml", "rbac/kserve/binding.yaml")
+	}
+	if r.Trusted {
+		out = append(out, "components/trusted/cluster_admin.yaml")
+	}
+	if r.acts() && !r.Least {
+		out = append(out, "components/manifests/role.yaml", "components/every-namespace/role.yaml")
+	}
+	return out
 }
 
 // shipped are the ServiceAccount, the roles and the bindings of an operator: those of config/install.yaml and
@@ -106,13 +152,9 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
-	files := []string{filepath.Join(root, "config", "install.yaml")}
-	if rights.Trusted {
-		files = append(files, filepath.Join(root, "config", "components", "trusted", "cluster_admin.yaml"))
-	}
 	var all, out []*unstructured.Unstructured
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, file := range rights.files() {
+		text, err := os.ReadFile(filepath.Join(root, "config", filepath.FromSlash(file)))
 		if err != nil {
 			return nil, err
 		}
@@ -122,9 +164,16 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		}
 		all = append(all, objects...)
 	}
+	if rights.acts() && !rights.Least {
+		objects, err := Parse(anyKind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
 	wanted := []string{"mlkeeper-leader-election", "mlkeeper-digest-key", "mlkeeper-engine", "cluster-admin"}
 	for _, controller := range rights.Controllers {
-		wanted = append(wanted, "mlkeeper-"+controller)
+		wanted = append(wanted, "mlkeeper-"+controller, "mlkeeper-"+controller+"-kinds")
 	}
 	own, err := ownRoles(account, rights.Roles)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *shell) run(create func(cli.Environment) *cobra.Command, args ...string)
 		s.t.Fatal(err)
 	}
 	cmd := create(cli.Environment{
-		Connection: connection, Definitions: crd.Bases, Now: time.Now,
+		Connection: connection, Definitions: crd.Definitions, Now: time.Now,
 		Controllers: func() []controller.Any {
 			return []controller.Any{controller.Erase(trustyai.Definition(), trustyai.New(s.settings))}
 		},

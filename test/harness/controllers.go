@@ -51,7 +51,7 @@ func (r registered[C, F]) erased() controller.Any { return controller.Erase(r.de
 // rightsOf are those of an operator that runs the controllers: their shipped roles, or for a controller of the tests the role that
 // `mlkeeper rbac` makes for it.
 func rightsOf(opts Options, controllers []Register) (cluster.Rights, error) {
-	var out cluster.Rights
+	out := cluster.Rights{Least: opts.LeastRights}
 	if opts.AllControllers {
 		return out, nil
 	}
@@ -65,7 +65,7 @@ func rightsOf(opts Options, controllers []Register) (cluster.Rights, error) {
 		if _, is := r.(trusted); is {
 			out.Trusted = true
 		}
-		if _, err := os.Stat(filepath.Join(root, "config", "rbac", "role-"+name+".yaml")); err == nil {
+		if _, err := os.Stat(filepath.Join(root, "config", "rbac", name, "role.yaml")); err == nil {
 			continue
 		}
 		var role bytes.Buffer

@@ -44,6 +44,8 @@ type Options struct {
 	// AllControllers gives the operator the rights of config/install.yaml as they are bound there, those of every controller. Otherwise it
 	// has only those of the controllers that it runs.
 	AllControllers bool
+	// LeastRights leaves out what an administrator grants operators of KfDefs and SeldonOperators, which the test grants itself.
+	LeastRights bool
 }
 
 // silence keeps controller-runtime from complaining that it has no logger of its own; each operator has one.

@@ -131,6 +131,9 @@ func TestComponentsCombine(t *testing.T) {
 	if out, err := run("deploy", "IMG="+image, "COMPONENTS=trusted no-such"); err == nil || !strings.Contains(out, `no component "no-such"`) {
 		t.Errorf("with a component that is not there: %v\n%s", err, out)
 	}
+	if out, err := run("deploy", "IMG="+image, "CONTROLLERS=trustyai kserve"); err == nil || !strings.Contains(out, "component participant") {
+		t.Errorf("with a controller that comes with a component: %v\n%s", err, out)
+	}
 	var base []string
 	for _, step := range []struct {
 		components    string
@@ -140,11 +143,14 @@ func TestComponentsCombine(t *testing.T) {
 		{"trusted", trusted, participant},
 		{"trusted participant", slices.Concat(trusted, participant), nil},
 		{"participant disruption-budget", participant, trusted},
-		{"disruption-budget monitoring network-policy participant trusted", slices.Concat(trusted, participant), nil},
+		{"disruption-budget every-namespace manifests monitoring network-policy participant trusted", slices.Concat(trusted, participant), nil},
 		{"", nil, slices.Concat(trusted, participant)},
 	} {
 		out, err := run("deploy", "IMG="+image, "COMPONENTS="+step.components)
 		must(t, out, err)
+		if err := has(c, "mlkeeper-kserve", strings.Contains(step.components, "participant")); err != nil {
+			t.Errorf("with %q: %v", step.components, err)
+		}
 		d := operator(t, c)
 		if base == nil {
 			base = d.Spec.Template.Spec.Containers[0].Args
@@ -174,12 +180,54 @@ func TestComponentsCombine(t *testing.T) {
 	}
 }
 
+// has says that a ClusterRole is there, with its binding, as it should be or not be.
+func has(c *cluster.Cluster, role string, wanted bool) error {
+	for _, o := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}} {
+		err := c.Client.Get(context.Background(), client.ObjectKey{Name: role}, o)
+		if wanted != (err == nil) || !wanted && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%T %s: %w", o, role, err)
+		}
+	}
+	return nil
+}
+
+// TestControllersAreSwitchedOff deploys all controllers and then one: the rights of the others go, and their definitions stay with all
+// custom resources.
+func TestControllersAreSwitchedOff(t *testing.T) {
+	c := cluster.Start(t)
+	run := maker(t, c)
+	all := []string{"trustyai", "tfserving", "kubeflow", "seldon"}
+	for _, on := range [][]string{all, {"trustyai"}, {"kubeflow", "tfserving"}} {
+		out, err := run("deploy", "IMG="+image, "CONTROLLERS="+strings.Join(on, " "))
+		must(t, out, err)
+		var with, without []string
+		for _, controller := range all {
+			if flag := "--controllers=" + controller; slices.Contains(on, controller) {
+				with = append(with, flag)
+			} else {
+				without = append(without, flag)
+			}
+			if err := has(c, "mlkeeper-"+controller, slices.Contains(on, controller)); err != nil {
+				t.Errorf("with %v: %v", on, err)
+			}
+		}
+		if err := runs(operator(t, c), with, without); err != nil {
+			t.Errorf("with %v: %v", on, err)
+		}
+		for _, definition := range []string{trustyai, "kfdefs.kfdef.apps.kubeflow.org", "seldonoperators.operator.seldon.io", "tfservs.servapi.dev-state.com"} {
+			if d := definitionOf(t, c, definition); d == nil || d.DeletionTimestamp != nil {
+				t.Errorf("with %v: the definition %s is not there", on, definition)
+			}
+		}
+	}
+}
+
 // TestAllOfADeploymentIsInItsNamespace renders every component for another namespace, in which all of it has to be, and
 // whose ServiceAccount all bindings have to name.
 func TestAllOfADeploymentIsInItsNamespace(t *testing.T) {
 	c := cluster.Shared(t)
 	run := maker(t, c)
-	out, err := run("deploy", "IMG="+image, "NAMESPACE=elsewhere", "COMPONENTS=trusted participant network-policy disruption-budget")
+	out, err := run("deploy", "IMG="+image, "NAMESPACE=elsewhere", "COMPONENTS=trusted participant network-policy disruption-budget manifests every-namespace")
 	must(t, out, err)
 	t.Cleanup(func() {
 		out, err := run("undeploy", "NAMESPACE=elsewhere")

@@ -18,13 +18,15 @@ const account = "mlkeeper"
 // asAccount are the settings of an operator whose KfDefs act as the ServiceAccount of their namespace.
 var asAccount = kubeflow.Settings{DefaultServiceAccount: account}
 
-// grantLeast applies what `mlkeeper rbac -f` prints for a KfDef, and nothing else: the ServiceAccount with the least rights.
-func grantLeast(t *testing.T, c *cluster.Cluster, a archives, manifest string) {
+// grantLeast applies what `mlkeeper rbac -f` prints for a KfDef, and nothing else: the ServiceAccount with the least rights, and those of the
+// operator to use it.
+func grantLeast(t *testing.T, c *cluster.Cluster, a archives, manifest string, args ...string) {
 	t.Helper()
 	settings := asAccount
 	settings.Sources, settings.DryRun = a.store, true
+	connection := &cli.Connection{}
 	cmd := cli.NewRBACCommand(cli.Environment{
-		Connection: &cli.Connection{}, Definitions: crd.Bases, Now: time.Now,
+		Connection: connection, Definitions: crd.Definitions, Now: time.Now,
 		Controllers: func() []controller.Any {
 			return []controller.Any{controller.Erase(kubeflow.Definition(), kubeflow.New(settings))}
 		},
@@ -33,7 +35,8 @@ func grantLeast(t *testing.T, c *cluster.Cluster, a archives, manifest string) {
 	cmd.SetIn(bytes.NewBufferString(manifest))
 	cmd.SetOut(&out)
 	cmd.SetErr(&problems)
-	cmd.SetArgs([]string{"-f", "-"})
+	connection.Bind(cmd.Flags())
+	cmd.SetArgs(append([]string{"-f", "-"}, args...))
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, problems.String())
 	}

@@ -22,7 +22,8 @@ func TestInstallManifestDeletedWithLiveServices(t *testing.T) {
 	c := cluster.Start(t, fixture.CRDs())
 	manifest := installManifest(t)
 	c.Kubectl(t, "apply", "--server-side", "-f", manifest)
-	c.InstallCRDs(t) // Applied above; this waits until they are served.
+	// Applied above; this waits until they are served.
+	c.InstallCRDs(t, "engine", "trustyai", "tfserving", "kubeflow", "seldon")
 	informGarbageCollector(t, c)
 	harness.Start(t, c, harness.Options{AllControllers: true, Manager: withLease}, fixture.Controller())
 	s := &scene{cluster: c}

@@ -60,7 +60,7 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 		return &plan.Problem{
 			Class: plan.Blocked, Reason: ReasonForbidden,
 			Message: key.String() + " was refused: " + answer(key, err),
-			Remedy:  forbiddenRemedy(user),
+			Remedy:  forbiddenRemedy(user, err),
 		}, nil
 	case apistatus.Immutable(err):
 		return &plan.Problem{
@@ -82,9 +82,12 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 }
 
 // forbiddenRemedy says whom to grant what the message of the API server names.
-func forbiddenRemedy(user string) string {
-	if user == "" {
+func forbiddenRemedy(user string, err error) string {
+	switch {
+	case user == "":
 		return "grant the right that the message names, or change the policy that denies it"
+	case apistatus.MayNotActAs(err, user):
+		return "let MLKeeper act as " + user + ": `mlkeeper rbac -f` prints the roles for a custom resource, `mlkeeper rbac --namespace` those for a namespace"
 	}
 	return "grant the right that the message names to " + user + "; `mlkeeper rbac -f` prints the roles for a custom resource"
 }

@@ -207,14 +207,23 @@ func TestConflictNamesTheOwner(t *testing.T) {
 }
 
 func TestARefusedUserIsNamed(t *testing.T) {
-	err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	for user, want := range map[string]string{
-		"":                                 "grant the right that the message names, or change the policy that denies it",
-		"system:serviceaccount:ns:account": "to system:serviceaccount:ns:account; `mlkeeper rbac -f` prints the roles for a custom resource",
+	no := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	const user = "system:serviceaccount:ns:account"
+	// As the API server words it.
+	noActing := apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "account",
+		errors.New(`User "system:serviceaccount:mlkeeper-system:m" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "ns"`))
+	for name, test := range map[string]struct {
+		user, want string
+		err        error
+	}{
+		"the operator":               {"", "grant the right that the message names, or change the policy that denies it", no},
+		"the ServiceAccount":         {user, "to " + user + "; `mlkeeper rbac -f` prints the roles for a custom resource", no},
+		"the operator, to act as it": {user, "act as " + user + ": `mlkeeper rbac -f` prints the roles for a custom resource, `mlkeeper rbac --namespace` those for a namespace", noActing},
+		"another ServiceAccount":     {user + "2", "to " + user + "2; `mlkeeper rbac -f` prints the roles for a custom resource", noActing},
 	} {
-		problem, _ := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, user, err)
-		if problem == nil || problem.Class != plan.Blocked || problem.Reason != ReasonForbidden || !strings.HasSuffix(problem.Remedy, want) {
-			t.Errorf("%q: %+v", user, problem)
+		problem, _ := classify(key("", "ConfigMap"), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, test.user, test.err)
+		if problem == nil || problem.Class != plan.Blocked || problem.Reason != ReasonForbidden || !strings.HasSuffix(problem.Remedy, test.want) {
+			t.Errorf("%s: %+v", name, problem)
 		}
 	}
 }

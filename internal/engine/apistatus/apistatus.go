@@ -77,6 +77,18 @@ func Denied(err error) bool {
 	return ok && (byPolicy.MatchString(status.Message) || byWebhook.MatchString(status.Message))
 }
 
+// MayNotActAs says that the API server refused to let a request act as the ServiceAccount of a namespace: the answer is about that one,
+// and not about an object of the request.
+func MayNotActAs(err error, user string) bool {
+	status, ok := statusOf(err)
+	name := user[strings.LastIndex(user, ":")+1:]
+	return ok && name != "" && apierrors.IsForbidden(err) && status.Details != nil && status.Details.Group == "" &&
+		status.Details.Kind == "serviceaccounts" && status.Details.Name == name && strings.Contains(status.Message, cannotImpersonate)
+}
+
+// cannotImpersonate is between the names of the two users in the answer.
+const cannotImpersonate = `" cannot impersonate resource "serviceaccounts" in API group ""`
+
 // TooLarge says that an object has more bytes than the API server or its storage takes, which etcd and its client tell as errors of
 // the server.
 func TooLarge(err error) bool {

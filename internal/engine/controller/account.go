@@ -86,16 +86,26 @@ func rolesCommand(kind string, cr client.Object, account string) string {
 }
 
 // ActingRules are the rights of a controller that acts as ServiceAccounts: kind is that of its custom resources, brings what users
-// bring with them, such as applications or charts.
+// bring with them, such as applications or charts. The right to watch the kinds of what they bring is granted by label.
 func ActingRules(kind, brings string) []Rule {
+	read := []string{"get", "list", "watch"}
 	return []Rule{
 		{
-			Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"},
+			Group: "", Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}, PerNamespace: true,
 			Why: "The " + brings + " are written as a ServiceAccount of the " + kind + "'s namespace.",
 		},
 		{
-			Group: "*", Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
-			Why: "Drift is seen by watching, whatever kinds the " + brings + " hold; who may act as every ServiceAccount may read all of it anyway.",
+			Group: "", Resources: []string{"configmaps", "secrets", "serviceaccounts"}, Verbs: read, PerNamespace: true,
+			Why: "What a " + kind + " names is watched, so that changes take effect; its content is read as the ServiceAccount.",
+		},
+		{
+			Group: "", Resources: []string{"namespaces"}, Verbs: []string{"get"},
+			Why: "A Namespace of the " + brings + " is deleted with the " + kind + " if nothing of others is in it.",
+		},
+		{
+			Group: "admissionregistration.k8s.io", Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			Verbs: []string{"list"},
+			Why:   "Webhooks that call what the " + brings + " ran are deleted before it, also those that it registered itself.",
 		},
 	}
 }

@@ -91,6 +91,9 @@ type Rule struct {
 	Verbs     []string
 	// Why says what the right is needed for; it becomes a comment in the generated role.
 	Why string
+	// PerNamespace says that the right is needed in the namespaces of the custom resources only, and that an administrator grants it there:
+	// the ClusterRole of the controller does not have it.
+	PerNamespace bool
 }
 
 // Controller gathers, renders and projects for its kind C with facts F.

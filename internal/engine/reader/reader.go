@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/controller"
@@ -127,7 +128,7 @@ func (r *Reader) ReferencedAs(
 		return nil, plan.Problem{
 			Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name,
 			Message: "MLKeeper may not watch " + gvk.Kind + " in namespace " + namespace,
-			Remedy:  "grant get, list and watch on it to MLKeeper's service account",
+			Remedy:  "grant get, list and watch on it to MLKeeper's service account: `mlkeeper rbac` prints its roles, with -f or --namespace also those in a namespace",
 		}
 	}
 	if err != nil {
@@ -179,6 +180,13 @@ func (r *Reader) content(ctx context.Context, user string, ref watch.Ref, meta *
 // live reads an object; nil where it is absent.
 func (r *Reader) live(ctx context.Context, user string, ref watch.Ref) (*unstructured.Unstructured, error) {
 	live, err := r.shared.Live.Get(ctx, user, ref.GVK, ref.Namespace, ref.Name)
+	if user != "" && apistatus.MayNotActAs(err, user) {
+		return nil, plan.Problem{
+			Class: plan.Blocked, Reason: "Forbidden", Field: ref.GVK.Kind, Value: ref.Name,
+			Message: "MLKeeper may not act as " + user,
+			Remedy:  "grant it: `mlkeeper rbac -f` prints the roles for a custom resource, `mlkeeper rbac --namespace` those for a namespace",
+		}
+	}
 	if user != "" && apierrors.IsForbidden(err) {
 		return nil, plan.Problem{
 			Class: plan.Blocked, Reason: "Forbidden", Field: ref.GVK.Kind, Value: ref.Name,

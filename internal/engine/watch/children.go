@@ -32,6 +32,16 @@ var childIndexers = cache.Indexers{
 // every stored object first; it may be nil. A second declaration for the same kind and controller adds its notify. When the
 // API is no longer served, the store is dropped without notifications.
 func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object)) {
+	m.watchChildren(gvk, controller, notify, false)
+}
+
+// WatchChosenChildren is WatchChildren for a kind that a user chose. Whether the manager may watch it is no matter of its readiness, or
+// whoever declares a custom resource could make the manager unready.
+func (m *Manager) WatchChosenChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object)) {
+	m.watchChildren(gvk, controller, notify, true)
+}
+
+func (m *Manager) watchChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object), chosen bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gk := gvk.GroupKind()
@@ -42,13 +52,14 @@ func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, 
 	switch {
 	case inf == nil:
 		inf = m.childInformer(gvk, controller)
+		inf.chosen = chosen
 		m.children[controller][gk] = inf
 	case inf.gvk != gvk && !m.servesLocked(inf.gvk) && m.servesLocked(gvk):
 		// An upgrade of the cluster has removed the watched version.
 		m.startOrStopLocked(inf)
 		handlers := inf.handlers
 		inf = m.childInformer(gvk, controller)
-		inf.handlers = handlers
+		inf.handlers, inf.chosen = handlers, chosen
 		m.children[controller][gk] = inf
 	}
 	if notify != nil || len(inf.handlers) == 0 {

@@ -19,7 +19,7 @@ type KindReferrer struct {
 
 // childWatcher is the part of Manager that DynamicChildren needs.
 type childWatcher interface {
-	WatchChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object))
+	WatchChosenChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object))
 	StopWatchingChildren(gk schema.GroupKind, controller string)
 }
 
@@ -118,10 +118,10 @@ func (d *DynamicChildren) openLocked(gk schema.GroupKind, version string) *dynam
 	case kind == nil:
 		kind = &dynamicKind{version: version}
 		d.kinds[gk] = kind
-		d.informers.WatchChildren(gk.WithVersion(version), d.controller, d.notify)
+		d.informers.WatchChosenChildren(gk.WithVersion(version), d.controller, d.notify)
 	case kind.version != version:
 		kind.version = version
-		d.informers.WatchChildren(gk.WithVersion(version), d.controller, nil)
+		d.informers.WatchChosenChildren(gk.WithVersion(version), d.controller, nil)
 	}
 	return kind
 }

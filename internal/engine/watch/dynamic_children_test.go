@@ -23,7 +23,7 @@ func newFakeInformers() *fakeInformers {
 	return &fakeInformers{open: map[schema.GroupKind]string{}, notified: map[schema.GroupKind]int{}}
 }
 
-func (f *fakeInformers) WatchChildren(gvk schema.GroupVersionKind, _ string, notify func(old, new *observe.Object)) {
+func (f *fakeInformers) WatchChosenChildren(gvk schema.GroupVersionKind, _ string, notify func(old, new *observe.Object)) {
 	f.calls++
 	f.open[gvk.GroupKind()] = gvk.Version
 	if notify != nil {

@@ -24,6 +24,8 @@ type informer struct {
 	labelSelector, fieldSelector string
 	// fullObject watches full objects; otherwise the API server sends metadata only.
 	fullObject bool
+	// chosen says that a user chose the kind.
+	chosen bool
 	// typed says that transform also accepts the Go types of built-in kinds.
 	typed bool
 	// transform turns an object that was read into the one that is stored. It cannot fail, and must return an object that it
@@ -60,6 +62,16 @@ type runningInformers struct {
 func (r *runningInformers) watchError() error {
 	for _, b := range r.backoffs {
 		if err := b.LastError(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forbidden returns why one of the lists or watches is forbidden, or nil.
+func (r *runningInformers) forbidden() error {
+	for _, b := range r.backoffs {
+		if err := b.Forbidden(); err != nil {
 			return err
 		}
 	}
@@ -254,6 +266,11 @@ func (m *Manager) newSharedInformer(inf *informer, mapping catalog.Mapping, name
 	log := m.opts.Log.WithValues("resource", mapping.Resource.String(), "namespace", namespace,
 		"labels", inf.labelSelector, "fields", inf.fieldSelector)
 	backoff := source.NewBackoff(m.clock, log)
+	backoff.OnChange = func() {
+		if err := backoff.Forbidden(); err != nil && m.opts.OnForbidden != nil {
+			m.opts.OnForbidden(inf.gvk.GroupKind(), err)
+		}
+	}
 	inf.running.backoffs = append(inf.running.backoffs, backoff)
 	scope := source.Scope{
 		Resource: mapping.Resource, Namespace: namespace,

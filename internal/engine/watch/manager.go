@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -27,6 +28,8 @@ type Options struct {
 	Log        logr.Logger
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
+	// OnForbidden is called when a declared watch becomes forbidden; it may be nil. It must not block.
+	OnForbidden func(gk schema.GroupKind, err error)
 	// OnSynced is called whenever a started watch has synced; it may be nil. It must not block.
 	OnSynced func(gk schema.GroupKind)
 }
@@ -89,20 +92,35 @@ func (m *Manager) WaitForCacheSync(ctx context.Context) bool {
 	})
 }
 
-// HasSynced reports whether the manager runs and every declared watch whose API is served has synced. It is false before
-// Start: the catalog is empty then, so no API counts as served.
+// HasSynced reports whether the manager runs and every declared watch whose API is served has synced, but for forbidden ones on
+// kinds that users chose. It is false before Start: the catalog is empty then, so no API counts as served.
 func (m *Manager) HasSynced() bool {
+	missing, running := m.Unsynced()
+	return running && len(missing) == 0
+}
+
+// Unsynced returns the kinds without which HasSynced is false, each with the error of a watch that is forbidden, or nil. running says
+// that the manager runs.
+func (m *Manager) Unsynced() (missing map[schema.GroupKind]error, running bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.ctx == nil {
-		return false
+		return nil, false
 	}
+	missing = map[schema.GroupKind]error{}
 	for _, inf := range m.informersLocked() {
-		if !m.hasSyncedLocked(inf) {
-			return false
+		if m.hasSyncedLocked(inf) {
+			continue
+		}
+		var forbidden error
+		if inf.running != nil {
+			forbidden = inf.running.forbidden()
+		}
+		if gk := inf.gvk.GroupKind(); forbidden == nil || !inf.chosen {
+			missing[gk] = errors.Join(missing[gk], forbidden)
 		}
 	}
-	return true
+	return missing, true
 }
 
 // informersLocked returns every declared informer. The watches on referenced objects are separate: references owns them.

@@ -671,3 +671,33 @@ func TestForbiddenReference(t *testing.T) {
 		return nil
 	})
 }
+
+// TestForbiddenKindsOfUsersDoNotCount: a custom resource with a kind that the manager may not watch must not make the manager unready, and
+// a forbidden watch of the manager's own is told at once.
+func TestForbiddenKindsOfUsersDoNotCount(t *testing.T) {
+	cfg := rest.CopyConfig(testConfig(t))
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "poorer", Groups: []string{"system:authenticated"}}
+	var told log
+	m := startManager(t, cfg, func(m *Manager) {
+		m.opts.OnForbidden = func(gk schema.GroupKind, _ error) { told.add("%s", gk) }
+		m.WatchChosenChildren(deployments, "controller", nil)
+	})
+	cluster.Eventually(t, timeout, func() error {
+		if err := m.ChildWatchError(deployments.GroupKind(), "controller"); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the children cannot be watched for %w", err)
+		}
+		if missing, _ := m.Unsynced(); !m.HasSynced() {
+			return fmt.Errorf("a kind that a user chose counts: %v", missing)
+		}
+		return nil
+	})
+	m.WatchChildren(services, "controller", nil)
+	cluster.Eventually(t, timeout, func() error {
+		missing, running := m.Unsynced()
+		if len(missing) != 1 || !running || !apierrors.IsForbidden(missing[services.GroupKind()]) || m.HasSynced() {
+			return fmt.Errorf("missing: %v", missing)
+		}
+		return nil
+	})
+	told.expect(t, "[Deployment.apps Service]")
+}
