@@ -83,7 +83,7 @@ func kindsRole(controllers []controller.Any) role {
 }
 
 // aggregationLabel is the label of the ClusterRoles whose rules the control plane adds to the role of a controller for kinds that users
-// bring (config/rbac).
+// bring (config/rbac): keeper.mlkeeper.dev/aggregate-to-kubeflow or keeper.mlkeeper.dev/aggregate-to-seldon.
 func aggregationLabel(controller string) string {
 	return "keeper.mlkeeper.dev/aggregate-to-" + controller
 }

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -191,10 +192,14 @@ func TestRightsFollowTheControllers(t *testing.T) {
 			flags = append(flags, "--controllers="+controllers[name])
 		}
 		objects := build(t, "operator", on...)
-		all, bound := fmt.Sprint(objects), rights(t, objects)
+		text, err := json.Marshal(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, bound := string(text), rights(t, objects)
 		for _, name := range names {
 			role, isOn := controllers[name], slices.Contains(on, name)
-			if has := strings.Contains(all, "name:mlkeeper-"+role+" ") || strings.Contains(all, "name:mlkeeper-"+role+"]"); has != isOn {
+			if has := strings.Contains(all, `"name":"mlkeeper-`+role+`"`); has != isOn {
 				t.Errorf("with %v: the role of %s is there: %t", on, role, has)
 			}
 			if mentioned := strings.Contains(all, groups[name]); mentioned != isOn {
