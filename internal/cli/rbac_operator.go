@@ -194,7 +194,7 @@ func ruleFor(group, resource string, verbs ...string) rbacv1.PolicyRule {
 }
 
 // namespacedKinds implements world: without a cluster they are those of Kubernetes.
-func (*nowhere) namespacedKinds() []schema.GroupResource {
+func (*noCluster) namespacedKinds() []schema.GroupResource {
 	var out []schema.GroupResource
 	for _, kinds := range kubernetesKinds {
 		for _, resource := range kinds.namespaced {
