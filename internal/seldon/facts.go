@@ -27,8 +27,8 @@ type Facts struct {
 	AliasNamespace bool
 	// Postgres and Elastic are the passwords of the trial instances.
 	Postgres, Elastic Password
-	// URL is where Seldon Deploy is reached.
-	URL string
+	// URL is where Seldon Deploy is reached, and URLWarning why the operator could not look for a better address; empty where it could.
+	URL, URLWarning string
 	// Namespaced says of the kinds that are rendered whether their objects are in namespaces, as far as that is known.
 	Namespaced map[schema.GroupKind]bool
 }

@@ -51,7 +51,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 			facts.Parts = append(facts.Parts, part)
 		}
 	}
-	if facts.URL, err = s.gatherURL(ctx, read, cr, facts.ActAs); err != nil {
+	if facts.URL, facts.URLWarning, err = s.gatherURL(ctx, read, cr, facts.ActAs); err != nil {
 		return Facts{}, err
 	}
 	for _, part := range facts.Parts {

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,9 +134,13 @@ func (s *system) adminKey(cr *v1alpha1.SeldonOperator) string {
 	return "postgres-password"
 }
 
-// missingKeys looks for the keys of a user's Secret.
+// missingKeys looks for the keys of a user's Secret, with his rights: which keys it has is told to whoever may read the custom resource.
+// What he may not read is not checked.
 func missingKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, wants secretKeys, facts *Facts) error {
-	found, err := read.Referenced(ctx, gvkSecret, cr.Namespace, wants.name)
+	found, err := read.ReferencedAs(ctx, facts.ActAs, gvkSecret, cr.Namespace, wants.name)
+	if errors.As(err, new(controller.UserRefused)) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			Brief: true,
 		})
 	}
+	if facts.URLWarning != "" {
+		out.Warnings = append(out.Warnings, facts.URLWarning)
+	}
 	definitions := plan.Stage{Name: stageDefinitions}
 	stages := map[string][]plan.Stage{}
 	seen := map[plan.Key]bool{}

@@ -17,8 +17,11 @@ import (
 // Service, else at the Service.
 //
 // The gateway may be in another namespace: its address is told to whoever may read the custom resource, so it is read with the rights of a
-// user.
-func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, user string) (string, error) {
+// user. Where the user may not read it, the address inside the cluster is all that he may know. A right that the operator lacks is a
+// warning: it concerns nothing but the address.
+func (s *system) gatherURL(
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, user string,
+) (url, warning string, err error) {
 	inside := "http://" + deployService + "." + cr.Namespace + ".svc." + s.settings.ClusterDomain + uiPath
 	namespace, name := cr.Namespace, deployService
 	if cr.Spec.Enable.Routing {
@@ -26,20 +29,22 @@ func (s *system) gatherURL(ctx context.Context, read controller.Reader, cr *v1al
 		namespace = textIn(given, "ingressGateway.ingressNamespace", ingressNamespace)
 		name = textIn(given, "ingressGateway.seldonIngressService", ingressService)
 	} else if kind, _ := lookupValue(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
-		return inside, nil
+		return inside, "", nil
 	}
 	service, err := read.ReferencedAs(ctx, user, gvkService, namespace, name)
 	var problem plan.Problem
-	if errors.As(err, &problem) && problem.Class == plan.Blocked {
-		return inside, nil
-	}
-	if err != nil {
-		return "", err
+	switch {
+	case errors.As(err, new(controller.UserRefused)):
+		return inside, "", nil
+	case errors.As(err, &problem) && problem.Class == plan.Blocked:
+		return inside, "status.url is the address inside the cluster: " + problem.Error(), nil
+	case err != nil:
+		return "", "", err
 	}
 	if address := balancer(service); address != "" {
-		return "http://" + address + uiPath, nil
+		return "http://" + address + uiPath, "", nil
 	}
-	return inside, nil
+	return inside, "", nil
 }
 
 // balancer is the address that a LoadBalancer was given.

@@ -136,8 +136,8 @@ type Reader interface {
 	// its metadata under that name only and reads it live only when it changed (invariant 13). It returns nil without error
 	// when the object is absent; the custom resource is woken when it appears.
 	Referenced(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// ReferencedAs is Referenced with the rights of a user, for what the author of the custom resource may have read for him: a plan.Problem
-	// says where the user may not read it. An empty user has the operator's rights.
+	// ReferencedAs is Referenced with the rights of a user, for what the author of the custom resource may have read for him: a
+	// UserRefused says where the user may not read it. An empty user has the operator's rights.
 	ReferencedAs(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// Child returns what was observed of an object under a child's name, or nil.
 	Child(gvk schema.GroupVersionKind, namespace, name string) *observe.Object
@@ -168,6 +168,16 @@ type Reader interface {
 	// Now is the engine's clock.
 	Now() time.Time
 }
+
+// UserRefused is the error of ReferencedAs where the user may not read an object: a plan.Problem that a controller which can do without the
+// object tells from the operator's own refusal, which an administrator has to know of.
+type UserRefused struct{ Problem plan.Problem }
+
+// Error implements error.
+func (e UserRefused) Error() string { return e.Problem.Error() }
+
+// Unwrap gives the plan.Problem.
+func (e UserRefused) Unwrap() error { return e.Problem }
 
 // Once is how often a job runs whose result stays valid.
 const Once time.Duration = 0

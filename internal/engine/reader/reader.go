@@ -188,11 +188,11 @@ func (r *Reader) live(ctx context.Context, user string, ref watch.Ref) (*unstruc
 		}
 	}
 	if user != "" && apierrors.IsForbidden(err) {
-		return nil, plan.Problem{
+		return nil, controller.UserRefused{Problem: plan.Problem{
 			Class: plan.Blocked, Reason: "Forbidden", Field: ref.GVK.Kind, Value: ref.Name,
 			Message: fmt.Sprintf("%s may not read %s %s in namespace %s", user, ref.GVK.Kind, ref.Name, ref.Namespace),
 			Remedy:  "grant it the verb get on this object",
-		}
+		}}
 	}
 	return live, err
 }

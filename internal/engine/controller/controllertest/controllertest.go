@@ -101,12 +101,16 @@ func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, nam
 	return c.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
 }
 
-// ReferencedAs implements controller.Reader; a user in Denied may read nothing.
+// ReferencedAs implements controller.Reader; a user in Denied may read nothing, and the operator may watch nothing if the empty user is.
 func (c *Cluster) ReferencedAs(
 	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
-	if c.Denied[user] {
-		return nil, plan.Problem{Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name}
+	problem := plan.Problem{Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name}
+	switch {
+	case c.Denied[""]:
+		return nil, problem
+	case c.Denied[user]:
+		return nil, controller.UserRefused{Problem: problem}
 	}
 	return c.Referenced(ctx, gvk, namespace, name)
 }

@@ -1,0 +1,71 @@
+package seldon
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const user = "system:serviceaccount:ns:tenant"
+
+// TestCredentialsAreCheckedAsTheServiceAccount: a status tells which keys the Secret has that values name, so it tells of those alone that
+// the ServiceAccount may read.
+func TestCredentialsAreCheckedAsTheServiceAccount(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace = "stack", "ns"
+	cr.Spec.Enterprise.Values = &runtime.RawExtension{
+		Raw: []byte(`{"elasticsearch": {"basicAuth": true, "secret": {"name": "of-others", "userKey": "guess", "passwordKey": "host"}}}`),
+	}
+	s := New(Settings{}).(*system)
+	for _, denied := range []bool{false, true} {
+		c := controllertest.New(testNow)
+		c.Denied = map[string]bool{user: denied}
+		c.Put(opaque("of-others", map[string]string{"host": "h"}))
+		facts := Facts{ActAs: user, Missing: map[string]plan.Problem{}}
+		if err := s.gatherMissing(t.Context(), c, cr, &facts); err != nil {
+			t.Fatal(err)
+		}
+		p, told := facts.Missing[payloadStore]
+		if told == denied || told && !strings.Contains(p.Message, "lacks guess") {
+			t.Errorf("the ServiceAccount may not read the Secret: %t; what the status tells: %t, %q", denied, told, p.Message)
+		}
+	}
+}
+
+// TestARightThatTheOperatorLacksIsAWarning: the user's own lack of rights is none, since others decide on it.
+func TestARightThatTheOperatorLacksIsAWarning(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace = "stack", "ns"
+	cr.Spec.Enable.Routing = true
+	s := New(Settings{ClusterDomain: "cluster.local"}).(*system)
+	gateway := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+		"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": "models.example"}}},
+	}}}
+	gateway.SetGroupVersionKind(gvkService)
+	gateway.SetNamespace(ingressNamespace)
+	gateway.SetName(ingressService)
+	for denied, want := range map[string]struct {
+		host   string
+		warned bool
+	}{
+		"nobody": {"models.example", false}, user: {deployService + ".ns.svc.cluster.local", false}, "": {deployService + ".ns.svc.cluster.local", true},
+	} {
+		c := controllertest.New(testNow)
+		c.Denied = map[string]bool{denied: true}
+		c.Put(gateway)
+		url, warning, err := s.gatherURL(t.Context(), c, cr, user)
+		if err != nil || !strings.HasPrefix(url, "http://"+want.host+"/") || (warning != "") != want.warned {
+			t.Errorf("%q is denied: %q, warning %q, %v", denied, url, warning, err)
+		}
+		told := s.Render(cr, Facts{Keys: &keys{}, URLWarning: warning}).Warnings
+		if (len(told) == 1) != want.warned {
+			t.Errorf("%q is denied: the plan warns %q", denied, told)
+		}
+	}
+}
