@@ -29,7 +29,10 @@ import (
 // settings are what the operator is told about its controllers.
 type settings struct {
 	clusterDomain string
-	trustyAI      trustyai.Settings
+	// operatorNamespace is the namespace of the operator, which config/manager sets from the downward API; empty outside a pod unless a
+	// flag names it.
+	operatorNamespace string
+	trustyAI          trustyai.Settings
 	// trustyAIGeneration is what the image of trustyAI is; empty for what its name tells.
 	trustyAIGeneration string
 	tfserving          tfserving.Settings
@@ -47,6 +50,7 @@ type settings struct {
 
 // bind adds the flags.
 func (s *settings) bind(flags *pflag.FlagSet) {
+	s.operatorNamespace = os.Getenv("POD_NAMESPACE")
 	flags.StringVar(&s.clusterDomain, "cluster-domain", trustyai.DefaultClusterDomain, "DNS domain of the cluster")
 	flags.StringVar(&s.trustyAI.Image, "trustyai-image", trustyai.DefaultImage,
 		"image of a TrustyAIService that names none")
@@ -138,14 +142,14 @@ func (s settings) check() error {
 // forKubeflow completes the settings of one controller with those of all.
 func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
-	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, operatorNamespace()
+	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, s.operatorNamespace
 	out.Trusted = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
 	return out
 }
 
 func (s settings) forSeldon() (seldon.Settings, error) {
 	out := s.seldon
-	out.ClusterDomain, out.DefaultServiceAccount, out.OperatorNamespace = s.clusterDomain, s.serviceAccount, operatorNamespace()
+	out.ClusterDomain, out.DefaultServiceAccount, out.OperatorNamespace = s.clusterDomain, s.serviceAccount, s.operatorNamespace
 	out.Trusted = slices.Contains(s.operatorPrivileges, seldon.ControllerName)
 	out.Charts = map[string]seldonv1alpha1.Chart{}
 	for _, text := range s.seldonCharts {
@@ -162,12 +166,9 @@ func (s settings) forSeldon() (seldon.Settings, error) {
 func (s settings) forTrustyAI() trustyai.Settings {
 	out := s.trustyAI
 	out.ClusterDomain, out.ImageGeneration = s.clusterDomain, trustyaiv1.ImageGeneration(s.trustyAIGeneration)
-	out.OperatorNamespace = operatorNamespace()
+	out.OperatorNamespace = s.operatorNamespace
 	return out
 }
-
-// operatorNamespace is the namespace of the operator, which config/manager sets from the downward API; empty outside a pod.
-func operatorNamespace() string { return os.Getenv("POD_NAMESPACE") }
 
 func (s settings) forTfserving() tfserving.Settings {
 	out := s.tfserving

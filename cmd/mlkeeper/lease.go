@@ -23,12 +23,12 @@ type warmLease struct {
 }
 
 // open makes the lease. It comes after the manager, which records the events of it, and before the manager starts.
-func (l *warmLease) open(cfg *rest.Config, mgr manager.Manager, f managerFlags, warm func(context.Context) bool) error {
+func (l *warmLease) open(cfg *rest.Config, mgr manager.Manager, f managerFlags, namespace string, warm func(context.Context) bool) error {
 	if !f.leaderElect {
 		return nil
 	}
 	lock, err := leaderelection.NewResourceLock(cfg, mgr, leaderelection.Options{
-		LeaderElection: true, LeaderElectionID: leaseName(f.shardSelector), LeaderElectionNamespace: f.leaderNamespace,
+		LeaderElection: true, LeaderElectionID: leaseName(f.shardSelector), LeaderElectionNamespace: namespace,
 		RenewDeadline: f.renewDeadline,
 	})
 	if err != nil {

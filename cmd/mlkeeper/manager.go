@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -42,7 +42,6 @@ type managerFlags struct {
 	probeAddress          string
 	pprofAddress          string
 	leaderElect           bool
-	leaderNamespace       string
 	leaseDuration         time.Duration
 	renewDeadline         time.Duration
 	retryPeriod           time.Duration
@@ -76,7 +75,12 @@ func newManagerCommand(connect connection) *cobra.Command {
 			return mgr.Start(ctrl.SetupSignalHandler())
 		},
 	}
-	flags := cmd.Flags()
+	bindManager(cmd.Flags(), &f, &s)
+	return cmd
+}
+
+// bindManager adds the flags of the manager.
+func bindManager(flags *pflag.FlagSet, f *managerFlags, s *settings) {
 	flags.StringSliceVar(&f.controllers, "controllers", controllerNames(), "controllers that are switched on; given more than once, all that are named")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces to watch; all when empty")
 	flags.StringVar(&f.shardSelector, "shard-selector", "",
@@ -89,7 +93,6 @@ func newManagerCommand(connect connection) *cobra.Command {
 	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
 		"loopback address of net/http/pprof, such as 127.0.0.1:6060; 0 switches it off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
-	flags.StringVar(&f.leaderNamespace, "leader-election-namespace", "", "namespace of the lease and of the Secret mlkeeper-digest-key; the manager's own when empty, which only a pod knows")
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
 	flags.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	flags.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 2*time.Second, "how often a standby tries")
@@ -98,7 +101,8 @@ func newManagerCommand(connect connection) *cobra.Command {
 	flags.DurationVar(&f.gracefulShutdownAfter, "graceful-shutdown-timeout", 20*time.Second,
 		"how long running reconciles may take to finish at shutdown")
 	s.bind(flags)
-	return cmd
+	flags.StringVar(&s.operatorNamespace, "leader-election-namespace", s.operatorNamespace,
+		"namespace of the operator, with its lease and the Secret mlkeeper-digest-key; the manager's own by default, which only a pod knows")
 }
 
 // checkProfiler refuses an address of the profiler that others can reach: it asks nobody who they are, and heaps hold Secrets.
@@ -168,7 +172,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	garbage := newCollector()
 	e, err := engine.New(mgr, engine.Options{
-		OperatorNamespace: cmp.Or(f.leaderNamespace, operatorNamespace()), Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
+		OperatorNamespace: s.operatorNamespace, Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
 		Rendering: garbage.rendering, Log: ctrl.Log,
 	})
 	if err != nil {
@@ -189,7 +193,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 	}
 	return mgr, errors.Join(
-		lease.open(cfg, mgr, f, e.Warm),
+		lease.open(cfg, mgr, f, s.operatorNamespace, e.Warm),
 		mgr.Add(garbage),
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"mlkeeper.dev/internal/cli"
 )
 
@@ -42,6 +44,41 @@ func TestTheProfilerIsServedToThisMachineAlone(t *testing.T) {
 	} {
 		if err := checkProfiler(address); (err == nil) != allowed {
 			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+// TestOneNamespaceIsTheOperators: what keeps the digests' key, and what refuses ServiceAccounts of the operator, mean the same namespace,
+// in a pod and outside.
+func TestOneNamespaceIsTheOperators(t *testing.T) {
+	for _, c := range []struct {
+		pod, want string
+		flags     []string
+	}{
+		{"of-the-pod", "of-the-pod", nil},
+		{"", "named", []string{"--leader-election-namespace=named"}},
+		{"of-the-pod", "named", []string{"--leader-election-namespace=named"}},
+		{"", "", nil},
+	} {
+		t.Setenv("POD_NAMESPACE", c.pod)
+		var f managerFlags
+		var s settings
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		bindManager(flags, &f, &s)
+		if err := flags.Parse(c.flags); err != nil {
+			t.Fatal(err)
+		}
+		forSeldon, err := s.forSeldon()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, got := range map[string]string{
+			"engine": s.operatorNamespace, "kubeflow": s.forKubeflow().OperatorNamespace, "seldon": forSeldon.OperatorNamespace,
+			"trustyai": s.forTrustyAI().OperatorNamespace,
+		} {
+			if got != c.want {
+				t.Errorf("in the pod of %q with %v, %s has %q, want %q", c.pod, c.flags, name, got, c.want)
+			}
 		}
 	}
 }

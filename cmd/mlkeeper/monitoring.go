@@ -61,9 +61,10 @@ func monitoringFile(catalog monitoring.Catalog, what string) ([]byte, error) {
 func metricsCatalog() (monitoring.Catalog, error) {
 	var s settings
 	s.bind(pflag.NewFlagSet("monitoring", pflag.ContinueOnError))
+	s.operatorNamespace = "nowhere"
 	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
 	if _, err := buildManager(nowhere, managerFlags{
-		controllers: controllerNames(), leaderNamespace: "nowhere", metricsAddress: "0", probeAddress: "0", pprofAddress: "0",
+		controllers: controllerNames(), metricsAddress: "0", probeAddress: "0", pprofAddress: "0",
 	}, s); err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
