@@ -136,7 +136,8 @@ func (s settings) check() error {
 		}
 	}
 	_, err := s.forSeldon()
-	return errors.Join(append(errs, err, s.sources.store(logr.Discard()).err)...)
+	_, of := s.sources.options(logr.Discard())
+	return errors.Join(append(errs, err, of)...)
 }
 
 // forKubeflow completes the settings of one controller with those of all.

@@ -159,6 +159,9 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
 	cfg.UserAgent = "mlkeeper/" + version.Version
 	requests.Count(cfg)
+	if err := s.sources.refuseCluster(cfg, ctrl.Log); err != nil {
+		return nil, err
+	}
 	lease := &warmLease{}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"mlkeeper.dev/internal/cli"
 )
@@ -80,5 +81,27 @@ func TestOneNamespaceIsTheOperators(t *testing.T) {
 				t.Errorf("in the pod of %q with %v, %s has %q, want %q", c.pod, c.flags, name, got, c.want)
 			}
 		}
+	}
+}
+
+// TestTheManagerFetchesNothingFromItsCluster: many of what listens there trusts whoever is in the operator's namespace. Commands fetch from
+// the machine of whoever calls them.
+func TestTheManagerFetchesNothingFromItsCluster(t *testing.T) {
+	for _, manager := range []bool{true, false} {
+		var f managerFlags
+		var s settings
+		bindManager(pflag.NewFlagSet("", pflag.ContinueOnError), &f, &s)
+		s.operatorNamespace, f.metricsAddress, f.probeAddress = "nowhere", "0", "0"
+		if manager {
+			if _, err := buildManager(&rest.Config{Host: "http://127.0.0.1:1"}, f, s); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			controllers(s)
+		}
+		if made := *s.sources.made; made == nil || (made.options.Cluster != nil) != manager {
+			t.Errorf("in a manager: %t; the store of sources: %+v", manager, made)
+		}
+		s.sources.close()
 	}
 }

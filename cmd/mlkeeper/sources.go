@@ -11,7 +11,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
+	"mlkeeper.dev/internal/clusternet"
+	watchsource "mlkeeper.dev/internal/engine/watch/source"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -22,6 +25,9 @@ type sources struct {
 	limits            source.Limits
 	maps, allow, deny []string
 	policy            source.Policy
+	// cluster is the cluster that the manager runs for, whose addresses are refused; nil for the commands, which fetch from the machine
+	// and with the rights of whoever calls them.
+	cluster *clusternet.Addresses
 	// made is the store that was made with these flags, shared by all controllers and by all copies of the flags.
 	made **lazyStore
 }
@@ -41,9 +47,9 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&s.maps, "source-map", nil,
 		"FROM=TO: fetch what begins with FROM from TO instead, such as a mirror; repeatable")
 	flags.StringSliceVar(&s.allow, "source-allow-cidr", nil,
-		"addresses that may be fetched from although they are loopback, link-local or denied")
+		"addresses that may be fetched from although they are loopback, link-local, the cluster's or denied")
 	flags.StringSliceVar(&s.deny, "source-deny-cidr", nil,
-		"addresses that may not be fetched from: the ranges of the cluster's Services and pods")
+		"addresses that may not be fetched from, besides those of the cluster's Services, pods and nodes")
 	flags.BoolVar(&s.policy.AllowHTTP, "source-allow-http", false,
 		"fetch over plain http what no digest or commit pins, from other servers than those of --source-map too")
 	flags.BoolVar(&s.policy.RequireDigest, "source-require-digest", false, "fetch only what a digest or a commit pins")
@@ -70,6 +76,9 @@ func (s *sources) options(log logr.Logger) (source.Options, error) {
 		}
 		return list
 	}
+	if s.cluster != nil {
+		out.Cluster = s.cluster.Prefixes
+	}
 	out.Allow, out.Deny = prefixes("--source-allow-cidr", s.allow), prefixes("--source-deny-cidr", s.deny)
 	return out, failed
 }
@@ -81,7 +90,7 @@ func (s *sources) store(log logr.Logger) *lazyStore {
 		return *s.made
 	}
 	options, err := s.options(log)
-	l := &lazyStore{options: options, err: err}
+	l := &lazyStore{options: options, err: err, cluster: s.cluster}
 	if s.made != nil {
 		*s.made = l
 	}
@@ -95,10 +104,22 @@ func (s *sources) close() {
 	}
 }
 
+// refuseCluster has the addresses of a cluster refused by the store that is made with these flags.
+func (s *sources) refuseCluster(cfg *rest.Config, log logr.Logger) error {
+	client, err := watchsource.NewDynamic(cfg)
+	if err != nil {
+		return err
+	}
+	s.cluster = clusternet.New(client, log.WithName("source"))
+	return nil
+}
+
 // lazyStore opens its folder when something is fetched for the first time, so that a manager without any source needs
 // none.
 type lazyStore struct {
 	options source.Options
+	// cluster is the cluster whose addresses are refused; nil for none.
+	cluster *clusternet.Addresses
 
 	once      sync.Once
 	store     *source.Store
@@ -153,6 +174,9 @@ func (l *lazyStore) close() {
 	l.once.Do(func() { l.err = errors.New("the store of sources is closed") })
 	if l.store != nil {
 		_ = l.store.Close()
+	}
+	if l.cluster != nil {
+		l.cluster.Close()
 	}
 	if l.temporary {
 		_ = os.RemoveAll(l.options.Dir)

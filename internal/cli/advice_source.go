@@ -12,8 +12,13 @@ var sourceAdvice = map[string]advice{
 		remedy:  "Correct the Secret as the message says.", stalled: true,
 	},
 	"AddressRefused": {
-		meaning: "The source is at an address that MLKeeper does not connect to, such as one inside the cluster.",
-		remedy:  "Use a public server, or ask an administrator to allow the address with --source-allow-cidr.", stalled: true,
+		meaning: "The source is at an address that MLKeeper does not connect to, such as one inside the cluster, or its host does not exist.",
+		remedy:  "Correct the host, use another server, or ask an administrator to allow the address with --source-allow-cidr.", stalled: true,
+	},
+	"AddressesUnknown": {
+		meaning: "MLKeeper fetches nothing from the cluster itself, and cannot read which addresses the cluster has.",
+		remedy: "Ask an administrator to grant the operator what the message names; `mlkeeper rbac` prints the roles. MLKeeper retries with " +
+			"backoff of up to five minutes.",
 	},
 	"RedirectRefused": {
 		meaning: "The server redirects too often, or from https to another protocol.",

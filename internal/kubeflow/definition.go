@@ -1,6 +1,8 @@
 package kubeflow
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
@@ -33,7 +35,7 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 		RendersAnswers:   true,
 		DefaultName:      "kubeflow",
 		Suspended:        func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
-		Rules:            controller.ActingRules("KfDef", "applications"),
+		Rules:            slices.Concat(controller.ActingRules("KfDef", "applications"), rendering.Rules()),
 		StripFinalizers:  []string{finalizer},
 		PreviousManagers: []string{"kfctl"},
 	}

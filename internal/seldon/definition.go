@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,10 +35,10 @@ func Definition() controller.Definition[*v1alpha1.SeldonOperator] {
 		RendersAnswers: true,
 		AlsoServed:     []schema.GroupVersionKind{gvkGateway, gvkVirtualService, gvkBroker, gvkTrigger, gvkKnativeService},
 		Suspended:      func(cr *v1alpha1.SeldonOperator) bool { return cr.Spec.Suspend },
-		Rules: append(controller.ActingRules("SeldonOperator", "charts"), controller.Rule{
+		Rules: slices.Concat(controller.ActingRules("SeldonOperator", "charts"), rendering.Rules(), []controller.Rule{{
 			Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"}, PerNamespace: true,
 			Why: "The address of Seldon Deploy is that of the Service of a gateway.",
-		}),
+		}}),
 	}
 }
 

@@ -2,8 +2,10 @@ package source
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,6 +39,24 @@ func prefixes(texts ...string) []netip.Prefix {
 		out = append(out, netip.MustParsePrefix(t))
 	}
 	return out
+}
+
+// guarded is the guard of one fetch: it refuses the addresses of the cluster as they are now, too.
+func (s *Store) guarded(ctx context.Context) (guard, error) {
+	g := s.guard
+	if s.options.Cluster == nil {
+		return g, nil
+	}
+	more, err := s.options.Cluster(ctx)
+	if err != nil {
+		return guard{}, transient(ReasonAddressesUnknown, "ask an administrator to grant that; mlkeeper rbac prints the roles",
+			"the addresses of the cluster's Services, pods and nodes, which sources are not fetched from, are not known: %v", err)
+	}
+	g.deny = slices.Clip(g.deny)
+	for _, p := range more {
+		g.deny = append(g.deny, plain(p))
+	}
+	return g, nil
 }
 
 // newGuard adds the machine's own addresses to those that are denied: what listens in this pod is behind them too.
@@ -120,10 +140,35 @@ func (g guard) checkHost(host string) error {
 	return nil
 }
 
+// refusedName is the error of a host without an address that may be fetched from. It is the same for one that does not exist, so that
+// nobody learns by the names of Services which ones there are.
+func refusedName(host string) *Error {
+	return terminal(ReasonAddressRefused, "correct the host, or ask an administrator for --source-allow-cidr",
+		"the host %q does not exist, or is at an address that sources are not fetched from", host)
+}
+
+// dialer makes the connections of a guard.
+type dialer struct{ net.Dialer }
+
+// DialContext connects to an address that is not refused.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.Dialer.DialContext(ctx, network, address)
+	host, _, _ := net.SplitHostPort(address)
+	if _, literal := netip.ParseAddr(host); err == nil || literal == nil {
+		return conn, err
+	}
+	var refused *Error
+	var name *net.DNSError
+	if errors.As(err, &refused) || errors.As(err, &name) && name.IsNotFound {
+		return nil, refusedName(host)
+	}
+	return nil, err
+}
+
 // dialer checks the address of every connection after the name was resolved and right before it is connected to, so a
 // name that resolves to something else the second time gains nothing.
-func (g guard) dialer(timeout time.Duration) *net.Dialer {
-	return &net.Dialer{
+func (g guard) dialer(timeout time.Duration) *dialer {
+	return &dialer{net.Dialer{
 		Timeout: timeout,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
@@ -132,5 +177,5 @@ func (g guard) dialer(timeout time.Duration) *net.Dialer {
 			}
 			return g.check(to.Addr())
 		},
-	}
+	}}
 }

@@ -166,7 +166,7 @@ func (s *Store) fetchFile(ctx context.Context, u URI, auth Auth) ([]byte, error)
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	client, err := s.newSession(&u.address, auth)
+	client, err := s.newSession(ctx, &u.address, auth)
 	if err != nil {
 		return nil, err
 	}

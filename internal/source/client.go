@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -21,7 +22,7 @@ type session struct {
 }
 
 // newSession makes a client for an origin. What sees the credentials is set by the caller through gate.authorization.
-func (s *Store) newSession(origin *url.URL, auth Auth) (*session, error) {
+func (s *Store) newSession(ctx context.Context, origin *url.URL, auth Auth) (*session, error) {
 	if origin.Scheme == "http" && auth.credentials() {
 		return nil, terminal(ReasonAuthInvalid, "use https", "credentials are not sent without TLS")
 	}
@@ -29,14 +30,18 @@ func (s *Store) newSession(origin *url.URL, auth Auth) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := s.proxy(auth.Proxy)
+	addresses, err := s.guarded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := addresses.proxy(auth.Proxy)
 	if err != nil {
 		return nil, err
 	}
 	l := s.options.Limits
 	transport := &http.Transport{
 		Proxy:                  proxy,
-		DialContext:            s.guard.dialer(l.Dial).DialContext,
+		DialContext:            addresses.dialer(l.Dial).DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    l.Dial,
 		ResponseHeaderTimeout:  l.Header,
@@ -46,7 +51,7 @@ func (s *Store) newSession(origin *url.URL, auth Auth) (*session, error) {
 		ForceAttemptHTTP2:  true,
 	}
 	g := &gate{
-		next: transport, guard: s.guard, origin: origin, body: l.Archive,
+		next: transport, guard: addresses, origin: origin, body: l.Archive,
 		rootless: roots.Equal(x509.NewCertPool()),
 	}
 	client := &http.Client{Transport: g, CheckRedirect: func(r *http.Request, via []*http.Request) error {
@@ -79,7 +84,7 @@ func pool(bundle []byte) (*x509.CertPool, error) {
 }
 
 // proxy never looks at the environment: the operator's own proxy would carry fetches past the check of addresses.
-func (s *Store) proxy(text string) (func(*http.Request) (*url.URL, error), error) {
+func (g guard) proxy(text string) (func(*http.Request) (*url.URL, error), error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no function means no proxy
 	}
@@ -87,7 +92,7 @@ func (s *Store) proxy(text string) (func(*http.Request) (*url.URL, error), error
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || checkHostPort(u) != nil {
 		return nil, terminal(ReasonAuthInvalid, "write http://host:port into the Secret", "the proxy's URL is not valid")
 	}
-	if err := s.guard.checkHost(u.Hostname()); err != nil {
+	if err := g.checkHost(u.Hostname()); err != nil {
 		return nil, describe(err).at("the proxy")
 	}
 	return http.ProxyURL(u), nil

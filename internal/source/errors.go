@@ -32,8 +32,10 @@ const (
 	ReasonURIInvalid = "URIInvalid"
 	// ReasonAuthInvalid is given for credentials, CA bundles, proxies and keys that cannot be used.
 	ReasonAuthInvalid = "AuthInvalid"
-	// ReasonAddressRefused is given for addresses that fetches must not reach.
+	// ReasonAddressRefused is given for addresses that fetches must not reach, and for names that do not exist.
 	ReasonAddressRefused = "AddressRefused"
+	// ReasonAddressesUnknown is given while it is not known which addresses are the cluster's.
+	ReasonAddressesUnknown = "AddressesUnknown"
 	// ReasonInsecureTransport is given for content over plain http that is not pinned.
 	ReasonInsecureTransport = "InsecureTransport"
 	// ReasonDigestRequired is given for content that is not pinned where Policy.RequireDigest asks for it.
@@ -54,7 +56,7 @@ const (
 	ReasonRejected = "Rejected"
 	// ReasonServerError is given for 5xx, 408 and 429.
 	ReasonServerError = "ServerError"
-	// ReasonUnreachable is given for names that do not resolve, connections that fail or break, and time that runs out.
+	// ReasonUnreachable is given for names that cannot be looked up, connections that fail or break, and time that runs out.
 	ReasonUnreachable = "Unreachable"
 	// ReasonStoreFull is given when what is in use leaves no space.
 	ReasonStoreFull = "StoreFull"

@@ -165,7 +165,7 @@ func (s *Store) fly(u URI, key string, auth Auth) (m meta, err error) {
 
 // fetchArchive asks for an archive over HTTP, unless the server says that it is the one there is.
 func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
-	client, err := s.newSession(&f.uri.address, f.auth)
+	client, err := s.newSession(ctx, &f.uri.address, f.auth)
 	if err != nil {
 		return meta{}, err
 	}

@@ -39,7 +39,7 @@ func (s *Store) fetchGit(ctx context.Context, f *flight) (meta, error) {
 		}
 		return s.clone(ctx, f, server, func(err error) *Error { return sshError(ctx, err) })
 	}
-	client, err := s.newSession(&f.uri.address, f.auth)
+	client, err := s.newSession(ctx, &f.uri.address, f.auth)
 	if err != nil {
 		return meta{}, err
 	}

@@ -36,7 +36,11 @@ func (s *Store) dialSSH(ctx context.Context, f *flight) (*sshServer, error) {
 		return nil, err
 	}
 	config.Timeout = s.options.Limits.Dial
-	conn, err := s.guard.dialer(s.options.Limits.Dial).DialContext(ctx, "tcp", address)
+	addresses, err := s.guarded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := addresses.dialer(s.options.Limits.Dial).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, describe(err)
 	}

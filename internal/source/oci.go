@@ -24,7 +24,7 @@ const maxManifest = 4 << 20
 func (s *Store) fetchOCI(ctx context.Context, f *flight) (meta, error) {
 	origin := f.uri.address
 	origin.Scheme = "https"
-	client, err := s.newSession(&origin, f.auth)
+	client, err := s.newSession(ctx, &origin, f.auth)
 	if err != nil {
 		return meta{}, err
 	}

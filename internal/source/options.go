@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -21,8 +22,11 @@ type Options struct {
 	Map []Mapping
 	// Allow are the addresses that may be reached although they would be refused.
 	Allow []netip.Prefix
-	// Deny are addresses that are refused besides the usual ones: the ranges of the cluster's Services and pods.
+	// Deny are addresses that are refused besides the usual ones.
 	Deny []netip.Prefix
+	// Cluster returns the addresses of the cluster's Services, pods and nodes as they are now, which are refused too. While it fails, nothing
+	// is fetched. It is nil where there is no cluster that trusts whoever fetches.
+	Cluster func(context.Context) ([]netip.Prefix, error)
 	// Policy says how sources must be reached and pinned.
 	Policy Policy
 	// Key keys the digests of credentials and URIs by which the store remembers sources (invariant 16). Without it the store makes
