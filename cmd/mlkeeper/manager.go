@@ -87,8 +87,8 @@ func bindManager(flags *pflag.FlagSet, f *managerFlags, s *settings) {
 		"label selector on namespaces (cluster-scoped kinds: on the resource); this manager keeps only what matches")
 	flags.IntVar(&f.concurrency, "concurrency", 16, "reconciles per kind that run at once")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 switches it off")
-	flags.BoolVar(&f.metricsSecure, "metrics-secure", false,
-		"serve metrics over TLS to callers that Kubernetes authenticates and authorizes")
+	flags.BoolVar(&f.metricsSecure, "metrics-secure", true,
+		"serve metrics over TLS to callers that Kubernetes authenticates and authorizes, as the ClusterRole mlkeeper-metrics-reader does; else to everybody")
 	flags.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches it off")
 	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
 		"loopback address of net/http/pprof, such as 127.0.0.1:6060; 0 switches it off")
@@ -150,11 +150,6 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 			return nil, fmt.Errorf("--shard-selector %q: %w", f.shardSelector, err)
 		}
 	}
-	metrics := metricsserver.Options{BindAddress: f.metricsAddress}
-	if f.metricsSecure {
-		metrics.SecureServing = true
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
 	cfg.UserAgent = "mlkeeper/" + version.Version
@@ -164,7 +159,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	lease := &warmLease{}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Metrics: metrics, HealthProbeBindAddress: f.probeAddress,
+		Scheme: scheme, Metrics: metricsOptions(f), HealthProbeBindAddress: f.probeAddress,
 		PprofBindAddress: f.pprofAddress,
 		LeaderElection:   f.leaderElect, LeaderElectionResourceLockInterface: lease, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &f.leaseDuration, RenewDeadline: &f.renewDeadline, RetryPeriod: &f.retryPeriod,
@@ -201,6 +196,15 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),
 	)
+}
+
+// metricsOptions are those of the endpoint for metrics.
+func metricsOptions(f managerFlags) metricsserver.Options {
+	out := metricsserver.Options{BindAddress: f.metricsAddress}
+	if f.metricsSecure {
+		out.SecureServing, out.FilterProvider = true, filters.WithAuthenticationAndAuthorization
+	}
+	return out
 }
 
 // leaseName differs between shards, so that each has a leader of its own.

@@ -135,7 +135,7 @@ func engineRole() role {
 			{group: "keeper.mlkeeper.dev", resources: []string{"inventories/status"}, verbs: []string{"update"}},
 			{why: "Shards select namespaces by label.", resources: []string{"namespaces"}, verbs: watchVerbs},
 			{why: "Events report transitions of Ready.", group: "events.k8s.io", resources: []string{"events"}, verbs: []string{"create", "patch"}},
-			{why: "With --metrics-secure the API server authenticates and authorizes the readers of the metrics.", group: "authentication.k8s.io", resources: []string{"tokenreviews"}, verbs: []string{"create"}},
+			{why: "The API server authenticates and authorizes the readers of the metrics.", group: "authentication.k8s.io", resources: []string{"tokenreviews"}, verbs: []string{"create"}},
 			{group: "authorization.k8s.io", resources: []string{"subjectaccessreviews"}, verbs: []string{"create"}},
 		},
 	}

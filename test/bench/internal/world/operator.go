@@ -76,6 +76,10 @@ func (c *Cluster) Run(ctx context.Context, binary, name, kubeconfig string, leas
 		"--leader-elect", "--leader-election-namespace", OperatorNamespace, "--leader-elect-lease-duration", lease.Duration.String(),
 		"--leader-elect-renew-deadline", lease.Renew.String(), "--leader-elect-retry-period", lease.Retry.String(),
 	}
+	if hasFlag(ctx, binary, "--metrics-secure") {
+		// Their reader has no token.
+		args = append(args, "--metrics-secure=false")
+	}
 	if hasFlag(ctx, binary, "--pprof-bind-address") {
 		o.pprof = ports[2]
 		args = append(args, "--pprof-bind-address", o.pprof)
