@@ -33,13 +33,21 @@ func (e Endpoints) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serve health at server.port: %w", err)
 	}
-	server := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	server := e.server()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// server ends connections that take long, or that nobody uses: whoever reaches the port could otherwise hold as many as he likes.
+func (e Endpoints) server() *http.Server {
+	return &http.Server{
+		Handler: e.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 }
 
 // Handler answers the paths.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -51,5 +52,21 @@ func TestEndpoints(t *testing.T) {
 		if status, text := ask(c.path, c.password); status != c.status || !strings.Contains(text, c.text) {
 			t.Errorf("%s with %q: %d %q", c.path, c.password, status, text)
 		}
+	}
+}
+
+// TestEndpointsHoldNoConnectionForLong: a client that sends a body slowly, or nothing more, is not waited for.
+func TestEndpointsHoldNoConnectionForLong(t *testing.T) {
+	e := Endpoints{HTTP: config.HTTP{ContextPath: config.DefaultContextPath}, Healthy: func() error { return nil }, Metrics: prometheus.NewRegistry()}
+	s := e.server()
+	for name, limit := range map[string]time.Duration{
+		"the header": s.ReadHeaderTimeout, "the request": s.ReadTimeout, "the answer": s.WriteTimeout, "a connection without a request": s.IdleTimeout,
+	} {
+		if limit <= 0 || limit > time.Minute {
+			t.Errorf("%s may take %s", name, limit)
+		}
+	}
+	if s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
+		t.Errorf("a header may have %d bytes", s.MaxHeaderBytes)
 	}
 }
