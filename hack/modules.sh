@@ -6,7 +6,7 @@ modules=(. devcluster hack/catalog hack/image hack/monitoring)
 # programs have code of ours around originals that one target alone builds: they are linted, which vets them, where these can be fetched.
 programs=(hack/servicemonitors hack/tools/cert-manager hack/tools/prometheus-operator)
 # tools pin the versions of programs that the Makefile builds.
-tools=(hack/tools hack/tools/golangci hack/tools/helm)
+tools=(hack/tools hack/tools/golangci hack/tools/govulncheck hack/tools/helm)
 # originals pin what some tests run in place of a stand-in.
 originals=(hack/servicemonitors hack/tools/cert-manager hack/tools/kserve hack/tools/prometheus-operator hack/tools/rbac-proxy)
 
