@@ -90,7 +90,12 @@ func TestTheClustersAddressesAreRefused(t *testing.T) {
 	var now []netip.Prefix
 	var failed error
 	limits := Limits{Dial: 50 * time.Millisecond, Total: 2 * time.Second}
-	cluster := func(context.Context) ([]netip.Prefix, error) { return now, failed }
+	cluster := func(context.Context) ([]netip.Prefix, error) {
+		if failed != nil {
+			return nil, failed
+		}
+		return now, nil
+	}
 	s := open(t, func(o *Options) { o.Cluster, o.Limits = cluster, limits })
 	allowing := open(t, func(o *Options) {
 		o.Cluster, o.Limits, o.Allow = cluster, limits, append(prefixes("10.43.0.5/32"), loopback...)
