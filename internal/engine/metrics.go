@@ -48,6 +48,9 @@ var (
 	ready = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mlkeeper_ready", Help: "Custom resources by kind, status of the condition Ready, and its reason.",
 	}, []string{"kind", "status", "reason"})
+	suspended = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_suspended", Help: "Custom resources that are suspended, of which nothing is written, by kind.",
+	}, []string{"kind"})
 	verified = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mlkeeper_last_full_sync_timestamp_seconds",
 		Help: "When the manager that leads last reconciled a custom resource for the first time, in seconds since 1970.",
@@ -64,6 +67,8 @@ var (
 type engineMetrics struct {
 	mu    sync.Mutex
 	stack map[string]map[client.ObjectKey]stackCounts
+	// suspended has the custom resources that are suspended, by kind.
+	suspended map[string]map[client.ObjectKey]struct{}
 }
 
 // stackCounts is what one custom resource adds to the gauges.
@@ -75,9 +80,11 @@ type stackCounts struct {
 
 func newMetrics() *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, verified, rolloutSince)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince)
 	})
-	return &engineMetrics{stack: map[string]map[client.ObjectKey]stackCounts{}}
+	return &engineMetrics{
+		stack: map[string]map[client.ObjectKey]stackCounts{}, suspended: map[string]map[client.ObjectKey]struct{}{},
+	}
 }
 
 func (m *engineMetrics) reconciled(kind, outcome string) {
@@ -131,6 +138,7 @@ func (m *engineMetrics) observe(
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.resumeLocked(kind, key)
 	if m.stack[kind] == nil {
 		m.stack[kind] = map[client.ObjectKey]stackCounts{}
 	}
@@ -144,9 +152,29 @@ func (m *engineMetrics) observe(
 	m.stack[kind][key] = counts
 }
 
+// suspend counts a custom resource as suspended, until it is observed again or forgotten. Its other counts stay as they were last.
+func (m *engineMetrics) suspend(kind string, key client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.suspended[kind] == nil {
+		m.suspended[kind] = map[client.ObjectKey]struct{}{}
+	}
+	m.suspended[kind][key] = struct{}{}
+	suspended.WithLabelValues(kind).Set(float64(len(m.suspended[kind])))
+}
+
+// resumeLocked ends that.
+func (m *engineMetrics) resumeLocked(kind string, key client.ObjectKey) {
+	if _, is := m.suspended[kind][key]; is {
+		delete(m.suspended[kind], key)
+		suspended.WithLabelValues(kind).Set(float64(len(m.suspended[kind])))
+	}
+}
+
 func (m *engineMetrics) forget(kind string, key client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.resumeLocked(kind, key)
 	if before, known := m.stack[kind][key]; known {
 		before.add(kind, -1)
 		delete(m.stack[kind], key)

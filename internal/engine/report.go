@@ -231,5 +231,6 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 	}, metav1.NewTime(s.Clock.Now()))
 	_, err := s.writeStatus(ctx, p, true)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
+	s.metrics.suspend(s.def.GVK.Kind, p.key)
 	return reconcile.Result{}, err
 }

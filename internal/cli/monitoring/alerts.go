@@ -67,6 +67,7 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 	drift := w.of("mlkeeper_drift_corrections_total")
 	objects := w.of("mlkeeper_managed_objects")
 	rollout := w.of("mlkeeper_rollout_started_timestamp_seconds")
+	suspended := w.of("mlkeeper_suspended")
 	return []alert{
 		{
 			name: "MLKeeperNotReady", wait: "30m", severity: "warning",
@@ -93,6 +94,13 @@ func (w *writer) resourceAlerts(stalled []string) []alert {
 			summary: "A rollout in namespace {{ $labels.holder }} has not finished within ten minutes",
 			description: "Its pods were restarted for a change of the operator, such as another default image, and are not Ready. The next " +
 				"namespace follows now: if the release is the cause, return to the previous one.",
+		},
+		{
+			name: "MLKeeperSuspended", wait: "7d", severity: "warning",
+			expr:    suspended.by("sum", suspended.now(), "kind") + " > 0",
+			summary: "{{ $value }} {{ $labels.kind }} have been suspended for a week",
+			description: "Nothing of them is written: certificates are not renewed, and changed credentials and images with security fixes are not " +
+				"rolled out. `mlkeeper status -A` lists them.",
 		},
 		{
 			name: "MLKeeperDriftLoop", wait: "15m", severity: "warning",
