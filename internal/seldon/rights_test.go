@@ -1,11 +1,14 @@
 package seldon
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
@@ -59,6 +62,7 @@ func TestARightThatTheOperatorLacksIsAWarning(t *testing.T) {
 		c := controllertest.New(testNow)
 		c.Denied = map[string]bool{denied: true}
 		c.Put(gateway)
+		c.Put(namespaceOf(ingressNamespace))
 		url, warning, err := s.gatherURL(t.Context(), c, cr, user)
 		if err != nil || !strings.HasPrefix(url, "http://"+want.host+"/") || (warning != "") != want.warned {
 			t.Errorf("%q is denied: %q, warning %q, %v", denied, url, warning, err)
@@ -67,5 +71,44 @@ func TestARightThatTheOperatorLacksIsAWarning(t *testing.T) {
 		if (len(told) == 1) != want.warned {
 			t.Errorf("%q is denied: the plan warns %q", denied, told)
 		}
+	}
+}
+
+func namespaceOf(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvkNamespace)
+	u.SetName(name)
+	return u
+}
+
+// watched records the namespaces whose Services are referred to, each of which is a watch.
+type watched struct {
+	*controllertest.Cluster
+	namespaces []string
+}
+
+func (w *watched) ReferencedAs(
+	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	w.namespaces = append(w.namespaces, namespace)
+	return w.Cluster.ReferencedAs(ctx, user, gvk, namespace, name)
+}
+
+// TestNoNamespaceThatDoesNotExistIsWatched: a thousand SeldonOperators with as many invented namespaces would be as many watches.
+func TestNoNamespaceThatDoesNotExistIsWatched(t *testing.T) {
+	s := New(Settings{ClusterDomain: "cluster.local"}).(*system)
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace = "stack", "ns"
+	cr.Spec.Enable.Routing = true
+	cr.Spec.Enterprise.Values = &runtime.RawExtension{Raw: []byte(`{"ingressGateway": {"ingressNamespace": "elsewhere"}}`)}
+	c := &watched{Cluster: controllertest.New(testNow)}
+	for range 2 {
+		if _, _, err := s.gatherURL(t.Context(), c, cr, user); err != nil {
+			t.Fatal(err)
+		}
+		c.Put(namespaceOf("elsewhere"))
+	}
+	if !slices.Equal(c.namespaces, []string{"elsewhere"}) {
+		t.Errorf("read before and after the namespace is there: %q", c.namespaces)
 	}
 }

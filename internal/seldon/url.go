@@ -31,7 +31,7 @@ func (s *system) gatherURL(
 	} else if kind, _ := lookupValue(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
 		return inside, "", nil
 	}
-	service, err := read.ReferencedAs(ctx, user, gvkService, namespace, name)
+	service, err := gatewayService(ctx, read, user, cr.Namespace, namespace, name)
 	var problem plan.Problem
 	switch {
 	case errors.As(err, new(controller.UserRefused)):
@@ -45,6 +45,19 @@ func (s *system) gatherURL(
 		return "http://" + address + uiPath, "", nil
 	}
 	return inside, "", nil
+}
+
+// gatewayService reads the Service of a gateway. Reading one opens a watch on its namespace, so there has to be one: users name as many as
+// they like.
+func gatewayService(
+	ctx context.Context, read controller.Reader, user, own, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	if namespace != own {
+		if there, err := read.Referenced(ctx, gvkNamespace, "", namespace); there == nil || err != nil {
+			return nil, err
+		}
+	}
+	return read.ReferencedAs(ctx, user, gvkService, namespace, name)
 }
 
 // balancer is the address that a LoadBalancer was given.
