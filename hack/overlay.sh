@@ -43,13 +43,15 @@ components() {
   (($# == 0)) || printf "  - $up/config/components/%s\n" "$@"
 }
 
-on=() off=()
+on=() off=() resources=''
 for name in "${controllers[@]}" "${parts[@]}"; do
   if [[ $chosen == *" $name "* ]]; then
     on+=("$name")
   elif [[ $name != monitoring ]]; then
-    # The kinds of monitoring are not in every cluster, and what it alerts about is not there either when it is left out.
     off+=("$name")
+  else
+    # The kinds of monitoring are not in every cluster, and what it alerts about is not there either when it is left out. The token is.
+    resources=$'resources:\n  - ../../../config/monitoring/reader\n'
   fi
 done
 
@@ -69,9 +71,10 @@ patches:
 YAML
   components ../.. "${on[@]}"
 } | kustomization >bin/deploy/kustomization.yaml
-if ((${#off[@]} > 0)); then
+if ((${#off[@]} > 0)) || [[ -n $resources ]]; then
   mkdir bin/deploy/off
   {
+    printf '%s' "$resources"
     cat <<'YAML'
 patches:
   - target:

@@ -61,7 +61,7 @@ func TestPrometheusReadsTheMetricsAndNothingElse(t *testing.T) {
 		t.Fatalf("%+v", endpoints)
 	}
 	e := endpoints[0]
-	const file = "monitoring/metrics_reader.yaml"
+	const file = "monitoring/reader/metrics_reader.yaml"
 	token := shipped[corev1.Secret](t, file, "Secret")
 	account := shipped[corev1.ServiceAccount](t, file, "ServiceAccount")
 	binding := shipped[rbacv1.ClusterRoleBinding](t, file, "ClusterRoleBinding")

@@ -170,6 +170,10 @@ func TestComponentsCombine(t *testing.T) {
 				t.Errorf("with %q: the volume %s: %v", step.components, v.Name, err)
 			}
 		}
+		reader := c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-metrics-reader"}, &rbacv1.ClusterRoleBinding{})
+		if on := strings.Contains(step.components, "monitoring"); on != (reader == nil) || !on && !apierrors.IsNotFound(reader) {
+			t.Errorf("with %q: the binding of who reads the metrics: %v", step.components, reader)
+		}
 		bound := &rbacv1.ClusterRoleBinding{}
 		err = c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-trusted"}, bound)
 		if on := strings.Contains(step.components, "trusted"); on != (err == nil) || !on && !apierrors.IsNotFound(err) {
