@@ -265,7 +265,9 @@ func (c *collector) decodeInventories(all []*unstructured.Unstructured) byOwner 
 		out[i.Spec.Owner] = append(out[i.Spec.Owner], i)
 	}
 	for _, stages := range out {
-		slices.SortFunc(stages, func(a, b keeper.Inventory) int { return cmp.Compare(a.Spec.Stage, b.Spec.Stage) })
+		slices.SortFunc(stages, func(a, b keeper.Inventory) int {
+			return cmp.Or(cmp.Compare(a.Spec.Stage, b.Spec.Stage), cmp.Compare(a.Spec.Part, b.Spec.Part))
+		})
 	}
 	return out
 }

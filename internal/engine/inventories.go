@@ -94,10 +94,10 @@ func (e *Engine) enqueueFinalizations() {
 	}
 }
 
-// needsInventories reports whether the custom resource cannot own every child. It has Inventories, too, if users define the kinds and
+// needsInventories reports whether the custom resource cannot own every child, or not list it. It has Inventories, too, if users define the kinds and
 // the plan waits for more objects, one of which may need an Inventory: a later change of the owner would write every object again.
-func (s *stacks[C, F]) needsInventories(stack plan.Stack, p plan.Plan) bool {
-	if s.inventories.Needed(stack, p) {
+func (s *stacks[C, F]) needsInventories(stack plan.Stack, p plan.Plan, recorded []keeper.InventoryEntry) bool {
+	if s.inventories.Needed(stack, p, recorded) {
 		return true
 	}
 	return s.def.AnyChildren && slices.ContainsFunc(p.Problems, func(problem plan.Problem) bool { return problem.Class == plan.Waiting }) &&
@@ -113,7 +113,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	p.remaining = entries
 	ofStatus := &s.def.Common(p.cr).Inventory.Entries
 	if len(p.inventories) == 0 {
-		*ofStatus = entries
+		*ofStatus = inventory.ForStatus(entries)
 		return nil
 	}
 	*ofStatus = nil

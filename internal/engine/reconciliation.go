@@ -127,7 +127,7 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 		ofStatus = p.state.pendingStatus
 	}
 	existing := s.inventories.Of(string(p.cr.GetUID()))
-	if len(existing) > 0 || s.needsInventories(p.stack, p.plan) {
+	if len(existing) > 0 || s.needsInventories(p.stack, p.plan, ofStatus.Entries) {
 		// Once: the Inventories are written side by side.
 		confirm := sync.OnceValue(func() error { return s.confirm(ctx, p) })
 		var err error
@@ -183,13 +183,18 @@ func (s *stacks[C, F]) follow(p *reconciliation[C, F], o plan.Stamped) {
 }
 
 func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
+	listing := inventory.Listing(p.inventories)
 	for i, stage := range p.plan.Stages {
-		owner := p.owners[0]
-		if len(p.inventories) > 0 {
-			owner = p.owners[i+1]
-		}
 		stamped := make([]plan.Stamped, 0, len(stage.Objects))
 		for _, o := range stage.Objects {
+			owner := p.owners[0]
+			if len(p.inventories) > 0 {
+				inv := listing[inventory.Place{Stage: i, Key: o.Key()}]
+				if inv == nil {
+					return fmt.Errorf("no Inventory of stage %d lists %s", i, o.Key())
+				}
+				owner = inventory.OwnerOf(inv)
+			}
 			st, err := plan.Stamp(s.digests.Key(), o, p.stack, owner, i)
 			if err != nil {
 				return err
@@ -213,10 +218,8 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 		desired[key] = true
 	}
 	for i, stage := range p.plan.Stages {
-		if stage.Suspended && i < len(p.inventories) {
-			for _, e := range p.inventories[i].Spec.Entries {
-				desired[inventory.KeyOf(e)] = true
-			}
+		if stage.Suspended {
+			keepListed(p.inventories, i, desired)
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range p.stamped[i] {
@@ -235,6 +238,18 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	leaveSuspended(p.plan.Stages, p.actions)
 	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now()))
 	s.holdRollout(p)
+}
+
+// keepListed adds everything that the Inventories of a stage list.
+func keepListed(invs []*keeper.Inventory, stage int, desired map[plan.Key]bool) {
+	for _, inv := range invs {
+		if int(inv.Spec.Stage) != stage {
+			continue
+		}
+		for _, e := range inv.Spec.Entries {
+			desired[inventory.KeyOf(e)] = true
+		}
+	}
 }
 
 // leaveSuspended takes the writes of suspended stages out of the decisions.

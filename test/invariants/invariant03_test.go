@@ -1,15 +1,22 @@
 package invariants
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/internal/requests"
 	"mlkeeper.dev/test/bundle"
@@ -63,6 +70,70 @@ func TestInvariant03InventoriesOwnWhatTheCustomResourceCannot(t *testing.T) {
 	if n := len(b.bundle("b").Status.Inventory.Entries); n > 0 {
 		t.Errorf("the status lists %d children besides", n)
 	}
+}
+
+// TestInvariant03AStageWithManyObjectsHasSeveralInventories has more objects than etcd can list in one Inventory, and a manager that ends in
+// the middle of them. Each object has the owner that lists it, and the deletion leaves nothing.
+func TestInvariant03AStageWithManyObjectsHasSeveralInventories(t *testing.T) {
+	const number, long = 1700, 5 * time.Minute
+	b := open(t, options{})
+	other := b.namespace()
+	all := bundle.Stage{Name: "all"}
+	for i := range number {
+		all.Objects = append(all.Objects, configMap(other, fmt.Sprintf("%s-%d", strings.Repeat("n", 245), i), "v"))
+	}
+	made := func() []corev1.ConfigMap {
+		list := &corev1.ConfigMapList{}
+		if err := b.c.Client.List(t.Context(), list, client.InNamespace(other)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(list.Items, func(m corev1.ConfigMap) bool { return !strings.HasPrefix(m.Name, "nnn") })
+	}
+	b.apply("b", bundle.Spec{Stages: []bundle.Stage{stage("first", configMap(other, "before", "v")), all}})
+	cluster.Eventually(t, long, func() error {
+		if n := len(made()); n < number/10 {
+			return fmt.Errorf("%d objects exist", n)
+		}
+		return nil
+	})
+	b.op.Stop()
+	b.start()
+	cluster.Eventually(t, long, func() error {
+		if conditions := b.bundle("b").Status.Conditions; !meta.IsStatusConditionTrue(conditions, "Ready") {
+			return fmt.Errorf("%d objects exist, %+v", len(made()), conditions)
+		}
+		return nil
+	})
+	owners := map[types.UID]map[string]bool{}
+	for i, inv := range b.inventories("b") {
+		raw, err := json.Marshal(inv)
+		if err != nil || len(raw) > 1<<20 {
+			t.Errorf("Inventory %d, of stage %d, has %d bytes: %v", i, inv.Spec.Stage, len(raw), err)
+		}
+		owners[inv.UID] = map[string]bool{}
+		for _, e := range inv.Status.Entries {
+			owners[inv.UID][e.Name] = e.UID != ""
+		}
+	}
+	if len(owners) < 3 {
+		t.Errorf("%d Inventories for two stages", len(owners))
+	}
+	objects := made()
+	if len(objects) != number {
+		t.Errorf("%d objects exist", len(objects))
+	}
+	for _, m := range objects {
+		if refs := m.OwnerReferences; len(refs) != 1 || !owners[refs[0].UID][m.Name] {
+			t.Fatalf("%s has the owners %v, which do not list it", m.Name, refs)
+		}
+	}
+	b.c.Kubectl(t, "-n", b.ns, "delete", "bundle", "b")
+	cluster.Eventually(t, long, func() error {
+		if left, of := len(made()), len(b.inventories("b")); left > 0 || of > 0 {
+			return fmt.Errorf("%d objects and %d Inventories are left", left, of)
+		}
+		return nil
+	})
 }
 
 func TestInvariant03AnObjectIsListedBeforeItExists(t *testing.T) {

@@ -3,6 +3,7 @@
 package invariants
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -344,7 +345,9 @@ func (b *bench) inventories(name string) []keeper.Inventory {
 	out := slices.DeleteFunc(list.Items, func(i keeper.Inventory) bool {
 		return i.Spec.Owner.Namespace != b.ns || i.Spec.Owner.Name != name
 	})
-	slices.SortFunc(out, func(x, y keeper.Inventory) int { return int(x.Spec.Stage - y.Spec.Stage) })
+	slices.SortFunc(out, func(x, y keeper.Inventory) int {
+		return cmp.Or(cmp.Compare(x.Spec.Stage, y.Spec.Stage), cmp.Compare(x.Spec.Part, y.Spec.Part))
+	})
 	return out
 }
 

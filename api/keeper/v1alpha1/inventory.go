@@ -34,7 +34,7 @@ type InventoryOwner struct {
 	UID types.UID `json:"uid"`
 }
 
-// InventorySpec lists what one stage of a custom resource consists of. It is written before the objects are.
+// InventorySpec lists what one stage of a custom resource consists of, or a part of it. It is written before the objects are.
 type InventorySpec struct {
 	// owner is the custom resource; when it is gone the Inventory is deleted, and the garbage collector deletes what
 	// the Inventory owns.
@@ -45,6 +45,12 @@ type InventorySpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Stage int32 `json:"stage"`
+	// part is the place of this Inventory among those of its stage. A stage has several if it has more objects than one
+	// Inventory can list within the limits of the API server.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Part int32 `json:"part,omitempty"`
 	// impersonate is the user whose rights the objects are written with; empty for the operator's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

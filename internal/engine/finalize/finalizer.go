@@ -148,17 +148,17 @@ func (f *Finalizer) deleteLast(ctx context.Context, invs []*keeper.Inventory, ow
 	return 0, nil
 }
 
-// remaining names an object that still exists and whose Inventory, one of the same custom resource, is deleted; empty for none. It is the
-// first by name, so that the condition changes only when that object is gone.
+// remaining names an object that still exists and whose Inventory, one of a later stage of the same custom resource, is deleted; empty for
+// none. It is the first by name, so that the condition changes only when that object is gone.
 func (f *Finalizer) remaining(invs []*keeper.Inventory) string {
 	existing := map[string]bool{}
 	for _, inv := range invs {
 		existing[inv.Name] = true
 	}
-	first, out := invs[0], ""
+	first, last, out := invs[0], invs[len(invs)-1], ""
 	for _, seen := range f.Children.ChildrenOfStack(first.Labels[keeper.ControllerLabel], first.Labels[keeper.StackLabel]) {
 		ref := metav1.GetControllerOfNoCopy(&seen.ObjectMeta)
-		if ref == nil || ref.Kind != inventory.GVK.Kind || existing[ref.Name] {
+		if ref == nil || ref.Kind != inventory.GVK.Kind || existing[ref.Name] || inventory.SameStage(ref.Name, last) {
 			continue
 		}
 		// The children of a newer custom resource of the same name have the same label.

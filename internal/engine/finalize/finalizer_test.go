@@ -42,6 +42,30 @@ func TestStagesAreDeletedInReverseOrder(t *testing.T) {
 	}
 }
 
+// TestPartsOfAStageGoTogether: the Inventories of one stage do not wait for each other's objects, and the next stage for those of all.
+func TestPartsOfAStageGoTogether(t *testing.T) {
+	w := newWorld(t)
+	second := w.invs["inv-1"].DeepCopy()
+	second.Name, second.UID, second.Spec.Part = "inv-1-1", "uid-inv-1-1", 1
+	w.invs[second.Name] = second
+	f := w.manager()
+	w.reconcile(f)
+	if _, exists := w.invs[second.Name]; exists || len(w.invs) != 2 {
+		t.Fatalf("the Inventories after the first reconcile: %v", w.invs)
+	}
+	left := child("left")
+	left.OwnerReferences[0].Name = second.Name
+	w.children = []*observe.Object{left}
+	w.reconcile(f)
+	if w.waits(1) != "deleted" {
+		t.Errorf("the first part waits for an object of the second: %s", w.waits(1))
+	}
+	w.reconcile(f)
+	if got, want := w.waits(0), "waiting for ConfigMap ns/left to be deleted"; got != want {
+		t.Errorf("the first stage says %q, want %q", got, want)
+	}
+}
+
 // TestAStageWaitsForTheCaches: without the caches, the objects of a later stage would seem to be deleted.
 func TestAStageWaitsForTheCaches(t *testing.T) {
 	w := newWorld(t)

@@ -99,7 +99,7 @@ func (w *world) Of(uid string) (out []*keeper.Inventory) {
 			out = append(out, inv)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Spec.Stage < out[j].Spec.Stage })
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }
 

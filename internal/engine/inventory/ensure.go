@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,10 +18,15 @@ import (
 // parallelWrites is the number of Inventories of one custom resource that are written at once.
 const parallelWrites = 8
 
-// Needed reports whether a stack has a child that its custom resource cannot own: cluster-scoped, or in another namespace.
-func (s *Store) Needed(stack plan.Stack, p plan.Plan) bool {
+// Needed reports whether a stack has a child that its custom resource cannot own, because it is cluster-scoped or in another namespace,
+// or more children than the status of the custom resource can list.
+// recorded are those that the status has.
+func (s *Store) Needed(stack plan.Stack, p plan.Plan, recorded []keeper.InventoryEntry) bool {
 	if stack.Namespace == "" {
 		return false // A cluster-scoped custom resource may own everything.
+	}
+	if tooLargeForStatus(p, recorded) {
+		return true
 	}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
@@ -36,9 +42,10 @@ func (s *Store) Needed(stack plan.Stack, p plan.Plan) bool {
 	return false
 }
 
-// Ensure creates one Inventory per stage and lists every object of the plan in it, before any of them is written. An object that is
-// listed already stays listed until Record finds that it is gone. The Inventories of stages that the plan no longer has come last,
-// since they still own the objects to be pruned. confirm is called before the first write, and its error prevents the write.
+// Ensure creates the Inventories of each stage, which is one unless it has more objects than one can list, and lists every object of the
+// plan in them, before any of them is written. An object that is listed already stays listed until Record finds that it is gone. The
+// Inventories of stages that the plan no longer has come last, since they still own the objects to be pruned. confirm is called before
+// the first write, and its error prevents the write.
 func (s *Store) Ensure(
 	ctx context.Context, stack plan.Stack, p plan.Plan, existing []*keeper.Inventory, confirm func() error,
 ) ([]*keeper.Inventory, error) {
@@ -48,34 +55,44 @@ func (s *Store) Ensure(
 	if _, served := s.Catalog.Lookup(GVK); !served {
 		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
 	}
-	out := make([]*keeper.Inventory, len(p.Stages))
+	ofStage := make([][]*keeper.Inventory, len(p.Stages))
+	var former []*keeper.Inventory
+	for _, inv := range existing {
+		if i := int(inv.Spec.Stage); i < len(ofStage) {
+			ofStage[i] = append(ofStage[i], inv)
+		} else {
+			former = append(former, inv)
+		}
+	}
 	failures := parallel.Each(ctx, parallelWrites, p.Stages, func(ctx context.Context, i int, stage plan.Stage) (err error) {
-		out[i], err = s.ensureStage(ctx, stack, p.ActAs, i, stage, existing, confirm)
+		ofStage[i], err = s.ensureStage(ctx, stack, p.ActAs, i, stage, ofStage[i], confirm)
 		return err
 	})
 	if err := cmp.Or(failures...); err != nil {
 		return nil, err
 	}
-	for _, inv := range existing {
-		if int(inv.Spec.Stage) >= len(p.Stages) {
-			out = append(out, inv)
+	return append(slices.Concat(ofStage...), former...), nil
+}
+
+// ensureStage creates the Inventories of a stage, or adds the objects to them that none lists yet.
+func (s *Store) ensureStage(
+	ctx context.Context, stack plan.Stack, user string, i int, stage plan.Stage, existing []*keeper.Inventory, confirm func() error,
+) ([]*keeper.Inventory, error) {
+	var out []*keeper.Inventory
+	for _, one := range split(existing, stage) {
+		inv, err := s.ensurePart(ctx, stack, user, i, one, confirm)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, inv)
 	}
 	return out, nil
 }
 
-// ensureStage creates the Inventory of a stage, or adds the objects to it that it does not list yet.
-func (s *Store) ensureStage(
-	ctx context.Context, stack plan.Stack, user string, i int, stage plan.Stage, existing []*keeper.Inventory, confirm func() error,
+func (s *Store) ensurePart(
+	ctx context.Context, stack plan.Stack, user string, stage int, one *part, confirm func() error,
 ) (*keeper.Inventory, error) {
-	name := nameOf(stack, i)
-	var have *keeper.Inventory
-	for _, inv := range existing {
-		if inv.Name == name {
-			have = inv
-		}
-	}
-	want := union(have, stage)
+	have, want := one.have, union(one.have, one.objects)
 	if have != nil && len(want) == len(have.Spec.Entries) && have.Spec.Impersonate == user {
 		return have, nil
 	}
@@ -83,7 +100,15 @@ func (s *Store) ensureStage(
 		return nil, err
 	}
 	if have == nil {
-		return s.create(ctx, newInventory(stack, name, i, user, want))
+		created, err := s.create(ctx, newInventory(stack, stage, one.number, user, want))
+		if err != nil {
+			return nil, err
+		}
+		// One of a process that crashed, which the cache does not have yet, may list less.
+		have, want = created, union(created, one.objects)
+		if len(want) == len(have.Spec.Entries) {
+			return have, nil
+		}
 	}
 	next := have.DeepCopy()
 	next.Spec.Entries, next.Spec.Impersonate = want, user
@@ -91,19 +116,23 @@ func (s *Store) ensureStage(
 }
 
 // nameOf is stable for a custom resource and contains its UID, so that two of the same name never share an Inventory.
-func nameOf(stack plan.Stack, stage int) string {
+func nameOf(stack plan.Stack, stage int, part int32) string {
 	kind := strings.ToLower(stack.GVK.Kind)
 	if len(kind) > 200 {
 		kind = kind[:200]
 	}
-	return fmt.Sprintf("%s-%s-%.8s-%d", kind, stack.Hash(), stack.UID, stage)
+	name := fmt.Sprintf("%s-%s-%.8s-%d", kind, stack.Hash(), stack.UID, stage)
+	if part > 0 {
+		name += fmt.Sprintf("-%d", part)
+	}
+	return name
 }
 
-func newInventory(stack plan.Stack, name string, stage int, user string, objects []keeper.InventoryEntry) *keeper.Inventory {
+func newInventory(stack plan.Stack, stage int, part int32, user string, objects []keeper.InventoryEntry) *keeper.Inventory {
 	return &keeper.Inventory{
 		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: GVK.Kind},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()},
+			Name: nameOf(stack, stage, part), Labels: map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()},
 			Annotations: map[string]string{keeper.OwnerAnnotation: stack.ID()},
 		},
 		Spec: keeper.InventorySpec{
@@ -111,15 +140,16 @@ func newInventory(stack plan.Stack, name string, stage int, user string, objects
 				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
 			},
 			Stage:       int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			Part:        part,
 			Impersonate: user,
 			Entries:     objects,
 		},
 	}
 }
 
-// union lists the objects of a stage in their order, followed by the other objects that an Inventory lists. The result does not
+// union lists some objects of a stage in their order, followed by the other objects that an Inventory lists. The result does not
 // depend on the number of reconciliations in which the stage became complete.
-func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
+func union(have *keeper.Inventory, objects []plan.Object) []keeper.InventoryEntry {
 	var out []keeper.InventoryEntry
 	before := map[plan.Key]keeper.InventoryEntry{}
 	if have != nil {
@@ -128,18 +158,14 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 		}
 	}
 	planned := map[plan.Key]bool{}
-	for _, o := range stage.Objects {
+	for _, o := range objects {
 		if planned[o.Key()] {
 			continue
 		}
 		planned[o.Key()] = true
-		e, listed := before[o.Key()]
-		if !listed {
-			e.ObjectReference = keeper.ObjectReference{
-				Group: o.Key().Group, Version: o.Desired.GroupVersionKind().Version, Kind: o.Key().Kind,
-				Namespace: o.Key().Namespace, Name: o.Key().Name,
-			}
-			e.Policy = o.Policy()
+		e, known := before[o.Key()]
+		if !known {
+			e = listed(o)
 		}
 		out = append(out, e)
 	}
@@ -151,4 +177,15 @@ func union(have *keeper.Inventory, stage plan.Stage) []keeper.InventoryEntry {
 		}
 	}
 	return out
+}
+
+// listed is the entry of an object that is not written yet.
+func listed(o plan.Object) keeper.InventoryEntry {
+	key := o.Key()
+	return keeper.InventoryEntry{
+		ObjectReference: keeper.ObjectReference{
+			Group: key.Group, Version: o.Desired.GroupVersionKind().Version, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
+		},
+		Policy: o.Policy(),
+	}
 }

@@ -32,7 +32,7 @@ func TestWhatIsListedDoesNotTellWhen(t *testing.T) {
 		{[]string{"a", "kept", "d"}, []string{"a", "kept", "d"}},
 		{[]string{"z", "d"}, []string{"z", "d", "a", "kept"}},
 	} {
-		inv.Spec.Entries = union(inv, stage(c.planned...))
+		inv.Spec.Entries = union(inv, stage(c.planned...).Objects)
 		var got []string
 		for _, e := range inv.Spec.Entries {
 			got = append(got, e.Name)

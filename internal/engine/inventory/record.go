@@ -14,7 +14,7 @@ import (
 )
 
 // Record writes the entries of a reconciliation into the status of the Inventories. It removes objects from the spec that are
-// neither wanted nor exist any more, and deletes the Inventory of a former stage that lists none.
+// neither wanted nor exist any more. Of the Inventories that list none it keeps the first of each stage that the plan has.
 func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.InventoryEntry) error {
 	stageOf := map[plan.Key]int{}
 	for i, stage := range stamped {
@@ -26,14 +26,15 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 	for _, e := range entries {
 		recorded[KeyOf(e)] = true
 	}
-	return cmp.Or(parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, i int, inv *keeper.Inventory) error {
+	return cmp.Or(parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, _ int, inv *keeper.Inventory) error {
+		stage := int(inv.Spec.Stage)
 		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Entries {
 			at, wanted := stageOf[KeyOf(e)]
-			if wanted && at == i || !wanted && recorded[KeyOf(e)] || s.owns(inv, KeyOf(e)) {
+			if wanted && at == stage || !wanted && recorded[KeyOf(e)] || s.owns(inv, KeyOf(e)) {
 				spec = append(spec, e)
-				listed[KeyOf(e)] = !wanted || at == i
+				listed[KeyOf(e)] = !wanted || at == stage
 			}
 		}
 		for _, e := range entries {
@@ -41,10 +42,10 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 				status = append(status, e)
 			}
 		}
-		if i >= len(stamped) && len(spec) == 0 {
+		if len(spec) == 0 && (stage >= len(stamped) || inv.Spec.Part > 0) {
 			return s.Delete(ctx, inv)
 		}
-		return s.replace(ctx, inv, spec, status)
+		return s.replace(ctx, inv, spec, boundLeftOut(status))
 	})...)
 }
 

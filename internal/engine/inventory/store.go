@@ -1,9 +1,10 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,7 +76,7 @@ func (s *Store) Get(name string) (*keeper.Inventory, bool) {
 	return inv, ok
 }
 
-// Of returns the Inventories of one custom resource that are not being deleted, by stage.
+// Of returns the Inventories of one custom resource that are not being deleted, by stage and part.
 func (s *Store) Of(ownerUID string) []*keeper.Inventory {
 	var out []*keeper.Inventory
 	for _, o := range s.Cache.IndexedResources(GVK.GroupKind(), ownerUID) {
@@ -83,7 +84,9 @@ func (s *Store) Of(ownerUID string) []*keeper.Inventory {
 			out = append(out, inv)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Spec.Stage < out[j].Spec.Stage })
+	slices.SortFunc(out, func(a, b *keeper.Inventory) int {
+		return cmp.Or(cmp.Compare(a.Spec.Stage, b.Spec.Stage), cmp.Compare(a.Spec.Part, b.Spec.Part))
+	})
 	return out
 }
 

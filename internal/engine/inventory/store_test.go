@@ -73,6 +73,9 @@ func newFixture(t *testing.T) *fixture {
 		}
 		f.version++
 		u.SetResourceVersion(strconv.Itoa(f.version))
+		if raw, err := u.MarshalJSON(); err != nil || len(raw) > etcdLimit {
+			return true, nil, fmt.Errorf("etcdserver: request is too large: %d bytes, %w", len(raw), err)
+		}
 		return false, nil, nil
 	})
 	f.Store = New(Options{Client: f.client, Catalog: f, Cache: f, Count: func(plan.Key, decide.Verb, string) {}})
@@ -197,12 +200,12 @@ func TestNeeded(t *testing.T) {
 		"retained":              {retained, false},
 	} {
 		f := newFixture(t)
-		if got := f.Needed(owner, stages([]plan.Object{c.object})); got != c.want {
+		if got := f.Needed(owner, stages([]plan.Object{c.object}), nil); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 		cluster := owner
 		cluster.Namespace = ""
-		if f.Needed(cluster, stages([]plan.Object{c.object})) {
+		if f.Needed(cluster, stages([]plan.Object{c.object}), nil) {
 			t.Errorf("%s: a cluster-scoped custom resource needs Inventories", name)
 		}
 	}
