@@ -110,6 +110,10 @@ var engineAdvice = map[string]advice{
 		remedy: "Grant the right that the message names to MLKeeper's service account; `mlkeeper rbac` prints the roles that " +
 			"it needs, with -f or --namespace also those for applications and charts. MLKeeper retries with backoff of up to five minutes.",
 	},
+	"TooManyNamespaces": {
+		meaning: "The custom resources of the namespace refer to objects in too many other namespaces, each of which costs a watch.",
+		remedy:  "Refer to fewer namespaces, such as for the Services of ingress gateways.",
+	},
 	"InternalError": {
 		meaning: "A panic ended a background job of MLKeeper for the resource; that is a bug.",
 		remedy:  "Report it with the stack trace in the manager's log. MLKeeper retries with backoff of up to five minutes.",

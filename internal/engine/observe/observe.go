@@ -67,7 +67,7 @@ func (o *Object) Stripped() *unstructured.Unstructured {
 func (o *Object) fill(u *unstructured.Unstructured) {
 	kept := health.Strip(u)
 	kept.Object["metadata"] = strippedMetadata(u)
-	raw, err := json.Marshal(kept.Object)
+	raw, err := boundStripped(kept.Object, map[string]any{"name": u.GetName(), "namespace": u.GetNamespace(), "generation": u.GetGeneration()})
 	if err != nil {
 		panic("bug: what was stripped does not encode: " + err.Error())
 	}
@@ -186,7 +186,9 @@ func reduce(key plan.Key, apiVersion string, m metav1.Object) *Object {
 	out.Namespace, out.Name, out.UID = key.Namespace, key.Name, m.GetUID()
 	out.ResourceVersion, out.Generation = m.GetResourceVersion(), m.GetGeneration()
 	out.CreationTimestamp, out.DeletionTimestamp = m.GetCreationTimestamp(), m.GetDeletionTimestamp()
-	out.digest = m.GetAnnotations()[keeper.AppliedHashAnnotation]
+	if digest := m.GetAnnotations()[keeper.AppliedHashAnnotation]; len(digest) <= maxText {
+		out.digest = digest
+	}
 	shareMarks(out, m)
 	out.OwnedFieldsHash, out.Created = HashOwned(m.GetManagedFields(), out.AppliedHash())
 	out.Health = health.Result{Status: health.Current}

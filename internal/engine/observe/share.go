@@ -26,7 +26,7 @@ func shareMarks(out *Object, m metav1.Object) {
 	own := marks{
 		labels:      pick(m.GetLabels(), keeper.ControllerLabel, keeper.StackLabel),
 		annotations: pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation),
-		owners:      m.GetOwnerReferences(),
+		owners:      boundOwners(m.GetOwnerReferences()),
 	}
 	key := own.key()
 	if same, ok := known.Get(key); ok {
@@ -50,7 +50,7 @@ func (m marks) key() string {
 func pick(all map[string]string, keys ...string) map[string]string {
 	out := make(map[string]string, len(keys))
 	for _, k := range keys {
-		if v, ok := all[k]; ok {
+		if v, ok := all[k]; ok && len(v) <= maxText {
 			out[k] = v
 		}
 	}

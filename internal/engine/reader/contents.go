@@ -24,6 +24,8 @@ type contents struct {
 	// by has the objects by the users who read them: what one may read, another may not.
 	by    map[watch.Ref]map[string]content
 	bytes int
+	// of are the bytes by the namespace of the objects.
+	of map[string]int
 }
 
 // content is one object and its approximate size in bytes.
@@ -44,27 +46,48 @@ func (c *contents) get(user string, ref watch.Ref, uid types.UID, version string
 	return u
 }
 
-// put caches an object, and drops others while the cache exceeds its hard limit.
+// put caches an object, and drops others while the cache exceeds its hard limit: those of the namespace that has the most, so that one
+// with many and large objects has those of no other read again.
 func (c *contents) put(user string, ref watch.Ref, u *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.by == nil {
-		c.by = map[watch.Ref]map[string]content{}
+		c.by, c.of = map[watch.Ref]map[string]content{}, map[string]int{}
 	}
 	one := content{object: u, bytes: sizeOf(u.Object)}
-	c.bytes -= c.by[ref][user].bytes
+	c.countLocked(ref, -c.by[ref][user].bytes)
 	delete(c.by[ref], user)
-	for other := range c.by {
-		if c.bytes+one.bytes <= hardLimit {
-			break
-		}
-		c.dropLocked(other)
+	for len(c.of) > 0 && c.bytes+one.bytes > hardLimit {
+		c.dropHeaviestLocked()
 	}
 	if c.by[ref] == nil {
 		c.by[ref] = map[string]content{}
 	}
 	c.by[ref][user] = one
-	c.bytes += one.bytes
+	c.countLocked(ref, one.bytes)
+}
+
+func (c *contents) countLocked(ref watch.Ref, bytes int) {
+	c.bytes += bytes
+	if c.of[ref.Namespace] += bytes; c.of[ref.Namespace] == 0 {
+		delete(c.of, ref.Namespace)
+	}
+}
+
+// dropHeaviestLocked drops an object of the namespace that has the most.
+func (c *contents) dropHeaviestLocked() {
+	heaviest, most := "", 0
+	for namespace, bytes := range c.of {
+		if bytes > most {
+			heaviest, most = namespace, bytes
+		}
+	}
+	for ref := range c.by {
+		if ref.Namespace == heaviest {
+			c.dropLocked(ref)
+			return
+		}
+	}
 }
 
 // evict drops the objects of a custom resource that is Ready, which hardly reads them again, while the cache exceeds its soft limit.
@@ -87,7 +110,7 @@ func (c *contents) drop(ref watch.Ref) {
 
 func (c *contents) dropLocked(ref watch.Ref) {
 	for _, one := range c.by[ref] {
-		c.bytes -= one.bytes
+		c.countLocked(ref, -one.bytes)
 	}
 	delete(c.by, ref)
 }

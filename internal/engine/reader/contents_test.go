@@ -41,6 +41,37 @@ func TestContentsAreBounded(t *testing.T) {
 	}
 }
 
+// TestANamespaceEvictsItsOwnContents: who refers to many large objects has none of another namespace read again.
+func TestANamespaceEvictsItsOwnContents(t *testing.T) {
+	var c contents
+	of := func(namespace string, i int) watch.Ref {
+		ref := secretRef(i)
+		ref.Namespace = namespace
+		return ref
+	}
+	for i := range 10 {
+		c.put("", of("quiet", i), ofSize(100<<10))
+	}
+	for i := range 200 {
+		c.put("", of("large", i), ofSize(1<<20))
+	}
+	for i := range 10 {
+		if c.get("", of("quiet", i), "u", "1") == nil {
+			t.Errorf("content %d of another namespace was dropped", i)
+		}
+	}
+	if c.get("", of("large", 199), "u", "1") == nil || c.bytes > hardLimit {
+		t.Errorf("the last one was not kept, or too much: %d bytes", c.bytes)
+	}
+	for i := range 200 {
+		c.drop(of("large", i))
+		c.drop(of("quiet", i))
+	}
+	if len(c.of) != 0 || c.bytes != 0 {
+		t.Errorf("%v are left", c.of)
+	}
+}
+
 func TestContentsOfReadyCustomResourcesAreEvictedAboveTheSoftLimit(t *testing.T) {
 	var c contents
 	refs := []watch.Ref{secretRef(0), secretRef(1)}

@@ -4,6 +4,7 @@ package reader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -129,6 +130,12 @@ func (r *Reader) ReferencedAs(
 			Class: plan.Blocked, Reason: "Forbidden", Field: gvk.Kind, Value: name,
 			Message: "MLKeeper may not watch " + gvk.Kind + " in namespace " + namespace,
 			Remedy:  "grant get, list and watch on it to MLKeeper's service account: `mlkeeper rbac` prints its roles, with -f or --namespace also those in a namespace",
+		}
+	}
+	if errors.Is(err, watch.ErrTooManyNamespaces) {
+		return nil, plan.Problem{
+			Class: plan.Blocked, Reason: "TooManyNamespaces", Field: gvk.Kind, Value: namespace + "/" + name, Message: err.Error(),
+			Remedy: "refer to fewer namespaces",
 		}
 	}
 	if err != nil {

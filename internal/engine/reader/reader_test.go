@@ -185,6 +185,7 @@ func TestWhyAReferencedObjectIsNotKnown(t *testing.T) {
 		{name: "the watch is being opened", cluster: fakeCluster{unknown: true}, reason: decide.ReasonNotSynced, class: plan.Waiting},
 		{name: "the watch fails", cluster: fakeCluster{unknown: true, watchError: failed}, reason: decide.ReasonNotSynced, class: plan.Waiting},
 		{name: "the watch is forbidden", cluster: fakeCluster{err: forbidden}, reason: "Forbidden", class: plan.Blocked},
+		{name: "too many namespaces", cluster: fakeCluster{err: watch.ErrTooManyNamespaces}, reason: "TooManyNamespaces", class: plan.Blocked},
 		{name: "another error", cluster: fakeCluster{err: failed}, err: failed},
 	} {
 		readers, _ := newReaders(&c.cluster)

@@ -85,7 +85,7 @@ func newReferences(m *Manager) *references {
 // Reference declares that referrer refers to an object by name. It returns the metadata of the object, or nil if the object
 // does not exist. synced is false until the watch has synced; the referrer is enqueued then. An error that
 // apierrors.IsForbidden recognizes says that the watch is forbidden; it is retried with backoff (invariant 15), and the referrer
-// is enqueued when it is allowed.
+// is enqueued when it is allowed. ErrTooManyNamespaces says that the object is not watched.
 func (m *Manager) Reference(ctx context.Context, referrer Referrer, gvk schema.GroupVersionKind, namespace, name string,
 ) (meta *metav1.PartialObjectMetadata, synced bool, err error) {
 	ref := Ref{GVK: gvk, Namespace: namespace, Name: name}
@@ -94,7 +94,9 @@ func (m *Manager) Reference(ctx context.Context, referrer Referrer, gvk schema.G
 	w := m.refs.watches[m.refs.scopeLocked(ref)]
 	m.refs.mu.RUnlock()
 	if !referenced || w == nil {
-		w = m.refs.add(referrer, ref)
+		if w = m.refs.add(referrer, ref); w == nil {
+			return nil, false, ErrTooManyNamespaces
+		}
 	}
 	key := w.scope.key(namespace, name)
 	meta, state, err := w.get(key)
@@ -150,9 +152,41 @@ func (m *Manager) OnReferenceChange(enqueue func(Referrer)) {
 	m.refs.enqueue = append(m.refs.enqueue, enqueue)
 }
 
+// maxForeignNamespaces is the number of namespaces beside their own to which the custom resources of one namespace may refer. Each
+// of them costs the API server and this process a watch, and a user may invent their names.
+const maxForeignNamespaces = 16
+
+// ErrTooManyNamespaces is the error of a reference to one namespace more.
+var ErrTooManyNamespaces = fmt.Errorf("the custom resources of this namespace refer to objects in %d other namespaces, and more are not watched",
+	maxForeignNamespaces)
+
+// admitsLocked reports whether the custom resources of the referrer's namespace may have this scope watched.
+func (r *references) admitsLocked(referrer Referrer, s scope) bool {
+	foreign := func(s scope) bool { return s.namespace != "" && s.namespace != referrer.Namespace }
+	if referrer.Namespace == "" || !foreign(s) {
+		return true // Administrators bring cluster-scoped custom resources.
+	}
+	watched := map[string]bool{}
+	for other, refs := range r.byReferrer {
+		if other.Namespace != referrer.Namespace {
+			continue
+		}
+		for ref := range refs {
+			if of := r.scopeLocked(ref); foreign(of) {
+				watched[of.namespace] = true
+			}
+		}
+	}
+	return watched[s.namespace] || len(watched) < maxForeignNamespaces
+}
+
+// add declares a reference, and returns its watch; nil for one that is not admitted.
 func (r *references) add(referrer Referrer, ref Ref) *refWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.admitsLocked(referrer, r.scopeLocked(ref)) {
+		return nil
+	}
 	if r.byReferrer[referrer] == nil {
 		r.byReferrer[referrer] = map[Ref]struct{}{}
 	}
