@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -279,8 +280,8 @@ func Test_DeploymentWithoutItsMarkIsStillOurs(t *testing.T) {
 	}
 }
 
-// Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes: its pods run on at the adoption, whatever image MLKeeper would run.
-func Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes(t *testing.T) {
+// Test_TheImageOfTheOriginalOperatorIsReachedWhereItServes: its pods run on at the adoption, whatever image MLKeeper would run.
+func Test_TheImageOfTheOriginalOperatorIsReachedWhereItServes(t *testing.T) {
 	c, cr := adopted(t, upstreamSpec)
 	key := plan.Key{GroupKind: gvkDeployment.GroupKind(), Namespace: "ns", Name: "tas"}
 	live := c.Objects[key]
@@ -288,17 +289,18 @@ func Test_TheImageOfTheOriginalOperatorIsScrapedWhereItServes(t *testing.T) {
 	containers[0].(map[string]any)["name"], containers[0].(map[string]any)["image"] = serviceContainer, "quay.io/trustyai/trustyai-service:latest"
 	_ = unstructured.SetNestedSlice(live.Object, containers, "spec", "template", "spec", "containers")
 	for _, want := range []struct {
-		scheme     string
+		upstream   string
 		generation v1.ImageGeneration
 	}{
-		{"https", v1.GenerationPython},
-		{"https", v1.GenerationPython},
+		{":8081", v1.GenerationPython},
+		{":8081", v1.GenerationPython},
 		// The spec changes, and MLKeeper's image is rolled out.
-		{"http", v1.GenerationJavaTLS},
+		{":8080", v1.GenerationJavaTLS},
 	} {
 		facts, p := gatherAndRender(t, c, cr)
-		if endpoint := endpointOf(t, mustFind(t, p, "ServiceMonitor", "tas")); endpoint["scheme"] != want.scheme || facts.Generation != want.generation {
-			t.Errorf("%s: scraped by %v", facts.Generation, endpoint["scheme"])
+		config := fmt.Sprint(mustFind(t, p, "ConfigMap", "tas-kube-rbac-proxy-config").Object["data"])
+		if !strings.Contains(config, want.upstream) || facts.Generation != want.generation {
+			t.Errorf("%s: the proxy passes on to %s", facts.Generation, config)
 		}
 		first := c.Children[key] == nil
 		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)

@@ -130,7 +130,6 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 		for _, runs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s of a service that runs: %t", name, runs), func(t *testing.T) {
 				c, cr := newCluster(), custom(t, upstreamSpec)
-				cr.Spec.Image = "quay.io/trustyai/trustyai-service:latest" // It is scraped over TLS.
 				before := Facts{}
 				if runs {
 					before, _ = stored(t, c, cr)
@@ -184,6 +183,7 @@ func startsWithCertificates(t *testing.T, c *cluster, cr *v1.TrustyAIService, an
 				t.Errorf("while %q is missing, %s is held for %q", missing, o.Key(), o.Hold)
 			}
 		}
+		c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), testOwner)
 		if missing != "" {
 			u := secretOf2("ns", missing, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"})
 			u.SetAnnotations(map[string]string{annotation: missing})

@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,7 +197,7 @@ func Test_Defect13_AbsentAPIsAreOptional(t *testing.T) {
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			group := o.Desired.GroupVersionKind().Group
-			builtin := group == "" || group == "apps" || group == "rbac.authorization.k8s.io"
+			builtin := slices.Contains([]string{"", "apps", "networking.k8s.io", "rbac.authorization.k8s.io"}, group)
 			if o.Optional == builtin {
 				t.Errorf("%s: optional=%t", o.Key(), o.Optional)
 			}

@@ -35,8 +35,8 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 			}
 		},
 		Children: []schema.GroupVersionKind{
-			gvkServiceAccount, gvkBinding, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment, gvkService,
-			gvkServiceMonitor, gvkRoute,
+			gvkServiceAccount, gvkBinding, gvkPolicy, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment,
+			gvkService, gvkServiceMonitor, gvkRoute,
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},

@@ -50,6 +50,8 @@ type Facts struct {
 	Volume *Volume
 	// VolumeAt is when the PersistentVolume is to be looked at again; zero for no deadline.
 	VolumeAt time.Time
+	// Closed says that the NetworkPolicy of a Secured service exists, or is about to where nothing is written.
+	Closed bool
 	// Claim is the claim of the service; nil while there is none.
 	Claim *Claim
 	// Deployment is the Deployment as observed before this reconcile's writes; nil while there is none.

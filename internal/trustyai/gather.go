@@ -59,6 +59,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.Deployment, err = gatherDeployment(ctx, read, cr); err != nil {
 		return Facts{}, err
 	}
+	facts.Closed = s.settings.DryRun || read.Child(gvkPolicy, cr.Namespace, namesOf(cr).policy) != nil
 	if facts.Claim, err = gatherClaim(ctx, read, cr); err != nil {
 		return Facts{}, err
 	}

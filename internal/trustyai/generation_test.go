@@ -153,15 +153,3 @@ func Test_NoWireCountsThatTheImageDoesNotServe(t *testing.T) {
 		t.Error("the logger is taken out, which starts the pods of the model anew")
 	}
 }
-
-func Test_LoggersOfAServiceWithoutHTTPUseTLS(t *testing.T) {
-	cr := custom(t, upstreamSpec)
-	for generation, want := range map[v1.ImageGeneration]string{
-		v1.GenerationJavaTLS: "http://tas.ns.svc.cluster.local", v1.GenerationPython: "https://tas.ns.svc.cluster.local",
-	} {
-		cr.Status.ImageGeneration = generation
-		if got := ServerlessLoggerURL(cr, ""); got != want {
-			t.Errorf("%s: %s", generation, got)
-		}
-	}
-}

@@ -12,6 +12,7 @@ var (
 	gvkVolume         = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}
 	gvkDeployment     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	gvkBinding        = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}
+	gvkPolicy         = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
 	gvkRoute          = schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}
 	gvkServiceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 	gvkCertificate    = schema.GroupVersionKind{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -132,6 +133,29 @@ func Test_NoTokenIsSentToAnImageThatTheTenantChose(t *testing.T) {
 				t.Errorf("bearerTokenFile %v, honorLabels %v", endpoint["bearerTokenFile"], endpoint["honorLabels"])
 			}
 		})
+	}
+}
+
+// Test_NoTokenIsSentToAdoptedPods: whoever made the Deployment that is adopted has chosen their image.
+func Test_NoTokenIsSentToAdoptedPods(t *testing.T) {
+	c, cr := adopted(t, adrSpec)
+	c.Put(parse(t, pvYAML))
+	d := parse(t, upstreamDeployment)
+	d.SetName(ServiceName(cr))
+	d.SetOwnerReferences([]metav1.OwnerReference{{Kind: "TrustyAIService", Name: cr.Name, UID: cr.UID}})
+	c.Put(d)
+	for _, want := range []bool{true, false} {
+		_, p := gatherAndRender(t, c, cr)
+		if holds := deploymentIn(t, p).Partial; holds != want {
+			t.Fatalf("the pods are those that were adopted: %v", holds)
+		}
+		endpoint := endpointOf(t, mustFind(t, p, "ServiceMonitor", namesOf(cr).serviceMonitor))
+		if sent := endpoint["bearerTokenFile"] != nil; sent == want {
+			t.Errorf("a token is sent: %v", sent)
+		}
+		c.Own(deploymentIn(t, p).Desired.DeepCopy(), testOwner)
+		delete(c.Objects, plan.KeyOf(d))
+		cr.Generation, cr.Spec.TrustyAIMetrics.Schedule = 2, "9s"
 	}
 }
 

@@ -66,21 +66,17 @@ func ConsumerURLIn(cr *v1.TrustyAIService, clusterDomain string) string {
 // default domain (trustyai-service-operator HEAD 11c335b: https://<name>.<ns>.svc.cluster.local).
 func LoggerURL(cr *v1.TrustyAIService) string { return LoggerURLIn(cr, DefaultClusterDomain) }
 
-// LoggerURLIn is LoggerURL in a cluster with the given domain.
+// LoggerURLIn is LoggerURL in a cluster with the given domain. It is the same for serverless InferenceServices, which upstream
+// addresses by HTTP: nothing reaches the port without TLS of a Secured service.
 func LoggerURLIn(cr *v1.TrustyAIService, clusterDomain string) string {
 	if ExposureOf(cr) == v1.ExposureSecured {
 		return "https://" + host(cr, clusterDomain)
 	}
-	return "http://" + host(cr, clusterDomain)
+	return openLoggerURL(cr, clusterDomain)
 }
 
-// ServerlessLoggerURL is the address for an InferenceService in serverless mode, which upstream addresses by HTTP
-// (trustyai-service-operator HEAD 11c335b). An image that serves no loggers without TLS is addressed as in every other mode:
-// upstream redirects these in Istio, where there is one.
-func ServerlessLoggerURL(cr *v1.TrustyAIService, clusterDomain string) string {
-	if !layoutOf(cr.Status.ImageGeneration).open {
-		return LoggerURLIn(cr, clusterDomain)
-	}
+// openLoggerURL is the address of a logger without TLS.
+func openLoggerURL(cr *v1.TrustyAIService, clusterDomain string) string {
 	return "http://" + host(cr, clusterDomain)
 }
 
@@ -94,6 +90,7 @@ func host(cr *v1.TrustyAIService, clusterDomain string) string {
 // names are the names of the children of one custom resource.
 type names struct {
 	base, proxyAccount, proxyBinding, proxyConfig string
+	policy                                        string
 	tlsService, tlsSecret, internalSecret         string
 	caSecret, selfSignedIssuer                    string
 	pvc, route, serviceMonitor                    string
@@ -109,6 +106,7 @@ func namesOf(cr *v1.TrustyAIService) names {
 		proxyAccount:     b + "-proxy",
 		proxyBinding:     b + "-" + cr.Namespace + "-proxy-rolebinding",
 		proxyConfig:      b + "-kube-rbac-proxy-config",
+		policy:           b + "-secured",
 		tlsService:       b + "-tls",
 		tlsSecret:        b + "-tls",
 		internalSecret:   b + "-internal",

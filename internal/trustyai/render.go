@@ -64,6 +64,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.checkSelector()
 	served := r.checkGeneration()
 	r.workload(served)
+	r.policy()
 	r.services()
 	if served {
 		r.monitor()

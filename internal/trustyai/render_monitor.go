@@ -42,7 +42,7 @@ func (r *scene) monitor() {
 			}
 		}
 	}
-	if !r.layout.open {
+	if r.secured {
 		o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
 	}
 	r.add(o)
@@ -87,14 +87,14 @@ func (r *scene) defaultEndpoint() map[string]any {
 	if ADRShape(r.cr) {
 		endpoint["honorTimestamps"] = true
 		endpoint["scrapeTimeout"] = "3s"
-		// The ADR shows the token, and nothing needs it.
-		if r.trusted() && r.layout.open {
+		// The ADR shows the token, and nothing needs it. Adopted pods run an image that somebody else chose.
+		if _, adopted := r.adoptedPods(); r.trusted() && !r.secured && !adopted {
 			endpoint["bearerTokenFile"] = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 		}
 		fitTimeout(endpoint)
 	}
 	switch {
-	case !r.layout.open:
+	case r.secured:
 		endpoint["port"], endpoint["scheme"], endpoint["tlsConfig"] = "https", "https", r.scrapeTLS()
 	case ADRShape(r.cr):
 		endpoint["targetPort"] = int64(r.layout.http)

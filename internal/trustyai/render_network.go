@@ -15,15 +15,17 @@ const (
 	// metricsLabel marks the one Service of a custom resource that has metrics, so that its ServiceMonitor scrapes
 	// nothing else (defect 15).
 	metricsLabel = "trustyai.opendatahub.io/metrics-of"
+	// proxyPort is where kube-rbac-proxy listens.
+	proxyPort = 8443
 	// servingCertAnnotation asks OpenShift's service-ca for a certificate.
 	servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-name"
 )
 
-// scrapeAnnotations are those that upstream sets on pods and on the internal Service; where metrics are served over TLS alone
-// they name that port.
+// scrapeAnnotations are those that upstream sets on pods and on the internal Service; those of a Secured service name the port
+// with TLS, the only one of the two that can be reached.
 func (r *scene) scrapeAnnotations() map[string]string {
 	out := map[string]string{"prometheus.io/path": metricsPath, "prometheus.io/scheme": "http", "prometheus.io/scrape": "true"}
-	if !r.layout.open {
+	if r.secured {
 		out["prometheus.io/scheme"], out["prometheus.io/port"] = "https", strconv.Itoa(int(r.layout.tls))
 	}
 	return out
@@ -69,7 +71,7 @@ func (r *scene) services() {
 		ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, Selector: r.podSelector(),
-			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(8443)}},
+			Ports: []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(proxyPort)}},
 		},
 	}))
 }

@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,13 +30,13 @@ func (r *scene) proxy() corev1.Container {
 		Name:  "kube-rbac-proxy",
 		Image: r.settings.ProxyImage,
 		Args: []string{
-			"--secure-listen-address=0.0.0.0:8443", "--upstream=" + r.upstream() + "/",
+			"--secure-listen-address=0.0.0.0:" + strconv.Itoa(proxyPort), "--upstream=" + r.upstream() + "/",
 			"--config-file=/etc/kube-rbac-proxy/config.yaml", "--tls-cert-file=/etc/tls/private/tls.crt",
 			"--tls-private-key-file=/etc/tls/private/tls.key", "--proxy-endpoints-port=9443",
 			"--tls-min-version=VersionTLS12", "--tls-cipher-suites=" + strings.Join(proxyCiphers, ","), "--v=0",
 		},
 		Ports: []corev1.ContainerPort{
-			{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP},
+			{Name: "https", ContainerPort: proxyPort, Protocol: corev1.ProtocolTCP},
 			{Name: "proxy-healthz", ContainerPort: 9443, Protocol: corev1.ProtocolTCP},
 		},
 		ReadinessProbe: probe(5, 5),

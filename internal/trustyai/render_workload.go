@@ -94,7 +94,9 @@ func (r *scene) workload(ok bool) {
 		annotations[adoptedWithAnnotation] = then.text()
 		o.Desired.SetAnnotations(annotations)
 	}
-	o.Hold = r.lacks(r.facts.Certs.AwaitsLeaf)
+	if o.Hold = r.lacks(r.facts.Certs.AwaitsLeaf); o.Hold == "" {
+		o.Hold = r.open()
+	}
 	r.add(o)
 }
 

@@ -23,9 +23,11 @@ const (
 	loggerMode     = "all"
 	deploymentMode = "serving.kserve.io/deploymentMode"
 	// The details of an entry are the mode of the logger and, for a service in upstream's shape, the word upstream: a
-	// logger that looks just like its own may have been set by the original operator.
+	// logger that looks just like its own may have been set by the original operator. One that the original set without TLS
+	// has a word of its own.
 	loggerDetail         = loggerMode
 	loggerUpstreamDetail = loggerMode + " upstream"
+	loggerOpenDetail     = loggerMode + " upstream-http"
 )
 
 // loggerAnnotations are what KServe derives from the logger and leaves behind without it; upstream drops them too.
@@ -120,15 +122,17 @@ func kserveWire(clusterDomain string) wiring.Wire {
 			if cr == nil {
 				return nil
 			}
-			url := loggerURLFor(cr, mode, clusterDomain)
-			if url == "" {
+			if mode != kserveRaw && mode != kserveServerless {
 				return nil
+			}
+			if open, set := openLogger(cr, target, recorded, clusterDomain); set {
+				return []wiring.Entry{open}
 			}
 			detail := loggerUpstreamDetail
 			if ADRShape(cr) {
 				detail = loggerDetail
 			}
-			return []wiring.Entry{{Owner: ownerID(cr), Value: url, Detail: detail}}
+			return []wiring.Entry{{Owner: ownerID(cr), Value: LoggerURLIn(cr, clusterDomain), Detail: detail}}
 		},
 		Edit: editLogger,
 	}
@@ -157,16 +161,21 @@ func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) 
 	}
 }
 
-// loggerURLFor is the address for a mode; empty where no logger can deliver.
-func loggerURLFor(cr *v1.TrustyAIService, mode kserveMode, clusterDomain string) string {
-	switch mode {
-	case kserveRaw:
-		return LoggerURLIn(cr, clusterDomain)
-	case kserveServerless:
-		return ServerlessLoggerURL(cr, clusterDomain)
-	default:
-		return ""
+// openLogger is the entry of a logger without TLS that the original operator has set for a Secured service. It stays as long
+// as it is there: another address would restart the predictor (invariant 8), and where the original used it in earnest, Istio
+// redirects it to the port with TLS.
+func openLogger(
+	cr *v1.TrustyAIService, target *unstructured.Unstructured, recorded []wiring.Entry, clusterDomain string,
+) (entry wiring.Entry, set bool) {
+	if ADRShape(cr) || ExposureOf(cr) != v1.ExposureSecured {
+		return wiring.Entry{}, false
 	}
+	entry = wiring.Entry{Owner: ownerID(cr), Value: openLoggerURL(cr, clusterDomain), Detail: loggerOpenDetail}
+	logger, _, _ := unstructured.NestedFieldNoCopy(target.Object, "spec", "predictor", "logger")
+	if slices.Contains(recorded, entry) {
+		return entry, isLogger(logger, entry)
+	}
+	return entry, len(recorded) == 0 && upstreamLogger(logger, entry)
 }
 
 // editLogger sets or takes out the one logger that an InferenceService can have. A logger that MLKeeper did not record is
@@ -225,7 +234,7 @@ func isLogger(logger any, e wiring.Entry) bool {
 // 8): in upstream's shape it looks exactly as ours, and upstream too would have taken it out.
 func upstreamLogger(logger any, want wiring.Entry) bool {
 	fields, _ := logger.(map[string]any)
-	return len(fields) == 2 && isLogger(logger, want) && want.Detail == loggerUpstreamDetail
+	return len(fields) == 2 && isLogger(logger, want) && want.Detail != loggerDetail
 }
 
 func hasPredictor(u *unstructured.Unstructured) bool {

@@ -254,8 +254,9 @@ func TestKServeModes(t *testing.T) {
 	}{
 		{upstream, "RawDeployment", "https://n.ns.svc.cluster.local"},
 		{upstream, "Standard", "https://n.ns.svc.cluster.local"},
-		{upstream, "Serverless", "http://n.ns.svc.cluster.local"},
-		{upstream, "Knative", "http://n.ns.svc.cluster.local"},
+		{upstream, "Serverless", "https://n.ns.svc.cluster.local"},
+		{upstream, "Knative", "https://n.ns.svc.cluster.local"},
+		{plain, "Knative", "http://n.ns.svc.cluster.local"},
 		{upstream, "ModelMesh", ""},
 		{upstream, "Unheard", ""},
 		{upstream, "", ""},
@@ -338,7 +339,7 @@ func TestKServeWaitsUntilTheModeIsTold(t *testing.T) {
 	}
 	told("Knative")
 	s.settle(young)
-	if got := loggerOf(s.target()); !strings.Contains(got, "http://young.") {
+	if got := loggerOf(s.target()); !strings.Contains(got, "https://young.") {
 		t.Errorf("the logger of a Knative service is %q", got)
 	}
 	// Neither the mode's loss nor an older service changes what is wired while the mode is not told.
@@ -450,6 +451,48 @@ func TestAdoption(t *testing.T) {
 	k.settle()
 	if got := loggerOf(k.target()); got != "" {
 		t.Errorf("the logger of the original operator stays: %s", got)
+	}
+}
+
+// TestAdoptionKeepsALoggerWithoutTLS: the original addresses a Secured service without TLS for a serverless InferenceService. Another
+// address would restart the predictor, so it stays, and goes with the service. A new logger, and one of MLKeeper's own, has TLS.
+func TestAdoptionKeepsALoggerWithoutTLS(t *testing.T) {
+	const open, closed = "http://n.ns.svc.cluster.local", "https://n.ns.svc.cluster.local"
+	original := `,"logger":{"mode":"all","url":"` + open + `"}`
+	cr := service("n", false, 0)
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "Serverless", original))
+	s.settle(cr)
+	if got := loggerOf(s.target()); !strings.Contains(got, open) {
+		t.Errorf("the logger of the original is replaced by %s", got)
+	}
+	if st := WiringOf(cr, Wired{Targets: map[string][]*unstructured.Unstructured{WireKServe: {s.target()}}}); st[0].Wired != metav1.ConditionTrue {
+		t.Errorf("status %+v", st)
+	}
+	s.user(func(u *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(u.Object, "spec", "predictor", "logger")
+	})
+	s.settle(cr)
+	if got := loggerOf(s.target()); !strings.Contains(got, closed) {
+		t.Errorf("where its user removed it, the logger is %q", got)
+	}
+
+	gone := simulate(t, wireNamed(WireKServe), "m")
+	gone.Put(isvc(t, "Serverless", original))
+	gone.settle(cr)
+	gone.settle()
+	if got := loggerOf(gone.target()); got != "" {
+		t.Errorf("the logger of the original stays after the service: %s", got)
+	}
+
+	ours := simulate(t, wireNamed(WireKServe), "m")
+	plain := service("n", false, 0)
+	plain.Spec.Exposure = v1.ExposurePlain
+	ours.Put(isvc(t, "Serverless", ""))
+	ours.settle(plain)
+	ours.settle(cr)
+	if got := loggerOf(ours.target()); !strings.Contains(got, closed) {
+		t.Errorf("the logger of a service that became Secured is %q", got)
 	}
 }
 

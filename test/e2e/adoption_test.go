@@ -312,6 +312,13 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 	if monitor == nil || monitor.GetResourceVersion() != central.GetResourceVersion() {
 		t.Error("upstream's central ServiceMonitor was touched")
 	}
+	// The NetworkPolicy closes the pods that run.
+	policy := c.Get(t, gvkOf("networking.k8s.io/v1", "NetworkPolicy"), ns, "tas-secured")
+	selector, _, _ := unstructured.NestedStringMap(policy.Object, "spec", "podSelector", "matchLabels")
+	closed := &corev1.PodList{}
+	if err := c.Client.List(t.Context(), closed, client.InNamespace(ns), client.MatchingLabels(selector)); err != nil || len(closed.Items) != len(pods) {
+		t.Errorf("the NetworkPolicy selects %d of %d pods: %v", len(closed.Items), len(pods), err)
+	}
 	// The pods: none was replaced, neither now nor after a restart of the operator.
 	if now := c.Get(t, gvk, ns, "tas"); now.GetGeneration() != cr.GetGeneration() {
 		t.Errorf("the spec was written: generation %d", now.GetGeneration())
@@ -340,7 +347,7 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 	// The end leaves nothing but the data, and what is not ours.
 	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", "tas")
 	cluster.Eventually(t, 60*time.Second, func() error {
-		out := c.Kubectl(t, "-n", ns, "get", "sa,svc,cm,deploy,rs,pod,servicemonitors,routes,pvc", "-o", "name")
+		out := c.Kubectl(t, "-n", ns, "get", "sa,svc,cm,deploy,rs,pod,netpol,servicemonitors,routes,pvc", "-o", "name")
 		want := "serviceaccount/default\nconfigmap/kube-root-ca.crt\nservicemonitor.monitoring.coreos.com/trustyai-metrics\npersistentvolumeclaim/tas-pvc\n"
 		if out != want {
 			return fmt.Errorf("what is left is\n%s", out)

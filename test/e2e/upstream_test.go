@@ -2,12 +2,17 @@ package e2e
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
@@ -49,6 +54,7 @@ func TestUpstreamShapeIsSecuredAndLeavesNothingBehind(t *testing.T) {
 		{"v1", "Service", ns, "tas"},
 		{"monitoring.coreos.com/v1", "ServiceMonitor", ns, "tas"},
 		{"route.openshift.io/v1", "Route", ns, "tas"},
+		{"networking.k8s.io/v1", "NetworkPolicy", ns, "tas-secured"},
 		{"v1", "Secret", ns, "tas-tls"},
 		{"v1", "Secret", ns, "tas-internal"},
 	} {
@@ -76,6 +82,52 @@ func TestUpstreamShapeIsSecuredAndLeavesNothingBehind(t *testing.T) {
 	if c.Get(t, gvkOf("v1", "PersistentVolumeClaim"), ns, "tas-pvc") == nil {
 		t.Error("the claim is not kept, though retentionPolicy is Retain")
 	}
+}
+
+// TestASecuredServiceIsClosedBeforeItsPodsStart: no pod of a Secured service runs before the NetworkPolicy that closes it, which is restored
+// when somebody deletes or widens it, and goes when the service becomes Plain.
+func TestASecuredServiceIsClosedBeforeItsPodsStart(t *testing.T) {
+	c := cluster.Shared(t)
+	start(t, c, harness.Options{})
+	ns := c.Namespace(t)
+	boundClaim(t, c, ns, "tas-pvc")
+	c.Apply(t, upstream, ns)
+	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
+	policyOf := func() *networkingv1.NetworkPolicy {
+		policy := &networkingv1.NetworkPolicy{}
+		if u := c.Get(t, gvkOf("networking.k8s.io/v1", "NetworkPolicy"), ns, "tas-secured"); u == nil {
+			return nil
+		} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		return policy
+	}
+	before := policyOf()
+	deployment := c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas")
+	if created := deployment.GetCreationTimestamp(); created.Before(&before.CreationTimestamp) {
+		t.Errorf("the Deployment is of %s, and the NetworkPolicy of %s", created, before.CreationTimestamp)
+	}
+	pods := &corev1.PodList{}
+	if err := c.Client.List(t.Context(), pods, client.InNamespace(ns), client.MatchingLabels(before.Spec.PodSelector.MatchLabels)); err != nil || len(pods.Items) != 1 {
+		t.Errorf("the policy selects %d pods: %v", len(pods.Items), err)
+	}
+	restored := func() error {
+		if now := policyOf(); now == nil || !reflect.DeepEqual(now.Spec, before.Spec) {
+			return fmt.Errorf("the NetworkPolicy is %+v", now)
+		}
+		return nil
+	}
+	c.Kubectl(t, "-n", ns, "patch", "networkpolicy", "tas-secured", "--type=json", "-p", `[{"op":"replace","path":"/spec/ingress","value":[{}]}]`)
+	cluster.Eventually(t, 30*time.Second, restored)
+	c.Kubectl(t, "-n", ns, "delete", "networkpolicy", "tas-secured")
+	cluster.Eventually(t, 30*time.Second, restored)
+	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"spec":{"exposure":"Plain"}}`)
+	cluster.Eventually(t, 60*time.Second, func() error {
+		if policyOf() != nil {
+			return fmt.Errorf("a Plain service is closed")
+		}
+		return nil
+	})
 }
 
 func TestDatabaseWaitsForItsSecretByName(t *testing.T) { // Defect 10: DATABASE with the default Secret never worked.

@@ -23,8 +23,8 @@ var (
 func trustyAI() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps|services|persistentvolumeclaims|configmaps|secrets|serviceaccounts|` +
-			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|clusterrolebindings\.rbac\.authorization\.k8s\.io)/` +
-			`(data|tas|trustyai)(-(service|tls|ca|internal|proxy|pvc|metrics|kube-rbac-proxy-config|NS-proxy-rolebinding))*$`),
+			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|networkpolicies\.networking\.k8s\.io|clusterrolebindings\.rbac\.authorization\.k8s\.io)/` +
+			`(data|tas|trustyai)(-(service|secured|tls|ca|internal|proxy|pvc|metrics|kube-rbac-proxy-config|NS-proxy-rolebinding))*$`),
 		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
 		Controller: trustyAIController(trustyai.DefaultImage),
 		Workloads:  trustyAIWorkloads(),

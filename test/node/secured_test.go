@@ -100,7 +100,7 @@ spec:
 	mustIn(t, c, ns, "deployment/"+meshName, "post", url, partial("secured"))
 	arrived(t, c, ns, "client", pod, `\"id\":\"secured\"`)
 	arrived(t, c, ns, "client", pod, `"tls":true`)
-	scraped(t, c, ns, securedName, "client", "trustyai_dir", "trustyai_spd")
+	scraped(t, c, ns, securedName, "deployment/"+meshName, "trustyai_dir", "trustyai_spd")
 	proxied(t, c, ns, pod)
 
 	clients := []string{"friend", "writer", "stranger"}

@@ -4,6 +4,7 @@ package node
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -155,7 +156,17 @@ func scraped(t *testing.T, c *cluster.Cluster, ns, monitor, from string, want ..
 		t.Fatalf("the ServiceMonitor finds %d targets, not the one pod: %+v", len(targets), targets)
 	}
 	target := targets[0]
-	args := []string{"get", target.URL}
+	address := target.URL
+	if name := target.Endpoint.TLSConfig.ServerName; name != "" {
+		// The client verifies the host of the URL, so it goes through the Service, which has one pod.
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Host = name
+		address = u.String()
+	}
+	args := []string{"get", address}
 	if target.Endpoint.BearerTokenFile != "" {
 		args = append(args, target.Endpoint.BearerTokenFile)
 	}

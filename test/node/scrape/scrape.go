@@ -44,6 +44,9 @@ type Endpoint struct {
 	Params            map[string][]string `json:"params"`
 	BearerTokenFile   string              `json:"bearerTokenFile"`
 	MetricRelabelings []Relabeling        `json:"metricRelabelings"`
+	TLSConfig         struct {
+		ServerName string `json:"serverName"`
+	} `json:"tlsConfig"`
 }
 
 // Relabeling is a rule for metrics that were scraped.

@@ -242,7 +242,6 @@ func (w *world) walk() {
 	w.scrape()
 	w.post("ModelMesh", w.cr.Status.URL, partialPayload)
 	w.post("a logger", trustyai.LoggerURL(w.cr), eventPayload)
-	w.post("a serverless logger", trustyai.ServerlessLoggerURL(w.cr, ""), eventPayload)
 	if len(w.pod.Containers) == 1 {
 		w.expect("the Route", false, false, w.behind(trustyai.ServiceName(w.cr), intstr.FromString("http")), http.MethodGet, "/info", "", "")
 		return

@@ -71,6 +71,7 @@ var damages = map[string]damage{
 	"services":            {"/spec/ports/0/targetPort", "1"},
 	"routes":              {"/spec/to/name", `"elsewhere"`},
 	"servicemonitors":     {"/spec/endpoints/0/interval", `"9s"`},
+	"networkpolicies":     {"/spec/podSelector/matchLabels/app", `"nobody"`},
 	"configmaps":          {"/data/config.yaml", `"wrong: true\n"`},
 	"clusterrolebindings": {"/subjects/0/name", `"somebody"`},
 	"deployments":         {partOf, `"nobody"`},
@@ -82,7 +83,7 @@ var damages = map[string]damage{
 // Secret with certificates would be made with other content, which restarts pods.
 var deletable = map[string]bool{
 	"services": true, "routes": true, "servicemonitors": true, "configmaps": true, "clusterrolebindings": true,
-	"serviceaccounts": true, "deployments": true,
+	"serviceaccounts": true, "deployments": true, "networkpolicies": true,
 }
 
 // spoil changes the child as somebody would with kubectl edit.
