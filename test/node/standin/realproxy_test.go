@@ -30,7 +30,7 @@ import (
 const rendered = "../../../internal/trustyai/testdata/golden/upstream-secured-user.yaml"
 
 // TestRealProxy runs kube-rbac-proxy, built from its module, with the flags and the configuration that MLKeeper renders. It says
-// whom the original lets in, and that the gate lets in nobody else.
+// whom the original lets in, that it passes on no token, and that the gate lets in nobody else.
 func TestRealProxy(t *testing.T) {
 	program := os.Getenv("KUBE_RBAC_PROXY")
 	if program == "" {
@@ -74,7 +74,12 @@ func startProxy(t *testing.T, program, folder string) (address string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(review))
 	t.Cleanup(server.Close)
-	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		// The image behind the proxy may be that of a tenant.
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("the token of the caller is passed on")
+		}
+	}))
 	t.Cleanup(upstream.Close)
 	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "proxy", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
 	if err != nil {
