@@ -1,8 +1,9 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -30,7 +31,7 @@ type file struct {
 		} `json:"security"`
 	} `json:"spring"`
 	Server struct {
-		Port    int `json:"port"`
+		Port    number `json:"port"`
 		Servlet struct {
 			ContextPath string `json:"context-path"`
 		} `json:"servlet"`
@@ -46,8 +47,9 @@ type file struct {
 }
 
 type intermediary struct {
-	Interval      int    `json:"reportingTimeIntervalMs"`
-	ParticipantID string `json:"participantId"`
+	// Interval is nil where the file names none.
+	Interval      *number `json:"reportingTimeIntervalMs"`
+	ParticipantID string  `json:"participantId"`
 	Lists         struct {
 		Sources []topic `json:"topicSources"`
 		Sinks   []topic `json:"topicSinks"`
@@ -66,12 +68,12 @@ type intermediary struct {
 // topic is one entry of the topic lists.
 type topic struct {
 	Topic            string            `json:"topic"`
-	Servers          []string          `json:"servers"`
+	Servers          list              `json:"servers"`
 	Infrastructure   string            `json:"topicCommInfrastructure"`
-	FetchTimeout     int               `json:"fetchTimeout"`
+	FetchTimeout     number            `json:"fetchTimeout"`
 	ConsumerGroup    string            `json:"consumerGroup"`
 	ConsumerInstance string            `json:"consumerInstance"`
-	UseHTTPS         bool              `json:"useHttps"`
+	UseHTTPS         flag              `json:"useHttps"`
 	APIKey           string            `json:"apiKey"`
 	APISecret        string            `json:"apiSecret"`
 	UserName         string            `json:"userName"`
@@ -84,61 +86,58 @@ func parse(text []byte, env func(string) (string, bool)) (file, error) {
 	if len(text) > maxFile {
 		return file{}, fmt.Errorf("the file has %d bytes, more than %d", len(text), maxFile)
 	}
-	filled, err := fill(string(text), func(name string) (string, bool) {
-		if value, set := env(name); set {
-			return value, true
-		}
-		return property(text, name)
-	})
+	filled, err := fill(text, env)
 	if err != nil {
 		return file{}, err
 	}
 	var out file
-	if err := yaml.Unmarshal([]byte(filled), &out); err != nil {
+	if err := yaml.Unmarshal(filled, &out); err != nil {
 		return file{}, fmt.Errorf("read the file as YAML: %w", err)
 	}
 	return out, nil
 }
 
-// property finds a value of the file by the names of its keys with dots between them, since files since Oslo refer to their own:
-// ${participant.intermediaryParameters.topics.syncTopic}.
-func property(text []byte, name string) (string, bool) {
-	var at any
-	if yaml.Unmarshal(text, &at) != nil {
-		return "", false
+// number is a whole number. What a placeholder was filled with is text, which Spring converts, too.
+type number int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `" `)
+	if text == "" || text == "null" {
+		return nil
 	}
-	for key := range strings.SplitSeq(name, ".") {
-		fields, _ := at.(map[string]any)
-		at = fields[key]
+	value, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("%.64q is no whole number", text)
 	}
-	value, ok := at.(string)
-	return value, ok && !placeholder.MatchString(value)
+	*n = number(value)
+	return nil
 }
 
-// placeholder is ${NAME} or ${NAME:default}, as Spring has it.
-var placeholder = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_.-]*)(:[^}]*)?\}`)
+// flag is true or false, as Spring reads it.
+type flag bool
 
-// fill replaces placeholders. One without a default must be set.
-func fill(text string, env func(string) (string, bool)) (string, error) {
-	var missing []string
-	out := placeholder.ReplaceAllStringFunc(text, func(found string) string {
-		parts := placeholder.FindStringSubmatch(found)
-		name, fallback := parts[1], parts[2]
-		if value, set := env(name); set {
-			return value
-		}
-		// Spring finds KAFKA_SERVER for kafka.server too.
-		if value, set := env(strings.ToUpper(strings.NewReplacer(".", "_", "-", "").Replace(name))); set {
-			return value
-		}
-		if fallback == "" {
-			missing = append(missing, name)
-			return ""
-		}
-		return fallback[1:]
-	})
-	if len(missing) > 0 {
-		return "", fmt.Errorf("the file needs environment variables that are not set: %s", strings.Join(missing, ", "))
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *flag) UnmarshalJSON(raw []byte) error {
+	switch text := strings.ToLower(strings.Trim(string(raw), `" `)); text {
+	case "true", "on", "yes", "1":
+		*f = true
+	case "false", "off", "no", "0", "", "null":
+	default:
+		return fmt.Errorf("%.64q is neither true nor false", text)
 	}
-	return out, nil
+	return nil
+}
+
+// list is a list of texts. One text is a list, too, with commas between its items.
+type list []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list) UnmarshalJSON(raw []byte) error {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		*l = list{one}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(l))
 }

@@ -139,15 +139,22 @@ func credentials(properties map[string]string, protocol string) (security, error
 	return out, nil
 }
 
-var username, password = regexp.MustCompile(`username="([^"]*)"`), regexp.MustCompile(`password="([^"]*)"`)
+// option is an option of a JAAS configuration, as Java's parser reads it: quoted, with a backslash before each character that means itself,
+// or a bare word.
+var option = regexp.MustCompile(`(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))`)
 
-// login reads the user and the password of a JAAS configuration, as Strimzi writes it.
+var escaped = regexp.MustCompile(`\\(.)`)
+
+// login reads the user and the password of a JAAS configuration.
 func login(jaas string) (user, secret string) {
-	if found := username.FindStringSubmatch(jaas); found != nil {
-		user = found[1]
-	}
-	if found := password.FindStringSubmatch(jaas); found != nil {
-		secret = found[1]
+	for _, found := range option.FindAllStringSubmatch(jaas, -1) {
+		value := escaped.ReplaceAllString(found[2]+found[3], "$1") + found[4]
+		switch found[1] {
+		case "username":
+			user = value
+		case "password":
+			secret = value
+		}
 	}
 	return user, secret
 }

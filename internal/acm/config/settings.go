@@ -73,16 +73,35 @@ func Read(text []byte, options Options) (Settings, error) {
 		return Settings{}, err
 	}
 	out := Settings{
-		Interval: time.Duration(f.Participant.Intermediary.Interval) * time.Millisecond,
 		HTTP: HTTP{
-			Port: f.Server.Port, ContextPath: cmp.Or(f.Server.Servlet.ContextPath, DefaultContextPath),
+			Port: int(f.Server.Port), ContextPath: cmp.Or(f.Server.Servlet.ContextPath, DefaultContextPath),
 			User: f.Spring.Security.User.Name, Password: f.Spring.Security.User.Password,
 		},
 	}
 	if out.Identity, err = f.identity(options); err != nil {
 		return Settings{}, err
 	}
+	if out.Interval, err = f.interval(); err != nil {
+		return Settings{}, err
+	}
 	return out, f.transport(&out, options)
+}
+
+// minInterval is the shortest time between heartbeats: with each, the runtime looks at everything that it supervises.
+const minInterval = time.Second
+
+// interval is the time between heartbeats.
+func (f file) interval() (time.Duration, error) {
+	given := f.Participant.Intermediary.Interval
+	if given == nil {
+		return 0, nil
+	}
+	out := time.Duration(*given) * time.Millisecond
+	if out < minInterval {
+		return 0, fmt.Errorf("participant.intermediaryParameters.reportingTimeIntervalMs is %d: set it to %d or more; the default is 120000",
+			*given, minInterval.Milliseconds())
+	}
+	return out, nil
 }
 
 // checkKind refuses a file that has something else made than InferenceServices.
@@ -141,12 +160,12 @@ func (f file) transport(out *Settings, options Options) error {
 		return f.kafka(out, source, sink, options)
 	case "dmaap", "ueb":
 		out.DMaaP = &dmaap.Config{
-			Servers: split(source.Servers), HTTPS: source.UseHTTPS, Topic: source.Topic, PublishTopic: sink.Topic,
+			Servers: split(source.Servers), HTTPS: bool(source.UseHTTPS), Topic: source.Topic, PublishTopic: sink.Topic,
 			Group: cmp.Or(source.ConsumerGroup, DefaultGroup), Instance: cmp.Or(source.ConsumerInstance, out.Identity.ReplicaID),
 			FetchTimeout: time.Duration(source.FetchTimeout) * time.Millisecond,
 			User:         source.UserName, Password: source.Password, APIKey: source.APIKey, APISecret: source.APISecret,
 		}
-		secured, err := readSecurity(source.AdditionalProps, source.UseHTTPS, options.ReadFile)
+		secured, err := readSecurity(source.AdditionalProps, bool(source.UseHTTPS), options.ReadFile)
 		if err != nil {
 			return err
 		}
@@ -171,7 +190,7 @@ func (f file) kafka(out *Settings, source, sink topic, options Options) error {
 		// Files for London to New Delhi name one topic, and their runtimes have no other; later ones answer on the second alone.
 		config.SyncTopic, config.SyncOptional = DefaultSyncTopic, true
 	}
-	secured, err := readSecurity(source.AdditionalProps, source.UseHTTPS, options.ReadFile)
+	secured, err := readSecurity(source.AdditionalProps, bool(source.UseHTTPS), options.ReadFile)
 	if err != nil {
 		return err
 	}

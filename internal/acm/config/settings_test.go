@@ -245,6 +245,9 @@ func TestTopics(t *testing.T) {
 			list(source("'${participant.intermediaryParameters.topics.operationTopic}'"), source("'${participant.intermediaryParameters.topics.syncTopic}'")) +
 			"}}", "ops", "syncs", false},
 		"as the current master, without names": {"kafka: {bootstrapServers: s}", DefaultTopic, DefaultSyncTopic, true},
+		"the newer keys name one":              {"participant: {intermediaryParameters: {topics: {syncTopic: syncs}, " + list(source("ops")) + "}}", "ops", "syncs", false},
+		"as the current master, with names": {"{kafka: {bootstrapServers: s}, participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}}}}",
+			"ops", "syncs", false},
 	} {
 		got, err := Read([]byte(c.text), Options{Env: environment(nil)})
 		if err != nil {
@@ -287,7 +290,14 @@ func TestErrors(t *testing.T) {
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.location: /x}"):                                                    "PEM",
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.certificates: none}"):                                              "no PEM certificate",
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.jaas.config: 'org.apache.PlainLoginModule x;'}"): "username",
-		strings.Repeat("#", maxFile+1): "more than",
+		strings.Repeat("#", maxFile+1):                                           "more than",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: -1}}":   "reportingTimeIntervalMs is -1",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: 1}}":    "120000",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: soon}}": "no whole number",
+		topics("topicCommInfrastructure: kafka, useHttps: perhaps"):              "neither true nor false",
+		"a: ${a}":                 "themselves",
+		"a: ${b}\nb: ${a:x}":      "themselves",
+		"server: {port: ${PORT}}": "needs quotes",
 	} {
 		if _, err := Read([]byte(text), Options{Env: environment(nil)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q is told as %v", text, err)
@@ -394,7 +404,7 @@ func FuzzRead(f *testing.F) {
 // TestWhoMakesTopics: as with the original's clients, the broker is asked to make a topic unless the file says otherwise.
 func TestWhoMakesTopics(t *testing.T) {
 	for properties, want := range map[string]bool{
-		"{}": false, "{allow.auto.create.topics: ${allowAutoCreateTopics:true}}": false, "{allow.auto.create.topics: ${allowAutoCreateTopics:false}}": true,
+		"{}": false, "{allow.auto.create.topics: '${allowAutoCreateTopics:true}'}": false, "{allow.auto.create.topics: '${allowAutoCreateTopics:false}'}": true,
 		`{allow.auto.create.topics: "False"}`: true,
 	} {
 		text := "participant: {intermediaryParameters: {clampAutomationCompositionTopics: {topicSources: [" +
@@ -403,5 +413,56 @@ func TestWhoMakesTopics(t *testing.T) {
 		if err != nil || got.Kafka.NoTopicCreation != want {
 			t.Errorf("%s: %+v, %v", properties, got.Kafka, err)
 		}
+	}
+}
+
+// TestValuesOfVariablesAreText: what a variable contains changes nothing around it, and nothing of it is read as YAML.
+func TestValuesOfVariablesAreText(t *testing.T) {
+	const text = `
+# ${OF_A_COMMENT} is not needed.
+participant:
+  intermediaryParameters:
+    reportingTimeIntervalMs: ${INTERVAL:60000}
+    topics: {operationTopic: "${OPERATIONS:${FALLBACK:ops}}", syncTopic: 'syncs'}
+    clampAutomationCompositionTopics:
+      topicSources:
+        - topic: ${participant.intermediaryParameters.topics.operationTopic}
+          servers: ${SERVERS:a:1,b:2}
+          topicCommInfrastructure: kafka
+          useHttps: ${TLS:false}
+          additionalProps:
+            security.protocol: SASL_PLAINTEXT
+            sasl.mechanism: PLAIN
+            sasl.jaas.config: ${JAAS:org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="${PASSWORD}";}
+spring.security.user: none
+server: {port: "${PORT:8087}"}
+spring:
+  security:
+    user: {name: u, password: "${PASSWORD}"}
+`
+	for _, password := range []string{
+		"simple", "with #hash", " # at first", "@at", "*star", "&and", "!bang", "%percent", "0123", "1e3", "true", "null", "~", "a: b", "- a", "{a", "[a", "a}",
+		"'", "it's", "multi\nline", "${NOT_SET}", "a\tb", "|", ">", "ümlaut", "trailing ", ",",
+	} {
+		got, err := Read([]byte(text), Options{Env: environment(map[string]string{"PASSWORD": password})})
+		if err != nil {
+			t.Errorf("%q: %v", password, err)
+			continue
+		}
+		if got.Kafka.Password != password || got.Kafka.User != "u" || got.HTTP.Password != password {
+			t.Errorf("%q is read as %q for Kafka and %q for HTTP", password, got.Kafka.Password, got.HTTP.Password)
+		}
+		if got.Interval != time.Minute || got.HTTP.Port != 8087 || got.Kafka.OperationTopic != "ops" || len(got.Kafka.Servers) != 2 || got.Kafka.TLS != nil {
+			t.Errorf("%q: the rest is %+v, %+v", password, got, got.Kafka)
+		}
+	}
+	got, err := Read([]byte(text), Options{Env: environment(map[string]string{
+		"PASSWORD": "p", "INTERVAL": "30000", "FALLBACK": "theirs", "SERVERS": "c:3", "JAAS": `x required username='v' password="a\"b\\c";`,
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := got.Kafka; got.Interval != 30*time.Second || k.OperationTopic != "theirs" || k.Servers[0] != "c:3" || k.User != "v" || k.Password != `a"b\c` {
+		t.Errorf("with variables it is %+v, %+v", got, k)
 	}
 }
