@@ -11,6 +11,8 @@ type Transport interface {
 	Publish(ctx context.Context, messages ...Outgoing) error
 	// Healthy says which topic cannot be read or written; nil for none.
 	Healthy() error
+	// Topics says how the topics fare that are read; it may ask the broker.
+	Topics(ctx context.Context) []TopicState
 	// Close leaves the broker.
 	Close()
 }
@@ -21,4 +23,26 @@ type Batch struct {
 	Records [][]byte
 	// Done says that everything that follows from the records is stored.
 	Done func(ctx context.Context) error
+}
+
+// Broker says where and what a participant reads and writes.
+type Broker struct {
+	// Kind is Kafka or DMaaP.
+	Kind    string
+	Servers []string
+	// Topics are read, PublishTopic is written.
+	Topics       []Topic
+	PublishTopic string
+}
+
+// Topic is a topic that is read, and the consumer group that it is read in.
+type Topic struct{ Name, Group string }
+
+// TopicState is how a topic fares that is read.
+type TopicState struct {
+	Name string
+	// Connected says that it can be read and, if it is written too, written.
+	Connected bool
+	// Lag is how many records are not done with; negative where that is not known.
+	Lag int64
 }

@@ -1,12 +1,15 @@
 package dmaap
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"time"
+
+	"mlkeeper.dev/internal/acm"
 )
 
 // Config says how the Message Router is reached.
@@ -46,6 +49,13 @@ func (c Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// Broker says where and what the participant reads and writes.
+func (c Config) Broker() acm.Broker {
+	return acm.Broker{
+		Kind: "DMaaP (legacy)", Servers: c.Servers, PublishTopic: cmp.Or(c.PublishTopic, c.Topic), Topics: []acm.Topic{{Name: c.Topic, Group: c.Group}},
+	}
 }
 
 // base is the address of a server.

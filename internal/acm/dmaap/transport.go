@@ -127,6 +127,11 @@ func (t *Transport) Healthy() error {
 	return nil
 }
 
+// Topics implements acm.Transport. The router does not say what is left to be read.
+func (t *Transport) Topics(context.Context) []acm.TopicState {
+	return []acm.TopicState{{Name: t.config.Topic, Connected: t.Healthy() == nil, Lag: -1}}
+}
+
 // Publish implements acm.Transport.
 func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error {
 	for _, m := range messages {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"mlkeeper.dev/internal/acm"
 )
 
 // Config says how a broker is reached.
@@ -50,6 +53,17 @@ func (c Config) Validate() error {
 	}
 	_, err := c.mechanism()
 	return err
+}
+
+// Broker says where and what the participant reads and writes.
+func (c Config) Broker() acm.Broker {
+	out := acm.Broker{
+		Kind: "Kafka", Servers: c.Servers, PublishTopic: cmp.Or(c.PublishTopic, c.OperationTopic), Topics: []acm.Topic{{Name: c.OperationTopic, Group: c.Group}},
+	}
+	if c.SyncTopic != "" && c.SyncTopic != c.OperationTopic {
+		out.Topics = append(out.Topics, acm.Topic{Name: c.SyncTopic, Group: c.Group + "-" + c.ReplicaID})
+	}
+	return out
 }
 
 const (

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"mlkeeper.dev/internal/acm"
 )
@@ -19,17 +23,20 @@ import (
 type consumer struct {
 	client *kgo.Client
 	log    logr.Logger
-	// topic is what it reads; optional says that the broker may refuse it without harm.
-	topic    string
-	optional bool
+	// topic is what it reads, in a group; optional says that the broker may refuse it without harm.
+	topic, group string
+	optional     bool
 	// trouble is why the topic cannot be read; nil while it can.
 	trouble atomic.Pointer[error]
 	// made is closed when client is set: assignments may come before.
 	made chan struct{}
+	// committing has commits follow one another, and guards first: the positions that are not committed yet, by partition.
+	committing sync.Mutex
+	first      map[int32]kgo.EpochOffset
 }
 
-func newConsumer(topic string, optional bool, options []kgo.Opt, log logr.Logger) (*consumer, error) {
-	c := &consumer{topic: topic, optional: optional, log: log, made: make(chan struct{})}
+func newConsumer(topic, group string, optional bool, options []kgo.Opt, log logr.Logger) (*consumer, error) {
+	c := &consumer{topic: topic, group: group, optional: optional, log: log, made: make(chan struct{})}
 	client, err := kgo.NewClient(append(options, kgo.AdjustFetchOffsetsFn(c.positions))...)
 	if err != nil {
 		return nil, fmt.Errorf("make a Kafka consumer: %w", err)
@@ -39,11 +46,12 @@ func newConsumer(topic string, optional bool, options []kgo.Opt, log logr.Logger
 	return c, nil
 }
 
-// positions gives partitions without a position that of their end, and commits it at once: what is sent from now on is then
-// read, whenever that will be.
+// positions gives partitions without a position that of their end, and has it committed at once: what is sent from now on is then
+// read, whenever that will be. Without the end of one, such as that of a partition whose leader is elected, the client asks again after a
+// while: it would read the partition from its start otherwise, and orders of long ago with it.
 func (c *consumer) positions(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	<-c.made
-	first := map[string]map[int32]kgo.EpochOffset{}
+	first := map[int32]kgo.EpochOffset{}
 	for topic, partitions := range offsets {
 		ends := kadm.ListedOffsets(nil)
 		for partition, offset := range partitions {
@@ -58,20 +66,83 @@ func (c *consumer) positions(ctx context.Context, offsets map[string]map[int32]k
 			}
 			end, ok := ends.Lookup(topic, partition)
 			if !ok || end.Err != nil {
-				continue
+				return nil, fmt.Errorf("find the end of partition %d of topic %s: %w", partition, topic, cmp.Or(end.Err, error(kerr.UnknownTopicOrPartition)))
 			}
 			partitions[partition] = kgo.NewOffset().At(end.Offset)
-			if first[topic] == nil {
-				first[topic] = map[int32]kgo.EpochOffset{}
-			}
-			first[topic][partition] = kgo.EpochOffset{Epoch: -1, Offset: end.Offset}
+			first[partition] = kgo.EpochOffset{Epoch: -1, Offset: end.Offset}
 		}
 	}
 	if len(first) > 0 {
+		c.committing.Lock()
+		c.first = first
+		c.committing.Unlock()
 		// Not from here: the group is not ready for it before this returns.
-		go c.client.CommitOffsetsSync(ctx, first, nil)
+		go c.commitFirst(ctx)
 	}
 	return offsets, nil
+}
+
+// commitFirst commits the first positions, again until the broker has taken them or the session with the group is over.
+func (c *consumer) commitFirst(ctx context.Context) {
+	_ = wait.PollUntilContextCancel(ctx, recommit, true, func(ctx context.Context) (bool, error) {
+		c.committing.Lock()
+		defer c.committing.Unlock()
+		if len(c.first) == 0 {
+			return true, nil
+		}
+		var failure error
+		c.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{c.topic: c.first},
+			func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+				failure = err
+				if response == nil {
+					return
+				}
+				for _, t := range response.Topics {
+					for _, p := range t.Partitions {
+						failure = cmp.Or(failure, kerr.ErrorForCode(p.ErrorCode))
+					}
+				}
+			})
+		if failure != nil {
+			if ctx.Err() == nil {
+				c.log.Info("where the topic is read from is not stored yet, and what is sent while no participant runs would be skipped", "why", failure.Error())
+			}
+			return false, nil
+		}
+		c.first = nil
+		return true, nil
+	}) // The session is over otherwise, and the next one begins with positions again.
+}
+
+// recommit is how long after a failure the first positions are committed again.
+const recommit = time.Second
+
+// commit commits records. A first position that was not committed yet is not needed any more where there is a later one.
+func (c *consumer) commit(ctx context.Context, records []*kgo.Record) error {
+	c.committing.Lock()
+	defer c.committing.Unlock()
+	if err := c.client.CommitRecords(ctx, records...); err != nil {
+		return err
+	}
+	for _, r := range records {
+		delete(c.first, r.Partition)
+	}
+	return nil
+}
+
+// lag is how many records of the topic are not done with.
+func (c *consumer) lag(ctx context.Context) (int64, error) {
+	ends, err := kadm.NewClient(c.client).ListEndOffsets(ctx, c.topic)
+	if err != nil {
+		return 0, fmt.Errorf("find the end of topic %s: %w", c.topic, err)
+	}
+	var out int64
+	for partition, done := range c.client.CommittedOffsets()[c.topic] {
+		if end, ok := ends.Lookup(c.topic, partition); ok && end.Err == nil && done.Offset >= 0 {
+			out += max(0, end.Offset-done.Offset)
+		}
+	}
+	return out, nil
 }
 
 // run hands over batches, one at a time, until its context is done.
@@ -125,7 +196,7 @@ func refused(err error) bool {
 func (c *consumer) deliver(ctx context.Context, to chan<- acm.Batch, records []*kgo.Record) {
 	done := make(chan struct{})
 	batch := acm.Batch{Done: func(ctx context.Context) error {
-		err := c.client.CommitRecords(ctx, records...)
+		err := c.commit(ctx, records)
 		if err != nil && !moved(err) {
 			return fmt.Errorf("commit: %w", err)
 		}

@@ -12,11 +12,15 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -266,5 +270,181 @@ func TestAccessRules(t *testing.T) {
 				t.Errorf("the health is %v", err)
 			}
 		})
+	}
+}
+
+// lines are what is logged.
+type lines struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *lines) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.said = append(l.said, args)
+	}, funcr.Options{})
+}
+
+// with are the lines that have a text.
+func (l *lines) with(text string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.said {
+		if strings.Contains(one, text) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// ends has the broker answer requests for the end of a topic with an error at first.
+func ends(c *kfake.Cluster, failing int) (asked *atomic.Int32) {
+	asked = &atomic.Int32{}
+	c.ControlKey(int16(kmsg.ListOffsets), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if asked.Add(1) > int32(failing) {
+			return nil, nil, false
+		}
+		in := request.(*kmsg.ListOffsetsRequest)
+		out := in.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, t := range in.Topics {
+			topic := kmsg.NewListOffsetsResponseTopic()
+			topic.Topic = t.Topic
+			for _, p := range t.Partitions {
+				partition := kmsg.NewListOffsetsResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.OffsetNotAvailable.Code
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			out.Topics = append(out.Topics, topic)
+		}
+		return out, nil, true
+	})
+	return asked
+}
+
+// TestAnElectionReplaysNothing: the leaders of the partitions are elected when the participant comes up for the first time. The orders of
+// long ago stay where they are, and new ones arrive.
+func TestAnElectionReplaysNothing(t *testing.T) {
+	c := broker(t)
+	for n := range 20 {
+		send(t, c, operations, fmt.Sprint(n), "an old order")
+	}
+	asked := ends(c, 4)
+	transport := open(t, config(c))
+	for n := 0; ; n++ {
+		send(t, c, operations, fmt.Sprint(n), "a new order")
+		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		batch, err := transport.Receive(ctx)
+		end()
+		if err != nil && n < 60 {
+			continue
+		}
+		if err != nil || asked.Load() <= 4 {
+			t.Fatalf("after %d questions: %v", asked.Load(), err)
+		}
+		for _, record := range batch.Records {
+			if string(record) != "a new order" {
+				t.Fatalf("received is %q", record)
+			}
+		}
+		return
+	}
+}
+
+// TestFirstPositionsAreStored: the broker does not take the first positions at once. What is sent while no participant runs is not skipped.
+func TestFirstPositionsAreStored(t *testing.T) {
+	c := broker(t)
+	refused := &atomic.Int32{}
+	c.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if refused.Add(1) > 4 {
+			return nil, nil, false
+		}
+		in := request.(*kmsg.OffsetCommitRequest)
+		out := in.ResponseKind().(*kmsg.OffsetCommitResponse)
+		for _, t := range in.Topics {
+			topic := kmsg.NewOffsetCommitResponseTopic()
+			topic.Topic = t.Topic
+			for _, p := range t.Partitions {
+				partition := kmsg.NewOffsetCommitResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.InvalidCommitOffsetSize.Code
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			out.Topics = append(out.Topics, topic)
+		}
+		return out, nil, true
+	})
+	first := open(t, config(c))
+	for ctx := within(t); ; time.Sleep(100 * time.Millisecond) {
+		client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := kadm.NewClient(client).FetchOffsets(ctx, group)
+		client.Close()
+		if err == nil && len(stored[operations]) == 10 {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("after %d attempts is stored %v, %v", refused.Load(), stored, err)
+		}
+	}
+	first.Close()
+	for n := range 20 {
+		send(t, c, operations, fmt.Sprint(n), "an order")
+	}
+	if got := receive(t, open(t, config(c)), 20, true); len(got) != 20 {
+		t.Errorf("%d orders came", len(got))
+	}
+}
+
+// TestTheClientsFailuresAreLogged: nobody answers at the address. That is logged, once for each client and not with each attempt.
+func TestTheClientsFailuresAreLogged(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	said := &lines{}
+	transport, err := kafka.New(kafka.Config{Servers: []string{nowhere}, OperationTopic: operations, SyncTopic: syncs, Group: group, ReplicaID: replica}, said.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	_ = transport.Publish(within(t), acm.Outgoing{Body: []byte("{}")})
+	if got := said.with("connection refused"); len(got) == 0 || len(said.with("unable to open connection")) > 3 {
+		t.Errorf("logged is %q", said.said)
+	}
+}
+
+// TestTopics: how far behind a topic is read is known before anything is done with its records, and after.
+func TestTopics(t *testing.T) {
+	c := broker(t)
+	transport := open(t, config(c))
+	joined(t, c, transport)
+	for n := range 5 {
+		send(t, c, operations, fmt.Sprint(n), "an order")
+	}
+	lags := func() map[string]int64 {
+		out := map[string]int64{}
+		for _, topic := range transport.Topics(within(t)) {
+			if !topic.Connected {
+				t.Errorf("%s is not connected", topic.Name)
+			}
+			out[topic.Name] = topic.Lag
+		}
+		return out
+	}
+	if got := lags(); got[operations] != 5 || got[syncs] != 0 {
+		t.Errorf("behind are %v", got)
+	}
+	receive(t, transport, 5, true)
+	if got := lags(); got[operations] != 0 {
+		t.Errorf("behind are %v in the end", got)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -40,12 +42,11 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 	if t.topic == "" {
 		t.topic = config.OperationTopic
 	}
-	groups := map[string]string{config.OperationTopic: config.Group}
-	if config.SyncTopic != "" {
-		groups[config.SyncTopic] = config.Group + "-" + config.ReplicaID
-	}
-	for topic, group := range groups {
-		one, err := newConsumer(topic, config.SyncOptional && topic == config.SyncTopic, append(config.consumer(group, topic), common...), log.WithValues("topic", topic, "group", group))
+	for _, read := range config.Broker().Topics {
+		topic, group := read.Name, read.Group
+		optional, about := config.SyncOptional && topic == config.SyncTopic, log.WithValues("topic", topic, "group", group)
+		one, err := newConsumer(topic, group, optional,
+			slices.Concat(config.consumer(group, topic), common, []kgo.Opt{kgo.WithLogger(newClientLog(about))}), about)
 		if err != nil {
 			t.Close()
 			return nil, err
@@ -53,7 +54,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		t.consumers = append(t.consumers, one)
 		t.running.Go(func() { one.run(ctx, t.received) })
 	}
-	if t.producer, err = kgo.NewClient(append(common, config.creation()...)...); err != nil {
+	if t.producer, err = kgo.NewClient(slices.Concat(common, config.creation(), []kgo.Opt{kgo.WithLogger(newClientLog(log))})...); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("make a Kafka producer: %w", err)
 	}
@@ -110,6 +111,25 @@ func (t *Transport) Healthy() error {
 	}
 	return nil
 }
+
+// Topics implements acm.Transport.
+func (t *Transport) Topics(ctx context.Context) []acm.TopicState {
+	unpublished := t.unpublished.Load()
+	var out []acm.TopicState
+	for _, c := range t.consumers {
+		one := acm.TopicState{Name: c.topic, Lag: -1, Connected: c.trouble.Load() == nil && (c.topic != t.topic || unpublished == nil)}
+		ctx, end := context.WithTimeout(ctx, asking)
+		if lag, err := c.lag(ctx); err == nil {
+			one.Lag = lag
+		}
+		end()
+		out = append(out, one)
+	}
+	return out
+}
+
+// asking is how long the broker is asked for the end of a topic.
+const asking = 5 * time.Second
 
 // Close implements acm.Transport. Static members do not leave their group: who comes next takes their place.
 func (t *Transport) Close() {
