@@ -157,13 +157,14 @@ func late(known Element, given Order, m Message) bool {
 }
 
 // tooLate answers an order that is older than the last one. It fails, and the states are those of the element: the last order's
-// success is none of this one. While the last order is on its way nothing is answered, since the runtime waits for that one.
+// success is none of this one. Nothing is answered while the last order is on its way, or where this one is not new either but has lain on
+// the broker: the runtime waits for the last one then, and would take the failure for that one's.
 func tooLate(known Element, given Order) []Effect {
 	last := known.Order
 	why := fmt.Sprintf("it was given at %s, before the last order, %s of %s: give it again, and compare the clocks of the runtime's replicas",
 		given.Time.UTC().Format(time.RFC3339), last.Type, last.Time.UTC().Format(time.RFC3339))
 	out := []Effect{IgnoreOrder{MessageID: given.ID, InstanceID: known.InstanceID, Why: why}}
-	if known.Settled == nil {
+	if known.Settled == nil || given.Received.Sub(given.Time) > maxSkew {
 		return out
 	}
 	failed := given.Conclude(why)
@@ -179,8 +180,11 @@ func ordered(before Element, known bool, t target, given Order, m Message) Eleme
 		next.Revision = m.RevisionInstance
 	}
 	next.Content, next.Previous, next.Candidate = before.running(), nil, nil
-	if !known {
+	switch {
+	case !known:
 		next.Content = t.content
+	case before.Settled == nil && given.Type.presumes(before.Order.Type):
+		next.Content = before.Content
 	}
 	switch given.Type {
 	case OrderUpdate, OrderMigrate:

@@ -118,6 +118,13 @@ func TestClocksOfReplicas(t *testing.T) {
 			t.Errorf("it is answered with %+v", answer)
 		}
 	})
+	t.Run("what has lain on the broker is not answered", func(t *testing.T) {
+		s := deployed()
+		// The runtime waits for the deployment, whose acknowledgement it may not have read yet.
+		if got := told(t, s, changeMessage(-60, "UNDEPLOY", "NONE")); len(got) != 1 || got[0].(IgnoreOrder).MessageID != id(-60) {
+			t.Errorf("UNDEPLOY gives %v", got)
+		}
+	})
 	t.Run("while the last order is on its way, nothing is answered", func(t *testing.T) {
 		s := deployed()
 		e := s.Elements[element]

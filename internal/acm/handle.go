@@ -98,6 +98,17 @@ func order(m Message) OrderType {
 	return NoOrder
 }
 
+// OrderName says what a message orders, for people: an order on elements, Prime or Deprime; the type of a message that orders nothing.
+func (m Message) OrderName() string {
+	switch {
+	case m.MessageType == TypePrime && deprimes(m):
+		return "Deprime"
+	case m.MessageType == TypePrime:
+		return "Prime"
+	}
+	return cmp.Or(string(order(m)), string(m.MessageType))
+}
+
 // word is an order's word, empty for NONE.
 func word(s string) string {
 	if s == string(Unspecified) {

@@ -187,11 +187,6 @@ func TestOrders(t *testing.T) {
 			t.Errorf("it gives %+v", got)
 		}
 	})
-	t.Run("undeploy what is unknown", func(t *testing.T) {
-		if got := told(t, NewState(), changeMessage(30, "UNDEPLOY", "NONE")); got != nil {
-			t.Errorf("it gives %+v", got)
-		}
-	})
 	t.Run("lock and unlock", func(t *testing.T) {
 		s := deployed(t)
 		for n, c := range []struct {

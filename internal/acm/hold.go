@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -12,6 +13,9 @@ import (
 // HeldFor is how long an order is held. The runtime has given it up long before (maxOperationWaitMs, 36 to 200 s), but still takes a
 // late success.
 const HeldFor = time.Hour
+
+// earlyFor is how long an order is held that came early: the records of an hour are read within minutes.
+const earlyFor = 10 * time.Minute
 
 // maxHeld and maxHeldSize are how many orders are held at once, and with how many bytes: anybody who may write to the broker can
 // invent orders for compositions that no runtime will ever tell of.
@@ -28,18 +32,83 @@ func obey(me Identity, s *State, m Message, received time.Time) []Effect {
 	}
 	for _, h := range s.held() {
 		if h.InstanceID == m.InstanceID && m.PartitionKey == "" && m.Timestamp.Before(h.Record.Timestamp.Time) {
+			if h.early() {
+				return obeyBefore(me, s, m, h, received)
+			}
 			return []Effect{IgnoreOrder{
 				MessageID: m.MessageID, InstanceID: m.InstanceID, Why: "a newer order is held: " + string(order(h.Record)),
 			}}
 		}
 	}
-	out := s.dropHeld("a newer order has come: "+string(order(m)), func(h Held) bool {
-		return h.InstanceID == m.InstanceID && h.MessageID != m.MessageID
-	})
-	if composition, instance := s.missing(m); composition == "" && !instance {
-		return append(out, carryOut(me, s, m, received)...)
+	next, out := s.clone(), s.overtaken(me, m, received)
+	for _, e := range out {
+		next.Apply(e)
 	}
-	return append(out, hold(me, s, m, received)...)
+	composition, instance := next.missing(m)
+	if composition == "" && !instance && !next.early(me, m) {
+		return append(out, carryOut(me, next, m, received)...)
+	}
+	return append(out, hold(me, next, m, received)...)
+}
+
+// overtaken drops the orders that are held for the instance of a newer one. One that the newer one presumes is carried out first: its effect
+// is what the runtime takes for given, since the acknowledgement of an order before has ended it there.
+func (s *State) overtaken(me Identity, m Message, received time.Time) []Effect {
+	var out []Effect
+	for _, h := range s.held() {
+		if h.InstanceID != m.InstanceID || h.MessageID == m.MessageID {
+			continue
+		}
+		dropped := "a newer order has come: " + string(order(m))
+		if composition, _ := s.missing(h.Record); composition == "" && order(m).presumes(order(h.Record)) {
+			out, dropped = append(out, carryOut(me, s, h.Record, received)...), ""
+		}
+		out = append(out, ReleaseOrder{h.MessageID, dropped})
+	}
+	return out
+}
+
+// presumes says that an order is given to what another one has brought about.
+func (t OrderType) presumes(before OrderType) bool {
+	switch t {
+	case OrderPrepare:
+		return before == OrderUndeploy
+	case OrderLock, OrderUnlock, OrderReview, OrderPrecheck:
+		return slices.Contains([]OrderType{OrderDeploy, OrderUpdate, OrderMigrate}, before)
+	}
+	return false
+}
+
+// early says that an order to undeploy has overtaken the order to deploy. Runtimes before Quebec send no revisions and give records random
+// keys, so that orders come in any order after the participant was down: this one names no elements, and nothing is known of its
+// instance. Without it the services would stay that the other order brings, and nobody would remove them.
+func (s *State) early(me Identity, m Message) bool {
+	return order(m) == OrderUndeploy && m.PartitionKey == "" && m.RevisionComposition == "" && m.RevisionInstance == "" && len(targets(me, s, m)) == 0
+}
+
+// early says that an order is held since it came early.
+func (h Held) early() bool {
+	return h.Record.RevisionComposition == "" && h.Record.RevisionInstance == ""
+}
+
+// heldFor is how long an order is held. One that came early may be another participant's, of whose instance nothing will ever be known.
+func (h Held) heldFor() time.Duration {
+	if h.early() {
+		return earlyFor
+	}
+	return HeldFor
+}
+
+// obeyBefore carries out an order, and after it the newer one that came early.
+func obeyBefore(me Identity, s *State, m Message, h Held, received time.Time) []Effect {
+	next, out := s.clone(), carryOut(me, s, m, received)
+	for _, e := range out {
+		next.Apply(e)
+	}
+	if next.early(me, h.Record) {
+		return out // Nothing is known of the instance yet.
+	}
+	return append(append(out, carryOut(me, next, h.Record, received)...), ReleaseOrder{MessageID: h.MessageID})
 }
 
 // has says that a message has given its order already, to one of the elements of its instance at least.
@@ -97,6 +166,16 @@ func (s *State) held() []Held {
 	})
 }
 
+// Awaits says that an order on an instance is held. The runtime waits for that one, and would take the outcome of an order before for its.
+func (s *State) Awaits(instanceID string) bool {
+	for _, h := range s.Held {
+		if h.InstanceID == instanceID {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *State) dropHeld(why string, which func(Held) bool) []Effect {
 	var out []Effect
 	for _, h := range s.held() {
@@ -107,11 +186,19 @@ func (s *State) dropHeld(why string, which func(Held) bool) []Effect {
 	return out
 }
 
-// Expired drops the orders that have been held for HeldFor.
+// Expired drops the orders that have been held for too long.
 func (s *State) Expired(now time.Time) []Effect {
-	return s.dropHeld(fmt.Sprintf("the runtime has not told within %s what it was made for", HeldFor), func(h Held) bool {
-		return now.Sub(h.Received) >= HeldFor
-	})
+	var out []Effect
+	for _, h := range s.held() {
+		switch after := h.heldFor(); {
+		case now.Sub(h.Received) < after:
+		case h.early():
+			out = append(out, ReleaseOrder{h.MessageID, fmt.Sprintf("no order to deploy its automation composition has come within %s", after)})
+		default:
+			out = append(out, ReleaseOrder{h.MessageID, fmt.Sprintf("the runtime has not told within %s what it was made for", after)})
+		}
+	}
+	return out
 }
 
 // Question asks the runtime for a composition, with the state of an instance, or for an instance alone; either may be empty.
@@ -123,6 +210,9 @@ func (s *State) Questions() []Question {
 	asked := map[string]bool{}
 	var out []Question
 	for _, h := range s.held() {
+		if h.early() {
+			continue // The runtime understands no question.
+		}
 		composition, _ := s.missing(h.Record)
 		if about := cmp.Or(composition, h.InstanceID); !asked[about] {
 			asked[about] = true
@@ -164,20 +254,58 @@ func release(me Identity, s *State, m Message, sofar []Effect, received time.Tim
 // was made for says nothing by itself: the order is wanted as long as the instance is in the state that the order leads through.
 func (s *State) judge(h Held, m Message) (fits bool, dropped string) {
 	composition, instance := s.missing(h.Record)
+	instance = instance || h.early() && len(s.instance(h.InstanceID)) == 0
 	at := slices.IndexFunc(m.Instances, func(i Instance) bool { return i.InstanceID == h.InstanceID })
 	if at < 0 {
 		return composition == "" && !instance, ""
 	}
 	told, newer := m.Instances[at], m.Timestamp.After(h.Record.Timestamp.Time)
 	switch {
-	case newer && told.awaits(order(h.Record)):
+	case newer && (told.awaits(order(h.Record)) || told.presumes(h.Record)):
 		return composition == "" || composition == m.CompositionID && m.RevisionComposition != "", ""
-	case h.Record.RevisionInstance == "" || h.Record.RevisionInstance == told.Revision:
+	case !h.early() && h.Record.RevisionInstance == "" || h.Record.RevisionInstance != "" && h.Record.RevisionInstance == told.Revision:
 		return composition == "", ""
 	case newer && told.DeployState != "":
 		return false, fmt.Sprintf("the automation composition is %s, %s by now", told.DeployState, told.LockState)
 	}
 	return false, ""
+}
+
+// presumes says that an instance is as it would be after an order: at rest in the states that the order leads to and, where it changes
+// properties, with these.
+func (i Instance) presumes(m Message) bool {
+	switch t := order(m); t {
+	case OrderPrepare, OrderPrecheck, OrderReview:
+		return false // Nothing would be left of them.
+	case OrderUpdate, OrderMigrate:
+		return i.DeployState == Deployed && i.hasProperties(m)
+	case OrderLock, OrderUnlock:
+		return i.DeployState == Deployed && i.LockState == courses[t].done.LockState
+	default:
+		return i.DeployState == courses[t].done.DeployState
+	}
+}
+
+// hasProperties says that the elements have the properties of an order.
+func (i Instance) hasProperties(m Message) bool {
+	ordered := map[string]Properties{}
+	for _, p := range m.Updates {
+		for _, e := range p.Elements {
+			ordered[e.ID] = e.Properties
+		}
+	}
+	return !slices.ContainsFunc(i.Elements, func(e ElementUpdate) bool {
+		wanted, known := ordered[e.ID]
+		return known && !sameJSON(wanted, e.Properties)
+	})
+}
+
+// sameJSON compares properties as values: runtimes print the keys of a map in any order.
+func sameJSON(a, b Properties) bool {
+	return maps.EqualFunc(a, b, func(x, y json.RawMessage) bool {
+		var one, other any
+		return json.Unmarshal(x, &one) == nil && json.Unmarshal(y, &other) == nil && reflect.DeepEqual(one, other)
+	})
 }
 
 // awaits says that the runtime still waits for an order of a type on the instance.

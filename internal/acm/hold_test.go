@@ -58,7 +58,8 @@ func TestSyncJudgesPendingOrders(t *testing.T) {
 	}{
 		"the revision of the order":               {sync: syncMessage(19, "i1", States{Deployed, Locked}), carried: true},
 		"a newer one, and the order is awaited":   {sync: syncMessage(21, "i3", undeploying), carried: true},
-		"a newer one, and the order is over":      {sync: syncMessage(21, "i3", States{Undeployed, Unspecified}), dropped: "UNDEPLOYED"},
+		"a newer one, and the order is over":      {sync: syncMessage(21, "i3", States{Undeployed, Unspecified}), carried: true},
+		"a newer one, and the order is reverted":  {sync: syncMessage(21, "i3", States{Deployed, Locked}), dropped: "DEPLOYED"},
 		"a newer one, and another order is given": {sync: syncMessage(21, "i3", States{Deploying, Unspecified}), dropped: "DEPLOYING"},
 		"an older one, which was on its way":      {sync: syncMessage(19, "i0", States{Deployed, Locked}), held: 1},
 		"nothing of the instance":                 {sync: func() Message { m := syncMessage(21, "", States{}); m.Instances = nil; return m }(), held: 1},
@@ -199,5 +200,92 @@ func TestARevisionIsStoredOnce(t *testing.T) {
 	told(t, s, undeploy)
 	if len(s.Held) != 0 {
 		t.Errorf("an order of the stored revision is held: %v", s.Held)
+	}
+}
+
+// TestUndeploymentBeforeItsDeployment: runtimes before Quebec give records random keys, so that the removal may be read first. It counts when
+// the deployment comes after all, and the runtime is not asked, which understands no question.
+func TestUndeploymentBeforeItsDeployment(t *testing.T) {
+	early := func(t *testing.T) *State {
+		s := NewState()
+		told(t, s, primeMessage(0, `{"a":1}`))
+		got := told(t, s, changeMessage(300, "UNDEPLOY", "NONE"))
+		if len(got) != 1 || got[0].(HoldOrder).Held.MessageID != id(300) || len(s.Questions()) != 0 {
+			t.Fatalf("UNDEPLOY gives %v, asked is %v", got, s.Questions())
+		}
+		return s
+	}
+	t.Run("the deployment comes", func(t *testing.T) {
+		s := early(t)
+		told(t, s, deployMessage(10, `{"b":2}`))
+		e := s.Elements[element]
+		if e.Present || e.Order.Type != OrderUndeploy || !e.Order.has(id(10)) || string(e.Content.Effective()["b"]) != "2" || len(s.Held) != 0 {
+			t.Errorf("the element is %+v, held are %v", e, s.Held)
+		}
+	})
+	t.Run("a newer deployment comes", func(t *testing.T) {
+		s := early(t)
+		told(t, s, deployMessage(400, `{}`))
+		if e := s.Elements[element]; !e.Present || e.Order.Type != OrderDeploy || len(s.Held) != 0 {
+			t.Errorf("the element is %+v, held are %v", e, s.Held)
+		}
+	})
+	t.Run("nothing comes, as it is another participant's", func(t *testing.T) {
+		s := early(t)
+		if got := s.Expired(noon.Add(earlyFor - 1)); len(got) != 0 {
+			t.Errorf("too early go %v", got)
+		}
+		if got := s.Expired(noon.Add(earlyFor)); len(got) != 1 {
+			t.Errorf("in the end go %v", got)
+		}
+	})
+	t.Run("a synchronization tells more", func(t *testing.T) {
+		s := early(t)
+		sync := syncMessage(301, "", States{Deployed, Locked})
+		sync.RevisionComposition = ""
+		got := told(t, s, sync)
+		if e := s.Elements[element]; !e.Present || len(s.Held) != 0 {
+			t.Errorf("it gives %v, the element is %+v", got, e)
+		}
+	})
+	t.Run("with keys the order of arrival counts", func(t *testing.T) {
+		s := NewState()
+		if got := told(t, s, keyed(changeMessage(300, "UNDEPLOY", "NONE"))); len(got) != 0 {
+			t.Errorf("UNDEPLOY gives %v", got)
+		}
+	})
+}
+
+// TestWrongEnd: the runtime takes every acknowledgement for that of its last order. The late one of the deployment ends the removal there,
+// which waits here and is carried out nevertheless. An update of which the runtime has other properties by now is not.
+func TestWrongEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		order   Message
+		states  States
+		tells   string
+		carried bool
+	}{
+		"a removal":                        {changeMessage(20, "UNDEPLOY", "NONE"), States{Undeployed, Unspecified}, `{"b":1}`, true},
+		"a removal that was taken back":    {changeMessage(20, "UNDEPLOY", "NONE"), States{Deployed, Locked}, `{"b":1}`, false},
+		"a lock":                           {changeMessage(20, "NONE", "UNLOCK"), States{Deployed, Unlocked}, `{"b":1}`, true},
+		"a lock that was taken back":       {changeMessage(20, "NONE", "UNLOCK"), States{Deployed, Locked}, `{"b":1}`, false},
+		"an update":                        {orderMessage(TypePropertiesUpdate, 20, `{"b":2,"c":{"d":1,"e":2}}`), States{Deployed, Locked}, `{"c":{"e":2,"d":1.0},"b":2}`, true},
+		"an update that was taken back":    {orderMessage(TypePropertiesUpdate, 20, `{"b":2}`), States{Deployed, Locked}, `{"b":1}`, false},
+		"a review, of which nothing stays": {Message{MessageType: TypePrepare, MessageID: id(20), Timestamp: at(20), CompositionID: composition, InstanceID: instance}, States{Deployed, Locked}, `{"b":1}`, true},
+	} {
+		s := NewState()
+		told(t, s, primeMessage(0, `{}`), keyed(deployMessage(10, `{"b":1}`)))
+		settle(s, element, "")
+		s.Definitions[composition] = Definition{CompositionID: composition, Revision: "r1", Elements: s.Definitions[composition].Elements}
+		told(t, s, ahead(c.order))
+		if len(s.Held) != 1 {
+			t.Fatalf("%s: held are %v", name, s.Held)
+		}
+		sync := syncMessage(21, "i9", c.states)
+		sync.Instances[0].Result, sync.Instances[0].Elements[0].Properties = NoError, properties(c.tells)
+		told(t, s, sync)
+		if got := s.Elements[element].Order.ID == id(20); got != c.carried || len(s.Held) != 0 {
+			t.Errorf("%s: carried out is %t, held are %v", name, got, s.Held)
+		}
 	}
 }

@@ -35,6 +35,15 @@ type Broker struct {
 	PublishTopic string
 }
 
+// Reads names the topics that are read, with their groups.
+func (b Broker) Reads() []string {
+	var out []string
+	for _, topic := range b.Topics {
+		out = append(out, topic.Name+" in group "+topic.Group)
+	}
+	return out
+}
+
 // Topic is a topic that is read, and the consumer group that it is read in.
 type Topic struct{ Name, Group string }
 

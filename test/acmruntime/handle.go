@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// take handles one record of the topic of operations.
-func (r *Runtime) take(ctx context.Context, record Record) {
+// Hear handles one record of the topic of operations, as Run does with each that the bus receives.
+func (r *Runtime) Hear(ctx context.Context, record Record) {
 	r.locked(func() { r.heard(ctx, record) })
 }
 

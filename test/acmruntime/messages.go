@@ -25,7 +25,7 @@ type object = map[string]any
 
 // envelope is what every ParticipantMessage of the runtime has. Fields without a value are left out (MapperFactory: NON_NULL).
 func (r *Runtime) envelope(kind string, c *Composition, i *Instance) object {
-	out := object{"messageType": kind, "messageId": uuid.NewString(), "timestamp": time.Now().UTC().Format(time.RFC3339Nano)}
+	out := object{"messageType": kind, "messageId": uuid.NewString(), "timestamp": r.now().UTC().Format(time.RFC3339Nano)}
 	if c != nil {
 		out["compositionId"] = c.ID
 	}
@@ -59,7 +59,7 @@ func (r *Runtime) ack(kind, text string, to id) object {
 		out["result"] = true
 		return out
 	}
-	out["timestamp"] = time.Now().UTC().Format(time.RFC3339Nano)
+	out["timestamp"] = r.now().UTC().Format(time.RFC3339Nano)
 	return out
 }
 

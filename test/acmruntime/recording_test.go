@@ -137,7 +137,7 @@ func (j *judge) feed(message object) {
 	if ours, ok := j.ours[key]; ok {
 		key = ours
 	}
-	j.r.take(j.t.Context(), Record{Key: []byte(key), Value: text})
+	j.r.Hear(j.t.Context(), Record{Key: []byte(key), Value: text})
 }
 
 // expect finds what the stand-in says in place of a recorded line. What does not come by itself follows from a scan, an order, or a

@@ -176,7 +176,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 			continue
 		}
 		for _, record := range records {
-			r.take(ctx, record)
+			r.Hear(ctx, record)
 		}
 	}
 	return ctx.Err()

@@ -49,7 +49,7 @@ func TestFieldsOfOtherReleases(t *testing.T) {
 			}
 		}
 		registers := func() {
-			r.take(ctx, Record{Value: encode(samples(t, Master)["REGISTER"])})
+			r.Hear(ctx, Record{Value: encode(samples(t, Master)["REGISTER"])})
 			must(r.Faults())
 		}
 		says := map[string]object{}

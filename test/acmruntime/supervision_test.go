@@ -46,7 +46,7 @@ func (s *site) says(message object) {
 	if c, ok := all["compositionId"]; ok {
 		all["partitionKey"] = c
 	}
-	s.take(s.t.Context(), Record{Value: encode(all)})
+	s.Hear(s.t.Context(), Record{Value: encode(all)})
 	s.rescan(s.t.Context())
 }
 
@@ -242,7 +242,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	s.faults = nil
-	s.take(ctx, Record{Value: []byte("{")})
+	s.Hear(ctx, Record{Value: []byte("{")})
 	if s.Faults() == nil {
 		t.Error("what does not parse is taken")
 	}
