@@ -81,10 +81,13 @@ func (p *Participant) expired() []acm.Effect {
 	return p.state.Expired(p.now())
 }
 
-func (p *Participant) apply(effect acm.Effect) {
+// apply forgets a held order and returns the instance that it was for.
+func (p *Participant) apply(order acm.ReleaseOrder) (instanceID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state.Apply(effect)
+	instanceID = p.state.Held[order.MessageID].InstanceID
+	p.state.Apply(order)
+	return instanceID
 }
 
 // dropExpired forgets the held orders that the runtime has not told anything about.
@@ -99,7 +102,7 @@ func (p *Participant) dropExpired(ctx context.Context) {
 			continue
 		}
 		p.tellDropped(order)
-		p.apply(order)
+		p.outbox.retell(p.apply(order))
 	}
 }
 

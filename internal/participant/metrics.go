@@ -45,12 +45,50 @@ var (
 		Name: "mlkeeper_acm_panics_total",
 		Help: "Panics of the participant that were recovered, by part; a record that caused one is skipped, everything else is retried.",
 	}, []string{"part"})
+	// The gauges of the participant that runs have no series where none does, such as on a standby.
+	registered = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_registered",
+		Help: "1 while the ACM runtime has acknowledged the registration of the participant, else 0.",
+	}, nil)
+	connected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_topic_connected",
+		Help: "1 while a topic can be read and, if it is that of operations, written, else 0.",
+	}, []string{"topic"})
+	topicLag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_topic_lag_records",
+		Help: "Records of a topic that are not done with.",
+	}, []string{"topic"})
+	pendingOrders = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_pending_orders",
+		Help: "Orders that wait until the runtime has sent the revision that they were made for.",
+	}, nil)
+	oldestOrder = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_oldest_order_age_seconds",
+		Help: "For how long the oldest order has neither succeeded nor failed; 0 if there is none.",
+	}, nil)
+	unsent = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_acm_unsent_reports",
+		Help: "Elements with an outcome or a state that the runtime does not know yet.",
+	}, nil)
+	acknowledged = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "mlkeeper_acm_order_duration_seconds",
+		Help:    "Time from the arrival of an order until the broker has its acknowledgement, by order and result, per element.",
+		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
+	}, []string{"order", "result"})
 	registerMetrics sync.Once
 )
 
-func serveMetrics() {
+// forgetGauges ends the series of a participant that has ended.
+func forgetGauges() {
+	for _, one := range []*prometheus.GaugeVec{registered, connected, topicLag, pendingOrders, oldestOrder, unsent} {
+		one.Reset()
+	}
+}
+
+// ServeMetrics registers the metrics; again without effect.
+func ServeMetrics() {
 	registerMetrics.Do(func() {
 		ctrlmetrics.Registry.MustRegister(messagesReceived, messagesPublished, publishFailures, ordersDropped, ordersIgnored,
-			stepsFailing, writesRefused, objectsUnreadable, panics)
+			stepsFailing, writesRefused, objectsUnreadable, panics, registered, connected, topicLag, pendingOrders, oldestOrder, unsent, acknowledged)
 	})
 }

@@ -2,9 +2,12 @@ package participant
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -20,11 +23,13 @@ const maxSenders = 16
 type outbox struct {
 	*Participant
 	queue workqueue.TypedRateLimitingInterface[string]
+	// waiting are the elements in the queue, and those that are tried again later; mu guards it.
+	waiting map[string]bool
 }
 
 func newOutbox(p *Participant) *outbox {
 	limiter := backoff.NewLimiter[string](backoff.Policy{First: minRetry, Longest: maxRetry}, p.settings.Clock)
-	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter)}
+	return &outbox{Participant: p, queue: workqueue.NewTypedRateLimitingQueue(limiter), waiting: map[string]bool{}}
 }
 
 // Saw takes in what the watch says of an element, in any state of the participant. The informer's goroutine calls it, so that a panic
@@ -45,7 +50,40 @@ func (p *Participant) look(cr *keeper.CompositionElement) {
 	if cr.Spec.ParticipantID != p.settings.Identity.ParticipantID || !untold(cr) && !over(cr) {
 		return
 	}
-	p.outbox.queue.Add(cr.Name)
+	p.outbox.add(cr.Name)
+}
+
+// add has the runtime told of an element.
+func (o *outbox) add(id string) {
+	o.mu.Lock()
+	o.waiting[id] = true
+	o.mu.Unlock()
+	o.queue.Add(id)
+}
+
+// sent says that there is nothing to be told of an element, as far as is known.
+func (o *outbox) sent(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.waiting, id)
+}
+
+// depth is of how many elements the runtime is to be told; mu is held.
+func (o *outbox) depth() int { return len(o.waiting) }
+
+// retell has the runtime told of the elements of an instance, of which an order is no longer held.
+func (o *outbox) retell(instanceID string) {
+	o.mu.Lock()
+	var ids []string
+	for id, e := range o.state.Elements {
+		if e.InstanceID == instanceID {
+			ids = append(ids, id)
+		}
+	}
+	o.mu.Unlock()
+	for _, id := range ids {
+		o.add(id)
+	}
 }
 
 // forget forgets an element that was deleted.
@@ -120,6 +158,7 @@ func (o *outbox) next(ctx context.Context) bool {
 		return true
 	}
 	o.queue.Forget(id)
+	o.sent(id)
 	return true
 }
 
@@ -139,11 +178,27 @@ func (o *outbox) tell(ctx context.Context, id string) error {
 	if err := o.publish(ctx, message); err != nil {
 		return err
 	}
+	if message.Type == acm.TypeStateChangeAck {
+		o.ended(cr)
+	}
 	told := keeper.Acknowledgement{ElementCondition: cr.Status.ElementCondition}
 	if cr.Status.Outcome != nil {
 		told.OrderOutcome = *cr.Status.Outcome
 	}
 	return o.store.Acknowledge(ctx, cr, told)
+}
+
+// ended tells of an order of which the broker has the acknowledgement. Of what goes wrong the controller has told as an event.
+func (o *outbox) ended(cr *keeper.CompositionElement) {
+	outcome := record.Outcome(*cr.Status.Outcome)
+	took := o.now().Sub(cr.Spec.Order.Received.Time).Round(time.Millisecond)
+	acknowledged.WithLabelValues(string(outcome.Type), string(outcome.Result())).Observe(took.Seconds())
+	o.settings.Log.Info("an order has ended", "order", outcome.Type, "messageId", outcome.OrderID, "element", cr.Name,
+		"instance", cr.Spec.AutomationCompositionID, "result", outcome.Result(), "state", outcome.DeployState, "lock", outcome.LockState,
+		"message", outcome.Message(), "took", took.String())
+	if outcome.Failure == "" {
+		o.eventOf(cr, corev1.EventTypeNormal, "OrderCompleted", fmt.Sprintf("%s after %s: %s, %s", outcome.Type, took, outcome.DeployState, outcome.LockState))
+	}
 }
 
 // message is what the runtime does not know of an element; ok is false where a newer order stands meanwhile.
@@ -154,7 +209,7 @@ func (o *outbox) message(cr *keeper.CompositionElement) (acm.Outgoing, bool) {
 	}
 	me, condition := o.settings.Identity, record.Condition(cr.Status.ElementCondition)
 	if outcomeUntold(cr) {
-		if !current(cr, cr.Status.Outcome) {
+		if !current(cr, cr.Status.Outcome) || o.awaits(element.InstanceID) {
 			return acm.Outgoing{}, false
 		}
 		return me.ElementAck(o.now(), acm.ElementAnswer{
@@ -171,6 +226,13 @@ func (o *outbox) message(cr *keeper.CompositionElement) (acm.Outgoing, bool) {
 			ElementID: element.ID, DeployState: states.DeployState, LockState: states.LockState, Condition: filled(condition),
 		}},
 	}}), true
+}
+
+// awaits says that a newer order on an instance is held: the runtime would take the outcome of this one for its.
+func (o *outbox) awaits(instanceID string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state.Awaits(instanceID)
 }
 
 // settle takes in how an element fares and how its order ended, before the runtime hears of it: the next order may follow at

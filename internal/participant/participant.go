@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +27,10 @@ type Settings struct {
 	Interval time.Duration
 	Clock    clock.WithTicker
 	Log      logr.Logger
-	// Events tells of orders that are dropped; nil for nobody.
+	// Events tells of orders that have ended or are dropped; nil for nobody.
 	Events events.EventRecorder
+	// Broker is what the log says of the broker.
+	Broker acm.Broker
 }
 
 // DefaultInterval is the time between heartbeats of the original (reportingTimeIntervalMs).
@@ -38,8 +41,10 @@ const (
 	minRetry, maxRetry = 500 * time.Millisecond, 30 * time.Second
 	// maxReceive bounds the wait before records are asked for again: transports have patience of their own.
 	maxReceive = 4 * time.Second
-	// minAnnounce and maxAnnounce bound the wait before another registration, or a heartbeat in place of one that was not taken.
+	// minAnnounce and maxAnnounce bound the wait before a registration or heartbeat in place of one that the broker has not taken.
 	minAnnounce, maxAnnounce = time.Second, 5 * time.Second
+	// maxRegister bounds the wait before another registration in place of one that the runtime has not answered.
+	maxRegister = time.Minute
 	// farewell bounds the time for taking leave of the runtime.
 	farewell = 3 * time.Second
 )
@@ -58,6 +63,8 @@ type Participant struct {
 	failures map[*failure]bool
 	// writing has each entry written by one at a time.
 	writing keymutex.KeyMutex
+	// started is when the participant has registered first.
+	started time.Time
 	// woken has a value when orders are held that were not before.
 	woken chan struct{}
 }
@@ -87,7 +94,9 @@ func (p *Participant) Start(ctx context.Context) error {
 	if err := p.insist(ctx, p.load); err != nil {
 		return nil // The context is done, which is no failure.
 	}
+	defer forgetGauges()
 	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.report(running) })
 	group.Go(func() error { return p.outbox.run(running) })
 	group.Go(func() error { return p.announce(running) })
 	group.Go(func() error { return p.ask(running) })
@@ -112,17 +121,23 @@ func (p *Participant) load(ctx context.Context) error {
 		p.event(one.Object, "Unreadable", "the participant cannot read it and goes on without it: "+one.Err.Error())
 	}
 	p.mu.Lock()
-	p.state = state
+	p.state, p.started = state, p.now()
 	p.mu.Unlock()
-	p.settings.Log.Info("participant started", "participantId", p.settings.Identity.ParticipantID,
-		"replicaId", p.settings.Identity.ReplicaID, "elements", len(state.Elements), "unreadable", len(unreadable))
+	me, broker := p.settings.Identity, p.settings.Broker
+	p.settings.Log.Info("the participant has started", "participantId", me.ParticipantID, "replicaId", me.ReplicaID, "version", me.Version,
+		"broker", broker.Kind, "servers", broker.Servers, "reads", broker.Reads(), "writes", broker.PublishTopic,
+		"elements", len(state.Elements), "pendingOrders", len(state.Held), "unreadable", len(unreadable))
 	return nil
 }
 
 // event tells of an object for which something goes wrong.
 func (p *Participant) event(about runtime.Object, reason, message string) {
+	p.eventOf(about, corev1.EventTypeWarning, reason, message)
+}
+
+func (p *Participant) eventOf(about runtime.Object, kind, reason, message string) {
 	if p.settings.Events != nil {
-		p.settings.Events.Eventf(about, nil, corev1.EventTypeWarning, reason, "Receive", "%s", message)
+		p.settings.Events.Eventf(about, nil, kind, reason, "Receive", "%s", message)
 	}
 }
 
@@ -164,7 +179,9 @@ func (p *Participant) Healthy() error {
 		return fmt.Errorf("the broker: %w", err)
 	}
 	if !p.state.Registered {
-		return errors.New("the ACM runtime has not acknowledged the registration: is it running, on the same topics?")
+		return fmt.Errorf("the ACM runtime has not acknowledged the registration. Read are %s, written is %s: check that the runtime is running, that "+
+			"these are its topics (since Oslo it acknowledges on the second one), and that no other participant has the element types",
+			strings.Join(p.settings.Broker.Reads(), ", "), p.settings.Broker.PublishTopic)
 	}
 	return nil
 }
@@ -174,8 +191,12 @@ func (p *Participant) Healthy() error {
 // runtimes give up a replica of which they have not heard for 150 s (maxStatusWaitMs, SupervisionParticipantScanner).
 func (p *Participant) announce(ctx context.Context) error {
 	pause := minAnnounce
-	for {
+	for before := false; ; {
 		registered, wait := p.registered(), p.settings.Interval
+		if registered && !before {
+			pause = minAnnounce
+		}
+		before = registered
 		err := p.recovered(ctx, "heartbeat", func(ctx context.Context) error {
 			message := p.settings.Identity.Register(newID(), p.now())
 			if registered {
@@ -183,9 +204,13 @@ func (p *Participant) announce(ctx context.Context) error {
 			}
 			return p.publish(ctx, message)
 		})
-		if registered && err == nil {
+		switch {
+		case registered && err == nil:
 			pause = minAnnounce
-		} else {
+		case err == nil:
+			wait, pause = min(pause, wait), min(2*pause, maxRegister)
+		default:
+			pause = min(pause, maxAnnounce)
 			wait, pause = min(pause, wait), min(2*pause, maxAnnounce)
 		}
 		if err := p.sleep(ctx, wait); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,7 +63,10 @@ func (b *broker) Publish(_ context.Context, messages ...acm.Outgoing) error {
 }
 
 func (b *broker) Healthy() error { return nil }
-func (b *broker) Close()         {}
+func (b *broker) Topics(context.Context) []acm.TopicState {
+	return []acm.TopicState{{Name: "operations", Connected: true, Lag: 3}, {Name: "syncs", Lag: -1}}
+}
+func (b *broker) Close() {}
 
 // send hands a batch over; done is closed when it is.
 func (b *broker) send(messages ...any) (done chan struct{}) {
@@ -524,20 +526,7 @@ func TestAPanicOverAnOrderIsAFailureThatPasses(t *testing.T) {
 // panicsIn is how many panics are counted for a part of the participant.
 func panicsIn(t *testing.T, part string) float64 {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(panics)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == part {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
+	return series(t, panics)[part]
 }
 
 // TestAPanicOverARecordSkipsThatRecord: the record would cause the same panic again, so that those behind it must not wait for it.

@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -52,6 +53,7 @@ func (p *Participant) carryOut(ctx context.Context, batch acm.Batch) error {
 		func(ctx context.Context) error { return p.save(ctx, work) },
 		p.wakeAsker,
 		func(ctx context.Context) error { return p.publish(ctx, work.messages(p)...) },
+		func(context.Context) error { work.retell(p); return nil },
 		batch.Done,
 	} {
 		if err := p.insist(ctx, step); err != nil {
@@ -100,6 +102,8 @@ func (p *Participant) recovered(ctx context.Context, part string, f func(context
 type work struct {
 	writes  map[entry]undo
 	answers []acm.Effect
+	// released are the instances of orders that are no longer held.
+	released []string
 }
 
 // decide evaluates every record, each on the state that the one before left. A record that causes a panic has no effect beyond those
@@ -142,7 +146,41 @@ func (p *Participant) evaluate(record []byte) []acm.Effect {
 		messagesReceived.WithLabelValues(string(message.MessageType)).Inc()
 		p.settings.Log.V(1).Info("message", "type", message.MessageType, "messageId", message.MessageID, "effects", len(effects))
 	}
+	p.tellOrders(message, effects)
 	return effects
+}
+
+// tellOrders has the log tell what becomes of an order, or of those that a synchronization releases.
+func (p *Participant) tellOrders(m acm.Message, effects []acm.Effect) {
+	about := []any{"order", m.OrderName(), "messageId", m.MessageID, "composition", m.CompositionID}
+	if m.InstanceID != "" {
+		about = append(about, "instance", m.InstanceID)
+	}
+	elements, answered := 0, false
+	for _, effect := range effects {
+		switch e := effect.(type) {
+		case acm.PutElement:
+			if e.Element.Order.ID == m.MessageID {
+				elements++
+			}
+		case acm.HoldOrder:
+			p.settings.Log.Info("an order waits until the runtime has sent the revision that it was made for", about...)
+		case acm.ReleaseOrder:
+			if e.Dropped == "" {
+				p.settings.Log.Info("an order that has waited is carried out", "messageId", e.MessageID, "instance", p.state.Held[e.MessageID].InstanceID)
+			}
+		case acm.PrimeAnswer:
+			answered = true
+			p.settings.Log.Info("an order has ended", append(about, "state", e.State, "message", cmp.Or(e.Failure, e.Message))...)
+		case acm.ElementAnswer:
+			answered = true
+			p.settings.Log.Info("an order has ended", append(about, "element", e.ElementID, "result", e.Outcome.Result(), "state", e.Outcome.DeployState,
+				"message", cmp.Or(e.Message, e.Outcome.Message()))...)
+		}
+	}
+	if elements > 0 && !answered {
+		p.settings.Log.Info("an order is carried out", append(about, "elements", elements)...)
+	}
 }
 
 // note adds an effect to the work.
@@ -171,6 +209,7 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 		put(orderEntry, e.Held.MessageID)
 	case acm.ReleaseOrder:
 		put(orderEntry, e.MessageID)
+		out.released = append(out.released, p.state.Held[e.MessageID].InstanceID)
 		p.tellDropped(e)
 	case acm.IgnoreOrder:
 		ordersIgnored.Inc()
@@ -178,6 +217,13 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 	case acm.Acknowledged:
 	default:
 		out.answers = append(out.answers, effect)
+	}
+}
+
+// retell has the runtime told what it was not told while an order was held.
+func (w *work) retell(p *Participant) {
+	for _, instanceID := range w.released {
+		p.outbox.retell(instanceID)
 	}
 }
 

@@ -46,7 +46,7 @@ type Options struct {
 
 // Add makes a manager the participant that an application.yaml describes.
 func Add(mgr manager.Manager, text []byte, options Options) error {
-	serveMetrics()
+	ServeMetrics()
 	r := &runner{mgr: mgr, options: options, log: mgr.GetLogger().WithName("participant")}
 	r.read = func(installation string) (config.Settings, error) {
 		return config.Read(text, config.Options{Installation: installation, Version: options.Version})
@@ -104,6 +104,9 @@ func (r *runner) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if settings.DMaaP != nil {
+		r.log.Info("DMaaP is legacy: the Message Router may lose a record when the participant ends, and carries no runtime after Montreal; use Kafka where the runtime has it")
+	}
 	transport, err := connect(settings, r.log)
 	if err != nil {
 		return err
@@ -111,7 +114,9 @@ func (r *runner) Start(ctx context.Context) error {
 	if r.options.Transport != nil {
 		transport = r.options.Transport(transport)
 	}
-	p := New(Settings{Identity: settings.Identity, Interval: settings.Interval, Log: r.log, Events: r.mgr.GetEventRecorder("mlkeeper")}, transport,
+	p := New(Settings{
+		Identity: settings.Identity, Interval: settings.Interval, Log: r.log, Events: r.mgr.GetEventRecorder("mlkeeper"), Broker: brokerOf(settings),
+	}, transport,
 		Store{
 			Client: r.mgr.GetClient(), Reader: r.mgr.GetAPIReader(), Elements: r.options.Elements,
 			Participant: settings.Identity.ParticipantID,
@@ -126,4 +131,11 @@ func connect(settings config.Settings, log logr.Logger) (acm.Transport, error) {
 		return kafka.New(*settings.Kafka, log)
 	}
 	return dmaap.New(*settings.DMaaP)
+}
+
+func brokerOf(settings config.Settings) acm.Broker {
+	if settings.Kafka != nil {
+		return settings.Kafka.Broker()
+	}
+	return settings.DMaaP.Broker()
 }
