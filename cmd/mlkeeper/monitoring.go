@@ -12,6 +12,7 @@ import (
 
 	"mlkeeper.dev/internal/cli"
 	"mlkeeper.dev/internal/cli/monitoring"
+	"mlkeeper.dev/internal/participant"
 )
 
 // newMonitoringCommand is `mlkeeper monitoring`, with which make manifests writes config/monitoring.
@@ -72,5 +73,6 @@ func metricsCatalog() (monitoring.Catalog, error) {
 	if !ok {
 		return nil, errors.New("bug: the registry of controller-runtime describes no metrics any more")
 	}
+	participant.ServeMetrics() // They exist where a participant is configured.
 	return monitoring.Read(registry)
 }

@@ -134,6 +134,13 @@ func well() world {
 		`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`:              {value: 1},
 		`rest_client_requests_total{code="200",method="GET",host="kubernetes"}`:            {value: 9, growth: 1},
 		`leader_election_master_status{name="another-operator"}`:                           {value: 0},
+		`mlkeeper_acm_registered`:                               {value: 1},
+		`mlkeeper_acm_topic_connected{topic="acm-ppnt-sync"}`:   {value: 1},
+		`mlkeeper_acm_topic_lag_records{topic="acm-ppnt-sync"}`: {value: 2},
+		`mlkeeper_acm_pending_orders`:                           {value: 0},
+		`mlkeeper_acm_oldest_order_age_seconds`:                 {value: 30},
+		`mlkeeper_acm_unsent_reports`:                           {value: 0},
+		`mlkeeper_acm_failing_steps`:                            {value: 0},
 	}
 }
 
@@ -180,20 +187,27 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		return func(w world) { w[selector] = trend{value: value, growth: growth} }
 	}
 	broken := map[string]func(world){
-		"MLKeeperNotReady":             set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
-		"MLKeeperStalled":              set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="DuplicateService"}`, 2, 0),
-		"MLKeeperObjectFailed":         set(`mlkeeper_managed_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
-		"MLKeeperRolloutOverdue":       set(`mlkeeper_rollout_started_timestamp_seconds{holder="team-a"}`, -3600, 0),
-		"MLKeeperSuspended":            set(`mlkeeper_suspended{kind="TrustyAIService"}`, 1, 0),
-		"MLKeeperDriftLoop":            set(`mlkeeper_drift_corrections_total{kind="Deployment"}`, 0, 1),
-		"MLKeeperDown":                 func(w world) { w.between(0, 10) },
-		"MLKeeperNoLeader":             set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),
-		"MLKeeperReconcileErrors":      set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="error"}`, 0, 2),
-		"MLKeeperPanics":               set(`controller_runtime_reconcile_panics_total{controller="trustyai"}`, 0, 1),
-		"MLKeeperContinuousWrites":     set(`mlkeeper_writes_total{kind="Deployment",verb="Apply",reason="DriftDetected"}`, 0, 6),
-		"MLKeeperContinuousReconciles": set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="requeue_after"}`, 0, 60),
-		"MLKeeperQueueDepth":           set(`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`, 400, 0),
-		"MLKeeperWatchMissing":         set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 0, 1),
+		"MLKeeperNotReady":                 set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
+		"MLKeeperStalled":                  set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="DuplicateService"}`, 2, 0),
+		"MLKeeperObjectFailed":             set(`mlkeeper_managed_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
+		"MLKeeperRolloutOverdue":           set(`mlkeeper_rollout_started_timestamp_seconds{holder="team-a"}`, -3600, 0),
+		"MLKeeperSuspended":                set(`mlkeeper_suspended{kind="TrustyAIService"}`, 1, 0),
+		"MLKeeperDriftLoop":                set(`mlkeeper_drift_corrections_total{kind="Deployment"}`, 0, 1),
+		"MLKeeperDown":                     func(w world) { w.between(0, 10) },
+		"MLKeeperNoLeader":                 set(`leader_election_master_status{name="mlkeeper.keeper.mlkeeper.dev"}`, 0, 0),
+		"MLKeeperReconcileErrors":          set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="error"}`, 0, 2),
+		"MLKeeperPanics":                   set(`controller_runtime_reconcile_panics_total{controller="trustyai"}`, 0, 1),
+		"MLKeeperContinuousWrites":         set(`mlkeeper_writes_total{kind="Deployment",verb="Apply",reason="DriftDetected"}`, 0, 6),
+		"MLKeeperContinuousReconciles":     set(`mlkeeper_reconciles_total{kind="TrustyAIService",outcome="requeue_after"}`, 0, 60),
+		"MLKeeperQueueDepth":               set(`workqueue_depth{name="trustyai",controller="trustyai",priority="0"}`, 400, 0),
+		"MLKeeperParticipantNotRegistered": set(`mlkeeper_acm_registered`, 0, 0),
+		"MLKeeperParticipantDisconnected":  set(`mlkeeper_acm_topic_connected{topic="acm-ppnt-sync"}`, 0, 0),
+		"MLKeeperParticipantBehind":        set(`mlkeeper_acm_topic_lag_records{topic="acm-ppnt-sync"}`, 500, 0),
+		"MLKeeperParticipantBlocked":       set(`mlkeeper_acm_failing_steps`, 1, 0),
+		"MLKeeperOrdersPending":            set(`mlkeeper_acm_pending_orders`, 1, 0),
+		"MLKeeperOrderOverdue":             set(`mlkeeper_acm_oldest_order_age_seconds`, 3600, 0),
+		"MLKeeperReportsUnsent":            set(`mlkeeper_acm_unsent_reports`, 1, 0),
+		"MLKeeperWatchMissing":             set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 0, 1),
 	}
 	for _, r := range all {
 		spoil, known := broken[r.Alert]

@@ -50,6 +50,7 @@ func Alerts(c Catalog, stalled []string) ([]Group, error) {
 	}{
 		{"mlkeeper-resources", w.resourceAlerts(stalled)},
 		{"mlkeeper-manager", w.managerAlerts()},
+		{"mlkeeper-participant", w.participantAlerts()},
 	} {
 		group := Group{Name: g.name}
 		for _, a := range g.alerts {
@@ -177,6 +178,57 @@ func (w *writer) managerAlerts() []alert {
 				ready.by("sum", ready.where("reason", "=", "CacheNotSynced").now(), "kind") + " > 0",
 			summary:     "A watch of the manager is refused or cannot be opened",
 			description: "Changes of the objects that it may not watch go unnoticed. The log names the missing right, and /readyz fails.",
+		},
+	}
+}
+
+// participantAlerts are about the KServe participant of an ACM runtime. Its series exist where one runs.
+func (w *writer) participantAlerts() []alert {
+	registered, connected := w.of("mlkeeper_acm_registered"), w.of("mlkeeper_acm_topic_connected")
+	lag, pending := w.of("mlkeeper_acm_topic_lag_records"), w.of("mlkeeper_acm_pending_orders")
+	oldest, unsent, failing := w.of("mlkeeper_acm_oldest_order_age_seconds"), w.of("mlkeeper_acm_unsent_reports"), w.of("mlkeeper_acm_failing_steps")
+	return []alert{
+		{
+			name: "MLKeeperParticipantNotRegistered", wait: "5m", severity: "critical",
+			expr:        registered.by("max", registered.now()) + " == 0",
+			summary:     "The ACM runtime has not acknowledged the registration of the KServe participant",
+			description: "It gives no orders to a participant that it does not know. The log says which topics are read, and what to check.",
+		},
+		{
+			name: "MLKeeperParticipantDisconnected", wait: "5m", severity: "critical",
+			expr:        connected.by("max", connected.now(), "topic") + " == 0",
+			summary:     "Topic {{ $labels.topic }} cannot be read or written",
+			description: "Orders or synchronizations do not arrive, or acknowledgements do not. The log has the broker's reason.",
+		},
+		{
+			name: "MLKeeperParticipantBehind", wait: "15m", severity: "warning",
+			expr:        lag.by("max", lag.now(), "topic") + " > 100",
+			summary:     "{{ $value }} records of topic {{ $labels.topic }} are not done with",
+			description: "The participant does not keep up with the topic, or an order before them cannot be stored.",
+		},
+		{
+			name: "MLKeeperParticipantBlocked", wait: "10m", severity: "critical",
+			expr:        failing.by("max", failing.now()) + " > 0",
+			summary:     "An order cannot be stored or answered, and those behind it wait",
+			description: "The API server or the broker does not take what the order needs. The log and health have the reason.",
+		},
+		{
+			name: "MLKeeperOrdersPending", wait: "15m", severity: "warning",
+			expr:        pending.by("max", pending.now()) + " > 0",
+			summary:     "{{ $value }} orders of the ACM runtime wait for a revision",
+			description: "The runtime does not send the revision that they were made for; after an hour they are dropped. Check the topic of synchronizations.",
+		},
+		{
+			name: "MLKeeperOrderOverdue", wait: "5m", severity: "warning",
+			expr:        oldest.by("max", oldest.now()) + " > 1800",
+			summary:     "An order of the ACM runtime has neither succeeded nor failed for half an hour",
+			description: "The runtime has set TIMEOUT long before. `kubectl get compositionelements,pendingorders` shows what it waits for.",
+		},
+		{
+			name: "MLKeeperReportsUnsent", wait: "10m", severity: "warning",
+			expr:        unsent.by("max", unsent.now()) + " > 0",
+			summary:     "The ACM runtime does not know the outcome or state of {{ $value }} elements",
+			description: "The broker does not take the acknowledgements. MLKeeper sends them until it does.",
 		},
 	}
 }

@@ -33,6 +33,9 @@ func registered(t *testing.T) Catalog {
 		gauge("leader_election_master_status", "name"), counter("controller_runtime_reconcile_panics_total", "controller"),
 		counter("controller_runtime_reconcile_errors_total", "controller"), gauge("workqueue_depth", "name"),
 		histogram("workqueue_queue_duration_seconds", "name"), counter("rest_client_requests_total", "code", "method"),
+		gauge("mlkeeper_acm_registered"), gauge("mlkeeper_acm_topic_connected", "topic"), gauge("mlkeeper_acm_topic_lag_records", "topic"),
+		gauge("mlkeeper_acm_pending_orders"), gauge("mlkeeper_acm_oldest_order_age_seconds"), gauge("mlkeeper_acm_unsent_reports"),
+		gauge("mlkeeper_acm_failing_steps"),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		// Nobody made a panel for these.
 		counter("mlkeeper_new_total", "flavour"), histogram("mlkeeper_new_seconds", "flavour"), gauge("mlkeeper_new"),
