@@ -44,6 +44,9 @@ func obey(me Identity, s *State, m Message, received time.Time) []Effect {
 	for _, e := range out {
 		next.Apply(e)
 	}
+	if why := next.unknownTarget(m); why != "" {
+		return append(out, Refuse(me, next, m, why)...)
+	}
 	composition, instance := next.missing(m)
 	if composition == "" && !instance && !next.early(me, m) {
 		return append(out, carryOut(me, next, m, received)...)
@@ -109,6 +112,15 @@ func obeyBefore(me Identity, s *State, m Message, h Held, received time.Time) []
 		return out // Nothing is known of the instance yet.
 	}
 	return append(append(out, carryOut(me, next, h.Record, received)...), ReleaseOrder{MessageID: h.MessageID})
+}
+
+// unknownTarget says why a migration of a runtime that sends no revisions cannot be carried out: nothing is known of the composition that it
+// leads to, so that the properties would be lost that all of its instances share, and no such runtime can be asked.
+func (s *State) unknownTarget(m Message) string {
+	if _, known := s.Definitions[m.CompositionTargetID]; known || m.CompositionTargetID == "" || m.RevisionCompositionTarget != "" || len(m.ElementDtos) > 0 {
+		return ""
+	}
+	return "composition " + m.CompositionTargetID + " is not known: deprime and prime it, and give the order again"
 }
 
 // has says that a message has given its order already, to one of the elements of its instance at least.

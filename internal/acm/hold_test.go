@@ -166,6 +166,33 @@ func TestMigrationWaitsForItsTarget(t *testing.T) {
 	}
 }
 
+// TestMigrationToWhatIsUnknown: runtimes before Quebec send no revisions, and cannot be asked. What the element runs stays.
+func TestMigrationToWhatIsUnknown(t *testing.T) {
+	s := NewState()
+	told(t, s, primeMessage(0, `{"a":1}`), deployMessage(10, `{"b":2}`))
+	settle(s, element, "")
+	migrate := orderMessage(TypeMigration, 20, `{"b":3}`)
+	migrate.CompositionTargetID = id(99)
+	got := told(t, s, migrate)
+	if len(got) != 1 {
+		t.Fatalf("MIGRATE gives %v", got)
+	}
+	answer := got[0].(ElementAnswer).Outcome
+	if answer.Result() != Failed || answer.States != (States{Deployed, Locked}) || !strings.Contains(answer.Failure, id(99)+" is not known") {
+		t.Errorf("it is answered with %+v", answer)
+	}
+	if e := s.Elements[element]; e.Order.Type != OrderDeploy || string(e.Content.Effective()["b"]) != "2" {
+		t.Errorf("the element is %+v", e)
+	}
+	target := primeMessage(30, `{"a":9}`)
+	target.CompositionID = id(99)
+	migrate.MessageID, migrate.Timestamp = id(40), at(40)
+	told(t, s, target, migrate)
+	if e := s.Elements[element]; e.Order.Type != OrderMigrate || string(e.Content.Effective()["a"]) != "9" {
+		t.Errorf("with the composition the element is %+v", e)
+	}
+}
+
 // TestARevisionIsStoredOnce has an instance with many elements. Its revision comes with every change of it, and is written to one of them.
 func TestARevisionIsStoredOnce(t *testing.T) {
 	s := NewState()

@@ -71,9 +71,8 @@ var (
 		Help: "Elements with an outcome or a state that the runtime does not know yet.",
 	}, nil)
 	acknowledged = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "mlkeeper_acm_order_duration_seconds",
-		Help:    "Time from the arrival of an order until the broker has its acknowledgement, by order and result, per element.",
-		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
+		Name: "mlkeeper_acm_order_duration_seconds", Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600},
+		Help: "Time from the arrival of an order until the broker has its acknowledgement, by order and result, per element.",
 	}, []string{"order", "result"})
 	registerMetrics sync.Once
 )

@@ -188,6 +188,9 @@ func (o *outbox) tell(ctx context.Context, id string) error {
 	return o.store.Acknowledge(ctx, cr, told)
 }
 
+// eventOrderCompleted is the event of an order that has succeeded.
+const eventOrderCompleted = "OrderCompleted"
+
 // ended tells of an order of which the broker has the acknowledgement. Of what goes wrong the controller has told as an event.
 func (o *outbox) ended(cr *keeper.CompositionElement) {
 	outcome := record.Outcome(*cr.Status.Outcome)
@@ -197,7 +200,7 @@ func (o *outbox) ended(cr *keeper.CompositionElement) {
 		"instance", cr.Spec.AutomationCompositionID, "result", outcome.Result(), "state", outcome.DeployState, "lock", outcome.LockState,
 		"message", outcome.Message(), "took", took.String())
 	if outcome.Failure == "" {
-		o.eventOf(cr, corev1.EventTypeNormal, "OrderCompleted", fmt.Sprintf("%s after %s: %s, %s", outcome.Type, took, outcome.DeployState, outcome.LockState))
+		o.eventOf(cr, corev1.EventTypeNormal, eventOrderCompleted, fmt.Sprintf("%s after %s: %s, %s", outcome.Type, took, outcome.DeployState, outcome.LockState))
 	}
 }
 
