@@ -24,7 +24,10 @@ func (c *Cluster) writeUsed() error {
 	users := map[string]*rights.Used{}
 	c.operators.Lock()
 	for account, r := range c.operators.rights {
-		users[userOf(account)] = &rights.Used{Roles: r.roles()}
+		// Of an operator with the roles of all controllers nobody can tell which of them a request needed.
+		if len(r.Controllers) > 0 {
+			users[userOf(account)] = &rights.Used{Roles: r.roles()}
+		}
 	}
 	c.operators.Unlock()
 	if err := rights.Read(log, users, c.lacksRight); err != nil {
@@ -61,11 +64,7 @@ func (c *Cluster) lacksRight(line []byte) bool {
 // roles are the names of the roles in config/ that the operator has.
 func (r Rights) roles() []string {
 	out := []string{"mlkeeper-engine", "mlkeeper-leader-election", "mlkeeper-digest-key"}
-	controllers := r.Controllers
-	if len(controllers) == 0 {
-		controllers = []string{"trustyai", "tfserving", "kubeflow", "seldon"}
-	}
-	for _, controller := range controllers {
+	for _, controller := range r.Controllers {
 		out = append(out, "mlkeeper-"+controller)
 	}
 	if r.acts() && !r.Least {
