@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the tests that need a cluster and compare what the operator asked of the API servers, by their audit logs, with the roles in config/:
 # print for each right whether it was used, and fail if one is unused or missing that test/rights/reasons.yaml gives no reason for. With
-# packages given, roles that their operators do not have are left out. FLAGS are further flags of go test, such as -run.
+# packages given, which do not use every right, only missing ones fail. FLAGS are further flags of go test, such as -run.
 # Usage: rbac-minimal.sh [package...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -5,16 +5,24 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // Reason says why a right is in a role, or is missing, although no test shows that it is needed.
 type Reason struct {
-	Role string `json:"role"`
-	// Right is printed as Right.String prints it.
-	Right string `json:"right"`
+	// Role is empty for a reason that applies to all roles.
+	Role string `json:"role,omitempty"`
+	// Right is as Right.String prints it; Verb stands for all unused rights with that verb.
+	Right string `json:"right,omitempty"`
+	Verb  string `json:"verb,omitempty"`
 	Why   string `json:"why"`
+}
+
+func (r Reason) covers(row *Row) bool {
+	of := r.Role == "" || r.Role == row.Role
+	return of && (r.Right == row.Right.String() || r.Right == "" && r.Verb == row.Verb && row.State == StateUnused)
 }
 
 // State is what the tests say of a right.
@@ -40,8 +48,8 @@ type Row struct {
 // Finding says that the row needs a change of the role, or a reason.
 func (r Row) Finding() bool { return r.State != StateUsed && r.Why == "" }
 
-// Compare says what each right of the roles was used for. A request counts for the roles of controllers that grant it, and for the others
-// of its operator only where none does. The rights of a role that no operator had are left out, and the role is named.
+// Compare says what each right of the roles was used for. A request counts for the roles of controllers that grant it, and for the engine's
+// only where none does; one about the operator's own namespace, for the roles in this namespace. The rights of a role that no operator had are left out, and the role is named.
 func Compare(roles map[string][]rbacv1.PolicyRule, used []Used, reasons []Reason) (rows []Row, unexercised []string) {
 	requests := map[string]map[Right]int{}
 	missing := map[Right]*Row{}
@@ -52,7 +60,7 @@ func Compare(roles map[string][]rbacv1.PolicyRule, used []Used, reasons []Reason
 			}
 		}
 		for _, need := range u.Needed {
-			for _, role := range granting(roles, u.Roles, need.Right) {
+			for _, role := range granting(roles, u.Roles, need) {
 				requests[role][need.Right] += need.Requests
 			}
 		}
@@ -81,7 +89,7 @@ func Compare(roles map[string][]rbacv1.PolicyRule, used []Used, reasons []Reason
 	}
 	for i := range rows {
 		row := &rows[i]
-		at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Role == row.Role && r.Right == row.Right.String() })
+		at := slices.IndexFunc(reasons, func(r Reason) bool { return r.covers(row) })
 		if at >= 0 && row.State != StateUsed {
 			row.Why = reasons[at].Why
 		}
@@ -89,22 +97,29 @@ func Compare(roles map[string][]rbacv1.PolicyRule, used []Used, reasons []Reason
 	return rows, unexercised
 }
 
-// common are the roles of every operator.
-var common = []string{"mlkeeper-engine", "mlkeeper-leader-election", "mlkeeper-digest-key"}
+// engine is the role of every operator, and inOwnNamespace are its roles in its own namespace.
+const engine = "mlkeeper-engine"
+
+var inOwnNamespace = []string{"mlkeeper-leader-election", "mlkeeper-digest-key"}
 
 // granting are the roles that a right counts for.
-func granting(roles map[string][]rbacv1.PolicyRule, of []string, right Right) []string {
-	var controllers, others []string
+func granting(roles map[string][]rbacv1.PolicyRule, of []string, need *Need) []string {
+	var own, controllers, others []string
 	for _, role := range of {
 		switch {
-		case !slices.Contains(rightsOf(roles[role]), right):
-		case slices.Contains(common, role):
+		case !slices.Contains(rightsOf(roles[role]), need.Right):
+		case slices.Contains(inOwnNamespace, role):
+			own = append(own, role)
+		case role == engine:
 			others = append(others, role)
 		default:
 			controllers = append(controllers, role)
 		}
 	}
-	if len(controllers) > 0 {
+	switch {
+	case need.Own && len(own) > 0:
+		return own
+	case len(controllers) > 0:
 		return controllers
 	}
 	return others
@@ -126,20 +141,33 @@ func rightsOf(rules []rbacv1.PolicyRule) []Right {
 	return slices.Compact(out)
 }
 
-// Print writes the rows as a table in Markdown, and returns how many findings there are.
-func Print(to io.Writer, rows []Row) (findings int, err error) {
+// Print writes the rows as a table in Markdown.
+func Print(to io.Writer, rows []Row) error {
 	if _, err := fmt.Fprint(to, "| role | right | state | why, or a request |\n|---|---|---|---|\n"); err != nil {
-		return 0, err
+		return err
 	}
 	for _, row := range rows {
 		note := row.Why
 		if row.Finding() {
-			findings++
-			note = "**no reason** " + row.Example
+			note = strings.TrimSpace("**no reason** " + row.Example)
 		}
 		if _, err := fmt.Fprintf(to, "| `%s` | %s | %s | %s |\n", row.Role, row.Right, row.State, note); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return findings, nil
+	return nil
+}
+
+// Findings counts the rows that are unused and those that are missing, each without a reason.
+func Findings(rows []Row) (unused, missing int) {
+	for _, row := range rows {
+		switch {
+		case !row.Finding():
+		case row.State == StateMissing:
+			missing++
+		default:
+			unused++
+		}
+	}
+	return unused, missing
 }

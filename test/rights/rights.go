@@ -50,6 +50,8 @@ type Used struct {
 type Need struct {
 	Right
 	Requests int `json:"requests"`
+	// Own says that the requests were about the operator's own namespace.
+	Own bool `json:"own,omitempty"`
 	// Example is the path of one of the requests.
 	Example string `json:"example"`
 }
@@ -59,7 +61,7 @@ type event struct {
 	Verb, RequestURI string
 	User             struct{ Username string }
 	ImpersonatedUser *struct{ Username string }
-	ObjectRef        *struct{ Resource, Subresource, APIGroup string }
+	ObjectRef        *struct{ Resource, Subresource, APIGroup, Namespace string }
 	ResponseStatus   struct{ Code int }
 }
 
@@ -105,15 +107,24 @@ func (e event) right() Right {
 	return Right{e.ObjectRef.APIGroup, resource, e.Verb}
 }
 
+// own says that the request is about the namespace of the operator's ServiceAccount.
+func (e event) own() bool {
+	return e.ObjectRef.Namespace != "" && strings.HasPrefix(e.User.Username, "system:serviceaccount:"+e.ObjectRef.Namespace+":")
+}
+
 func add(to *map[string]*Need, right Right, e event) {
 	if *to == nil {
 		*to = map[string]*Need{}
 	}
-	need := (*to)[right.String()]
+	own, key := e.own(), right.String()
+	if own {
+		key = "own " + key
+	}
+	need := (*to)[key]
 	if need == nil {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
-		need = &Need{Right: right, Example: path}
-		(*to)[right.String()] = need
+		need = &Need{Right: right, Own: own, Example: path}
+		(*to)[key] = need
 	}
 	need.Requests++
 }

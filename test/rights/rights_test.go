@@ -21,7 +21,7 @@ func read(t *testing.T) []Used {
 	defer func() { _ = log.Close() }()
 	const prefix = "system:serviceaccount:mlkeeper-system:"
 	users := map[string]*Used{
-		prefix + "trustyai": {Roles: []string{"mlkeeper-engine", "mlkeeper-trustyai"}},
+		prefix + "trustyai": {Roles: []string{"mlkeeper-engine", "mlkeeper-digest-key", "mlkeeper-trustyai"}},
 		prefix + "kubeflow": {Roles: []string{"mlkeeper-engine", "mlkeeper-kubeflow"}},
 	}
 	lacks := func(line []byte) bool { return bytes.Contains(line, []byte("is forbidden")) }
@@ -33,7 +33,10 @@ func read(t *testing.T) []Used {
 
 func TestWhatALogNeeded(t *testing.T) {
 	for i, want := range [][]string{
-		{"bind clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "create services", "delete services", "patch deployments.apps/status", "watch services"},
+		{
+			"bind clusterroles.rbac.authorization.k8s.io", "create clusterrolebindings.rbac.authorization.k8s.io", "create services", "delete services",
+			"own get secrets", "patch deployments.apps/status", "watch services",
+		},
 		// A request as a tenant needs the right to act as it, and the rest is the tenant's.
 		{"impersonate serviceaccounts", "watch namespaces"},
 	} {
@@ -59,25 +62,32 @@ func rule(group string, resources, verbs []string) rbacv1.PolicyRule {
 
 func TestCompare(t *testing.T) {
 	roles := map[string][]rbacv1.PolicyRule{
-		"mlkeeper-engine":   {rule("", []string{"namespaces"}, []string{"watch"}), rule("", []string{"services"}, []string{"watch"})},
-		"mlkeeper-trustyai": {rule("", []string{"services"}, []string{"create", "get", "watch"})},
-		"mlkeeper-kubeflow": {rule("", []string{"secrets"}, []string{"list"})},
-		"mlkeeper-seldon":   {rule("", []string{"secrets"}, []string{"list"})},
+		"mlkeeper-engine":     {rule("", []string{"namespaces"}, []string{"list", "watch"}), rule("", []string{"services"}, []string{"watch"})},
+		"mlkeeper-digest-key": {rule("", []string{"secrets"}, []string{"get"})},
+		"mlkeeper-trustyai":   {rule("", []string{"services"}, []string{"create", "get", "watch"}), rule("", []string{"secrets"}, []string{"get"})},
+		"mlkeeper-kubeflow":   {rule("", []string{"secrets"}, []string{"list"})},
+		"mlkeeper-seldon":     {rule("", []string{"secrets"}, []string{"list"})},
 	}
-	rows, unexercised := Compare(roles, read(t), []Reason{{Role: "mlkeeper-kubeflow", Right: "list secrets", Why: "as the test says"}})
+	rows, unexercised := Compare(roles, read(t), []Reason{
+		{Role: "mlkeeper-kubeflow", Right: "list secrets", Why: "as the test says"}, {Verb: "list", Why: "as for all"},
+	})
 	var got []string
 	for _, row := range rows {
 		got = append(got, strings.TrimSpace(strings.Join([]string{row.Role, row.Right.String(), string(row.State), row.Why}, " ")))
 	}
 	want := []string{
+		// The request is about the operator's own namespace, so the controller's right was not needed.
+		"mlkeeper-digest-key get secrets used",
+		"mlkeeper-engine list namespaces unused as for all",
 		"mlkeeper-engine watch namespaces used",
 		// The controller that watches them has the right itself.
 		"mlkeeper-engine watch services unused",
 		"mlkeeper-kubeflow list secrets unused as the test says",
+		"mlkeeper-trustyai get secrets unused",
 		"mlkeeper-trustyai create services used",
 		"mlkeeper-trustyai get services unused",
 		"mlkeeper-trustyai watch services used",
-		"[mlkeeper-engine mlkeeper-trustyai] list pods missing",
+		"[mlkeeper-engine mlkeeper-digest-key mlkeeper-trustyai] list pods missing",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -85,10 +95,12 @@ func TestCompare(t *testing.T) {
 	if !slices.Equal(unexercised, []string{"mlkeeper-seldon"}) {
 		t.Errorf("unexercised %v", unexercised)
 	}
+	if unused, missing := Findings(rows); unused != 3 || missing != 1 {
+		t.Errorf("%d unused, %d missing", unused, missing)
+	}
 	var table bytes.Buffer
-	findings, err := Print(&table, rows)
-	if err != nil || findings != 3 {
-		t.Errorf("%d findings, %v", findings, err)
+	if err := Print(&table, rows); err != nil {
+		t.Fatal(err)
 	}
 	for _, line := range []string{
 		"| `mlkeeper-kubeflow` | list secrets | unused | as the test says |\n",

@@ -24,7 +24,7 @@ import (
 func main() {
 	folder := flag.String("used", "bin/rights", "folder with what the tests used")
 	reasons := flag.String("reasons", "test/rights/reasons.yaml", "file with the reasons")
-	partial := flag.Bool("partial", false, "only some tests ran: roles that no operator had are no findings")
+	partial := flag.Bool("partial", false, "only some tests ran: what they did not use is printed, and is no finding")
 	flag.Parse()
 	if err := run(os.Stdout, *folder, *reasons, *partial); err != nil {
 		fmt.Fprintln(os.Stderr, "rbac-minimal:", err)
@@ -50,12 +50,13 @@ func run(out io.Writer, folder, reasonsFile string, partial bool) error {
 		return fmt.Errorf("%s: %w", reasonsFile, err)
 	}
 	rows, unexercised := rights.Compare(roles, used, reasons)
-	findings, err := rights.Print(out, rows)
-	switch {
-	case err != nil:
+	if err := rights.Print(out, rows); err != nil {
 		return err
-	case findings > 0:
-		return fmt.Errorf("%d rights are unused or missing: change the role, or say in %s why it is as it is", findings, reasonsFile)
+	}
+	unused, missing := rights.Findings(rows)
+	switch {
+	case missing > 0 || unused > 0 && !partial:
+		return fmt.Errorf("%d rights are unused and %d missing: change the role, or say in %s why it is as it is", unused, missing, reasonsFile)
 	case len(unexercised) > 0 && !partial:
 		return fmt.Errorf("no test ran an operator with %s", strings.Join(unexercised, ", "))
 	}
