@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -307,6 +308,58 @@ func Test_TheImageOfTheOriginalOperatorIsReachedWhereItServes(t *testing.T) {
 		delete(c.Objects, key)
 		if !first {
 			cr.Generation, cr.Spec.Metrics.Schedule = 2, "9s"
+		}
+	}
+}
+
+// Test_NoTwoServicesComeToOneNameOfABinding: all namespaces share the names of ClusterRoleBindings.
+func Test_NoTwoServicesComeToOneNameOfABinding(t *testing.T) {
+	names := map[string]string{}
+	for _, namespace := range []string{"a", "b", "a-b", "b-c", "c"} {
+		for _, name := range []string{"a", "b", "a-b", "b-c", "c", "x.y", "a-b-c", "trustyai-service"} {
+			for _, spec := range []string{upstreamSpec, adrSpec + "  exposure: Secured\n"} {
+				cr := custom(t, spec)
+				cr.Namespace, cr.Name = namespace, name
+				binding := namesOf(cr).proxyBinding
+				if other, taken := names[binding]; taken && other != namespace+"/"+name {
+					t.Errorf("%s is that of %s/%s and of %s", binding, namespace, name, other)
+				}
+				names[binding] = namespace + "/" + name
+			}
+		}
+	}
+}
+
+// Test_TheBindingOfTheOriginalOperatorIsKnownByItsOwner: neither its name nor what a tenant can write makes a ClusterRoleBinding the child
+// of a custom resource.
+func Test_TheBindingOfTheOriginalOperatorIsKnownByItsOwner(t *testing.T) {
+	const old, own = "tas-ns-proxy-rolebinding", "mlkeeper:trustyai-proxy:ns:tas"
+	bindings := func(owner string) string {
+		c, cr := adopted(t, upstreamSpec)
+		binding := parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: "+old+"}")
+		switch owner {
+		case "nobody":
+		case "nothing":
+			binding = parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: other}")
+		case "it":
+			owner = string(cr.UID)
+			fallthrough
+		default:
+			binding.SetOwnerReferences([]metav1.OwnerReference{{Kind: "TrustyAIService", Name: "tas", UID: types.UID(owner)}})
+		}
+		c.Put(binding)
+		_, p := gatherAndRender(t, c, cr)
+		var out []string
+		for _, o := range p.Stages[0].Objects {
+			if o.Desired.GetKind() == "ClusterRoleBinding" {
+				out = append(out, o.Desired.GetName())
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	for owner, want := range map[string]string{"it": old, "another": own, "nobody": own, "nothing": own} {
+		if got := bindings(owner); got != want {
+			t.Errorf("where the binding refers to %s, the plan has %q", owner, got)
 		}
 	}
 }

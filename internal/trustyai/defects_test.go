@@ -19,12 +19,12 @@ import (
 
 func Test_Defect01_ClusterRoleBindingsHaveNoOwnerOfANamespace(t *testing.T) {
 	_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec))
-	binding := mustFind(t, p, "ClusterRoleBinding", "tas-ns-proxy-rolebinding")
+	binding := mustFind(t, p, "ClusterRoleBinding", "mlkeeper:trustyai-proxy:ns:tas")
 	if len(binding.GetOwnerReferences()) > 0 || len(binding.GetFinalizers()) > 0 || binding.GetNamespace() != "" {
 		t.Error("the binding has an owner, which is the engine's to set")
 	}
 	_, p = gatherAndRender(t, newCluster(), custom(t, upstreamSpec+"  exposure: Plain\n"))
-	if find(p, "ClusterRoleBinding", "tas-ns-proxy-rolebinding") != nil {
+	if find(p, "ClusterRoleBinding", "mlkeeper:trustyai-proxy:ns:tas") != nil {
 		t.Error("a Plain service is bound to a ClusterRole")
 	}
 }

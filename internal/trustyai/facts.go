@@ -60,6 +60,8 @@ type Facts struct {
 	Database Database
 	// TrustedCA says that the ConfigMap odh-trusted-ca-bundle is there and filled by OpenShift.
 	TrustedCA bool
+	// UpstreamBinding says that the ClusterRoleBinding of the original operator is there and refers to the custom resource.
+	UpstreamBinding bool
 	// Certs are the certificates of a Secured service; zero when it is Plain.
 	Certs Certs
 	// Running is the format of the pods that run, or of the first ones.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -55,7 +56,11 @@ func check(t *testing.T, u *unstructured.Unstructured) {
 	if u.GetName() == "" || u.GetNamespace() == "" && u.GetKind() != "ClusterRoleBinding" {
 		t.Errorf("%s %q has no name or namespace", u.GetKind(), u.GetName())
 	}
-	if errs := validation.IsDNS1123Subdomain(u.GetName()); len(errs) > 0 {
+	valid := validation.IsDNS1123Subdomain
+	if u.GetKind() == "ClusterRoleBinding" { // The names of RBAC's kinds are segments of a path (pkg/apis/rbac/validation).
+		valid = path.IsValidPathSegmentName
+	}
+	if errs := valid(u.GetName()); len(errs) > 0 {
 		t.Errorf("%s %q: %v", u.GetKind(), u.GetName(), errs)
 	}
 	for key, text := range u.GetLabels() {

@@ -82,6 +82,9 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.TrustedCA, err = gatherTrustedCA(ctx, read, cr); err != nil {
 		return Facts{}, err
 	}
+	if facts.UpstreamBinding, err = gatherUpstreamBinding(ctx, read, cr); err != nil {
+		return Facts{}, err
+	}
 	facts.Next = next(inputOf(cr, facts))
 	// The pods of the original operator run its image until they are replaced.
 	if then, holds := s.scene(cr, facts).adoptedPods(); holds && layouts[then.Runs].serves(ExposureOf(cr)) {
@@ -193,7 +196,11 @@ func rendered(cr *v1.TrustyAIService) Template {
 // belongsTo says that an object that MLKeeper has not written names the custom resource as its owner, by a reference or,
 // where MLKeeper has taken that off and not yet gone on, by its mark.
 func belongsTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
-	return live.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr) || slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
+	return live.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr) || refersTo(live, cr)
+}
+
+func refersTo(live *unstructured.Unstructured, cr *v1.TrustyAIService) bool {
+	return slices.ContainsFunc(live.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == cr.UID })
 }
 
 func decodeAdoptedPods(text string) *AdoptedPods {
@@ -392,6 +399,17 @@ func gatherTrustedCA(ctx context.Context, read controller.Reader, cr *v1.TrustyA
 		return false, err
 	}
 	return bundle.GetLabels()["config.openshift.io/inject-trusted-cabundle"] == "true", nil
+}
+
+// gatherUpstreamBinding looks for the ClusterRoleBinding that the original operator left. Its name proves nothing, since other services
+// and programs may come to it: only the reference to the UID of the custom resource does, which those alone can write who may bind roles
+// in the whole cluster.
+func gatherUpstreamBinding(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (bool, error) {
+	if ExposureOf(cr) != v1.ExposureSecured || !fromUpstream(cr) && cr.Annotations[keeper.PreviousOperatorAnnotation] == "" {
+		return false, nil
+	}
+	binding, err := read.Referenced(ctx, gvkBinding, "", upstreamBinding(cr))
+	return binding != nil && refersTo(binding, cr), err
 }
 
 // gatherInference notes what is wired, or could be, from what the wires keep of their targets.

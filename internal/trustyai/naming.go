@@ -87,6 +87,16 @@ func host(cr *v1.TrustyAIService, clusterDomain string) string {
 	return ServiceName(cr) + "." + cr.Namespace + ".svc." + clusterDomain
 }
 
+// bindingPrefix begins the names of the ClusterRoleBindings, which all namespaces share. What follows is namespace:name: neither can
+// contain a colon, so that no two custom resources come to one name, and no name is one that other programs use.
+const bindingPrefix = "mlkeeper:trustyai-proxy:"
+
+// upstreamBinding is the name that the original operator gives the ClusterRoleBinding (trustyai-service-operator HEAD 11c335b). A service
+// a in namespace b-c and one a-b in namespace c come to the same one.
+func upstreamBinding(cr *v1.TrustyAIService) string {
+	return ServiceName(cr) + "-" + cr.Namespace + "-proxy-rolebinding"
+}
+
 // names are the names of the children of one custom resource.
 type names struct {
 	base, proxyAccount, proxyBinding, proxyConfig string
@@ -104,7 +114,7 @@ func namesOf(cr *v1.TrustyAIService) names {
 	n := names{
 		base:             b,
 		proxyAccount:     b + "-proxy",
-		proxyBinding:     b + "-" + cr.Namespace + "-proxy-rolebinding",
+		proxyBinding:     bindingPrefix + cr.Namespace + ":" + cr.Name,
 		proxyConfig:      b + "-kube-rbac-proxy-config",
 		policy:           b + "-secured",
 		tlsService:       b + "-tls",

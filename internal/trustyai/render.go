@@ -152,7 +152,7 @@ func (r *scene) identity() {
 	account["app"], account["app.kubernetes.io/name"] = "trustyai", labelValue(r.names.proxyAccount)
 	r.add(plan.Typed(gvkServiceAccount, &corev1.ServiceAccount{ObjectMeta: r.meta(r.names.proxyAccount, account)}))
 	r.add(plan.Typed(gvkBinding, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: r.names.proxyBinding, Labels: account},
+		ObjectMeta: metav1.ObjectMeta{Name: r.bindingName(), Labels: account},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: r.names.proxyAccount, Namespace: r.cr.Namespace}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: proxyRole},
 	}))
@@ -162,6 +162,15 @@ func (r *scene) identity() {
 		ObjectMeta: r.meta(r.names.proxyConfig, config),
 		Data:       map[string]string{"config.yaml": r.proxyConfiguration()},
 	}))
+}
+
+// bindingName is the name of the ClusterRoleBinding. As long as that of the original operator is there, the child has its name: it binds
+// another role, so it is deleted, and what replaces it has a name that no other service can come to.
+func (r *scene) bindingName() string {
+	if r.facts.UpstreamBinding {
+		return upstreamBinding(r.cr)
+	}
+	return r.names.proxyBinding
 }
 
 // proxyCiphers are the cipher suites of the proxy: those with forward secrecy only.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
@@ -287,7 +288,7 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 		{"apps/v1", "Deployment", ns, "tas"},
 		{"monitoring.coreos.com/v1", "ServiceMonitor", ns, "tas"},
 		{"route.openshift.io/v1", "Route", ns, "tas"},
-		{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tas-" + ns + "-proxy-rolebinding"},
+		{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", fixture.BindingOf(ns, "tas")},
 	} {
 		u := c.Get(t, gvkOf(want.apiVersion, want.kind), want.ns, want.name)
 		if u == nil {
@@ -304,9 +305,12 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 			t.Errorf("Service %s selects %v", name, selector)
 		}
 	}
-	binding := c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "tas-"+ns+"-proxy-rolebinding")
+	binding := c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", fixture.BindingOf(ns, "tas"))
 	if role, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name"); role != "mlkeeper-trustyai-proxy" {
 		t.Errorf("the binding grants %s", role)
+	}
+	if c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "tas-"+ns+"-proxy-rolebinding") != nil {
+		t.Error("upstream's binding is left under its name, which other services can come to")
 	}
 	monitor := c.Get(t, gvkOf("monitoring.coreos.com/v1", "ServiceMonitor"), ns, "trustyai-metrics")
 	if monitor == nil || monitor.GetResourceVersion() != central.GetResourceVersion() {
@@ -352,7 +356,7 @@ spec: {namespaceSelector: {any: true}, selector: {matchLabels: {app.kubernetes.i
 		if out != want {
 			return fmt.Errorf("what is left is\n%s", out)
 		}
-		if c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "tas-"+ns+"-proxy-rolebinding") != nil {
+		if c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", fixture.BindingOf(ns, "tas")) != nil {
 			return fmt.Errorf("the ClusterRoleBinding is left") // Defect 1
 		}
 		return nil

@@ -170,21 +170,28 @@ func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	}
 	condition(t, c, ns, "a", "Ready", metav1.ConditionTrue)
 
-	// The name of the ClusterRoleBinding is <name>-<namespace>-...: (a, b-NS) and (a-b, NS) meet.
+	// Upstream's name of the ClusterRoleBinding is <name>-<namespace>-...: (a, b-NS) and (a-b, NS) meet. A binding of others is under it.
 	other := "b-" + ns
 	c.Kubectl(t, "create", "namespace", other)
 	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "namespace", other, "--wait=false") })
+	theirs := "a-" + other + "-proxy-rolebinding"
+	c.Kubectl(t, "create", "clusterrolebinding", theirs, "--clusterrole=view", "--serviceaccount="+other+":theirs")
+	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "clusterrolebinding", theirs) })
+	bindings := gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding")
+	before = c.Get(t, bindings, "", theirs)
 	c.Apply(t, databaseSecret("db"), other)
-	c.Apply(t, secured("a"), other)
-	condition(t, c, other, "a", "Ready", metav1.ConditionTrue)
-	c.Apply(t, secured("a-b"), ns)
-	says(t, c, ns, "a-b", "Ready", metav1.ConditionFalse, "ResourceConflict", "ClusterRoleBinding a-"+other+"-proxy-rolebinding")
-	binding := c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "a-"+other+"-proxy-rolebinding")
-	if text := fmt.Sprint(binding.Object["subjects"]); !strings.Contains(text, "namespace:"+other) {
-		t.Errorf("the binding is for %s", text)
+	for _, at := range []struct{ namespace, name string }{{other, "a"}, {ns, "a-b"}} {
+		adopting := "{name: " + at.name + `, annotations: {keeper.mlkeeper.dev/adopt: "true", keeper.mlkeeper.dev/previous-operator: "true"}}`
+		c.Apply(t, strings.Replace(secured(at.name), "{name: "+at.name+"}", adopting, 1), at.namespace)
+		condition(t, c, at.namespace, at.name, "Ready", metav1.ConditionTrue)
+		binding := c.Get(t, bindings, "", fixture.BindingOf(at.namespace, at.name))
+		if text := fmt.Sprint(binding.Object["subjects"]); !strings.Contains(text, "name:"+at.name+"-proxy namespace:"+at.namespace) {
+			t.Errorf("the binding is for %s", text)
+		}
 	}
-	c.Kubectl(t, "-n", other, "delete", "trustyaiservice", "a")
-	condition(t, c, ns, "a-b", "Ready", metav1.ConditionTrue)
+	if now := c.Get(t, bindings, "", theirs); now == nil || now.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the binding of others was written: %v", now)
+	}
 }
 
 // Defect 15: every ServiceMonitor scraped every Service of the namespace, and the central one stayed for ever.

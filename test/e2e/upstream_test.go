@@ -46,7 +46,7 @@ func TestUpstreamShapeIsSecuredAndLeavesNothingBehind(t *testing.T) {
 	condition(t, c, ns, "tas", "Ready", metav1.ConditionTrue)
 	for _, want := range []struct{ apiVersion, kind, ns, name string }{
 		{"v1", "ServiceAccount", ns, "tas-proxy"},
-		{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tas-" + ns + "-proxy-rolebinding"},
+		{"rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", fixture.BindingOf(ns, "tas")},
 		{"v1", "Service", ns, "tas-tls"},
 		{"v1", "ConfigMap", ns, "tas-kube-rbac-proxy-config"},
 		{"v1", "PersistentVolumeClaim", ns, "tas-pvc"},
@@ -71,7 +71,7 @@ func TestUpstreamShapeIsSecuredAndLeavesNothingBehind(t *testing.T) {
 	}
 	c.Kubectl(t, "-n", ns, "delete", "trustyaiservice", "tas")
 	cluster.Eventually(t, 60*time.Second, func() error { // Defect 1: the ClusterRoleBinding leaked.
-		if c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", "tas-"+ns+"-proxy-rolebinding") != nil {
+		if c.Get(t, gvkOf("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), "", fixture.BindingOf(ns, "tas")) != nil {
 			return fmt.Errorf("the ClusterRoleBinding is still there")
 		}
 		if c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas") != nil {

@@ -242,8 +242,9 @@ func spaceOf(c child) string {
 	if c.object.NS != "" {
 		return c.object.NS
 	}
-	// The name is <service>-<namespace>-proxy-rolebinding.
-	name := strings.TrimSuffix(c.object.Name, "-proxy-rolebinding")
-	_, namespace, _ := strings.Cut(name, "-")
-	return namespace
+	// The name is mlkeeper:trustyai-proxy:<namespace>:<service>.
+	if parts := strings.Split(c.object.Name, ":"); len(parts) == 4 {
+		return parts[2]
+	}
+	return ""
 }

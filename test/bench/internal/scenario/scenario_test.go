@@ -28,7 +28,7 @@ func stack() Stack {
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/services?x=1", Body: []byte(`{"metadata":{"name":"captured-name","labels":{"keeper.mlkeeper.dev/controller":"t"},"ownerReferences":[{"uid":"uid-0"}]}}`)},
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/persistentvolumeclaims", Body: []byte(`{"metadata":{"name":"c","labels":{"keeper.mlkeeper.dev/controller":"t"}}}`)},
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/configmaps", Body: []byte(`{"metadata":{"name":"model-serving-config"}}`)},
-			{Method: "POST", URI: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", Body: []byte(`{"metadata":{"name":"captured-name-captured-ns-proxy-rolebinding","labels":{"keeper.mlkeeper.dev/controller":"t"}}}`)},
+			{Method: "POST", URI: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", Body: []byte(`{"metadata":{"name":"mlkeeper:trustyai-proxy:captured-ns:captured-name","labels":{"keeper.mlkeeper.dev/controller":"t"}}}`)},
 		},
 	}
 }
