@@ -48,10 +48,6 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		PreviousManagers: []string{"manager", "trustyai-service-operator"},
 		Rules: []controller.Rule{
 			{
-				Group: "trustyai.opendatahub.io", Resources: []string{"trustyaiservices"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original operator is taken off a service that is adopted.",
-			},
-			{
 				Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch"},
 				Why: "spec.storage.pv is checked before the claim waits for it.",
 			},

@@ -118,10 +118,6 @@ func Definition(children []schema.GroupVersionKind, wires ...wiring.Wire) contro
 		StripFinalizers: []string{OriginalFinalizer},
 		Rules: []controller.Rule{
 			{
-				Group: GVK.Group, Resources: []string{"bundles"}, Verbs: []string{"patch"},
-				Why: "The finalizer of the original is taken off a bundle that is adopted.",
-			},
-			{
 				Group: "rbac.authorization.k8s.io", Resources: []string{"clusterroles"}, Verbs: []string{"escalate"},
 				Why: "The ClusterRoles of bundles grant what the operator need not hold.",
 			},

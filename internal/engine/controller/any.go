@@ -51,9 +51,19 @@ func (e erased[C, F]) GVK() schema.GroupVersionKind        { return e.def.GVK }
 func (e erased[C, F]) Resource() string                    { return e.def.Resource }
 func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Children }
 func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
-func (e erased[C, F]) Rules() []Rule                       { return e.def.Rules }
 func (e erased[C, F]) RendersAnswers() bool                { return e.def.RendersAnswers }
 func (e erased[C, F]) DefaultName() string                 { return e.def.DefaultName }
+
+// Rules implements Any. Whoever takes finalizers of a previous operator off needs a right for that.
+func (e erased[C, F]) Rules() []Rule {
+	if len(e.def.StripFinalizers) == 0 {
+		return e.def.Rules
+	}
+	return append([]Rule{{
+		Group: e.def.GVK.Group, Resources: []string{e.def.Resource}, Verbs: []string{"patch"},
+		Why: "The finalizer of the original operator is taken off a custom resource that is adopted.",
+	}}, e.def.Rules...)
+}
 
 // Render implements Any. A problem that gather finds becomes a problem of the plan.
 func (e erased[C, F]) Render(
