@@ -123,7 +123,7 @@ func (c *Cluster) Granted(accounts ...string) error {
 		return fmt.Errorf("the audit log has no request of %s", user)
 	}
 	if len(denied) > 0 {
-		return errors.New("the roles of config/ grant too little:\n" + strings.Join(denied, "\n"))
+		return errors.New("the roles or the policies of config/ allow too little:\n" + strings.Join(denied, "\n"))
 	}
 	return nil
 }
@@ -145,7 +145,10 @@ var admission = []string{
 	"create not allowed while custom resource definition is terminating",
 }
 
-// refused describes the request if it was refused for lack of a right of the operator's own.
+// ownPolicies begins the message of a refusal by a policy of config/admission.
+const ownPolicies = "ValidatingAdmissionPolicy 'mlkeeper-"
+
+// refused describes the request if it was refused for lack of a right of the operator's own, or by a policy that is shipped with it.
 func (e auditEvent) refused() string {
 	status := e.ResponseStatus
 	if status.Code != http.StatusForbidden {
@@ -156,7 +159,8 @@ func (e auditEvent) refused() string {
 	if e.ImpersonatedUser != nil {
 		return ""
 	}
-	if slices.ContainsFunc(admission, func(text string) bool { return strings.Contains(status.Message, text) }) {
+	if !strings.Contains(status.Message, ownPolicies) &&
+		slices.ContainsFunc(admission, func(text string) bool { return strings.Contains(status.Message, text) }) {
 		return ""
 	}
 	if d := status.Details; d != nil && slices.ContainsFunc(d.Causes, func(c metav1.StatusCause) bool {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -185,6 +186,13 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 	for _, u := range append(all, own...) {
 		switch u.GetKind() {
 		case "Namespace", "Role", "ClusterRole":
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			if rights.Trusted || len(rights.Roles) > 0 {
+				continue
+			}
+			if err := policyFor(u, account); err != nil {
+				return nil, err
+			}
 		case "ServiceAccount":
 			u.SetName(account)
 		case "RoleBinding", "ClusterRoleBinding":
@@ -206,6 +214,28 @@ func shipped(account string, rights Rights) ([]*unstructured.Unstructured, error
 		out = append(out, u)
 	}
 	return out, nil
+}
+
+// policyFor makes a policy of config/admission, or its binding, one for an operator with a ServiceAccount of its own.
+func policyFor(u *unstructured.Unstructured, account string) error {
+	if account == OperatorAccount {
+		return nil
+	}
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if err := u.UnmarshalJSON(bytes.ReplaceAll(raw, []byte(":"+OperatorAccount+"'"), []byte(":"+account+"'"))); err != nil {
+		return err
+	}
+	name := strings.Replace(account, OperatorAccount, u.GetName(), 1)
+	if _, found, _ := unstructured.NestedString(u.Object, "spec", "policyName"); found {
+		if err := unstructured.SetNestedField(u.Object, name, "spec", "policyName"); err != nil {
+			return err
+		}
+	}
+	u.SetName(name)
+	return nil
 }
 
 // ownRoles are the roles of controllers that are not shipped, under names of their own, with their bindings.
