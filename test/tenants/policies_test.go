@@ -204,8 +204,8 @@ func deniedBy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'mlkeeper-"+policy)
 }
 
-// TestAnOrdinaryLifeUnderThePolicies: custom resources of every kind are created, repaired and deleted by the operator of
-// config/install.yaml, and nothing is refused.
+// TestAnOrdinaryLifeUnderThePolicies: custom resources of every kind are created, repaired and deleted by the operator, and nothing is
+// refused, which would fail the package.
 func TestAnOrdinaryLifeUnderThePolicies(t *testing.T) {
 	c := cluster.Shared(t)
 	start(t, c, logr.Discard())

@@ -50,7 +50,7 @@ var (
 	elementGVK   = keeper.GroupVersion.WithKind("CompositionElement")
 )
 
-// start runs the operator of config/install.yaml with all controllers, with the rights and under the policies that it is shipped with.
+// start runs the operator with all controllers, with the rights and under the policies that it is shipped with.
 func start(t *testing.T, c *cluster.Cluster, log logr.Logger) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
@@ -64,7 +64,7 @@ func start(t *testing.T, c *cluster.Cluster, log logr.Logger) *harness.Operator 
 		charts[component] = seldonv1alpha1.Chart{Repository: "configmap:charts/" + component + ".tgz", Name: component, Version: "1.0.0"}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	operator, done, err := harness.Run(ctx, c, harness.Options{Engine: engine.Options{Log: log}, AllControllers: true},
+	operator, done, err := harness.Run(ctx, c, harness.Options{Engine: engine.Options{Log: log}},
 		fixture.Controller(), fixture.TfservController(tfserving.DefaultImage, fixture.Serving{}),
 		harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{
 			DefaultServiceAccount: account, OperatorNamespace: cluster.OperatorNamespace, Sources: store,
@@ -83,7 +83,6 @@ func start(t *testing.T, c *cluster.Cluster, log logr.Logger) *harness.Operator 
 			t.Errorf("the operator ended: %v", err)
 		}
 	})
-	installPolicies(t, c)
 	cluster.Eventually(t, patience, operator.Engine.Ready)
 	return operator
 }
