@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,6 +181,13 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 			Param("command", "id").Do(t.Context()).Error()
 		if !deniedBy(err, "escalation") {
 			t.Errorf("%v", err)
+		}
+	})
+	// Whoever may write a child may write the annotation on it, which must not prevent its repair.
+	t.Run("repair a child", func(t *testing.T) {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+		if err := operator.Patch(t.Context(), ofAnother[0], patch, client.DryRunAll); err != nil {
+			t.Error(err)
 		}
 	})
 	list := &unstructured.UnstructuredList{}
