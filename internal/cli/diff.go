@@ -22,6 +22,8 @@ type diffFlags struct {
 	namespace string
 	output    string
 	color     string
+	// adopt compares what MLKeeper would adopt, in all namespaces with all.
+	adopt, all bool
 }
 
 // DiffReport is what `mlkeeper diff -o json` prints. Fields are only ever added.
@@ -47,6 +49,10 @@ type Difference struct {
 	Reason string `json:"reason"`
 	// Note says what else is to be known.
 	Note string `json:"note"`
+	// Restarts says that the pods of a workload are replaced.
+	Restarts bool `json:"restarts"`
+	// Released says that the object is no longer deleted with its custom resource, as it was with the previous operator.
+	Released bool `json:"released"`
 	// Diff is a unified diff of the object's YAML, in which the values of Secrets are masked.
 	Diff string `json:"diff"`
 }
@@ -65,7 +71,7 @@ const (
 func NewDiffCommand(env Environment) *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
-		Use:   "diff -f FILE | KIND/NAME",
+		Use:   "diff -f FILE | KIND/NAME | --adopt",
 		Short: "Show what MLKeeper would change in the cluster for custom resources",
 		Long: `Show what MLKeeper would create, change and delete for the custom resources of a file once they are applied, or for one
 that exists, as unified diffs of the objects' YAML. Rendering and decisions are those of the
@@ -76,9 +82,14 @@ Nothing is written. Where you may update the objects, each change is sent to the
 defaults and admission are in the result. Where you may not, the change is merged locally with the published schema, and
 fields that the API server fills in or that would be removed may be missing; a warning says so.
 
+With --adopt, the custom resources are those that MLKeeper does not manage yet, such as those of an original operator. It need not be
+installed for that. The last line says how many objects are released, so that they are no longer deleted with their custom resource, and
+how many workloads restart.
+
 The exit status is 0 without a difference, 1 with one, and 2 when there is an error or a problem.`,
 		Example: `  mlkeeper diff -f service.yaml
   mlkeeper diff trustyaiservice/my-service -n models
+  mlkeeper diff --adopt -A -o summary
   mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v0.28.0`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,6 +100,8 @@ The exit status is 0 without a difference, 1 with one, and 2 when there is an er
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of KIND/NAME, or of resources without a namespace")
 	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary or json")
+	flags.BoolVar(&f.adopt, "adopt", false, "compare the custom resources that MLKeeper does not manage yet and would adopt")
+	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "with --adopt, those of all namespaces")
 	bindColor(flags, &f.color)
 	failWith(exitFailed, cmd)
 	return cmd
@@ -98,8 +111,14 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 	if f.output != "diff" && f.output != "summary" && f.output != "json" {
 		return fmt.Errorf("--output %q: use diff, summary or json", f.output)
 	}
-	if (f.file == "") == (len(args) == 0) {
-		return errors.New("name either a file with -f or one custom resource as KIND/NAME")
+	named := len(args)
+	for _, given := range []bool{f.file != "", f.adopt} {
+		if given {
+			named++
+		}
+	}
+	if named != 1 || f.all && !f.adopt {
+		return errors.New("name either a file with -f or one custom resource as KIND/NAME, or give --adopt, with or without -A")
 	}
 	paint, err := newPalette(f.color, cmd.OutOrStdout())
 	if err != nil {
@@ -117,7 +136,11 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 	d := newDiffer(w)
 	report := DiffReport{Objects: []Difference{}}
 	var all []rendered
+	adopted := 0
 	for _, t := range targets {
+		if t.adopted {
+			adopted++
+		}
 		one, objects, err := d.diff(cmd.Context(), t, targets)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t, err)
@@ -130,6 +153,9 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 		err = printJSON(cmd.OutOrStdout(), report)
 	} else {
 		err = printDiff(cmd.OutOrStdout(), cmd.ErrOrStderr(), &report, paint, f.output == "summary")
+		if err == nil && (f.adopt || adopted > 0) {
+			err = printLines(cmd.OutOrStdout(), report.adoption(adopted))
+		}
 	}
 	if err != nil {
 		return err
@@ -164,9 +190,12 @@ func (r *resolver) diffTargets(
 		}
 		return admitAll(cmd.Context(), env, w, renderFlags{namespace: f.namespace}, objects)
 	}
-	namespace, err := namespaceOf(env, f.namespace, false)
+	namespace, err := namespaceOf(env, f.namespace, f.all)
 	if err != nil {
 		return nil, err
+	}
+	if f.adopt {
+		return r.adoptable(cmd.Context(), namespace)
 	}
 	s, err := r.find(cmd.Context(), args[0], namespace)
 	if err != nil {
@@ -178,7 +207,9 @@ func (r *resolver) diffTargets(
 	if _, unknown := s.controller.(uncontrolled); unknown {
 		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoController)
 	}
-	return []*target{{controller: s.controller, given: s.live, admitted: s.live.DeepCopy()}}, printOwner(cmd, s)
+	return []*target{{
+		controller: s.controller, given: s.live, admitted: s.live.DeepCopy(), adopted: s.controller.Previous().Has(s.live),
+	}}, printOwner(cmd, s)
 }
 
 // differ compares what would be declared with what is there.
@@ -217,7 +248,10 @@ func (d *differ) diff(ctx context.Context, t *target, all []*target) (rendered, 
 		return rendered{}, nil, err
 	}
 	who := plan.Key{GroupKind: r.stack.GVK.GroupKind(), Namespace: r.stack.Namespace, Name: r.stack.Name}.String()
-	var out []Difference
+	out, err := d.adopts(t, who)
+	if err != nil {
+		return rendered{}, nil, err
+	}
 	for _, a := range j.actions {
 		one, err := d.compare(ctx, j, a)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -66,11 +67,13 @@ func (d *differ) taken(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
 	found := observe.From(live, false)
+	free := len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == ""
 	a.Migrate = true
 	switch {
-	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || found.Written() && a.KnownUID != "" && a.KnownUID == found.UID:
-		a.MigratePrevious = found.AppliedHash() == ""
-	case j.adopt && len(live.GetOwnerReferences()) == 0 && found.Annotations[keeper.OwnerAnnotation] == "":
+	case found.OwnedBy(j.stack, j.owners...) || found.Refers(j.owners...) || found.Written() && a.KnownUID != "" && a.KnownUID == found.UID ||
+		free && (a.Object.Inherit || j.mark.Of(live.GetAnnotations())):
+		a.MigratePrevious = found.AppliedHash() == "" && !a.Object.Partial
+	case j.adopt && free:
 		a.Adopted = true
 		out.Note = "it is adopted, as the custom resource allows"
 	default:
@@ -84,7 +87,11 @@ func (d *differ) taken(
 func (d *differ) changed(
 	ctx context.Context, out *Difference, j *judged, a decide.Action, live *unstructured.Unstructured,
 ) (*Difference, error) {
-	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, sets.New(observe.FieldManager), fieldownership.Autoscaled(live)).DeepCopy()
+	managers := sets.New(observe.FieldManager)
+	if a.MigratePrevious {
+		managers.Insert(j.previous.Managers...)
+	}
+	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, managers, fieldownership.Autoscaled(live)).DeepCopy()
 	liveDigests(desired.Object, live.Object)
 	if a.Adopted {
 		desired.SetOwnerReferences(nil)
@@ -92,14 +99,27 @@ func (d *differ) changed(
 		annotations[keeper.AdoptedAnnotation] = "true"
 		desired.SetAnnotations(annotations)
 	}
-	after, note, err := d.predict(ctx, a, live, desired)
+	after, note, err := d.predict(ctx, a, live, desired, managers)
 	if err != nil {
 		return nil, err
 	}
-	if note != "" {
-		out.Note = note
+	var notes []string
+	out.Released = j.releases(live, desired)
+	if out.Released {
+		after = after.DeepCopy()
+		after.SetOwnerReferences(j.othersOf(live))
+		notes = append(notes, "it is released, and stays when the custom resource is deleted")
 	}
-	if err := d.write(out, live, after, j.owned); err != nil {
+	if out.Restarts = restarts(live, after); out.Restarts {
+		notes = append(notes, "its pods restart")
+	}
+	if note != "" {
+		notes = append(notes, note)
+	}
+	if len(notes) > 0 {
+		out.Note = strings.Join(notes, "; ")
+	}
+	if err := d.write(out, live, after, j.owned || out.Released); err != nil {
 		return nil, err
 	}
 	if out.Diff != "" {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/health"
@@ -26,6 +27,9 @@ type judged struct {
 	live map[plan.Key]*unstructured.Unstructured
 	// adopt says that objects which nobody owns may be adopted.
 	adopt bool
+	// previous is the operator that had the custom resource before, and mark how it marked its objects.
+	previous controller.Previous
+	mark     plan.Mark
 	// owned says that the owners are known, so that owner references can be compared.
 	owned bool
 }
@@ -34,7 +38,10 @@ type judged struct {
 func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, error) {
 	s := &subject{controller: t.controller, namespace: r.stack.Namespace, name: r.stack.Name, live: t.admitted}
 	c := &collector{cluster: d.cluster, namespace: r.stack.Namespace, only: s}
-	inventories := c.inventories(ctx)[inventoryOwner(r.stack)]
+	inventories, err := d.inventoriesOf(ctx, c, t, r.stack)
+	if err != nil {
+		return nil, err
+	}
 	inventory := entriesOf(t.admitted, inventories)
 	self := plan.Owner{
 		APIVersion: r.stack.GVK.GroupVersion().String(), Kind: r.stack.GVK.Kind, Name: r.stack.Name, UID: r.stack.UID,
@@ -42,7 +49,7 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 	j := &judged{
 		stack: r.stack, owners: []plan.Owner{self}, live: map[plan.Key]*unstructured.Unstructured{},
 		adopt: t.admitted.GetAnnotations()[keeper.AdoptAnnotation] == "true",
-		owned: t.admitted.GetResourceVersion() != "",
+		owned: t.admitted.GetResourceVersion() != "", previous: t.controller.Previous(), mark: r.plan.PreviousOwner,
 	}
 	for i := range inventories {
 		j.owners = append(j.owners, plan.Owner{
@@ -72,7 +79,6 @@ func (d *differ) judge(ctx context.Context, t *target, r rendered) (*judged, err
 			in.Stages[i].Items[k].Waits = decide.ServerOf(in.Stages, in.Stages[i].Items[k])
 		}
 	}
-	var err error
 	if in.Extras, err = d.extras(ctx, c, j, t, inventory, desired); err != nil {
 		return nil, err
 	}

@@ -29,9 +29,9 @@ import (
 // publishes, and the result is tried as an update: that adds the defaults and asks admission. Whoever may not update
 // gets the merge alone; then the fields of the POST stay, since nothing tells what was declared from what was defaulted.
 func (d *differ) predict(
-	ctx context.Context, a decide.Action, live, desired *unstructured.Unstructured,
+	ctx context.Context, a decide.Action, live, desired *unstructured.Unstructured, managers sets.Set[string],
 ) (after *unstructured.Unstructured, note string, err error) {
-	merged, err := d.schemas.apply(live, desired, true)
+	merged, err := d.schemas.apply(live, desired, managers)
 	if err != nil {
 		return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 	}
@@ -50,7 +50,7 @@ func (d *differ) predict(
 	case untried(err):
 		d.warn("no dry run of " + a.Key.Kind + "s is possible, so fields that the API server fills in, or that would be " +
 			"removed, may be missing: " + withoutValues(a, err))
-		if after, err = d.schemas.apply(live, desired, false); err != nil {
+		if after, err = d.schemas.apply(live, desired, nil); err != nil {
 			return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
 		}
 		return keepDefaulted(live, after), "", nil
@@ -92,9 +92,9 @@ func newSchemas(client openapi.Client) *schemas {
 	return &schemas{client: client, known: map[schema.GroupVersion]managedfields.TypeConverter{}}
 }
 
-// apply does what server-side apply by MLKeeper would do to a live object, but for defaults and admission. With migrate
-// the fields of MLKeeper's POST count as applied, so that those which are declared no longer go.
-func (s *schemas) apply(live, desired *unstructured.Unstructured, migrate bool) (*unstructured.Unstructured, error) {
+// apply does what server-side apply by MLKeeper would do to a live object, but for defaults and admission. The fields that managers
+// have written, such as MLKeeper's POST, count as applied, so that those which are declared no longer go.
+func (s *schemas) apply(live, desired *unstructured.Unstructured, managers sets.Set[string]) (*unstructured.Unstructured, error) {
 	gvk := desired.GroupVersionKind()
 	converter, err := s.converter(gvk.GroupVersion())
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *schemas) apply(live, desired *unstructured.Unstructured, migrate bool) 
 		return nil, err
 	}
 	live = live.DeepCopy()
-	if migrate {
-		if err := csaupgrade.UpgradeManagedFields(live, sets.New(observe.FieldManager), observe.FieldManager); err != nil {
+	if managers != nil {
+		if err := csaupgrade.UpgradeManagedFields(live, managers, observe.FieldManager); err != nil {
 			return nil, err
 		}
 	}

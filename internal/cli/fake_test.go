@@ -55,8 +55,11 @@ func (fakeController) Resource() string             { return "trustyaiservices" 
 func (fakeController) Children() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{secretGVK, deployGVK, configGVK, routeGVK}
 }
-func (fakeController) RendersAnswers() bool       { return false }
-func (fakeController) DefaultName() string        { return "" }
+func (fakeController) RendersAnswers() bool { return false }
+func (fakeController) DefaultName() string  { return "" }
+func (fakeController) Previous() controller.Previous {
+	return controller.Previous{Finalizers: []string{"previous.example.com/finalizer"}, Managers: []string{"manager"}}
+}
 func (r fakeController) Wires() []wiring.Wire     { return r.wires }
 func (r fakeController) Rules() []controller.Rule { return r.rules }
 

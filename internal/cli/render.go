@@ -94,6 +94,8 @@ type target struct {
 	// given is the object as the file has it, admitted the object after admission, in the stored version.
 	given, admitted *unstructured.Unstructured
 	warnings        []string
+	// adopted says that MLKeeper does not manage the custom resource yet, which exists.
+	adopted bool
 }
 
 func (t *target) String() string { return plan.KeyOf(t.given).String() }

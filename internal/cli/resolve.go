@@ -287,6 +287,7 @@ func (uncontrolled) Wires() []wiring.Wire                { return nil }
 func (uncontrolled) Rules() []controller.Rule            { return nil }
 func (uncontrolled) RendersAnswers() bool                { return false }
 func (uncontrolled) DefaultName() string                 { return "" }
+func (uncontrolled) Previous() controller.Previous       { return controller.Previous{} }
 
 // Render implements controller.Any.
 func (uncontrolled) Render(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,8 +33,19 @@ type Any interface {
 	// RendersAnswers and DefaultName are those of the definition.
 	RendersAnswers() bool
 	DefaultName() string
+	// Previous is the operator that had the custom resources before.
+	Previous() Previous
 	// Render gathers with the given reader and renders one custom resource of any served version.
 	Render(ctx context.Context, read func(client.Object) Reader, u *unstructured.Unstructured) (plan.Plan, error)
+}
+
+// Previous is what is known of the operator that had the custom resources of a kind before: StripFinalizers and PreviousManagers of
+// the definition.
+type Previous struct{ Finalizers, Managers []string }
+
+// Has says that an object has a finalizer of the previous operator, so that MLKeeper has not adopted it yet.
+func (p Previous) Has(cr client.Object) bool {
+	return slices.ContainsFunc(cr.GetFinalizers(), func(f string) bool { return slices.Contains(p.Finalizers, f) })
 }
 
 type erased[C client.Object, F any] struct {
@@ -53,6 +65,9 @@ func (e erased[C, F]) Children() []schema.GroupVersionKind { return e.def.Childr
 func (e erased[C, F]) Wires() []wiring.Wire                { return e.def.Wires }
 func (e erased[C, F]) RendersAnswers() bool                { return e.def.RendersAnswers }
 func (e erased[C, F]) DefaultName() string                 { return e.def.DefaultName }
+func (e erased[C, F]) Previous() Previous {
+	return Previous{Finalizers: e.def.StripFinalizers, Managers: e.def.PreviousManagers}
+}
 
 // Rules implements Any. Whoever takes finalizers of a previous operator off needs a right for that.
 func (e erased[C, F]) Rules() []Rule {
