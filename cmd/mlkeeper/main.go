@@ -77,6 +77,8 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewWaitCommand, false),
 		withSettings(connect, cli.NewExplainCommand, false),
 		withSettings(connect, cli.NewUnwireCommand, false),
+		withSettings(connect, cli.NewCheckCommand, false),
+		withSettings(connect, cli.NewHandBackCommand, false),
 		withSettings(connect, cli.NewRBACCommand, true),
 		newMonitoringCommand(),
 		cli.NewVersionCommand(),

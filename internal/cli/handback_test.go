@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// handedBack is a custom resource with an Inventory: a workload, a claim, a binding, and a configuration that is another's by now.
+func handedBack(t *testing.T, others ...*unstructured.Unstructured) (*cluster, *dynamicfake.FakeDynamicClient) {
+	t.Helper()
+	cr := liveService("s", "1", "2026-01-01T03:04:05Z")
+	stack := stackOf(fakeController{}, cr)
+	child := func(gvk schema.GroupVersionKind, namespace, name string, content map[string]any, owners ...metav1.OwnerReference) *unstructured.Unstructured {
+		u := object(gvk, namespace, name, content)
+		u.SetUID("of-child")
+		u.SetLabels(map[string]string{"app": "s", keeper.ControllerLabel: "trustyai", keeper.StackLabel: stack.Hash()})
+		u.SetAnnotations(map[string]string{keeper.OwnerAnnotation: stack.ID(), keeper.AppliedHashAnnotation: "x"})
+		u.SetOwnerReferences(owners)
+		return u
+	}
+	byInventory := metav1.OwnerReference{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: "i", UID: "of-i", Controller: ptr.To(true)}
+	workload := child(deployGVK, "default", "w", nil, byInventory)
+	claim := child(claimGVK, "default", "data", nil)
+	binding := child(bindingGVK, "", "s-default-proxy", map[string]any{"roleRef": map[string]any{"kind": "ClusterRole", "name": "mlkeeper-trustyai-proxy"}}, byInventory)
+	another := object(configGVK, "default", "c", nil)
+	var entries []any
+	for _, u := range []*unstructured.Unstructured{workload, claim, binding, another} {
+		entries = append(entries, map[string]any{
+			"group": u.GroupVersionKind().Group, "version": u.GroupVersionKind().Version, "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(),
+		})
+	}
+	inventory := object(inventoryKind, "", "i", map[string]any{"spec": map[string]any{
+		"owner": map[string]any{"group": serviceKind.Group, "kind": serviceKind.Kind, "namespace": "default", "name": "s", "uid": "1"}, "entries": entries,
+	}})
+	inventory.SetUID("of-i")
+	inventory.SetLabels(map[string]string{keeper.StackLabel: stack.Hash()})
+	return fakeCluster(t, append(statusKinds, claimGVK), append([]*unstructured.Unstructured{cr, workload, claim, binding, another, inventory}, others...)...)
+}
+
+// read is an object of a fake cluster, or nil.
+func read(t *testing.T, c *cluster, gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	mapping, err := c.lookup(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := c.resource(mapping, namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestHandBack(t *testing.T) {
+	c, _ := handedBack(t, managerOf(0, "trustyai"))
+	for range 2 {
+		stdout, stderr, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "")
+		if err != nil || !strings.Contains(stdout, "apply the original operator's manifest") {
+			t.Fatalf("%v\n%s%s", err, stdout, stderr)
+		}
+	}
+	workload, claim := read(t, c, deployGVK, "default", "w"), read(t, c, claimGVK, "default", "data")
+	want := metav1.OwnerReference{APIVersion: "trustyai.opendatahub.io/v1", Kind: "TrustyAIService", Name: "s", UID: "1", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}
+	if refs := workload.GetOwnerReferences(); len(refs) != 1 || refs[0].String() != want.String() {
+		t.Errorf("the owners of the workload are %v", refs)
+	}
+	if len(claim.GetOwnerReferences()) > 0 {
+		t.Errorf("the claim is deleted with %v", claim.GetOwnerReferences())
+	}
+	for _, u := range []*unstructured.Unstructured{workload, claim} {
+		if len(u.GetLabels()) != 1 || u.GetLabels()["app"] != "s" || len(u.GetAnnotations()) > 0 {
+			t.Errorf("%s has %v %v", plan.KeyOf(u), u.GetLabels(), u.GetAnnotations())
+		}
+	}
+	if read(t, c, bindingGVK, "", "s-default-proxy") != nil {
+		t.Error("a binding of MLKeeper's role stays, which the original operator does not correct")
+	}
+	if read(t, c, inventoryKind, "", "i") != nil {
+		t.Error("the Inventory stays")
+	}
+	if u := read(t, c, configGVK, "default", "c"); len(u.GetOwnerReferences()) > 0 {
+		t.Errorf("an object of another was written: %v", u)
+	}
+}
+
+func TestHandBackWritesNothing(t *testing.T) {
+	refuse := func(dyn *dynamicfake.FakeDynamicClient, onlyDryRuns bool) {
+		for _, verb := range []string{"create", "update", "patch", "delete"} {
+			dyn.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				var dry []string
+				switch a := a.(type) {
+				case clienttesting.UpdateActionImpl:
+					dry = a.UpdateOptions.DryRun
+				case clienttesting.DeleteActionImpl:
+					dry = a.DeleteOptions.DryRun
+				}
+				if !onlyDryRuns || len(dry) != 1 {
+					t.Errorf("%s of %s", a.GetVerb(), a.GetResource().Resource)
+				}
+				return true, &unstructured.Unstructured{}, nil
+			})
+		}
+	}
+	c, dyn := handedBack(t)
+	refuse(dyn, true)
+	stdout, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "", "--dry-run")
+	if err != nil || !strings.Contains(stdout, "dry run: Inventory i: deleted") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	c, dyn = handedBack(t, managerOf(1, "trustyai"))
+	refuse(dyn, false)
+	if _, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), ""); err == nil || !strings.Contains(err.Error(), "--replicas=0") {
+		t.Errorf("while the manager runs: %v", err)
+	}
+}
+
+// TestHandBackKeepsTheInventoryOfWhatCouldNotBeWritten: with the Inventory, Kubernetes would delete what still refers to it.
+func TestHandBackKeepsTheInventoryOfWhatCouldNotBeWritten(t *testing.T) {
+	c, dyn := handedBack(t)
+	dyn.PrependReactor("update", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "w", errors.New("no"))
+	})
+	_, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "")
+	if err == nil || !strings.Contains(err.Error(), "run hand-back again") {
+		t.Errorf("%v", err)
+	}
+	if read(t, c, inventoryKind, "", "i") == nil {
+		t.Error("the Inventory is deleted")
+	}
+}
