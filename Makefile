@@ -19,7 +19,7 @@ IMAGE_FLAGS ?= -trimpath
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator, and where run keeps the key of its digests.
 NAMESPACE ?= mlkeeper-system
-# FORCE=1 makes install and deploy take over what another operator or tool has applied.
+# FORCE=1 makes install and deploy adopt definitions whose operator still runs, and take fields from other tools.
 FORCE ?=
 # CONTROLLERS are the controllers that deploy switches on, separated by spaces, and COMPONENTS the other parts of config/components; it
 # switches off all others, and deletes their rights. The controller kserve comes with the component participant.
@@ -159,12 +159,14 @@ verify: $(CONTROLLER_GEN) $(CATALOG_TOOL) $(KUSTOMIZE) ## Fail if a generated fi
 
 ##@ Generated files
 
+# The definitions say that unknown fields are pruned, since one that an original operator applied as apiextensions v1beta1 says the contrary,
+# with which the API server refuses defaults and rules.
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CATALOG_TOOL) ## Write deep copies and CustomResourceDefinitions from the types in api/, and those of others for devcluster from their modules.
 	@echo "generate: deep copies in api/, CustomResourceDefinitions in config/crd and devcluster/internal/catalog/crds"
 	@$(CATALOG_TOOL)
 	@rm -rf bin/crd
-	@$(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=bin/crd
+	@$(CONTROLLER_GEN) object crd:deprecatedV1beta1CompatibilityPreserveUnknownFields=false paths=./api/... output:crd:artifacts:config=bin/crd
 	@hack/definitions.sh bin/crd
 
 .PHONY: manifests
@@ -192,7 +194,7 @@ push: image ## Push the image to the registry that IMG names, with the credentia
 ##@ A cluster (the one of the current kubeconfig)
 
 .PHONY: install
-install: $(kubectl_deps) ## Apply the CustomResourceDefinitions (FORCE=1 adopts those of another operator).
+install: $(kubectl_deps) ## Apply the CustomResourceDefinitions and adopt those of a stopped operator (FORCE=1: of one that runs, too).
 	@KUBECTL="$(KUBECTL)" FORCE="$(FORCE)" hack/crds.sh
 
 .PHONY: uninstall

@@ -1,52 +1,77 @@
 #!/usr/bin/env bash
 # Apply the CustomResourceDefinitions of the engine and of CONTROLLERS (all by default) with KUBECTL, all of them or none. Those of
-# other controllers stay as they are. Definitions that are another operator's, since a
-# webhook of its converts their versions or it owns their fields, are adopted only with FORCE=1: the versions convert
-# without a webhook then, and fields and objects stay.
+# other controllers stay as they are. It can be run again.
+#
+# A definition of an original operator is adopted, whoever applied it: its versions convert without a webhook from then on,
+# and objects stay. Only FORCE=1 adopts one whose webhook still answers, since its operator then runs, and only FORCE=1 takes
+# fields of MLKeeper's own definitions from another tool that has applied them, such as Argo CD. `mlkeeper check --pre` judges alike.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 read -r -a kubectl <<<"${KUBECTL:-kubectl}"
 apply=(apply --server-side)
-[[ -z ${FORCE-} ]] || apply+=(--force-conflicts)
 patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
+state='{.metadata.name}|{.metadata.labels.app\.kubernetes\.io/part-of}|{.spec.conversion.strategy}'
+state+='|{.spec.conversion.webhook.clientConfig.service.namespace}|{.spec.conversion.webhook.clientConfig.service.name}'
 
 folders=(config/crd/engine)
 for controller in ${CONTROLLERS-trustyai tfserving kubeflow seldon kserve}; do
   folders+=("config/crd/$controller")
 done
-files=() foreign=()
+plain=() forced=() webhooks=() answering=() adopting=() adopted_folders=" "
 for folder in "${folders[@]}"; do
   for file in "$folder"/*_*.yaml; do
-    files+=(-f "$file")
     name=${file##*/} name=${name%.yaml}
     # A file is named GROUP_PLURAL.yaml, its definition PLURAL.GROUP.
     name=${name#*_}.${name%%_*}
-    if [[ $("${kubectl[@]}" get crd "$name" --ignore-not-found -o 'jsonpath={.spec.conversion.strategy}') == Webhook ]]; then
-      foreign+=("$name")
+    found=$("${kubectl[@]}" get crd "$name" --ignore-not-found -o "jsonpath=$state")
+    IFS='|' read -r there owner strategy namespace service <<<"$found"
+    converter=${service:+"the Service $namespace/$service"}
+    if [[ $strategy == Webhook ]]; then
+      webhooks+=("$name")
+      # What is not a Service of the cluster counts as answering.
+      ready=true
+      if [[ -n $service ]]; then
+        ready=$("${kubectl[@]}" get endpointslices -n "$namespace" -l "kubernetes.io/service-name=$service" \
+          -o 'jsonpath={.items[*].endpoints[*].conditions.ready}')
+      fi
+      [[ $ready != *true* ]] || answering+=("  $name, whose versions ${converter:-a URL} converts")
     fi
+    if [[ $strategy == Webhook || -n $there && $owner != mlkeeper ]]; then
+      adopted_folders+="$folder "
+      managers=$("${kubectl[@]}" get crd "$name" --show-managed-fields -o 'jsonpath={.metadata.managedFields[*].manager}')
+      managers=$(tr ' ' '\n' <<<"$managers" | sort -u | sed '/^kube-apiserver$/d' | xargs)
+      adopting+=("$name is another operator's, written by $managers: MLKeeper adopts it${service:+, without $converter}; objects stay.")
+    fi
+    if [[ -n ${FORCE-} || $adopted_folders == *" $folder "* ]]; then forced+=(-f "$file"); else plain+=(-f "$file"); fi
   done
 done
-if ((${#foreign[@]} > 0)) && [[ -z ${FORCE-} ]]; then
-  cat >&2 <<MESSAGE
-Nothing was installed: these CustomResourceDefinitions are another operator's, whose webhook converts their versions:
-  ${foreign[*]}
-Stop that operator for good (docs/trustyai.md says how), then run make again with FORCE=1, which adopts them.
-MESSAGE
+if ((${#answering[@]} > 0)) && [[ -z ${FORCE-} ]]; then
+  {
+    echo "Nothing was installed: the operator of these CustomResourceDefinitions still runs:"
+    printf '%s\n' "${answering[@]}"
+    echo "Stop it for good (docs/trustyai.md says how), then run make again. FORCE=1 adopts them nevertheless, which is right where that"
+    echo "operator stays for other kinds only."
+  } >&2
   exit 1
 fi
+((${#adopting[@]} == 0)) || printf '%s\n' "${adopting[@]}"
 
 # Everything is tried before anything is written. The files do not mention the conversion, which the API
 # server would refuse to change together with them.
-"${kubectl[@]}" "${apply[@]}" --dry-run=server "${files[@]}" >/dev/null || {
-  echo "Nothing was installed. If the fields belong to another operator that you have stopped, run make again with FORCE=1." >&2
+try=("${apply[@]}" --dry-run=server)
+if ! { ((${#plain[@]} == 0)) || "${kubectl[@]}" "${try[@]}" "${plain[@]}" >/dev/null; } ||
+  ! { ((${#forced[@]} == 0)) || "${kubectl[@]}" "${try[@]}" --force-conflicts "${forced[@]}" >/dev/null; }; then
+  echo "Nothing was installed. If fields of MLKeeper's definitions belong to a tool that shall no longer apply them, run make again with FORCE=1." >&2
   exit 1
-}
+fi
 for dry in --dry-run=server ""; do
-  for name in "${foreign[@]}"; do
+  for name in "${webhooks[@]}"; do
     "${kubectl[@]}" patch crd "$name" --type=merge ${dry:+"$dry"} -p "$patch" >/dev/null
   done
 done
 for folder in "${folders[@]}"; do
-  "${kubectl[@]}" "${apply[@]}" -k "$folder"
+  force=${FORCE:+--force-conflicts}
+  [[ $adopted_folders != *" $folder "* ]] || force=--force-conflicts
+  "${kubectl[@]}" "${apply[@]}" ${force:+"$force"} -k "$folder"
 done

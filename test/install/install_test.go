@@ -218,7 +218,7 @@ func TestControllersAreSwitchedOff(t *testing.T) {
 		if err := runs(operator(t, c), with, without); err != nil {
 			t.Errorf("with %v: %v", on, err)
 		}
-		for _, definition := range []string{trustyai, "kfdefs.kfdef.apps.kubeflow.org", "seldonoperators.operator.seldon.io", "tfservs.servapi.dev-state.com"} {
+		for _, definition := range []string{tasDefinition, "kfdefs.kfdef.apps.kubeflow.org", "seldonoperators.operator.seldon.io", "tfservs.servapi.dev-state.com"} {
 			if d := definitionOf(t, c, definition); d == nil || d.DeletionTimestamp != nil {
 				t.Errorf("with %v: the definition %s is not there", on, definition)
 			}

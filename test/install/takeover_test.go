@@ -2,17 +2,20 @@ package install
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
@@ -20,59 +23,48 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-const trustyai = "trustyaiservices.trustyai.opendatahub.io"
+const tasDefinition = "trustyaiservices.trustyai.opendatahub.io"
 
-// upstream has the shape of the definition of the upstream operator: two versions of which v1 is stored, the annotation of its
-// controller-gen, and a webhook of its own that converts (trustyai-service-operator at 11c335b, config/components/tas: the
-// crd, and patches/webhook_in_trustyaiservices.yaml).
-const upstream = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: trustyaiservices.trustyai.opendatahub.io
-  annotations: {controller-gen.kubebuilder.io/version: v0.20.0}
+// appliers are the ways in which definitions come into a cluster.
+var appliers = map[string][]string{
+	"client-side": {"apply"}, "server-side": {"apply", "--server-side", "--field-manager=opendatahub-operator"},
+}
+
+// webhook is upstream's operator as far as the API server sees it: a Service with a pod that is ready.
+const webhook = `apiVersion: v1
+kind: Namespace
+metadata: {name: opendatahub}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: trustyai-webhook-service, namespace: opendatahub}
+spec: {selector: {control-plane: trustyai-service-operator}, ports: [{port: 443, targetPort: 9443}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: trustyai-service-operator-controller-manager, namespace: opendatahub}
 spec:
-  group: trustyai.opendatahub.io
-  names: {kind: TrustyAIService, listKind: TrustyAIServiceList, plural: trustyaiservices, singular: trustyaiservice}
-  scope: Namespaced
-  conversion:
-    strategy: Webhook
-    webhook:
-      clientConfig: {service: {namespace: opendatahub, name: trustyai-webhook-service, path: /convert}}
-      conversionReviewVersions: [v1]
-  versions:
-    - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: &schema {openAPIV3Schema: {type: object, properties: {
-        apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}, status: {type: object},
-        spec: {type: object, required: [metrics, storage], properties: {
-          data: {type: object, required: [filename, format], properties: {filename: {type: string}, format: {type: string}}},
-          metrics: {type: object, required: [schedule], properties: {batchSize: {type: integer}, schedule: {type: string}}},
-          replicas: {type: integer, format: int32},
-          storage: {type: object, required: [format], properties: {databaseConfigurations: {type: string}, folder: {type: string}, format: {type: string}, size: {type: string}}}}}}}}}
-    - {name: v1alpha1, served: true, storage: false, subresources: {status: {}}, schema: *schema}
+  selector: {matchLabels: {control-plane: trustyai-service-operator}}
+  template:
+    metadata: {labels: {control-plane: trustyai-service-operator}}
+    spec: {containers: [{name: manager, image: "quay.io/trustyai/trustyai-service-operator:v1.39.0"}]}
 `
 
-// stored is a service that upstream keeps.
-const stored = `apiVersion: trustyai.opendatahub.io/v1
-kind: TrustyAIService
-metadata: {name: old, namespace: default}
-spec:
-  storage: {format: PVC, folder: /data, size: 1Gi}
-  data: {filename: data.csv, format: CSV}
-  metrics: {schedule: 5s, batchSize: 5000}
-`
-
-// underUpstream boots a cluster in which upstream's definition was applied so, with a service.
-func underUpstream(t *testing.T, apply ...string) *cluster.Cluster {
+// webhookAnswers starts upstream's operator, or stops it, and waits until the API server reaches its webhook, or no longer.
+func webhookAnswers(t *testing.T, c *cluster.Cluster, answers bool) {
 	t.Helper()
-	c := cluster.Start(t)
-	for name, text := range map[string]string{"crd.yaml": upstream, "cr.yaml": stored} {
-		if err := os.WriteFile(filepath.Join(c.Dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	replicas, want := "0", ""
+	if answers {
+		replicas, want = "1", "true"
 	}
-	c.Kubectl(t, append(apply, "-f", filepath.Join(c.Dir, "crd.yaml"))...)
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+trustyai)
-	c.Kubectl(t, "apply", "-f", filepath.Join(c.Dir, "cr.yaml"))
-	return c
+	c.Kubectl(t, "-n", "opendatahub", "scale", "deployment", "trustyai-service-operator-controller-manager", "--replicas="+replicas)
+	cluster.Eventually(t, 2*time.Minute, func() error {
+		ready := c.Kubectl(t, "-n", "opendatahub", "get", "endpointslices", "-o", "jsonpath={.items[*].endpoints[*].conditions.ready}")
+		if ready != want {
+			return fmt.Errorf("endpoints are ready: %q, not %q", ready, want)
+		}
+		return nil
+	})
 }
 
 func definitionOf(t *testing.T, c *cluster.Cluster, name string) *apiextensionsv1.CustomResourceDefinition {
@@ -88,44 +80,132 @@ func definitionOf(t *testing.T, c *cluster.Cluster, name string) *apiextensionsv
 	return out
 }
 
-// installed says what is missing of MLKeeper's definitions, or wrong with them, and that what upstream stored is as it was.
-func installed(t *testing.T, c *cluster.Cluster) error {
+// takenOver is what a test compares before and after: the objects with their UIDs, and a child of each.
+type takenOver struct {
+	*original
+	objects []*unstructured.Unstructured
+	// children are UIDs and resourceVersions by the name of the owner.
+	children map[string]string
+}
+
+// stands puts an original into a cluster, and a child below each of its objects.
+func stands(t *testing.T, c *cluster.Cluster, o original, apply ...string) *takenOver {
+	t.Helper()
+	o.stand(t, c, apply...)
+	out := &takenOver{original: &o, children: map[string]string{}}
+	for _, r := range o.releases {
+		objects, err := cluster.Parse(r.objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range objects {
+			// Upstream's webhook converts nothing here, so the UID is read in the version in which the object is stored.
+			uid := c.Kubectl(t, "get", o.resource(u.GroupVersionKind().Version), u.GetName(), "-o", "jsonpath={.metadata.uid}")
+			u.SetUID(types.UID(uid))
+			out.objects = append(out.objects, u)
+			c.Apply(t, fmt.Sprintf(`apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: child-of-%[1]s
+  namespace: default
+  ownerReferences: [{apiVersion: %[2]s, kind: %[3]s, name: %[1]s, uid: %[4]s, controller: true, blockOwnerDeletion: true}]
+data: {a: "1"}
+`, u.GetName(), u.GetAPIVersion(), u.GetKind(), uid))
+			out.children[u.GetName()] = childOf(t, c, u.GetName())
+		}
+	}
+	return out
+}
+
+func childOf(t *testing.T, c *cluster.Cluster, name string) string {
+	t.Helper()
+	return c.Kubectl(t, "get", "configmap", "child-of-"+name, "-o", "jsonpath={.metadata.uid} {.metadata.resourceVersion}")
+}
+
+// check says what is missing of MLKeeper's definitions, or wrong with them: every version reads and writes every object, which is as it
+// was, and nothing happened to children.
+func (o *takenOver) check(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if definitionOf(t, c, "inventories.keeper.mlkeeper.dev") == nil {
-		return fmt.Errorf("the definition of Inventory is not there")
+		t.Error("the definition of Inventory is not there")
 	}
-	d := definitionOf(t, c, trustyai)
-	if d.Spec.Conversion != nil && d.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
-		return fmt.Errorf("the conversion of %s is %s", trustyai, d.Spec.Conversion.Strategy)
+	d := definitionOf(t, c, o.definition)
+	if d.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter || d.Spec.PreserveUnknownFields {
+		t.Errorf("%s converts by %s, and preserves unknown fields: %t", o.definition, d.Spec.Conversion.Strategy, d.Spec.PreserveUnknownFields)
 	}
-	if d.Annotations["controller-gen.kubebuilder.io/version"] == "v0.20.0" {
-		return fmt.Errorf("%s is upstream's", trustyai)
+	if d.Labels["app.kubernetes.io/part-of"] != "mlkeeper" || d.Annotations["controller-gen.kubebuilder.io/version"] == "v0.20.0" {
+		t.Errorf("%s is the original's: %v %v", o.definition, d.Labels, d.Annotations)
 	}
-	objects, err := cluster.Parse(stored)
-	if err != nil {
+	if !slices.Equal(d.Status.StoredVersions, o.stored) {
+		t.Errorf("%s: the stored versions are %v, want %v", o.definition, d.Status.StoredVersions, o.stored)
+	}
+	for _, version := range o.versions {
+		for i, was := range o.objects {
+			o.readAndWrite(t, c, version, was, fmt.Sprintf("%d%ds", d.Generation, i+1))
+		}
+	}
+	for name, was := range o.children {
+		if now := childOf(t, c, name); now != was {
+			t.Errorf("the child of %s was %s, and is %s", name, was, now)
+		}
+	}
+}
+
+// readAndWrite compares an object in one version with what was stored, changes it, and changes it back.
+func (o *takenOver) readAndWrite(t *testing.T, c *cluster.Cluster, version string, was *unstructured.Unstructured, value string) {
+	t.Helper()
+	resource, name := o.resource(version), was.GetName()
+	// The API server takes a moment until a definition that has changed is what it serves.
+	cluster.Eventually(t, time.Minute, func() error {
+		_, err := c.TryKubectl("get", resource, name)
 		return err
+	})
+	now := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(c.Kubectl(t, "get", resource, name, "-o", "json")), now); err != nil {
+		t.Fatal(err)
 	}
-	for _, version := range []string{"v1", "v1alpha1"} {
-		gvk := schema.GroupVersionKind{Group: "trustyai.opendatahub.io", Version: version, Kind: "TrustyAIService"}
-		// The API server takes a moment until a definition that has changed is what it serves.
-		cluster.Eventually(t, 30*time.Second, func() error {
-			_, err := c.TryKubectl("get", "trustyaiservices."+version+".trustyai.opendatahub.io", "old")
-			return err
-		})
-		old := c.Get(t, gvk, "default", "old")
-		want, _ := objects[0].Object["spec"].(map[string]any)
-		have, _ := old.Object["spec"].(map[string]any)
-		for field, value := range want {
-			if !reflect.DeepEqual(have[field], value) {
-				return fmt.Errorf("spec.%s of what was stored is %v in %s, and was %v", field, have[field], version, value)
+	want, _ := was.Object["spec"].(map[string]any)
+	have, _ := now.Object["spec"].(map[string]any)
+	if now.GetUID() != was.GetUID() || !holds(have, want) {
+		t.Errorf("%s %s is %v with UID %s, and was %v with %s", resource, name, have, now.GetUID(), want, was.GetUID())
+	}
+	before := c.Kubectl(t, "get", resource, name, "-o", "jsonpath="+o.path)
+	for _, value := range []string{value, before} {
+		patch := fmt.Sprintf(o.change, value)
+		if before == "" && value == "" {
+			patch = strings.Replace(patch, `""`, "null", 1)
+		}
+		c.Kubectl(t, "patch", resource, name, "--type=merge", "-p", patch)
+		for _, other := range o.versions {
+			if read := c.Kubectl(t, "get", o.resource(other), name, "-o", "jsonpath="+o.path); read != value {
+				t.Errorf("%s %s was written as %s in %s, and is %s", o.resource(other), name, value, version, read)
 			}
 		}
 	}
-	return nil
 }
 
-// asSampled applies the sample that the README begins with, which is of the version that is not stored.
-func asSampled(t *testing.T, c *cluster.Cluster) {
+// holds says that a value has all of another one: further fields are those that MLKeeper's schema defaults.
+func holds(have, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		all, ok := have.(map[string]any)
+		for field, value := range want {
+			ok = ok && holds(all[field], value)
+		}
+		return ok
+	case []any:
+		all, ok := have.([]any)
+		ok = ok && len(all) == len(want)
+		for i := 0; ok && i < len(want); i++ {
+			ok = holds(all[i], want[i])
+		}
+		return ok
+	}
+	return reflect.DeepEqual(have, want)
+}
+
+// sampled applies the sample that the README begins with, which is of the version that is not stored.
+func sampled(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	root, err := cluster.Root()
 	if err != nil {
@@ -135,49 +215,142 @@ func asSampled(t *testing.T, c *cluster.Cluster) {
 	c.Kubectl(t, "get", "trustyaiservices.v1alpha1.trustyai.opendatahub.io", "trustyai-service-example")
 }
 
-// TestMakeOverUpstreamsDefinition installs over the definition of the upstream operator, however that was applied: not at all
-// without being told to, and then wholly.
+// TestMakeOverUpstreamsDefinition installs over the definition of the upstream operator, however that was applied. While its webhook
+// answers, the operator runs: nothing is written without FORCE=1. Once that is gone, the definition is adopted without more.
 func TestMakeOverUpstreamsDefinition(t *testing.T) {
-	for name, apply := range map[string][]string{
-		"applied by another on the server": {"apply", "--server-side", "--field-manager=opendatahub-operator"},
-		"applied by kubectl":               {"apply"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := underUpstream(t, apply...)
-			run := maker(t, c)
-			before := definitionOf(t, c, trustyai)
-			for _, args := range [][]string{{"install"}, {"deploy", "IMG=" + image}} {
-				out, err := run(args...)
-				if err == nil || !strings.Contains(out, trustyai) || !strings.Contains(out, "FORCE=1") {
-					t.Errorf("make %v: %v\n%s", args, err, out)
+	c := cluster.Start(t)
+	run := maker(t, c)
+	c.Apply(t, webhook)
+	for name, apply := range appliers {
+		for _, answers := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, webhook answers %t", name, answers), func(t *testing.T) {
+				webhookAnswers(t, c, answers)
+				o := stands(t, c, trustyaiService, apply...)
+				checksAlike(t, c, o.definition, answers)
+				force := "FORCE="
+				if answers {
+					nothingIsInstalled(t, c, run)
+					force = "FORCE=1"
 				}
-				if definitionOf(t, c, "inventories.keeper.mlkeeper.dev") != nil {
-					t.Errorf("make %v installed the half", args)
+				out, err := run("install", force)
+				must(t, out, err)
+				if !strings.Contains(out, tasDefinition+" is another operator's") {
+					t.Errorf("it does not say what it changes:\n%s", out)
 				}
-				if now := definitionOf(t, c, trustyai); !reflect.DeepEqual(now.Spec, before.Spec) {
-					t.Errorf("make %v changed upstream's definition", args)
+				o.check(t, c)
+				sampled(t, c)
+				// It can be run again, and there is nothing to adopt any more.
+				for _, args := range [][]string{{"install"}, {"deploy", "IMG=" + image}} {
+					out, err = run(args...)
+					must(t, out, err)
+					if strings.Contains(out, "another operator's") {
+						t.Errorf("make %v adopts again:\n%s", args, out)
+					}
+					o.check(t, c)
 				}
-			}
-			out, err := run("install", "FORCE=1")
-			must(t, out, err)
-			if err := installed(t, c); err != nil {
-				t.Error(err)
-			}
-			asSampled(t, c)
-			out, err = run("deploy", "IMG="+image)
-			must(t, out, err)
-			if err := installed(t, c); err != nil {
-				t.Error(err)
-			}
-		})
+				checksWell(t, c)
+				o.prune(t, c)
+				c.Kubectl(t, "delete", "crd", "--all")
+				c.Kubectl(t, "-n", namespace, "delete", "deployment", "--all")
+			})
+		}
 	}
+}
+
+// nothingIsInstalled: make says why, and how to go on, and neither writes upstream's definition nor another one.
+func nothingIsInstalled(t *testing.T, c *cluster.Cluster, run func(args ...string) (string, error)) {
+	t.Helper()
+	before := definitionOf(t, c, tasDefinition)
+	for _, args := range [][]string{{"install"}, {"deploy", "IMG=" + image}} {
+		out, err := run(args...)
+		for _, part := range []string{tasDefinition, "opendatahub/trustyai-webhook-service", "FORCE=1"} {
+			if err == nil || !strings.Contains(out, part) {
+				t.Errorf("make %v: %v\n%s", args, err, out)
+			}
+		}
+		if definitionOf(t, c, "inventories.keeper.mlkeeper.dev") != nil {
+			t.Errorf("make %v installed the half", args)
+		}
+		if now := definitionOf(t, c, tasDefinition); now.ResourceVersion != before.ResourceVersion {
+			t.Errorf("make %v changed upstream's definition", args)
+		}
+	}
+}
+
+// prune does what docs/operations.md says to have no object stored in v1alpha1 any more.
+func (o *takenOver) prune(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	file := filepath.Join(c.Dir, "all.json")
+	if err := os.WriteFile(file, []byte(c.Kubectl(t, "get", "trustyaiservices.v1.trustyai.opendatahub.io", "-A", "-o", "json")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Kubectl(t, "replace", "-f", file)
+	c.Kubectl(t, "patch", "crd", tasDefinition, "--subresource=status", "--type=merge", "-p", `{"status":{"storedVersions":["v1"]}}`)
+	pruned := *o.original
+	pruned.stored = []string{"v1"}
+	(&takenOver{original: &pruned, objects: o.objects, children: o.children}).check(t, c)
+}
+
+// TestMakeOverTheOtherDefinitions installs over the definitions of the other originals, which have no webhook, however they were applied.
+func TestMakeOverTheOtherDefinitions(t *testing.T) {
+	c := cluster.Start(t)
+	run := maker(t, c)
+	for name, o := range originals {
+		for how, apply := range appliers {
+			t.Run(name+", "+how, func(t *testing.T) {
+				old := stands(t, c, o, apply...)
+				checksAlike(t, c, o.definition, false)
+				for range 2 {
+					out, err := run("install")
+					must(t, out, err)
+					old.check(t, c)
+				}
+				c.Kubectl(t, "delete", "-f", filepath.Join(c.Dir, "cr.yaml"))
+				c.Kubectl(t, "delete", "crd", "--all")
+			})
+		}
+	}
+}
+
+// TestMakeOverAnotherToolsDefinitions: fields of MLKeeper's own definitions that another tool has applied are taken with FORCE=1 only.
+func TestMakeOverAnotherToolsDefinitions(t *testing.T) {
+	c := cluster.Start(t)
+	run := maker(t, c)
+	out, err := run("install")
+	must(t, out, err)
+	c.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--field-manager=argocd-controller", "-f", writeFile(t, c, `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: `+tasDefinition+`, annotations: {controller-gen.kubebuilder.io/version: v0.24.0}}
+`))
+	before := definitionOf(t, c, tasDefinition)
+	if out, err := run("install"); err == nil || !strings.Contains(out, "argocd-controller") || !strings.Contains(out, "FORCE=1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if now := definitionOf(t, c, tasDefinition); now.ResourceVersion != before.ResourceVersion {
+		t.Error("it was written")
+	}
+	out, err = run("install", "FORCE=1")
+	must(t, out, err)
+	if now := definitionOf(t, c, tasDefinition); now.Annotations["controller-gen.kubebuilder.io/version"] == "v0.24.0" {
+		t.Errorf("the annotations are %v", now.Annotations)
+	}
+}
+
+func writeFile(t *testing.T, c *cluster.Cluster, text string) string {
+	t.Helper()
+	file := filepath.Join(c.Dir, "written.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // TestInstallFileOverUpstreamsDefinition applies config/install.yaml, whose objects kubectl applies one by one. No way to apply it
 // leaves a version that nobody can read: the API server refuses the definition, the manager tells so, and the two commands
 // that docs/operations.md has put it right.
 func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
-	c := underUpstream(t, "apply", "--server-side", "--field-manager=opendatahub-operator")
+	c := cluster.Start(t)
+	old := stands(t, c, trustyaiService, appliers["server-side"]...)
 	root, err := cluster.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +361,7 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error()+out, "spec.conversion") && !strings.Contains(err.Error()+out, "conflict") {
 			t.Errorf("%v: %v\n%s", apply, err, out)
 		}
-		if d := definitionOf(t, c, trustyai); d.Annotations["controller-gen.kubebuilder.io/version"] != "v0.20.0" {
+		if d := definitionOf(t, c, tasDefinition); d.Annotations["controller-gen.kubebuilder.io/version"] != "v0.20.0" {
 			t.Errorf("%v: the definition is MLKeeper's, and its conversion %s", apply, d.Spec.Conversion.Strategy)
 		}
 	}
@@ -210,11 +383,9 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 		}
 		return nil
 	})
-	c.Kubectl(t, "patch", "crd", trustyai, "--type=json", "-p", `[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]`)
+	c.Kubectl(t, "patch", "crd", tasDefinition, "--type=json", "-p", `[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]`)
 	c.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", file)
-	if err := installed(t, c); err != nil {
-		t.Error(err)
-	}
-	asSampled(t, c)
+	old.check(t, c)
+	sampled(t, c)
 	cluster.Eventually(t, 30*time.Second, operator.Engine.Ready)
 }

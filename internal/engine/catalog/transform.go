@@ -91,7 +91,7 @@ func ConversionWebhook(crd *unstructured.Unstructured) string {
 // belongs to another operator, since MLKeeper's definitions have no conversion webhook.
 func ForeignCRDError(crd, webhook string) error {
 	return fmt.Errorf("the CustomResourceDefinition %s is another operator's: its versions are converted by the webhook %s, without "+
-		"which only the stored one can be read and written; stop that operator for good, then run make install FORCE=1, or the two "+
+		"which only the stored one can be read and written; stop that operator for good, then run make install, or the two "+
 		"commands of docs/operations.md#definitions-of-another-operator", crd, webhook)
 }
 
