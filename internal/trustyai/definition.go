@@ -40,7 +40,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
-		Shared:       []controller.Named{{GVK: gvkConfigMap, Name: trustedCA}},
+		Shared:       []controller.Named{{GVK: gvkConfigMap, Name: trustedCA}, {GVK: gvkConfigMap, Name: loggerCA}},
 		WakeSiblings: true,
 		Wires:        WiresIn(clusterDomain),
 		// trustyai-service-operator HEAD 11c335b; controller-runtime names the field manager after upstream's binary.

@@ -64,6 +64,8 @@ type Facts struct {
 	UpstreamBinding bool
 	// Certs are the certificates of a Secured service; zero when it is Plain.
 	Certs Certs
+	// LoggerCA tells of the ConfigMap that KServe's loggers verify the service with; zero when none sends to it over TLS.
+	LoggerCA LoggerCA
 	// Running is the format of the pods that run, or of the first ones.
 	Running v1.StorageFormat
 	// Migration is the migration as stored in the status, which decides what is rendered now; Next is what will be

@@ -59,6 +59,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	}
 	r.identity()
 	r.certificates()
+	r.loggerCA()
 	r.claim()
 	r.checkVolume()
 	r.checkSelector()
