@@ -210,6 +210,9 @@ func validateComponent(component map[string]any, mode, class string) error {
 	case most != 0 && least > most:
 		return errors.New("'MinReplicas' cannot be greater than MaxReplicas")
 	}
+	if err := validateLogger(component["logger"]); err != nil {
+		return err
+	}
 	metric, declared := component["scaleMetric"].(string)
 	switch {
 	case mode == standard && class == "hpa":
@@ -220,6 +223,23 @@ func validateComponent(component map[string]any, mode, class string) error {
 		return errors.New("customizing deploymentStrategy is only supported for raw deployment mode")
 	}
 	return supported(metric, declared, "concurrency", "rps")
+}
+
+// validateLogger is that of component.go. Go decodes a mode that is absent as an empty one.
+func validateLogger(declared any) error {
+	logger, ok := declared.(map[string]any)
+	if !ok {
+		return nil
+	}
+	mode, _ := logger["mode"].(string)
+	if !slices.Contains([]string{"all", "request", "response"}, mode) {
+		return errors.New("invalid logger type")
+	}
+	storage, ok := logger["storage"].(map[string]any)
+	if ok && (storage["path"] == nil || storage["parameters"] == nil || storage["key"] == nil) {
+		return errors.New("invalid logger storage configuration")
+	}
+	return nil
 }
 
 func supported(metric string, declared bool, known ...string) error {

@@ -20,7 +20,7 @@ import (
 )
 
 // The pods of a component are those that KServe 0.17.0 makes (pkg/controller/v1beta1/inferenceservice/components and utils/utils.go): of
-// the runtime with what the user says merged over it. Left out are the containers of an agent, of several nodes and of OCI images.
+// the runtime with what the user says merged over it. Left out are the containers of several nodes and of OCI images.
 
 const (
 	internalPrefix = "internal.serving.kserve.io/"
@@ -46,6 +46,7 @@ type componentSpec struct {
 		MetadataHeaders     []string `json:"metadataHeaders"`
 		MetadataAnnotations []string `json:"metadataAnnotations"`
 	} `json:"logger"`
+	// Batcher collects requests before they are passed on.
 	Batcher *struct {
 		MaxBatchSize *int `json:"maxBatchSize"`
 		MaxLatency   *int `json:"maxLatency"`
@@ -135,6 +136,9 @@ func (s *serviceStatus) template(component string) (map[string]any, error) {
 	provide(&made, uris, spec.Model)
 	if s.mode == standard {
 		probe(&made.spec)
+		if err := injectAgent(&made, &spec, component); err != nil {
+			return nil, err
+		}
 	}
 	return s.render(&made, &spec, component)
 }

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 func deploymentOf(t *testing.T, component, text string, more ...servingRuntime) *appsv1.Deployment {
 	t.Helper()
 	obj := inferenceService(t, text)
-	obj.SetNamespace("ns")
+	obj.SetNamespace(cmp.Or(obj.GetNamespace(), "ns"))
 	defaultInferenceService(obj)
 	s := statusOf(obj, modeOf(obj), "now")
 	if err := s.runOn(append(more, builtin...)); err != nil {
@@ -183,6 +184,38 @@ func TestATransformerKnowsThePredictor(t *testing.T) {
 	cpu := deploymentOf(t, "predictor", text).Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]
 	if cpu.String() != "1" {
 		t.Errorf("a container of the user's own requests %s, and not what inferenceservice-config says", cpu.String())
+	}
+}
+
+// TestALoggerBringsTheAgent: beside the server is the agent, which knows where the server is, where payloads go, and by what to verify
+// their receiver; without a logger there is none.
+func TestALoggerBringsTheAgent(t *testing.T) {
+	const text = `{metadata: {name: m}, spec: {predictor: {%s model: {modelFormat: {name: sklearn}, storageUri: s3://a}}}}`
+	with := func(more string) corev1.PodSpec {
+		return deploymentOf(t, "predictor", strings.Replace(text, "%s", more, 1)).Spec.Template.Spec
+	}
+	if spec := with(""); len(spec.Containers) != 1 || len(spec.Volumes) != 1 {
+		t.Errorf("without a logger: %+v", spec)
+	}
+	spec := with("logger: {mode: all, url: https://there},")
+	agent := spec.Containers[len(spec.Containers)-1]
+	args := strings.Join(agent.Args, " ")
+	for _, want := range []string{
+		"--log-url https://there ", "--log-mode all --inference-service m --namespace ns ", "--component predictor ",
+		"--logger-ca-cert-file service-ca.crt --logger-tls-skip-verify false --component-port 8080",
+	} {
+		if !strings.Contains(args, want) {
+			t.Errorf("it is not told %s: %s", want, args)
+		}
+	}
+	volume := spec.Volumes[len(spec.Volumes)-1]
+	if agent.Name != "agent" || len(agent.Env) != 1 || !strings.Contains(agent.Env[0].Value, "tcpSocket") || agent.Ports[0].ContainerPort != 9081 ||
+		agent.VolumeMounts[0].Name != volume.Name || agent.VolumeMounts[0].MountPath != "/etc/tls/logger" ||
+		volume.ConfigMap.Name != "kserve-logger-ca-bundle" || !*volume.ConfigMap.Optional {
+		t.Errorf("the agent is %+v, its volume %+v", agent, volume)
+	}
+	if got := with("batcher: {maxBatchSize: 8},").Containers[1].Args; !slices.Equal(got[:3], []string{"--enable-batcher", "--max-batchsize", "8"}) {
+		t.Errorf("a batcher is told %v", got)
 	}
 }
 

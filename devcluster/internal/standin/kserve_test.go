@@ -205,6 +205,9 @@ func TestServiceIsRefused(t *testing.T) {
 		{`{metadata: {name: m}, spec: {predictor: {minReplicas: 3, maxReplicas: 2, model: {}}}}`, "greater than MaxReplicas"},
 		{`{metadata: {name: m}, spec: {predictor: {minReplicas: -1, model: {}}}}`, "less than 0"},
 		{`{metadata: {name: m}, spec: {predictor: {model: {}}, transformer: {}}}`, "in TransformerSpec"},
+		{`{metadata: {name: m}, spec: {predictor: {logger: {mode: all, url: "http://l"}, model: {}}}}`, ""},
+		{`{metadata: {name: m}, spec: {predictor: {logger: {url: "http://l"}, model: {}}}}`, "invalid logger type"},
+		{`{metadata: {name: m}, spec: {predictor: {logger: {mode: all, storage: {path: p}}, model: {}}}}`, "invalid logger storage"},
 		{`{metadata: {name: m, annotations: {serving.kserve.io/autoscalerClass: mine}}, spec: {predictor: {model: {}}}}`, "autoscaler class"},
 		{`{metadata: {name: m, annotations: {serving.kserve.io/deploymentMode: Knative}}, spec: {predictor: {scaleMetric: cpu, model: {}}}}`, "supported metric"},
 	} {
