@@ -139,3 +139,20 @@ func TestLoggersBundleOfAUserStays(t *testing.T) {
 		t.Errorf("it has the authority: %v", p.Warnings)
 	}
 }
+
+// TestLoggersBundleHoldsCertificatesOnly: who may read ConfigMaps, and not Secrets, gets nothing else out of the Secret that the spec names.
+func TestLoggersBundleHoldsCertificatesOnly(t *testing.T) {
+	c, all := logged(t, "tas")
+	authority, err := pki.NewAuthority(rand.Reader, testNow, "authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].Spec.TLS = &v1.TLSSpec{SecretName: "mine"}
+	c.Put(secretOf2("ns", "mine", map[string]string{
+		"tls.crt": "x", "tls.key": "y", "ca.crt": "a password\n" + string(authority.KeyPEM) + string(authority.CertPEM),
+	}))
+	_, p := gatherAndRender(t, c, all[0])
+	if got := bundleIn(p, t); got != string(authority.CertPEM) {
+		t.Errorf("it holds %s", got)
+	}
+}
