@@ -48,6 +48,9 @@ const (
 	kserveUnknown    kserveMode = "Unknown"
 )
 
+// hasLogger says that the logger of an InferenceService of this mode sends payloads.
+func (m kserveMode) hasLogger() bool { return m == kserveRaw || m == kserveServerless }
+
 // kserveModeOf is what KServe reports in status, else what the annotation says: in this order KServe itself decides
 // (controller/v1beta1/inferenceservice/utils/utils.go, GetDeploymentMode; status has it since v0.15.1). Without both the default
 // mode rules. KServe's webhook writes a default of Standard or ModelMesh into the annotation, and leaves it out for Knative
@@ -122,7 +125,7 @@ func kserveWire(clusterDomain string) wiring.Wire {
 			if cr == nil {
 				return nil
 			}
-			if mode != kserveRaw && mode != kserveServerless {
+			if !mode.hasLogger() {
 				return nil
 			}
 			if open, set := openLogger(cr, target, recorded, clusterDomain); set {

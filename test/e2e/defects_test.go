@@ -13,6 +13,7 @@ import (
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/trustyai"
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
 )
 
