@@ -41,13 +41,13 @@ func TestDelivery(t *testing.T) {
 			old := s.runtime.DeployMessage(i)
 			old["timestamp"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)
 			s.must(s.runtime.Send(within(t), old))
-			s.must(s.runtime.Await(within(t), "acknowledged", func() bool { return i.Elements[0].Acks > acks }))
+			s.primed(map[string]any{}) // What comes after it is dealt with.
+			// It has lain on the broker, and the runtime would take its failure for that of the last order.
+			if got := s.runtime.Element(i.Elements[0].ID); got.Acks != acks || s.service("late") != nil {
+				t.Errorf("a late order leaves %+v, %v", got, s.service("late"))
+			}
 		})
-		got := s.runtime.Element(i.Elements[0].ID)
-		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "FAILED"))
-		if !strings.Contains(got.Message, "clocks") || s.service("late") != nil {
-			t.Errorf("a late order leaves %+v, %v", got, s.service("late"))
-		}
+		s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
 	})
 	t.Run("an oversized record", func(t *testing.T) {
 		i := s.instance(c, merge(s.model("large", sklearn(1)), "padding", strings.Repeat("x", acm.MaxRecord)))
