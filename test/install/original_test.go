@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"mlkeeper.dev/test/cluster"
 )
@@ -206,10 +207,14 @@ func (o *original) stand(t *testing.T, c *cluster.Cluster, apply ...string) {
 		}
 		c.Kubectl(t, append(slices.Clone(apply), "-f", filepath.Join(c.Dir, "crd.yaml"))...)
 		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+o.definition)
-		c.Kubectl(t, "apply", "-f", filepath.Join(c.Dir, "cr.yaml"))
-	}
-	if o.legacy {
-		preserveUnknownFields(t, c, o.definition)
+		if o.legacy {
+			preserveUnknownFields(t, c, o.definition)
+		}
+		// The API server takes a moment until a definition that has changed is what it serves.
+		cluster.Eventually(t, time.Minute, func() error {
+			_, err := c.TryKubectl("apply", "-f", filepath.Join(c.Dir, "cr.yaml"))
+			return err
+		})
 	}
 }
 

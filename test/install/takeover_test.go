@@ -298,6 +298,7 @@ func TestMakeOverTheOtherDefinitions(t *testing.T) {
 	for name, o := range originals {
 		for how, apply := range appliers {
 			t.Run(name+", "+how, func(t *testing.T) {
+				t.Cleanup(func() { c.Kubectl(t, "delete", "crd", "--all") })
 				old := stands(t, c, o, apply...)
 				checksAlike(t, c, o.definition, false)
 				for range 2 {
@@ -305,8 +306,6 @@ func TestMakeOverTheOtherDefinitions(t *testing.T) {
 					must(t, out, err)
 					old.check(t, c)
 				}
-				c.Kubectl(t, "delete", "-f", filepath.Join(c.Dir, "cr.yaml"))
-				c.Kubectl(t, "delete", "crd", "--all")
 			})
 		}
 	}
