@@ -3,6 +3,10 @@ package kubeflow
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,11 +14,13 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/internal/clusternet"
 	watchsource "mlkeeper.dev/internal/engine/watch/source"
 	"mlkeeper.dev/internal/kubeflow"
+	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -24,16 +30,11 @@ import (
 // address without a Service, and of a node a status says the same.
 func TestTheClusterIsNoSource(t *testing.T) {
 	c := cluster.Start(t)
-	account, err := c.Operator(cluster.Rights{Controllers: []string{kubeflow.ControllerName}})
+	account, err := c.Operator(cluster.Rights{Controllers: []string{kubeflow.ControllerName, seldon.ControllerName}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	watches, err := watchsource.NewDynamic(account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addresses := clusternet.New(watches, logr.Discard())
-	t.Cleanup(addresses.Close)
+	addresses := addressesOf(t, account)
 	a := archives{options: source.Options{
 		Dir: t.TempDir(), Cluster: addresses.Prefixes, Limits: source.Limits{Dial: time.Second, Total: 10 * time.Second},
 	}}.again(t)
@@ -49,6 +50,12 @@ func TestTheClusterIsNoSource(t *testing.T) {
 		t.Fatalf("%d nodes, %v", len(nodes.Items), err)
 	}
 	listens := service.Spec.ClusterIP
+	older := rest.CopyConfig(account)
+	older.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutServiceCIDRs{next} })
+	assumed, err := addressesOf(t, older).Prefixes(t.Context())
+	if err != nil || !slices.ContainsFunc(assumed, func(p netip.Prefix) bool { return p.Bits() < 32 && p.Contains(netip.MustParseAddr(listens)) }) {
+		t.Errorf("a cluster without ServiceCIDRs has its Services in %v: %v", assumed, err)
+	}
 	ip := net.ParseIP(listens).To4()
 	ip[3] += 200
 	told := map[string]string{}
@@ -74,4 +81,27 @@ spec:
 	if told["listens"] != told["silent"] || told["listens"] != told["node"] {
 		t.Errorf("the statuses differ: %q", told)
 	}
+}
+
+func addressesOf(t *testing.T, account *rest.Config) *clusternet.Addresses {
+	t.Helper()
+	watches, err := watchsource.NewDynamic(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := clusternet.New(watches, logr.Discard())
+	t.Cleanup(out.Close)
+	return out
+}
+
+// withoutServiceCIDRs answers as an API server before Kubernetes 1.33.
+type withoutServiceCIDRs struct{ http.RoundTripper }
+
+func (w withoutServiceCIDRs) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/servicecidrs") {
+		return w.RoundTripper.RoundTrip(r)
+	}
+	answer := httptest.NewRecorder()
+	http.NotFound(answer, r)
+	return answer.Result(), nil
 }
