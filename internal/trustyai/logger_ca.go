@@ -39,8 +39,7 @@ type LoggerCA struct {
 	Untrusted bool
 }
 
-// gatherLoggerCA finds out who keeps the ConfigMap, and what belongs in it. One is enough for the namespace: the custom resource that it
-// belongs to keeps it, and the oldest that needs it makes it. Somebody else's is left as it is.
+// gatherLoggerCA finds out who keeps the ConfigMap, and what belongs in it.
 func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, facts Facts) (LoggerCA, error) {
 	users := loggedSecurely(facts.Inference)
 	if !slices.Contains(users, cr) {
@@ -50,7 +49,7 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	if err != nil {
 		return LoggerCA{}, err
 	}
-	out := LoggerCA{Keeps: live == nil && users[0] == cr || live != nil && belongsTo(live, cr)}
+	out := LoggerCA{Keeps: keepsLoggerCA(live, cr, users[0] == cr)}
 	for _, user := range users {
 		source, ca := facts.Certs.Source, facts.Certs.CA
 		if user != cr {
@@ -68,12 +67,33 @@ func gatherLoggerCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 			}
 		}
 	}
-	if live != nil && !out.Keeps && live.GetAnnotations()[keeper.OwnerAnnotation] == "" {
+	if foreign(live) {
 		file, _, _ := unstructured.NestedString(live.Object, "data", loggerCAFile)
 		theirs := certificatesIn(file)
 		out.Untrusted = !out.Injected && slices.ContainsFunc(certificatesIn(out.Bundle), func(one string) bool { return !slices.Contains(theirs, one) })
 	}
 	return out, nil
+}
+
+// keepsLoggerCA says that a custom resource renders the ConfigMap. One is enough for the namespace: the one that made it, and the oldest
+// that needs it makes it, also where somebody has spoilt the mark that says whose it is. Somebody else's is left as it is.
+func keepsLoggerCA(live *unstructured.Unstructured, cr *v1.TrustyAIService, oldest bool) bool {
+	if live == nil {
+		return oldest
+	}
+	switch owner := live.GetAnnotations()[keeper.OwnerAnnotation]; {
+	case owner == ownerID(cr):
+		return true
+	case foreign(live), strings.HasPrefix(owner, strings.TrimSuffix(ownerID(cr), cr.Name)):
+		return false
+	default:
+		return oldest
+	}
+}
+
+// foreign says that an object is there, and that MLKeeper did not make it.
+func foreign(live *unstructured.Unstructured) bool {
+	return live != nil && live.GetAnnotations()[keeper.OwnerAnnotation] == "" && live.GetLabels()[keeper.ControllerLabel] == ""
 }
 
 // certificatesIn are the certificates of a text in PEM, each alone. A Secret is only taken at its word as far as it holds these, since

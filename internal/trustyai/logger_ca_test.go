@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
@@ -137,6 +138,26 @@ func TestLoggersBundleOfAUserStays(t *testing.T) {
 	theirs.Object["data"] = map[string]any{loggerCAFile: string(other.CertPEM) + "\n" + authorityIn(c, "tas")}
 	if p := renderAmong(t, c, all, 0); len(p.Warnings) > 0 {
 		t.Errorf("it has the authority: %v", p.Warnings)
+	}
+}
+
+// TestLoggersBundleIsKeptWithoutItsMark: whoever edits the mark that says whose it is has the ConfigMap repaired, and no other.
+func TestLoggersBundleIsKeptWithoutItsMark(t *testing.T) {
+	c, all := logged(t, "tas", "young")
+	renderAmong(t, c, all, 0)
+	live := c.Objects[plan.Key{GroupKind: gvkConfigMap.GroupKind(), Namespace: "ns", Name: loggerCA}]
+	live.SetLabels(map[string]string{keeper.ControllerLabel: ControllerName})
+	for _, mark := range []string{"nobody", ""} {
+		live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: mark})
+		for i, want := range []bool{true, false} {
+			if got := keepsLoggerCA(live, all[i], i == 0); got != want {
+				t.Errorf("%q: %s keeps it: %t", mark, all[i].Name, got)
+			}
+		}
+	}
+	live.SetAnnotations(map[string]string{keeper.OwnerAnnotation: ownerID(all[1])})
+	if keepsLoggerCA(live, all[0], true) || !keepsLoggerCA(live, all[1], false) {
+		t.Error("the oldest takes it over from the one that made it")
 	}
 }
 

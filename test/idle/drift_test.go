@@ -35,7 +35,7 @@ func TestEveryChildIsBack(t *testing.T) {
 	for _, s := range w.services {
 		for _, child := range s.Children(t, w.cluster) {
 			hand := &hand{cluster: w.cluster, child: child, api: resource(t, w.cluster, api, child)}
-			for _, c := range changesOf(child.GVK.Kind) {
+			for _, c := range changesOf(child) {
 				t.Run(fmt.Sprintf("%s/%s changed in %s", s.Shape, child, c.what), func(t *testing.T) {
 					changed = append(changed, hand.change(t, c))
 					s.AwaitReady(t, w.cluster)
@@ -67,8 +67,9 @@ type change struct {
 	fresh bool
 }
 
-// changesOf lists the changes of a kind: a label of ours, and a value of every part that people edit.
-func changesOf(kind string) []change {
+// changesOf lists the changes of a child: a label of ours, and a value of every part that people edit.
+func changesOf(child fixture.Child) []change {
+	kind := child.GVK.Kind
 	annotation := keeper.OwnerAnnotation
 	if kind == "PersistentVolumeClaim" {
 		// Without an owner reference, the owner annotation says whose the claim is: a change of it is an answer.
@@ -80,7 +81,11 @@ func changesOf(kind string) []change {
 	}
 	switch kind {
 	case "ConfigMap":
-		out = append(out, change{what: "data", path: []string{"data", "config.yaml"}, to: "wrong: true\n"})
+		file := "config.yaml"
+		if child.Name == "kserve-logger-ca-bundle" {
+			file = "service-ca.crt"
+		}
+		out = append(out, change{what: "data", path: []string{"data", file}, to: "wrong: true\n"})
 	case "Secret":
 		out = append(out, change{what: "data", path: []string{"data", "tls.crt"}, to: "d3Jvbmc=", fresh: true})
 	case "Deployment":

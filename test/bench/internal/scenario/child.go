@@ -72,7 +72,7 @@ var damages = map[string]damage{
 	"routes":              {"/spec/to/name", `"elsewhere"`},
 	"servicemonitors":     {"/spec/endpoints/0/interval", `"9s"`},
 	"networkpolicies":     {"/spec/podSelector/matchLabels/app", `"nobody"`},
-	"configmaps":          {"/data/config.yaml", `"wrong: true\n"`},
+	"configmaps":          {partOf, `"nobody"`},
 	"clusterrolebindings": {"/subjects/0/name", `"somebody"`},
 	"deployments":         {partOf, `"nobody"`},
 	"serviceaccounts":     {partOf, `"nobody"`},
