@@ -110,8 +110,8 @@ test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI'
 	@hack/test-modelconfig.sh
 
 .PHONY: test-kserve
-test-kserve: build ## Test the KServe participant on KServe's own controller, built from its module (REQUIRE=1 fails without it, RECORD=1 writes the stand-in's test data).
-	@hack/test-kserve.sh bin/kserve-manager
+test-kserve: build ## Test MLKeeper on KServe's own controller and agent, built from KSERVE, a version such as v0.17.0 or a checkout (REQUIRE=1 fails without it, IDLE=15m looks longer for writes, RECORD=1 writes the stand-in's test data).
+	@KSERVE=$(KSERVE) IDLE=$(IDLE) hack/test-kserve.sh bin/kserve
 
 .PHONY: test-cert-manager
 test-cert-manager: build ## Test Secured services on cert-manager's own controllers, built from its module (REQUIRE=1 fails without it).

@@ -8,7 +8,7 @@ programs=(hack/servicemonitors hack/tools/cert-manager hack/tools/prometheus-ope
 # tools pin the versions of programs that the Makefile builds.
 tools=(hack/tools hack/tools/golangci hack/tools/govulncheck hack/tools/helm)
 # originals pin what some tests run in place of a stand-in.
-originals=(hack/servicemonitors hack/tools/cert-manager hack/tools/kserve hack/tools/prometheus-operator hack/tools/rbac-proxy)
+originals=(hack/servicemonitors hack/tools/cert-manager hack/tools/prometheus-operator hack/tools/rbac-proxy)
 
 # fetch target module: fetch what the packages of a module import. Where that cannot be done, say NOT RUN and return an error;
 # with REQUIRE=1 the script ends.

@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +20,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"mlkeeper.dev/internal/pki"
@@ -26,29 +34,27 @@ import (
 )
 
 // With the tag realkserve the tests of this package that play no controller themselves run against KServe's own: its manager as a
-// process, its definitions, its serving runtimes and its webhooks, in an installation for the mode Standard. make test-kserve names
-// the tests, builds the manager and says where the files of KServe's module are.
+// process, its definitions, its serving runtimes and its webhooks, in an installation for the mode Standard. Of Knative only the
+// definitions are there. make test-kserve names the tests, builds the programs and says where the files of KServe's module are.
 func init() {
-	options = []cluster.Option{cluster.WithFlags("--no-stand-in")}
+	options = []cluster.Option{cluster.WithCRDs("knative"), cluster.WithFlags("--no-stand-in")}
 	prepare = realKServe
 	// KServe 0.17 takes the ingress for undone, later ones say what the old pods say (devcluster/internal/standin, standardReady).
 	whileRolledOut = "False"
 }
 
-// configuration is what such an installation changes in KServe's inferenceservice-config. The domain is that of the stand-in, so
-// that what both tell can be compared.
-var configuration = map[string]string{
-	"deploy": `{"defaultDeploymentMode": "Standard"}`,
-	"ingress": `{"enableGatewayApi": false, "ingressGateway": "knative-serving/knative-ingress-gateway",
+// ingress is what such an installation has in KServe's inferenceservice-config. The domain is that of the stand-in, so that what
+// both tell can be compared.
+const ingress = `{"enableGatewayApi": false, "ingressGateway": "knative-serving/knative-ingress-gateway",
 		"localGateway": "knative-serving/knative-local-gateway", "localGatewayService": "knative-local-gateway.istio-system.svc.cluster.local",
 		"ingressDomain": "models.devcluster.test", "ingressClassName": "nginx", "urlScheme": "http", "disableIstioVirtualHost": true,
-		"domainTemplate": "{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}"}`,
-}
+		"domainTemplate": "{{ .Name }}-{{ .Namespace }}.{{ .IngressDomain }}"}`
 
-// controller is KServe's manager, which the tests share like their cluster.
+// controller is KServe's manager, which the tests share like their cluster, and what it has asked of the API server.
 var controller struct {
-	once sync.Once
-	err  error
+	once     sync.Once
+	err      error
+	requests *cluster.Counter
 }
 
 // realKServe installs KServe and runs its manager.
@@ -66,21 +72,25 @@ func installKServe(c *cluster.Cluster) error {
 		return errors.New("KSERVE_MANAGER and KSERVE_MODULE are not set: run make test-kserve")
 	}
 	config := filepath.Join(module, "config")
-	patch, err := json.Marshal(map[string]any{"data": configuration})
-	if err != nil {
-		return err
-	}
-	for _, args := range [][]string{
+	steps := [][]string{
 		{"create", "namespace", "kserve"},
 		{"apply", "--server-side", "-k", filepath.Join(config, "crd")},
-		{"apply", "--server-side", "-k", filepath.Join(config, "crd/full/clusterstoragecontainer")},
 		{"apply", "--server-side", "-f", filepath.Join(config, "configmap/inferenceservice.yaml")},
-		{"patch", "configmap", "inferenceservice-config", "-n", "kserve", "--type=merge", "-p", string(patch)},
-		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"},
-	} {
+		// A Knative Service is made with what Knative's autoscaler is configured to.
+		{"create", "namespace", "knative-serving"},
+		{"create", "configmap", "config-autoscaler", "-n", "knative-serving"},
+	}
+	// Later versions keep this definition apart from the others.
+	if folder := filepath.Join(config, "crd/full/clusterstoragecontainer"); exists(folder) {
+		steps = append(steps, []string{"apply", "--server-side", "-k", folder})
+	}
+	for _, args := range append(steps, []string{"wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"}) {
 		if out, err := c.TryKubectl(args...); err != nil {
 			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
+	}
+	if err := configure(c); err != nil {
+		return err
 	}
 	authority, webhooks, err := run(c, manager)
 	if err != nil {
@@ -95,6 +105,59 @@ func installKServe(c *cluster.Cluster) error {
 		}
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// configure changes inferenceservice-config as it is shipped to that of an installation for the mode Standard whose loggers verify
+// whom they send to as docs/trustyai.md says.
+func configure(c *cluster.Cluster) error {
+	config := &corev1.ConfigMap{}
+	if err := c.Client.Get(context.Background(), client.ObjectKey{Namespace: "kserve", Name: "inferenceservice-config"}, config); err != nil {
+		return err
+	}
+	logger := map[string]any{}
+	if err := json.Unmarshal([]byte(config.Data["logger"]), &logger); err != nil {
+		return err
+	}
+	logger["caBundle"], logger["caCertFile"] = loggerBundle, loggerBundleFile
+	changed, err := json.Marshal(logger)
+	if err != nil {
+		return err
+	}
+	// Before 0.16 the modes had other names.
+	mode := "Standard"
+	if strings.Contains(config.Data["deploy"], "Serverless") {
+		mode = "RawDeployment"
+	}
+	config.Data["ingress"], config.Data["logger"], config.Data["deploy"] = ingress, string(changed), `{"defaultDeploymentMode": "`+mode+`"}`
+	return c.Client.Update(context.Background(), config)
+}
+
+// counted writes a kubeconfig of a proxy that counts the requests, and passes them on with the rights of an administrator.
+func counted(c *cluster.Cluster) (kubeconfig string, counter *cluster.Counter, err error) {
+	config, counter := cluster.WithCounter(c.Config)
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return "", nil, err
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return "", nil, err
+	}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1,
+	})
+	kubeconfig = filepath.Join(c.Dir, "kserve.kubeconfig")
+	err = clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	}, kubeconfig)
+	return kubeconfig, counter, err
 }
 
 // run starts the manager, which ends with the test, and returns what signed its certificate and where its webhooks listen.
@@ -116,9 +179,14 @@ func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string,
 	if err != nil {
 		return nil, "", err
 	}
+	kubeconfig, requests, err := counted(c)
+	if err != nil {
+		return nil, "", err
+	}
+	controller.requests = requests
 	health := fmt.Sprintf("127.0.0.1:%d", ports[1])
 	cmd := exec.Command(manager, "--metrics-addr=0", fmt.Sprintf("--webhook-port=%d", ports[0]), "--health-probe-addr="+health)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "POD_NAMESPACE=kserve", "TMPDIR="+c.Dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE=kserve", "TMPDIR="+c.Dir)
 	if err := cluster.StartProgram(cmd, os.Getenv("KSERVE_LOG"), "http://"+health+"/readyz"); err != nil {
 		return nil, "", err
 	}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/acmruntime"
@@ -118,6 +119,51 @@ func TestUpdateIsRolledOut(t *testing.T) {
 	s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
 	if got := s.runtime.Element(e.ID); got.Message != "Updated" {
 		t.Errorf("told was %+v", got)
+	}
+}
+
+// TestUpdateToABadModelAndBack: an update to a model that cannot be served is not told as done, the one before serves on, and an update
+// back is.
+func TestUpdateToABadModelAndBack(t *testing.T) {
+	for what, spoil := range map[string]func(predictor map[string]any){
+		"its pods end": func(predictor map[string]any) {
+			predictor["annotations"] = map[string]any{"devcluster.mlkeeper.dev/fail": "Error"}
+		},
+		"no runtime has its format": func(predictor map[string]any) {
+			predictor["model"].(map[string]any)["modelFormat"] = map[string]any{"name": "cobol"}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := onKafka(t, acmruntime.V910)
+			s.start()
+			good := s.model("sklearn-iris", sklearn(1))
+			i := s.deployed(s.primed(map[string]any{}), good)
+			e := i.Elements[0]
+			bad := sklearn(1)
+			spoil(bad["predictor"].(map[string]any))
+			s.must(s.runtime.Update(within(t), i, merge(s.model("sklearn-iris", bad), "updateTimeoutMs", 1500)))
+			s.must(s.runtime.Await(within(t), "what it waits for is told", func() bool {
+				return strings.Contains(e.Reported.Text("message"), "sklearn-iris")
+			}))
+			s.c.Consistently(t, 3*time.Second, func() error {
+				if got := s.runtime.Element(e.ID); got.DeployState != "UPDATING" {
+					return fmt.Errorf("%w: told is %+v", errTooEarly, got)
+				}
+				d := &appsv1.Deployment{}
+				err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "sklearn-iris-predictor"}, d)
+				if err == nil && d.Status.AvailableReplicas != 1 {
+					err = fmt.Errorf("the model before does not serve: %+v", d.Status)
+				}
+				return err
+			})
+			s.must(s.runtime.Update(within(t), i, good))
+			s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
+			s.must(s.runtime.Undeploy(within(t), i))
+			s.must(s.runtime.AwaitInstance(within(t), i, "UNDEPLOYED", "NO_ERROR"))
+			if got := s.service("sklearn-iris"); got != nil {
+				t.Errorf("after the removal there is %v", got)
+			}
+		})
 	}
 }
 

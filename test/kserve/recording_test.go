@@ -31,12 +31,13 @@ type recording struct {
 	Refused  []refused  `json:"refused"`
 }
 
-// recorded is the life of one service: what was declared, what admission made of it, and everything that its Deployments, its pods
-// and its status told, each in the order in which it was told.
+// recorded is the life of one service: what was declared, what admission made of it, the agent in its pods and the volume of that, and
+// everything that its Deployments, its pods and its status told, each in the order in which it was told.
 type recorded struct {
 	Name        string           `json:"name"`
 	Declared    map[string]any   `json:"declared"`
 	Admitted    map[string]any   `json:"admitted"`
+	Agent       map[string]any   `json:"agent,omitempty"`
 	Deployments []map[string]any `json:"deployments"`
 	Pods        [][]any          `json:"pods"`
 	Statuses    []map[string]any `json:"statuses"`
@@ -67,6 +68,10 @@ var lives = []struct {
 		then: `{"metadata":{"annotations":{"serving.kserve.io/stop":"true"}}}`, finally: stopped,
 	},
 	{name: "triton", declared: `{predictor: {triton: {storageUri: "gs://a/b"}}}`, until: ready},
+	{
+		name: "logged", declared: `{predictor: {logger: {mode: all, url: "https://receiver.test"}, model: {modelFormat: {name: sklearn}, storageUri: "gs://a/b"}}}`,
+		until: ready, then: `{"spec":{"predictor":{"logger":null}}}`, finally: ready,
+	},
 	{name: "custom", declared: `{predictor: {containers: [{name: mine, image: "devcluster.test/server"}]}}`, until: ready},
 	{name: "transformed", declared: `{predictor: {model: {modelFormat: {name: xgboost}, storageUri: "gs://a/b"}},
 		transformer: {containers: [{name: mine, image: "devcluster.test/transformer"}]}}`, until: ready},
@@ -89,6 +94,7 @@ var bad = []string{
 	`{metadata: {name: bounds}, spec: {predictor: {minReplicas: 3, maxReplicas: 2, model: {modelFormat: {name: sklearn}}}}}`,
 	`{metadata: {name: negative}, spec: {predictor: {minReplicas: -1, model: {modelFormat: {name: sklearn}}}}}`,
 	`{metadata: {name: concurrency}, spec: {predictor: {containerConcurrency: -1, model: {modelFormat: {name: sklearn}}}}}`,
+	`{metadata: {name: logger}, spec: {predictor: {logger: {url: "http://a"}, model: {modelFormat: {name: sklearn}}}}}`,
 	`{metadata: {name: empty}, spec: {predictor: {model: {modelFormat: {name: sklearn}}}, transformer: {}}}`,
 	`{metadata: {name: explained}, spec: {predictor: {model: {modelFormat: {name: sklearn}}}, explainer: {}}}`,
 	`{metadata: {name: scaler, annotations: {serving.kserve.io/autoscalerClass: mine}}, spec: {predictor: {model: {modelFormat: {name: sklearn}}}}}`,
@@ -187,6 +193,7 @@ func notePod(r *recorder, one *recorded, u *unstructured.Unstructured) {
 	if r.pods[one.Name] == nil {
 		r.pods[one.Name] = map[string]any{}
 	}
+	one.noteAgent(u)
 	read := map[string]any{}
 	for _, field := range []string{"phase", "conditions", "initContainerStatuses", "containerStatuses"} {
 		if value, found, _ := unstructured.NestedFieldCopy(u.Object, "status", field); found {
@@ -203,6 +210,30 @@ func notePod(r *recorder, one *recorded, u *unstructured.Unstructured) {
 	}
 	if len(one.Pods) == 0 || !same(one.Pods[len(one.Pods)-1], now) {
 		one.Pods = append(one.Pods, now)
+	}
+}
+
+// noteAgent takes down the agent of the first pod that has one, without what the API server fills in.
+func (one *recorded) noteAgent(pod *unstructured.Unstructured) {
+	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
+	volumes, _, _ := unstructured.NestedSlice(pod.Object, "spec", "volumes")
+	named := func(list []any, name string) map[string]any {
+		for _, item := range list {
+			if m, ok := item.(map[string]any); ok && m["name"] == name {
+				return m
+			}
+		}
+		return nil
+	}
+	agent := named(containers, "agent")
+	if agent == nil || one.Agent != nil {
+		return
+	}
+	mounts, _ := agent["volumeMounts"].([]any)
+	probe, _, _ := unstructured.NestedMap(agent, "readinessProbe", "httpGet")
+	one.Agent = map[string]any{
+		"args": agent["args"], "env": agent["env"], "ports": agent["ports"], "resources": agent["resources"], "probe": probe,
+		"mount": named(mounts, "agent-ca-bundle"), "volume": named(volumes, "agent-ca-bundle"),
 	}
 }
 

@@ -24,6 +24,7 @@ type recorded struct {
 	Name        string           `json:"name"`
 	Declared    map[string]any   `json:"declared"`
 	Admitted    map[string]any   `json:"admitted"`
+	Agent       map[string]any   `json:"agent"`
 	Deployments []map[string]any `json:"deployments"`
 	Pods        [][]any          `json:"pods"`
 	Statuses    []map[string]any `json:"statuses"`
@@ -77,6 +78,41 @@ func TestRecordingOfAdmission(t *testing.T) {
 		if err == nil || want+err.Error() != one.Message {
 			t.Errorf("%s: said is\n%v, and by KServe %s\n%s", obj.GetName(), err, r.Version, one.Message)
 		}
+	}
+}
+
+// TestRecordingOfAgents: the agent in the stand-in's pods is the one that KServe's webhook put into its own.
+func TestRecordingOfAgents(t *testing.T) {
+	r, agents := readRecording(t), 0
+	for _, one := range r.Services {
+		if one.Agent == nil {
+			continue
+		}
+		agents++
+		content, err := json.Marshal(one.Declared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := deploymentOf(t, "predictor", string(content)).Spec.Template.Spec
+		agent := pod.Containers[len(pod.Containers)-1]
+		for field, value := range map[string]any{
+			"args": agent.Args, "env": agent.Env, "ports": agent.Ports, "resources": agent.Resources, "probe": agent.ReadinessProbe.HTTPGet,
+			"mount": agent.VolumeMounts[0], "volume": pod.Volumes[len(pod.Volumes)-1],
+		} {
+			var of any
+			if err := decode(value, &of); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := text(t, map[string]any{field: of}), text(t, map[string]any{field: one.Agent[field]}); got != want {
+				t.Errorf("%s: the agent has\n%s, and that of KServe %s\n%s", one.Name, got, r.Version, want)
+			}
+		}
+	}
+	if agents == 0 && os.Getenv("KSERVE_RECORDING") == "" {
+		t.Skip("the recording that is kept is older than the service with a logger: make test-kserve with RECORD=1 makes another")
+	}
+	if agents != 1 {
+		t.Errorf("%d agents were recorded", agents)
 	}
 }
 
