@@ -184,8 +184,14 @@ func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	for _, at := range []struct{ namespace, name string }{{other, "a"}, {ns, "a-b"}} {
 		adopting := "{name: " + at.name + `, annotations: {keeper.mlkeeper.dev/adopt: "true", keeper.mlkeeper.dev/previous-operator: "true"}}`
 		c.Apply(t, strings.Replace(secured(at.name), "{name: "+at.name+"}", adopting, 1), at.namespace)
-		condition(t, c, at.namespace, at.name, "Ready", metav1.ConditionTrue)
-		binding := c.Get(t, bindings, "", fixture.BindingOf(at.namespace, at.name))
+		// The hosts of their Routes meet, too, so that one of them is not Ready.
+		var binding *unstructured.Unstructured
+		cluster.Eventually(t, time.Minute, func() error {
+			if binding = c.Get(t, bindings, "", fixture.BindingOf(at.namespace, at.name)); binding == nil {
+				return fmt.Errorf("%s/%s has no binding", at.namespace, at.name)
+			}
+			return nil
+		})
 		if text := fmt.Sprint(binding.Object["subjects"]); !strings.Contains(text, "name:"+at.name+"-proxy namespace:"+at.namespace) {
 			t.Errorf("the binding is for %s", text)
 		}
