@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"k8s.io/kube-openapi/pkg/spec3"
 
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
@@ -39,9 +40,13 @@ func (d *differ) predict(
 	if err != nil {
 		return nil, "", err
 	}
-	tried, err := d.resource(mapping, live.GetNamespace()).Update(ctx, merged, metav1.UpdateOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: observe.FieldManager,
-	})
+	opts := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: observe.FieldManager}
+	tried, err := d.resource(mapping, live.GetNamespace()).Update(ctx, merged, opts)
+	if act.KeepsLimits(err, desired) {
+		// The manager takes these out, whoever holds them.
+		unstructured.RemoveNestedField(merged.Object, "spec", "strategy", "rollingUpdate")
+		tried, err = d.resource(mapping, live.GetNamespace()).Update(ctx, merged, opts)
+	}
 	switch {
 	case err == nil:
 		return tried, "", nil

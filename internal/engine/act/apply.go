@@ -109,7 +109,7 @@ func (a *Actor) patchWithRemedy(
 	ctx context.Context, client dynamic.ResourceInterface, res *Result, desired *unstructured.Unstructured,
 ) (*unstructured.Unstructured, error) {
 	out, err := a.patch(ctx, client, desired)
-	if keepsLimits(err, desired) {
+	if KeepsLimits(err, desired) {
 		if err = a.replaceStrategy(ctx, client, desired); err == nil {
 			out, err = a.patch(ctx, client, desired)
 		}

@@ -18,9 +18,9 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// keepsLimits says that the API server refused a Deployment's strategy Recreate because of the limits of a rolling update
+// KeepsLimits says that the API server refused a Deployment's strategy Recreate because of the limits of a rolling update
 // that another field manager holds. An apply cannot take these out: it removes only what we held, and null is no value to it.
-func keepsLimits(err error, desired *unstructured.Unstructured) bool {
+func KeepsLimits(err error, desired *unstructured.Unstructured) bool {
 	var status apierrors.APIStatus
 	strategy, _, _ := unstructured.NestedString(desired.Object, "spec", "strategy", "type")
 	if strategy != "Recreate" || !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
