@@ -31,7 +31,7 @@ func TestTheLeaseWaitsForTheCaches(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, _, err := lease.Get(stopped); err == nil || lock.gets != 0 {
-		t.Fatalf("stopped before the caches were filled: %d requests, error %v; want none and an error", lock.gets, err)
+		t.Fatalf("stopped before it was warm: %d requests, error %v; want none and an error", lock.gets, err)
 	}
 	close(filled)
 	if _, _, err := lease.Get(t.Context()); err != nil || lock.gets != 1 {

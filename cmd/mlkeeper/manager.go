@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -35,7 +32,7 @@ import (
 type managerFlags struct {
 	controllers           []string
 	namespaces            []string
-	shardSelector         string
+	shards                int
 	concurrency           int
 	metricsAddress        string
 	metricsSecure         bool
@@ -83,8 +80,8 @@ func newManagerCommand(connect connection) *cobra.Command {
 func bindManager(flags *pflag.FlagSet, f *managerFlags, s *settings) {
 	flags.StringSliceVar(&f.controllers, "controllers", controllerNames(), "controllers that are switched on; given more than once, all that are named")
 	flags.StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces to watch; all when empty")
-	flags.StringVar(&f.shardSelector, "shard-selector", "",
-		"label selector on namespaces (cluster-scoped kinds: on the resource); this manager keeps only what matches")
+	flags.IntVar(&f.shards, "shards", 1,
+		"number of parts that the namespaces are divided into; with --leader-elect the managers share them evenly")
 	flags.IntVar(&f.concurrency, "concurrency", 16, "reconciles per kind that run at once")
 	flags.StringVar(&f.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 switches it off")
 	flags.BoolVar(&f.metricsSecure, "metrics-secure", true,
@@ -92,7 +89,7 @@ func bindManager(flags *pflag.FlagSet, f *managerFlags, s *settings) {
 	flags.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 switches it off")
 	flags.StringVar(&f.pprofAddress, "pprof-bind-address", "0",
 		"loopback address of net/http/pprof, such as 127.0.0.1:6060; 0 switches it off")
-	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm")
+	flags.BoolVar(&f.leaderElect, "leader-elect", false, "elect one leader among several managers; the others stand by, warm, or hold other --shards")
 	flags.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a lease lasts unrenewed")
 	flags.DurationVar(&f.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	flags.DurationVar(&f.retryPeriod, "leader-elect-retry-period", 2*time.Second, "how often a standby tries")
@@ -143,12 +140,9 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 			return nil, err
 		}
 	}
-	var shard labels.Selector
-	if f.shardSelector != "" {
-		var err error
-		if shard, err = labels.Parse(f.shardSelector); err != nil {
-			return nil, fmt.Errorf("--shard-selector %q: %w", f.shardSelector, err)
-		}
+	shards, err := newShards(f)
+	if err != nil {
+		return nil, err
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // The API server's priority and fairness decides, not a limit of the client's.
@@ -170,7 +164,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 	}
 	garbage := newCollector()
 	e, err := engine.New(mgr, engine.Options{
-		OperatorNamespace: s.operatorNamespace, Namespaces: f.namespaces, ShardSelector: shard, Concurrency: f.concurrency,
+		OperatorNamespace: s.operatorNamespace, Namespaces: f.namespaces, Shards: shards, Concurrency: f.concurrency,
 		Rendering: garbage.rendering, Log: ctrl.Log,
 	})
 	if err != nil {
@@ -191,7 +185,7 @@ func buildManager(cfg *rest.Config, f managerFlags, s settings) (manager.Manager
 		}
 	}
 	return mgr, errors.Join(
-		lease.open(cfg, mgr, f, s.operatorNamespace, e.Warm),
+		lease.open(cfg, mgr, f, s.operatorNamespace, shards, e.Warm),
 		mgr.Add(garbage),
 		mgr.AddHealthzCheck("healthz", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("readyz", func(*http.Request) error { return e.Ready() }),
@@ -205,16 +199,6 @@ func metricsOptions(f managerFlags) metricsserver.Options {
 		out.SecureServing, out.FilterProvider = true, filters.WithAuthenticationAndAuthorization
 	}
 	return out
-}
-
-// leaseName differs between shards, so that each has a leader of its own.
-func leaseName(shardSelector string) string {
-	const name = "mlkeeper.keeper.mlkeeper.dev"
-	if shardSelector == "" {
-		return name
-	}
-	sum := sha256.Sum256([]byte(shardSelector))
-	return "mlkeeper-" + hex.EncodeToString(sum[:5]) + ".keeper.mlkeeper.dev"
 }
 
 // setLogger sends the logs of controller-runtime and client-go to one structured log on stderr.

@@ -46,9 +46,9 @@ func (s *stacks[C, F]) releaseKinds(key client.ObjectKey, uid types.UID) {
 	if !s.def.AnyChildren || uid == "" {
 		return
 	}
-	if inventories := s.inventories.Of(string(uid)); len(inventories) > 0 && s.shard.MayFinalize(key.Namespace) {
+	if inventories := s.inventories.Of(string(uid)); len(inventories) > 0 && s.Shards.Holds(key) && s.mayFinalize(key.Namespace) {
 		s.watchFinalization(uid, inventory.Entries(inventories))
-		s.enqueueFinalization(string(uid)) // They may be gone since they were listed.
+		s.enqueueFinalization(key.Namespace, string(uid)) // They may be gone since they were listed.
 	}
 	s.children.Release(watch.KindReferrer{UID: uid})
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -47,8 +46,9 @@ type Options struct {
 	OperatorNamespace string
 	// Namespaces restricts every watch of namespaced objects; empty means all.
 	Namespaces []string
-	// ShardSelector restricts the engine to custom resources in namespaces whose labels match; nil means all.
-	ShardSelector labels.Selector
+	// Shards restrict the engine to the custom resources of the shards that this manager holds, whether it is the leader or not; nil means
+	// all custom resources, while this manager is the leader.
+	Shards *shard.Shards
 	// Concurrency is the number of reconciles per kind that run at once; the default is 16.
 	Concurrency int
 	// Rendering is called when a question begins whose answer stands: such questions render, which makes much garbage. Nil
@@ -77,7 +77,6 @@ type Engine struct {
 	actor     *act.Actor
 	recorder  events.EventRecorder
 	metrics   *engineMetrics
-	shard     *shard.Shard
 	readers   *reader.Readers
 	jobs      *background.Jobs[watch.Referrer]
 	digests   *digestkey.Store
@@ -97,7 +96,8 @@ type Engine struct {
 type reconciler interface {
 	enqueue(namespace, name string)
 	enqueueAll()
-	onShardChange(namespace string)
+	enqueueShard(shard int)
+	dropShard(shard int)
 	serves(gk schema.GroupKind) bool
 	anyChildren() bool
 	watchFinalization(uid types.UID, listed map[plan.Key]keeper.InventoryEntry) (synced bool)
@@ -171,7 +171,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 		Informers: e.informers, Catalog: e.catalog, Jobs: e.jobs, Clock: opts.Clock, DigestKey: e.digests.Key,
 		Live: reader.Live{Catalog: e.catalog, Client: dyn, ResourceAs: e.actor.ResourceAs},
 	}
-	e.shard = shard.New(opts.ShardSelector, opts.Namespaces, e.informers, e.onShardChange)
+	e.watchShards()
 	e.informers.OnReferenceChange(func(h watch.Referrer) { e.enqueue(h.Kind, h.Namespace, h.Name) })
 	e.catalog.OnChange(func(gk schema.GroupKind, _ bool) {
 		e.enqueueUsersOf(gk)
@@ -271,9 +271,11 @@ func (e *Engine) Warm(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// start waits for what reconciles need: the watches and, once the manager leads, the key of the digests. It is false when the context is
-// done.
-func (e *Engine) start(ctx context.Context) bool { return e.Warm(ctx) && e.digests.Load(ctx) }
+// start waits for what reconciles need: the watches and, once the manager leads or holds a shard, the key of the digests. It is false when
+// the context is done.
+func (e *Engine) start(ctx context.Context) bool {
+	return e.Warm(ctx) && e.Shards.AwaitFirst(ctx) && e.digests.Load(ctx)
+}
 
 func (e *Engine) add(gk schema.GroupKind, r reconciler) {
 	e.mu.Lock()
@@ -286,6 +288,13 @@ func (e *Engine) controller(gk schema.GroupKind) (reconciler, bool) {
 	defer e.mu.Unlock()
 	r, ok := e.controllers[gk]
 	return r, ok
+}
+
+// reconcilers are those of all controllers.
+func (e *Engine) reconcilers() []reconciler {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.controllers))
 }
 
 func (e *Engine) enqueue(gk schema.GroupKind, namespace, name string) {
@@ -311,14 +320,5 @@ func (e *Engine) finalized(uid types.UID) {
 	defer e.mu.Unlock()
 	for _, r := range e.controllers {
 		r.finalized(uid)
-	}
-}
-
-// onShardChange enqueues everything in a namespace that may have come to this shard, or left it.
-func (e *Engine) onShardChange(namespace string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, r := range e.controllers {
-		r.onShardChange(namespace)
 	}
 }

@@ -29,7 +29,7 @@ func (e *Engine) watchInventories() error {
 		WatchChildren: e.watchFinalization, StopWatching: e.finalized,
 		Recorder: e.recorder, Clock: e.Clock, Count: e.metrics.write,
 	})
-	q, err := newController(e.mgr, "inventory", e.Clock, finalizeWorkers, finalizer, e.start, e.enqueueFinalizations)
+	q, err := newController(e, "inventory", finalizeWorkers, finalizer, e.enqueueFinalizations)
 	if err != nil {
 		return fmt.Errorf("register the Inventory controller: %w", err)
 	}
@@ -46,7 +46,7 @@ func (e *Engine) inventoryOwner(ref keeper.InventoryOwner) (finalize.Owner, bool
 	}
 	uid, _, known := r.alive(ref.Namespace, ref.Name)
 	return finalize.Owner{
-		UID: types.UID(uid), Synced: known, MayFinalize: e.shard.MayFinalize(ref.Namespace), DynamicKinds: r.anyChildren(), Resource: r.groupResource(),
+		UID: types.UID(uid), Synced: known, MayFinalize: e.mayFinalize(ref.Namespace), DynamicKinds: r.anyChildren(), Resource: r.groupResource(),
 	}, true
 }
 
@@ -64,7 +64,7 @@ func (e *Engine) inventoryChanged(old, now metav1.Object, _ bool) {
 			continue
 		}
 		if old == nil || now == nil || old.GetGeneration() != now.GetGeneration() {
-			e.enqueueFinalization(string(inv.Spec.Owner.UID))
+			e.enqueueFinalization(inv.Spec.Owner.Namespace, string(inv.Spec.Owner.UID))
 		}
 		if now == nil {
 			owner := inv.Spec.Owner
@@ -73,9 +73,10 @@ func (e *Engine) inventoryChanged(old, now metav1.Object, _ bool) {
 	}
 }
 
-func (e *Engine) enqueueFinalization(ownerUID string) {
+// enqueueFinalization enqueues a custom resource that may be gone by its UID and its namespace, which its shard follows from.
+func (e *Engine) enqueueFinalization(namespace, ownerUID string) {
 	if ownerUID != "" {
-		e.finalizations.add("", ownerUID)
+		e.finalizations.add(namespace, ownerUID)
 	}
 }
 
@@ -83,14 +84,14 @@ func (e *Engine) enqueueFinalization(ownerUID string) {
 func (e *Engine) enqueueFinalizationsOf(stackHash string) {
 	for _, inv := range e.inventories.List() {
 		if inv.Labels[keeper.StackLabel] == stackHash {
-			e.enqueueFinalization(string(inv.Spec.Owner.UID))
+			e.enqueueFinalization(inv.Spec.Owner.Namespace, string(inv.Spec.Owner.UID))
 		}
 	}
 }
 
 func (e *Engine) enqueueFinalizations() {
 	for _, inv := range e.inventories.List() {
-		e.enqueueFinalization(string(inv.Spec.Owner.UID))
+		e.enqueueFinalization(inv.Spec.Owner.Namespace, string(inv.Spec.Owner.UID))
 	}
 }
 

@@ -59,6 +59,10 @@ var (
 		Name: "mlkeeper_rollout_started_timestamp_seconds",
 		Help: "When the namespace that pods are restarted in for a change of the operator, while others wait, got its turn, in seconds since 1970.",
 	}, []string{"holder"})
+	shardHeld = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mlkeeper_shard_held",
+		Help: "Whether this manager holds a shard: 1 or 0. Shard 0 is that of the leader.",
+	}, []string{"shard"})
 	register sync.Once
 )
 
@@ -80,7 +84,7 @@ type stackCounts struct {
 
 func newMetrics() *engineMetrics {
 	register.Do(func() {
-		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince)
+		ctrlmetrics.Registry.MustRegister(reconciles, writes, failedWrites, drift, objects, timeToReady, ready, suspended, verified, rolloutSince, shardHeld)
 	})
 	return &engineMetrics{
 		stack: map[string]map[client.ObjectKey]stackCounts{}, suspended: map[string]map[client.ObjectKey]struct{}{},

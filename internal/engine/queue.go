@@ -11,21 +11,23 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/fairqueue"
+	"mlkeeper.dev/internal/engine/shard"
 )
 
 // transientRetry is the backoff after a transient error.
 var transientRetry = backoff.Policy{First: 50 * time.Millisecond, Longest: backoff.Longest}
 
-// queue connects the engine's requests with a controller's work queue. Before the manager leads, requests are dropped:
-// the start enqueues everything.
+// queue connects the engine's requests with a controller's work queue. Before the manager leads, and of shards that it does not hold,
+// requests are dropped: the start enqueues everything, and so does the gain of a shard.
 type queue struct {
 	backoff *backoff.Limiter[reconcile.Request]
+	// shards are those of which requests are taken: a shard that is gained is enqueued as a whole.
+	shards *shard.Shards
 
 	mu   sync.Mutex
 	work workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -36,13 +38,12 @@ var delays clock.RealClock
 
 // newController makes a controller whose only source is the engine: everything calls seed once the queue is open, when
 // all watches are complete.
-func newController(
-	mgr manager.Manager, name string, clock clock.PassiveClock, workers int, r reconcile.Reconciler,
-	synced func(context.Context) bool, seed func(),
-) (*queue, error) {
-	q := &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)}
-	c, err := controller.New(name, mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
+func newController(e *Engine, name string, workers int, r reconcile.Reconciler, seed func()) (*queue, error) {
+	q := &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, e.Clock), shards: e.Shards}
+	c, err := controller.New(name, e.mgr, controller.Options{
+		// Where managers share the shards, each of them reconciles, not only the leader.
+		NeedLeaderElection: ptr.To(e.Shards == nil),
+		Reconciler:         fenced{r, e.Shards}, MaxConcurrentReconciles: workers, ReconciliationTimeout: reconcileTimeout,
 		RecoverPanic: ptr.To(true), SkipNameValidation: ptr.To(true),
 		RateLimiter: q.backoff,
 		NewQueue: func(
@@ -58,7 +59,7 @@ func newController(
 		ctx context.Context, work workqueue.TypedRateLimitingInterface[reconcile.Request],
 	) error {
 		go func() {
-			if !synced(ctx) {
+			if !e.start(ctx) {
 				return
 			}
 			q.mu.Lock()
@@ -99,10 +100,10 @@ func (q *queue) addOpts(opts priorityqueue.AddOpts, namespace, name string) {
 	q.mu.Lock()
 	work := q.work
 	q.mu.Unlock()
-	if work == nil {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+	if work == nil || !q.shards.Holds(request.NamespacedName) {
 		return
 	}
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	if byPriority, ok := work.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		byPriority.AddWithOpts(opts, request)
 		return

@@ -65,7 +65,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 	if def.Resource == "" {
 		return fmt.Errorf("register controller %s: its definition does not name the resource of %s", def.Controller, def.GVK.Kind)
 	}
-	q, err := newController(e.mgr, strings.ToLower(def.GVK.Kind), e.Clock, e.Concurrency, s, e.start, s.enqueueAll)
+	q, err := newController(e, strings.ToLower(def.GVK.Kind), e.Concurrency, s, s.enqueueAll)
 	if err != nil {
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
@@ -134,7 +134,7 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	}
 	s.enqueueWires(key.Namespace)
 	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
-		s.enqueueFinalization(string(old.GetUID()))
+		s.enqueueFinalization(key.Namespace, string(old.GetUID()))
 	}
 }
 
@@ -261,12 +261,6 @@ func (s *stacks[C, F]) enqueue(namespace, name string) { s.queue.add(namespace, 
 
 func (s *stacks[C, F]) enqueueAll() { s.enqueueNamespace("") }
 
-// onShardChange enqueues everything in a namespace that may have come to this shard.
-func (s *stacks[C, F]) onShardChange(namespace string) {
-	s.enqueueNamespace(namespace)
-	s.enqueueWires(namespace)
-}
-
 func (s *stacks[C, F]) enqueueNamespace(namespace string) {
 	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), namespace) {
 		s.queue.add(o.GetNamespace(), o.GetName())
@@ -355,13 +349,9 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	default:
 		s.meet(key, cr.GetUID())
 	}
-	switch {
-	case bad != nil:
+	if bad != nil {
 		s.releaseRollout(key)
 		return s.undecodable(ctx, bad)
-	case !s.shard.Contains(key.Namespace, cr.GetLabels()):
-		s.forget(key)
-		return reconcile.Result{}, nil
 	}
 	deleting, adopts := cr.GetDeletionTimestamp() != nil, s.adopts(cr)
 	if deleting {

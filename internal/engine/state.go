@@ -84,7 +84,7 @@ func (s *stacks[C, F]) meet(key client.ObjectKey, uid types.UID) {
 	l.uid = uid
 }
 
-// forget drops the state of a custom resource that is gone, or that another shard has.
+// forget drops the state of a custom resource that is gone, or whose shard another manager has.
 func (s *stacks[C, F]) forget(key client.ObjectKey) { s.end(key, nil) }
 
 // end drops the state of a custom resource, and puts next in its place unless that is nil. The outcomes of the wires are kept: wires

@@ -20,9 +20,6 @@ import (
 // undecodable reports a custom resource that does not fit its type, as Stalled, and leaves everything else alone
 // (invariant 17).
 func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) (reconcile.Result, error) {
-	if !s.shard.Contains(bad.GetNamespace(), bad.GetLabels()) {
-		return reconcile.Result{}, nil
-	}
 	if s.adopts(bad) && bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, s.adoptUnrendered(ctx, bad)
 	}

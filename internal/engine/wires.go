@@ -42,12 +42,7 @@ func newWireRunner(
 	r := &wireRunner{engine: e, wire: wire, acknowledged: acknowledged}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
-		Alive: func(_, namespace string) ([]client.Object, error) {
-			if !e.shard.Contains(namespace, nil) {
-				return nil, wiring.ErrUnknown
-			}
-			return alive(namespace)
-		},
+		Alive:  func(_, namespace string) ([]client.Object, error) { return alive(namespace) },
 		Report: wired,
 		Wrote: func(target plan.Key, verb string) {
 			r.wrote.Store(client.ObjectKey{Namespace: target.Namespace, Name: target.Name}, true)
@@ -55,7 +50,7 @@ func newWireRunner(
 		},
 		Log: e.Log.WithName("wiring").WithValues("wire", wire.Name),
 	})
-	q, err := newController(e.mgr, "wire-"+wire.Name, e.Clock, max(e.Concurrency/4, 1), r, e.start, r.enqueueAll)
+	q, err := newController(e, "wire-"+wire.Name, max(e.Concurrency/4, 1), r, r.enqueueAll)
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +176,14 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 		return
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
+	_, exists := s.informers.Resource(s.def.GVK.GroupKind(), namespace, name)
 	s.mu.Lock()
 	l, ok := s.states[key]
+	if !ok && exists {
+		// After a start, or the gain of a shard, the wire may be faster than the first reconcile, and does not report this again.
+		l, ok = newState(""), true
+		s.states[key] = l
+	}
 	if ok {
 		// The map is replaced and never changed, since a reconcile may be reading it.
 		next := map[string][]wiring.Outcome{}

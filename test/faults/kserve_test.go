@@ -41,14 +41,14 @@ func elementOf(order, id string, exists bool, replicas string, services ...strin
 	return fmt.Sprintf(`
 apiVersion: keeper.mlkeeper.dev/v1alpha1
 kind: CompositionElement
-metadata: {name: element-NS, labels: {%s: NS, faults.test/shared: "true"}}
+metadata: {name: element-NS}
 spec:
   participantId: 101c62b3-8918-41b9-a747-d21eb79c6c04
   automationCompositionId: dfd8ef9a-0000-4000-8000-000000000001
   order: {type: %s, id: %s, time: "2026-01-01T00:00:00.000000Z", received: "2099-01-01T00:00:00.000000Z"}
   exists: %t
   content: {properties: {kserveInferenceEntities: [%s]}}
-`, runLabel, order, id, exists, strings.Join(entities, ", "))
+`, order, id, exists, strings.Join(entities, ", "))
 }
 
 // ended says that an order has come to a state, and that the element is Ready.

@@ -9,16 +9,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/internal/requests"
 	"mlkeeper.dev/test/harness"
 )
-
-// sharedLabel marks the namespaces, and the cluster-scoped custom resources, of the runs that share one operator.
-const sharedLabel = "faults.test/shared"
 
 // sharedOperator is one operator of all kinds for many runs: no fault ends it, so that it needs to start only once.
 type sharedOperator struct {
@@ -30,18 +26,28 @@ type sharedOperator struct {
 
 	mu   sync.Mutex
 	runs map[string]*run
+	// namespaces are those of all runs that ever shared the operator: it goes on with what they leave.
+	namespaces map[string]bool
 }
 
 // join has the operator work for a run. The first one starts it.
 func (o *sharedOperator) join(r *run) error {
 	o.mu.Lock()
 	if o.runs == nil {
-		o.runs = map[string]*run{}
+		o.runs, o.namespaces = map[string]*run{}, map[string]bool{}
 	}
+	o.namespaces[r.world.Namespace] = true
 	o.runs[r.world.Namespace] = r
 	o.mu.Unlock()
 	o.begin.Do(o.start)
 	return o.err
+}
+
+// has says that a run shares the operator which a text names by its namespace, or did.
+func (o *sharedOperator) has(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.namespaces[ofRun.FindString(text)]
 }
 
 func (o *sharedOperator) leave(r *run) {
@@ -55,7 +61,7 @@ func (o *sharedOperator) start() {
 	o.end = cancel
 	_, o.done, o.err = harness.Run(ctx, o.suite.cluster, harness.Options{
 		Engine: engine.Options{
-			ShardSelector: labels.SelectorFromSet(labels.Set{sharedLabel: "true"}), Log: funcr.New(o.logged, funcr.Options{}),
+			Shards: heldBy(o.has), Log: funcr.New(o.logged, funcr.Options{}),
 		},
 		Config: func(cfg *rest.Config) { cfg.Wrap(o.wrap) },
 	}, o.suite.controllers()...)

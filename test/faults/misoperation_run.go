@@ -86,7 +86,7 @@ func (r *run) create(b *Base, spec map[string]any) (verdict, error) {
 // place does the same with whatever operator there is.
 func (r *run) place(b *Base, spec map[string]any) (verdict, error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.world.Namespace, Labels: map[string]string{
-		sharedLabel: "true", keeper.CompositionsLabel: keeper.CompositionsAllowed,
+		keeper.CompositionsLabel: keeper.CompositionsAllowed,
 	}}}
 	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
 		return verdict{}, fmt.Errorf("create the namespace: %w", err)

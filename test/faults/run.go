@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,17 +14,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine"
+	"mlkeeper.dev/internal/engine/shard"
 	"mlkeeper.dev/test/harness"
 )
 
-// runLabel carries the name of a run's namespace on it, so that its operators look after it alone.
+// runLabel carries the name of a run's namespace on its goroutines.
 const runLabel = "faults.test/run"
 
 // run is one workload with what goes wrong in it, in a namespace of its own.
@@ -159,7 +160,7 @@ func (r *run) open() error {
 // createNamespace creates the namespace of the run.
 func (r *run) createNamespace() error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: r.world.Namespace, Labels: map[string]string{runLabel: r.world.Namespace, keeper.CompositionsLabel: keeper.CompositionsAllowed},
+		Name: r.world.Namespace, Labels: map[string]string{keeper.CompositionsLabel: keeper.CompositionsAllowed},
 	}}
 	if err := r.suite.cluster.Client.Create(r.ctx, ns); err != nil {
 		return fmt.Errorf("create the namespace: %w", err)
@@ -355,10 +356,6 @@ func (r *run) stopAll() {
 
 // boot starts an operator. It does not wait until it is ready.
 func (r *run) boot() error {
-	of, err := labels.NewRequirement(runLabel, selection.In, r.namespaces)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	r.mu.Lock()
 	if r.closing {
@@ -375,11 +372,12 @@ func (r *run) boot() error {
 	r.mu.Unlock()
 	var o *harness.Operator
 	var done <-chan error
+	var err error
 	// What it starts carries the name of the run, by which its goroutines are counted.
 	pprof.Do(ctx, pprof.Labels(runLabel, r.world.Namespace), func(ctx context.Context) {
 		o, done, err = harness.Run(ctx, r.suite.cluster, harness.Options{
 			Engine: engine.Options{
-				Namespaces: r.namespaces, Concurrency: 4, ShardSelector: labels.NewSelector().Add(*of),
+				Namespaces: r.namespaces, Concurrency: 4, Shards: shardOf(slices.Clone(r.namespaces)),
 			},
 			Config: func(cfg *rest.Config) { cfg.Wrap(l.wrap) },
 		}, controller)
@@ -400,6 +398,23 @@ func (r *run) boot() error {
 		}
 	}()
 	return nil
+}
+
+// shardOf is the shard of an operator that has what is in some namespaces, and the cluster-scoped custom resources that name one of them.
+func shardOf(namespaces []string) *shard.Shards {
+	return heldBy(func(text string) bool { return slices.Contains(namespaces, ofRun.FindString(text)) })
+}
+
+// heldBy is the shard of an operator that has the custom resources whose namespace and name are as a function says.
+func heldBy(has func(text string) bool) *shard.Shards {
+	out := shard.NewBy(2, func(key types.NamespacedName) int {
+		if has(cmp.Or(key.Namespace, key.Name)) {
+			return 0
+		}
+		return 1
+	})
+	out.Hold(0)
+	return out
 }
 
 // faultsOver is when the last fault of the run ended or will end; the zero time where there is none.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -75,7 +74,7 @@ func TestInvariant04AnotherShardDoesNotTearDown(t *testing.T) {
 	b.delete(bundleGVK, b.ns, "b")
 	b.gone(bundleGVK, b.ns, "b")
 	other := b.opts.Options
-	other.Engine.ShardSelector = labels.SelectorFromSet(labels.Set{shardLabel: "of-somebody-else"})
+	other.Engine.Shards = (&namespaces{}).held()
 	op := b.operator(other)
 	b.stands("b")
 	op.Stop()

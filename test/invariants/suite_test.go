@@ -1,5 +1,5 @@
 // Package invariants holds one file for each invariant of ARCHITECTURE.md. Every test runs the engine with the controller of package bundle on a
-// real control plane, and stands in a namespace and a shard of its own.
+// real control plane, and has namespaces and a shard of its own.
 package invariants
 
 import (
@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +29,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/shard"
 	"mlkeeper.dev/test/bundle"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
@@ -73,8 +73,25 @@ var children = []schema.GroupVersionKind{
 	configMapGVK, secretGVK, serviceGVK, claimGVK, namespaceGVK, deploymentGVK, clusterRoleGVK, definitionGVK, webhookGVK,
 }
 
-// shardLabel carries the name of a test's shard on the namespaces of its bundles.
-const shardLabel = "invariants.test/shard"
+// namespaces are those of one operator, which may become more while it runs.
+type namespaces struct{ sync.Map }
+
+// shards are two: the namespaces, and everything else. Neither is held.
+func (n *namespaces) shards() *shard.Shards {
+	return shard.NewBy(2, func(key types.NamespacedName) int {
+		if _, has := n.Load(key.Namespace); has {
+			return 0
+		}
+		return 1
+	})
+}
+
+// held is the same with the namespaces held.
+func (n *namespaces) held() *shard.Shards {
+	out := n.shards()
+	out.Hold(0)
+	return out
+}
 
 // options change how a bench is set up.
 type options struct {
@@ -96,6 +113,8 @@ type bench struct {
 	ns   string
 	op   *harness.Operator
 	opts options
+	// namespaces are those of the bench's operator, so that it leaves the bundles of other tests alone.
+	namespaces *namespaces
 	// journal holds every request of the operator.
 	journal *journal
 }
@@ -109,7 +128,7 @@ func open(t *testing.T, opts options) *bench {
 		t.Parallel()
 		opts.Cluster = cluster.Shared(t)
 	}
-	b := &bench{T: t, c: opts.Cluster, opts: opts, journal: &journal{}}
+	b := &bench{T: t, c: opts.Cluster, opts: opts, namespaces: &namespaces{}, journal: &journal{}}
 	once, _ := installed.LoadOrStore(opts.Cluster, &sync.Once{})
 	once.(*sync.Once).Do(func() {
 		b.c.InstallCRDs(t)
@@ -121,27 +140,19 @@ func open(t *testing.T, opts options) *bench {
 		})
 	})
 	b.ns = b.namespace()
-	// Registered before the operator starts, so that it runs after the operator stopped. What a test leaves behind would
-	// otherwise be torn down by the operators of other tests, once the namespace is gone and with it the shard.
+	// Registered before the operator starts, so that it runs after the operator stopped: nobody else tears down what a test leaves behind.
 	b.Cleanup(b.abandon)
-	if b.opts.Engine.ShardSelector == nil {
-		b.opts.Engine.ShardSelector = labels.SelectorFromSet(labels.Set{shardLabel: b.ns})
-	}
 	if !opts.Stopped {
 		b.start()
 	}
 	return b
 }
 
-// namespace makes another namespace of the bench's shard.
+// namespace makes another namespace of the bench's operator.
 func (b *bench) namespace() string {
 	b.Helper()
 	ns := b.c.Namespace(b.T)
-	shard := b.ns
-	if shard == "" {
-		shard = ns
-	}
-	b.c.Kubectl(b, "label", "namespace", ns, shardLabel+"="+shard)
+	b.namespaces.Store(ns, true)
 	return ns
 }
 
@@ -160,6 +171,9 @@ func (b *bench) operator(opts harness.Options) *harness.Operator {
 		system = b.opts.System
 	}
 	opts.Config = b.journal.wrap(opts.Config)
+	if opts.Engine.Shards == nil {
+		opts.Engine.Shards = b.namespaces.held()
+	}
 	kinds := append(slices.Clone(children), b.opts.Children...)
 	return harness.Start(b.T, b.c, opts, harness.Controller(bundle.Definition(kinds, bundle.Wire()), system))
 }

@@ -189,7 +189,7 @@ func TestARecordedDeletionIsNoProof(t *testing.T) {
 	for name, owner := range map[string]Owner{
 		"the caches are incomplete": {MayFinalize: true},
 		"the owner exists":          {Synced: true, MayFinalize: true, UID: ownerUID},
-		"another shard's":           {Synced: true},
+		"another manager's":         {Synced: true},
 	} {
 		w := newWorld(t)
 		w.invs["inv-0"].Status.Conditions = []metav1.Condition{{Type: ConditionOwnerDeleted, Status: metav1.ConditionTrue}}

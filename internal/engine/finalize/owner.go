@@ -18,7 +18,7 @@ type Owner struct {
 	UID types.UID
 	// Synced reports that the cache is complete, so that an empty UID means absence.
 	Synced bool
-	// MayFinalize reports that the namespace belongs to this shard.
+	// MayFinalize reports that this manager watches the namespace.
 	MayFinalize bool
 	// DynamicKinds reports that users define the kinds of the children, which may include Namespaces, definitions and webhooks.
 	DynamicKinds bool

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ const (
 var conflictRetry = backoff.Policy{First: 10 * time.Millisecond, Longest: 10 * time.Second}
 
 // ErrUnknown is returned by Deps.Alive while it cannot be told which custom resources are alive: their cache has not
-// synced, another shard has the namespace, the controller is switched off. The object is then left alone (invariant 4).
+// synced, the controller is switched off. The object is then left alone (invariant 4).
 var ErrUnknown = errors.New("it is not known which custom resources are alive")
 
 // Source is where the watched targets come from; the engine's informer manager satisfies it.
@@ -290,6 +291,13 @@ func (r *Reconciler) remember(m *memo, live *unstructured.Unstructured, entries 
 	if r.selector.Matches(labels.Set(live.GetLabels())) {
 		r.deps.Source.Wrote(r.wire.Name, live)
 	}
+}
+
+// Forget drops what is remembered of objects that another manager edits from now on. None of them is being reconciled.
+func (r *Reconciler) Forget(others func(types.NamespacedName) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.memos, func(key types.NamespacedName, _ *memo) bool { return others(key) })
 }
 
 func (r *Reconciler) keyOf(key types.NamespacedName) plan.Key {
