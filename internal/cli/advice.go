@@ -147,6 +147,6 @@ var engineAdvice = map[string]advice{
 	"NotReconciled": {
 		meaning: "No manager has reported on it yet.",
 		remedy: "Check that a manager runs and is ready (its log and /readyz name a controller without rights), that its --controllers and " +
-			"--namespaces cover the custom resource, and, with shards, that one --shard-selector selects its namespace.",
+			"--namespaces cover the custom resource, and, with --shards, that the lease of each shard has a holder.",
 	},
 }

@@ -18,6 +18,7 @@ import (
 
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/shard"
 )
 
 var (
@@ -30,7 +31,7 @@ var (
 const (
 	// maxClues bounds a paragraph: what comes later mostly follows from what comes first.
 	maxClues = 3
-	// leaseName begins the names of the leases of managers; those of shards have a hash.
+	// leaseName begins the names of the leases of the leader and of the other shards.
 	leaseName = "mlkeeper"
 	leaseEnd  = "keeper.mlkeeper.dev"
 )
@@ -256,7 +257,7 @@ func (d *detective) managers(ctx context.Context) []string {
 	}
 	var out []string
 	for _, lease := range all {
-		if !strings.HasPrefix(lease.GetName(), leaseName) || !strings.HasSuffix(lease.GetName(), leaseEnd) {
+		if !strings.HasPrefix(lease.GetName(), leaseName) || !strings.HasSuffix(lease.GetName(), leaseEnd) || shard.IsMemberLease(lease.GetName()) {
 			continue
 		}
 		holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity")
@@ -264,7 +265,7 @@ func (d *detective) managers(ctx context.Context) []string {
 		at, err := time.Parse(time.RFC3339, text)
 		switch {
 		case holder == "":
-			out = append(out, fmt.Sprintf("The lease %s/%s has no holder: no manager is the leader.", lease.GetNamespace(), lease.GetName()))
+			out = append(out, fmt.Sprintf("The lease %s/%s has no holder: no manager reconciles its shard.", lease.GetNamespace(), lease.GetName()))
 		case err == nil:
 			out = append(out, fmt.Sprintf("The manager %s renewed the lease %s/%s %s ago.", holder, lease.GetNamespace(),
 				lease.GetName(), duration.HumanDuration(d.now.Sub(at))))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
@@ -117,18 +116,13 @@ func TestNothingIsKeptOfALostShard(t *testing.T) {
 // TestTheOutcomeOfAWireIsKeptBeforeTheFirstReconcile: a wire reports an outcome once, and may be faster than the reconcile of a custom
 // resource when a shard is gained.
 func TestTheOutcomeOfAWireIsKeptBeforeTheFirstReconcile(t *testing.T) {
-	informers := watch.New(watch.Options{Catalog: &catalog.Catalog{}})
-	def := controller.Definition[*v1.TrustyAIService]{GVK: v1.GroupVersion.WithKind("TrustyAIService")}
-	informers.WatchResources(def.GVK, nil, func(_, _ metav1.Object, _ bool) {}, nil)
-	cr := &v1.TrustyAIService{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", ResourceVersion: "1"}}
-	informers.WroteResource(def.GVK.GroupKind(), cr)
-	s := &stacks[*v1.TrustyAIService, struct{}]{
-		Engine: &Engine{informers: informers}, def: def, queue: &queue{}, states: map[client.ObjectKey]*reconcileState{},
+	s := &stacks[*v1.TrustyAIService, struct{}]{Engine: &Engine{}, states: map[client.ObjectKey]*reconcileState{}}
+	key, target := client.ObjectKey{Namespace: "ns", Name: "x"}, plan.Key{Name: "target"}
+	if s.keepOutcomes(client.ObjectKey{Namespace: "ns", Name: "gone"}, false, target, []wiring.Outcome{{}}) ||
+		!s.keepOutcomes(key, true, target, []wiring.Outcome{{}}) {
+		t.Error("what is gone is enqueued, or what exists is not")
 	}
-	for _, name := range []string{"x", "gone"} {
-		s.wired("TrustyAIService.trustyai.opendatahub.io/ns/"+name, plan.Key{Name: "target"}, []wiring.Outcome{{}})
-	}
-	if state := s.states[client.ObjectKeyFromObject(cr)]; len(s.states) != 1 || state == nil || len(state.wiring) != 1 {
+	if state := s.states[key]; len(s.states) != 1 || state == nil || len(state.wiring) != 1 {
 		t.Errorf("the states are %v", s.states)
 	}
 }

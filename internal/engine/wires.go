@@ -177,7 +177,15 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	_, exists := s.informers.Resource(s.def.GVK.GroupKind(), namespace, name)
+	if s.keepOutcomes(key, exists, target, outcomes) {
+		s.queue.add(namespace, name)
+	}
+}
+
+// keepOutcomes takes the outcomes into the state of a custom resource, unless it does not exist.
+func (s *stacks[C, F]) keepOutcomes(key client.ObjectKey, exists bool, target plan.Key, outcomes []wiring.Outcome) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	l, ok := s.states[key]
 	if !ok && exists {
 		// After a start, or the gain of a shard, the wire may be faster than the first reconcile, and does not report this again.
@@ -196,8 +204,5 @@ func (s *stacks[C, F]) wired(owner string, target plan.Key, outcomes []wiring.Ou
 		}
 		l.wiring = next
 	}
-	s.mu.Unlock()
-	if ok {
-		s.queue.add(namespace, name)
-	}
+	return ok
 }

@@ -128,6 +128,29 @@ func (c *Cluster) Granted(accounts ...string) error {
 	return nil
 }
 
+// Requested are the requests of an operator since a time, as "verb path", by its ServiceAccount.
+func (c *Cluster) Requested(account string, since time.Time) ([]string, error) {
+	f, err := os.Open(c.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var out []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return nil, fmt.Errorf("read the audit log: %w", err)
+		}
+		if event.User.Username == userOf(account) && event.RequestReceivedTimestamp.After(since) {
+			path, _, _ := strings.Cut(event.RequestURI, "?")
+			out = append(out, event.Verb+" "+path)
+		}
+	}
+	return out, lines.Err()
+}
+
 // expects says that a test expects the refusal.
 func (c *Cluster) expects(at time.Time, line string) bool {
 	c.refusals.Lock()

@@ -44,8 +44,8 @@ type Rights struct {
 	Roles []string
 }
 
-// account is the ServiceAccount of an operator with these rights.
-func (r Rights) account() string {
+// Account is the name of the ServiceAccount of an operator with these rights.
+func (r Rights) Account() string {
 	parts := append([]string{OperatorAccount}, r.Controllers...)
 	if r.Trusted {
 		parts = append(parts, "trusted")
@@ -66,7 +66,7 @@ func (r Rights) account() string {
 func (c *Cluster) Operator(rights Rights) (*rest.Config, error) {
 	c.operators.Lock()
 	defer c.operators.Unlock()
-	account := rights.account()
+	account := rights.Account()
 	config, known := c.operators.configs[account]
 	if !known {
 		token, err := c.install(account, rights)

@@ -119,6 +119,7 @@ func (w *writer) managerAlerts() []alert {
 	reconciles := w.of("mlkeeper_reconciles_total")
 	writes := w.of("mlkeeper_writes_total")
 	leader := w.of("leader_election_master_status")
+	shards := w.of("mlkeeper_shard_held")
 	panics := w.of("controller_runtime_reconcile_panics_total")
 	depth := w.of("workqueue_depth")
 	answers := w.of("rest_client_requests_total")
@@ -137,6 +138,13 @@ func (w *writer) managerAlerts() []alert {
 			expr:        leader.by("max", leader.where("name", "=~", `mlkeeper.*`).now(), "name") + " == 0",
 			summary:     "No manager holds the lease {{ $labels.name }}",
 			description: "Managers run, but none holds the lease, so none writes.",
+		},
+		{
+			name: "MLKeeperShardNotHeld", wait: "2m", severity: "critical",
+			// Shard 0 is that of the leader, whose alert is another one.
+			expr:        shards.by("max", shards.where("shard", "!=", "0").now(), "shard") + " == 0",
+			summary:     "No manager holds shard {{ $labels.shard }}",
+			description: "Managers run, but none reconciles the namespaces of this shard. The log of a manager that takes no shard says what it waits for.",
 		},
 		{
 			name: "MLKeeperReconcileErrors", wait: "15m", severity: "warning",

@@ -212,6 +212,7 @@ func (w *writer) manager() section {
 	answers, errors := w.of("rest_client_requests_total"), w.of("controller_runtime_reconcile_errors_total")
 	memory, cpu := w.of("process_resident_memory_bytes"), w.of("process_cpu_seconds_total")
 	goroutines, leader := w.of("go_goroutines"), w.of("leader_election_master_status").where("name", "=~", "mlkeeper.*")
+	shards := w.of("mlkeeper_shard_held")
 	p99 := fmt.Sprintf("histogram_quantile(0.99, sum by (le, name) %s)",
 		w.ours(fmt.Sprintf("rate(%s[%s])", waits.series("_bucket"), window)))
 	waits.has("name")
@@ -224,6 +225,7 @@ func (w *writer) manager() section {
 		graph("CPU", "short", 8, cpu, w.ours(cpu.rate(window)), "instance"),
 		graph("Goroutines", "short", 8, goroutines, w.ours(goroutines.now()), "instance"),
 		graph("Leader", "short", 8, leader, leader.by("max", leader.now(), "name", "instance"), "instance", "name"),
+		graph("Shards held", "short", 8, shards, shards.by("sum", shards.now(), "instance"), "instance"),
 	}}
 }
 

@@ -28,7 +28,7 @@ func registered(t *testing.T) Catalog {
 		counter("mlkeeper_drift_corrections_total", "kind"), counter("mlkeeper_api_requests_total", "verb", "group", "resource"),
 		gauge("mlkeeper_managed_objects", "kind", "health"), gauge("mlkeeper_ready", "kind", "status", "reason"),
 		gauge("mlkeeper_suspended", "kind"),
-		gauge("mlkeeper_rollout_started_timestamp_seconds", "holder"),
+		gauge("mlkeeper_rollout_started_timestamp_seconds", "holder"), gauge("mlkeeper_shard_held", "shard"),
 		gauge("mlkeeper_last_full_sync_timestamp_seconds", "kind"), histogram("mlkeeper_time_to_ready_seconds", "kind"),
 		gauge("leader_election_master_status", "name"), counter("controller_runtime_reconcile_panics_total", "controller"),
 		counter("controller_runtime_reconcile_errors_total", "controller"), gauge("workqueue_depth", "name"),
