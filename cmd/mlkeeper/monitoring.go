@@ -65,7 +65,7 @@ func metricsCatalog() (monitoring.Catalog, error) {
 	s.operatorNamespace = "nowhere"
 	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
 	if _, err := buildManager(nowhere, managerFlags{
-		controllers: controllerNames(), metricsAddress: "0", probeAddress: "0", pprofAddress: "0",
+		controllers: controllerNames(), shards: 1, metricsAddress: "0", probeAddress: "0", pprofAddress: "0",
 	}, s); err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
