@@ -42,3 +42,22 @@ func TestTheLeaseWaitsForTheCaches(t *testing.T) {
 		t.Errorf("a renewal while another watch begins: %d requests in all, error %v; want two and no error", lock.gets, err)
 	}
 }
+
+// TestShardsNeedLeases: without them, each manager would reconcile everything.
+func TestShardsNeedLeases(t *testing.T) {
+	for _, c := range []struct {
+		flags         managerFlags
+		shared, fails bool
+	}{
+		{managerFlags{shards: 1}, false, false},
+		{managerFlags{shards: 1, leaderElect: true}, true, false},
+		{managerFlags{shards: 4, leaderElect: true}, true, false},
+		{managerFlags{shards: 4}, false, true},
+		{managerFlags{shards: 0, leaderElect: true}, false, true},
+	} {
+		got, err := newShards(c.flags)
+		if (got != nil) != c.shared || (err != nil) != c.fails || got.Count() != max(1, c.flags.shards) && !c.fails {
+			t.Errorf("--shards=%d --leader-elect=%t: shards %t, error %v", c.flags.shards, c.flags.leaderElect, got != nil, err)
+		}
+	}
+}

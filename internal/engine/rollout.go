@@ -55,7 +55,7 @@ func (s *stacks[C, F]) holdRollout(p *reconciliation[C, F]) {
 		grant := s.acquireRollout(p.key)
 		if !grant.OK {
 			a.Verb, a.Reason = decide.Wait, status.ReasonWaitingForRollout
-			a.Detail = "the rollout in namespace " + grant.Holder + " to finish before " + a.Key.String() + " is updated"
+			a.Detail = rolloutOf(grant.Holder) + " to finish before " + a.Key.String() + " is updated"
 			p.held = "waiting for " + a.Detail
 			p.requeueAt(grant.Until)
 		}
@@ -79,6 +79,29 @@ func (s *stacks[C, F]) settleRollout(p *reconciliation[C, F], ready bool) {
 			"it is not Ready %s after its pods were restarted for a change of the operator; other namespaces go on", rollout.Deadline)
 	}
 }
+
+func rolloutOf(namespace string) string {
+	if namespace == "" {
+		return "the rollouts of another manager"
+	}
+	return "the rollout in namespace " + namespace
+}
+
+// rolloutTurn has the managers that share the shards take turns with their slots.
+type rolloutTurn struct{ *Engine }
+
+// Wanted implements shard.Turn.
+func (t rolloutTurn) Wanted() bool { return t.rollouts.Wanted() }
+
+// Take implements shard.Turn.
+func (t rolloutTurn) Take() {
+	for _, k := range t.rollouts.TakeTurn() {
+		t.enqueue(k.Kind, k.Namespace, k.Name)
+	}
+}
+
+// End implements shard.Turn.
+func (t rolloutTurn) End() bool { return t.rollouts.EndTurn() }
 
 func rollsPods(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"

@@ -37,6 +37,10 @@ func (e *Engine) watchShards() {
 		shardHeld.WithLabelValues(strconv.Itoa(i)).Set(0)
 	}
 	e.Shards.OnChange(e.gainedShard, e.lostShard)
+	if e.Shards.Count() > 1 {
+		e.rollouts.Shared = true
+		e.Shards.ShareTurn(rolloutTurn{e})
+	}
 }
 
 // gainedShard enqueues everything in a shard, as the start does for all.

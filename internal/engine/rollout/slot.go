@@ -27,7 +27,12 @@ type Slot struct {
 	// Changed is called with the namespace that gets the slot, and when, and with none when the slot is free; nil for nobody to call.
 	Changed func(holder string, since time.Time)
 
+	// Shared says that each manager has a slot, and that they take turns.
+	Shared bool
+
 	mu sync.Mutex
+	// turn says that it is this manager's turn.
+	turn bool
 	// holder is the namespace that has the slot, since when, and members those of its custom resources that are not Ready again.
 	holder  string
 	since   time.Time
@@ -39,7 +44,8 @@ type Slot struct {
 
 // Grant is the answer to a custom resource whose pods would be restarted.
 type Grant struct {
-	// OK says that they may be. Else Holder is the namespace that has the slot, until Until at the latest.
+	// OK says that they may be. Else Holder is the namespace that has the slot, until Until at the latest; it is empty where it is not the
+	// turn of this manager.
 	OK     bool
 	Holder string
 	Until  time.Time
@@ -53,13 +59,14 @@ func (s *Slot) Acquire(key Key, now time.Time) Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Grant{OK: true}
+	if s.Shared && !s.turn {
+		s.wait(key)
+		return Grant{Until: now.Add(Deadline)}
+	}
 	if len(s.members) > 0 && s.holder != key.Namespace {
 		until := s.since.Add(Deadline)
 		if now.Before(until) {
-			if s.waiting == nil {
-				s.waiting = map[Key]bool{}
-			}
-			s.waiting[key] = true
+			s.wait(key)
 			return Grant{Holder: s.holder, Until: until}
 		}
 		out.Exceeded = slices.Collect(maps.Keys(s.members))
@@ -72,6 +79,41 @@ func (s *Slot) Acquire(key Key, now time.Time) Grant {
 	s.members[key] = true
 	delete(s.waiting, key)
 	return out
+}
+
+func (s *Slot) wait(key Key) {
+	if s.waiting == nil {
+		s.waiting = map[Key]bool{}
+	}
+	s.waiting[key] = true
+}
+
+// Wanted says whether a custom resource has the slot or waits for it.
+func (s *Slot) Wanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.members)+len(s.waiting) > 0
+}
+
+// TakeTurn begins the turn of this manager. It returns those that waited for it.
+func (s *Slot) TakeTurn() []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn = true
+	out := slices.Collect(maps.Keys(s.waiting))
+	s.waiting = nil
+	return out
+}
+
+// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it.
+func (s *Slot) EndTurn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.members)+len(s.waiting) > 0 {
+		return false
+	}
+	s.turn = false
+	return true
 }
 
 // Release ends the rollout of a custom resource: it is Ready again, or cannot become Ready without a change. It returns those that

@@ -98,3 +98,30 @@ func TestOneNamespaceHasTheSlotAndNobodyWaitsForEver(t *testing.T) {
 		}
 	})
 }
+
+// TestManagersThatShareShardsTakeTurns: outside its turn, a manager lets every custom resource wait, and its turn lasts until none has the
+// slot or waits for it.
+func TestManagersThatShareShardsTakeTurns(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	at := func(ns string) Key {
+		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: "x"}}
+	}
+	s := Slot{Shared: true}
+	if s.Wanted() || s.Acquire(at("a"), now).OK || !s.Wanted() || s.EndTurn() {
+		t.Fatal("outside the turn of this manager, a custom resource does not wait")
+	}
+	if waited := s.TakeTurn(); !slices.Equal(waited, []Key{at("a")}) || !s.Acquire(at("a"), now).OK {
+		t.Fatalf("in the turn of this manager, %v have waited", waited)
+	}
+	if s.Acquire(at("b"), now).OK || s.EndTurn() {
+		t.Error("the turn ends while a namespace has the slot")
+	}
+	s.Release(at("a"))
+	if !s.Acquire(at("b"), now).OK || s.EndTurn() {
+		t.Error("the turn ends before the next namespace")
+	}
+	s.Release(at("b"))
+	if s.Wanted() || !s.EndTurn() || s.Acquire(at("a"), now).OK {
+		t.Error("the turn does not end when nobody wants it")
+	}
+}

@@ -16,6 +16,8 @@ const (
 	LeaderLease = "mlkeeper" + leaseEnd
 
 	leaseEnd = ".keeper.mlkeeper.dev"
+	// turnLease is the lease of the manager whose turn it is.
+	turnLease = "mlkeeper-turn" + leaseEnd
 	// shardLease and memberLease begin the names of the leases of the other shards, and of the managers.
 	shardLease  = "mlkeeper-shard-"
 	memberLease = "mlkeeper-manager-"
@@ -74,7 +76,7 @@ func (m *Member) observe(listed *coordinationv1.LeaseList, now time.Time) leases
 	out, seen := leases{}, map[string]sighting{}
 	for i := range listed.Items {
 		lease := &listed.Items[i]
-		if _, isShard := shardOf(lease.Name); !isShard && !IsMemberLease(lease.Name) {
+		if _, isShard := shardOf(lease.Name); !isShard && lease.Name != turnLease && !IsMemberLease(lease.Name) {
 			continue
 		}
 		out[lease.Name] = lease

@@ -54,6 +54,8 @@ type Member struct {
 	seen map[string]sighting
 	// mine are the shards whose leases this manager has, except that of the leader.
 	mine map[int]bool
+	// myTurn says that this manager has the lease of the turn.
+	myTurn bool
 	// renewed is when the last round began that renewed every lease.
 	renewed time.Time
 	// waits is why the shards are not shared yet, to be logged once.
@@ -91,7 +93,7 @@ func (m *Member) Start(ctx context.Context) error {
 			return err
 		}
 		leaving := ctx.Err() != nil
-		if leaving && len(m.mine) == 0 {
+		if leaving && len(m.mine) == 0 && !m.myTurn {
 			return nil
 		}
 		select {
@@ -155,6 +157,11 @@ func (m *Member) renew(ctx context.Context, now time.Time, leaving bool) (leases
 	}
 	for shard := range m.mine {
 		if err := m.renewOne(ctx, all, nameOf(shard), now); err != nil {
+			return nil, err
+		}
+	}
+	if m.myTurn {
+		if err := m.renewOne(ctx, all, turnLease, now); err != nil {
 			return nil, err
 		}
 	}
@@ -256,6 +263,9 @@ func (m *Member) share(ctx context.Context, all leases, now time.Time, leaving b
 			active = append(active, shard)
 		}
 	}
+	if m.Shards.turn != nil {
+		m.takeTurns(ctx, all, now, leaving)
+	}
 	if len(active) > 0 && active[0] == 0 && !leaving {
 		m.tidy(ctx, all, now)
 	}
@@ -291,6 +301,26 @@ func (m *Member) release(ctx context.Context, all leases) {
 		}
 		delete(m.mine, shard)
 		m.Log.Info("released a shard", "shard", shard)
+	}
+}
+
+// takeTurns takes the turn if this manager wants it and nobody has it, and ends it otherwise. One that leaves ends it when nothing of it
+// runs any more.
+func (m *Member) takeTurns(ctx context.Context, all leases, now time.Time, leaving bool) {
+	var err error
+	switch turn := m.Shards.turn; {
+	case m.myTurn && (leaving && len(m.mine) == 0 || turn.End()):
+		if err = m.write(ctx, all, turnLease, released); err == nil {
+			m.myTurn = false
+		}
+	case !m.myTurn && !leaving && turn.Wanted() && (!m.live(all, turnLease, now) || all.holder(turnLease) == m.Identity):
+		if err = m.acquire(ctx, all, turnLease, now); err == nil {
+			m.myTurn = true
+			turn.Take()
+		}
+	}
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		m.Log.Error(err, "cannot take or end the turn")
 	}
 }
 

@@ -39,6 +39,20 @@ type process struct {
 	// running are the ends of its reconciliations under way.
 	running []func()
 	changes []string
+	// wants and has are the turn of this one.
+	wants, has bool
+}
+
+// Wanted implements Turn.
+func (p *process) Wanted() bool { return p.wants }
+
+// Take implements Turn.
+func (p *process) Take() { p.has = true }
+
+// End implements Turn.
+func (p *process) End() bool {
+	p.has = p.has && p.wants
+	return !p.has
 }
 
 // world is a simulated installation.
@@ -93,6 +107,7 @@ func (w *world) start(shards int) *process {
 			w.note("%s loses %d", p.Identity, i)
 		},
 	)
+	p.Shards.ShareTurn(p)
 	w.processes = append(w.processes, p)
 	w.note("%s starts with %d shards", p.Identity, shards)
 	return p
@@ -132,7 +147,7 @@ func (w *world) step(p *process) {
 		w.end(p, err.Error())
 		return
 	}
-	if p.ctx.Err() != nil && len(p.mine) == 0 {
+	if p.ctx.Err() != nil && len(p.mine) == 0 && !p.myTurn {
 		w.release(p)
 		w.end(p, "it has given everything back")
 		return
@@ -192,9 +207,18 @@ func (w *world) work(p *process) {
 	}
 }
 
-// check fails if two managers may reconcile the same namespace.
+// check fails if two managers may reconcile the same namespace, or have the turn.
 func (w *world) check() {
 	w.Helper()
+	turns := 0
+	for _, p := range w.processes {
+		if p.has {
+			turns++
+		}
+	}
+	if turns > 1 {
+		w.fatal("it is the turn of %d managers", turns)
+	}
 	for n := range 50 {
 		namespace := fmt.Sprint("ns-", n)
 		var holders []string
@@ -252,6 +276,7 @@ func (w *world) disturb(mixed bool) {
 		w.note("%s is offline: %t", p.Identity, p.offline)
 	case 5:
 		p.lossy = !p.lossy
+		p.wants = w.random.IntN(3) > 0
 	default:
 		w.work(p)
 	}
@@ -284,7 +309,7 @@ func TestShardsProperty(t *testing.T) {
 func (w *world) calm() {
 	w.Helper()
 	for _, p := range w.processes {
-		p.offline, p.lossy = false, false
+		p.offline, p.lossy, p.wants = false, false, false
 		for _, done := range p.running {
 			done()
 		}
@@ -418,6 +443,40 @@ func TestALeaseThatIsTakenAwayEndsAManager(t *testing.T) {
 		if len(w.processes) != 0 {
 			t.Errorf("without the lease %s, it goes on", name)
 		}
+	}
+}
+
+// TestManagersTakeTurns has two that want to: the second one has its turn when the first one no longer wants it, or is dead.
+func TestManagersTakeTurns(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	a, b := w.start(2), w.start(2)
+	w.advance(20 * time.Second)
+	a.wants = true
+	w.advance(3 * retryPeriod)
+	b.wants = true
+	w.advance(time.Minute)
+	if !a.has || b.has {
+		t.Fatal("it is not the turn of the one that wanted it first")
+	}
+	a.wants = false
+	w.advance(3 * retryPeriod)
+	if a.has || !b.has {
+		t.Fatal("it is not the turn of the second one")
+	}
+	a.wants = true
+	w.end(b, "it crashes")
+	w.advance(leaseDuration - 2*retryPeriod)
+	if a.has {
+		t.Error("the lease of the dead one is taken before it expires")
+	}
+	w.advance(5 * retryPeriod)
+	if !a.has {
+		t.Error("nobody has the turn after that of the dead one")
+	}
+	a.stop()
+	w.advance(3 * retryPeriod)
+	if holder := leases(w.store.stored).holder(turnLease); len(w.processes) != 0 || holder != "" {
+		t.Errorf("after an orderly end, it is the turn of %q", holder)
 	}
 }
 

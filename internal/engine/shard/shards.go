@@ -19,6 +19,8 @@ type Shards struct {
 
 	// gained and lost are called when this manager begins to hold a shard, and when it no longer does and nothing of it runs any more.
 	gained, lost func(shard int)
+	// turn is what one manager does at a time; nil for nothing.
+	turn Turn
 	// first is closed when this manager holds a shard for the first time.
 	first chan struct{}
 	// drained has a value when the last reconciliation of a shard has ended that this manager gives away.
@@ -83,6 +85,19 @@ func (s *Shards) OnChange(gained, lost func(shard int)) {
 		s.gained, s.lost = gained, lost
 	}
 }
+
+// Turn is what one manager does at a time, and only if it wants to.
+type Turn interface {
+	// Wanted says whether this manager wants its turn.
+	Wanted() bool
+	// Take begins the turn of this manager.
+	Take()
+	// End ends the turn, unless this manager still wants it.
+	End() (ended bool)
+}
+
+// ShareTurn sets what the managers take turns in. It is called before the first shard is held.
+func (s *Shards) ShareTurn(turn Turn) { s.turn = turn }
 
 // Holds says whether this manager holds the shard of a custom resource, and does not give it away.
 func (s *Shards) Holds(key types.NamespacedName) bool {
