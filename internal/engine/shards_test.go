@@ -15,11 +15,13 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/catalog"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/fairqueue"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/shard"
@@ -110,6 +112,29 @@ func TestNothingIsKeptOfALostShard(t *testing.T) {
 	s.dropShard(2)
 	if s.states[others] != nil || s.states[mine] == nil || s.jobs.Len() != 1 || !slices.Equal(sys.forgot, []types.NamespacedName{others}) {
 		t.Errorf("after the loss of a shard, the states are %v, there are %d jobs, and %v were forgotten", s.states, s.jobs.Len(), sys.forgot)
+	}
+}
+
+// TestConflictsOfALostShardAreForgotten: a field that was ceded may be in the hands of MLKeeper again when the shard returns.
+func TestConflictsOfALostShardAreForgotten(t *testing.T) {
+	shards, tracker := byNamespace(), &fieldownership.Tracker{}
+	informers := watch.New(watch.Options{Catalog: &catalog.Catalog{}})
+	e := &Engine{
+		Options: Options{Shards: shards}, actor: &act.Actor{Tracker: tracker}, inventories: inventory.New(inventory.Options{Cache: informers}),
+	}
+	e.watchShards()
+	shards.Hold(1)
+	shards.Hold(2)
+	mine, others := plan.Key{Namespace: "mine", Name: "x"}, plan.Key{Namespace: "others", Name: "x"}
+	for _, key := range []plan.Key{mine, others} {
+		for range fieldownership.MaxConflicts {
+			tracker.Repaired(key, "uid", []fieldownership.Field{{Text: "data.k", Manager: "somebody"}}, time.Unix(1e9, 0))
+		}
+	}
+	shards.GiveAway(2)
+	shards.Drop(2)
+	if len(tracker.Ceded(mine, "uid")) != 1 || len(tracker.Ceded(others, "uid")) != 0 {
+		t.Errorf("ceded are %v in the shard that is held, and %v in the lost one", tracker.Ceded(mine, "uid"), tracker.Ceded(others, "uid"))
 	}
 }
 

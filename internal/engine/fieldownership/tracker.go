@@ -1,6 +1,7 @@
 package fieldownership
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -120,6 +121,13 @@ func (t *Tracker) Ceded(key plan.Key, uid types.UID) []Field {
 	}
 	sortFields(out)
 	return out
+}
+
+// ForgetAll forgets what is known of objects, since another manager repairs them from now on.
+func (t *Tracker) ForgetAll(others func(plan.Key) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.objects, func(key plan.Key, _ *record) bool { return others(key) })
 }
 
 // Forget drops everything about an object: it is gone, or its owner declared the field anew.
