@@ -99,7 +99,7 @@ func bindManager(flags *pflag.FlagSet, f *managerFlags, s *settings) {
 		"how long running reconciles may take to finish at shutdown")
 	s.bind(flags)
 	flags.StringVar(&s.operatorNamespace, "leader-election-namespace", s.operatorNamespace,
-		"namespace of the operator, with its lease and the Secret mlkeeper-digest-key; the manager's own by default, which only a pod knows")
+		"namespace of the operator, with its leases and the Secret mlkeeper-digest-key; the manager's own by default, which only a pod knows")
 }
 
 // checkProfiler refuses an address of the profiler that others can reach: it asks nobody who they are, and heaps hold Secrets.
