@@ -92,8 +92,7 @@ func (m *Member) Start(ctx context.Context) error {
 			m.Shards.Lose()
 			return err
 		}
-		leaving := ctx.Err() != nil
-		if leaving && len(m.mine) == 0 && !m.myTurn {
+		if ctx.Err() != nil && m.idle() {
 			return nil
 		}
 		select {
@@ -156,6 +155,10 @@ func (m *Member) renew(ctx context.Context, now time.Time, leaving bool) (leases
 		return nil, err
 	}
 	for shard := range m.mine {
+		if all.holder(nameOf(shard)) != m.Identity && !m.Shards.has(shard) {
+			delete(m.mine, shard) // The answer to its release was lost.
+			continue
+		}
 		if err := m.renewOne(ctx, all, nameOf(shard), now); err != nil {
 			return nil, err
 		}
@@ -188,12 +191,17 @@ func (m *Member) join(ctx context.Context, now time.Time) (leases, error) {
 		Name: memberNameOf(m.Identity), Annotations: map[string]string{countAnnotation: strconv.Itoa(m.Shards.count)},
 	}}
 	m.held(&lease.Spec, now)
-	if _, err := m.Leases.Create(ctx, lease, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("create the lease %s: %w", lease.Name, err)
+	_, createErr := m.Leases.Create(ctx, lease, metav1.CreateOptions{})
+	if createErr != nil && !apierrors.IsAlreadyExists(createErr) {
+		return nil, fmt.Errorf("create the lease %s: %w", lease.Name, createErr)
 	}
 	all, err := m.list(ctx, now)
 	if err != nil {
 		return nil, err
+	}
+	if createErr != nil {
+		// It is of an earlier attempt whose answer was lost, and may be expired for others.
+		return nil, m.remove(ctx, all, lease.Name)
 	}
 	if waits := m.obstacle(all, now); waits != "" {
 		if waits != m.waits {
@@ -223,8 +231,13 @@ func (m *Member) write(ctx context.Context, all leases, name string, change func
 	if err != nil {
 		return fmt.Errorf("write the lease %s: %w", name, err)
 	}
-	all[name] = written
+	m.wrote(all, written)
 	return nil
+}
+
+// wrote keeps what this manager has written, so that it is not taken for an expired lease in the same round.
+func (m *Member) wrote(all leases, written *coordinationv1.Lease) {
+	all[written.Name], m.seen[written.Name] = written, sighting{written.ResourceVersion, m.Clock.Now()}
 }
 
 // remove deletes a lease unless somebody has changed it since it was listed.
@@ -304,15 +317,18 @@ func (m *Member) release(ctx context.Context, all leases) {
 	}
 }
 
-// takeTurns takes the turn if this manager wants it and nobody has it, and ends it otherwise. One that leaves ends it when nothing of it
-// runs any more.
+// idle says that this manager has given everything back, and that nothing of it runs any more.
+func (m *Member) idle() bool { return len(m.mine) == 0 && !m.Shards.busy() }
+
+// takeTurns takes the turn if this manager wants it and nobody has it, and ends it otherwise. One that leaves ends it when it is idle, and
+// begins nothing any more.
 func (m *Member) takeTurns(ctx context.Context, all leases, now time.Time, leaving bool) {
 	var err error
 	switch turn := m.Shards.turn; {
-	case m.myTurn && (leaving && len(m.mine) == 0 || turn.End()):
-		if err = m.write(ctx, all, turnLease, released); err == nil {
-			m.myTurn = false
-		}
+	case m.myTurn && (leaving && m.idle() || turn.End()):
+		// Whatever becomes of the write, the turn has ended: a lease that is not released expires.
+		m.myTurn = false
+		err = m.write(ctx, all, turnLease, released)
 	case !m.myTurn && !leaving && turn.Wanted() && (!m.live(all, turnLease, now) || all.holder(turnLease) == m.Identity):
 		if err = m.acquire(ctx, all, turnLease, now); err == nil {
 			m.myTurn = true
@@ -368,7 +384,10 @@ func (m *Member) acquire(ctx context.Context, all leases, name string, now time.
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	m.held(&lease.Spec, now)
-	_, err := m.Leases.Create(ctx, lease, metav1.CreateOptions{})
+	created, err := m.Leases.Create(ctx, lease, metav1.CreateOptions{})
+	if err == nil {
+		m.wrote(all, created)
+	}
 	return err
 }
 

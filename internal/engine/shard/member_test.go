@@ -147,12 +147,13 @@ func (w *world) step(p *process) {
 		w.end(p, err.Error())
 		return
 	}
-	if p.ctx.Err() != nil && len(p.mine) == 0 && !p.myTurn {
+	if p.ctx.Err() != nil && p.idle() {
 		w.release(p)
 		w.end(p, "it has given everything back")
 		return
 	}
-	if p.hasJoined() && p.ctx.Err() == nil {
+	// controller-runtime ends the election of the leader last, when nothing runs any more.
+	if p.hasJoined() && (p.leads || p.ctx.Err() == nil) {
 		w.lead(p)
 	}
 	p.next = w.clock.Now().Add(p.pause())
@@ -160,8 +161,8 @@ func (w *world) step(p *process) {
 
 // lead does what the election of the leader does: it asks for the lease, or renews it.
 func (w *world) lead(p *process) {
-	now := w.clock.Now()
-	listed, err := p.client.List(p.ctx, metav1.ListOptions{})
+	now, ctx := w.clock.Now(), w.Context()
+	listed, err := p.client.List(ctx, metav1.ListOptions{})
 	var all leases
 	if err == nil {
 		all = p.observe(listed, now)
@@ -171,9 +172,9 @@ func (w *world) lead(p *process) {
 		case !p.leads && p.live(all, LeaderLease, now) && all.holder(LeaderLease) != p.Identity:
 			return
 		case !exists:
-			err = p.acquire(p.ctx, all, LeaderLease, now)
+			err = p.acquire(ctx, all, LeaderLease, now)
 		default:
-			err = p.write(p.ctx, all, LeaderLease, func(spec *coordinationv1.LeaseSpec) { p.held(spec, now) })
+			err = p.write(ctx, all, LeaderLease, func(spec *coordinationv1.LeaseSpec) { p.held(spec, now) })
 		}
 	}
 	if err == nil {

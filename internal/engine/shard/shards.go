@@ -205,6 +205,26 @@ func (s *Shards) Lose() {
 	}
 }
 
+// has says that this manager holds a shard, or gives it away and has reconciliations of it under way.
+func (s *Shards) has(shard int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.held[shard]
+	return ok
+}
+
+// busy says that a reconciliation is under way.
+func (s *Shards) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.held {
+		if len(h.running) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // active are the shards that this manager holds and does not give away, in order.
 func (s *Shards) active() []int {
 	s.mu.Lock()
