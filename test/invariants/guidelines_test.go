@@ -150,7 +150,7 @@ func TestShardsShareWithoutWritingTheSameObject(t *testing.T) {
 	}
 	b.ns = second
 	b.settle()
-	// The shard goes to the other operator and returns. Who has it repairs what changed meanwhile, and writes nothing else; who had it does
+	// The shard goes to the other operator and returns. Who has it repairs what changed meanwhile and records that, and writes nothing else; who had it does
 	// nothing, and believes nothing of what it knew.
 	for round, hands := range []struct {
 		from, to       *shard.Shards
@@ -185,7 +185,7 @@ func TestShardsShareWithoutWritingTheSameObject(t *testing.T) {
 			t.Errorf("who had the shard writes:\n%s", lines(got))
 		}
 		if got := hands.behind.since(behind, func(r request) bool {
-			return r.write() && !slices.ContainsFunc([]string{"one-0", "one-1", "one-2", "b1/status"}, func(end string) bool {
+			return r.write() && !slices.ContainsFunc([]string{"one-0", "one-1", "one-2", "b0/status", "b1/status", "b2/status"}, func(end string) bool {
 				return strings.HasSuffix(r.path, "/"+end)
 			}) && !strings.HasSuffix(r.path, "/events")
 		}); len(got) > 0 {

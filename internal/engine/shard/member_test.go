@@ -471,14 +471,33 @@ func TestManagersTakeTurns(t *testing.T) {
 		t.Error("the lease of the dead one is taken before it expires")
 	}
 	w.advance(5 * retryPeriod)
-	if !a.has {
-		t.Error("nobody has the turn after that of the dead one")
+	if holder := leases(w.store.stored).holder(turnLease); !a.has || holder != a.Identity || len(w.processes) != 1 {
+		t.Errorf("the turn after that of the dead one is %q's", holder)
 	}
 	a.stop()
 	w.advance(3 * retryPeriod)
 	if holder := leases(w.store.stored).holder(turnLease); len(w.processes) != 0 || holder != "" {
 		t.Errorf("after an orderly end, it is the turn of %q", holder)
 	}
+}
+
+// TestALostAnswerToAReleaseEndsNothing: the lease is not the manager's own any more, and that is as it should be.
+func TestALostAnswerToAReleaseEndsNothing(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	a := w.start(2)
+	w.advance(10 * time.Second)
+	fails := a.client.fails
+	a.client.fails = func(verb string) (request, answer bool) {
+		return false, verb == "update" && a.mine[1] && !a.Shards.has(1)
+	}
+	w.start(2)
+	w.advance(5 * retryPeriod)
+	a.client.fails = fails
+	w.advance(20 * time.Second)
+	if len(w.processes) != 2 {
+		t.Fatalf("%d managers are left", len(w.processes))
+	}
+	w.settled()
 }
 
 // TestALeaderWithoutSharesIsWaitedFor is an upgrade from a release whose managers share nothing.
