@@ -166,7 +166,7 @@ generate: $(CONTROLLER_GEN) $(CATALOG_TOOL) ## Write deep copies and CustomResou
 	@echo "generate: deep copies in api/, CustomResourceDefinitions in config/crd and devcluster/internal/catalog/crds"
 	@$(CATALOG_TOOL)
 	@rm -rf bin/crd
-	@$(CONTROLLER_GEN) object crd:deprecatedV1beta1CompatibilityPreserveUnknownFields=false paths=./api/... output:crd:artifacts:config=bin/crd
+	@$(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=bin/crd
 	@hack/definitions.sh bin/crd
 
 .PHONY: manifests

@@ -13,19 +13,22 @@ apply=(apply --server-side)
 patch='{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 state='{.metadata.name}|{.metadata.labels.app\.kubernetes\.io/part-of}|{.spec.conversion.strategy}'
 state+='|{.spec.conversion.webhook.clientConfig.service.namespace}|{.spec.conversion.webhook.clientConfig.service.name}'
+state+='|{.spec.preserveUnknownFields}'
+pruned=$(mktemp -d)
+trap 'rm -rf "$pruned"' EXIT
 
 folders=(config/crd/engine)
 for controller in ${CONTROLLERS-trustyai tfserving kubeflow seldon kserve}; do
   folders+=("config/crd/$controller")
 done
-plain=() forced=() webhooks=() answering=() adopting=() adopted_folders=" "
+plain=() forced=() pruning=() webhooks=() answering=() adopting=() adopted_folders=" "
 for folder in "${folders[@]}"; do
   for file in "$folder"/*_*.yaml; do
     name=${file##*/} name=${name%.yaml}
     # A file is named GROUP_PLURAL.yaml, its definition PLURAL.GROUP.
     name=${name#*_}.${name%%_*}
     found=$("${kubectl[@]}" get crd "$name" --ignore-not-found -o "jsonpath=$state")
-    IFS='|' read -r there owner strategy namespace service <<<"$found"
+    IFS='|' read -r there owner strategy namespace service unknown <<<"$found"
     converter=${service:+"the Service $namespace/$service"}
     if [[ $strategy == Webhook ]]; then
       webhooks+=("$name")
@@ -43,7 +46,12 @@ for folder in "${folders[@]}"; do
       managers=$(tr ' ' '\n' <<<"$managers" | sort -u | sed '/^kube-apiserver$/d' | xargs)
       adopting+=("$name is another operator's, written by $managers: MLKeeper adopts it${service:+, without $converter}; objects stay.")
     fi
-    if [[ -n ${FORCE-} || $adopted_folders == *" $folder "* ]]; then forced+=(-f "$file"); else plain+=(-f "$file"); fi
+    if [[ $unknown == true ]]; then
+      # It was made as apiextensions v1beta1, whose objects keep unknown fields. The schemas and this field change in one write only, and
+      # MLKeeper's files do not have the field, since a value that is false would be a conflict for the next tool that applies it.
+      sed 's/^spec:$/spec:\n  preserveUnknownFields: false/' "$file" >"$pruned/${file##*/}"
+      pruning+=(-f "$pruned/${file##*/}") forced+=(-f "$pruned/${file##*/}")
+    elif [[ -n ${FORCE-} || $adopted_folders == *" $folder "* ]]; then forced+=(-f "$file"); else plain+=(-f "$file"); fi
   done
 done
 if ((${#answering[@]} > 0)) && [[ -z ${FORCE-} ]]; then
@@ -70,6 +78,7 @@ for dry in --dry-run=server ""; do
     "${kubectl[@]}" patch crd "$name" --type=merge ${dry:+"$dry"} -p "$patch" >/dev/null
   done
 done
+((${#pruning[@]} == 0)) || "${kubectl[@]}" "${apply[@]}" --force-conflicts "${pruning[@]}"
 for folder in "${folders[@]}"; do
   force=${FORCE:+--force-conflicts}
   [[ $adopted_folders != *" $folder "* ]] || force=--force-conflicts

@@ -70,8 +70,11 @@ func TestMetricsAreServedToReadersAlone(t *testing.T) {
 		scheme, token string
 		want          int
 	}{
-		{"https", "reader", http.StatusOK}, {"https", "stranger", http.StatusForbidden}, {"https", "", http.StatusUnauthorized},
-		{"https", "made-up", 0}, {"http", "reader", http.StatusBadRequest},
+		{"https", "reader", http.StatusOK},
+		{"https", "stranger", http.StatusForbidden},
+		{"https", "", http.StatusUnauthorized},
+		{"https", "made-up", 0},
+		{"http", "reader", http.StatusBadRequest},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.scheme+"://"+bound.GetBindAddr()+"/metrics", http.NoBody)
 		if err != nil {

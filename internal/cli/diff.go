@@ -107,7 +107,8 @@ The exit status is 0 without a difference, 1 with one, and 2 when there is an er
 	return cmd
 }
 
-func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) error {
+// check validates the flags together with the arguments.
+func (f diffFlags) check(args []string) error {
 	if f.output != "diff" && f.output != "summary" && f.output != "json" {
 		return fmt.Errorf("--output %q: use diff, summary or json", f.output)
 	}
@@ -119,6 +120,13 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 	}
 	if named != 1 || f.all && !f.adopt {
 		return errors.New("name either a file with -f or one custom resource as KIND/NAME, or give --adopt, with or without -A")
+	}
+	return nil
+}
+
+func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
 	}
 	paint, err := newPalette(f.color, cmd.OutOrStdout())
 	if err != nil {

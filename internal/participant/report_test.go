@@ -235,8 +235,11 @@ func TestGauges(t *testing.T) {
 		metric prometheus.Collector
 		want   map[string]float64
 	}{
-		{registered, map[string]float64{"": 1}}, {connected, map[string]float64{"operations": 1, "syncs": 0}},
-		{topicLag, map[string]float64{"operations": 3}}, {pendingOrders, map[string]float64{"": 1}}, {oldestOrder, map[string]float64{"": 121}},
+		{registered, map[string]float64{"": 1}},
+		{connected, map[string]float64{"operations": 1, "syncs": 0}},
+		{topicLag, map[string]float64{"operations": 3}},
+		{pendingOrders, map[string]float64{"": 1}},
+		{oldestOrder, map[string]float64{"": 121}},
 		{unsent, map[string]float64{"": 0}},
 	} {
 		if got := series(t, c.metric); !maps.Equal(got, c.want) {

@@ -107,7 +107,10 @@ func TestTheClustersAddressesAreRefused(t *testing.T) {
 	_, private := sshKey(t)
 	known := []byte("10.43.0.5 " + string(ssh.MarshalAuthorizedKey(host.PublicKey())))
 	requests := []Request{
-		{URI: "http://10.43.0.5/x"}, {URI: "git::http://10.43.0.5/x"}, {URI: "http://[::ffff:10.43.0.5]/x"}, {URI: away.URL + "/x"},
+		{URI: "http://10.43.0.5/x"},
+		{URI: "git::http://10.43.0.5/x"},
+		{URI: "http://[::ffff:10.43.0.5]/x"},
+		{URI: away.URL + "/x"},
 		{URI: "git::ssh://git@10.43.0.5/o/r.git", Auth: Auth{SSHKey: private, KnownHosts: known}},
 		{URI: "http://a.example/x", Auth: Auth{Proxy: "http://10.43.0.5:3128"}},
 	}

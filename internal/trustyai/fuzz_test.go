@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -58,7 +58,7 @@ func check(t *testing.T, u *unstructured.Unstructured) {
 	}
 	valid := validation.IsDNS1123Subdomain
 	if u.GetKind() == "ClusterRoleBinding" { // The names of RBAC's kinds are segments of a path (pkg/apis/rbac/validation).
-		valid = path.IsValidPathSegmentName
+		valid = content.IsPathSegmentName
 	}
 	if errs := valid(u.GetName()); len(errs) > 0 {
 		t.Errorf("%s %q: %v", u.GetKind(), u.GetName(), errs)

@@ -93,7 +93,10 @@ func TestHandBackKeepsPodsAndData(t *testing.T) {
 
 	owner := c.Get(t, gvk, ns, "tas")
 	for _, want := range []struct{ apiVersion, kind, name string }{
-		{"v1", "ServiceAccount", "tas-proxy"}, {"v1", "Service", "tas"}, {"v1", "Service", "tas-tls"}, {"apps/v1", "Deployment", "tas"},
+		{"v1", "ServiceAccount", "tas-proxy"},
+		{"v1", "Service", "tas"},
+		{"v1", "Service", "tas-tls"},
+		{"apps/v1", "Deployment", "tas"},
 		{"v1", "ConfigMap", "tas-kube-rbac-proxy-config"},
 	} {
 		u := c.Get(t, gvkOf(want.apiVersion, want.kind), ns, want.name)

@@ -192,7 +192,10 @@ func TestRightsFollowTheControllers(t *testing.T) {
 			flags = append(flags, "--controllers="+controllers[name])
 		}
 		objects := build(t, "operator", on...)
-		text, err := json.Marshal(objects)
+		// The policies refuse by the names of the groups, whatever controllers are on.
+		text, err := json.Marshal(slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
+			return u.GetKind() == "ValidatingAdmissionPolicy"
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}

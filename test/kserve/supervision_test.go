@@ -35,7 +35,7 @@ func TestPhases(t *testing.T) {
 // again. Nothing is deployed anew for that, and nothing acknowledged.
 func TestRuntimeThatHadGivenUp(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
-	s.yaml = strings.Replace(s.yaml, "reportingTimeIntervalMs: 120000", "reportingTimeIntervalMs: 500", 1)
+	s.yaml = strings.Replace(s.yaml, "reportingTimeIntervalMs: 120000", "reportingTimeIntervalMs: 1000", 1)
 	s.start()
 	c := s.primed(map[string]any{})
 	i := s.deployed(c, s.model("sklearn-iris", sklearn(1)))

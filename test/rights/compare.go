@@ -22,7 +22,7 @@ type Reason struct {
 
 func (r Reason) covers(row *Row) bool {
 	of := r.Role == "" || r.Role == row.Role
-	return of && (r.Right == row.Right.String() || r.Right == "" && r.Verb == row.Verb && row.State == StateUnused)
+	return of && (r.Right == row.String() || r.Right == "" && r.Verb == row.Verb && row.State == StateUnused)
 }
 
 // State is what the tests say of a right.

@@ -73,7 +73,7 @@ func TestCompare(t *testing.T) {
 	})
 	var got []string
 	for _, row := range rows {
-		got = append(got, strings.TrimSpace(strings.Join([]string{row.Role, row.Right.String(), string(row.State), row.Why}, " ")))
+		got = append(got, strings.TrimSpace(strings.Join([]string{row.Role, row.String(), string(row.State), row.Why}, " ")))
 	}
 	want := []string{
 		// The request is about the operator's own namespace, so the controller's right was not needed.

@@ -49,11 +49,15 @@ func among(values ...any) func(*hostile) any {
 // paths are the fields of each kind that name something, or choose what is made.
 var paths = map[string][]path{
 	"TrustyAIService": {
-		{"storage.databaseConfigurations", (*hostile).reference}, {"storage.pv", (*hostile).reference},
-		{"storage.format", among("PVC", "DATABASE")}, {"storage.retentionPolicy", among("Retain", "Delete")},
-		{"tls.secretName", (*hostile).reference}, {"exposure", among("Secured", "Plain")},
+		{"storage.databaseConfigurations", (*hostile).reference},
+		{"storage.pv", (*hostile).reference},
+		{"storage.format", among("PVC", "DATABASE")},
+		{"storage.retentionPolicy", among("Retain", "Delete")},
+		{"tls.secretName", (*hostile).reference},
+		{"exposure", among("Secured", "Plain")},
 		{"tls.issuerRef", func(h *hostile) any { return map[string]any{"kind": "ClusterIssuer", "name": h.reference()} }},
-		{"deletionPolicy", among("Delete", "Orphan")}, {"image", among("evil:1", "")},
+		{"deletionPolicy", among("Delete", "Orphan")},
+		{"image", among("evil:1", "")},
 		{"inferenceServices.selector", among(map[string]any{}, map[string]any{"matchLabels": map[string]any{"a": "b"}})},
 		{"serviceMonitoring.ref", func(h *hostile) any {
 			return map[string]any{
@@ -66,13 +70,17 @@ var paths = map[string][]path{
 		}},
 	},
 	"Tfserv": {
-		{"configMap", (*hostile).reference}, {"secretName", (*hostile).reference}, {"serviceAccountName", (*hostile).reference},
+		{"configMap", (*hostile).reference},
+		{"secretName", (*hostile).reference},
+		{"serviceAccountName", (*hostile).reference},
 		{"s3", func(h *hostile) any { return map[string]any{"secretName": h.reference(), "endpoint": "evil.example"} }},
 		{"imagePullSecrets", func(h *hostile) any { return []any{map[string]any{"name": h.reference()}} }},
 		{"modelVolume", func(h *hostile) any { return map[string]any{"claimName": h.reference()} }},
-		{"securityContext", among(map[string]any{"privileged": true})}, {"deletionPolicy", among("Delete", "Orphan")},
+		{"securityContext", among(map[string]any{"privileged": true})},
+		{"deletionPolicy", among("Delete", "Orphan")},
 		{"monitoring", func(h *hostile) any { return map[string]any{"labels": map[string]any{"a": h.victim}} }},
-		{"image", among("evil:1")}, {"replicas", among(int64(0), int64(1), int64(2))},
+		{"image", among("evil:1")},
+		{"replicas", among(int64(0), int64(1), int64(2))},
 	},
 	"KfDef": {
 		{"serviceAccountName", func(h *hostile) any {
@@ -86,7 +94,8 @@ var paths = map[string][]path{
 			path := pick[any](h.Rand, "web", "../web", "/etc", "web/base", "")
 			return []any{map[string]any{"name": "web", "kustomizeConfig": map[string]any{"repoRef": map[string]any{"name": "manifests", "path": path}}}}
 		}},
-		{"deletionPolicy", among("Delete", "Orphan")}, {"suspend", among(true, false)},
+		{"deletionPolicy", among("Delete", "Orphan")},
+		{"suspend", among(true, false)},
 	},
 	"SeldonOperator": {
 		{"serviceAccountName", func(h *hostile) any {
@@ -103,7 +112,8 @@ var paths = map[string][]path{
 		}},
 		{"core.values", func(h *hostile) any { return map[string]any{"runs": h.reference()} }},
 		{"enterprise.values", func(h *hostile) any { return map[string]any{"runs": h.victim} }},
-		{"deleteCRDs", among(true, false)}, {"deletionPolicy", among("Delete", "Orphan")},
+		{"deleteCRDs", among(true, false)},
+		{"deletionPolicy", among("Delete", "Orphan")},
 	},
 }
 

@@ -2,7 +2,10 @@ package tenants
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +159,7 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			cluster.Eventually(t, 20*time.Second, func() error {
 				if err := a.try(t.Context(), operator, ns); !deniedBy(err, a.policy) {
-					return fmt.Errorf("the policy %s does not refuse it: %v", a.policy, err)
+					return errors.Join(fmt.Errorf("the policy %s does not refuse it", a.policy), err)
 				}
 				return nil
 			})
@@ -197,8 +200,10 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, u := range list.Items {
+		// The operators of other tests have policies of their own, whose names go on with their controllers.
 		name, ours := strings.CutPrefix(u.GetName(), "mlkeeper-")
-		if ours && !refused[name] {
+		tried := func(policy string) bool { return name == policy || strings.HasPrefix(name, policy+"-") }
+		if ours && !slices.ContainsFunc(slices.Collect(maps.Keys(refused)), tried) {
 			t.Errorf("nothing is tried that policy %s refuses", u.GetName())
 		}
 		if warnings, found, _ := unstructured.NestedSlice(u.Object, "status", "typeChecking", "expressionWarnings"); found {

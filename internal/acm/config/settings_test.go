@@ -246,8 +246,10 @@ func TestTopics(t *testing.T) {
 			"}}", "ops", "syncs", false},
 		"as the current master, without names": {"kafka: {bootstrapServers: s}", DefaultTopic, DefaultSyncTopic, true},
 		"the newer keys name one":              {"participant: {intermediaryParameters: {topics: {syncTopic: syncs}, " + list(source("ops")) + "}}", "ops", "syncs", false},
-		"as the current master, with names": {"{kafka: {bootstrapServers: s}, participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}}}}",
-			"ops", "syncs", false},
+		"as the current master, with names": {
+			"{kafka: {bootstrapServers: s}, participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}}}}",
+			"ops", "syncs", false,
+		},
 	} {
 		got, err := Read([]byte(c.text), Options{Env: environment(nil)})
 		if err != nil {

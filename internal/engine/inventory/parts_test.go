@@ -213,8 +213,14 @@ func TestSameStage(t *testing.T) {
 		a, b *keeper.Inventory
 		want bool
 	}{
-		{of(1, 0), of(1, 0), true}, {of(1, 0), of(1, 2), true}, {of(1, 2), of(1, 0), true}, {of(1, 2), of(1, 12), true},
-		{of(1, 0), of(10, 0), false}, {of(10, 0), of(1, 0), false}, {of(1, 0), of(2, 1), false}, {of(2, 1), of(1, 2), false},
+		{of(1, 0), of(1, 0), true},
+		{of(1, 0), of(1, 2), true},
+		{of(1, 2), of(1, 0), true},
+		{of(1, 2), of(1, 12), true},
+		{of(1, 0), of(10, 0), false},
+		{of(10, 0), of(1, 0), false},
+		{of(1, 0), of(2, 1), false},
+		{of(2, 1), of(1, 2), false},
 	} {
 		if got := SameStage(c.a.Name, c.b); got != c.want {
 			t.Errorf("%s and %s: %v", c.a.Name, c.b.Name, got)
