@@ -95,7 +95,7 @@ func attempts() []attempt {
 		{"bindings", "bind a ServiceAccount of another namespace", create(binding + subject("other") + proxy)},
 		{"bindings", "bind a user", create(binding + "subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: u}]\n" + proxy)},
 		{"bindings", "bind one more", create(binding + "subjects: [{kind: ServiceAccount, name: a-proxy, namespace: NS}, {kind: ServiceAccount, name: b, namespace: NS}]\n" + proxy)},
-		{"bindings", "bind under a name of others", create(rbac + "ClusterRoleBinding\nmetadata: {name: a-NS-proxy-rolebinding}\n" + subject("NS") + proxy)},
+		{"bindings", "bind under a name of others", create(rbac + "ClusterRoleBinding\nmetadata: {name: somebody-NS-proxy-rolebinding}\n" + subject("NS") + proxy)},
 		{"bindings", "write a binding of others", replace(rbac + "ClusterRoleBinding\nmetadata: {name: NS-theirs}\n" + subject("NS") + proxy)},
 		{"deletions", "delete a binding of others", remove(rbac + "ClusterRoleBinding\nmetadata: {name: NS-theirs}\n")},
 		{"deletions", "delete a ConfigMap of others", remove(head + "ConfigMap\nmetadata: {name: theirs, namespace: NS}\n")},

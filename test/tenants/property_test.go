@@ -79,6 +79,20 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// nothingTerminates says which namespace is still being deleted.
+func nothingTerminates(ctx context.Context, c *cluster.Cluster) error {
+	list := &corev1.NamespaceList{}
+	if err := c.Client.List(ctx, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp != nil {
+			return fmt.Errorf("namespace %s is still being deleted", list.Items[i].Name)
+		}
+	}
+	return nil
+}
+
 // TestTenantsChangeAndReadNothingOfOthers has tenants with several sets of rights write what they like: custom resources with references
 // to what is not theirs, statuses, finalizers, MLKeeper's marks, owner references and archives. No object outside of their namespaces may
 // change, and no secret of others may appear in one of theirs, or in the operator's log. The seed determines the writes.
@@ -102,6 +116,8 @@ func TestTenantsChangeAndReadNothingOfOthers(t *testing.T) {
 	for _, s := range samples {
 		cluster.Eventually(t, patience, func() error { return ready(t, c, s.gvk, namespaces[0], s.name) })
 	}
+	// The namespaces of the tests before this one go in their own time.
+	cluster.Eventually(t, patience, func() error { return nothingTerminates(t.Context(), c) })
 	steady(t, operator)
 	before, err := outside(t.Context(), c, namespaces)
 	if err != nil {
