@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -69,6 +70,8 @@ func installManifest(t *testing.T) string {
 func withLease(o *manager.Options) {
 	o.LeaderElection, o.LeaderElectionID = true, "mlkeeper.keeper.mlkeeper.dev"
 	o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = cluster.OperatorNamespace, true
+	// The deletion takes longer than a manager without a lease lives by default, and this one is to see the end of it.
+	o.LeaseDuration, o.RenewDeadline = ptr.To(2*time.Minute), ptr.To(90*time.Second)
 }
 
 // exerciseRights lets the operator use the rights that a first start does not need: it repairs what is changed and
