@@ -376,7 +376,7 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cluster.Eventually(t, 30*time.Second, func() error {
+	cluster.Eventually(t, 90*time.Second, func() error {
 		if err := operator.Engine.Ready(); err == nil || !strings.Contains(err.Error(), "opendatahub/trustyai-webhook-service") {
 			return fmt.Errorf("ready over upstream's definition: %w", err)
 		}
