@@ -38,7 +38,6 @@ func shipped(t *testing.T, name string) *unstructured.Unstructured {
 	setField(t, u, []any{map[string]any{"type": "Established", "status": "True"}}, "status", "conditions")
 	setField(t, u, []any{versions[0]}, "status", "storedVersions")
 	setField(t, u, map[string]any{"strategy": "None"}, "spec", "conversion")
-	unstructured.RemoveNestedField(u.Object, "spec", "preserveUnknownFields")
 	return u
 }
 
