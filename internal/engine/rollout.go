@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/internal/engine/decide"
@@ -27,13 +29,21 @@ type settled struct {
 func (s *stacks[C, F]) ownChange(p *reconciliation[C, F]) bool {
 	last := &p.state.settled
 	if last.generation == 0 {
-		// After a start, what the status knows. The inputs may have changed meanwhile; whoever has changed them waits.
-		last.generation = *s.def.Common(p.before).ObservedGeneration
+		last.generation = readyGeneration(*s.def.Common(p.before).Conditions)
 	}
 	if last.inputs == "" {
 		last.inputs = p.plan.Inputs
 	}
 	return last.generation != p.before.GetGeneration() || p.plan.Inputs != "" && last.inputs != p.plan.Inputs
+}
+
+// readyGeneration is the generation that a custom resource was Ready with when a manager before this one wrote its status, and 0 where it
+// was not Ready: the change that it was not Ready for may be its own. The inputs may have changed since; whoever has changed them waits.
+func readyGeneration(conditions []metav1.Condition) int64 {
+	if ready := meta.FindStatusCondition(conditions, status.ConditionReady); ready != nil && ready.Status == metav1.ConditionTrue {
+		return ready.ObservedGeneration
+	}
+	return 0
 }
 
 // holdRollout turns the restart of pods that the operator brings into a wait, while another namespace rolls. A change of the

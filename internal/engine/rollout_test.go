@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -14,6 +15,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/rollout"
+	"mlkeeper.dev/internal/engine/status"
 )
 
 // rollingStacks are stacks of which custom resources roll.
@@ -24,7 +26,7 @@ func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClo
 		def: controller.Definition[*v1.TrustyAIService]{
 			GVK: v1.GroupVersion.WithKind("TrustyAIService"),
 			Common: func(cr *v1.TrustyAIService) controller.Common {
-				return controller.Common{ObservedGeneration: &cr.Status.ObservedGeneration}
+				return controller.Common{Conditions: &cr.Status.Conditions}
 			},
 		},
 	}
@@ -34,7 +36,8 @@ func rollingStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClo
 // passOf is a pass of a custom resource in a namespace.
 func passOf(namespace string, l *reconcileState, inputs string) *reconciliation[*v1.TrustyAIService, struct{}] {
 	cr := &v1.TrustyAIService{}
-	cr.Namespace, cr.Name, cr.Generation, cr.Status.ObservedGeneration = namespace, "x", 1, 1
+	cr.Namespace, cr.Name, cr.Generation = namespace, "x", 1
+	cr.Status.Conditions = []metav1.Condition{{Type: status.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
 	return &reconciliation[*v1.TrustyAIService, struct{}]{
 		key: client.ObjectKeyFromObject(cr), before: cr, cr: cr, state: l, plan: plan.Plan{Inputs: inputs},
 	}
@@ -138,5 +141,23 @@ func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 	changed.before.Generation++
 	if !s.ownChange(changed) {
 		t.Error("another spec is taken for a change of the operator")
+	}
+}
+
+// TestAChangeThatAStartInterruptedIsNoRollout: the manager before this one saw the new spec, and ended before it had carried it out.
+func TestAChangeThatAStartInterruptedIsNoRollout(t *testing.T) {
+	s, clock, _ := rollingStacks()
+	s.rollouts.Acquire(s.rolloutKey(client.ObjectKey{Namespace: "b"}), clock.Now())
+	p := passOf("a", &reconcileState{}, "credentials 1")
+	ready := &p.before.Status.Conditions[0]
+	p.before.Generation, ready.Status, ready.ObservedGeneration = 2, metav1.ConditionFalse, 2
+	for range 2 {
+		if !s.ownChange(p) {
+			t.Fatal("the change of the custom resource's own waits for the rollout of another namespace")
+		}
+	}
+	s.settleRollout(p, true)
+	if s.ownChange(p) {
+		t.Error("the change has come to an end, and is one still")
 	}
 }

@@ -39,7 +39,6 @@ func (e *Engine) watchShards() {
 	}
 	e.Shards.OnChange(e.gainedShard, e.lostShard)
 	if e.Shards.Count() > 1 {
-		e.rollouts.Shared = true
 		e.Shards.ShareTurn(rolloutTurn{e})
 	}
 }

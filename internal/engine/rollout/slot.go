@@ -22,17 +22,15 @@ type Key struct {
 }
 
 // Slot is held by one namespace. A namespace that is not Ready again by the deadline no longer holds the others back. The zero
-// value is free.
+// value is free, and
+// it is the turn of this manager.
 type Slot struct {
 	// Changed is called with the namespace that gets the slot, and when, and with none when the slot is free; nil for nobody to call.
 	Changed func(holder string, since time.Time)
 
-	// Shared says that each manager has a slot, and that they take turns.
-	Shared bool
-
 	mu sync.Mutex
-	// turn says that it is this manager's turn.
-	turn bool
+	// away says that it is not the turn of this manager. It stays false where managers do not take turns.
+	away bool
 	// holder is the namespace that has the slot, since when, and members those of its custom resources that are not Ready again.
 	holder  string
 	since   time.Time
@@ -59,7 +57,7 @@ func (s *Slot) Acquire(key Key, now time.Time) Grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := Grant{OK: true}
-	if s.Shared && !s.turn {
+	if s.away {
 		s.wait(key)
 		return Grant{Until: now.Add(Deadline)}
 	}
@@ -99,7 +97,7 @@ func (s *Slot) Wanted() bool {
 func (s *Slot) TakeTurn() []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn = true
+	s.away = false
 	out := slices.Collect(maps.Keys(s.waiting))
 	s.waiting = nil
 	return out
@@ -112,7 +110,7 @@ func (s *Slot) EndTurn() bool {
 	if len(s.members)+len(s.waiting) > 0 {
 		return false
 	}
-	s.turn = false
+	s.away = true
 	return true
 }
 

@@ -106,8 +106,8 @@ func TestManagersThatShareShardsTakeTurns(t *testing.T) {
 	at := func(ns string) Key {
 		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: "x"}}
 	}
-	s := Slot{Shared: true}
-	if s.Wanted() || s.Acquire(at("a"), now).OK || !s.Wanted() || s.EndTurn() {
+	s := Slot{}
+	if !s.EndTurn() || s.Wanted() || s.Acquire(at("a"), now).OK || !s.Wanted() || s.EndTurn() {
 		t.Fatal("outside the turn of this manager, a custom resource does not wait")
 	}
 	if waited := s.TakeTurn(); !slices.Equal(waited, []Key{at("a")}) || !s.Acquire(at("a"), now).OK {

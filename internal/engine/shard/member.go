@@ -86,6 +86,9 @@ func (m *Member) Start(ctx context.Context) error {
 	if !m.Warm(ctx) {
 		return nil
 	}
+	if m.Shards.turn != nil {
+		m.Shards.turn.End() // It is no manager's turn that does not have the lease.
+	}
 	elected, done := m.Elected, ctx.Done()
 	for {
 		if err := m.round(ctx); err != nil {
