@@ -3,7 +3,9 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,9 +27,17 @@ import (
 
 const tasDefinition = "trustyaiservices.trustyai.opendatahub.io"
 
-// appliers are the ways in which definitions come into a cluster.
-var appliers = map[string][]string{
-	"client-side": {"apply"}, "server-side": {"apply", "--server-side", "--field-manager=opendatahub-operator"},
+// everyTakeover has each definition stand there in every way, of which the short form takes some.
+var everyTakeover = flag.Bool("takeover.all", false, "take over definitions that were applied in either way, with and without a webhook that answers")
+
+// applier is a way in which definitions come into a cluster.
+type applier struct {
+	name string
+	args []string
+}
+
+var appliers = []applier{
+	{"client-side", []string{"apply"}}, {"server-side", []string{"apply", "--server-side", "--field-manager=opendatahub-operator"}},
 }
 
 // webhook is upstream's operator as far as the API server sees it: a Service with a pod that is ready.
@@ -221,11 +231,14 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 	c := cluster.Start(t)
 	run := maker(t, c)
 	c.Apply(t, webhook)
-	for name, apply := range appliers {
-		for _, answers := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, webhook answers %t", name, answers), func(t *testing.T) {
+	for i, by := range appliers {
+		for j, answers := range []bool{false, true} {
+			if i != j && !*everyTakeover {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, webhook answers %t", by.name, answers), func(t *testing.T) {
 				webhookAnswers(t, c, answers)
-				o := stands(t, c, trustyaiService, apply...)
+				o := stands(t, c, trustyaiService, by.args...)
 				checksAlike(t, c, o.definition, answers)
 				force := "FORCE="
 				if answers {
@@ -295,11 +308,15 @@ func (o *takenOver) prune(t *testing.T, c *cluster.Cluster) {
 func TestMakeOverTheOtherDefinitions(t *testing.T) {
 	c := cluster.Start(t)
 	run := maker(t, c)
-	for name, o := range originals {
-		for how, apply := range appliers {
-			t.Run(name+", "+how, func(t *testing.T) {
+	for i, name := range slices.Sorted(maps.Keys(originals)) {
+		o := originals[name]
+		for j, by := range appliers {
+			if i%2 != j && !*everyTakeover {
+				continue
+			}
+			t.Run(name+", "+by.name, func(t *testing.T) {
 				t.Cleanup(func() { c.Kubectl(t, "delete", "crd", "--all") })
-				old := stands(t, c, o, apply...)
+				old := stands(t, c, o, by.args...)
 				checksAlike(t, c, o.definition, false)
 				for range 2 {
 					out, err := run("install")
@@ -349,7 +366,7 @@ func writeFile(t *testing.T, c *cluster.Cluster, text string) string {
 // that docs/operations.md has put it right.
 func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 	c := cluster.Start(t)
-	old := stands(t, c, trustyaiService, appliers["server-side"]...)
+	old := stands(t, c, trustyaiService, appliers[1].args...)
 	root, err := cluster.Root()
 	if err != nil {
 		t.Fatal(err)
