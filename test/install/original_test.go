@@ -25,7 +25,7 @@ type original struct {
 	legacy bool
 	// versions are those that MLKeeper serves, and stored those in which objects are stored.
 	versions, stored []string
-	// change is a merge patch of the spec that users make, and path is where it can be read.
+	// change is a merge patch of the spec that users make, and path are the names of the field that it changes.
 	change, path string
 }
 
@@ -88,7 +88,7 @@ var trustyaiService = original{
 	definition: tasDefinition, plural: "trustyaiservices", group: "trustyai.opendatahub.io",
 	releases: []release{{tasFirst, tasObject("v1alpha1", "older")}, {upstream, tasObject("v1", "old")}},
 	versions: []string{"v1", "v1alpha1"}, stored: []string{"v1alpha1", "v1"},
-	change: `{"spec":{"metrics":{"schedule":"%s"}}}`, path: "{.spec.metrics.schedule}",
+	change: `{"spec":{"metrics":{"schedule":"%s"}}}`, path: "spec.metrics.schedule",
 }
 
 // kfdefNames are in the definitions of kfctl's operator and of Open Data Hub's, deploy/crds/kfdef.apps.kubeflow.org_kfdefs_crd.yaml.
@@ -122,7 +122,7 @@ var originals = map[string]original{
         apiVersion: {type: string}, kind: {type: string}, metadata: {type: object}, spec: {type: object}, status: {type: object}}}}}
 `, kfdefObject}},
 		versions: []string{"v1", "v1beta1"}, stored: []string{"v1"},
-		change: `{"spec":{"version":"%s"}}`, path: "{.spec.version}",
+		change: `{"spec":{"version":"%s"}}`, path: "spec.version",
 	},
 	// opendatahub-operator at 040e793, whose lists keep unknown fields.
 	"Open Data Hub": {
@@ -135,7 +135,7 @@ var originals = map[string]original{
         status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}
 `, kfdefObject}},
 		versions: []string{"v1", "v1beta1"}, stored: []string{"v1"},
-		change: `{"spec":{"version":"%s"}}`, path: "{.spec.version}",
+		change: `{"spec":{"version":"%s"}}`, path: "spec.version",
 	},
 	// The tutorial's definition: kubebuilder 2 with trivialVersions, so apiextensions v1beta1, without a status subresource.
 	"Tfserv": {
@@ -167,7 +167,7 @@ spec:
   secretFileLocation: /secret/gcp-credentials/
 `}},
 		versions: []string{"v1alpha1"}, stored: []string{"v1alpha1"},
-		change: `{"spec":{"configFileName":"%s"}}`, path: "{.spec.configFileName}",
+		change: `{"spec":{"configFileName":"%s"}}`, path: "spec.configFileName",
 	},
 	// The definition is not public; the operator's documentation has the manifests, whose Helm values are free.
 	"SeldonOperator": {
@@ -192,7 +192,7 @@ spec:
   core: {values: {istio: {enabled: true, gateway: istio-system/seldon-gateway}}}
 `}},
 		versions: []string{"v1alpha1"}, stored: []string{"v1alpha1"},
-		change: `{"spec":{"core":{"values":{"image":{"tag":"%s"}}}}}`, path: "{.spec.core.values.image.tag}",
+		change: `{"spec":{"core":{"values":{"image":{"tag":"%s"}}}}}`, path: "spec.core.values.image.tag",
 	},
 }
 

@@ -2,10 +2,7 @@ package install
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,9 +24,6 @@ import (
 )
 
 const tasDefinition = "trustyaiservices.trustyai.opendatahub.io"
-
-// everyTakeover has each definition stand there in every way, of which the short form takes some.
-var everyTakeover = flag.Bool("takeover.all", false, "take over definitions that were applied in either way, with and without a webhook that answers")
 
 // applier is a way in which definitions come into a cluster.
 type applier struct {
@@ -164,34 +159,48 @@ func (o *takenOver) check(t *testing.T, c *cluster.Cluster) {
 // readAndWrite compares an object in one version with what was stored, changes it, and changes it back.
 func (o *takenOver) readAndWrite(t *testing.T, c *cluster.Cluster, version string, was *unstructured.Unstructured, value string) {
 	t.Helper()
-	resource, name := o.resource(version), was.GetName()
-	// The API server takes a moment until a definition that has changed is what it serves.
-	cluster.Eventually(t, time.Minute, func() error {
-		_, err := c.TryKubectl("get", resource, name)
-		return err
-	})
-	now := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(c.Kubectl(t, "get", resource, name, "-o", "json")), now); err != nil {
-		t.Fatal(err)
-	}
+	now := o.read(t, c, version, was)
 	want, _ := was.Object["spec"].(map[string]any)
 	have, _ := now.Object["spec"].(map[string]any)
 	if now.GetUID() != was.GetUID() || !holds(have, want) {
-		t.Errorf("%s %s is %v with UID %s, and was %v with %s", resource, name, have, now.GetUID(), want, was.GetUID())
+		t.Errorf("%s %s is %v with UID %s, and was %v with %s", o.resource(version), was.GetName(), have, now.GetUID(), want, was.GetUID())
 	}
-	before := c.Kubectl(t, "get", resource, name, "-o", "jsonpath="+o.path)
+	before := o.value(t, now)
 	for _, value := range []string{value, before} {
 		patch := fmt.Sprintf(o.change, value)
 		if before == "" && value == "" {
 			patch = strings.Replace(patch, `""`, "null", 1)
 		}
-		c.Kubectl(t, "patch", resource, name, "--type=merge", "-p", patch)
+		if err := c.Client.Patch(t.Context(), now, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
 		for _, other := range o.versions {
-			if read := c.Kubectl(t, "get", o.resource(other), name, "-o", "jsonpath="+o.path); read != value {
-				t.Errorf("%s %s was written as %s in %s, and is %s", o.resource(other), name, value, version, read)
+			if read := o.value(t, o.read(t, c, other, was)); read != value {
+				t.Errorf("%s %s was written as %s in %s, and is %s", o.resource(other), was.GetName(), value, version, read)
 			}
 		}
 	}
+}
+
+// read reads an object in one version. The API server takes a moment until a definition that has changed is what it serves.
+func (o *takenOver) read(t *testing.T, c *cluster.Cluster, version string, was *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(schema.GroupVersionKind{Group: o.group, Version: version, Kind: was.GetKind()})
+	cluster.Eventually(t, time.Minute, func() error {
+		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: was.GetName()}, now)
+	})
+	return now
+}
+
+// value is what an object has in the field that users change.
+func (o *takenOver) value(t *testing.T, u *unstructured.Unstructured) string {
+	t.Helper()
+	value, _, err := unstructured.NestedString(u.Object, strings.Split(o.path, ".")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
 }
 
 // holds says that a value has all of another one: further fields are those that MLKeeper's schema defaults.
@@ -231,11 +240,8 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 	c := cluster.Start(t)
 	run := maker(t, c)
 	c.Apply(t, webhook)
-	for i, by := range appliers {
-		for j, answers := range []bool{false, true} {
-			if i != j && !*everyTakeover {
-				continue
-			}
+	for _, by := range appliers {
+		for _, answers := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, webhook answers %t", by.name, answers), func(t *testing.T) {
 				webhookAnswers(t, c, answers)
 				o := stands(t, c, trustyaiService, by.args...)
@@ -308,12 +314,8 @@ func (o *takenOver) prune(t *testing.T, c *cluster.Cluster) {
 func TestMakeOverTheOtherDefinitions(t *testing.T) {
 	c := cluster.Start(t)
 	run := maker(t, c)
-	for i, name := range slices.Sorted(maps.Keys(originals)) {
-		o := originals[name]
-		for j, by := range appliers {
-			if i%2 != j && !*everyTakeover {
-				continue
-			}
+	for name, o := range originals {
+		for _, by := range appliers {
 			t.Run(name+", "+by.name, func(t *testing.T) {
 				t.Cleanup(func() { c.Kubectl(t, "delete", "crd", "--all") })
 				old := stands(t, c, o, by.args...)

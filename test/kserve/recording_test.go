@@ -270,6 +270,8 @@ func TestRealKServeIsRecorded(t *testing.T) {
 	s.must(err)
 	const namespace = "recording"
 	s.must(s.c.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	// KServe keeps trying what it cannot reconcile, in the other tests of this cluster too.
+	t.Cleanup(func() { s.c.Kubectl(t, "delete", "namespace", namespace) })
 	r := &recorder{all: map[string]*recorded{}, pods: map[string]map[string]any{}}
 	inferenceServices := client.Resource(schema.GroupVersionResource{Group: "serving.kserve.io", Version: "v1beta1", Resource: "inferenceservices"}).Namespace(namespace)
 	r.follow(t.Context(), t, inferenceServices, noteService)
