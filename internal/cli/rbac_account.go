@@ -60,6 +60,12 @@ func printAccountRoles(cmd *cobra.Command, env Environment, f renderFlags, g gra
 	return printMessages(cmd.ErrOrStderr(), all, w.exists())
 }
 
+// roleName names the roles of one custom resource. No name of a namespace has a dot, so the names of two custom resources differ, and a
+// role of one is not written over by that of another, also where both use one ServiceAccount.
+func roleName(prefix string, stack plan.Stack) string {
+	return prefix + "." + stack.Controller + "." + stack.Namespace + "." + stack.Name
+}
+
 // grants collects the rules that a ServiceAccount needs, by namespace; those in none are of the whole cluster.
 type grants map[string][]rbacv1.PolicyRule
 
@@ -98,7 +104,7 @@ func accountRoles(r rendered, account string) ([]*unstructured.Unstructured, err
 		}
 	}
 	out = append(out, kindOf("v1", "ServiceAccount", r.stack.Namespace, account))
-	name, subject := "mlkeeper-"+r.stack.Namespace+"-"+account, serviceAccount{r.stack.Namespace, account}
+	name, subject := roleName("mlkeeper", r.stack), serviceAccount{r.stack.Namespace, account}
 	for _, namespace := range sortedKeys(given) {
 		role, err := roleAndBinding(namespace, name, subject, merged(given[namespace]))
 		if err != nil {

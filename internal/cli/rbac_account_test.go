@@ -61,7 +61,7 @@ func TestRolesOfAServiceAccount(t *testing.T) {
 	}
 	golden(t, "rbac-account.golden.yaml", stdout)
 	other, _, err := run(t, NewRBACCommand(environment(c, nil)), manifest, "-f", "-", "-n", "models", "--service-account", "deployer")
-	want := strings.NewReplacer("mlkeeper-models-mlkeeper", "mlkeeper-models-deployer", "name: mlkeeper\n", "name: deployer\n", "  - mlkeeper\n", "  - deployer\n").Replace(stdout)
+	want := strings.NewReplacer("name: mlkeeper\n", "name: deployer\n", "  - mlkeeper\n", "  - deployer\n").Replace(stdout)
 	if err != nil || other != want {
 		t.Errorf("with another ServiceAccount, it prints %v\n%s", err, other)
 	}
@@ -113,16 +113,36 @@ func TestRolesForANamespace(t *testing.T) {
 	}
 }
 
-// TestNamesOfPrintedRolesDiffer: two custom resources in namespaces whose names and theirs join to the same text have ClusterRoles of their own.
+// TestNamesOfPrintedRolesDiffer: two custom resources have roles of their own, also in namespaces whose names and theirs join to the same
+// text, and where they use one ServiceAccount.
 func TestNamesOfPrintedRolesDiffer(t *testing.T) {
 	names := map[string]bool{}
-	for _, stack := range []plan.Stack{{Controller: "kubeflow", Namespace: "a", Name: "b.c"}, {Controller: "kubeflow", Namespace: "a-b", Name: "c"}, {Controller: "kubeflow", Namespace: "a", Name: "b-c"}} {
-		stage := plan.Stage{Objects: []plan.Object{{Desired: object(configGVK, stack.Namespace, "a", nil)}}}
-		objects, err := operatorRoles(rendered{stack: stack, plan: plan.Plan{Stages: []plan.Stage{stage}}}, "mlkeeper", serviceAccount{"ops", "manager"}, nil)
-		if err != nil || len(objects) != 1 || names[objects[0].GetName()] {
-			t.Errorf("%v, %v", objects, err)
-			continue
+	for _, stack := range []plan.Stack{
+		{Controller: "kubeflow", Namespace: "a", Name: "b.c"}, {Controller: "kubeflow", Namespace: "a-b", Name: "c"},
+		{Controller: "kubeflow", Namespace: "a", Name: "b-c"}, {Controller: "seldon", Namespace: "a", Name: "b-c"},
+	} {
+		stage := plan.Stage{Objects: []plan.Object{{Desired: object(configGVK, "others", "a", nil)}}}
+		r := rendered{stack: stack, plan: plan.Plan{Stages: []plan.Stage{stage}}}
+		ofOperator, err := operatorRoles(r, "mlkeeper", serviceAccount{"ops", "manager"}, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		names[objects[0].GetName()] = true
+		ofAccount, err := accountRoles(r, "mlkeeper")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range append(ofOperator, ofAccount...) {
+			if !strings.HasSuffix(o.GetKind(), "Role") {
+				continue
+			}
+			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+			if names[key] {
+				t.Errorf("two custom resources have the %s", key)
+			}
+			names[key] = true
+		}
+	}
+	if len(names) != 8 {
+		t.Errorf("the roles are %v", names)
 	}
 }

@@ -168,8 +168,7 @@ func operatorRoles(r rendered, account string, operator serviceAccount, namespac
 			}
 		}
 	}
-	// No name of a namespace has a dot, so the names of two custom resources differ.
-	name := "mlkeeper-operator." + r.stack.Controller + "." + r.stack.Namespace + "." + r.stack.Name
+	name := roleName("mlkeeper-operator", r.stack)
 	var out []*unstructured.Unstructured
 	for _, namespace := range sortedKeys(given) {
 		roles, err := roleAndBinding(namespace, name, operator, merged(given[namespace]))

@@ -41,7 +41,7 @@ func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done
 		return true, s.adopter.RemoveFinalizers(ctx, p.before)
 	}
 	if p.opening() {
-		if rest := s.holdOpening(p.state); rest > 0 {
+		if rest := s.holdOpening(p.state, p.reader.Opening()); rest > 0 {
 			s.queue.addLast(rest, p.key.Namespace, p.key.Name)
 			return true, nil
 		}

@@ -15,8 +15,8 @@ func (p *reconciliation[C, F]) opening() bool {
 
 // holdOpening returns how long a custom resource waits without a report for a watch that is being opened. One that cannot be opened
 // is reported then, and delays no deletion further.
-func (s *stacks[C, F]) holdOpening(state *reconcileState) (rest time.Duration) {
-	state.hold, rest = state.hold.Opening(s.Clock.Now())
+func (s *stacks[C, F]) holdOpening(state *reconcileState, watch string) (rest time.Duration) {
+	state.hold, rest = state.hold.Opening(watch, s.Clock.Now())
 	return rest
 }
 

@@ -60,13 +60,13 @@ func TestAnOpeningWatchIsReportedInTheEnd(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: clock}}}
 	state := &reconcileState{}
-	first := s.holdOpening(state)
+	first := s.holdOpening(state, "ConfigMap a/b")
 	clock.Step(time.Second)
-	if rest := s.holdOpening(state); first <= time.Second || rest != first-time.Second {
+	if rest := s.holdOpening(state, "ConfigMap a/b"); first <= time.Second || rest != first-time.Second {
 		t.Errorf("%s are left, and a second later %s", first, rest)
 	}
 	clock.Step(time.Hour)
-	if rest := s.holdOpening(state); rest != 0 {
+	if rest := s.holdOpening(state, "ConfigMap a/b"); rest != 0 {
 		t.Errorf("%s are left", rest)
 	}
 }

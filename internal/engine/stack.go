@@ -387,7 +387,7 @@ func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts 
 		return reconcile.Result{}, err
 	}
 	if p.opening() {
-		if rest := s.holdOpening(p.state); rest > 0 {
+		if rest := s.holdOpening(p.state, p.reader.Opening()); rest > 0 {
 			// The watch enqueues the custom resource once it is open: there is nothing to report yet.
 			p.state.refs = p.reader.Done(p.state.refs)
 			return reconcile.Result{RequeueAfter: rest}, nil

@@ -95,6 +95,8 @@ type Reader struct {
 	referrer watch.Referrer
 	// used are the objects of others that the custom resource refers to, read those with contents that were read.
 	used, read []watch.Ref
+	// opening names the object whose watch is being opened.
+	opening string
 	// jobs are the names of the background jobs, due is when the first of them runs again.
 	jobs []string
 	due  time.Time
@@ -142,6 +144,7 @@ func (r *Reader) ReferencedAs(
 		return nil, err
 	}
 	if !known {
+		r.opening = fmt.Sprintf("%s %s/%s", gvk.Kind, namespace, name)
 		return nil, unwatched(gvk, name, r.shared.Informers.ReferenceWatchError(gvk, namespace, name))
 	}
 	if meta == nil {
@@ -292,6 +295,9 @@ func (r *Reader) Now() time.Time { return r.shared.Clock.Now() }
 
 // Due is when the first of the background jobs runs again; the zero time where none does.
 func (r *Reader) Due() time.Time { return r.due }
+
+// Opening names the object whose watch is being opened, which this reconcile could not go on without; empty for none.
+func (r *Reader) Opening() string { return r.opening }
 
 // Unanswered says that a background job runs and has no result yet.
 func (r *Reader) Unanswered() bool { return r.unanswered }

@@ -189,7 +189,11 @@ func TestWhyAReferencedObjectIsNotKnown(t *testing.T) {
 		{name: "another error", cluster: fakeCluster{err: failed}, err: failed},
 	} {
 		readers, _ := newReaders(&c.cluster)
-		u, err := readers.reader().Referenced(t.Context(), secrets, "ns", "db")
+		r := readers.reader()
+		u, err := r.Referenced(t.Context(), secrets, "ns", "db")
+		if opens := r.Opening() == "Secret ns/db"; opens != c.cluster.unknown {
+			t.Errorf("%s: %q is being opened", c.name, r.Opening())
+		}
 		var problem plan.Problem
 		switch isProblem := errors.As(err, &problem); {
 		case u != nil || isProblem != (c.err == nil) || !isProblem && !errors.Is(err, c.err):

@@ -28,7 +28,7 @@ const (
 	maxReadyHeld = 10 * time.Second
 	// maxReasonHeld is how long one that is not Ready keeps its reason meanwhile.
 	maxReasonHeld = time.Second
-	// maxOpening is how long the opening of a watch without which there is no plan is not reported. Most watches open sooner.
+	// maxOpening is how long the opening of one watch without which there is no plan is not reported. Most watches open sooner.
 	maxOpening = 5 * time.Second
 	// maxAcknowledgement is how long a Ready waits for the wires, and maxAnswer for a first answer.
 	maxAcknowledgement, maxAnswer = time.Second, 500 * time.Millisecond
@@ -51,6 +51,8 @@ type Change struct {
 type Hold struct {
 	Cause Cause
 	Since time.Time
+	// Watch names the object whose watch is being opened; empty for another cause.
+	Watch string
 }
 
 // Next returns the hold of a change, and how long its write still waits; zero means that it is written now.
@@ -59,9 +61,15 @@ func (h Hold) Next(c Change, now time.Time) (Hold, time.Duration) {
 	return h.until(cause, limit, now)
 }
 
-// Opening returns the hold of a custom resource that waits for a watch that is being opened, and how long that is not reported.
-func (h Hold) Opening(now time.Time) (Hold, time.Duration) {
-	return h.until(CachesIncomplete, maxOpening, now)
+// Opening returns the hold of a custom resource that waits for a watch that is being opened, and how long that is not reported. It begins
+// anew with each watch: of a thousand custom resources that come at once, each waits longer for its next turn than for the watch.
+func (h Hold) Opening(watch string, now time.Time) (Hold, time.Duration) {
+	if h.Watch != watch {
+		h = Hold{}
+	}
+	h, rest := h.until(CachesIncomplete, maxOpening, now)
+	h.Watch = watch
+	return h, rest
 }
 
 // until begins a hold, or goes on with the one of the same cause, and returns how much of the limit is left.

@@ -83,18 +83,33 @@ func TestWhatHoldsAStatus(t *testing.T) {
 // TestReadyStandsForTenSecondsInAll: a watch that is being opened and caches that are not complete afterwards are one hold.
 func TestReadyStandsForTenSecondsInAll(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	hold, rest := Hold{}.Opening(now)
+	hold, rest := Hold{}.Opening("ConfigMap a/b", now)
 	if rest != maxOpening {
 		t.Errorf("a watch is not reported for %s", rest)
 	}
 	now = now.Add(maxOpening - time.Second)
-	if hold, rest = hold.Opening(now); rest != time.Second {
+	if hold, rest = hold.Opening("ConfigMap a/b", now); rest != time.Second {
 		t.Errorf("then for %s", rest)
 	}
 	unknown := change(isDone, fetches)
 	unknown.Incomplete = true
 	if _, rest = hold.Next(unknown, now); rest != maxReadyHeld-maxOpening+time.Second {
 		t.Errorf("Ready stands for %s more", rest)
+	}
+}
+
+// TestEachWatchHasItsTimeToOpen: a custom resource that came to its next watch late, since others had their turns, has waited for that one
+// for no time.
+func TestEachWatchHasItsTimeToOpen(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	hold, _ := Hold{}.Opening("ConfigMap a/models", now)
+	now = now.Add(time.Minute)
+	hold, rest := hold.Opening("Secret a/credentials", now)
+	if rest != maxOpening {
+		t.Errorf("the second watch is not reported for %s", rest)
+	}
+	if _, rest = hold.Opening("Secret a/credentials", now.Add(maxOpening)); rest != 0 {
+		t.Errorf("the second watch, which does not open, is not reported for %s more", rest)
 	}
 }
 
