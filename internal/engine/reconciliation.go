@@ -13,9 +13,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
-	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
-	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
@@ -480,22 +478,4 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 func (s *stacks[C, F]) child(key plan.Key) *observe.Object {
 	seen, _ := s.informers.Child(s.def.Controller, key)
 	return seen
-}
-
-// state tells what is known of one object after this pass's writes.
-func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) controller.State {
-	var seen *observe.Object
-	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
-		seen = r.Observed
-	} else if a.Verb != decide.Conflict {
-		seen = s.child(a.Key)
-	}
-	if seen == nil {
-		return controller.State{Current: a.Reason == decide.ReasonCompleted}
-	}
-	settled := a.Verb == decide.Leave || a.Reason == status.ReasonWaitingForRollout
-	if r, ok := p.results[a.Key]; ok {
-		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
-	}
-	return controller.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
 }

@@ -15,6 +15,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/wiring"
@@ -233,4 +234,22 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeSuspended)
 	s.metrics.suspend(s.def.GVK.Kind, p.key)
 	return reconcile.Result{}, err
+}
+
+// objectState tells what is known of one object after this pass's writes.
+func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) controller.State {
+	var seen *observe.Object
+	if r, ok := p.results[a.Key]; ok && r.Observed != nil {
+		seen = r.Observed
+	} else if a.Verb != decide.Conflict {
+		seen = s.child(a.Key)
+	}
+	if seen == nil {
+		return controller.State{Current: a.Reason == decide.ReasonCompleted}
+	}
+	settled := a.Verb == decide.Leave || a.Reason == status.ReasonWaitingForRollout
+	if r, ok := p.results[a.Key]; ok {
+		settled = r.Err == nil && r.Problem == nil && r.Observed != nil
+	}
+	return controller.State{Observed: seen, Current: settled && seen.Health.Status == health.Current}
 }

@@ -45,29 +45,29 @@ func (g *gathering) ask() {
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
 	}
-	g.hosts.keep(of, question)
-	g.facts.Answer, _ = g.read.Background(question, g.settings.ModelsEvery, g.question(question, names)).(*Answer)
+	g.hosts.keep(of, running.ResourceVersion)
+	g.facts.Answer, _ = g.read.Background(question, g.settings.ModelsEvery, g.question(running.ResourceVersion, names)).(*Answer)
 }
 
-// hosts remembers the addresses of the pods that were asked last, for each custom resource and under the name of the question.
-// While their answers are settled and the Deployment tells of no other pods, nobody has to list them again.
+// hosts remembers the addresses of the pods that were asked last, for each custom resource. While its Deployment is unchanged, whose status
+// counts the ready pods, they are the same, and nobody has to list them again.
 type hosts struct {
 	mu sync.Mutex
 	by map[types.NamespacedName]found
 }
 
-// found are the addresses of a question.
+// found are the addresses of the pods of a Deployment as of one resourceVersion.
 type found struct {
-	question  string
-	addresses []string
+	deployment string
+	addresses  []string
 }
 
-// get returns the addresses that were found for a question, and whether there are any.
-func (h *hosts) get(of types.NamespacedName, question string) ([]string, bool) {
+// get returns the addresses that were found as of a Deployment, and whether there are any.
+func (h *hosts) get(of types.NamespacedName, deployment string) ([]string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last, known := h.by[of]
-	return last.addresses, known && last.question == question
+	return last.addresses, known && last.deployment == deployment
 }
 
 // put remembers addresses, but for a question that was cancelled, as when the custom resource has gone.
@@ -83,36 +83,31 @@ func (h *hosts) put(ctx context.Context, of types.NamespacedName, last found) {
 	h.by[of] = last
 }
 
-// keep forgets the addresses of a custom resource that were found for another question.
-func (h *hosts) keep(of types.NamespacedName, question string) {
+// keep forgets the addresses of a custom resource that were found as of another Deployment.
+func (h *hosts) keep(of types.NamespacedName, deployment string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.by[of].question != question {
+	if h.by[of].deployment != deployment {
 		delete(h.by, of)
 	}
 }
 
-// question asks the ready pods of the custom resource for every model.
-func (g *gathering) question(name string, models []string) controller.Job {
+// question asks the ready pods of the custom resource for every model. The pods are those as of a resourceVersion of the Deployment.
+func (g *gathering) question(deployment string, models []string) controller.Job {
 	of, port := types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered := g.settings.HTTP, g.hosts
 	return func(ctx context.Context, live controller.Live) any {
-		addresses, known := remembered.get(of, name)
+		addresses, known := remembered.get(of, deployment)
 		if !known {
 			var err error
 			if addresses, err = hostsOf(ctx, live, of.Namespace, selector); err != nil {
 				return nil
 			}
+			remembered.put(ctx, of, found{deployment, addresses})
 		}
 		ask := addresses[:min(len(addresses), maxServers, max(1, maxQuestions/len(models)))]
-		answer := sum(models, queryHosts(ctx, client, ask, port, models))
-		last := found{question: name, addresses: addresses}
-		if !answer.Settled {
-			last = found{} // Perhaps these pods are there no more.
-		}
-		remembered.put(ctx, of, last)
-		return answer
+		return sum(models, queryHosts(ctx, client, ask, port, models))
 	}
 }
 

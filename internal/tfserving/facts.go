@@ -43,8 +43,9 @@ type Running struct {
 	Config, Hash string
 	// Current says that the rollout is complete.
 	Current bool
-	// Generation is that of the Deployment.
-	Generation int64
+	// Generation and ResourceVersion are those of the Deployment.
+	Generation      int64
+	ResourceVersion string
 	// Replicas counts its pods, Ready those that are ready.
 	Replicas, Ready int64
 }

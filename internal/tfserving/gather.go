@@ -200,7 +200,7 @@ func (g *gathering) running() {
 	}
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
-		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Generation: child.Generation,
+		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Generation: child.Generation, ResourceVersion: child.ResourceVersion,
 		Current:  child.Health.Status == health.Current,
 		Replicas: count("status", "replicas"), Ready: count("status", "readyReplicas"),
 	}

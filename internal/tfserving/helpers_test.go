@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +129,9 @@ func key(kind, name string) plan.Key {
 	return plan.Key{GroupKind: gvk.GroupKind(), Namespace: "ns", Name: name}
 }
 
+// resourceVersions are those of Deployments: each status is another.
+var resourceVersions atomic.Int64
+
 // rolledOut makes the Deployment of a plan the one that runs, complete or not.
 func rolledOut(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv, p plan.Plan, complete bool) {
 	t.Helper()
@@ -137,6 +142,7 @@ func rolledOut(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv, p p
 		ready = n - 1
 	}
 	u.SetGeneration(1)
+	u.SetResourceVersion(strconv.FormatInt(resourceVersions.Add(1), 10))
 	u.Object["status"] = map[string]any{
 		"observedGeneration": int64(1), "replicas": n, "updatedReplicas": n, "readyReplicas": ready, "availableReplicas": ready,
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -31,6 +32,9 @@ var (
 	trusted     = []string{"--allow-operator-privileges=kubeflow,seldon"}
 	participant = []string{"--participant-config=/etc/mlkeeper/participant/application.yaml"}
 )
+
+// allComponents are those that no controller has.
+const allComponents = "disruption-budget every-namespace manifests monitoring network-policy participant trusted"
 
 // definition is a kind of the Prometheus operator, whatever is in it.
 const definition = `apiVersion: apiextensions.k8s.io/v1
@@ -143,7 +147,7 @@ func TestComponentsCombine(t *testing.T) {
 		{"trusted", trusted, participant},
 		{"trusted participant", slices.Concat(trusted, participant), nil},
 		{"participant disruption-budget", participant, trusted},
-		{"disruption-budget every-namespace manifests monitoring network-policy participant trusted", slices.Concat(trusted, participant), nil},
+		{allComponents, slices.Concat(trusted, participant), nil},
 		{"", nil, slices.Concat(trusted, participant)},
 	} {
 		out, err := run("deploy", "IMG="+image, "COMPONENTS="+step.components)
@@ -170,6 +174,7 @@ func TestComponentsCombine(t *testing.T) {
 				t.Errorf("with %q: the volume %s: %v", step.components, v.Name, err)
 			}
 		}
+		enforced(t, c, !strings.Contains(step.components, "trusted"))
 		reader := c.Client.Get(t.Context(), client.ObjectKey{Name: "mlkeeper-metrics-reader"}, &rbacv1.ClusterRoleBinding{})
 		if on := strings.Contains(step.components, "monitoring"); on != (reader == nil) || !on && !apierrors.IsNotFound(reader) {
 			t.Errorf("with %q: the binding of who reads the metrics: %v", step.components, reader)
@@ -180,6 +185,25 @@ func TestComponentsCombine(t *testing.T) {
 			t.Errorf("with %q: the binding to cluster-admin: %v", step.components, err)
 		} else if on && bound.Subjects[0].Namespace != namespace {
 			t.Errorf("cluster-admin is bound to a ServiceAccount in %s", bound.Subjects[0].Namespace)
+		}
+	}
+}
+
+// enforced: the admission policies deny what the operator never does. An operator that is trusted writes objects of all kinds, which they
+// then only note in the audit log.
+func enforced(t *testing.T, c *cluster.Cluster, deny bool) {
+	t.Helper()
+	want := admissionv1.Audit
+	if deny {
+		want = admissionv1.Deny
+	}
+	list := &admissionv1.ValidatingAdmissionPolicyBindingList{}
+	if err := c.Client.List(t.Context(), list); err != nil || len(list.Items) == 0 {
+		t.Fatalf("%d bindings of admission policies: %v", len(list.Items), err)
+	}
+	for i := range list.Items {
+		if got := list.Items[i].Spec.ValidationActions; !slices.Equal(got, []admissionv1.ValidationAction{want}) {
+			t.Errorf("the binding %s has the actions %v, not %s", list.Items[i].Name, got, want)
 		}
 	}
 }
@@ -268,6 +292,15 @@ func TestAllOfADeploymentIsInItsNamespace(t *testing.T) {
 	}
 }
 
+// agrees: somebody who declares the same, such as a GitOps tool, disagrees with nobody: what the API server fills in is no other value.
+func agrees(t *testing.T, c *cluster.Cluster, manifests ...string) {
+	t.Helper()
+	apply := []string{"apply", "--server-side", "--dry-run=server", "--field-manager=another"}
+	if out, err := c.TryKubectl(append(apply, manifests...)...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestInstallFileAndDeployMix applies config/install.yaml and runs make deploy, in this order and with every way to apply: none
 // meets a conflict, and the operator ends with the image and the flags of the last.
 func TestInstallFileAndDeployMix(t *testing.T) {
@@ -283,15 +316,13 @@ func TestInstallFileAndDeployMix(t *testing.T) {
 			}
 			file := filepath.Join(root, "config", "install.yaml")
 			c.Kubectl(t, append(apply, "-f", file)...)
-			// Somebody who declares the same, such as a GitOps tool, disagrees with nobody: what the API server fills in is no
-			// other value.
-			if out, err := c.TryKubectl("apply", "--server-side", "--dry-run=server", "--field-manager=another", "-f", file); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			agrees(t, c, "-f", file)
 			c.Kubectl(t, append(apply, "-f", file)...)
-			for _, components := range []string{"", "trusted"} {
+			monitoringKinds(t, c)
+			for _, components := range []string{"", allComponents, "trusted"} {
 				out, err := run("deploy", "IMG="+image, "COMPONENTS="+components)
 				must(t, out, err)
+				agrees(t, c, "-k", filepath.Join(root, "bin", "deploy"))
 			}
 			if err := runs(operator(t, c), trusted, participant); err != nil {
 				t.Error(err)
