@@ -30,7 +30,14 @@ for program in manager agent; do
   hack/gobuild.sh -C "$KSERVE_MODULE" -o "$out/$program" "./cmd/$program"
 done
 
-KSERVE_MANAGER=$PWD/$out/manager KSERVE_AGENT=$PWD/$out/agent KSERVE_LOG=$PWD/$out/manager.log KSERVE_RECORDING=$PWD/$out/recording.json
+KSERVE_MANAGER=$PWD/$out/manager KSERVE_AGENT=$PWD/$out/agent KSERVE_LOG=$PWD/$out/manager.log KSERVE_RECORDING=
+kept=devcluster/internal/standin/testdata/kserve.json
+if [[ ${RECORD-} == 1 ]] || grep -q "\"version\": \"$KSERVE_VERSION\"" "$kept"; then
+  KSERVE_RECORDING=$PWD/$out/recording.json
+  rm -f "$KSERVE_RECORDING"
+else
+  echo "test-kserve: the stand-in plays another version, and is not compared with $KSERVE_VERSION"
+fi
 KSERVE_IDLE=${IDLE:-2m}
 export KSERVE_VERSION KSERVE_MODULE KSERVE_MANAGER KSERVE_AGENT KSERVE_LOG KSERVE_RECORDING KSERVE_IDLE
 echo "test-kserve: KServe $KSERVE_VERSION; its log is $KSERVE_LOG"
@@ -38,11 +45,7 @@ echo "test-kserve: KServe $KSERVE_VERSION; its log is $KSERVE_LOG"
 go test -tags realkserve -count=1 -timeout 60m -v ./test/kserve \
   -run "${RUN-^Test(RealKServe.*|Workflow|ManyServices|Orders|ScalingIsNoTrouble|UpdateIsRolledOut|UpdateToABadModelAndBack|Restart|RefusedByKServe|DefaultsOfKServe|KnownDefect.*)$}"
 [[ -s $KSERVE_RECORDING ]] || exit 0
-kept=devcluster/internal/standin/testdata/kserve.json
 if [[ ${RECORD-} == 1 ]]; then
   cp "$KSERVE_RECORDING" "$kept"
-elif ! grep -q "\"version\": \"$KSERVE_VERSION\"" "$kept"; then
-  echo "test-kserve: the stand-in plays another version, and is not compared with $KSERVE_VERSION"
-  exit 0
 fi
 go -C devcluster test -count=1 -v -run '^TestRecording' ./internal/standin

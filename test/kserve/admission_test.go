@@ -38,7 +38,7 @@ func TestDefaultsOfKServe(t *testing.T) {
 	legacy["payload"] = strings.Replace(text, `"metadata":{`, `"metadata":{"annotations":{"serving.kserve.io/deploymentMode":"RawDeployment"},`, 1)
 	i := s.deployed(s.primed(map[string]any{}), legacy)
 	got := s.service("legacy")
-	if mode := got.GetAnnotations()["serving.kserve.io/deploymentMode"]; mode != "Standard" {
+	if mode := got.GetAnnotations()["serving.kserve.io/deploymentMode"]; mode != withoutKnative {
 		t.Errorf("the mode is %s: %v", mode, got.Object)
 	}
 	generation := got.GetGeneration()

@@ -39,8 +39,10 @@ import (
 func init() {
 	options = []cluster.Option{cluster.WithCRDs("knative"), cluster.WithFlags("--no-stand-in")}
 	prepare = realKServe
-	// KServe 0.17 takes the ingress for undone, later ones say what the old pods say (devcluster/internal/standin, standardReady).
-	whileRolledOut = "False"
+	// KServe 0.17 takes the ingress for undone, those before and later say what the old pods say (devcluster/internal/standin, standardReady).
+	if strings.HasPrefix(os.Getenv("KSERVE_VERSION"), "v0.17.") {
+		whileRolledOut = "False"
+	}
 }
 
 // ingress is what such an installation has in KServe's inferenceservice-config. The domain is that of the stand-in, so that what
@@ -129,11 +131,11 @@ func configure(c *cluster.Cluster) error {
 		return err
 	}
 	// Before 0.16 the modes had other names.
-	mode := "Standard"
 	if strings.Contains(config.Data["deploy"], "Serverless") {
-		mode = "RawDeployment"
+		withoutKnative = "RawDeployment"
 	}
-	config.Data["ingress"], config.Data["logger"], config.Data["deploy"] = ingress, string(changed), `{"defaultDeploymentMode": "`+mode+`"}`
+	config.Data["ingress"], config.Data["logger"] = ingress, string(changed)
+	config.Data["deploy"] = `{"defaultDeploymentMode": "` + withoutKnative + `"}`
 	return c.Client.Update(context.Background(), config)
 }
 

@@ -265,6 +265,9 @@ func (r *recorder) await(t *testing.T, name string, until func(map[string]any) b
 
 // TestRealKServeIsRecorded takes down what the controller and its webhooks do.
 func TestRealKServeIsRecorded(t *testing.T) {
+	if os.Getenv("KSERVE_RECORDING") == "" {
+		t.Skip("the stand-in plays another version of KServe, of which make test-kserve with RECORD=1 records this one")
+	}
 	s := onKafka(t, acmruntime.Master)
 	client, err := dynamic.NewForConfig(s.c.Config)
 	s.must(err)

@@ -28,9 +28,10 @@ import (
 )
 
 // options are those of the cluster, and prepare is done to it before a test. whileRolledOut is what the condition Ready of a service
-// is while an update is rolled out. All are others where KServe itself runs.
+// is while an update is rolled out, and withoutKnative the name of the mode without Knative. All may be others where KServe itself runs.
 var (
 	whileRolledOut = "True"
+	withoutKnative = "Standard"
 	options        = []cluster.Option{cluster.WithCRDs("inferenceservice", "knative")}
 	prepare        = func(*testing.T, *cluster.Cluster) {}
 )
