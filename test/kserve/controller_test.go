@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -39,9 +40,18 @@ import (
 func init() {
 	options = []cluster.Option{cluster.WithCRDs("knative"), cluster.WithFlags("--no-stand-in")}
 	prepare = realKServe
+	// A checkout without tags is taken for one of today.
+	v, err := version.ParseGeneric(os.Getenv("KSERVE_VERSION"))
+	if err != nil {
+		return
+	}
 	// KServe 0.17 takes the ingress for undone, those before and later say what the old pods say (devcluster/internal/standin, standardReady).
-	if strings.HasPrefix(os.Getenv("KSERVE_VERSION"), "v0.17.") {
+	if v.Minor() == 17 {
 		whileRolledOut = "False"
+	}
+	// Before 0.16 the modes had other names.
+	if v.LessThan(version.MustParseGeneric("0.16.0")) {
+		withoutKnative = "RawDeployment"
 	}
 }
 
@@ -129,10 +139,6 @@ func configure(c *cluster.Cluster) error {
 	changed, err := json.Marshal(logger)
 	if err != nil {
 		return err
-	}
-	// Before 0.16 the modes had other names.
-	if strings.Contains(config.Data["deploy"], "Serverless") {
-		withoutKnative = "RawDeployment"
 	}
 	config.Data["ingress"], config.Data["logger"] = ingress, string(changed)
 	config.Data["deploy"] = `{"defaultDeploymentMode": "` + withoutKnative + `"}`
