@@ -28,4 +28,9 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "An application cannot be rendered or ordered; the others are applied.", stalled: true,
 		remedy: "Correct the application as the message says.",
 	},
+	"RenderingAmbiguous": {
+		meaning: "Some of its applications are those of kfctl, and others are such as kfctl could not render, so that either rendering would be a guess.",
+		stalled: true,
+		remedy:  "Set spec.rendering to Kfctl or to Kustomize; the message names an application of each kind.",
+	},
 }

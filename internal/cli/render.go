@@ -364,6 +364,9 @@ func printMessages(w io.Writer, all []rendered, exists bool) error {
 		for _, warning := range append(slices.Clone(r.warnings), r.plan.Warnings...) {
 			say("warning", warning)
 		}
+		for _, note := range r.plan.Notes {
+			say("note", note)
+		}
 		for _, stage := range r.plan.Stages {
 			for _, o := range stage.Objects {
 				if api, found := r.skipped[o.Key()]; found {

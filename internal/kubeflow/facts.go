@@ -28,6 +28,9 @@ type Content struct {
 	// Spec are the applications as they were declared then, Applications what each rendered.
 	Spec         []kubeflowv1.Application
 	Applications []Application
+	// Rendering is how they were rendered, and Why it is that one.
+	Rendering kubeflowv1.Rendering
+	Why       string
 }
 
 // Application is one application as it was rendered.

@@ -57,7 +57,7 @@ func (s *system) account(cr *kubeflowv1.KfDef) controller.Account {
 
 // inputsOf tells apart what is rendered: another spec is another input.
 func inputsOf(cr *kubeflowv1.KfDef) string {
-	return rendering.Digest(string(cr.UID), []any{cr.Spec.Repos, cr.Spec.Applications, cr.Name, cr.Namespace})
+	return rendering.Digest(string(cr.UID), []any{cr.Spec.Repos, cr.Spec.Applications, cr.Spec.Rendering, cr.Name, cr.Namespace})
 }
 
 // versionsOf tells apart the contents of the objects that a spec refers to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,21 +31,26 @@ func jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content]
 		Inputs:  inputsOf(cr), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
 		Every: every, Sources: from,
 		Render: func(_ context.Context, run rendering.Run[Content]) *plan.Problem {
-			render(cr, run)
-			return nil
+			return render(cr, run)
 		},
 	}
 }
 
 // render renders the applications. Of one that fails, what was rendered before stands.
-func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) {
+func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) *plan.Problem {
 	trees := map[string]fs.FS{}
 	for i, tree := range run.Trees {
 		trees[run.Result.Sources[i].Name] = tree
 	}
 	out := &run.Result.Content
 	out.Spec = cr.Spec.Applications
-	for _, rendered := range kustomize.Render(inputOf(cr, trees)) {
+	in := inputOf(cr, trees)
+	var problem *plan.Problem
+	if out.Rendering, out.Why, problem = renderingOf(cr, run.Last, in); problem != nil {
+		return problem
+	}
+	in.Rendering = kustomize.Rendering(out.Rendering)
+	for _, rendered := range kustomize.Render(in) {
 		one := Application{Name: rendered.Name, Warnings: rendered.Warnings}
 		if rendered.Err != nil {
 			one.Error, one.Objects, run.Result.Incomplete = rendered.Err.Error(), objectsOf(run.Last, rendered.Name), true
@@ -54,6 +60,7 @@ func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) {
 		}
 		out.Applications = append(out.Applications, one)
 	}
+	return nil
 }
 
 // objectsOf are the objects of an application in a result, if it has any.
@@ -70,14 +77,14 @@ func objectsOf(result *Result, application string) []*unstructured.Unstructured 
 
 // inputOf is what the rendering of a KfDef depends on.
 func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
-	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees}
+	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees, KfctlRan: slices.Contains(cr.Finalizers, finalizer)}
 	for _, a := range cr.Spec.Applications {
 		one := kustomize.Application{Name: a.Name}
 		for _, i := range a.Images {
 			one.Images = append(one.Images, kustomize.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
 		}
 		if c := a.KustomizeConfig; c != nil {
-			one.HasConfig, one.Overlays = true, c.Overlays
+			one.HasConfig, one.Overlays, one.Components = true, c.Overlays, c.Components
 			for _, p := range c.Parameters {
 				one.Parameters = append(one.Parameters, kustomize.Parameter{Name: p.Name, Value: p.Value})
 			}

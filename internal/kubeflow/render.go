@@ -40,17 +40,26 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := assignStages(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
+	if content.Rendering != "" {
+		out.Notes = append(out.Notes, fmt.Sprintf("rendering %s, since %s", content.Rendering, content.Why))
+	}
 	order, wrong := sortByDependencies(content.Spec)
+	clash := conflicts(cr, facts)
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, i, wrong, applications[i]))
 	}
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
-		if message, field := failureOfApplication(a, wrong[i]); message != "" {
+		if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
 				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
 				Message: message,
 			})
+		} else if clash[i] != "" {
+			out.Warnings = append(out.Warnings, a.Name+": "+clash[i]+madeAsTheFirst)
+		}
+		if w := unplaced(cr, facts, i); w != "" {
+			out.Warnings = append(out.Warnings, a.Name+": "+w)
 		}
 		for _, w := range a.Warnings {
 			out.Warnings = append(out.Warnings, a.Name+": "+w)
@@ -81,12 +90,18 @@ func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
 	}
 }
 
-// failureOfApplication says why an application is not made, and which of its fields is at fault.
-func failureOfApplication(a Application, wrong string) (message, field string) {
-	if a.Error != "" || wrong == "" {
+// failureOfApplication says why an application is not made as it is declared, and which of its fields is at fault. Where two render
+// one object differently, kustomize ends, and kfctl applied one after the other.
+func failureOfApplication(content Content, i int, wrong, clash string) (message, field string) {
+	switch a := content.Applications[i]; {
+	case a.Error != "":
 		return a.Error, ""
+	case wrong != "":
+		return wrong, ".dependsOn"
+	case clash != "" && content.Rendering == renderingKustomize:
+		return clash + leaveOneOut, ""
 	}
-	return wrong, ".dependsOn"
+	return "", ""
 }
 
 // stage is that of one application.
@@ -110,14 +125,14 @@ func stage(content Content, i int, wrong map[int]string, objects []plan.Object) 
 }
 
 // assignStages gives every object its namespace and its stage. What two applications render is made once, as the first of them
-// has it.
+// has it; conflicts says where they differ.
 func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
 	applications = make([][]plan.Object, len(facts.Result.Content.Applications))
 	seen := map[plan.Key]bool{}
 	for i, a := range facts.Result.Content.Applications {
 		kept := retains(cr, facts.Result.Content.Spec[i])
 		for _, o := range a.Objects {
-			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
+			key := keyOf(cr, facts, i, o)
 			if seen[key] {
 				continue
 			}

@@ -9,7 +9,6 @@ import (
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -47,6 +46,9 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Obse
 		conditions(cr, seen)
 		return controller.Verdict{}
 	}
+	if settled(facts.Result.Content) {
+		status.Rendering = facts.Result.Content.Rendering
+	}
 	status.ReposCache = nil
 	for _, r := range facts.Result.Sources {
 		status.ReposCache = append(status.ReposCache, kubeflowv1.RepoCache{Name: r.Name, Revision: r.Digest})
@@ -61,6 +63,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedSta
 	status := &cr.Status
 	before := status.Applications
 	_, wrong := sortByDependencies(facts.Result.Content.Spec)
+	clash := conflicts(cr, facts)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Result.Content.Applications))
 	made := make([]int32, len(facts.Result.Content.Applications))
 	for i, a := range facts.Result.Content.Applications {
@@ -69,7 +72,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedSta
 		var lack controller.Lack
 		for _, o := range a.Objects {
 			// An object of two applications belongs to both.
-			key := plan.KeyIn(o, cr.Namespace, facts.Namespaced)
+			key := keyOf(cr, facts, i, o)
 			state := seen.Objects[key]
 			one.Objects++
 			ready := state.Current || state.Observed != nil && informational(key.GroupKind)
@@ -92,7 +95,7 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedSta
 		if j := slices.IndexFunc(before, func(b kubeflowv1.ApplicationStatus) bool { return b.Name == one.Name }); j >= 0 {
 			one.Revision = before[j].Revision
 		}
-		failure, _ := failureOfApplication(facts.Result.Content.Applications[i], wrong[i])
+		failure, _ := failureOfApplication(facts.Result.Content, i, wrong[i], clash[i])
 		switch {
 		case failure != "":
 			one.Phase, one.Message = phaseFailed, controller.Cut(failure, maxMessage)
@@ -125,7 +128,7 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedStat
 	switch {
 	case facts.Result == nil || facts.Pending:
 		return
-	case facts.Result.Failure == nil:
+	case facts.Result.Failure == nil, facts.Result.Failure.Reason == reasonRenderingAmbiguous:
 		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 		return
 	}

@@ -12,6 +12,11 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || duration(self.interval) >= duration('30s')",message="spec.interval is shorter than 30s: forges refuse who asks that often; write 30s or more"
 type KfDefSpec struct {
+	// rendering is how the applications are rendered: Kfctl as kfctl v1.2 rendered them, from a base, overlays and parameters, into the
+	// namespace of the KfDef; Kustomize as kustomize build renders every path, with all of its repository. Where it is empty it is
+	// detected once and kept in status.rendering.
+	// +optional
+	Rendering Rendering `json:"rendering,omitempty"`
 	// applications are rendered and applied in this order.
 	// +optional
 	// +listType=atomic
@@ -61,12 +66,17 @@ type KfDefSpec struct {
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
+// Rendering is how the applications of a KfDef are rendered.
+//
+// +kubebuilder:validation:Enum=Kfctl;Kustomize
+type Rendering string
+
 // Application is one application of a Kubeflow.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) > duration('0s')",message="timeout of an application is not positive; write one such as 5m"
 type Application struct {
-	// name names the application. The name kubeflow-apps makes the whole KfDef one of stacks (kfctl v1.1), in which the
-	// overlays and parameters of all applications have no effect.
+	// name names the application. With the rendering Kfctl, the name kubeflow-apps makes the whole KfDef one of stacks (kfctl v1.1),
+	// in which the overlays and parameters of all applications have no effect.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -74,6 +84,12 @@ type Application struct {
 	// +optional
 	KustomizeConfig *KustomizeConfig `json:"kustomizeConfig,omitempty"`
 
+	// namespace is where those objects of the application are made that name no namespace; the namespace of the KfDef by default.
+	// Nothing that names a namespace is moved.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
 	// dependsOn names applications whose objects must be healthy before those of this one are made. Updates are never held
 	// back. Without it an application waits for nothing but Namespaces, definitions and servers of webhooks.
 	// +optional
@@ -133,17 +149,24 @@ type KustomizeConfig struct {
 	// repoRef is the folder with the manifests.
 	// +optional
 	RepoRef *RepoRef `json:"repoRef,omitempty"`
-	// overlays are merged onto the base in this order.
+	// overlays are merged onto the base in this order, with the rendering Kfctl.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Overlays []string `json:"overlays,omitempty"`
-	// parameters replace the lines of the same names in params.env.
+	// parameters replace the lines of the same names in params.env, with the rendering Kfctl.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Parameters []NameValue `json:"parameters,omitempty"`
+	// components are folders of the repository with Components that kustomize applies to the application. They need the rendering
+	// Kustomize.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Components []string `json:"components,omitempty"`
 }
 
 // RepoRef is a folder of a repository.

@@ -55,6 +55,9 @@ type KfDefStatus struct {
 	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// rendering is how the applications are rendered. It is not detected again: only spec.rendering changes it.
+	// +optional
+	Rendering Rendering `json:"rendering,omitempty"`
 	// applicationsReady counts the applications that are ready, such as 12/44.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16

@@ -129,6 +129,8 @@ type Plan struct {
 	Problems []Problem
 	// Warnings are shown in status.
 	Warnings []string
+	// Notes say how the plan was made where there is more than one way; `mlkeeper render` prints them.
+	Notes []string
 	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
 	// zero means never.
 	WakeAt time.Time

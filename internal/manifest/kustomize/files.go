@@ -84,6 +84,9 @@ func (w *walk) measure(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 			objects = append(objects, items.Content...)
 		}
 	}
+	if w.exact {
+		return nil, objects, nil
+	}
 	changed, err := hideFields(docs)
 	return changed, objects, err
 }
@@ -94,6 +97,9 @@ func (w *walk) configure(dir string, v *visit) error {
 		target, err := w.addFile(v, dir, "configuration", p)
 		if err != nil {
 			return err
+		}
+		if w.exact {
+			continue
 		}
 		content, err := w.tree.ReadFile(target)
 		if err != nil {

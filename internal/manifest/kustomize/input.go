@@ -11,6 +11,10 @@ type Input struct {
 	// Name and Namespace are those of the KfDef; params.env may ask for both, and a legacy application is put into the
 	// namespace unless a parameter of that name says otherwise.
 	Name, Namespace string
+	// Rendering is how the applications are rendered; empty for Kfctl. Detect finds it for a KfDef that does not name it.
+	Rendering Rendering
+	// KfctlRan says that kfctl's operator had the KfDef before.
+	KfctlRan bool
 	// UID tells KfDefs of one name apart, over time too, where a name has to be unique. Without it the name counts.
 	UID string
 	// Project is what the parameter project becomes, the Google Cloud project of a KfDef with that plugin. Elsewhere it
@@ -31,6 +35,8 @@ type Application struct {
 	HasConfig, HasRepoRef bool
 	Overlays              []string
 	Parameters            []Parameter
+	// Components are folders of the repository with Components, which kfctl did not know.
+	Components []string
 	// Images replace images after everything else; kfctl had no such field.
 	Images []Image
 }

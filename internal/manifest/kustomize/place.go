@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type place struct {
 func (p *place) setNamespace(v *visit) []string {
 	given := v.k.Namespace
 	if given == "" {
-		if v.newerThanKfctl || p.flat && v.hasSeveralNamespaces() {
+		if v.newer != "" || p.flat && v.hasSeveralNamespaces() {
 			return nil
 		}
 		v.k.Namespace, v.changed = p.namespace, true
@@ -109,9 +110,13 @@ func (v *visit) findNewFields(content []byte) error {
 	if err := kyaml.Unmarshal(content, &raw); err != nil {
 		return fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
-	v.newerThanKfctl = v.k.Kind == types.ComponentKind
-	for name, value := range raw {
-		v.newerThanKfctl = v.newerThanKfctl || value != nil && !slices.Contains(fieldsOf320, name)
+	if v.k.Kind == types.ComponentKind {
+		v.newer = "kind " + types.ComponentKind
+	}
+	for _, name := range sortedKeys(raw) {
+		if raw[name] != nil && !slices.Contains(fieldsOf320, name) {
+			v.newer = cmp.Or(v.newer, name)
+		}
 	}
 	for _, g := range v.k.ConfigMapGenerator {
 		v.name(named{kind: "ConfigMap", name: truncate(g.Name), namespace: truncate(g.Namespace)})

@@ -32,7 +32,7 @@ const atOnce = 3
 // process, and two large renderings at once would need twice the memory.
 var one sync.Mutex
 
-// Stacks says in which mode kfctl rendered a KfDef. In stacks mode each application is the kustomization at its path and
+// Stacks says in which of its two modes kfctl rendered a KfDef. In stacks mode each application is the kustomization at its path and
 // nothing else; in legacy mode it is merged from a base, overlays and parameters.
 func (in Input) Stacks() bool {
 	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksMark })
@@ -44,8 +44,7 @@ func Render(in Input) []Rendered {
 	out := make([]Rendered, len(in.Applications))
 	// RenderOne answers for a panic itself, and nobody ends the context.
 	parallel.Each(context.Background(), atOnce, in.Applications, func(_ context.Context, i int, a Application) error {
-		earlier := func(b Application) bool { return b.Name == a.Name }
-		if a.Name != "" && slices.ContainsFunc(in.Applications[:i], earlier) {
+		if in.second(i) {
 			out[i] = Rendered{Name: a.Name, Warnings: []string{
 				"skipped, as kfctl did: an application of this name comes before it. Rename it",
 			}}
@@ -55,6 +54,12 @@ func Render(in Input) []Rendered {
 		return nil
 	})
 	return out
+}
+
+// second says that an application has the name of one before it.
+func (in Input) second(i int) bool {
+	name := in.Applications[i].Name
+	return name != "" && slices.ContainsFunc(in.Applications[:i], func(b Application) bool { return b.Name == name })
 }
 
 // RenderOne renders one application of the KfDef.
@@ -82,20 +87,30 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	if err != nil {
 		return nil, nil, err
 	}
-	prepare := prepareLegacy
-	if in.Stacks() {
-		prepare = prepareStacks
-	}
 	p, err := prepare(in, a, dir)
 	if err != nil || p.entry == "" {
 		return nil, p.warnings, err
 	}
-	w := &walk{tree: p.tree, legacy: !in.Stacks(), place: p.place, done: map[string]*visit{}}
+	w := &walk{tree: p.tree, exact: in.Rendering == Kustomize, place: p.place, done: map[string]*visit{}}
 	if err := w.prepare(p.entry); err != nil {
 		return nil, p.warnings, err
 	}
 	objects, err := run(p.tree, p.entry)
 	return objects, append(p.warnings, w.warnings...), err
+}
+
+// prepare generates what the rendering needs beside the files of an application.
+func prepare(in Input, a Application, dir string) (prepared, error) {
+	switch {
+	case in.Rendering == Kustomize:
+		return prepareBuild(in, a, dir)
+	case len(a.Components) > 0:
+		return prepared{}, fmt.Errorf("kustomizeConfig.components need the rendering %s, and this KfDef is rendered as by kfctl: "+
+			"remove them, or set spec.rendering", Kustomize)
+	case in.Stacks():
+		return prepareStacks(in, a, dir)
+	}
+	return prepareLegacy(in, a, dir)
 }
 
 // prepared is an application whose kustomization is generated.
@@ -146,25 +161,58 @@ func prepareLegacy(in Input, a Application, dir string) (prepared, error) {
 	return out, err
 }
 
-// prepareStacks generates a kustomization whose only resource is the application's folder. It sets no namespace, as
-// kfctl did on purpose: the folders name their own.
-func prepareStacks(in Input, a Application, dir string) (prepared, error) {
-	out := prepared{tree: newTree(in.Repos[a.Repo], "."), entry: generated}
-	var ignored []string
+// ofKfctl are the fields of an application that only kfctl's legacy mode reads.
+func ofKfctl(a Application) []string {
+	var out []string
 	if len(a.Overlays) > 0 {
-		ignored = append(ignored, "overlays")
+		out = append(out, "overlays")
 	}
 	if len(a.Parameters) > 0 {
-		ignored = append(ignored, "parameters")
+		out = append(out, "parameters")
 	}
-	if len(ignored) > 0 {
+	return out
+}
+
+// prepareBuild has kustomize begin in the application's folder, as kustomize build does. Only images and components of the application
+// itself need a kustomization around it.
+func prepareBuild(in Input, a Application, dir string) (prepared, error) {
+	if fields := ofKfctl(a); len(fields) > 0 {
+		return prepared{}, fmt.Errorf("%s need the rendering %s, and this KfDef is rendered as by kustomize build: "+
+			"point repoRef.path at the overlay and remove them, or set spec.rendering", strings.Join(fields, " and "), Kfctl)
+	}
+	if len(a.Images)+len(a.Components) > 0 {
+		return wrap(in, a, dir)
+	}
+	return prepared{tree: newTree(in.Repos[a.Repo], "."), entry: path.Join(mount, dir)}, nil
+}
+
+// prepareStacks sets no namespace, as kfctl did on purpose: the folders name their own.
+func prepareStacks(in Input, a Application, dir string) (prepared, error) {
+	out, err := wrap(in, a, dir)
+	if ignored := ofKfctl(a); err == nil && len(ignored) > 0 {
 		out.warnings = append(out.warnings, fmt.Sprintf("%s ignored, as kfctl did: a KfDef with an application %q takes every path "+
 			"as it is. Point repoRef.path at the overlay", strings.Join(ignored, " and "), stacksMark))
 	}
+	return out, err
+}
+
+// wrap generates a kustomization around the application's folder, with all of its repository.
+func wrap(in Input, a Application, dir string) (prepared, error) {
+	out := prepared{tree: newTree(in.Repos[a.Repo], "."), entry: generated}
 	k := types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{path.Join("..", mount, dir)},
 		Images:    imagesOf(a),
+	}
+	for _, component := range a.Components {
+		folder, err := inside("kustomizeConfig.components", component)
+		if err != nil {
+			return prepared{}, err
+		}
+		if !out.tree.IsDir(path.Join(mount, folder)) {
+			return prepared{}, fmt.Errorf("repository %q has no folder %q: correct kustomizeConfig.components", a.Repo, component)
+		}
+		k.Components = append(k.Components, path.Join("..", mount, folder))
 	}
 	content, err := yaml.Marshal(k)
 	if err != nil {
@@ -188,7 +236,7 @@ func build(t *tree, entry string) (resmap.ResMap, error) {
 	defer one.Unlock()
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy
-	// Trees of 2020 load files beside their own folder, and the tree itself keeps them in the repository.
+	// Files may lie beside the folder of a kustomization, as in trees of 2020: the tree itself keeps them in the repository.
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	return krusty.MakeKustomizer(options).Run(t, entry)
 }

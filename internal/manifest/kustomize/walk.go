@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -14,10 +15,13 @@ import (
 // walk goes through every kustomization that kustomize is going to enter, before it does. It refuses what would be
 // fetched, adds up what the rendering is going to cost, and changes what today's kustomize does not take.
 type walk struct {
-	tree   *tree
-	legacy bool
-	// place says which namespace the application is given; nil where none is.
-	place    *place
+	tree *tree
+	// exact says that kustomize gets the files as they are: nothing is changed in them.
+	exact bool
+	// place says which namespace the application is given, in its folder alone; nil where none is, and all of the repository is seen.
+	place *place
+	// search looks for what kfctl could not render; nil where that does not matter.
+	search   *search
 	done     map[string]*visit
 	stack    []string
 	warnings []string
@@ -33,8 +37,8 @@ type visit struct {
 	namespaces bool
 	// named are the objects here and below that have a namespace before the kustomization above gives them its own.
 	named map[named]bool
-	// newerThanKfctl says that the kustomize of kfctl refused something here or below.
-	newerThanKfctl bool
+	// newer is what the kustomize of kfctl refused here or below; empty for nothing.
+	newer string
 	// specs are the field specifications for namespaces that configurations below add.
 	specs []types.FieldSpec
 	// own is how many bytes of this kustomization may be added to each object: its file and its patches.
@@ -84,6 +88,9 @@ func (w *walk) enter(dir string) (*visit, error) {
 	w.stack = append(w.stack, dir)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()
 	v, err := w.load(dir)
+	if err == nil {
+		err = w.search.kustomization(v, len(w.stack))
+	}
 	if err != nil {
 		return nil, located{err}
 	}
@@ -101,7 +108,9 @@ func (w *walk) enter(dir string) (*visit, error) {
 	} else if w.place != nil {
 		w.warnings = append(w.warnings, w.place.setNamespace(v)...)
 	}
-	keepNamespaces(v)
+	if !w.exact {
+		keepNamespaces(v)
+	}
 	if v.changed {
 		content, err := kyaml.Marshal(v.k)
 		if err != nil {
@@ -132,6 +141,9 @@ func (w *walk) load(dir string) (*visit, error) {
 	content, err := w.tree.ReadFile(v.file)
 	if err != nil {
 		return nil, err
+	}
+	if content, err = w.search.known(content, len(w.stack)); err != nil {
+		return nil, fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
 	v.own = int64(len(content))
 	v.bytes = v.own
@@ -192,7 +204,7 @@ func (w *walk) descend(v *visit, dir string) error {
 	}
 	v.add(below.cost)
 	v.namespaces = v.namespaces || below.namespaces
-	v.newerThanKfctl = v.newerThanKfctl || below.newerThanKfctl
+	v.newer = cmp.Or(v.newer, below.newer)
 	for n := range below.named {
 		v.name(n)
 	}
@@ -211,12 +223,12 @@ func (w *walk) find(dir, p string) (string, bool, error) {
 	}
 	switch {
 	case w.tree.IsDir(target):
-		return target, true, nil
+		return target, true, w.search.path(dir, p, target)
 	case w.tree.Exists(target):
-		return target, false, nil
-	case w.legacy:
+		return target, false, w.search.path(dir, p, target)
+	case w.place != nil:
 		return "", false, fmt.Errorf("%q is not in the application's folder, the only one that an application sees: "+
-			"correct the path, or point repoRef.path at a folder that holds both", p)
+			"correct the path, point repoRef.path at a folder that holds both, or set spec.rendering to %s", p, Kustomize)
 	}
 	return "", false, fmt.Errorf("%q is not in the repository: correct the path", p)
 }

@@ -1,0 +1,137 @@
+package kubeflow
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/kustomize"
+)
+
+// reasonRenderingAmbiguous is the reason of a KfDef with applications of both kinds; stable across releases.
+const reasonRenderingAmbiguous = "RenderingAmbiguous"
+
+const renderingKustomize = kubeflowv1.Rendering(kustomize.Kustomize)
+
+// renderingOf decides how a KfDef is rendered: as its spec says, as it was rendered before, or as its applications say. What was
+// detected once stays: a branch that moves must not move the objects into other namespaces, which deletes them and makes them anew.
+func renderingOf(cr *kubeflowv1.KfDef, last *Result, in kustomize.Input) (rendering kubeflowv1.Rendering, why string, problem *plan.Problem) {
+	switch {
+	case cr.Spec.Rendering != "":
+		return cr.Spec.Rendering, "spec.rendering says so", nil
+	case cr.Status.Rendering != "":
+		return cr.Status.Rendering, "status.rendering says that it was before", nil
+	case last.Rendered() && settled(last.Content):
+		return last.Content.Rendering, last.Content.Why, nil
+	}
+	found, why, err := kustomize.Detect(in)
+	if err != nil {
+		return "", "", &plan.Problem{
+			Class: plan.Terminal, Reason: reasonRenderingAmbiguous, Field: "spec.rendering",
+			Message: "is empty, and the applications do not agree how they are rendered: " + err.Error(),
+			Remedy: fmt.Sprintf("set it to %s, which renders them as kfctl v1.2 did, or to %s, which renders every path as kustomize build does",
+				kustomize.Kfctl, kustomize.Kustomize),
+		}
+	}
+	return kubeflowv1.Rendering(found), why, nil
+}
+
+// settled says that the rendering of a content is kept: as soon as it gave any application. One that gave none may be that of a path
+// with a slip of the pen.
+func settled(content Content) bool {
+	return content.Rendering != "" && slices.ContainsFunc(content.Applications, func(a Application) bool { return a.Error == "" })
+}
+
+// keyOf is the key of an object of an application, in the namespace where it is made.
+func keyOf(cr *kubeflowv1.KfDef, facts Facts, application int, o *unstructured.Unstructured) plan.Key {
+	return plan.KeyIn(o, cmp.Or(facts.Result.Content.Spec[application].Namespace, cr.Namespace), facts.Namespaced)
+}
+
+// What follows the text of a conflict, with the rendering Kustomize and with Kfctl.
+const (
+	leaveOneOut    = ": leave it out of one of them, or make both the same"
+	madeAsTheFirst = ", and is made as the first has it"
+)
+
+// conflicts says of applications which object of theirs one before them renders with another content.
+func conflicts(cr *kubeflowv1.KfDef, facts Facts) map[int]string {
+	type made struct {
+		application string
+		object      *unstructured.Unstructured
+	}
+	out, first := map[int]string{}, map[plan.Key]made{}
+	for i, a := range facts.Result.Content.Applications {
+		for _, o := range a.Objects {
+			key := keyOf(cr, facts, i, o)
+			o = plan.InNamespace(o, key.Namespace)
+			before, twice := first[key]
+			if !twice {
+				first[key] = made{a.Name, o}
+			} else if at := difference("", before.object.Object, o.Object); at != "" && out[i] == "" {
+				out[i] = fmt.Sprintf("%s is rendered by application %q, too, and differs in %s", key, before.application, at)
+			}
+		}
+	}
+	return out
+}
+
+// difference is the first field in which two values differ; empty where they are the same.
+func difference(at string, a, b any) string {
+	if reflect.DeepEqual(a, b) {
+		return ""
+	}
+	one, first := a.(map[string]any)
+	two, second := b.(map[string]any)
+	if !first || !second {
+		return at
+	}
+	names := map[string]bool{}
+	for name := range one {
+		names[name] = true
+	}
+	for name := range two {
+		names[name] = true
+	}
+	var differ []string
+	for name := range names {
+		if d := difference(strings.TrimPrefix(at+"."+name, "."), one[name], two[name]); d != "" {
+			differ = append(differ, d)
+		}
+	}
+	if len(differ) == 0 {
+		return "" // A field that is null is one that is not there.
+	}
+	return slices.Min(differ)
+}
+
+// maxUnplaced is how many objects a warning names.
+const maxUnplaced = 10
+
+// unplaced warns of objects whose namespace nobody names: kustomize build leaves them to kubectl, whose namespace is another.
+func unplaced(cr *kubeflowv1.KfDef, facts Facts, application int) string {
+	content := facts.Result.Content
+	if content.Rendering != renderingKustomize || content.Spec[application].Namespace != "" {
+		return ""
+	}
+	var names []string
+	for _, o := range content.Applications[application].Objects {
+		if in, known := facts.Namespaced[o.GroupVersionKind().GroupKind()]; known && in && o.GetNamespace() == "" {
+			names = append(names, o.GetKind()+" "+o.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(names) - maxUnplaced; n > 0 {
+		names, more = names[:maxUnplaced], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("made in namespace %s, since they name none: %s%s; spec.applications[%d].namespace names another",
+		cr.Namespace, strings.Join(names, ", "), more, application)
+}
