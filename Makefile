@@ -113,6 +113,10 @@ test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI'
 test-kserve: build ## Test MLKeeper on KServe's own controller and agent, built from KSERVE, a version such as v0.17.0 or a checkout (REQUIRE=1 fails without it, IDLE=15m looks longer for writes, RECORD=1 writes the stand-in's test data).
 	@KSERVE=$(KSERVE) IDLE=$(IDLE) hack/test-kserve.sh bin/kserve
 
+.PHONY: test-kubeflow
+test-kubeflow: ## Compare the rendering of Kubeflow's example with kustomize build, in a checkout of kubeflow/manifests that MANIFESTS names (REQUIRE=1 fails without it).
+	@MANIFESTS=$(MANIFESTS) hack/test-kubeflow.sh
+
 .PHONY: test-cert-manager
 test-cert-manager: build ## Test Secured services on cert-manager's own controllers, built from its module (REQUIRE=1 fails without it).
 	@hack/test-cert-manager.sh bin/cert-manager

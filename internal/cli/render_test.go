@@ -49,6 +49,21 @@ func TestRenderJSON(t *testing.T) {
 	golden(t, "render.golden.json", stdout)
 }
 
+// TestRenderPrintsNotes holds that how a plan was made is said, in every format, and fails nothing.
+func TestRenderPrintsNotes(t *testing.T) {
+	noted := fakeController{render: func(read controller.Reader, cr *v1.TrustyAIService) (plan.Plan, error) {
+		p, err := simplePlan(read, cr)
+		p.Notes = []string{"rendering Kustomize, since I say so"}
+		return p, err
+	}}
+	for _, format := range []string{"yaml", "json"} {
+		_, stderr, err := renderOffline(t, noted, manifest, "-n", "models", "-o", format)
+		if err != nil || !strings.Contains(stderr, "note: TrustyAIService models/example: rendering Kustomize, since I say so\n") {
+			t.Errorf("%s: %v, %s", format, err, stderr)
+		}
+	}
+}
+
 func TestRenderHidesSecrets(t *testing.T) {
 	for _, format := range []string{"yaml", "json"} {
 		stdout, stderr, err := renderOffline(t, fakeController{}, manifest, "-o", format)

@@ -150,7 +150,8 @@ func TestAnotherSpecIsAnotherJob(t *testing.T) {
 		"image": func(cr *kubeflowv1.KfDef) {
 			cr.Spec.Applications[0].Images = []kubeflowv1.Image{{Name: "a", NewTag: "b"}}
 		},
-		"uid": func(cr *kubeflowv1.KfDef) { cr.UID = "another" },
+		"rendering": func(cr *kubeflowv1.KfDef) { cr.Spec.Rendering = renderingKustomize },
+		"uid":       func(cr *kubeflowv1.KfDef) { cr.UID = "another" },
 	} {
 		cr := base.DeepCopy()
 		change(cr)

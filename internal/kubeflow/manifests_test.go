@@ -227,6 +227,28 @@ func TestRealKubeflowIsRenderedAsByKustomize(t *testing.T) {
 	c.whole(t, refused, all)
 }
 
+// TestRealKubeflowSample renders the KfDef of config/samples, which is of Kubeflow 1.11, and names what of the example it leaves out.
+func TestRealKubeflowSample(t *testing.T) {
+	c := open(t)
+	raw, err := os.ReadFile("../../config/samples/kfdef-kubeflow-1.11.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cr := &kubeflowv1.KfDef{}
+	if err := yaml.UnmarshalStrict(raw, cr); err != nil {
+		t.Fatal(err)
+	}
+	cr.Namespace = "kubeflow"
+	p := New(Settings{}).Render(cr, c.render(t, cr))
+	if len(p.Problems)+len(p.Warnings) > 0 {
+		t.Errorf("problems %v, warnings %q", p.Problems, p.Warnings)
+	}
+	left := slices.DeleteFunc(slices.Clone(c.resources), func(r string) bool {
+		return slices.ContainsFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.KustomizeConfig.RepoRef.Path == r })
+	})
+	t.Logf("%d applications; of the example it leaves out %s", len(cr.Spec.Applications), strings.Join(left, ", "))
+}
+
 // whole renders the example as one application, without the applications that are refused: it has the objects that its applications
 // have one by one, and those that kustomize gives.
 func (c *checkout) whole(t *testing.T, refused []string, all map[string]*unstructured.Unstructured) {

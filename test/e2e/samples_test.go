@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,9 @@ import (
 )
 
 const samples = "../../config/samples/"
+
+// ownSamples are no seeds.
+var ownSamples = []string{"kfdef-kubeflow-1.11.yaml"}
 
 // TestSamplesAreTheSeedsAndApply holds every seed manifest of a kind that exists against its copy in config/samples.
 func TestSamplesAreTheSeedsAndApply(t *testing.T) {
@@ -37,13 +41,15 @@ func TestSamplesAreTheSeedsAndApply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seed, err := os.ReadFile(seeds + name)
-		if err != nil {
-			t.Errorf("%s is no seed: %v", name, err)
-			continue
-		}
-		if !bytes.Equal(sample, seed) {
-			t.Errorf("%s differs from its seed", name)
+		if !slices.Contains(ownSamples, name) {
+			seed, err := os.ReadFile(seeds + name)
+			if err != nil {
+				t.Errorf("%s is no seed: %v", name, err)
+				continue
+			}
+			if !bytes.Equal(sample, seed) {
+				t.Errorf("%s differs from its seed", name)
+			}
 		}
 		// Each in a namespace of its own, and with every field known.
 		for _, u := range c.Apply(t, file, c.Namespace(t)) {

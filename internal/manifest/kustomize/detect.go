@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	kyaml "sigs.k8s.io/yaml"
@@ -123,7 +122,7 @@ func (s *search) known(content []byte, depth int) ([]byte, error) {
 		return nil, err
 	}
 	for name := range raw {
-		if !slices.Contains(fieldsOf320, name) {
+		if !knownTo320(name) {
 			delete(raw, name)
 		}
 	}

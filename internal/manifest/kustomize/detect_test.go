@@ -49,6 +49,7 @@ func TestDetect(t *testing.T) {
 		"a folder beside, below":       {files: below("bases: [../../beside]") + neighbour, want: Kustomize, why: `"../../beside" in app/sub`},
 		"a field below":                {files: below("labels: [{pairs: {a: b}}]"), want: Kustomize, why: "uses labels in app/sub/kustomization.yaml"},
 		"replacements below":           {files: below("replacements: []"), want: Kustomize, why: "uses replacements"},
+		"a field in another case":      {files: below("nameprefix: x-"), want: Kfctl, why: "could render"},
 		"nothing in a field below":     {files: below("labels: "), want: Kfctl, why: "could render"},
 		"a component below":            {files: below("kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1"), want: Kustomize, why: "kind Component"},
 		"components of its own":        {files: flatFile + anObject, change: func(in *Input) { in.Applications[0].Components = []string{"c"} }, want: Kustomize, why: "has components"},

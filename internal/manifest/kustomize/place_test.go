@@ -64,6 +64,7 @@ func TestWhichApplicationsAreGivenANamespace(t *testing.T) {
 			"Deployment cert-manager/cert-manager",
 		}},
 		"flat, as kfctl knew it":         {files: flat(""), want: moved, warning: told},
+		"flat, in another case":          {files: flat("nameprefix: x-"), want: []string{"ServiceAccount kfns/x-a"}, warning: told},
 		"flat with a namespace":          {files: flat("namespace: own"), want: []string{"ServiceAccount own/a"}},
 		"flat with labels":               {files: flat("labels: [{pairs: {a: b}}]"), want: kept},
 		"flat with replacements":         {files: flat("replacements: [{source: {kind: ServiceAccount, name: a}, targets: [{select: {kind: ServiceAccount}, fieldPaths: [metadata.name]}]}]"), want: kept},

@@ -21,7 +21,7 @@ import (
 // stacksMark is the application whose name switches a KfDef to kfctl's second mode.
 const stacksMark = "kubeflow-apps"
 
-// generated is the folder of what is generated for an application in stacks mode.
+// generated is the folder of what is generated around an application that is the kustomization at its path.
 const generated = "/application"
 
 // atOnce is how many applications are in work: while kustomize renders one, the files of another are read and checked, and the

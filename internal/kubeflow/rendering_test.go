@@ -1,0 +1,247 @@
+package kubeflow
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/manifesttest"
+)
+
+const renderingKfctl = kubeflowv1.Rendering("Kfctl")
+
+// The kustomizations of application first: one that kfctl could render, and one that it could not.
+const (
+	selfContained = "resources: [object.yaml]"
+	besideItsOwn  = "resources: [object.yaml, ../beside]"
+)
+
+// manager is a manager with one KfDef, whose repository and memory the test exchanges.
+type manager struct {
+	t       *testing.T
+	from    *fakeStore
+	system  controller.Controller[*kubeflowv1.KfDef, Facts]
+	cluster *controllertest.Cluster
+	cr      *kubeflowv1.KfDef
+}
+
+func newManager(t *testing.T) *manager {
+	m := &manager{t: t, from: newFakeStore(t), cr: custom("first")}
+	m.restart()
+	return m
+}
+
+func (m *manager) restart() {
+	m.system, m.cluster = New(Settings{Trusted: true, Sources: m.from}), controllertest.New(testNow)
+}
+
+// put makes the kustomization of the application first what the repository has.
+func (m *manager) put(kustomization string) {
+	m.t.Helper()
+	var err error
+	m.from.data, err = manifesttest.Pack(fstest.MapFS{
+		"first/kustomization.yaml":    {Data: []byte(kustomization)},
+		"first/object.yaml":           {Data: []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: theirs}}")},
+		"beside/kustomization.yaml":   {Data: []byte("resources: []")},
+		"old/base/kustomization.yaml": {Data: []byte("configMapGenerator: [{name: old, literals: [a=b]}]")},
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if m.cr.Annotations == nil {
+		m.cr.Annotations = map[string]string{}
+	}
+	m.cr.Annotations[keeper.ReconcileAtAnnotation] += "."
+}
+
+// reconcile renders what is declared now, writes the status, and returns the plan with the objects in it.
+func (m *manager) reconcile() (p plan.Plan, objects string) {
+	m.t.Helper()
+	_, _ = m.system.Gather(m.t.Context(), m.cluster, m.cr)
+	last := m.cluster.Asked[len(m.cluster.Asked)-1]
+	m.cluster.Answers[last.Name] = last.Job(m.t.Context(), nil)
+	facts, err := m.system.Gather(m.t.Context(), m.cluster, m.cr)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	p = m.system.Render(m.cr, facts)
+	m.system.Project(m.cr, facts, controller.ObservedState{Now: testNow, Plan: p, Problems: p.Problems})
+	var out []string
+	for _, stage := range p.Stages {
+		for _, o := range stage.Objects {
+			out = append(out, o.Key().String())
+		}
+	}
+	return p, strings.Join(out, ", ")
+}
+
+// TestTheRenderingIsDetectedOnce holds that nothing but the spec changes how a KfDef is rendered, whatever its repository becomes: not
+// in the manager that detected it, and not in one that starts later.
+func TestTheRenderingIsDetectedOnce(t *testing.T) {
+	m := newManager(t)
+	step := func(what string, rendering kubeflowv1.Rendering, objects, note string) {
+		t.Helper()
+		p, got := m.reconcile()
+		if got != objects || m.cr.Status.Rendering != rendering || !strings.Contains(strings.Join(p.Notes, ""), note) || len(p.Problems) > 0 {
+			t.Errorf("%s: %s, rendering %s, notes %q, problems %v", what, got, m.cr.Status.Rendering, p.Notes, p.Problems)
+		}
+	}
+	const theirs, moved = "ConfigMap theirs/c", "ConfigMap kubeflow/c"
+	m.put(besideItsOwn)
+	step("detected", renderingKustomize, theirs, `rendering Kustomize, since application "first" refers to "../beside"`)
+	m.cr.Status.Rendering = "" // As long as the status is not written.
+	m.put(selfContained)
+	step("another revision", renderingKustomize, theirs, "since application")
+	m.restart()
+	step("after a restart", renderingKustomize, theirs, "status.rendering says that it was before")
+	m.cr.Spec.Rendering = renderingKfctl
+	step("as the spec says", renderingKfctl, moved, "rendering Kfctl, since spec.rendering says so")
+	m.cr.Spec.Rendering = ""
+	step("after the spec said it", renderingKfctl, moved, "status.rendering")
+	m.put(besideItsOwn)
+	p, got := m.reconcile()
+	if got != moved || len(p.Problems) != 1 || !strings.Contains(p.Problems[0].Message, "set spec.rendering to Kustomize") || m.cr.Status.Rendering != renderingKfctl {
+		t.Errorf("%s, rendering %s, problems %v", got, m.cr.Status.Rendering, p.Problems)
+	}
+}
+
+func TestARenderingThatGaveNothingIsNotKept(t *testing.T) {
+	m := newManager(t)
+	m.put(besideItsOwn)
+	m.cr.Spec.Applications[0].KustomizeConfig.RepoRef.Path = "frist"
+	if p, _ := m.reconcile(); m.cr.Status.Rendering != "" || len(p.Problems) != 1 {
+		t.Errorf("rendering %s, problems %v", m.cr.Status.Rendering, p.Problems)
+	}
+	m.cr.Spec.Applications[0].KustomizeConfig.RepoRef.Path = "first"
+	if _, got := m.reconcile(); m.cr.Status.Rendering != renderingKustomize || got != "ConfigMap theirs/c" {
+		t.Errorf("rendering %s, %s", m.cr.Status.Rendering, got)
+	}
+}
+
+// TestApplicationsOfBothKindsAskForTheField holds that neither rendering is guessed, and that this is no failure of the repository.
+func TestApplicationsOfBothKindsAskForTheField(t *testing.T) {
+	for name, change := range map[string]func(*kubeflowv1.KfDef){
+		"an application of kfctl": func(cr *kubeflowv1.KfDef) { cr.Spec.Applications = custom("first", "old").Spec.Applications },
+		"a finalizer of kfctl":    func(cr *kubeflowv1.KfDef) { cr.Finalizers = []string{finalizer} },
+	} {
+		m := newManager(t)
+		m.put(besideItsOwn)
+		change(m.cr)
+		p, got := m.reconcile()
+		if got != "" || len(p.Problems) != 1 || p.Problems[0].Class != plan.Terminal || p.Problems[0].Reason != reasonRenderingAmbiguous ||
+			p.Problems[0].Field != "spec.rendering" || !strings.Contains(p.Problems[0].Remedy, "Kfctl") || !strings.Contains(p.Problems[0].Remedy, "Kustomize") {
+			t.Errorf("%s: %s, problems %+v", name, got, p.Problems)
+		}
+		if meta.FindStatusCondition(m.cr.Status.Conditions, ConditionSourceUnavailable) != nil || m.cr.Status.Rendering != "" {
+			t.Errorf("%s: status %+v", name, m.cr.Status)
+		}
+		m.cr.Spec.Rendering = renderingKustomize
+		if _, got := m.reconcile(); got != "ConfigMap theirs/c" {
+			t.Errorf("%s: with the field, %s", name, got)
+		}
+		m.cr.Spec.Rendering, m.cr.Status.Rendering = "", ""
+		if _, got := m.reconcile(); got != "ConfigMap theirs/c" {
+			t.Errorf("%s: what was rendered before does not stay declared: %s", name, got)
+		}
+	}
+}
+
+// TestTheSampleIsPinned holds that the KfDef of config/samples has every field by its name, and renders one commit for good.
+func TestTheSampleIsPinned(t *testing.T) {
+	raw, err := os.ReadFile("../../config/samples/kfdef-kubeflow-1.11.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cr kubeflowv1.KfDef
+	if err := yaml.UnmarshalStrict(raw, &cr); err != nil {
+		t.Fatal(err)
+	}
+	if len(cr.Spec.Applications) != 27 || cr.Spec.Rendering != renderingKustomize || len(cr.Spec.Repos) != 1 ||
+		!regexp.MustCompile(`\?ref=[0-9a-f]{40}$`).MatchString(cr.Spec.Repos[0].URI) {
+		t.Errorf("%d applications, rendering %s, repositories %v", len(cr.Spec.Applications), cr.Spec.Rendering, cr.Spec.Repos)
+	}
+}
+
+// shared are two applications that render one ConfigMap, with these values.
+func shared(rendering kubeflowv1.Rendering, values ...string) Facts {
+	facts := Facts{Result: &Result{Inputs: "inputs"}, Namespaced: map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true}}
+	content := &facts.Result.Content
+	content.Rendering, content.Spec = rendering, custom("first", "second").Spec.Applications
+	for i, value := range values {
+		o := object("v1", "ConfigMap", "", "shared")
+		o.Object["data"] = map[string]any{"same": "x", "key": value}
+		content.Applications = append(content.Applications, Application{Name: content.Spec[i].Name, Objects: []*unstructured.Unstructured{o}})
+	}
+	return facts
+}
+
+// TestWhatTwoApplicationsRenderDifferently is never that of the first without a word: Stalled as by kustomize, which ends there, and a
+// warning as by kfctl, which applied both.
+func TestWhatTwoApplicationsRenderDifferently(t *testing.T) {
+	const text = `ConfigMap kubeflow/shared is rendered by application "first", too, and differs in data.key`
+	cr := custom("first", "second")
+	same := shared(renderingKustomize, "a", "a")
+	if p := New(Settings{}).Render(cr, same); len(p.Problems) > 0 || strings.Contains(strings.Join(p.Warnings, ""), "differs") {
+		t.Errorf("the same: %v, %q", p.Problems, p.Warnings)
+	}
+	facts := shared(renderingKustomize, "a", "b")
+	p := New(Settings{}).Render(cr, facts)
+	if len(p.Problems) != 1 || p.Problems[0].Reason != reasonApplicationFailed || p.Problems[0].Class != plan.Terminal ||
+		p.Problems[0].Field != "spec.applications[1]" || p.Problems[0].Message != text+leaveOneOut {
+		t.Errorf("as by kustomize: %+v", p.Problems)
+	}
+	New(Settings{}).Project(cr, facts, controller.ObservedState{Now: testNow})
+	if one := cr.Status.Applications[1]; one.Phase != phaseFailed || !strings.HasPrefix(one.Message, text) {
+		t.Errorf("status %+v", one)
+	}
+	p = New(Settings{}).Render(cr, shared(renderingKfctl, "a", "b"))
+	if len(p.Problems) > 0 || len(p.Warnings) != 1 || p.Warnings[0] != "second: "+text+madeAsTheFirst {
+		t.Errorf("as by kfctl: %v, %q", p.Problems, p.Warnings)
+	}
+	// They are two objects in two namespaces.
+	facts = shared(renderingKustomize, "a", "b")
+	facts.Result.Content.Spec[1].Namespace = "other"
+	p = New(Settings{}).Render(cr, facts)
+	if len(p.Problems) > 0 || len(p.Stages) != 3 || p.Stages[2].Objects[0].Key().Namespace != "other" {
+		t.Errorf("in two namespaces: %+v", p)
+	}
+}
+
+// TestObjectsWithoutANamespaceAreTold holds that the namespace of the KfDef is a default that the user hears of, and can replace.
+func TestObjectsWithoutANamespaceAreTold(t *testing.T) {
+	cr := custom("first", "second")
+	facts := shared(renderingKustomize, "a", "a")
+	facts.Result.Content.Applications[0].Objects[0].SetNamespace("theirs")
+	const told = "second: made in namespace kubeflow, since they name none: ConfigMap shared; spec.applications[1].namespace names another"
+	if p := New(Settings{}).Render(cr, facts); len(p.Warnings) != 1 || p.Warnings[0] != told {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	many := facts.Result.Content.Applications[1].Objects
+	for range maxUnplaced {
+		many = append(many, object("v1", "ConfigMap", "", "shared"))
+	}
+	facts.Result.Content.Applications[1].Objects = append(many, object("v1", "Namespace", "", "wide"), object("x.io/v1", "Unknown", "", "u"))
+	if p := New(Settings{}).Render(cr, facts); !strings.Contains(strings.Join(p.Warnings, ""), "ConfigMap shared and 1 more;") {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	facts.Result.Content.Spec[1].Namespace = "kubeflow"
+	if p := New(Settings{}).Render(cr, facts); len(p.Warnings) > 0 {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	facts.Result.Content.Spec[1].Namespace, facts.Result.Content.Rendering = "", renderingKfctl
+	if p := New(Settings{}).Render(cr, facts); strings.Contains(strings.Join(p.Warnings, ""), "made in namespace") {
+		t.Errorf("warnings as by kfctl %q", p.Warnings)
+	}
+}
