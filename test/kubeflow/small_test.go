@@ -278,10 +278,10 @@ func shares(t *testing.T, c *cluster.Cluster) {
 	for _, name := range append([]string{alone}, holders...) {
 		objects += "\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: " + name + "}}"
 	}
-	// The field labels, which no kfctl knew, leaves objects in the namespaces that they name.
+	// An application that refers to a folder beside its own is rendered as by kustomize build: its objects are in the namespaces that they name.
 	keeping := func(object string) fstest.MapFS {
-		files := application("one", object)
-		files["one/base/kustomization.yaml"].Data = []byte("resources: [object.yaml]\nlabels: [{pairs: {part: one}}]\n")
+		files := fstest.MapFS{"one/kustomization.yaml": {Data: []byte("resources: [../beside/base]\n")}}
+		merge(files, application("beside", object))
 		return files
 	}
 	archive(t, c, ns, "kf", keeping(objects))
@@ -292,6 +292,9 @@ func shares(t *testing.T, c *cluster.Cluster) {
 	apply(t, c, other, "kf", "", "one")
 	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, holders[0], "theirs") })
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	if got := get(t, c, ns, "kf").Status.Rendering; got != "Kustomize" {
+		t.Errorf("the rendering is %q", got)
+	}
 	// What a cluster-scoped object owns, such as a CompositionElement; a claim with an owner; a user's.
 	role := ns + "-owner"
 	c.Kubectl(t, "create", "clusterrole", role, "--verb=get", "--resource=pods")
