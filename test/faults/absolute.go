@@ -24,7 +24,7 @@ const ownManagers = "mlkeeper"
 // absolute looks for what is wrong in every run, with or without faults (O7), so that a bug cannot teach it to the
 // oracles by showing in the reference: what belongs to others is left alone, what they write stays, no claim goes, and
 // nothing that one custom resource controls comes under the control of another. Neither is anything made that the kind does
-// not make by its documentation, no status is of a generation to come or lists what is not there, and what the workloads of
+// not make by its documentation, no status is of a generation to come, inventories list what is there and all of it, and what the workloads of
 // a Ready custom resource refer to is there.
 func (r *run) absolute() []Finding {
 	var out []Finding
@@ -41,6 +41,7 @@ func (r *run) absolute() []Finding {
 	r.strangers(events, complain)
 	r.declared(events, complain)
 	r.truthful(events, complain)
+	r.listed(complain)
 	r.resolved(complain)
 	for _, e := range events {
 		key := r.key(e)
@@ -163,23 +164,6 @@ func (r *run) truthful(events []Event, complain func(format string, args ...any)
 		}
 		if seen > e.Object.GetGeneration() {
 			complain("the status of %s is of generation %d, and there are %d", r.key(e), seen, e.Object.GetGeneration())
-		}
-	}
-	there := map[string]bool{}
-	now := r.history.all("")
-	for _, u := range now {
-		there[string(u.GetUID())] = true
-	}
-	for key, u := range r.history.all(r.kind.Resource) {
-		if isReady(u) != nil {
-			continue
-		}
-		listed, _, _ := unstructured.NestedSlice(u.Object, "status", "inventory", "entries")
-		for _, item := range listed {
-			child, _ := item.(map[string]any)
-			if uid, _ := child["uid"].(string); uid != "" && !there[uid] {
-				complain("%s is Ready and lists the %v %v, which is not there", key, child["kind"], child["name"])
-			}
 		}
 	}
 }

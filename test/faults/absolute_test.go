@@ -209,12 +209,44 @@ func TestReadyWithAMissingChildOrReference(t *testing.T) {
 			[]*unstructured.Unstructured{deployment, secret("other")},
 			[]string{"O7: Deployment NS/d: containers[c].env[E] refers to the missing key k of Secret NS/s"},
 		},
-		{nil, []string{"O7: keepers/cr is Ready and lists the Deployment d, which is not there"}},
+		{nil, []string{"O7: keepers/cr is Ready, and keepers/cr lists the Deployment d, which is not there"}},
 	} {
 		r := runOf(&Workload{}, nil)
 		r.history.state = map[string]*unstructured.Unstructured{"keepers/cr": cr}
 		for _, o := range c.objects {
 			r.history.state[o.GetKind()+"/"+o.GetName()] = o
+		}
+		expect(t, texts(r.absolute()), c.want...)
+	}
+}
+
+// TestInventoriesListWhatIsThere: nothing that is listed is missing, and nothing that belongs to a list is missing there.
+func TestInventoriesListWhatIsThere(t *testing.T) {
+	cr := thing("cr", "")
+	cr.Object["status"] = map[string]any{
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "observedGeneration": int64(0),
+	}
+	inventory := thing("first", "")
+	inventory.SetKind("Inventory")
+	inventory.Object["spec"] = map[string]any{"owner": map[string]any{"uid": "cr"}}
+	inventory.Object["status"] = map[string]any{"entries": []any{map[string]any{"kind": "Thing", "name": "a", "uid": "a"}}}
+	owned := func(uid string) *unstructured.Unstructured {
+		u := thing(uid, "first")
+		u.SetLabels(map[string]string{keeper.ControllerLabel: "controller"})
+		return u
+	}
+	for _, c := range []struct {
+		objects []*unstructured.Unstructured
+		want    []string
+	}{
+		{[]*unstructured.Unstructured{owned("a")}, nil},
+		{nil, []string{"O7: keepers/cr is Ready, and inventories.keeper.mlkeeper.dev/first lists the Thing a, which is not there"}},
+		{[]*unstructured.Unstructured{owned("a"), owned("b")}, []string{"O7: things/b is controlled by the  , which does not list it"}},
+	} {
+		r := runOf(&Workload{}, nil)
+		r.history.state = map[string]*unstructured.Unstructured{"keepers/cr": cr, inventories + "/first": inventory}
+		for _, o := range c.objects {
+			r.history.state["things/"+o.GetName()] = o
 		}
 		expect(t, texts(r.absolute()), c.want...)
 	}

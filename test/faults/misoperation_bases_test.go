@@ -78,6 +78,8 @@ func kfDefBases() []Base {
 			"repos.secretName":                          {"other"},
 			"repos.uri":                                 {"configmap:other/manifests.tar.gz", "configmap:manifests/other.tar.gz", "secret:other/token"},
 		},
+		// The rendering that was detected once is kept.
+		Remembers: func(d Diff) bool { return d.Path == "status.rendering" },
 	}}
 }
 
