@@ -125,6 +125,10 @@ test-cert-manager: build ## Test Secured services on cert-manager's own controll
 test-rbac-proxy: ## Test the rendering for kube-rbac-proxy on that program, built from its module (REQUIRE=1 fails without it).
 	@hack/test-rbac-proxy.sh bin/kube-rbac-proxy
 
+.PHONY: test-trustyai
+test-trustyai: ## Test the rendering for TrustyAI's service on that program, from the checkout SERVICE (PYTHON=python3.12, REQUIRE=1 fails without them, RECORD=1 writes the stand-in's test data).
+	@SERVICE="$(SERVICE)" hack/test-trustyai.sh bin/trustyai
+
 .PHONY: test-servicemonitors
 test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's generator and Prometheus' scraper, built from their modules (REQUIRE=1 fails without them).
 	@hack/test-servicemonitors.sh bin/prometheus-operator

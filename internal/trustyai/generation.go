@@ -21,6 +21,8 @@ type layout struct {
 	// open says that http serves the whole API: metrics, and the root that loggers of KServe post to. Otherwise it serves
 	// the probes and the consumer endpoint of ModelMesh, and everything else there is 404.
 	open bool
+	// late says that nothing listens before the storage is open, which takes as long as copying a volume into a database does.
+	late bool
 }
 
 // layouts is the table of everything that differs between the generations but their environment (render_env.go).
@@ -30,11 +32,12 @@ type layout struct {
 //     /etc/tls/internal, which application.properties names and without which it does not start.
 //   - Python: trustyai-service since aa3f71f of 2026-08-14, read at 4aa44d6: HEALTH_PORT (8080) has the probes and the
 //     consumer endpoint, SSL_PORT (4443) has the whole API while there is a certificate under /etc/tls/internal, HTTP_PORT
-//     (8081) has it on 127.0.0.1 then; without a certificate it is on 127.0.0.1:8000 and nowhere else.
+//     (8081) has it on 127.0.0.1 then; without a certificate it is on 127.0.0.1:8000 and nowhere else. The storage is opened, and a
+//     volume copied, while main.py is imported (shared_prometheus_scheduler.py, maria/maria.py).
 var layouts = map[v1.ImageGeneration]layout{
 	v1.GenerationJava:    {probes: 8080, http: 8080, upstream: 8080, open: true},
 	v1.GenerationJavaTLS: {probes: 8080, http: 8080, tls: 4443, upstream: 8080, open: true},
-	v1.GenerationPython:  {probes: 8080, http: 8080, tls: 4443, upstream: 8081},
+	v1.GenerationPython:  {probes: 8080, http: 8080, tls: 4443, upstream: 8081, late: true},
 }
 
 // layoutOf is the layout of a generation. Of an image that is not known it is one that its Services may have as well, since

@@ -1,10 +1,13 @@
 package trustyai
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -151,5 +154,35 @@ func Test_NoWireCountsThatTheImageDoesNotServe(t *testing.T) {
 	}
 	if loggerOf(s.target()) == "" {
 		t.Error("the logger is taken out, which starts the pods of the model anew")
+	}
+}
+
+// Test_AServiceThatListensLateIsNotEndedBefore: a liveness probe that ends a service while it copies a volume has it copy the same rows
+// again. The Deployment gives up first. The pods of the other generations stay as they are.
+func Test_AServiceThatListensLateIsNotEndedBefore(t *testing.T) {
+	for image, late := range map[string]bool{"trustyai-service:latest": true, "trustyai-service:v0.28.0": false} {
+		for _, deadline := range []int32{0, 30, 3600} {
+			c, cr, s := newCluster(), custom(t, upstreamSpec), testSystem()
+			cr.Spec.Image, s.settings.ProgressDeadline = image, deadline
+			facts, err := s.Gather(t.Context(), c, cr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deployment := &appsv1.Deployment{}
+			u := mustFind(t, s.Render(cr, facts), "Deployment", "tas")
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, deployment); err != nil {
+				t.Fatal(err)
+			}
+			main := deployment.Spec.Template.Spec.Containers[0]
+			probe, wait := main.StartupProbe, cmp.Or(deadline, 600)
+			switch {
+			case (probe != nil) != late:
+				t.Errorf("%s: startup probe %+v", image, probe)
+			case late && (probe.HTTPGet.Path != main.LivenessProbe.HTTPGet.Path || probe.HTTPGet.Port != main.LivenessProbe.HTTPGet.Port):
+				t.Errorf("it is asked for %+v", probe.HTTPGet)
+			case late && probe.PeriodSeconds*probe.FailureThreshold <= wait:
+				t.Errorf("it is ended before %d seconds, by %+v", wait, probe)
+			}
+		}
 	}
 }

@@ -293,6 +293,9 @@ func (r *scene) service(image, schedule string) corev1.Container {
 		LivenessProbe:   probe("/q/health/live"),
 		SecurityContext: containerSecurity(),
 	}
+	if r.layout.late {
+		c.StartupProbe = r.startup(probe("/q/health/live"))
+	}
 	if res := r.cr.Spec.Resources; res != nil {
 		c.Resources = *res.DeepCopy()
 	}
@@ -307,6 +310,21 @@ func (r *scene) service(image, schedule string) corev1.Container {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: databaseCAVolume, MountPath: "/etc/tls/db", ReadOnly: true})
 	}
 	return c
+}
+
+// defaultDeadline is how many seconds a Deployment's rollout may go without progress where nobody says so.
+const defaultDeadline = 600
+
+// startup keeps the liveness probe from ending a service that does not listen yet, for as long as the Deployment waits for it. A service that
+// is ended while it copies copies the same rows again after its restart.
+func (r *scene) startup(probe *corev1.Probe) *corev1.Probe {
+	deadline := r.settings.ProgressDeadline
+	if deadline <= 0 {
+		deadline = defaultDeadline
+	}
+	probe.InitialDelaySeconds = 0
+	probe.FailureThreshold = deadline/probe.PeriodSeconds + 1
+	return probe
 }
 
 // tlsVolume and internalVolume are upstream's names of the volumes with the certificates. They don't follow the name of a

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,154 +14,215 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// unprocessable is a payload of another form than the fields that FastAPI declares for it, which it answers with 422.
-type unprocessable struct{ error }
+// refusal is why a payload is not taken, and the code that says so: 400, 422 for other fields than FastAPI is told of, and 500 for what
+// trustyai-service does not expect.
+type refusal struct {
+	code int
+	text string
+}
+
+func (r refusal) Error() string { return r.text }
+
+// codeOf is the code of an answer that says why a payload is not taken.
+func codeOf(err error) int {
+	var why refusal
+	if errors.As(err, &why) {
+		return why.code
+	}
+	return http.StatusBadRequest
+}
+
+func invalid(format string, args ...any) error {
+	return refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+func unprocessable(format string, args ...any) error {
+	return refusal{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...)}
+}
+
+func unexpected(format string, args ...any) error {
+	return refusal{http.StatusInternalServerError, fmt.Sprintf(format, args...)}
+}
 
 // consumePartial takes a payload of ModelMesh (P endpoints/consumer: InferencePartialPayload, consume_inference_payload):
 // JSON with id, kind, modelid and data, the last a message of KServe's v2 protocol in base64. J asks for less, and fails
 // when a request and its response are put together.
 func (s *service) consumePartial(w http.ResponseWriter, r *http.Request) {
 	s.consume(w, r, func(body []byte) error {
-		var partial struct {
-			ID, Kind, ModelID, Data string
-			Metadata                map[string]string
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		fields, err := object(body)
+		if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+			return unprocessable("the body is no object of the type application/json: %v", err)
 		}
-		if err := json.Unmarshal(body, &partial); err != nil {
-			return unprocessable{err}
+		text := map[string]string{}
+		for _, name := range []string{"id", "kind", "modelid", "data"} {
+			value, isText := fields[name].(string)
+			if !isText && fields[name] != nil {
+				return unprocessable("%s: input should be a valid string", name)
+			}
+			text[name] = value
 		}
-		if !slices.Contains([]string{"", "request", "response"}, partial.Kind) {
-			return unprocessable{errors.New("kind: input should be 'request' or 'response'")}
+		if metadata, there := fields["metadata"]; there && !isTexts(metadata) {
+			return unprocessable("metadata: input should be a dictionary of strings")
 		}
-		if partial.Kind == "" {
-			return errors.New("payload must specify 'kind' as either 'request' or 'response'")
+		if fields["kind"] != nil && text["kind"] != "request" && text["kind"] != "response" {
+			return unprocessable("kind: input should be 'request' or 'response'")
 		}
-		if partial.ID == "" || partial.ModelID == "" || partial.Data == "" {
-			return errors.New("payload requires 'id', 'modelid' and 'data'")
+		for _, name := range []string{"id", "kind", "modelid", "data"} {
+			if text[name] == "" {
+				return invalid("payload requires %s", name)
+			}
 		}
-		raw, err := base64.StdEncoding.DecodeString(partial.Data)
-		if err == nil {
-			err = infers(raw)
+		raw, err := lenient(text["data"])
+		if err != nil {
+			return invalid("failed to parse payload: %v", err)
 		}
-		return err
+		tensors, err := infers(raw)
+		if err != nil {
+			return invalid("failed to parse payload: %v", err)
+		}
+		return s.pairMessages(text["id"], text["modelid"], text["kind"] == "request", tensors)
 	})
 }
 
-// infers says why bytes are neither a ModelInferRequest nor a ModelInferResponse (P proto/grpc_predict_v2.proto), whose
-// first five fields are alike: three texts, the parameters and the tensors. The parser takes unknown fields.
-func infers(raw []byte) error {
+// object reads an object of JSON, with numbers as they are written.
+func object(body []byte) (map[string]any, error) {
+	decoder := json.NewDecoder(strings.NewReader(string(body)))
+	decoder.UseNumber()
+	var out map[string]any
+	if err := decoder.Decode(&out); err != nil {
+		return nil, err
+	}
+	if decoder.More() || out == nil {
+		return nil, errors.New("it is not one object")
+	}
+	return out, nil
+}
+
+func isTexts(value any) bool {
+	fields, ok := value.(map[string]any)
+	for _, one := range fields {
+		_, isText := one.(string)
+		ok = ok && isText
+	}
+	return ok
+}
+
+// lenient decodes base64 as Python does: what is no letter of it does not count.
+func lenient(text string) ([]byte, error) {
+	return base64.StdEncoding.DecodeString(strings.Map(func(r rune) rune {
+		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", r) {
+			return r
+		}
+		return -1
+	}, text))
+}
+
+// message is a tensor of a ModelInferRequest or ModelInferResponse, as far as it decides whether trustyai-service can store it.
+type message struct {
+	dimensions int
+	filled     bool
+}
+
+// infers reads a ModelInferRequest or a ModelInferResponse (P proto/grpc_predict_v2.proto), whose first five fields are alike: three texts,
+// the parameters and the tensors. The parser takes unknown fields.
+func infers(raw []byte) ([]message, error) {
 	const texts, messages = 3, 5
+	var out []message
 	for len(raw) > 0 {
 		number, kind, n := protowire.ConsumeField(raw)
 		if n < 0 {
-			return fmt.Errorf("failed to parse payload: %w", protowire.ParseError(n))
+			return nil, protowire.ParseError(n)
 		}
 		_, _, tag := protowire.ConsumeTag(raw)
 		if kind == protowire.BytesType && number <= messages {
 			value, _ := protowire.ConsumeBytes(raw[tag:])
 			if number <= texts && !utf8.Valid(value) {
-				return fmt.Errorf("failed to parse payload: field %d is no UTF-8", number)
+				return nil, fmt.Errorf("field %d is no UTF-8", number)
 			}
-			for inner := value; number > texts && len(inner) > 0; {
-				_, _, m := protowire.ConsumeField(inner)
-				if m < 0 {
-					return fmt.Errorf("failed to parse payload: field %d: %w", number, protowire.ParseError(m))
+			if number > texts {
+				one, err := inferTensor(value)
+				if err != nil {
+					return nil, fmt.Errorf("field %d: %w", number, err)
 				}
-				inner = inner[m:]
+				if number == messages {
+					out = append(out, one)
+				}
 			}
 		}
 		raw = raw[n:]
 	}
-	return nil
+	return out, nil
 }
 
-// tensor is one of KServe's v2 protocol.
-type tensor struct {
-	Name     *string
-	Shape    []int
-	Datatype string
-	Data     []any
-}
-
-// datatypes are those of P endpoints/consumer KServeDataType.
-var datatypes = []string{
-	"BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FP16", "FP32", "FP64", "BYTES",
-}
-
-// consumeEvent takes a payload of a logger of KServe (P consume_cloud_event, process_cloud_event): a request or a
-// response of the v2 protocol in JSON, with an id in it or in the header of the event.
-func (s *service) consumeEvent(w http.ResponseWriter, r *http.Request) {
-	s.consume(w, r, func(body []byte) error {
-		var event struct {
-			ID              string
-			Inputs, Outputs *[]tensor
+// inferTensor reads one tensor: how many dimensions it has, and whether its contents are in it.
+func inferTensor(raw []byte) (message, error) {
+	const shape, contents = 3, 5
+	var out message
+	for len(raw) > 0 {
+		number, kind, n := protowire.ConsumeField(raw)
+		if n < 0 {
+			return out, protowire.ParseError(n)
 		}
-		if err := json.Unmarshal(body, &event); err != nil {
-			return fmt.Errorf("invalid payload: %w", err)
-		}
-		tensors := event.Inputs
-		if tensors == nil {
-			tensors = event.Outputs
-		}
-		if tensors == nil {
-			return errors.New("invalid payload: neither a request nor a response")
-		}
-		for _, t := range *tensors {
-			if err := t.check(); err != nil {
-				return fmt.Errorf("invalid payload: %w", err)
-			}
-		}
-		if event.ID == "" && r.Header.Get("Ce-Id") == "" {
-			return errors.New("payload requires 'id' field or 'ce-id' header")
-		}
-		if len(*tensors) == 0 {
-			return errors.New("received, but data field was empty; payload will not be saved")
-		}
-		return nil
-	})
-}
-
-// check follows the validators of P endpoints/consumer KServeData.
-func (t tensor) check() error {
-	if t.Name == nil || t.Shape == nil || t.Data == nil || !slices.Contains(datatypes, t.Datatype) {
-		return fmt.Errorf("a tensor needs name, shape, data, and a datatype of %v", datatypes)
-	}
-	want := 1
-	for _, n := range t.Shape {
-		want *= n
-	}
-	values := flat(t.Data)
-	if len(values) != want {
-		return fmt.Errorf("declared shape %v requires %d elements but got %d", t.Shape, want, len(values))
-	}
-	for _, value := range values {
-		_, isText := value.(string)
-		_, isBool := value.(bool)
-		number, isNumber := value.(float64)
-		fits := isNumber || isBool
+		_, _, tag := protowire.ConsumeTag(raw)
 		switch {
-		case t.Datatype == "BYTES":
-			fits = isText
-		case t.Datatype == "BOOL":
-			fits = isBool || isNumber && (number == 0 || number == 1)
-		case strings.HasPrefix(t.Datatype, "UINT"):
-			fits = fits && number >= 0
+		case number == shape && kind == protowire.VarintType:
+			out.dimensions++
+		case number == shape && kind == protowire.BytesType:
+			packed, _ := protowire.ConsumeBytes(raw[tag:])
+			for len(packed) > 0 {
+				_, m := protowire.ConsumeVarint(packed)
+				if m < 0 {
+					return out, protowire.ParseError(m)
+				}
+				out.dimensions++
+				packed = packed[m:]
+			}
+		case number == contents && kind == protowire.BytesType:
+			value, _ := protowire.ConsumeBytes(raw[tag:])
+			out.filled = out.filled || len(value) > 0
 		}
-		if !fits {
-			return fmt.Errorf("data cannot be cast to %s: %v", t.Datatype, value)
+		raw = raw[n:]
+	}
+	return out, nil
+}
+
+// pairMessages keeps a request or a response, and puts it together with the other one (P modelmesh_parser.py, payloads_to_dataframe). A tensor
+// with more than one dimension, and one whose contents are beside it, cannot be stored.
+func (s *service) pairMessages(id, model string, request bool, tensors []message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.messages == nil {
+		s.messages = map[partialKey][]message{}
+	}
+	s.messages[partialKey{id, request}] = tensors
+	other, there := s.messages[partialKey{id, !request}]
+	if !there {
+		return nil
+	}
+	for _, one := range slices.Concat(tensors, other) {
+		if one.dimensions > 1 || !one.filled {
+			return unexpected("an internal error occurred while processing the payload")
 		}
+	}
+	if err := storable(model); err != nil {
+		return err
+	}
+	delete(s.messages, partialKey{id, true})
+	delete(s.messages, partialKey{id, false})
+	return nil
+}
+
+// storable says whether a file can have the name of a model (P pvc.py, _get_filename).
+func storable(model string) error {
+	if model == "" || strings.Contains(model, "..") || strings.ContainsAny(model, `/\`) {
+		return unexpected("the name of the model is none of a file: %q", model)
 	}
 	return nil
 }
 
-// flat are the values of lists within lists.
-func flat(list []any) []any {
-	var out []any
-	for _, value := range list {
-		if inner, isList := value.([]any); isList {
-			out = append(out, flat(inner)...)
-			continue
-		}
-		out = append(out, value)
-	}
-	return out
+// partialKey is what a request or a response waits for the other by.
+type partialKey struct {
+	id      string
+	request bool
 }

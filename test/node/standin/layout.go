@@ -134,11 +134,14 @@ func (s *service) pythonListeners(c container) ([]listener, error) {
 	if health := ports["HEALTH_PORT"]; health == ports["HTTP_PORT"] || health == ports["SSL_PORT"] || ports["HTTP_PORT"] == ports["SSL_PORT"] {
 		return nil, fmt.Errorf("the ports must differ: %v", ports)
 	}
-	if err := errors.Join(optionalNumber(c, "SERVICE_BATCH_SIZE"), storageSettings(c)); err != nil {
+	if _, err := strconv.Atoi(c.or("SERVICE_BATCH_SIZE", "100")); err != nil {
+		return nil, fmt.Errorf("SERVICE_BATCH_SIZE: %w", err)
+	}
+	if err := storageSettings(c); err != nil {
 		return nil, err
 	}
-	all := s.api(pythonPaths)
-	out := []listener{{host: "0.0.0.0", port: ports["HEALTH_PORT"], handler: s.api(pythonHealthPaths)}}
+	all := withoutHead(s.api(pythonPaths))
+	out := []listener{{host: "0.0.0.0", port: ports["HEALTH_PORT"], handler: withoutHead(s.api(pythonHealthPaths))}}
 	cert, key := c.or("TLS_CERT_FILE", certFile), c.or("TLS_KEY_FILE", keyFile)
 	if c.exists(cert) && c.exists(key) {
 		return append(out,
@@ -146,6 +149,17 @@ func (s *service) pythonListeners(c container) ([]listener, error) {
 			listener{host: "127.0.0.1", port: ports["HTTP_PORT"], handler: all}), nil
 	}
 	return append(out, listener{host: "127.0.0.1", port: "8000", handler: all}), nil
+}
+
+// withoutHead is a handler that is not asked by HEAD, which FastAPI takes only where it is told to.
+func withoutHead(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // javaPaths, pythonPaths and pythonHealthPaths are what is served where, as far

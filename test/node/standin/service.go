@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,9 @@ type service struct {
 	mu       sync.Mutex
 	unready  bool
 	payloads []payload
+	// events and messages wait for their other half: a request for its response, or the reverse.
+	events   map[partialKey]event
+	messages map[partialKey][]message
 }
 
 // api serves the given paths of the TrustyAI service, and those below /standin,
@@ -120,7 +124,10 @@ func storageSettings(c container) error {
 				return fmt.Errorf("requires the environment variable %s", strings.Join(names, " or "))
 			}
 		}
-		return optionalNumber(c, "DATABASE_PORT")
+		if _, err := strconv.Atoi(c.or("DATABASE_PORT", "3306")); err != nil {
+			return fmt.Errorf("DATABASE_PORT: %w", err)
+		}
+		return nil
 	default:
 		return fmt.Errorf("storage format %s is not supported", format)
 	}
@@ -130,16 +137,17 @@ func (s *service) metrics(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = fmt.Fprintf(w, `# HELP trustyai_spd Invented by the stand-in.
+	const labels = `metricName="m",modelId="standin",outcomeName="o",protectedAttribute="a",request="r",requestName="n"`
+	_, _ = fmt.Fprintf(w, `# HELP trustyai_spd Its value is invented by the stand-in.
 # TYPE trustyai_spd gauge
-trustyai_spd{model="standin"} 0.05
-# HELP trustyai_dir Invented by the stand-in.
+trustyai_spd{%[2]s} 0.05
+# HELP trustyai_dir Its value is invented by the stand-in.
 # TYPE trustyai_dir gauge
-trustyai_dir{model="standin"} 1.1
+trustyai_dir{%[2]s} 1.1
 # HELP standin_payloads_total Payloads received; not one of TrustyAI's metrics.
 # TYPE standin_payloads_total counter
-standin_payloads_total %d
-`, len(s.payloads))
+standin_payloads_total %[1]d
+`, len(s.payloads), labels)
 }
 
 func (s *service) consume(w http.ResponseWriter, r *http.Request, check func([]byte) error) {
@@ -148,11 +156,7 @@ func (s *service) consume(w http.ResponseWriter, r *http.Request, check func([]b
 		err = check(body)
 	}
 	if err != nil {
-		code := http.StatusBadRequest
-		if errors.As(err, new(unprocessable)) {
-			code = http.StatusUnprocessableEntity
-		}
-		http.Error(w, err.Error(), code)
+		http.Error(w, err.Error(), codeOf(err))
 		return
 	}
 	s.mu.Lock()
@@ -169,8 +173,12 @@ func serve(ctx context.Context, generation string) error {
 		return err
 	}
 	failed := make(chan error, len(listeners))
+	var health *http.Server
 	for _, l := range listeners {
 		server := &http.Server{Addr: l.address(), Handler: l.handler, ReadHeaderTimeout: 5 * time.Second}
+		if health == nil {
+			health = server
+		}
 		go func() {
 			if l.cert == "" {
 				failed <- server.ListenAndServe()
@@ -181,6 +189,17 @@ func serve(ctx context.Context, generation string) error {
 	}
 	select {
 	case <-ctx.Done():
+		if generation != python {
+			return nil
+		}
+		// P main.py run_server has two servers in one process, each of which asks for the signal: the one of the health gets it and ends, the
+		// other serves on until the process is killed.
+		_ = health.Close()
+		for err := range failed {
+			if !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+		}
 		return nil
 	case err := <-failed:
 		return err
