@@ -73,7 +73,7 @@ func (s *service) consumePartial(w http.ResponseWriter, r *http.Request) {
 				return invalid("payload requires %s", name)
 			}
 		}
-		raw, err := lenient(text["data"])
+		raw, err := decodeBase64(text["data"])
 		if err != nil {
 			return invalid("failed to parse payload: %v", err)
 		}
@@ -108,8 +108,8 @@ func isTexts(value any) bool {
 	return ok
 }
 
-// lenient decodes base64 as Python does: what is no letter of it does not count.
-func lenient(text string) ([]byte, error) {
+// decodeBase64 decodes base64 as Python does: what is no letter of it does not count.
+func decodeBase64(text string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.Map(func(r rune) rune {
 		if strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", r) {
 			return r

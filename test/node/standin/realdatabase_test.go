@@ -138,4 +138,3 @@ func TestRealServiceEndsWithoutItsDatabase(t *testing.T) {
 		t.Errorf("it listens on %s", got)
 	}
 }
-

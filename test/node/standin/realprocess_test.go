@@ -83,17 +83,17 @@ func furnish(root string) error {
 	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, ""); err != nil {
 		return err
 	}
-	if err := graft("/", root, "etc", "inputs"); err != nil {
+	if err := bindEntries("/", root, "etc", "inputs"); err != nil {
 		return err
 	}
-	if err := graft("/etc", filepath.Join(root, "etc"), "tls"); err != nil {
+	if err := bindEntries("/etc", filepath.Join(root, "etc"), "tls"); err != nil {
 		return err
 	}
 	return loopbackUp()
 }
 
-// graft mounts what is in a folder into another one.
-func graft(from, to string, but ...string) error {
+// bindEntries mounts what is in a folder into another one.
+func bindEntries(from, to string, but ...string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}

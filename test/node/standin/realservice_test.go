@@ -26,8 +26,8 @@ import (
 // often is a schedule that a test can wait for.
 const often = "2s"
 
-// settled is how a service in upstream's shape is declared whose metrics are calculated often.
-var settled = strings.Replace(upstreamShape, "1h30m", often, 1)
+// oftenCalculated is how a service in upstream's shape is declared whose metrics are calculated often.
+var oftenCalculated = strings.Replace(upstreamShape, "1h30m", often, 1)
 
 // pairs are a request and its response as KServe's agent posts them (pkg/logger/worker.go, v0.17.0), with an attribute and an outcome that
 // fairness can be calculated of.
@@ -146,7 +146,7 @@ func (w *world) metrics() map[string]metricShape {
 // TestRealServiceIsWhereItIsLookedFor follows probes, ServiceMonitor, annotations, payload URLs and proxy to the real service, started with
 // the rendered environment and certificates.
 func TestRealServiceIsWhereItIsLookedFor(t *testing.T) {
-	for shape, manifest := range map[string]string{"ADR": strings.Replace(adrShape, "15s", often, 1), "upstream": settled} {
+	for shape, manifest := range map[string]string{"ADR": strings.Replace(adrShape, "15s", often, 1), "upstream": oftenCalculated} {
 		t.Run(shape, func(t *testing.T) {
 			w := render(t, v1.GenerationPython, v1.ExposureSecured, manifest)
 			if shape == "ADR" {
@@ -227,7 +227,7 @@ func TestRealServiceIsRecorded(t *testing.T) {
 	for i := range out.Starts {
 		t.Run(out.Starts[i].Name, func(t *testing.T) { out.Starts[i].record(t) })
 	}
-	w := render(t, v1.GenerationPython, v1.ExposureSecured, settled)
+	w := render(t, v1.GenerationPython, v1.ExposureSecured, oftenCalculated)
 	volume(t)
 	p := w.real()
 	for _, e := range exchanges() {
