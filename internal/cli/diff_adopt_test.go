@@ -28,6 +28,8 @@ func originals(t *testing.T) (cr, data, workload, config *unstructured.Unstructu
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: cr.GetAPIVersion(), Kind: cr.GetKind(), Name: "s", UID: "1", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 		}})
+		// It made the custom resource the owner, by which it is told from other programs of its name.
+		fields = `{"f:metadata":{"f:ownerReferences":{".":{},"k:{\"uid\":\"1\"}":{}}},` + strings.TrimPrefix(fields, "{")
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{
 			Manager: "manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: u.GetAPIVersion(), FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(fields),

@@ -89,7 +89,7 @@ func (d *differ) changed(
 ) (*Difference, error) {
 	managers := sets.New(observe.FieldManager)
 	if a.MigratePrevious {
-		managers.Insert(j.previous.Managers...)
+		managers.Insert(fieldownership.PreviousManagers(live, j.previous.Managers, j.owners, j.mark, observe.FieldManager)...)
 	}
 	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, managers, fieldownership.Autoscaled(live)).DeepCopy()
 	liveDigests(desired.Object, live.Object)

@@ -50,7 +50,7 @@ func (a *Actor) applyOver(
 ) {
 	managers := sets.New(observe.FieldManager)
 	if res.Action.MigratePrevious {
-		managers.Insert(req.PreviousManagers...)
+		managers.Insert(fieldownership.PreviousManagers(live, req.PreviousManagers, req.Owners, req.PreviousOwner, observe.FieldManager)...)
 	}
 	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, fieldownership.Autoscaled(live))
 	if res.Action.Adopted {

@@ -102,6 +102,26 @@ func TestFieldsOfThePreviousOperatorGo(t *testing.T) {
 	}
 }
 
+// TestFieldsOfANamesakeOfThePreviousOperatorStay has another program under one of the names of the previous operator, which has not
+// made the custom resource the owner of anything.
+func TestFieldsOfANamesakeOfThePreviousOperatorStay(t *testing.T) {
+	c := newCast(t)
+	yes := true
+	u := configMap("cm", map[string]any{"a": "0", "theirs": "x"})
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid", Controller: &yes}})
+	u = c.server.put(path, "old-operator", u)
+	_ = unstructured.SetNestedField(u.Object, "y", "data", "namesake")
+	c.server.put(path, "manager", u)
+	res := c.do(t, creates(declared(t, nil)), func(r *Request) { r.PreviousManagers = []string{"manager", "old-operator"} })
+	if res.Err != nil || !res.Action.MigratePrevious {
+		t.Fatalf("%+v", res)
+	}
+	data, _, _ := unstructured.NestedStringMap(c.server.get(path).Object, "data")
+	if want := map[string]string{"a": "1", "namesake": "y"}; !reflect.DeepEqual(data, want) {
+		t.Error(data)
+	}
+}
+
 // TestAnAdoptedObjectStaysAdopted shows that what was adopted never gets an owner reference later.
 func TestAnAdoptedObjectStaysAdopted(t *testing.T) {
 	c := newCast(t)

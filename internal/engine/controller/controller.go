@@ -71,7 +71,8 @@ type Definition[C client.Object] struct {
 	// StripFinalizers are the finalizers of the previous operator: they are taken off at once (invariant 8).
 	StripFinalizers []string
 	// PreviousManagers are the names under which the previous operator wrote its objects: what it declared and the controller
-	// does not goes when such an object is adopted (invariant 8).
+	// does not goes when such an object is adopted (invariant 8). Other programs may have the same names, so a name counts only together
+	// with another mark of that operator (fieldownership.PreviousManagers).
 	PreviousManagers []string
 	// Rules are the RBAC rules that the controller needs on top of those for its children, as "group/resource: verbs".
 	Rules []Rule
