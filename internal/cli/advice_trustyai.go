@@ -114,6 +114,10 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "The Secret that spec.tls.secretName names misses a certificate or a key, or they do not match.",
 		remedy:  "Complete the Secret as the message says.",
 	},
+	"CertificateExpired": {
+		meaning: "The certificate of the service has expired, so that its callers refuse it.",
+		remedy:  "Replace the certificate in the Secret that the message names, or let its issuer renew it as the message says.",
+	},
 	"CertManagerNotServed": {
 		meaning: "spec.tls.issuerRef needs cert-manager, which is not installed.",
 		remedy:  "Install cert-manager, or remove spec.tls.issuerRef; then another source of certificates is used.",

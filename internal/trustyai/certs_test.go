@@ -3,6 +3,7 @@ package trustyai
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -244,5 +245,109 @@ func Test_WhatIsPrintedHasEveryCertificate(t *testing.T) {
 	facts, err := s.Gather(context.Background(), c, cr)
 	if err != nil || len(facts.Certs.Own) != 3 || facts.Certs.Digest == "" || facts.Certs.CA == "" || facts.Certs.AwaitsCA+facts.Certs.AwaitsLeaf != "" {
 		t.Errorf("%+v, %v", facts.Certs, err)
+	}
+}
+
+func Test_PodsStartWithTheCertificateOfTheUser(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec+"  tls: {secretName: mine}\n")
+	deployment := func() plan.Object {
+		_, p := gatherAndRender(t, c, cr)
+		c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), testOwner)
+		for _, o := range p.Stages[0].Objects {
+			if o.Desired.GetKind() == "Deployment" {
+				return o
+			}
+		}
+		t.Fatal("there is no Deployment")
+		return plan.Object{}
+	}
+	deployment()
+	for _, data := range []map[string]string{nil, {"tls.crt": "c"}, {"tls.crt": "c", "tls.key": "k"}} {
+		if data != nil {
+			c.Put(secretOf2("ns", "mine", data))
+		}
+		if held := deployment().Hold; (held != "") != (len(data) < 2) || held != "" && !strings.Contains(held, "mine") {
+			t.Errorf("with %v the Deployment is held for %q", data, held)
+		}
+	}
+}
+
+// issued is a Secret with a certificate that is valid for a year from testNow.
+func issued(t testing.TB, name, annotation string) *unstructured.Unstructured {
+	t.Helper()
+	authority, err := pki.NewAuthority(rand.Reader, testNow, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := pki.NewLeaf(rand.Reader, testNow, authority, []string{"tas"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := secretOf2("ns", name, map[string]string{"tls.crt": string(leaf.CertPEM), "tls.key": string(leaf.KeyPEM), "ca.crt": string(authority.CertPEM)})
+	u.SetAnnotations(map[string]string{annotation: name})
+	return u
+}
+
+// Test_AnExpiryIsTold: certificates of cert-manager are used on when that is removed, and whoever has a certificate of his own may forget it.
+func Test_AnExpiryIsTold(t *testing.T) {
+	for _, tc := range []struct{ name, spec, remedy string }{
+		{"cert-manager is removed", "", "delete the Secrets tas-tls, tas-internal and tas-ca"},
+		{"cert-manager is removed, and an issuer named", "  tls: {issuerRef: {name: corp}}\n", "remove spec.tls.issuerRef"},
+		{"of the user", "  tls: {secretName: tas-tls}\n", "replace it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec+tc.spec)
+			c.Put(issued(t, "tas-tls", "cert-manager.io/certificate-name"))
+			c.Put(issued(t, "tas-internal", "cert-manager.io/certificate-name"))
+			facts, p := gatherAndRender(t, c, cr)
+			expires := facts.Certs.ExpiresAt
+			if len(p.Warnings)+len(p.Problems) > 0 || !expires.After(testNow) || !p.WakeAt.Equal(expires) {
+				t.Fatalf("while it is renewed: warnings %v, problems %v, woken at %s, expires at %s", p.Warnings, p.Problems, p.WakeAt, expires)
+			}
+			users := strings.Contains(tc.spec, "secretName")
+			c.APIs[gvkCertificate] = false
+			_, p = gatherAndRender(t, c, cr)
+			if text := strings.Join(p.Warnings, " "); !users && (!strings.Contains(text, expires.Format(time.RFC3339)) || !strings.Contains(text, tc.remedy)) || users && text != "" {
+				t.Errorf("once nobody renews it, the warnings are %q", text)
+			}
+			c.Time = expires.Add(time.Second)
+			_, p = gatherAndRender(t, c, cr)
+			last := plan.Problem{}
+			if len(p.Problems) > 0 {
+				last = p.Problems[len(p.Problems)-1]
+			}
+			if last.Class != plan.Waiting || last.Reason != "CertificateExpired" || !strings.Contains(last.Error(), tc.remedy) {
+				t.Errorf("once it has expired, the problems are %v", p.Problems)
+			}
+			if find(p, "Deployment", "tas") == nil {
+				t.Error("the pods are taken away")
+			}
+		})
+	}
+}
+
+// Test_ARouteWithoutAnAuthorityIsWarnedOf: a router verifies the service, and knows no authority but service-ca.
+func Test_ARouteWithoutAnAuthorityIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		routes bool
+		data   map[string]string
+		warned bool
+	}{
+		{"without ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k"}, true},
+		{"with ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"}, false},
+		{"without Routes", false, map[string]string{"tls.crt": "c", "tls.key": "k"}, false},
+		{"without the Secret", true, nil, false},
+	} {
+		c, cr := newCluster(), custom(t, upstreamSpec+"  tls: {secretName: mine}\n")
+		c.APIs[gvkRoute] = tc.routes
+		if tc.data != nil {
+			c.Put(secretOf2("ns", "mine", tc.data))
+		}
+		_, p := gatherAndRender(t, c, cr)
+		text := strings.Join(p.Warnings, " ")
+		if warned := strings.Contains(text, "Secret mine has no ca.crt") && strings.Contains(text, "503"); warned != tc.warned || !warned && text != "" {
+			t.Errorf("%s: the warnings are %q", tc.name, text)
+		}
 	}
 }

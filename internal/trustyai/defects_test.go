@@ -262,3 +262,21 @@ func Test_Defect15_AServiceMonitorScrapesOneService(t *testing.T) {
 		}
 	}
 }
+
+// Test_AReleaseRestartsNoPods: the version label names the release that a shape was taken from, which another release raises.
+func Test_AReleaseRestartsNoPods(t *testing.T) {
+	for _, spec := range []string{adrSpec, upstreamSpec} {
+		_, p := gatherAndRender(t, newCluster(), custom(t, spec))
+		for _, stage := range p.Stages {
+			for _, o := range stage.Objects {
+				template, found, _ := unstructured.NestedMap(o.Desired.Object, "spec", "template")
+				if found && strings.Contains(compactJSON(t, template), "app.kubernetes.io/version") {
+					t.Errorf("the pods of %s have the version", o.Key())
+				}
+				if found && o.Desired.GetLabels()["app.kubernetes.io/version"] == "" {
+					t.Errorf("%s has no version", o.Key())
+				}
+			}
+		}
+	}
+}

@@ -22,18 +22,12 @@ type Settings struct {
 	OperatorNamespace string
 	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.
 	ClusterDomain string
-	// Version is the value of the app.kubernetes.io/version label in upstream's shape; the default is the version of
-	// upstream that the shape was taken from.
-	Version string
 	// ProgressDeadline is how many seconds a rollout may go without progress before it counts as failed, and a migration
 	// with it; zero leaves it to Kubernetes, which gives it ten minutes.
 	ProgressDeadline int32
 	// DryRun says that nothing is written, so that what is generated counts as stored.
 	DryRun bool
 }
-
-// upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.
-const upstreamVersion = "1.39.0"
 
 // Facts are everything that rendering needs beyond the custom resource.
 type Facts struct {
@@ -212,6 +206,8 @@ type Certs struct {
 	AwaitsCA, AwaitsLeaf string
 	// RenewAt is when the operator's own certificates are renewed.
 	RenewAt time.Time
+	// ExpiresAt is when the first of the certificates expires that others renew; zero where that cannot be read.
+	ExpiresAt time.Time
 	// Missing and MissingKeys tell that the user's Secret is absent or lacks keys.
 	Missing     bool
 	MissingKeys []string

@@ -3,6 +3,8 @@ package trustyai
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"slices"
 	"time"
 
@@ -36,6 +38,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 		// A Route trusts service-ca by itself.
 		out.CA = string(data[corev1.ServiceAccountRootCAKey])
 	}
+	out.ExpiresAt = expiry(data)
 	if out.Source == CertsUser {
 		out.Missing = proxy == nil
 		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
@@ -52,6 +55,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	if err != nil {
 		return Certs{}, err
 	}
+	out.ExpiresAt = earliest(out.ExpiresAt, expiry(controller.SecretData(internal)))
 	if proxy != nil && internal != nil {
 		out.Digest = read.Digest(data, controller.SecretData(internal))
 	}
@@ -66,6 +70,30 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 		}
 	}
 	return out, nil
+}
+
+// expiry is when the certificate in a Secret expires; zero where it has none that can be read.
+func expiry(data map[string][]byte) time.Time {
+	block, _ := pem.Decode(data[corev1.TLSCertKey])
+	if block == nil {
+		return time.Time{}
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return cert.NotAfter
+}
+
+// earliest is the first of some times; zero times do not count.
+func earliest(times ...time.Time) time.Time {
+	var out time.Time
+	for _, at := range times {
+		if !at.IsZero() && (out.IsZero() || at.Before(out)) {
+			out = at
+		}
+	}
+	return out
 }
 
 // certSource is where the certificates come from: what the spec says, else the source that made the Secret that is
@@ -148,11 +176,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 	add := func(name string, cert, key, ca []byte) {
 		out.Own = append(out.Own, OwnSecret{Name: name, Cert: cert, Key: key, CA: ca, First: secrets[name] == nil})
 	}
-	renew := func(p *pki.Pair) {
-		if at := p.RenewAt(); out.RenewAt.IsZero() || at.Before(out.RenewAt) {
-			out.RenewAt = at
-		}
-	}
+	renew := func(p *pki.Pair) { out.RenewAt = earliest(out.RenewAt, p.RenewAt()) }
 	now := read.Now()
 	authority, trusted := storedAuthority(stored[n.caSecret], now)
 	wanted, bundle, err := s.authority(authority, trusted, now, pki.CommonName(cr.Namespace, n.base))

@@ -159,6 +159,16 @@ func Test_NoTokenIsSentToAdoptedPods(t *testing.T) {
 	}
 }
 
+// Test_NoFileIsNamedOnOpenShift: its Prometheus for user workloads drops a ServiceMonitor that names one.
+func Test_NoFileIsNamedOnOpenShift(t *testing.T) {
+	c := newCluster(gvkServiceCA, gvkConstraints)
+	c.Put(parse(t, pvYAML))
+	_, p := gatherAndRender(t, c, custom(t, adrSpec))
+	if token := endpointOf(t, mustFind(t, p, "ServiceMonitor", adrServiceMonitor))["bearerTokenFile"]; token != nil {
+		t.Errorf("bearerTokenFile is %v", token)
+	}
+}
+
 func Test_AnIntervalUnderASecondIsRefused(t *testing.T) {
 	monitor, p := monitorOf(t, upstreamSpec, "", func(cr *v1.TrustyAIService) {
 		cr.Spec.ServiceMonitoring = &v1.ServiceMonitoringSpec{Interval: "1ms"}

@@ -15,6 +15,9 @@ const (
 	adrVersion        = "0.1.0"
 )
 
+// upstreamVersion is the version label of the children in upstream's shape: constants.Version of trustyai-service-operator HEAD 11c335b.
+const upstreamVersion = "1.39.0"
+
 // ADRShape says that a service gets the children of TrustyAI ADR 3 under the names of the ADR: it uses
 // spec.trustyaiMetrics. The schema keeps the shape as it was when the custom resource was created.
 func ADRShape(cr *v1.TrustyAIService) bool { return cr.Spec.TrustyAIMetrics != nil }

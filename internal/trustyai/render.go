@@ -75,9 +75,9 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
 	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	r.plan.Inputs = fmt.Sprintf("%s %s %t %t", facts.Certs.Digest, facts.Database.Digest, facts.Database.CA, facts.TrustedCA)
-	r.plan.WakeAt = facts.Certs.RenewAt
-	if at := facts.VolumeAt; !at.IsZero() && (r.plan.WakeAt.IsZero() || at.Before(r.plan.WakeAt)) {
-		r.plan.WakeAt = at
+	r.plan.WakeAt = earliest(facts.Certs.RenewAt, facts.VolumeAt)
+	if at := facts.Certs.ExpiresAt; at.After(facts.Now) {
+		r.plan.WakeAt = earliest(r.plan.WakeAt, at)
 	}
 	if !sameMigration(facts.Migration, facts.Next) {
 		r.plan.WakeAt = facts.Now.Add(stepDelay)
@@ -103,31 +103,19 @@ func (r *scene) warn(format string, args ...any) {
 	r.plan.Warnings = append(r.plan.Warnings, text)
 }
 
-// version is the value of the version label.
-func (r *scene) version() string {
-	switch {
-	case ADRShape(r.cr):
-		return adrVersion
-	case r.settings.Version != "":
-		return r.settings.Version
-	default:
-		return upstreamVersion
-	}
-}
-
 // labels are the labels of the children: those of TrustyAI ADR 3 with the instance added, or those of
 // trustyai-service-operator HEAD 11c335b.
 func (r *scene) labels() map[string]string {
-	app, name := labelValue(r.cr.Name), labelValue(r.cr.Name)
+	app, name, version := labelValue(r.cr.Name), labelValue(r.cr.Name), upstreamVersion
 	if ADRShape(r.cr) {
-		app, name = "trustyai", adrBase
+		app, name, version = "trustyai", adrBase, adrVersion
 	}
 	return map[string]string{
 		"app":                        app,
 		"app.kubernetes.io/name":     name,
 		"app.kubernetes.io/instance": labelValue(r.cr.Name),
 		"app.kubernetes.io/part-of":  "trustyai",
-		"app.kubernetes.io/version":  r.version(),
+		"app.kubernetes.io/version":  version,
 	}
 }
 

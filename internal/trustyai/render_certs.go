@@ -1,7 +1,9 @@
 package trustyai
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -76,18 +78,58 @@ func (r *scene) certificate(secret string, issuer map[string]any, duration, rota
 	}
 }
 
-// lacks says which certificate an object depends on that does not exist: the generated Secret, or the one that the spec names. The
-// latter holds only what exists already: with a volume the strategy is Recreate, so that pods that cannot start would replace the
-// one that serves.
+// lacks says which certificate an object depends on that does not exist: the generated Secret, or the one that the spec names. With a
+// volume the strategy is Recreate, so that pods that cannot start would replace the one that serves; and pods that were started
+// before their certificate would be restarted for it.
 func (r *scene) lacks(generated string) string {
 	certs := r.facts.Certs
 	switch {
 	case generated != "":
 		return "the generated certificate in Secret " + generated + " to be stored"
-	case r.facts.Deployment != nil && (certs.Missing || len(certs.MissingKeys) > 0):
+	case certs.Missing || len(certs.MissingKeys) > 0:
 		return "the certificate in Secret " + r.names.tlsSecret
 	}
 	return ""
+}
+
+// checkExpiry reports a certificate that nobody renews: one that has expired, and one of cert-manager where that is gone.
+func (r *scene) checkExpiry() {
+	certs := r.facts.Certs
+	if certs.ExpiresAt.IsZero() {
+		return
+	}
+	at, secrets := certs.ExpiresAt.UTC().Format(time.RFC3339), r.names.tlsSecret
+	if r.names.internalSecret != secrets {
+		secrets += " or " + r.names.internalSecret
+	}
+	unserved := certs.Source == CertsCertManager && !r.facts.Serves.CertManager
+	remedy := "replace it in the Secret"
+	switch {
+	case unserved:
+		instead := fmt.Sprintf("delete the Secrets %s, %s and %s", r.names.tlsSecret, r.names.internalSecret, r.names.caSecret)
+		if tls := r.cr.Spec.TLS; tls != nil && tls.IssuerRef != nil {
+			instead = fmt.Sprintf("remove spec.tls.issuerRef and delete the Secrets %s and %s", r.names.tlsSecret, r.names.internalSecret)
+		}
+		remedy = "install cert-manager again, or " + instead + ": MLKeeper then makes certificates of its own"
+	case certs.Source != CertsUser:
+		remedy = "look at the events of the Certificates or Services that it is made for"
+	}
+	switch {
+	case !r.facts.Now.Before(certs.ExpiresAt):
+		r.problem(plan.Waiting, "CertificateExpired", "spec.tls", "", "the certificate in Secret "+secrets+" expired at "+at, remedy)
+	case unserved:
+		r.warn("the cluster no longer serves cert-manager.io/v1: the certificate in Secret %s is not renewed, and expires at %s; %s", secrets, at, remedy)
+	}
+}
+
+// checkAuthority warns of a Route whose router cannot verify the service: without destinationCACertificate it trusts service-ca only.
+func (r *scene) checkAuthority() {
+	certs := r.facts.Certs
+	if !r.facts.Serves.Route || certs.Source == CertsServiceCA || certs.Digest == "" || certs.CA != "" || certs.AwaitsCA != "" {
+		return
+	}
+	r.warn("the Secret %s has no ca.crt, so that the Route %s names no destinationCACertificate and its router answers 503 unless it trusts "+
+		"the issuer of the certificate anyway: add the certificate of the issuer as ca.crt", r.names.tlsSecret, r.names.route)
 }
 
 // ownSecret renders a Secret of the operator's own CA: what was read from it, or its renewal.

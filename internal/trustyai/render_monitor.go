@@ -87,8 +87,9 @@ func (r *scene) defaultEndpoint() map[string]any {
 	if ADRShape(r.cr) {
 		endpoint["honorTimestamps"] = true
 		endpoint["scrapeTimeout"] = "3s"
-		// The ADR shows the token, and nothing needs it. Adopted pods run an image that somebody else chose.
-		if _, adopted := r.adoptedPods(); r.trusted() && !r.secured && !adopted {
+		// The ADR shows the token, and nothing needs it. Adopted pods run an image that somebody else chose. OpenShift's Prometheus for user
+		// workloads drops a ServiceMonitor that names a file (arbitraryFSAccessThroughSMs).
+		if _, adopted := r.adoptedPods(); r.trusted() && !r.secured && !adopted && !r.facts.Serves.Constraints {
 			endpoint["bearerTokenFile"] = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 		}
 		fitTimeout(endpoint)

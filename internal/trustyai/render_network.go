@@ -108,6 +108,8 @@ func (r *scene) certificates() {
 	}
 	certs := r.facts.Certs
 	r.checkIssuer()
+	r.checkExpiry()
+	r.checkAuthority()
 	switch certs.Source {
 	case CertsUser:
 		name := r.names.tlsSecret

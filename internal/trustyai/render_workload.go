@@ -63,7 +63,8 @@ func (r *scene) workload(ok bool) {
 	selector := r.podSelector()
 	meta := r.meta(r.names.base, labels)
 	meta.Annotations = map[string]string{templateAnnotation: string(r.template)}
-	podLabels := maps.Clone(labels)
+	// Without the version, which changes with a release of the operator and would restart every pod.
+	podLabels := r.podSelector()
 	if d := r.facts.Deployment; d != nil && len(d.Selector) > 0 {
 		selector = d.Selector
 		maps.Copy(podLabels, selector)

@@ -68,7 +68,8 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	status := &cr.Status
 	status.Phase, status.Ready = phaseNotReady, "False"
 	// A service that is scaled to zero is as declared and serves nobody, for which upstream's phase is "Not Ready".
-	scaledToZero := seen.Ready && v.ready() == 0
+	total, ready := v.pods()
+	scaledToZero := seen.Ready && ready == 0
 	if seen.Ready && !scaledToZero {
 		status.Phase, status.Ready = phaseReady, "True"
 	}
@@ -76,7 +77,8 @@ func (s *system) Project(cr *v1.TrustyAIService, facts Facts, seen controller.Ob
 	if l, known := layouts[status.ImageGeneration]; facts.First == "" && known && l.serves(ExposureOf(cr)) {
 		status.URL = ConsumerURLIn(cr, s.settings.ClusterDomain)
 	}
-	status.Replicas = int32(min(v.ready(), 1<<30))
+	status.ExternalURL = v.externalURL()
+	status.Replicas = int32(min(total, 1<<30))
 	status.Selector = v.selector()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
 	status.Warnings = limit(union(seen.Plan.Warnings, seen.Warnings), maxWarnings, maxWarningText)
@@ -161,17 +163,49 @@ func (v *view) state(key plan.Key) (controller.State, bool) {
 	return state, found
 }
 
-// ready counts the ready pods.
-func (v *view) ready() int64 {
+// pods counts all pods of the Deployment, and those that are ready.
+func (v *view) pods() (total, ready int64) {
 	if u := v.deployment(); u != nil {
-		n, _, _ := unstructured.NestedInt64(u.Object, "status", "readyReplicas")
-		return max(n, 0)
+		total, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
+		ready, _, _ = unstructured.NestedInt64(u.Object, "status", "readyReplicas")
+	} else if d := v.facts.Deployment; d != nil {
+		// A Deployment that a problem keeps out of the plan still runs.
+		total, ready = d.Total, d.Available
 	}
-	// A Deployment that a problem keeps out of the plan still runs.
-	if d := v.facts.Deployment; d != nil {
-		return max(d.Available, 0)
+	return max(total, 0), max(ready, 0)
+}
+
+// externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route.
+func (v *view) externalURL() string {
+	scheme := "http://"
+	if ExposureOf(v.cr) == v1.ExposureSecured {
+		scheme = "https://"
 	}
-	return 0
+	if host := v.routeHost(); host != "" {
+		return scheme + host
+	}
+	return ""
+}
+
+// routeHost is the host for which a router has admitted the Route.
+func (v *view) routeHost() string {
+	state, _ := v.state(plan.Key{GroupKind: gvkRoute.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.route})
+	u := state.Observed.Stripped()
+	if u == nil {
+		return ""
+	}
+	ingress, _, _ := unstructured.NestedSlice(u.Object, "status", "ingress")
+	for _, item := range ingress {
+		router, _ := item.(map[string]any)
+		host, _ := router["host"].(string)
+		conditions, _ := router["conditions"].([]any)
+		for _, one := range conditions {
+			if c, _ := one.(map[string]any); c["type"] == "Admitted" && c["status"] == "True" && host != "" {
+				return host
+			}
+		}
+	}
+	return ""
 }
 
 // selector selects the pods, for the scale subresource.

@@ -219,3 +219,35 @@ func Test_ModelMeshReady(t *testing.T) {
 		t.Error(got, cr.Status.InferenceServices)
 	}
 }
+
+// Test_PodsAreCountedAndTheRouteIsTold: the scale subresource counts pods, ready or not, and users come by the host of the Route.
+func Test_PodsAreCountedAndTheRouteIsTold(t *testing.T) {
+	router := func(host, admitted string) map[string]any {
+		return map[string]any{"host": host, "conditions": []any{map[string]any{"type": "Admitted", "status": admitted}}}
+	}
+	for _, tc := range []struct {
+		spec, want string
+		routers    []any
+	}{
+		{upstreamSpec, "", nil},
+		{upstreamSpec, "", []any{router("refused.example", "False")}},
+		{upstreamSpec, "https://tas.example", []any{router("refused.example", "False"), router("tas.example", "True")}},
+		{upstreamSpec + "  exposure: Plain\n", "http://tas.example", []any{router("tas.example", "True")}},
+	} {
+		c, cr := newCluster(), custom(t, tc.spec)
+		facts, p := gatherAndRender(t, c, cr)
+		cr.Status.ExternalURL = "https://stale.example"
+		testSystem().Project(cr, facts, seen(p, func(u *unstructured.Unstructured) bool {
+			switch u.GetKind() {
+			case "Deployment":
+				u.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(2), "readyReplicas": int64(1)}
+			case "Route":
+				u.Object["status"] = map[string]any{"ingress": tc.routers}
+			}
+			return true
+		}))
+		if cr.Status.Replicas != 2 || cr.Status.ExternalURL != tc.want {
+			t.Errorf("routers %v: %d pods at %q, want 2 at %q", tc.routers, cr.Status.Replicas, cr.Status.ExternalURL, tc.want)
+		}
+	}
+}

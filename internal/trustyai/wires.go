@@ -2,7 +2,6 @@ package trustyai
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,19 +40,23 @@ func ownerID(cr *v1.TrustyAIService) string {
 	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}.ID()
 }
 
-// services returns the custom resources that a wire is for, oldest first: creationTimestamp, then UID.
+// services returns the custom resources that a wire is for, oldest first. One that another keeps the names from makes no service, so
+// that nothing waits for it to be reachable.
 func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []*v1.TrustyAIService {
 	var out []*v1.TrustyAIService
 	for _, o := range alive {
-		if cr, ok := o.(*v1.TrustyAIService); ok && cr != nil && eligible(cr) {
+		if cr, ok := o.(*v1.TrustyAIService); ok && cr != nil && eligible(cr) && first(alive, cr) == "" {
 			out = append(out, cr)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *v1.TrustyAIService) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
+		switch {
+		case older(a, b):
+			return -1
+		case older(b, a):
+			return 1
 		}
-		return strings.Compare(string(a.UID), string(b.UID))
+		return 0
 	})
 	return out
 }

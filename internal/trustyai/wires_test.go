@@ -604,3 +604,37 @@ func TestWiringStatusIsBounded(t *testing.T) {
 		t.Errorf("%d entries, last %+v", len(got), got[len(got)-1])
 	}
 }
+
+// TestTheOldestIsOne: of two from the same second the one that has children keeps the names of the ADR, and so it is the one that wires.
+func TestTheOldestIsOne(t *testing.T) {
+	serves, stalled := service("serves", true, 0), service("stalled", true, 0)
+	serves.UID, stalled.UID = "2", "1"
+	serves.Status.Inventory.Entries = []keeper.InventoryEntry{{}}
+	alive := []client.Object{serves, stalled}
+	if first(alive, stalled) != "serves" || first(alive, serves) != "" {
+		t.Fatal("the names are not those of the one with children")
+	}
+	if got := wirer(services(alive, ADRShape), nil); got != serves {
+		t.Errorf("%v wires", got)
+	}
+	target := isvc(t, "Standard", "")
+	for cr, want := range map[*v1.TrustyAIService]string{serves: ReasonPending, stalled: ReasonManagedByAnotherService} {
+		statuses := WiringOf(cr, Wired{Services: alive, Targets: map[string][]*unstructured.Unstructured{WireKServe: {target}}})
+		if len(statuses) != 1 || statuses[0].Reason != want {
+			t.Errorf("%s reports %+v, want %s", cr.Name, statuses, want)
+		}
+	}
+}
+
+// TestNobodyWaitsForAStalledService: one that another keeps the names from is never reachable, even where it alone selects the target.
+func TestNobodyWaitsForAStalledService(t *testing.T) {
+	named, stalled, young := service("named", true, 0), service("stalled", true, 1), service("young", false, 2)
+	named.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "thing"}}}
+	setReachable(stalled, false)
+	s := simulate(t, wireNamed(WireKServe), "m")
+	s.Put(isvc(t, "Standard", ""))
+	s.settle(named, stalled, young)
+	if got := loggerOf(s.target()); !strings.Contains(got, "young") {
+		t.Errorf("the logger is %q", got)
+	}
+}

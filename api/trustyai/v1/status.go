@@ -94,7 +94,7 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	Ready string `json:"ready,omitempty"`
-	// replicas is the number of ready pods.
+	// replicas is the number of pods, ready or not, for the scale subresource.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// selector selects the pods, for the scale subresource.
@@ -105,6 +105,11 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
+	// externalURL is the address outside of the cluster: that of the Route once a router has admitted it, else of the HTTPRoute or the
+	// Ingress.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	ExternalURL string `json:"externalURL,omitempty"`
 	// imageGeneration is what the image is: Java, JavaTLS or Python. Ports, paths and environment follow from it.
 	// +optional
 	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`

@@ -43,7 +43,8 @@ func Strip(obj *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	if gk == route {
-		for _, path := range conditionFields("status.ingress.*.") {
+		// The host is for controllers that tell where a service is reached.
+		for _, path := range append(conditionFields("status.ingress.*."), "status.ingress.*.host") {
 			project(out, obj.Object, strings.Split(path, "."))
 		}
 	}
