@@ -27,8 +27,8 @@ var tfservingAdvice = map[string]advice{
 		remedy:  "Add the credentials under that key, or name the existing key.",
 	},
 	"ClaimNotFound": {
-		meaning: "The claim with the models does not exist.",
-		remedy:  "Create the PersistentVolumeClaim that spec.modelVolume.claimName names, and store the models in it.",
+		meaning: "The claim that the spec names does not exist.",
+		remedy:  "Create the PersistentVolumeClaim that the message names; a Tfserv needs the models in it.",
 	},
 	"S3NotReadable": {
 		meaning: "A model is below s3://, which TensorFlow Serving has not been able to read since 2.7.", stalled: true,

@@ -114,6 +114,20 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "The Secret that spec.tls.secretName names misses a certificate or a key, or they do not match.",
 		remedy:  "Complete the Secret as the message says.",
 	},
+	"EnvReserved": {
+		stalled: true,
+		meaning: "A variable of spec.env is one that MLKeeper sets itself; the pods that run are left as they are.",
+		remedy:  "Remove the variable that the message names.",
+	},
+	"ClaimLost": {
+		meaning: "The claim that spec.storage.existingClaim names has lost its volume.",
+		remedy:  "Restore the PersistentVolume, or recreate the TrustyAIService with another claim.",
+	},
+	"ClaimShared": {
+		stalled: true,
+		meaning: "An older TrustyAIService keeps its files on the claim that spec.storage.existingClaim names.",
+		remedy:  "Delete one of the two, or recreate this one with another claim.",
+	},
 	"CertificateExpired": {
 		meaning: "The certificate of the service has expired, so that its callers refuse it.",
 		remedy:  "Replace the certificate in the Secret that the message names, or let its issuer renew it as the message says.",
@@ -190,6 +204,10 @@ var trustyAIAdvice = map[string]advice{
 		remedy:  "Look at the condition Ready of the service: spec.image, spec.imageGeneration and spec.exposure must fit together.",
 	},
 	"NotReachable": {meaning: "It is wired once the service is available.", remedy: "Wait until the service is Ready."},
+	"OptedOut": {
+		meaning: "The InferenceService has the annotation keeper.mlkeeper.dev/wire with the value false.",
+		remedy:  "Remove the annotation if it should be wired.", quiet: true,
+	},
 	"NotSelected": {
 		meaning: "spec.inferenceServices.selector does not select it.", remedy: "Change the selector or its labels if it should.", quiet: true,
 	},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 const (
@@ -93,10 +94,7 @@ func (r *renderer) pod() corev1.PodSpec {
 	if spec.ServiceAccountName == "" {
 		pod.AutomountServiceAccountToken = ptr.To(false)
 	}
-	if s := spec.Scheduling; s != nil {
-		pod.NodeSelector, pod.Tolerations = s.NodeSelector, s.Tolerations
-		pod.Affinity, pod.TopologySpreadConstraints = s.Affinity, s.TopologySpreadConstraints
-	}
+	workload.Schedule(&pod, spec.Scheduling)
 	return pod
 }
 

@@ -5,13 +5,11 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/scrape"
+	"mlkeeper.dev/internal/workload"
 )
 
 // disruption renders the PodDisruptionBudget.
@@ -20,23 +18,11 @@ func (r *renderer) disruption() {
 	if spec == nil {
 		return
 	}
-	pods := func(n *int32) *intstr.IntOrString {
-		if n == nil {
-			return nil
-		}
-		return ptr.To(intstr.FromInt32(*n))
-	}
-	o := plan.Typed(gvkBudget, &policyv1.PodDisruptionBudget{
-		ObjectMeta: r.meta(r.cr.Name),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: pods(spec.MinAvailable), MaxUnavailable: pods(spec.MaxUnavailable),
-			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
-		},
-	})
+	o := plan.Typed(gvkBudget, workload.Budget(r.meta(r.cr.Name), podLabels(r.cr), spec))
 	o.IgnoreHealth = true
 	r.add(o)
-	if n := spec.MinAvailable; n != nil && r.cr.Spec.Autoscaling == nil && *n >= ptr.Deref(r.cr.Spec.Replicas, 1) {
-		r.warn("spec.podDisruptionBudget.minAvailable (%d) lets no pod be drained: raise spec.replicas above it", *n)
+	if text := workload.Undrainable(spec, ptr.Deref(r.cr.Spec.Replicas, 1)); text != "" && r.cr.Spec.Autoscaling == nil {
+		r.warn("%s", text)
 	}
 }
 

@@ -265,18 +265,19 @@ func Test_Defect15_AServiceMonitorScrapesOneService(t *testing.T) {
 
 // Test_AReleaseRestartsNoPods: the version label names the release that a shape was taken from, which another release raises.
 func Test_AReleaseRestartsNoPods(t *testing.T) {
-	for _, spec := range []string{adrSpec, upstreamSpec} {
-		_, p := gatherAndRender(t, newCluster(), custom(t, spec))
-		for _, stage := range p.Stages {
-			for _, o := range stage.Objects {
-				template, found, _ := unstructured.NestedMap(o.Desired.Object, "spec", "template")
-				if found && strings.Contains(compactJSON(t, template), "app.kubernetes.io/version") {
-					t.Errorf("the pods of %s have the version", o.Key())
-				}
-				if found && o.Desired.GetLabels()["app.kubernetes.io/version"] == "" {
-					t.Errorf("%s has no version", o.Key())
-				}
-			}
+	var templates, versions []string
+	for _, version := range []string{"1", "2"} {
+		c, cr, s := newCluster(), custom(t, upstreamSpec), testSystem()
+		s.settings.Version = version
+		facts, err := s.Gather(t.Context(), c, cr)
+		if err != nil {
+			t.Fatal(err)
 		}
+		d := mustFind(t, s.Render(cr, facts), "Deployment", "tas")
+		template, _, _ := unstructured.NestedMap(d.Object, "spec", "template")
+		templates, versions = append(templates, compactJSON(t, template)), append(versions, d.GetLabels()["app.kubernetes.io/version"])
+	}
+	if templates[0] != templates[1] || versions[0] == versions[1] {
+		t.Errorf("the versions %v make the templates %v", versions, templates)
 	}
 }

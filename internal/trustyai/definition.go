@@ -36,7 +36,7 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		},
 		Children: []schema.GroupVersionKind{
 			gvkServiceAccount, gvkBinding, gvkPolicy, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment,
-			gvkService, gvkServiceMonitor, gvkRoute,
+			gvkService, gvkServiceMonitor, gvkRoute, gvkIngress, gvkBudget,
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},

@@ -22,6 +22,9 @@ type Settings struct {
 	OperatorNamespace string
 	// ClusterDomain is the DNS domain of the cluster; the default is cluster.local.
 	ClusterDomain string
+	// Version is the value of the app.kubernetes.io/version label in upstream's shape; the default is the version of
+	// upstream that the shape was taken from.
+	Version string
 	// ProgressDeadline is how many seconds a rollout may go without progress before it counts as failed, and a migration
 	// with it; zero leaves it to Kubernetes, which gives it ten minutes.
 	ProgressDeadline int32
@@ -46,8 +49,10 @@ type Facts struct {
 	VolumeAt time.Time
 	// Closed says that the NetworkPolicy of a Secured service exists, or is about to where nothing is written.
 	Closed bool
-	// Claim is the claim of the service; nil while there is none.
+	// Claim is the claim of the service, or the one that its spec names; nil while there is none.
 	Claim *Claim
+	// Sharer is the name of an older custom resource whose pods use the claim that the spec names; empty for none.
+	Sharer string
 	// Deployment is the Deployment as observed before this reconcile's writes; nil while there is none.
 	Deployment *Deployment
 	// Database tells of the Secret with the credentials; zero when the service needs no database.
@@ -94,6 +99,8 @@ type Claim struct {
 	Size string
 	// Ours says that it belongs to the custom resource: MLKeeper wrote it, or the original operator did.
 	Ours bool
+	// Phase is its phase; it is known of one that the spec names, since the others are children.
+	Phase string
 }
 
 // Deployment is what is known of the Deployment of the service.

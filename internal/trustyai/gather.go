@@ -63,6 +63,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.Claim, err = gatherClaim(ctx, read, cr); err != nil {
 		return Facts{}, err
 	}
+	facts.Sharer = sharer(read.Siblings(), cr)
 	facts.Running = running(cr, facts)
 	looks, again := looksAtVolume(read, cr)
 	facts.VolumeAt = again
@@ -104,6 +105,20 @@ func first(siblings []client.Object, cr *v1.TrustyAIService) string {
 			continue
 		}
 		if older(sibling, cr) {
+			return sibling.Name
+		}
+	}
+	return ""
+}
+
+// sharer names an older custom resource of the namespace that keeps files on the claim that the spec names.
+func sharer(siblings []client.Object, cr *v1.TrustyAIService) string {
+	for _, o := range siblings {
+		sibling, ok := o.(*v1.TrustyAIService)
+		if !ok || sibling.UID == cr.UID || cr.Spec.Storage.ExistingClaim == "" || namesOf(sibling).pvc != cr.Spec.Storage.ExistingClaim {
+			continue
+		}
+		if files := sibling.Spec.Storage.Format == v1.StoragePVC || sibling.Status.StorageFormat == v1.StoragePVC; files && older(sibling, cr) {
 			return sibling.Name
 		}
 	}
@@ -287,6 +302,14 @@ func decodeLabels(text string) map[string]string {
 // gatherClaim reads the claim of the service.
 func gatherClaim(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) (*Claim, error) {
 	name := namesOf(cr).pvc
+	if cr.Spec.Storage.ExistingClaim != "" {
+		live, err := read.Referenced(ctx, gvkClaim, cr.Namespace, name)
+		if err != nil || live == nil {
+			return nil, err
+		}
+		phase, _, _ := unstructured.NestedString(live.Object, "status", "phase")
+		return &Claim{UID: string(live.GetUID()), Phase: phase}, nil
+	}
 	child := read.Child(gvkClaim, cr.Namespace, name)
 	if size := sizeOf(child); size != "" {
 		return &Claim{UID: string(child.UID), Size: size, Ours: true}, nil

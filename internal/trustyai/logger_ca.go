@@ -128,7 +128,7 @@ func loggedSecurely(inference Inference) []*v1.TrustyAIService {
 	return slices.DeleteFunc(secured, func(cr *v1.TrustyAIService) bool {
 		return !slices.ContainsFunc(inference.Targets[WireKServe], func(target *unstructured.Unstructured) bool {
 			selected, err := selects(cr, target.GetLabels())
-			return err == nil && selected && kserveModeOf(target).hasLogger()
+			return err == nil && selected && !optedOut(target) && kserveModeOf(target).hasLogger()
 		})
 	})
 }

@@ -15,7 +15,7 @@ const (
 	adrVersion        = "0.1.0"
 )
 
-// upstreamVersion is the version label of the children in upstream's shape: constants.Version of trustyai-service-operator HEAD 11c335b.
+// upstreamVersion is constants.Version of trustyai-service-operator HEAD 11c335b.
 const upstreamVersion = "1.39.0"
 
 // ADRShape says that a service gets the children of TrustyAI ADR 3 under the names of the ADR: it uses
@@ -133,6 +133,9 @@ func namesOf(cr *v1.TrustyAIService) names {
 	}
 	if n.databaseSecret == "" {
 		n.databaseSecret = cr.Name + "-db-credentials"
+	}
+	if cr.Spec.Storage.ExistingClaim != "" {
+		n.pvc = cr.Spec.Storage.ExistingClaim
 	}
 	if ADRShape(cr) {
 		n.route, n.serviceMonitor = adrRoute, adrServiceMonitor

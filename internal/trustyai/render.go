@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -71,6 +72,8 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 		r.monitor()
 	}
 	r.route()
+	r.ingress()
+	r.disruption()
 	r.checkMigration()
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}
 	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
@@ -106,7 +109,7 @@ func (r *scene) warn(format string, args ...any) {
 // labels are the labels of the children: those of TrustyAI ADR 3 with the instance added, or those of
 // trustyai-service-operator HEAD 11c335b.
 func (r *scene) labels() map[string]string {
-	app, name, version := labelValue(r.cr.Name), labelValue(r.cr.Name), upstreamVersion
+	app, name, version := labelValue(r.cr.Name), labelValue(r.cr.Name), cmp.Or(r.settings.Version, upstreamVersion)
 	if ADRShape(r.cr) {
 		app, name, version = "trustyai", adrBase, adrVersion
 	}

@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // defaultBatchSize is upstream's constant of that name (trustyai-service-operator HEAD 11c335b).
@@ -22,12 +24,23 @@ var mandatoryKeys = []string{
 // generationKey is the key that pods read where it is there.
 const generationKey = "databaseGeneration"
 
-// environment renders the environment that the image reads.
-func (r *scene) environment(schedule string) []corev1.EnvVar {
+// environment renders the environment that the image reads, with what the spec adds. A variable of which MLKeeper decides is refused:
+// the Service, the probes and the volume depend on it.
+func (r *scene) environment(schedule string) (env []corev1.EnvVar, ok bool) {
 	if r.facts.Generation == v1.GenerationPython {
-		return r.pythonEnvironment(schedule)
+		env = r.pythonEnvironment(schedule)
+	} else {
+		env = r.javaEnvironment(schedule)
 	}
-	return r.javaEnvironment(schedule)
+	ours := len(env)
+	for _, added := range r.cr.Spec.Env {
+		if slices.ContainsFunc(env[:ours], func(e corev1.EnvVar) bool { return e.Name == added.Name }) {
+			r.problem(plan.Terminal, "EnvReserved", "spec.env", quote(added.Name), "MLKeeper sets this variable from other fields", "remove it from spec.env")
+			return nil, false
+		}
+		env = append(env, *added.DeepCopy())
+	}
+	return env, true
 }
 
 // javaEnvironment is in the order in which upstream sets it (trustyai-service-operator HEAD 11c335b), without the variable that

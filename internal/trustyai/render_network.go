@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"mlkeeper.dev/internal/engine/plan"
@@ -76,6 +77,14 @@ func (r *scene) services() {
 	}))
 }
 
+// entrance is the Service and its port by which the service is reached from outside of the cluster: without TLS the HTTP port, else the proxy.
+func (r *scene) entrance() (service, port string) {
+	if r.secured {
+		return r.names.tlsService, "https"
+	}
+	return r.names.base, "http"
+}
+
 // route renders the Route: to the HTTP port without tls (TrustyAI ADR 3; its "tls: null" is an absent field to
 // server-side apply), or reencrypt to the proxy (trustyai-service-operator HEAD 11c335b).
 func (r *scene) route() {
@@ -83,10 +92,9 @@ func (r *scene) route() {
 	if ADRShape(r.cr) {
 		delete(labels, "app.kubernetes.io/instance")
 	}
-	to, port := r.names.base, "http"
+	to, port := r.entrance()
 	spec := map[string]any{}
 	if r.secured {
-		to, port = r.names.tlsService, "https"
 		labels[serviceNameLabel] = labelValue(r.cr.Name)
 		tls := map[string]any{"termination": "reencrypt", "insecureEdgeTerminationPolicy": "Redirect"}
 		if r.facts.Certs.CA != "" {
@@ -99,6 +107,41 @@ func (r *scene) route() {
 	o := plan.Foreign(gvkRoute, r.cr.Namespace, r.names.route, labels, spec)
 	o.Hold = r.lacks(r.facts.Certs.AwaitsCA)
 	r.add(o)
+}
+
+// backendProtocol has ingress-nginx speak TLS to the proxy, which it does not do by the port's name alone.
+const backendProtocol = "nginx.ingress.kubernetes.io/backend-protocol"
+
+// ingress renders the Ingress. The owner of the custom resource says the host and the class and no annotation: some controllers take
+// configuration from them with which rights could be gained that the owner does not have.
+func (r *scene) ingress() {
+	spec := r.cr.Spec.Ingress
+	if spec == nil {
+		return
+	}
+	service, port := r.entrance()
+	out := &networkingv1.Ingress{
+		ObjectMeta: r.meta(r.names.base, r.labels()),
+		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
+			Host: spec.Host,
+			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+				Path: "/", PathType: pointer(networkingv1.PathTypePrefix),
+				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+					Name: service, Port: networkingv1.ServiceBackendPort{Name: port},
+				}},
+			}}}},
+		}}},
+	}
+	if r.secured {
+		out.Annotations = map[string]string{backendProtocol: "HTTPS"}
+	}
+	if spec.IngressClassName != "" {
+		out.Spec.IngressClassName = pointer(spec.IngressClassName)
+	}
+	if spec.TLSSecretName != "" {
+		out.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{spec.Host}, SecretName: spec.TLSSecretName}}
+	}
+	r.add(plan.Typed(gvkIngress, out))
 }
 
 // certificates renders where the certificates of a Secured service come from.

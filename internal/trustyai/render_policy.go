@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 // The labels by which the policy of a Secured service knows those that must reach the service itself.
@@ -48,6 +49,20 @@ func (r *scene) policy() {
 			PodSelector: *selectorOf(r.podSelector()), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: ingress,
 		},
 	}))
+}
+
+// disruption renders the PodDisruptionBudget.
+func (r *scene) disruption() {
+	spec := r.cr.Spec.PodDisruptionBudget
+	if spec == nil {
+		return
+	}
+	o := plan.Typed(gvkBudget, workload.Budget(r.meta(r.names.base, r.labels()), r.podSelector(), spec))
+	o.IgnoreHealth = true
+	r.add(o)
+	if text := workload.Undrainable(spec, *r.replicas()); text != "" {
+		r.warn("%s", text)
+	}
 }
 
 // open says what the first pods of a Secured service wait for, so that nobody reaches them before they are closed.

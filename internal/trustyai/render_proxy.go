@@ -27,8 +27,9 @@ func (r *scene) proxy() corev1.Container {
 	security := containerSecurity()
 	security.ReadOnlyRootFilesystem = pointer(true)
 	c := corev1.Container{
-		Name:  "kube-rbac-proxy",
-		Image: r.settings.ProxyImage,
+		Name:            "kube-rbac-proxy",
+		Image:           r.settings.ProxyImage,
+		ImagePullPolicy: r.cr.Spec.ImagePullPolicy,
 		Args: []string{
 			"--secure-listen-address=0.0.0.0:" + strconv.Itoa(proxyPort), "--upstream=" + r.upstream() + "/",
 			"--config-file=/etc/kube-rbac-proxy/config.yaml", "--tls-cert-file=/etc/tls/private/tls.crt",
@@ -50,6 +51,9 @@ func (r *scene) proxy() corev1.Container {
 			{Name: r.tlsVolume(), MountPath: "/etc/tls/private", ReadOnly: true},
 			{Name: proxyConfigMount, MountPath: "/etc/kube-rbac-proxy", ReadOnly: true},
 		},
+	}
+	if own := r.cr.Spec.Proxy; own != nil && own.Resources != nil {
+		c.Resources = *own.Resources.DeepCopy()
 	}
 	if r.facts.TrustedCA {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{

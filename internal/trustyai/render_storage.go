@@ -21,6 +21,10 @@ const sizeAnnotation = keeper.AnnotationPrefix + "requested-size"
 // original operator migrated, it would go with the custom resource that owns it.
 func (r *scene) claim() {
 	storage := r.cr.Spec.Storage
+	if storage.ExistingClaim != "" {
+		r.checkClaim()
+		return
+	}
 	held := r.facts.Claim != nil && r.facts.Claim.Ours
 	if !usesVolume(r.template) && !held {
 		return
@@ -40,7 +44,7 @@ func (r *scene) claim() {
 	o := plan.Typed(gvkClaim, &corev1.PersistentVolumeClaim{
 		ObjectMeta: meta,
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			AccessModes:      accessModes(storage),
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}},
 			VolumeMode:       &mode,
 			StorageClassName: class,
@@ -51,6 +55,40 @@ func (r *scene) claim() {
 	o.OnImmutable = plan.ImmutableStall
 	o.IgnoreHealth = !usesVolume(r.template)
 	r.add(o)
+}
+
+// accessModes are those of the spec. With ReadWriteMany there is one pod as well, since the service locks its files within one process only.
+func accessModes(storage v1.StorageSpec) []corev1.PersistentVolumeAccessMode {
+	if len(storage.AccessModes) > 0 {
+		return storage.AccessModes
+	}
+	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+}
+
+const existingClaimField = "spec.storage.existingClaim"
+
+// checkClaim names what is wrong with the claim that the spec names. The pods wait for it by themselves.
+func (r *scene) checkClaim() {
+	name := r.cr.Spec.Storage.ExistingClaim
+	switch claim := r.facts.Claim; {
+	case !usesVolume(r.template):
+	case claim == nil:
+		r.problem(plan.Waiting, "ClaimNotFound", existingClaimField, name, "there is no PersistentVolumeClaim of this name in the namespace", "create it")
+	case claim.Phase == string(corev1.ClaimLost):
+		r.problem(plan.Waiting, "ClaimLost", existingClaimField, name, "the PersistentVolumeClaim has lost its volume",
+			"restore the PersistentVolume, or create the TrustyAIService again with another claim")
+	}
+}
+
+// checkShared refuses a claim that another service writes to: two pods that write to one volume lose data.
+func (r *scene) checkShared() bool {
+	if r.facts.Sharer == "" || !usesVolume(r.template) {
+		return true
+	}
+	r.problem(plan.Terminal, "ClaimShared", existingClaimField, r.cr.Spec.Storage.ExistingClaim,
+		"the TrustyAIService "+r.facts.Sharer+" keeps its files on this claim, and two pods that write to one volume lose data",
+		"delete one of the two, or create this one again with another claim")
+	return false
 }
 
 // size is the size to ask for. A claim cannot shrink: a smaller size is a problem, and the claim stays as it is.

@@ -16,6 +16,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 const (
@@ -56,7 +57,9 @@ func (r *scene) workload(ok bool) {
 	ok = r.checkFolder() && ok
 	ok = r.checkDatabase() && ok
 	ok = r.checkWriters() && ok
-	if !ok {
+	ok = r.checkShared() && ok
+	env, valid := r.environment(schedule)
+	if ok = valid && ok; !ok {
 		return
 	}
 	labels := r.labels()
@@ -83,7 +86,7 @@ func (r *scene) workload(ok bool) {
 			ProgressDeadlineSeconds: deadline,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: r.podAnnotations()},
-				Spec:       r.pod(image, schedule),
+				Spec:       r.pod(image, env),
 			},
 		},
 	})
@@ -239,24 +242,15 @@ func (r *scene) podAnnotations() map[string]string {
 }
 
 // pod renders the pod: within the restricted Pod Security Standard, with the sidecar of a Secured service.
-func (r *scene) pod(image, schedule string) corev1.PodSpec {
+func (r *scene) pod(image string, env []corev1.EnvVar) corev1.PodSpec {
 	pod := corev1.PodSpec{
-		Containers: []corev1.Container{r.service(image, schedule)},
-		Volumes:    r.volumes(),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot:   pointer(true),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		Containers:        []corev1.Container{r.service(image, env)},
+		Volumes:           r.volumes(),
+		ImagePullSecrets:  r.cr.Spec.ImagePullSecrets,
+		SecurityContext:   r.podSecurity(),
+		PriorityClassName: r.cr.Spec.PriorityClassName,
 	}
-	// On OpenShift the constraints choose the group, and refuse any other.
-	if usesVolume(r.template) && !r.facts.Serves.Constraints {
-		pod.SecurityContext.FSGroup = pointer(int64(fileGroup))
-		pod.SecurityContext.FSGroupChangePolicy = pointer(corev1.FSGroupChangeOnRootMismatch)
-	}
-	if s := r.cr.Spec.Scheduling; s != nil {
-		pod.NodeSelector, pod.Tolerations, pod.TopologySpreadConstraints = s.NodeSelector, s.Tolerations, s.TopologySpreadConstraints
-		pod.Affinity = s.Affinity
-	}
+	workload.Schedule(&pod, r.cr.Spec.Scheduling)
 	if r.secured {
 		pod.ServiceAccountName = r.names.proxyAccount
 		pod.Containers = append(pod.Containers, r.proxy())
@@ -265,6 +259,23 @@ func (r *scene) pod(image, schedule string) corev1.PodSpec {
 		pod.AutomountServiceAccountToken = pointer(false)
 	}
 	return pod
+}
+
+// podSecurity is the security context of the pod.
+func (r *scene) podSecurity() *corev1.PodSecurityContext {
+	if own := r.cr.Spec.PodSecurityContext; own != nil {
+		return own.DeepCopy()
+	}
+	out := &corev1.PodSecurityContext{
+		RunAsNonRoot:   pointer(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	// On OpenShift the constraints choose the group, and refuse any other.
+	if usesVolume(r.template) && !r.facts.Serves.Constraints {
+		out.FSGroup = pointer(int64(fileGroup))
+		out.FSGroupChangePolicy = pointer(corev1.FSGroupChangeOnRootMismatch)
+	}
+	return out
 }
 
 // containerSecurity is what the restricted Pod Security Standard asks of a container.
@@ -278,7 +289,7 @@ func containerSecurity() *corev1.SecurityContext {
 }
 
 // service renders the container of the service (trustyai-service-operator HEAD 11c335b).
-func (r *scene) service(image, schedule string) corev1.Container {
+func (r *scene) service(image string, env []corev1.EnvVar) corev1.Container {
 	probe := func(path string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:        corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(r.layout.probes), Scheme: corev1.URISchemeHTTP}},
@@ -288,7 +299,8 @@ func (r *scene) service(image, schedule string) corev1.Container {
 	c := corev1.Container{
 		Name:            serviceContainer,
 		Image:           image,
-		Env:             r.environment(schedule),
+		ImagePullPolicy: r.cr.Spec.ImagePullPolicy,
+		Env:             env,
 		Ports:           []corev1.ContainerPort{{Name: "http", ContainerPort: r.layout.http, Protocol: corev1.ProtocolTCP}},
 		ReadinessProbe:  probe("/q/health/ready"),
 		LivenessProbe:   probe("/q/health/live"),

@@ -175,14 +175,21 @@ func (v *view) pods() (total, ready int64) {
 	return max(total, 0), max(ready, 0)
 }
 
-// externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route.
+// externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route, else
+// at that of its Ingress.
 func (v *view) externalURL() string {
-	scheme := "http://"
-	if ExposureOf(v.cr) == v1.ExposureSecured {
-		scheme = "https://"
+	scheme := func(tls bool) string {
+		if tls {
+			return "https://"
+		}
+		return "http://"
 	}
 	if host := v.routeHost(); host != "" {
-		return scheme + host
+		return scheme(ExposureOf(v.cr) == v1.ExposureSecured) + host
+	}
+	state, _ := v.state(plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.base})
+	if spec := v.cr.Spec.Ingress; spec != nil && state.Observed != nil {
+		return scheme(spec.TLSSecretName != "") + spec.Host
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -95,6 +96,9 @@ func (v *view) workload() bool {
 
 // claim tells of the claim. Upstream says "not found" of a claim that is merely unbound.
 func (v *view) claim(bool) finding {
+	if v.cr.Spec.Storage.ExistingClaim != "" {
+		return v.existingClaim()
+	}
 	state, found := v.state(plan.Key{GroupKind: gvkClaim.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.pvc})
 	if !found || state.Observed == nil {
 		return finding{no, "PVCNotFound", "PersistentVolumeClaim not found"}
@@ -109,6 +113,22 @@ func (v *view) claim(bool) finding {
 		return finding{no, "PVCLost", "PersistentVolumeClaim has lost its volume"}
 	}
 	return finding{no, "PVCNotBound", "PersistentVolumeClaim is not bound yet"}
+}
+
+// existingClaim tells of the claim that the spec names.
+func (v *view) existingClaim() finding {
+	claim := v.facts.Claim
+	if claim == nil {
+		return finding{no, "PVCNotFound", "PersistentVolumeClaim not found"}
+	}
+	switch corev1.PersistentVolumeClaimPhase(claim.Phase) {
+	case corev1.ClaimBound:
+		return finding{yes, "PVCFound", "PersistentVolumeClaim found"}
+	case corev1.ClaimLost:
+		return finding{no, "PVCLost", "PersistentVolumeClaim has lost its volume"}
+	default:
+		return finding{no, "PVCNotBound", "PersistentVolumeClaim is not bound yet"}
+	}
 }
 
 // database tells of the database: the service is ready only with a connection to it.

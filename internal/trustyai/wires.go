@@ -121,6 +121,11 @@ func copyField(from, to *unstructured.Unstructured, path ...string) {
 	}
 }
 
+// optedOut says that an InferenceService is not to be wired, whatever selects it.
+func optedOut(target *unstructured.Unstructured) bool {
+	return target.GetAnnotations()[keeper.WireAnnotation] == "false"
+}
+
 // selects says whether the custom resource wires an InferenceService with these labels; err names a selector that
 // cannot be read.
 func selects(cr *v1.TrustyAIService, labels map[string]string) (bool, error) {

@@ -152,10 +152,13 @@ func heldBy(oldestFirst []*v1.TrustyAIService, recorded []wiring.Entry) []wiring
 	return nil
 }
 
-// kserveEligible says which services may wire an InferenceService: those whose selector selects it. A selector that
-// cannot be read selects nothing new, but what it wired keeps running.
+// kserveEligible says which services may wire an InferenceService: those whose selector selects it, and none where its owner has opted
+// out. A selector that cannot be read selects nothing new, but what it wired keeps running.
 func kserveEligible(target *unstructured.Unstructured, recorded []wiring.Entry) func(*v1.TrustyAIService) bool {
 	return func(cr *v1.TrustyAIService) bool {
+		if optedOut(target) {
+			return false
+		}
 		selected, err := selects(cr, target.GetLabels())
 		if err != nil {
 			return slices.ContainsFunc(recorded, func(e wiring.Entry) bool { return e.Owner == ownerID(cr) })

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
@@ -21,6 +22,7 @@ const (
 	ReasonNotReachable            = "NotReachable"
 	ReasonNotServed               = "NotServed"
 	ReasonNotSelected             = "NotSelected"
+	ReasonOptedOut                = "OptedOut"
 	ReasonSelectorBroken          = "SelectorInvalid"
 	ReasonManagedByAnotherService = "ManagedByAnotherService"
 	ReasonModelMesh               = "ModelMesh"
@@ -142,6 +144,8 @@ func whyUnwired(cr *v1.TrustyAIService, wire *wiring.Wire, target *unstructured.
 		eligible = kserveEligible(target, recordedIn(target))
 		selected, err := selects(cr, target.GetLabels())
 		switch {
+		case optedOut(target):
+			return unwired(ReasonOptedOut, fmt.Sprintf("its annotation %s is false", keeper.WireAnnotation))
 		case err != nil:
 			return unwired(ReasonSelectorBroken, fmt.Sprintf("spec.inferenceServices.selector cannot be used: %v", err))
 		case !selected:

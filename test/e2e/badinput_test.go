@@ -53,7 +53,16 @@ func Test_Defect05_12_AdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T)
 		"no interval":       {"serviceMonitoring: {interval: \"0\"}\n  " + storage + "\n  " + metrics, []string{"spec.serviceMonitoring.interval", "1s or more"}},
 		"two writers":       {"replicas: 2\n  " + storage + "\n  " + metrics, []string{"spec.replicas", "at most 1", "set replicas to 1", "DATABASE"}},
 		"no batch":          {storage + "\n  metrics: {schedule: 5s, batchSize: 0}", []string{"spec.metrics.batchSize", "greater than or equal to 1"}},
-		"unknown exposure":  {"exposure: Open\n  " + storage + "\n  " + metrics, []string{"spec.exposure", "Open", "Plain", "Secured"}},
+		"size of an existing claim": {
+			"storage: {format: PVC, folder: /inputs, existingClaim: mine, size: 1Gi}\n  " + metrics,
+			[]string{"spec.storage.existingClaim", "excludes size", "remove them"},
+		},
+		"access mode of a reader": {"storage: {format: PVC, folder: /i, size: 1Gi, accessModes: [ReadOnlyMany]}\n  " + metrics, []string{"spec.storage.accessModes", "ReadOnlyMany"}},
+		"unknown pull policy":     {"imagePullPolicy: Sometimes\n  " + storage + "\n  " + metrics, []string{"spec.imagePullPolicy", "Sometimes", "IfNotPresent"}},
+		"a variable twice":        {"env: [{name: A}, {name: A}]\n  " + storage + "\n  " + metrics, []string{"spec.env", "Duplicate"}},
+		"two budgets":             {"podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}\n  " + storage + "\n  " + metrics, []string{"spec.podDisruptionBudget", "exactly one"}},
+		"host with a path":        {"ingress: {host: a.example/b}\n  " + storage + "\n  " + metrics, []string{"spec.ingress.host", "DNS name"}},
+		"unknown exposure":        {"exposure: Open\n  " + storage + "\n  " + metrics, []string{"spec.exposure", "Open", "Plain", "Secured"}},
 	} {
 		for _, version := range []string{"v1", "v1alpha1"} {
 			t.Run(name+"/"+version, func(t *testing.T) {

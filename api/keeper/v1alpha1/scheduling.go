@@ -21,3 +21,19 @@ type SchedulingSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 }
+
+// DisruptionSpec is a PodDisruptionBudget. Its fields are those of policy/v1.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="set exactly one of spec.podDisruptionBudget.minAvailable and maxUnavailable"
+type DisruptionSpec struct {
+	// minAvailable is the number of pods that must stay.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinAvailable *int32 `json:"minAvailable,omitempty"`
+	// maxUnavailable is the number of pods that may be away.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MaxUnavailable *int32 `json:"maxUnavailable,omitempty"`
+}

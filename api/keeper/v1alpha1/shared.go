@@ -36,6 +36,8 @@ const (
 	OwnerAnnotation = "keeper.mlkeeper.dev/owner"
 	// AppliedHashAnnotation carries the digest of the rendered child that was applied last.
 	AppliedHashAnnotation = "keeper.mlkeeper.dev/applied-hash"
+	// WireAnnotation, set to "false" on an InferenceService, keeps MLKeeper's entries out of it.
+	WireAnnotation = "keeper.mlkeeper.dev/wire"
 	// WiringAnnotation records, on an object of somebody else, the entries that MLKeeper added to it.
 	WiringAnnotation = "keeper.mlkeeper.dev/wiring"
 )

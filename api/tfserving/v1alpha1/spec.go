@@ -126,7 +126,7 @@ type TfservSpec struct {
 	Monitoring *MonitoringSpec `json:"monitoring,omitempty"`
 	// podDisruptionBudget limits how many pods a drain may take away at once.
 	// +optional
-	PodDisruptionBudget *DisruptionSpec `json:"podDisruptionBudget,omitempty"`
+	PodDisruptionBudget *keeper.DisruptionSpec `json:"podDisruptionBudget,omitempty"`
 	// autoscaling makes a HorizontalPodAutoscaler, to which replicas are then left.
 	// +optional
 	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
@@ -186,22 +186,6 @@ type MonitoringSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// DisruptionSpec is a PodDisruptionBudget. Its fields are those of policy/v1.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="set exactly one of spec.podDisruptionBudget.minAvailable and maxUnavailable"
-type DisruptionSpec struct {
-	// minAvailable is the number of pods that must stay.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	MinAvailable *int32 `json:"minAvailable,omitempty"`
-	// maxUnavailable is the number of pods that may be away.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	MaxUnavailable *int32 `json:"maxUnavailable,omitempty"`
 }
 
 // AutoscalingSpec is a HorizontalPodAutoscaler.

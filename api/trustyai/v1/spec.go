@@ -109,12 +109,45 @@ type TrustyAIServiceSpec struct {
 	// JavaTLS (v0.16.0 to v0.28.0) or Python (trustyai-service since August 2026).
 	// +optional
 	ImageGeneration ImageGeneration `json:"imageGeneration,omitempty"`
+	// imagePullPolicy is Always, IfNotPresent or Never, for all containers; the default is that of Kubernetes: Always for an image without a
+	// tag or with the tag latest, otherwise IfNotPresent.
+	// +optional
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// imagePullSecrets are Secrets of the namespace for pulling images.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// env are further environment variables of the trustyai-service container, such as JAVA_OPTS; one that MLKeeper sets itself is refused.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []corev1.EnvVar `json:"env,omitempty"`
 	// resources are the compute resources of the trustyai-service container.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// proxy configures the kube-rbac-proxy container of a Secured service.
+	// +optional
+	Proxy *ProxySpec `json:"proxy,omitempty"`
+	// podSecurityContext replaces the security context of the pods; the default never runs as root, has the seccomp profile of the
+	// runtime and, for a volume outside of OpenShift, the file group 1001.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
+	// priorityClassName is the PriorityClass of the pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// scheduling says on which nodes the pods may run.
 	// +optional
 	Scheduling *keeper.SchedulingSpec `json:"scheduling,omitempty"`
+	// podDisruptionBudget limits how many pods a drain may take away at once.
+	// +optional
+	PodDisruptionBudget *keeper.DisruptionSpec `json:"podDisruptionBudget,omitempty"`
+	// ingress makes an Ingress for the service, for clusters without Routes.
+	// +optional
+	Ingress *IngressSpec `json:"ingress,omitempty"`
 	// inferenceServices says which InferenceServices of the namespace are wired; the default is all of them.
 	// +optional
 	InferenceServices *InferenceServicesSpec `json:"inferenceServices,omitempty"`
@@ -123,7 +156,10 @@ type TrustyAIServiceSpec struct {
 // StorageSpec says where inference data is kept.
 //
 // +kubebuilder:validation:XValidation:rule="self.format != 'PVC' || (has(self.folder) && size(self.folder) > 0)",message="spec.storage.folder is required with format PVC: set an absolute path such as /inputs"
-// +kubebuilder:validation:XValidation:rule="self.format != 'PVC' || has(self.size)",message="spec.storage.size is required with format PVC: set a quantity such as 1Gi"
+// +kubebuilder:validation:XValidation:rule="self.format != 'PVC' || has(self.size) || has(self.existingClaim)",message="spec.storage.size is required with format PVC: set a quantity such as 1Gi"
+// +kubebuilder:validation:XValidation:rule="!has(self.existingClaim) || !has(self.size) && !has(self.pv) && !has(self.storageClassName) && !has(self.accessModes) && !has(self.retentionPolicy)",message="spec.storage.existingClaim excludes size, pv, storageClassName, accessModes and retentionPolicy, which describe a claim that MLKeeper makes: remove them"
+// +kubebuilder:validation:XValidation:rule="has(self.existingClaim) == has(oldSelf.existingClaim) && (!has(self.existingClaim) || self.existingClaim == oldSelf.existingClaim)",message="spec.storage.existingClaim can be neither added, changed nor removed, since the data does not move to another claim: create a new TrustyAIService instead"
+// +kubebuilder:validation:XValidation:rule="has(self.accessModes) == has(oldSelf.accessModes) && (!has(self.accessModes) || self.accessModes == oldSelf.accessModes)",message="spec.storage.accessModes can be neither added, changed nor removed, since those of a claim are immutable: create a new TrustyAIService instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.pv) || (has(self.pv) && self.pv == oldSelf.pv)",messageExpression="'spec.storage.pv must stay ' + oldSelf.pv + ', since a claim cannot move to another volume: create a new TrustyAIService instead'"
 type StorageSpec struct {
 	// format is PVC or DATABASE. Changing PVC to DATABASE migrates the data.
@@ -145,6 +181,19 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="spec.storage.size must be a positive quantity such as 1Gi"
 	Size string `json:"size,omitempty"`
+	// existingClaim is a PersistentVolumeClaim of the namespace that is used instead of one that MLKeeper makes; it is never changed or
+	// deleted.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ExistingClaim string `json:"existingClaim,omitempty"`
+	// accessModes are the access modes of the claim; the default is ReadWriteOnce. There is one pod whatever they are.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=ReadWriteOnce;ReadWriteOncePod;ReadWriteMany
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 	// databaseConfigurations is the name of the Secret with the database credentials; the default is
 	// <name>-db-credentials.
 	// +optional
@@ -221,6 +270,31 @@ type ServiceMonitoringSpec struct {
 	// +kubebuilder:validation:items:MaxLength=200
 	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z_:][a-zA-Z0-9_:]*$`
 	MetricNames []string `json:"metricNames,omitempty"`
+}
+
+// ProxySpec configures the kube-rbac-proxy container of a Secured service.
+type ProxySpec struct {
+	// resources are the compute resources of the container; the default requests 50m and 32Mi, with limits of 100m and 64Mi.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+}
+
+// IngressSpec describes the Ingress of the service.
+type IngressSpec struct {
+	// host is the DNS name under which the service is reached, such as trustyai.example.com.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="spec.ingress.host must be a DNS name in lower case, such as trustyai.example.com"
+	Host string `json:"host"`
+	// ingressClassName is the IngressClass; without it the default one of the cluster applies.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	IngressClassName string `json:"ingressClassName,omitempty"`
+	// tlsSecretName is a kubernetes.io/tls Secret of the namespace with the certificate of the host; without it the Ingress has no TLS.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TLSSecretName string `json:"tlsSecretName,omitempty"`
 }
 
 // TLSSpec says where the certificates of a Secured service come from.
