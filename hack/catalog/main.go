@@ -115,6 +115,9 @@ func download(m source) (string, error) {
 	return answer.Dir, nil
 }
 
+// approvedAnnotation is KEP-1111's mark on a definition in a group of Kubernetes.
+const approvedAnnotation = "api-approved.kubernetes.io"
+
 // documents parts the documents of a YAML file.
 var documents = regexp.MustCompile(`(?m)^---.*$`)
 
@@ -123,10 +126,13 @@ func definitions(text []byte, names []string) ([]string, error) {
 	var out []string
 	for _, doc := range documents.Split(string(text), -1) {
 		var d struct {
-			APIVersion string                `json:"apiVersion"`
-			Kind       string                `json:"kind"`
-			Metadata   struct{ Name string } `json:"metadata"`
-			Spec       map[string]any        `json:"spec"`
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			Metadata   struct {
+				Name        string
+				Annotations map[string]string
+			} `json:"metadata"`
+			Spec map[string]any `json:"spec"`
 		}
 		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
 			return nil, err
@@ -138,12 +144,17 @@ func definitions(text []byte, names []string) ([]string, error) {
 		if c, ok := d.Spec["conversion"].(map[string]any); ok && c["strategy"] != "None" {
 			return nil, fmt.Errorf("%s is converted by strategy %v, which nobody on a devcluster does", d.Metadata.Name, c["strategy"])
 		}
+		metadata := map[string]any{"name": d.Metadata.Name}
+		// Without its approval an API server refuses a definition in a group of Kubernetes.
+		if approval := d.Metadata.Annotations[approvedAnnotation]; approval != "" {
+			metadata["annotations"] = map[string]string{approvedAnnotation: approval}
+		}
 		line := &bytes.Buffer{}
 		encoder := json.NewEncoder(line)
 		encoder.SetEscapeHTML(false)
 		if err := encoder.Encode(map[string]any{
 			"apiVersion": d.APIVersion, "kind": d.Kind,
-			"metadata": map[string]any{"name": d.Metadata.Name}, "spec": strip(d.Spec, false),
+			"metadata": metadata, "spec": strip(d.Spec, false),
 		}); err != nil {
 			return nil, err
 		}

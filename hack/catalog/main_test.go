@@ -9,7 +9,7 @@ const file = `# a licence
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: as.example.test, annotations: {their: own}}
+metadata: {name: as.example.test, annotations: {their: own, api-approved.kubernetes.io: "https://approval"}}
 spec:
   versions:
   - name: v1
@@ -32,7 +32,7 @@ func TestOnlyDescriptionsAreTakenOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.example.test"},` +
+	want := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"annotations":{"api-approved.kubernetes.io":"https://approval"},"name":"as.example.test"},` +
 		`"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"properties":{` +
 		`"description":{"default":"<kept>","type":"string"},` +
 		`"properties":{"properties":{"description":{"type":"integer"}},"type":"object"}}}}}]}}`

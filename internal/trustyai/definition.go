@@ -36,7 +36,8 @@ func DefinitionIn(clusterDomain string) controller.Definition[*v1.TrustyAIServic
 		},
 		Children: []schema.GroupVersionKind{
 			gvkServiceAccount, gvkBinding, gvkPolicy, gvkConfigMap, gvkSecret, gvkIssuer, gvkCertificate, gvkClaim, gvkDeployment,
-			gvkService, gvkServiceMonitor, gvkRoute, gvkIngress, gvkBudget,
+			gvkService, gvkServiceMonitor, gvkRoute, gvkIngress, gvkHTTPRoute,
+			gvkBackendTLSPolicy, gvkBudget,
 		},
 		Retained:     []schema.GroupVersionKind{gvkClaim},
 		AlsoServed:   []schema.GroupVersionKind{gvkServiceCA, gvkConstraints},

@@ -63,6 +63,8 @@ type Facts struct {
 	UpstreamBinding bool
 	// Certs are the certificates of a Secured service; zero when it is Plain.
 	Certs Certs
+	// GatewayCA is the authority, in PEM, that a Gateway verifies the proxy with; empty where the spec names none, or it is not known.
+	GatewayCA string
 	// LoggerCA tells of the ConfigMap that KServe's loggers verify the service with; zero when none sends to it over TLS.
 	LoggerCA LoggerCA
 	// Running is the format of the pods that run, or of the first ones.

@@ -25,6 +25,7 @@ const everyField = upstreamSpec + `
   priorityClassName: high
   podDisruptionBudget: {maxUnavailable: 1}
   ingress: {host: trustyai.example.com, ingressClassName: nginx, tlsSecretName: trustyai-example-com}
+  httpRoute: {host: trustyai.example.com, gateway: {name: public, namespace: gateways, sectionName: https}}
 `
 
 // withCertificate is a cluster with the Secret that everyField names.
@@ -49,7 +50,7 @@ func Test_AbsentFieldsRenderNothing(t *testing.T) {
 	cr := custom(t, everyField)
 	s := &cr.Spec
 	s.ImagePullPolicy, s.ImagePullSecrets, s.Env, s.Proxy, s.PodSecurityContext = "", nil, nil, &v1.ProxySpec{}, nil
-	s.PriorityClassName, s.PodDisruptionBudget, s.Ingress = "", nil, nil
+	s.PriorityClassName, s.PodDisruptionBudget, s.Ingress, s.HTTPRoute = "", nil, nil, nil
 	_, p := gatherAndRender(t, c, cr)
 	if string(print(t, p)) != string(print(t, plainly)) {
 		t.Error("something stays of the fields")
@@ -74,6 +75,69 @@ func Test_PlainIngress(t *testing.T) {
 		if cr.Status.ExternalURL != tc.want {
 			t.Errorf("with the Secret %q and without %q, status.externalURL is %q", tc.secret, tc.kind, cr.Status.ExternalURL)
 		}
+	}
+}
+
+// Test_AGatewayVerifiesTheProxy: by the authority of the certificate, that of service-ca, or those of the system.
+func Test_AGatewayVerifiesTheProxy(t *testing.T) {
+	const route = "  httpRoute: {host: trustyai.example.com, gateway: {name: public}}\n"
+	_, p := gatherAndRender(t, newCluster(), custom(t, upstreamSpec+"  exposure: Plain\n"+route))
+	text := compactJSON(t, mustFind(t, p, "HTTPRoute", "tas").Object["spec"])
+	want := `{"hostnames":["trustyai.example.com"],"parentRefs":[{"group":"gateway.networking.k8s.io","kind":"Gateway","name":"public"}],` +
+		`"rules":[{"backendRefs":[{"group":"","kind":"Service","name":"tas","port":80,"weight":1}],"matches":[{"path":{"type":"PathPrefix","value":"/"}}]}]}`
+	if text != want || find(p, "BackendTLSPolicy", "tas") != nil {
+		t.Errorf("Plain: %s\nwant %s", text, want)
+	}
+	for _, tc := range []struct {
+		name, tls  string
+		objects    []*unstructured.Unstructured
+		served     []schema.GroupVersionKind
+		ca, policy string
+	}{
+		{
+			"the user's", "  tls: {secretName: mine}\n",
+			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "CA"})}, nil,
+			"CA", `"caCertificateRefs":[{"group":"","kind":"ConfigMap","name":"tas-gateway-ca"}]`,
+		},
+		{
+			"a public one", "  tls: {secretName: mine}\n",
+			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k"})}, nil,
+			"", `"wellKnownCACertificates":"System"`,
+		},
+		{
+			"that of service-ca", "",
+			[]*unstructured.Unstructured{parse(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: openshift-service-ca.crt, namespace: ns}\ndata: {service-ca.crt: SCA}\n")},
+			[]schema.GroupVersionKind{gvkServiceCA, gvkConstraints},
+			"SCA", `"caCertificateRefs":[{"group":"","kind":"ConfigMap","name":"tas-gateway-ca"}]`,
+		},
+	} {
+		c := newCluster(tc.served...)
+		for _, u := range tc.objects {
+			c.Put(u)
+		}
+		_, p := gatherAndRender(t, c, custom(t, upstreamSpec+tc.tls+route))
+		got := compactJSON(t, mustFind(t, p, "BackendTLSPolicy", "tas").Object["spec"])
+		if want := `{"targetRefs":[{"group":"","kind":"Service","name":"tas-tls"}],"validation":{`; !strings.HasPrefix(got, want) || !strings.Contains(got, tc.policy) {
+			t.Errorf("%s: the policy is %s", tc.name, got)
+		}
+		ca := ""
+		if bundle := find(p, "ConfigMap", "tas-gateway-ca"); bundle != nil {
+			ca, _, _ = unstructured.NestedString(bundle.Object, "data", "ca.crt")
+		}
+		if ca != tc.ca {
+			t.Errorf("%s: the authority is %q", tc.name, ca)
+		}
+	}
+	// The operator's own authority is known once it is stored.
+	c, cr := newCluster(), custom(t, upstreamSpec+route)
+	_, p = gatherAndRender(t, c, cr)
+	for _, o := range p.Stages[0].Objects {
+		if o.Desired.GetKind() == "BackendTLSPolicy" && !strings.Contains(o.Hold, "tas-ca") {
+			t.Errorf("%s waits for %q", o.Key(), o.Hold)
+		}
+	}
+	if _, p = stored(t, c, cr); !strings.Contains(compactJSON(t, mustFind(t, p, "BackendTLSPolicy", "tas").Object), "tas-gateway-ca") {
+		t.Error("the authority of the operator is not given to the Gateway")
 	}
 }
 

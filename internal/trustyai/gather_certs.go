@@ -72,6 +72,22 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	return out, nil
 }
 
+// serviceCABundle is the ConfigMap with the authority of service-ca, which OpenShift keeps in every namespace, and serviceCAKey its key.
+const serviceCABundle, serviceCAKey = "openshift-service-ca.crt", "service-ca.crt"
+
+// gatherGatewayCA is the authority that a Gateway verifies the proxy with. Unlike a Route, it does not know that of service-ca.
+func gatherGatewayCA(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService, certs Certs) (string, error) {
+	if cr.Spec.HTTPRoute == nil || certs.Source != CertsServiceCA {
+		return certs.CA, nil
+	}
+	bundle, err := read.Referenced(ctx, gvkConfigMap, cr.Namespace, serviceCABundle)
+	if err != nil || bundle == nil {
+		return "", err
+	}
+	ca, _, err := unstructured.NestedString(bundle.Object, "data", serviceCAKey)
+	return ca, err
+}
+
 // expiry is when the certificate in a Secret expires; zero where it has none that can be read.
 func expiry(data map[string][]byte) time.Time {
 	block, _ := pem.Decode(data[corev1.TLSCertKey])

@@ -105,6 +105,7 @@ type names struct {
 	base, proxyAccount, proxyBinding, proxyConfig string
 	policy                                        string
 	tlsService, tlsSecret, internalSecret         string
+	gatewayCA                                     string
 	caSecret, selfSignedIssuer                    string
 	pvc, route, serviceMonitor                    string
 	databaseSecret, databaseCA                    string
@@ -123,6 +124,7 @@ func namesOf(cr *v1.TrustyAIService) names {
 		tlsService:       b + "-tls",
 		tlsSecret:        b + "-tls",
 		internalSecret:   b + "-internal",
+		gatewayCA:        b + "-gateway-ca",
 		caSecret:         b + "-ca",
 		selfSignedIssuer: b + "-selfsigned",
 		pvc:              b + "-pvc",

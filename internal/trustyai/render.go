@@ -73,6 +73,7 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	}
 	r.route()
 	r.ingress()
+	r.httpRoute()
 	r.disruption()
 	r.checkMigration()
 	r.plan.Stages = []plan.Stage{{Name: stageService, Objects: r.objects}}

@@ -112,7 +112,7 @@ func (r *scene) scrapeTLS() map[string]any {
 	switch {
 	case r.facts.Certs.Source == CertsServiceCA:
 		// OpenShift keeps it in every namespace.
-		out["ca"] = map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}}
+		out["ca"] = map[string]any{"configMap": map[string]any{"name": serviceCABundle, "key": serviceCAKey}}
 	case r.facts.Certs.CA != "":
 		out["ca"] = map[string]any{"secret": map[string]any{"name": r.names.internalSecret, "key": corev1.ServiceAccountRootCAKey}}
 	}

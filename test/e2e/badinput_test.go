@@ -62,6 +62,7 @@ func Test_Defect05_12_AdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T)
 		"a variable twice":        {"env: [{name: A}, {name: A}]\n  " + storage + "\n  " + metrics, []string{"spec.env", "Duplicate"}},
 		"two budgets":             {"podDisruptionBudget: {minAvailable: 1, maxUnavailable: 1}\n  " + storage + "\n  " + metrics, []string{"spec.podDisruptionBudget", "exactly one"}},
 		"host with a path":        {"ingress: {host: a.example/b}\n  " + storage + "\n  " + metrics, []string{"spec.ingress.host", "DNS name"}},
+		"route to no Gateway":     {"httpRoute: {host: a.example, gateway: {}}\n  " + storage + "\n  " + metrics, []string{"spec.httpRoute.gateway.name", "Required"}},
 		"unknown exposure":        {"exposure: Open\n  " + storage + "\n  " + metrics, []string{"spec.exposure", "Open", "Plain", "Secured"}},
 	} {
 		for _, version := range []string{"v1", "v1alpha1"} {

@@ -43,14 +43,18 @@ metadata: {name: registry}
 	}
 	patch(`{"imagePullPolicy":"Always","imagePullSecrets":[{"name":"registry"}],"env":[{"name":"JAVA_OPTS","value":"-Xmx1g"}],` +
 		`"proxy":{"resources":{"limits":{"memory":"128Mi"}}},"priorityClassName":"` + ns + `-high","podDisruptionBudget":{"maxUnavailable":1},` +
-		`"podSecurityContext":{"runAsNonRoot":true,"fsGroup":99,"seccompProfile":{"type":"RuntimeDefault"}},"ingress":{"host":"trustyai.example.com"}}`)
+		`"podSecurityContext":{"runAsNonRoot":true,"fsGroup":99,"seccompProfile":{"type":"RuntimeDefault"}},"ingress":{"host":"trustyai.example.com"},` +
+		`"httpRoute":{"host":"trustyai.example.com","gateway":{"name":"public","namespace":"gateways"}}}`)
 	text := fmt.Sprint(c.Get(t, gvkOf("apps/v1", "Deployment"), ns, "tas").Object["spec"])
 	for _, want := range []string{"imagePullPolicy:Always", "name:registry", "value:-Xmx1g", "memory:128Mi", "priorityClassName:" + ns + "-high", "fsGroup:99"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Deployment has no %s: %s", want, text)
 		}
 	}
-	entrances := []struct{ apiVersion, kind string }{{"networking.k8s.io/v1", "Ingress"}, {"policy/v1", "PodDisruptionBudget"}}
+	entrances := []struct{ apiVersion, kind string }{
+		{"networking.k8s.io/v1", "Ingress"}, {"policy/v1", "PodDisruptionBudget"},
+		{"gateway.networking.k8s.io/v1", "HTTPRoute"}, {"gateway.networking.k8s.io/v1", "BackendTLSPolicy"},
+	}
 	for _, child := range entrances {
 		if c.Get(t, gvkOf(child.apiVersion, child.kind), ns, "tas") == nil {
 			t.Errorf("there is no %s", child.kind)
@@ -61,7 +65,7 @@ metadata: {name: registry}
 	if got := get(t, c, ns, "tas").Status.ExternalURL; len(routers) == 0 || got != fmt.Sprintf("https://%v", routers[0].(map[string]any)["host"]) {
 		t.Errorf("status.externalURL is %q, the routers are %v", got, routers)
 	}
-	patch(`{"podDisruptionBudget":null,"ingress":null,"env":null,"priorityClassName":null}`)
+	patch(`{"podDisruptionBudget":null,"ingress":null,"httpRoute":null,"env":null,"priorityClassName":null}`)
 	for _, child := range entrances {
 		cluster.Eventually(t, 30*time.Second, func() error {
 			if c.Get(t, gvkOf(child.apiVersion, child.kind), ns, "tas") != nil {

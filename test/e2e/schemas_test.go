@@ -12,7 +12,7 @@ import (
 )
 
 // thirdParties are the groups of devcluster's catalog that MLKeeper renders objects of.
-var thirdParties = []string{"cert-manager.io", "eventing.knative.dev", "monitoring.coreos.com", "networking.istio.io", "route.openshift.io"}
+var thirdParties = []string{"cert-manager.io", "eventing.knative.dev", "gateway.networking.k8s.io", "monitoring.coreos.com", "networking.istio.io", "route.openshift.io"}
 
 // TestThirdPartiesTakeWhatIsRendered gives every object of their kinds in the renderings of all controllers to an API server with the
 // definitions that the third parties publish.
@@ -47,7 +47,7 @@ func TestThirdPartiesTakeWhatIsRendered(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{"Broker", "Certificate", "Gateway", "Issuer", "Route", "ServiceMonitor"} {
+	for _, kind := range []string{"BackendTLSPolicy", "Broker", "Certificate", "Gateway", "HTTPRoute", "Issuer", "Route", "ServiceMonitor"} {
 		if !kinds[kind] {
 			t.Errorf("no rendering has a %s", kind)
 		}

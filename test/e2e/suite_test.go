@@ -22,7 +22,7 @@ const seeds = "../testdata/seeds/"
 var gvk = v1.GroupVersion.WithKind("TrustyAIService")
 
 func TestMain(m *testing.M) {
-	cluster.Main(m, cluster.WithCRDs("route", "servicemonitor", "inferenceservice"))
+	cluster.Main(m, cluster.WithCRDs("gateway", "route", "servicemonitor", "inferenceservice"))
 }
 
 // start runs the operator with the TrustyAI controller and waits until it is ready for work.

@@ -105,8 +105,7 @@ type TrustyAIServiceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
-	// externalURL is the address outside of the cluster: that of the Route once a router has admitted it, else of the HTTPRoute or the
-	// Ingress.
+	// externalURL is the address outside of the cluster: that of the Route once a router has admitted it, else of the Ingress.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ExternalURL string `json:"externalURL,omitempty"`

@@ -186,7 +186,7 @@ func resources(crd *unstructured.Unstructured) []schema.GroupVersionResource {
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	var out []schema.GroupVersionResource
 	for _, v := range versions {
-		if m, ok := v.(map[string]any); ok {
+		if m, ok := v.(map[string]any); ok && m["served"] == true {
 			version, _ := m["name"].(string)
 			out = append(out, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 		}

@@ -37,10 +37,15 @@ func TestDefinitions(t *testing.T) {
 		"services.v1.serving.knative.dev", "brokers.v1.eventing.knative.dev", "triggers.v1.eventing.knative.dev",
 		"certificates.v1.cert-manager.io", "certificaterequests.v1.cert-manager.io", "securitycontextconstraints.v1.security.openshift.io",
 		"servicecas.v1.operator.openshift.io", "issuers.v1.cert-manager.io", "clusterissuers.v1.cert-manager.io",
+		"httproutes.v1.gateway.networking.k8s.io", "backendtlspolicies.v1.gateway.networking.k8s.io",
 	} {
 		if !slices.Contains(served, want) {
 			t.Errorf("%s is not served", want)
 		}
+	}
+	// The Gateway API lists it, with served: false, for what is stored in it.
+	if old := "backendtlspolicies.v1alpha3.gateway.networking.k8s.io"; slices.Contains(served, old) {
+		t.Errorf("%s counts as served", old)
 	}
 }
 

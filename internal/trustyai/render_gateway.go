@@ -1,0 +1,58 @@
+package trustyai
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// httpRoute renders the HTTPRoute of the Gateway API. What the API server fills in is declared, since the lists belong to one writer as a
+// whole. For a Secured service a BackendTLSPolicy has the Gateway verify the proxy, which a Route does by itself.
+func (r *scene) httpRoute() {
+	spec := r.cr.Spec.HTTPRoute
+	if spec == nil {
+		return
+	}
+	parent := map[string]any{"group": gvkHTTPRoute.Group, "kind": "Gateway", "name": spec.Gateway.Name}
+	if spec.Gateway.Namespace != "" {
+		parent["namespace"] = spec.Gateway.Namespace
+	}
+	if spec.Gateway.SectionName != "" {
+		parent["sectionName"] = spec.Gateway.SectionName
+	}
+	service, port := r.names.base, int64(80)
+	if r.secured {
+		service, port = r.names.tlsService, 443
+		r.backendTLS()
+	}
+	r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.names.base, r.labels(), map[string]any{
+		"parentRefs": []any{parent},
+		"hostnames":  []any{spec.Host},
+		"rules": []any{map[string]any{
+			"matches":     []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/"}}},
+			"backendRefs": []any{map[string]any{"group": "", "kind": "Service", "name": service, "port": port, "weight": int64(1)}},
+		}},
+	}))
+}
+
+// backendTLS renders the policy by which a Gateway speaks TLS to the proxy, and the ConfigMap with the authority, which it reads from
+// no other kind. Where the authority is not known, that of the system is trusted.
+func (r *scene) backendTLS() {
+	validation := map[string]any{"hostname": r.names.tlsService + "." + r.cr.Namespace + ".svc", "wellKnownCACertificates": "System"}
+	hold := r.lacks(r.facts.Certs.AwaitsCA)
+	if ca := r.facts.GatewayCA; ca != "" {
+		delete(validation, "wellKnownCACertificates")
+		validation["caCertificateRefs"] = []any{map[string]any{"group": "", "kind": "ConfigMap", "name": r.names.gatewayCA}}
+		bundle := plan.Typed(gvkConfigMap, &corev1.ConfigMap{
+			ObjectMeta: r.meta(r.names.gatewayCA, r.labels()), Data: map[string]string{corev1.ServiceAccountRootCAKey: ca},
+		})
+		bundle.Hold = hold
+		r.add(bundle)
+	}
+	o := plan.Foreign(gvkBackendTLSPolicy, r.cr.Namespace, r.names.base, r.labels(), map[string]any{
+		"targetRefs": []any{map[string]any{"group": "", "kind": "Service", "name": r.names.tlsService}},
+		"validation": validation,
+	})
+	o.Hold = hold
+	r.add(o)
+}
