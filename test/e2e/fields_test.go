@@ -17,7 +17,7 @@ import (
 )
 
 // TestFieldsOfPodsAndEntrances adds the fields that neither TrustyAI ADR 3 nor upstream knows, and removes them again: each brings its
-// child, and takes it away.
+// child, which is kept as it is declared, and takes it away.
 func TestFieldsOfPodsAndEntrances(t *testing.T) {
 	c := cluster.Shared(t)
 	start(t, c, harness.Options{})
@@ -57,8 +57,15 @@ metadata: {name: registry}
 	}
 	for _, child := range entrances {
 		if c.Get(t, gvkOf(child.apiVersion, child.kind), ns, "tas") == nil {
-			t.Errorf("there is no %s", child.kind)
+			t.Fatalf("there is no %s", child.kind)
 		}
+		c.Kubectl(t, "-n", ns, "label", child.kind, "tas", "--overwrite", "app.kubernetes.io/part-of=theirs")
+		cluster.Eventually(t, 30*time.Second, func() error {
+			if got := c.Get(t, gvkOf(child.apiVersion, child.kind), ns, "tas").GetLabels()["app.kubernetes.io/part-of"]; got != "trustyai" {
+				return fmt.Errorf("the label of the %s is %q", child.kind, got)
+			}
+			return nil
+		})
 	}
 	route := c.Get(t, gvkOf("route.openshift.io/v1", "Route"), ns, "tas")
 	routers, _, _ := unstructured.NestedSlice(route.Object, "status", "ingress")
