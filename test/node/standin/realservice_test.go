@@ -183,7 +183,8 @@ func (w *world) kept(all map[string]metricShape) {
 	}
 }
 
-// outlives checks that the data is in files of the declared name on the volume, and is known to the process after this one.
+// outlives checks that the data is in files of the declared name on the volume, and is known to the process after this one, which does not
+// know what to calculate of it.
 func (w *world) outlives(p *process) {
 	w.t.Helper()
 	p.kill()
@@ -207,6 +208,12 @@ func (w *world) outlives(p *process) {
 	}{}
 	if err := json.Unmarshal(got.Body.Bytes(), &known); err != nil || known["fed"].Data.Observations != 4 {
 		w.t.Errorf("after a restart it knows %s (%v)", got.Body, err)
+	}
+	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(500 * time.Millisecond) {
+		if got := w.metrics(); len(got["trustyai_spd"].Labels) > 0 {
+			w.t.Errorf("after a restart it calculates what it was asked before, contrary to docs/trustyai.md: %v", got)
+			return
+		}
 	}
 }
 
