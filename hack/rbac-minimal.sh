@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 partial=true packages=("$@")
 if ((${#packages[@]} == 0)); then
   partial=false
-  packages=(./test/e2e ./test/idle ./test/invariants ./test/kserve ./test/kubeflow ./test/seldon ./test/tfserv ./test/uninstall)
+  packages=(./test/e2e ./test/idle ./test/invariants ./test/kserve ./test/kubeflow ./test/seldon ./test/shards ./test/tfserv ./test/uninstall)
 fi
 export MLKEEPER_RIGHTS=$PWD/bin/rights
 rm -rf "$MLKEEPER_RIGHTS" && mkdir -p "$MLKEEPER_RIGHTS"
