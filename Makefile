@@ -105,6 +105,10 @@ test-node: build ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fa
 test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present (REQUIRE=1 fails without them).
 	@hack/test-kafka.sh
 
+.PHONY: test-acm
+test-acm: build ## Test the KServe participant on ONAP's own runtime: RUNTIME_JAR is a jar of policy-clamp-runtime-acm, RUNTIME_JAVA its java (REQUIRE=1 fails without them).
+	@RUNTIME_JAR=$(RUNTIME_JAR) RUNTIME_JAVA=$(RUNTIME_JAVA) hack/test-acm.sh bin/acm
+
 .PHONY: test-modelconfig
 test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI's tensorflow-serving-api (REQUIRE=1 fails without Python, UPDATE=1 writes the schema).
 	@hack/test-modelconfig.sh

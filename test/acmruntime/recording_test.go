@@ -51,6 +51,8 @@ type judge struct {
 	tape *tape
 	// ours are the stand-in's ids by those of the recording, theirs the other way round.
 	ours, theirs map[string]string
+	// compared is how many lines there were.
+	compared int
 }
 
 const (
@@ -66,35 +68,13 @@ func fromParticipant(l line) bool {
 // TestRecordingsOfTheOriginal: driven by the recorded participant and by the orders that were given, the stand-in says what the
 // recorded runtime 9.1.0 said: the same messages on the same topics, each field for field, with new ids where that one made new ids.
 func TestRecordingsOfTheOriginal(t *testing.T) {
-	tape := &tape{}
-	j := &judge{t: t, r: New(V910, recordedParticipant, tape), tape: tape, ours: map[string]string{}, theirs: map[string]string{}}
-	compared := 0
+	folder := filepath.Join("..", "testdata", "acm-9.1.0")
+	j := newJudge(t)
 	for _, part := range []string{"1-without-sync-topic", "2-sync-topic-late", "3-whole-lifecycle"} {
-		for n, l := range recording(t, part) {
-			at, err := time.Parse(time.RFC3339Nano, l.text("timestamp"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			j.r.ahead = time.Until(at)
-			if fromParticipant(l) {
-				j.feed(l.Message)
-				continue
-			}
-			compared++
-			got := j.expect(l)
-			if got == nil {
-				t.Fatalf("%s, line %d: the stand-in does not say %s; it says %v", part, n+1, shown(l), j.tape.sent)
-			}
-			if diff := j.compare("", l.Message, got.Message); diff != "" {
-				t.Fatalf("%s, line %d: %s%s\nrecorded: %s\nsaid:     %s", part, n+1, l.text("messageType"), diff, shown(l), shown(*got))
-			}
-			if string(got.key) != got.text("partitionKey") {
-				t.Errorf("%s, line %d: the key is %q", part, n+1, got.key)
-			}
-		}
+		j.hear(filepath.Join(folder, part+".jsonl"))
 	}
-	if err := j.r.Faults(); err != nil || compared < 90 {
-		t.Errorf("%d messages were compared, %v", compared, err)
+	if err := j.r.Faults(); err != nil || j.compared < 90 {
+		t.Errorf("%d messages were compared, %v", j.compared, err)
 	}
 	// The recording ends with a DEREGISTER.
 	if sent := j.tape.sent; len(sent) != 1 || sent[0].text("messageType") != deregisterAck {
@@ -102,11 +82,45 @@ func TestRecordingsOfTheOriginal(t *testing.T) {
 	}
 }
 
+func newJudge(t *testing.T) *judge {
+	t.Helper()
+	tape := &tape{}
+	return &judge{t: t, r: New(V910, recordedParticipant, tape), tape: tape, ours: map[string]string{}, theirs: map[string]string{}}
+}
+
+// hear compares the lines of the runtime in a recording with what the stand-in says.
+func (j *judge) hear(file string) {
+	j.t.Helper()
+	part := filepath.Base(file)
+	for n, l := range recording(j.t, file) {
+		at, err := time.Parse(time.RFC3339Nano, l.text("timestamp"))
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.r.ahead = time.Until(at)
+		if fromParticipant(l) {
+			j.feed(l.Message)
+			continue
+		}
+		j.compared++
+		got := j.expect(l)
+		if got == nil {
+			j.t.Fatalf("%s, line %d: the stand-in does not say %s; it says %v", part, n+1, shown(l), j.tape.sent)
+		}
+		if diff := j.compare("", l.Message, got.Message); diff != "" {
+			j.t.Fatalf("%s, line %d: %s%s\nrecorded: %s\nsaid:     %s", part, n+1, l.text("messageType"), diff, shown(l), shown(*got))
+		}
+		if string(got.key) != got.text("partitionKey") {
+			j.t.Errorf("%s, line %d: the key is %q", part, n+1, got.key)
+		}
+	}
+}
+
 func shown(l line) string { return l.Topic + " " + string(encode(l.Message)) }
 
-func recording(t *testing.T, part string) []line {
+func recording(t *testing.T, name string) []line {
 	t.Helper()
-	file, err := os.Open(filepath.Join("..", "testdata", "acm-9.1.0", part+".jsonl"))
+	file, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +136,7 @@ func recording(t *testing.T, part string) []line {
 		out = append(out, one)
 	}
 	if lines.Err() != nil || len(out) == 0 {
-		t.Fatalf("part %s: %v", part, lines.Err())
+		t.Fatalf("%s: %v", name, lines.Err())
 	}
 	return out
 }
@@ -207,10 +221,8 @@ func (j *judge) act(l line) {
 			"NONE LOCK": func() error { return j.r.Lock(ctx, i, true) }, "NONE UNLOCK": func() error { return j.r.Lock(ctx, i, false) },
 		}
 		err = order[l.text("deployOrderedState")+" "+l.text("lockOrderedState")]()
-	case update:
-		err = j.r.Update(ctx, i, j.properties(l))
-	case migration:
-		err = j.r.Migrate(ctx, i, j.r.composition(id(j.ours[l.text("compositionTargetId")])), j.properties(l))
+	case update, migration:
+		err = j.changes(l, i)
 	case prepare:
 		if l.Message["preDeploy"] == true {
 			err = j.r.Prepare(ctx, i)
@@ -221,6 +233,20 @@ func (j *judge) act(l line) {
 	if err != nil {
 		j.t.Fatalf("%s: %v", shown(l), err)
 	}
+}
+
+// changes gives the order of an update or a migration, of a precheck, or of a rollback.
+func (j *judge) changes(l line, i *Instance) error {
+	ctx, to := j.t.Context(), j.r.composition(id(j.ours[l.text("compositionTargetId")]))
+	switch {
+	case l.Message["rollback"] == true:
+		return j.r.Rollback(ctx, i)
+	case to == nil:
+		return j.r.Update(ctx, i, j.properties(l))
+	case l.Message["precheck"] == true:
+		return j.r.Precheck(ctx, i, to, j.properties(l))
+	}
+	return j.r.Migrate(ctx, i, to, j.properties(l))
 }
 
 func (j *judge) properties(l line) map[string]any {

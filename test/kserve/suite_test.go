@@ -74,12 +74,8 @@ func newSite(
 ) *site {
 	t.Helper()
 	id := uuid.NewString()
-	s := &site{t: t, c: cluster.Shared(t), runtime: acmruntime.New(release, id, side), yaml: acmruntime.Application(id, infrastructure, servers, properties)}
-	s.c.InstallCRDs(t)
-	prepare(t, s.c)
-	s.ns = s.c.Namespace(t)
-	s.allow(s.ns)
-	t.Cleanup(s.clean)
+	s := newCluster(t, acmruntime.Application(id, infrastructure, servers, properties))
+	s.runtime = acmruntime.New(release, id, side)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -94,6 +90,18 @@ func newSite(
 			t.Error(err)
 		}
 	})
+	return s
+}
+
+// newCluster makes a site without a runtime: a cluster with a namespace that accepts orders, for a participant with an application.yaml.
+func newCluster(t *testing.T, yaml string) *site {
+	t.Helper()
+	s := &site{t: t, c: cluster.Shared(t), yaml: yaml}
+	s.c.InstallCRDs(t)
+	prepare(t, s.c)
+	s.ns = s.c.Namespace(t)
+	s.allow(s.ns)
+	t.Cleanup(s.clean)
 	return s
 }
 
