@@ -23,7 +23,7 @@ func (r *Runtime) Commission(properties ...map[string]any) *Composition {
 			name += strconv.Itoa(n)
 		}
 		c.Definitions = append(c.Definitions, &Definition{
-			Name: name, Version: definitionVersion, Description: "Automation composition element for the Kserve Requests", Properties: plain(p),
+			Name: name, Version: definitionVersion, Description: Description, Properties: plain(p),
 			State: commissioned,
 		})
 	}

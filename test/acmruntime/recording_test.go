@@ -166,7 +166,13 @@ func (j *judge) expect(l line) *line {
 		}
 		return nil
 	}
-	for _, act := range []func(){func() {}, func() { j.r.rescan(j.t.Context()) }, func() { j.act(l) }, func() { j.r.rescan(j.t.Context()) }} {
+	scan, order := func() { j.r.rescan(j.t.Context()) }, func() { j.act(l) }
+	steps := []func(){func() {}, scan, order, scan}
+	// An order is given before a scan, where it names the revision that a scan would replace.
+	if i := j.instance(l); i != nil && j.ours[l.text("revisionIdInstance")] == i.revision {
+		steps = []func(){order}
+	}
+	for _, act := range steps {
 		act()
 		if said := find(); said != nil {
 			return said
@@ -191,9 +197,12 @@ func (j *judge) about(said, recorded line) bool {
 	return said.Message["restarting"] == recorded.Message["restarting"]
 }
 
+// instance is the stand-in's instance that a line is about; nil for none.
+func (j *judge) instance(l line) *Instance { return j.r.instance(id(j.ours[l.text("automationCompositionId")])) }
+
 // act does what the recorded line follows from.
 func (j *judge) act(l line) {
-	c, i := j.r.composition(id(j.ours[l.text("compositionId")])), j.r.instance(id(j.ours[l.text("automationCompositionId")]))
+	c, i := j.r.composition(id(j.ours[l.text("compositionId")])), j.instance(l)
 	ctx := j.t.Context()
 	var err error
 	switch kind := l.text("messageType"); kind {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The type of elements that the runtime orders, the topics, and the identifier of the first definition of a composition, as in ONAP's
+// The type of elements that the runtime orders, the topics, and the description and identifier of the first definition of a composition, as in ONAP's
 // documentation of the Kserve participant and in runtime-acm's application.yaml.
 const (
 	Type        = "org.onap.policy.clamp.acm.KserveAutomationCompositionElement"
@@ -20,6 +20,8 @@ const (
 	Topic = "policy-acruntime-participant"
 	// SyncTopic is that on which runtimes since Oslo acknowledge registrations and synchronize.
 	SyncTopic = "acm-ppnt-sync"
+	// Description is that of each element definition.
+	Description = "Automation composition element for the Kserve Requests"
 
 	definitionName    = "onap.policy.clamp.ac.element.KserveAutomationCompositionElement"
 	definitionVersion = "1.2.3"

@@ -98,7 +98,7 @@ func (s *realSite) commissioned(provider string) (id string) {
 		"tosca_definitions_version": "tosca_simple_yaml_1_3", "node_types": types,
 		"topology_template": object{"node_templates": object{
 			elementDefinition: object{
-				"version": "1.2.3", "type": acmruntime.Type, "type_version": acmruntime.TypeVersion,
+				"version": "1.2.3", "type": acmruntime.Type, "type_version": acmruntime.TypeVersion, "description": acmruntime.Description,
 				"properties": object{"provider": provider, "startPhase": 0},
 			},
 			"onap.policy.clamp.ac.element.AutomationCompositionDefinition": object{
