@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced: where the jars of an Apache Kafka are, which come from Maven Central.
 
 # kafka_lib name: sets KAFKA_LIB, for the script of that name. Without Java or Maven it says NOT RUN and ends the script; with REQUIRE=1 that

@@ -15,8 +15,7 @@ not_run() {
 
 [[ -f ${RUNTIME_JAR-} ]] || not_run "RUNTIME_JAR (${RUNTIME_JAR:-empty}) names no jar of policy-clamp-runtime-acm"
 # Debian keeps PostgreSQL's server programs out of the PATH.
-initdb=$(command -v initdb || ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -1) || true
-[[ -n $initdb ]] || not_run "there is no PostgreSQL: no initdb in PATH or /usr/lib/postgresql"
+initdb=$(command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' | tail -1) || not_run "there is no PostgreSQL: no initdb in PATH or /usr/lib/postgresql"
 kafka_lib test-acm
 
 mkdir -p "$1"

@@ -1,6 +1,7 @@
 package acm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -50,19 +51,12 @@ func targets(me Identity, s *State, m Message) []target {
 	if len(out) > 0 {
 		return out
 	}
-	composition := m.CompositionID
-	if m.CompositionTargetID != "" {
-		composition = m.CompositionTargetID
-	}
 	for _, p := range slices.Concat(m.Updates, m.Participants) {
 		if p.ParticipantID != me.ParticipantID {
 			continue
 		}
 		for _, e := range p.Elements {
-			out = append(out, target{id: e.ID, migration: e.MigrationState, content: Content{
-				CompositionID: composition, Definition: e.Definition,
-				Common: s.Definitions[composition].Elements[e.Definition], Properties: e.Properties,
-			}})
+			out = append(out, fromUpdate(s, m, e))
 		}
 	}
 	if len(out) > 0 {
@@ -72,6 +66,25 @@ func targets(me Identity, s *State, m Message) []target {
 		out = append(out, target{id: known.ID, content: known.running(), bare: true})
 	}
 	return out
+}
+
+// fromUpdate is an element in the form before the current master. The rollback of a migration names the elements with what the migration
+// did to them, and undoes that: it ends in the composition that the instance had before (performRollback).
+func fromUpdate(s *State, m Message, e ElementUpdate) target {
+	composition, migration := cmp.Or(m.CompositionTargetID, m.CompositionID), e.MigrationState
+	if m.Rollback {
+		composition = m.CompositionID
+		switch migration {
+		case MigrationNew:
+			migration = MigrationRemoved
+		case MigrationRemoved:
+			migration = MigrationNew
+		}
+	}
+	return target{id: e.ID, migration: migration, content: Content{
+		CompositionID: composition, Definition: e.Definition,
+		Common: s.Definitions[composition].Elements[e.Definition], Properties: e.Properties,
+	}}
 }
 
 func fromDto(e ElementDto) target {
@@ -101,6 +114,10 @@ func takesPart(t target, m Message) bool {
 	case OrderDeploy, OrderUndeploy, OrderDelete, OrderLock, OrderUnlock:
 		return t.content.Common.startPhase() == m.StartPhase
 	case OrderMigrate:
+		// The composition before may not define what is removed.
+		if m.Rollback && t.migration == MigrationRemoved {
+			return m.FirstStage
+		}
 		return t.content.Common.inStage("migrate", m.Stage)
 	case OrderPrepare:
 		return t.content.Common.inStage("prepare", m.Stage)

@@ -248,6 +248,29 @@ func TestOrders(t *testing.T) {
 			t.Errorf("an element that the target lacks is %+v", e)
 		}
 	})
+	t.Run("the rollback of a migration", func(t *testing.T) {
+		s := deployed(t)
+		target := primeMessage(15, `{"a":9,"stage":{"migrate":[1]}}`)
+		target.CompositionID = id(99)
+		back := orderMessage(TypeMigration, 20, `{"b":3}`)
+		back.CompositionTargetID, back.Rollback, back.FirstStage = id(99), true, true
+		told(t, s, target, back)
+		if e := s.Elements[element]; e.Order.Type != OrderMigrate || e.Content.CompositionID != composition || !e.Present {
+			t.Errorf("it ends in another composition than the one before: %+v", e)
+		}
+		settle(s, element, "")
+		back.Updates[0].Elements[0].MigrationState, back.MessageID, back.Timestamp = MigrationRemoved, id(21), at(21)
+		told(t, s, back)
+		if e := s.Elements[element]; e.Order.Type != OrderMigrate || !e.Present {
+			t.Errorf("what the migration has removed is %+v", e)
+		}
+		settle(s, element, "")
+		back.Updates[0].Elements[0].MigrationState, back.MessageID, back.Timestamp, back.Stage = MigrationNew, id(22), at(22), 2
+		told(t, s, back)
+		if e := s.Elements[element]; e.Order.Type != OrderDelete || e.Present {
+			t.Errorf("what the migration has added is %+v", e)
+		}
+	})
 	t.Run("a precheck changes nothing", func(t *testing.T) {
 		s := deployed(t)
 		precheck := orderMessage(TypeMigration, 20, `{"b":3}`)

@@ -39,6 +39,7 @@ type Message struct {
 	StartPhase      int  `json:"startPhase"`
 	FirstStartPhase bool `json:"firstStartPhase"`
 	Stage           int  `json:"stage"`
+	FirstStage      bool `json:"firstStage"`
 
 	DeployOrder string `json:"deployOrderedState"`
 	LockOrder   string `json:"lockOrderedState"`

@@ -140,7 +140,7 @@ func (r *Runtime) restart(ctx context.Context, replica id) {
 				}
 			}
 		}
-		r.sendSync(ctx, r.restartMessage(c, replica, list...))
+		r.sendSync(ctx, r.restartMessage(c, replica, r.elementsOf, list...))
 	}
 }
 
@@ -210,18 +210,18 @@ func (i *Instance) reports(element id, c Condition) func(*changes) {
 // reqSync is handleParticipantReqSync. What it does not know is an exception there, and no answer.
 func (r *Runtime) reqSync(ctx context.Context, m reqSyncMessage) {
 	if c := r.composition(m.TargetID); c != nil {
-		r.sendSync(ctx, r.restartMessage(c, ""))
+		r.sendSync(ctx, r.restartMessage(c, "", r.knownOf))
 	}
 	i := r.instance(m.InstanceID)
 	if c := r.composition(m.CompositionID); c != nil {
 		switch {
 		case i != nil:
-			r.sendSync(ctx, r.restartMessage(c, "", i))
+			r.sendSync(ctx, r.restartMessage(c, "", r.knownOf, i))
 		case m.InstanceID == "":
-			r.sendSync(ctx, r.restartMessage(c, ""))
+			r.sendSync(ctx, r.restartMessage(c, "", r.knownOf))
 		}
 	} else if m.CompositionID == "" && i != nil {
-		r.sendSync(ctx, r.instanceSync(i))
+		r.sendSync(ctx, r.instanceSync(i, r.knownOf(i)))
 	}
 }
 

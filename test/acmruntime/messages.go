@@ -188,8 +188,13 @@ func (r *Runtime) addDtos(out object, i *Instance, before []*Element) object {
 			"compositionId": c.ID, "elementDefinitionId": d.identifier(), "inProperties": d.Properties, "outProperties": object{}, "state": "PRESENT",
 		}
 	}
+	// A rollback goes the other way, and removes what is new (createRollbackDto).
+	from, to, states := i.Composition, i.target, map[string]string{"NEW": "NEW", "REMOVED": "REMOVED"}
+	if i.DeployState == unMigrating {
+		from, to, states = to, from, map[string]string{"NEW": "REMOVED", "REMOVED": "NEW"}
+	}
 	instance := func(e *Element) object {
-		state := map[string]string{"NEW": "NEW", "REMOVED": "REMOVED"}[e.MigrationState]
+		state := states[e.MigrationState]
 		if state == "" {
 			state = "PRESENT"
 		}
@@ -197,13 +202,13 @@ func (r *Runtime) addDtos(out object, i *Instance, before []*Element) object {
 	}
 	list := []object{}
 	for n, e := range i.Elements {
-		dto := object{"compositionElement": composition(i.Composition, e.Definition), "instanceElementTarget": instance(e)}
+		dto := object{"compositionElement": composition(from, e.Definition), "instanceElementTarget": instance(e)}
 		if n < len(before) {
 			dto["instanceElement"] = instance(before[n])
-			dto["compositionElement"] = composition(i.Composition, before[n].Definition)
+			dto["compositionElement"] = composition(from, before[n].Definition)
 		}
 		if i.target != nil {
-			dto["compositionElementTarget"] = composition(i.target, e.Definition)
+			dto["compositionElementTarget"] = composition(to, e.Definition)
 		}
 		list = append(list, dto)
 	}
@@ -233,8 +238,8 @@ func (r *Runtime) knownElement(e *Element) object {
 }
 
 // restartMessage tells a participant all that it should know of a composition and of some instances (ParticipantSyncPublisher,
-// sendRestartMsg; London's ParticipantRestartPublisher). replica is empty for all of them.
-func (r *Runtime) restartMessage(c *Composition, replica id, instances ...*Instance) object {
+// sendRestartMsg; London's ParticipantRestartPublisher). replica is empty for all of them, known are the elements of an instance.
+func (r *Runtime) restartMessage(c *Composition, replica id, known func(*Instance) []object, instances ...*Instance) object {
 	kind := syncMsg
 	if r.Release == London {
 		kind = restart
@@ -250,7 +255,7 @@ func (r *Runtime) restartMessage(c *Composition, replica id, instances ...*Insta
 				one["compositionTargetId"] = i.target.ID
 			}
 		}
-		one["acElementList"] = r.knownOf(i)
+		one["acElementList"] = known(i)
 		list = append(list, one)
 	}
 	out["automationcompositionList"] = list
@@ -264,14 +269,21 @@ func (r *Runtime) restartMessage(c *Composition, replica id, instances ...*Insta
 	return r.revised(out, c, nil)
 }
 
-// knownOf are the elements of an instance; those before a migration while its first stage has not ended (getAutomationCompositionForSync).
+// knownOf are the elements of an instance for who asks for them; those before a migration while its first stage has not ended (getAutomationCompositionForSync).
 func (r *Runtime) knownOf(i *Instance) []object {
 	elements := i.Elements
 	if i.DeployState == migrating && i.before != nil && i.phase == i.firstStage() {
 		elements = i.before
 	}
+	return r.knownElements(elements)
+}
+
+// elementsOf are the elements of an instance as they are.
+func (r *Runtime) elementsOf(i *Instance) []object { return r.knownElements(i.Elements) }
+
+func (r *Runtime) knownElements(list []*Element) []object {
 	out := []object{}
-	for _, e := range elements {
+	for _, e := range list {
 		out = append(out, r.knownElement(e))
 	}
 	return out
@@ -291,8 +303,9 @@ func (r *Runtime) compositionSync(c *Composition) object {
 	return out
 }
 
-// instanceSync is ParticipantSyncPublisher.sendSync of an instance. It has no revision of the composition.
-func (r *Runtime) instanceSync(i *Instance) object {
+// instanceSync is ParticipantSyncPublisher.sendSync of an instance, with elements as knownElement has them. It has no revision of the
+// composition.
+func (r *Runtime) instanceSync(i *Instance, elements []object) object {
 	out := r.envelope(syncMsg, i.Composition, i)
 	one := object{
 		"automationCompositionId": i.ID, "deployState": i.DeployState, "lockState": i.LockState, "stateChangeResult": i.Result,
@@ -305,11 +318,7 @@ func (r *Runtime) instanceSync(i *Instance) object {
 	if i.DeployState == deleted {
 		out["participantIdList"] = []string{}
 	} else {
-		list := []object{}
-		for _, e := range i.Elements {
-			list = append(list, r.knownElement(e))
-		}
-		one["acElementList"] = list
+		one["acElementList"] = elements
 	}
 	out["state"], out["restarting"], out["participantDefinitionUpdates"] = primed, false, []object{}
 	out["automationcompositionList"], out["excludeReplicas"] = []object{one}, []string{}

@@ -289,12 +289,31 @@ func (r *Runtime) Rollback(ctx context.Context, i *Instance) (err error) {
 			return
 		}
 		err = r.gives(ctx, i, "MIGRATION_REVERT", func() {
-			i.Elements = cloned(i.before)
+			i.Elements = i.reverted()
 			r.cascade(i, unMigrating, locked, none)
 			i.phase = i.lastStage()
 		}, func() object { return r.migrationMessage(i, true) })
 	})
 	return err
+}
+
+// reverted are the elements before a migration, and those that it has added: the participant is to remove these, and to restore what it
+// has removed (performRollback).
+func (i *Instance) reverted() []*Element {
+	out := cloned(i.before)
+	for _, e := range i.Elements {
+		switch e.MigrationState {
+		case "NEW":
+			out = append(out, e)
+		case "REMOVED":
+			for _, before := range out {
+				if before.ID == e.ID {
+					before.MigrationState = e.MigrationState
+				}
+			}
+		}
+	}
+	return out
 }
 
 // keep makes the copy for a rollback (copyAcElementsBeforeUpdate).

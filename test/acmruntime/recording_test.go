@@ -198,7 +198,9 @@ func (j *judge) about(said, recorded line) bool {
 }
 
 // instance is the stand-in's instance that a line is about; nil for none.
-func (j *judge) instance(l line) *Instance { return j.r.instance(id(j.ours[l.text("automationCompositionId")])) }
+func (j *judge) instance(l line) *Instance {
+	return j.r.instance(id(j.ours[l.text("automationCompositionId")]))
+}
 
 // act does what the recorded line follows from.
 func (j *judge) act(l line) {

@@ -207,6 +207,6 @@ func (r *Runtime) save(ctx context.Context, i *Instance, u changes) {
 	}
 	i.gone = i.gone || u.delete
 	if u.sync && r.Release != London {
-		r.sendSync(ctx, r.instanceSync(i))
+		r.sendSync(ctx, r.instanceSync(i, r.elementsOf(i)))
 	}
 }

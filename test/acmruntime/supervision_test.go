@@ -2,6 +2,7 @@ package acmruntime
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ func (s *site) says(message object) {
 	types := []object{{"id": "67a7d646-76c7-5511-b13a-84207233c9dd", "typeName": Type, "typeVersion": TypeVersion}}
 	all := object{"timestamp": time.Now().UTC().Format(time.RFC3339Nano), "participantId": recordedParticipant, "replicaId": recordedReplica}
 	switch message["messageType"] {
+	case reqSync:
+		all["messageId"], all["participantIdList"] = uuid.NewString(), []string{}
 	case register, status:
 		all["messageId"], all["participantIdList"], all["participantSupportedElementType"] = uuid.NewString(), []string{}, types
 		if message["messageType"] == status {
@@ -249,4 +252,74 @@ func TestFaults(t *testing.T) {
 	s.faults = nil
 	s.says(result(nil))
 	s.want(i, "DEPLOYED LOCKED NO_ERROR")
+}
+
+// TestRollbackOfAMigration: the order to go back names the elements that the migration has added and those that it has removed, for the
+// participant to undo both, and its last stage is that of the composition before.
+func TestRollbackOfAMigration(t *testing.T) {
+	for _, release := range []Release{V910, Master} {
+		t.Run(string(release), func(t *testing.T) {
+			s, ctx := newSite(t, release), t.Context()
+			c := s.primed(object{}, object{})
+			i, err := s.Instantiate(c, object{"n": 0}, object{"n": 1})
+			s.must(err)
+			s.must(s.Deploy(ctx, i))
+			s.acknowledges(i, noError, deployed, locked, i.Elements...)
+			to := s.primed(object{}, object{})
+			s.must(s.Migrate(ctx, i, to, object{"n": 2}, nil, object{"n": 3}))
+			kept, removed, added := i.Elements[0], i.Elements[1], i.Elements[2]
+			s.acknowledges(i, failed, deployed, locked, kept)
+			s.must(s.Rollback(ctx, i))
+			order := s.last(migration)
+			got := map[string]string{}
+			for _, e := range at[[]any](order.Message, "participantUpdatesList", 0, "acElementList") {
+				got[at[string](e, "id")] = fmt.Sprint(at[string](e, "migrationState"), at[any](e, "properties", "n"))
+			}
+			want := map[string]string{kept.ID: "DEFAULT0", removed.ID: "REMOVED1", added.ID: "NEW3"}
+			if !maps.Equal(got, want) || order.text("compositionId") != c.ID || order.text("compositionTargetId") != to.ID {
+				t.Errorf("the order names %v, not %v: %v", got, want, order)
+			}
+			if release == Master {
+				dto := at[object](order.Message, "participantDtoList", 0, "elementDtos", 2)
+				if at[string](dto, "instanceElementTarget", "state") != "REMOVED" || at[string](dto, "compositionElementTarget", "compositionId") != c.ID {
+					t.Errorf("what the migration has added is %v", dto)
+				}
+			}
+		})
+	}
+}
+
+// TestQuestionDuringAMigration: who asks for an instance in the first stage of its migration is told the elements before it
+// (getAutomationCompositionForSync). The synchronization that follows a timeout has those after it, and so has that of who registers anew.
+func TestQuestionDuringAMigration(t *testing.T) {
+	s, ctx := newSite(t, V910), t.Context()
+	i, err := s.Instantiate(s.primed(object{}), object{"n": 1})
+	s.must(err)
+	s.must(s.Deploy(ctx, i))
+	s.acknowledges(i, noError, deployed, locked, i.Elements...)
+	s.must(s.Migrate(ctx, i, s.primed(object{}), object{"n": 2}))
+	told := func() string {
+		for _, l := range slices.Backward(s.tape.sent) {
+			if list, _ := l.Message["automationcompositionList"].([]any); l.text("messageType") == syncMsg && len(list) > 0 {
+				e := at[object](list[0], "acElementList", 0)
+				return fmt.Sprint(e["deployState"], " ", at[any](e, "properties", "n"))
+			}
+		}
+		return "nothing"
+	}
+	s.Pass(ctx, maxOperationWait+time.Second)
+	if got := told(); got != "MIGRATING 2" {
+		t.Errorf("after the timeout told is %s", got)
+	}
+	s.says(object{"messageType": reqSync, "automationCompositionId": i.ID})
+	if got := told(); got != "DEPLOYED 1" {
+		t.Errorf("who asks is told %s", got)
+	}
+	s.SyncAll(ctx)
+	if got := told(); got != "MIGRATING 2" {
+		t.Errorf("who registers anew is told %s", got)
+	}
+	if err := s.Faults(); err != nil {
+		t.Error(err)
+	}
 }

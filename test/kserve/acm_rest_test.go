@@ -24,8 +24,12 @@ type realSite struct {
 	acm *realACM
 }
 
-// realInstance is an automation composition with one element.
-type realInstance struct{ composition, name, id, element string }
+// realInstance is an automation composition. Its element is of the first definition, another of the second, where the composition has two.
+type realInstance struct {
+	composition, name, id, element string
+	another                        string
+	properties                     map[string]any
+}
 
 // instanceState is what the runtime says of an instance.
 type instanceState struct {
@@ -84,28 +88,29 @@ func (s *realSite) timed(order string, give, until func() error) {
 	s.t.Logf("%-32s %6.2f s", order, time.Since(start).Seconds())
 }
 
-// commissioned makes a definition with one element, and primes it.
-func (s *realSite) commissioned(provider string) (id string) {
+// commissioned makes a definition with some element definitions, and primes it.
+func (s *realSite) commissioned(provider string, elements int) (id string) {
 	s.t.Helper()
 	type object = map[string]any
-	identifier := object{"name": elementDefinition, "version": "1.2.3"}
 	const composition, element = "org.onap.policy.clamp.acm.AutomationComposition", "org.onap.policy.clamp.acm.AutomationCompositionElement"
 	types := object{}
 	for name, from := range map[string]string{composition: "tosca.nodetypes.Root", element: "tosca.nodetypes.Root", acmruntime.Type: element} {
 		types[name] = object{"version": "1.0.1", "derived_from": from}
 	}
+	templates, identifiers := object{}, []object{}
+	for n := range elements {
+		name := definitions[n]
+		identifiers = append(identifiers, object{"name": name, "version": "1.2.3"})
+		templates[name] = object{
+			"version": "1.2.3", "type": acmruntime.Type, "type_version": acmruntime.TypeVersion, "description": acmruntime.Description,
+			"properties": object{"provider": provider, "startPhase": 0},
+		}
+	}
+	templates["onap.policy.clamp.ac.element.AutomationCompositionDefinition"] = object{
+		"version": "1.2.3", "type": composition, "type_version": "1.0.1", "properties": object{"provider": provider, "elements": identifiers},
+	}
 	template := object{
-		"tosca_definitions_version": "tosca_simple_yaml_1_3", "node_types": types,
-		"topology_template": object{"node_templates": object{
-			elementDefinition: object{
-				"version": "1.2.3", "type": acmruntime.Type, "type_version": acmruntime.TypeVersion, "description": acmruntime.Description,
-				"properties": object{"provider": provider, "startPhase": 0},
-			},
-			"onap.policy.clamp.ac.element.AutomationCompositionDefinition": object{
-				"version": "1.2.3", "type": composition, "type_version": "1.0.1",
-				"properties": object{"provider": provider, "elements": []object{identifier}},
-			},
-		}},
+		"tosca_definitions_version": "tosca_simple_yaml_1_3", "node_types": types, "topology_template": object{"node_templates": templates},
 	}
 	var answer struct{ CompositionID string }
 	s.timed("commission", func() error { return s.acm.ask(http.MethodPost, "/compositions", template, &answer) }, done)
@@ -113,7 +118,10 @@ func (s *realSite) commissioned(provider string) (id string) {
 	return answer.CompositionID
 }
 
-const elementDefinition = "onap.policy.clamp.ac.element.KserveAutomationCompositionElement"
+// definitions are those of the elements of a composition, as the stand-in has them.
+var definitions = []string{
+	"onap.policy.clamp.ac.element.KserveAutomationCompositionElement", "onap.policy.clamp.ac.element.KserveAutomationCompositionElement1",
+}
 
 // done is for orders that are done when they are answered.
 func done() error { return nil }
@@ -138,7 +146,12 @@ func (s *realSite) prime(composition, order, state string) {
 // instantiated makes an instance with one element.
 func (s *realSite) instantiated(composition string, properties map[string]any) *realInstance {
 	s.t.Helper()
-	i := &realInstance{composition: composition, name: "instance-" + uuid.NewString(), element: uuid.NewString()}
+	return s.instantiate(&realInstance{composition: composition, element: uuid.NewString()}, properties)
+}
+
+func (s *realSite) instantiate(i *realInstance, properties map[string]any) *realInstance {
+	s.t.Helper()
+	i.name = "instance-" + uuid.NewString()
 	var answer struct{ InstanceID string }
 	s.timed("instantiate", func() error { return s.change(i, properties, nil, &answer) }, done)
 	i.id = answer.InstanceID
@@ -147,12 +160,17 @@ func (s *realSite) instantiated(composition string, properties map[string]any) *
 
 // change makes or changes an instance. More are the fields of a migration.
 func (s *realSite) change(i *realInstance, properties, more map[string]any, answer any) error {
-	body := map[string]any{
-		"name": i.name, "version": "1.0.1", "compositionId": i.composition,
-		"elements": map[string]any{i.element: map[string]any{
-			"id": i.element, "definition": map[string]any{"name": elementDefinition, "version": "1.2.3"}, "properties": properties,
-		}},
+	elements := map[string]any{}
+	add := func(id string, n int, properties map[string]any) {
+		elements[id] = map[string]any{
+			"id": id, "definition": map[string]any{"name": definitions[n], "version": "1.2.3"}, "properties": properties,
+		}
 	}
+	add(i.element, 0, properties)
+	if i.another != "" {
+		add(i.another, 1, i.properties)
+	}
+	body := map[string]any{"name": i.name, "version": "1.0.1", "compositionId": i.composition, "elements": elements}
 	if i.id != "" {
 		body["instanceId"] = i.id
 	}

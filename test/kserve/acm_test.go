@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 )
@@ -20,6 +22,7 @@ import (
 func TestRealRuntime(t *testing.T) {
 	r := newRealACM(t)
 	t.Run("WholeLifecycle", func(t *testing.T) { wholeLifecycle(t, r) })
+	t.Run("RollbackOfAMigration", func(t *testing.T) { rollbackOfAMigration(t, r) })
 	t.Run("OrdersWhileAway", func(t *testing.T) { ordersWhileAway(t, r) })
 	r.record(os.Getenv("RUNTIME_RECORDING"))
 }
@@ -27,7 +30,7 @@ func TestRealRuntime(t *testing.T) {
 // wholeLifecycle gives every order of the runtime once.
 func wholeLifecycle(t *testing.T, r *realACM) {
 	s := r.site(t, nil)
-	c := s.commissioned("ONAP")
+	c := s.commissioned("ONAP", 1)
 	model := func(replicas int, fails string) map[string]any {
 		spec := sklearn(replicas)
 		spec["predictor"].(map[string]any)["annotations"] = map[string]any{"devcluster.mlkeeper.dev/fail": fails}
@@ -55,9 +58,14 @@ func wholeLifecycle(t *testing.T, r *realACM) {
 	s.timed("rollback", s.rollingBack(i), deployed)
 	s.replicas(2)
 
-	other := s.commissioned("another")
+	s.refusedWhileDeployed(i)
+
+	other := s.commissioned("another", 1)
 	target := map[string]any{"compositionTargetId": other}
 	s.timed("MIGRATE_PRECHECK", s.changing(i, model(3, ""), merge(target, "precheck", true)), deployed)
+	s.replicas(2)
+	s.timed("migration that is refused: FAILED", s.changing(i, map[string]any{"payload": "{"}, target), s.is(i, "MIGRATING FAILED"))
+	s.timed("rollback", s.rollingBack(i), deployed)
 	s.replicas(2)
 	s.timed("MIGRATE", s.changing(i, model(3, ""), target), func() error {
 		i.composition = other
@@ -69,6 +77,7 @@ func wholeLifecycle(t *testing.T, r *realACM) {
 	if got := s.service("sklearn-iris"); got != nil {
 		t.Errorf("after the removal there is %v", got)
 	}
+	s.refused(i, "UNDEPLOY", "LOCK", "UNLOCK", "REVIEW")
 	s.timed("PREPARE", s.ordering(i, "PREPARE"), s.is(i, "UNDEPLOYED NO_ERROR"))
 	s.deleted(i)
 	s.c.Eventually(t, patience, func() error {
@@ -80,14 +89,54 @@ func wholeLifecycle(t *testing.T, r *realACM) {
 	s.forget(c)
 	s.forget(other)
 
-	// Who stops in good order says so, and is given no orders.
+	s.leaves()
+}
+
+// leaves has the participant stop: who does so in good order says it, and is given no orders.
+func (s *realSite) leaves() {
+	s.t.Helper()
+	last := s.commissioned("last", 1)
 	s.operator.Stop()
 	s.timed("deregister", done, func() error {
 		if err := s.online(); err == nil {
-			return errTooEarly
+			return fmt.Errorf("%w: the participant is ON_LINE", errNotYet)
 		}
 		return nil
 	})
+	s.notTaken(func() error {
+		return s.acm.ask(http.MethodPut, "/compositions/"+last, map[string]any{"primeOrder": "DEPRIME"}, nil)
+	})
+	s.run()
+	s.timed("register", done, s.online)
+	s.forget(last)
+}
+
+// refusedWhileDeployed gives what cannot be ordered of an instance that is deployed.
+func (s *realSite) refusedWhileDeployed(i *realInstance) {
+	s.t.Helper()
+	s.refused(i, "DEPLOY", "LOCK", "PREPARE")
+	s.notTaken(s.rollingBack(i))
+	s.notTaken(func() error { return s.acm.ask(http.MethodDelete, i.path(), nil, nil) })
+	s.notTaken(func() error {
+		return s.acm.ask(http.MethodPut, "/compositions/"+i.composition, map[string]any{"primeOrder": "DEPRIME"}, nil)
+	})
+}
+
+// refused checks that the runtime refuses orders, as the stand-in does in the state of the instance.
+func (s *realSite) refused(i *realInstance, orders ...string) {
+	s.t.Helper()
+	for _, order := range orders {
+		s.notTaken(s.ordering(i, order))
+	}
+}
+
+func (s *realSite) notTaken(give func() error) {
+	s.t.Helper()
+	err := give()
+	if !errors.Is(err, errRefused) {
+		s.t.Errorf("an order is not refused: %v", err)
+	}
+	s.t.Logf("as it should: %v", err)
 }
 
 // forget deprimes a composition and decommissions it.
@@ -112,6 +161,32 @@ func (s *realSite) replicas(want int64) {
 	if err := wantReplicas(s.service("sklearn-iris"), want); err != nil {
 		s.t.Error(err)
 	}
+}
+
+// rollbackOfAMigration is TestRollbackOfAMigration on the real runtime.
+func rollbackOfAMigration(t *testing.T, r *realACM) {
+	s := r.site(t, nil)
+	c, to := s.commissioned("ONAP", 2), s.commissioned("another", 2)
+	removed := &realInstance{composition: c, element: uuid.NewString(), another: uuid.NewString(), properties: s.model("removed", sklearn(1))}
+	i := s.instantiate(removed, s.model("kept", sklearn(1)))
+	s.timed("DEPLOY, two elements", s.ordering(i, "DEPLOY"), s.is(i, "DEPLOYED NO_ERROR"))
+
+	added := *i
+	added.another, added.properties = uuid.NewString(), s.model("added", sklearn(1))
+	s.timed("migration that fails", s.changing(&added, map[string]any{"payload": "{"}, map[string]any{"compositionTargetId": to}), s.is(i, "MIGRATING FAILED"))
+	s.c.Eventually(t, patience, func() error {
+		return errors.Join(s.c.There(t, services, s.ns, "added"), s.c.Gone(t, services, s.ns, "removed"))
+	})
+	s.timed("rollback", s.rollingBack(i), s.is(i, "DEPLOYED NO_ERROR"))
+	for name, want := range map[string]int64{"kept": 1, "removed": 1, "added": -1} {
+		if err := wantReplicas(s.service(name), want); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.timed("UNDEPLOY", s.ordering(i, "UNDEPLOY"), s.is(i, "UNDEPLOYED NO_ERROR"))
+	s.deleted(i)
+	s.forget(c)
+	s.forget(to)
 }
 
 // away is what the runtime orders while the participant is away, and in which state everything is once it has come back.
@@ -157,7 +232,7 @@ func ordersWhileAway(t *testing.T, r *realACM) {
 
 func orderWhileAway(t *testing.T, r *realACM, a away) {
 	s := r.site(t, func(next acm.Transport) acm.Transport { return killed{next} })
-	c, other := s.commissioned("ONAP"), s.commissioned("another")
+	c, other := s.commissioned("ONAP", 1), s.commissioned("another", 1)
 	properties := s.model("sklearn-iris", sklearn(1))
 	for _, order := range []string{"deploy", "undeploy", "update", "migrate"} {
 		properties[order+"TimeoutMs"] = 2000
