@@ -118,8 +118,10 @@ func TestRolesForANamespace(t *testing.T) {
 func TestNamesOfPrintedRolesDiffer(t *testing.T) {
 	names := map[string]bool{}
 	for _, stack := range []plan.Stack{
-		{Controller: "kubeflow", Namespace: "a", Name: "b.c"}, {Controller: "kubeflow", Namespace: "a-b", Name: "c"},
-		{Controller: "kubeflow", Namespace: "a", Name: "b-c"}, {Controller: "seldon", Namespace: "a", Name: "b-c"},
+		{Controller: "kubeflow", Namespace: "a", Name: "b.c"},
+		{Controller: "kubeflow", Namespace: "a-b", Name: "c"},
+		{Controller: "kubeflow", Namespace: "a", Name: "b-c"},
+		{Controller: "seldon", Namespace: "a", Name: "b-c"},
 	} {
 		stage := plan.Stage{Objects: []plan.Object{{Desired: object(configGVK, "others", "a", nil)}}}
 		r := rendered{stack: stack, plan: plan.Plan{Stages: []plan.Stage{stage}}}

@@ -228,11 +228,11 @@ func TestObjectsWithoutANamespaceAreTold(t *testing.T) {
 	if p := New(Settings{}).Render(cr, facts); len(p.Warnings) != 1 || p.Warnings[0] != told {
 		t.Errorf("warnings %q", p.Warnings)
 	}
-	many := facts.Result.Content.Applications[1].Objects
+	many := &facts.Result.Content.Applications[1].Objects
 	for range maxUnplaced {
-		many = append(many, object("v1", "ConfigMap", "", "shared"))
+		*many = append(*many, object("v1", "ConfigMap", "", "shared"))
 	}
-	facts.Result.Content.Applications[1].Objects = append(many, object("v1", "Namespace", "", "wide"), object("x.io/v1", "Unknown", "", "u"))
+	*many = append(*many, object("v1", "Namespace", "", "wide"), object("x.io/v1", "Unknown", "", "u"))
 	if p := New(Settings{}).Render(cr, facts); !strings.Contains(strings.Join(p.Warnings, ""), "ConfigMap shared and 1 more;") {
 		t.Errorf("warnings %q", p.Warnings)
 	}

@@ -96,12 +96,14 @@ func Test_AGatewayVerifiesTheProxy(t *testing.T) {
 	}{
 		{
 			"the user's", "  tls: {secretName: mine}\n",
-			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "CA"})}, nil,
+			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "CA"})},
+			nil,
 			"CA", `"caCertificateRefs":[{"group":"","kind":"ConfigMap","name":"tas-gateway-ca"}]`,
 		},
 		{
 			"a public one", "  tls: {secretName: mine}\n",
-			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k"})}, nil,
+			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k"})},
+			nil,
 			"", `"wellKnownCACertificates":"System"`,
 		},
 		{

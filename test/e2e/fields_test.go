@@ -52,8 +52,10 @@ metadata: {name: registry}
 		}
 	}
 	entrances := []struct{ apiVersion, kind string }{
-		{"networking.k8s.io/v1", "Ingress"}, {"policy/v1", "PodDisruptionBudget"},
-		{"gateway.networking.k8s.io/v1", "HTTPRoute"}, {"gateway.networking.k8s.io/v1", "BackendTLSPolicy"},
+		{"networking.k8s.io/v1", "Ingress"},
+		{"policy/v1", "PodDisruptionBudget"},
+		{"gateway.networking.k8s.io/v1", "HTTPRoute"},
+		{"gateway.networking.k8s.io/v1", "BackendTLSPolicy"},
 	}
 	for _, child := range entrances {
 		if c.Get(t, gvkOf(child.apiVersion, child.kind), ns, "tas") == nil {

@@ -33,8 +33,11 @@ func TestAPreviousManagerHasSetTheOwner(t *testing.T) {
 		"another manager set the owner":     {fields{"manager": label, "old-operator": owner}, nil, []string{"old-operator"}},
 		"a stranger set the owner":          {fields{"manager": label, "stranger": owner}, nil, nil},
 		"the mark of the previous operator": {fields{"manager": label}, map[string]string{"old/mark": "cr"}, []string{"manager", "old-operator"}},
-		"declared in part": {fields{"manager": label, "mlkeeper": `{"f:spec":{}}`},
-			map[string]string{keeper.PartialAnnotation: "true"}, []string{"manager", "old-operator"}},
+		"declared in part": {
+			fields{"manager": label, "mlkeeper": `{"f:spec":{}}`},
+			map[string]string{keeper.PartialAnnotation: "true"},
+			[]string{"manager", "old-operator"},
+		},
 		"released":                         {fields{"manager": label, "mlkeeper": marks}, owned, []string{"manager", "old-operator"}},
 		"declared":                         {fields{"manager": label, "mlkeeper": `{"f:data":{"f:a":{}},"f:metadata":{"f:labels":{}}}`}, owned, nil},
 		"somebody else's mark of an owner": {fields{"manager": label}, owned, nil},
