@@ -46,7 +46,10 @@ func newRealACM(t *testing.T) *realACM {
 		t.Fatal("RUNTIME_JAR is not set: run make test-acm")
 	}
 	k, database := newKafka(t), newDatabase(t)
-	ports := freePorts(t, 2)
+	ports, err := freePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &realACM{t: t, kafka: k, url: fmt.Sprintf("http://127.0.0.1:%d/onap/policy/clamp/acm/v2", ports[0]), ended: make(chan struct{})}
 	process := exec.Command(os.Getenv("RUNTIME_JAVA"), "-Xmx512m", "-jar", jar)
 	process.Dir = t.TempDir()
@@ -88,7 +91,11 @@ func newDatabase(t *testing.T) (port any) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	port = freePorts(t, 1)[0]
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port = ports[0]
 	as := unprivileged(t, dir)
 	program := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(os.Getenv("POSTGRES_BIN"), name), args...)

@@ -49,7 +49,10 @@ func (k *realKafka) java(class string, args ...string) *exec.Cmd {
 func newKafka(t *testing.T) *realKafka {
 	t.Helper()
 	k := &realKafka{t: t, dir: t.TempDir()}
-	ports := freePorts(t, 4)
+	ports, err := freePorts(4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	k.address, k.mutual, k.plain = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[2]), fmt.Sprintf("127.0.0.1:%d", ports[3])
 	k.ca = newCertificate(t, "ca", nil)
 	k.server, k.user = newCertificate(t, "kafka", &k.ca), newCertificate(t, kafkaUser, &k.ca)
@@ -140,21 +143,6 @@ func launch(t *testing.T, process *exec.Cmd, log string) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freePorts are ports that nothing listens on.
-func freePorts(t *testing.T, n int) []any {
-	t.Helper()
-	var ports []any
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
-		defer listener.Close()
-	}
-	return ports
 }
 
 // certificate is one for 127.0.0.1, for a server and for a client, with its key.

@@ -183,7 +183,7 @@ func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string,
 	); err != nil {
 		return nil, "", err
 	}
-	ports, err := freePorts()
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,18 +199,6 @@ func run(c *cluster.Cluster, manager string) (authority []byte, webhooks string,
 		return nil, "", err
 	}
 	return pair.CertPEM, fmt.Sprintf("https://127.0.0.1:%d", ports[0]), nil
-}
-
-// freePorts are two that nothing listens on.
-func freePorts() (out [2]int, err error) {
-	var listeners [len(out)]net.Listener
-	for i := range out {
-		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return out, err
-		}
-		out[i] = listeners[i].Addr().(*net.TCPAddr).Port
-	}
-	return out, errors.Join(listeners[0].Close(), listeners[1].Close())
 }
 
 // registerWebhooks applies KServe's webhook configurations, which name a Service, with the address of the process in its place.

@@ -306,7 +306,7 @@ func (m *monitored) runAgent(told []string, port string) *runningAgent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports, err := freePorts()
+	ports, err := freePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
