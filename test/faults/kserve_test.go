@@ -63,6 +63,14 @@ func ended(id, state string) func(*World) error {
 		if order != id || got != state {
 			return fmt.Errorf("order %q has come to %q", order, got)
 		}
+		// KServe tells the state of a model a moment after the address of the service.
+		told, _, _ := unstructured.NestedMap(u.Object, "status", "outProperties")
+		for property := range told {
+			service, isAddress := strings.CutSuffix(property, ".url")
+			if _, hasState := told[service+".modelState"]; isAddress && !hasState {
+				return fmt.Errorf("the element tells the address of %s and not the state of its model", service)
+			}
+		}
 		return w.Ready()
 	}
 }

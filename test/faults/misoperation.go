@@ -28,9 +28,8 @@ type Base struct {
 	Values map[string][]any
 	// Stamp, when set, completes a changed spec as the program does that writes such specs.
 	Stamp func(spec map[string]any)
-	// Remembers matches what tells of the way by documentation and is not compared with a fresh custom resource, as
-	// "resource/name path".
-	Remembers func(Diff) bool
+	// Remembers says of a difference from a fresh custom resource of the spec that it tells of the way there by documentation.
+	Remembers func(spec map[string]any, d Diff) bool
 }
 
 // Operation is one write of a user: the spec of the base with some edits.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -61,12 +62,20 @@ func trustyAIBases() []Base {
 	}
 	monitored := strings.Replace(plainService, "  trustyaiMetrics:", "  serviceMonitoring: {ref: {spec: {endpoints: [{interval: 15s}]}}}\n  trustyaiMetrics:", 1)
 	one := func(text string) string { return strings.TrimSuffix(text, "---\n") }
+	// Without a pod, nothing is wired anew, and what was wired before stays.
+	wired := func(spec map[string]any, d Diff) bool {
+		return fmt.Sprint(spec["replicas"]) == "0" && wiredObject.MatchString(d.Object+" "+d.Path)
+	}
 	return []Base{
-		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored), Values: values},
-		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService), Values: values},
-		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService), Values: values},
+		{Name: "adr", Prepare: prepared(plainVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(monitored), Values: values, Remembers: wired},
+		{Name: "upstream", Prepare: prepared(securedVolume + meshConfig + model + credentials + otherSecrets), Manifest: one(securedService), Values: values, Remembers: wired},
+		{Name: "database", Prepare: prepared(meshConfig + model + credentials + otherSecrets), Manifest: one(databaseService), Values: values, Remembers: wired},
 	}
 }
+
+// wiredObject matches what a TrustyAIService writes into the objects of others, and what its status says of that.
+var wiredObject = regexp.MustCompile(`^(configmaps/(model-serving-config|kserve-logger-ca-bundle)|inferenceservices\.serving\.kserve\.io/\S+|` +
+	`deployments\.apps/modelmesh\S*) |^trustyaiservices\S+ status\.(inferenceServices|modelMesh|conditions)`)
 
 // kfDefBases have the archive of the other campaigns.
 func kfDefBases() []Base {
@@ -79,7 +88,7 @@ func kfDefBases() []Base {
 			"repos.uri":                                 {"configmap:other/manifests.tar.gz", "configmap:manifests/other.tar.gz", "secret:other/token"},
 		},
 		// The rendering that was detected once is kept.
-		Remembers: func(d Diff) bool { return d.Path == "status.rendering" },
+		Remembers: func(_ map[string]any, d Diff) bool { return d.Path == "status.rendering" },
 	}}
 }
 

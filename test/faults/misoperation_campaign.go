@@ -386,11 +386,11 @@ func (m *misrun) equal(spec map[string]any, want *fresh) ([]Finding, error) {
 	if !want.verdict.ready() {
 		return []Finding{{Oracle: "O4", Text: "it is Ready; a fresh one is " + want.verdict.String()}}, nil
 	}
-	diffs := m.differ(want, m.mask)
+	diffs := m.differ(spec, want, m.mask)
 	deadline := time.Now().Add(alikeWithin)
 	for len(diffs) > 0 && time.Now().Before(deadline) {
 		time.Sleep(20 * look)
-		diffs = m.differ(want, m.mask)
+		diffs = m.differ(spec, want, m.mask)
 		if !slices.ContainsFunc(diffs, func(d Diff) bool { return d.Path == "" }) && m.idle() > progress {
 			break
 		}
@@ -403,10 +403,10 @@ func (m *misrun) equal(spec map[string]any, want *fresh) ([]Finding, error) {
 		return nil, err
 	}
 	// A status that other controllers feed may have come further in one than in the other.
-	if len(m.differ(second, m.mask)) == 0 {
+	if len(m.differ(spec, second, m.mask)) == 0 {
 		return nil, nil
 	}
-	if diffs = m.differ(want, m.mask.with(learn([]snapshot{want.state, second.state}))); len(diffs) == 0 {
+	if diffs = m.differ(spec, want, m.mask.with(learn([]snapshot{want.state, second.state}))); len(diffs) == 0 {
 		return nil, nil
 	}
 	text := fmt.Sprintf("%d fields differ from a fresh custom resource; the first: %s", len(diffs), diffs[0])
@@ -416,8 +416,8 @@ func (m *misrun) equal(spec map[string]any, want *fresh) ([]Finding, error) {
 	return []Finding{{Oracle: "O4", Text: text, First: &diffs[0]}}, nil
 }
 
-func (m *misrun) differ(want *fresh, k mask) []Diff {
+func (m *misrun) differ(spec map[string]any, want *fresh, k mask) []Diff {
 	return slices.DeleteFunc(compare(want.state, m.state(), k), func(d Diff) bool {
-		return m.base.Remembers != nil && m.base.Remembers(d)
+		return m.base.Remembers != nil && m.base.Remembers(spec, d)
 	})
 }

@@ -114,7 +114,7 @@ func NewSuite(ctx context.Context, c *cluster.Cluster, cfg Config, kinds ...*Kin
 	s.shared.suite = s
 	go func() {
 		defer close(s.collected)
-		if err := s.awaitCollector(ctx); err != nil {
+		if err := s.awaitCollector(ctx); err != nil && ctx.Err() == nil {
 			s.Log("the garbage collector does not know the kinds: %v", err)
 		}
 	}()
