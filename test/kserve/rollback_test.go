@@ -33,9 +33,6 @@ func TestRollbackOfAMigration(t *testing.T) {
 			if e := s.element(kept.ID); e == nil || e.Spec.Content.CompositionID != c.ID {
 				t.Errorf("after the rollback the element is %+v", e)
 			}
-			if len(i.Elements) != 2 {
-				t.Errorf("the runtime has the elements %v", i.Elements)
-			}
 		})
 	}
 }
