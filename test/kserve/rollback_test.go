@@ -22,6 +22,11 @@ func TestRollbackOfAMigration(t *testing.T) {
 			s.c.Eventually(t, patience, func() error {
 				return errors.Join(s.c.There(t, services, s.ns, "added"), s.c.Gone(t, services, s.ns, "removed"))
 			})
+			// A late acknowledgement of the migration would count as one of the rollback.
+			removed, added := i.Elements[1], i.Elements[2]
+			s.must(s.runtime.Await(within(t), "what the migration did is acknowledged", func() bool {
+				return removed.DeployState == "DELETED" && added.DeployState == "DEPLOYED"
+			}))
 
 			s.must(s.runtime.Rollback(within(t), i))
 			s.must(s.runtime.AwaitInstance(within(t), i, "DEPLOYED", "NO_ERROR"))
@@ -32,6 +37,9 @@ func TestRollbackOfAMigration(t *testing.T) {
 			}
 			if e := s.element(kept.ID); e == nil || e.Spec.Content.CompositionID != c.ID {
 				t.Errorf("after the rollback the element is %+v", e)
+			}
+			if len(i.Elements) != 2 {
+				t.Errorf("the runtime has the elements %v", i.Elements)
 			}
 		})
 	}
