@@ -121,7 +121,8 @@ func Parse(text string) ([]*unstructured.Unstructured, error) {
 }
 
 // Apply server-side applies every object of a YAML text, or of the file of that name where source is one line. Objects
-// of namespaced kinds that name no namespace go to the given one, or to "default". It returns the objects as stored.
+// of namespaced kinds that name no namespace go to the given one, or to "default". It waits for the discovery of kinds
+// whose definition was just made, which follows the definition. It returns the objects as stored.
 func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text := source
@@ -141,7 +142,14 @@ func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*uns
 		ns = namespace[0]
 	}
 	for _, u := range objects {
-		if err := c.applyOne(u, ns); err != nil {
+		var err error
+		Eventually(t, callTimeout, func() error {
+			if err = c.applyOne(u, ns); meta.IsNoMatchError(err) {
+				return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+			}
+			return nil
+		})
+		if err != nil {
 			t.Fatalf("apply %s %s: %v", u.GetKind(), u.GetName(), err)
 		}
 	}
