@@ -14,6 +14,7 @@ generated() {
   find api -name 'zz_generated.*.go'
   find config -name '*.yaml' -o -name '*.json'
   find devcluster/internal/catalog/crds -name '*.yaml'
+  find charts -type f
 }
 
 before=$copy/before after=$copy/after

@@ -14,9 +14,9 @@ import (
 // engineFolder has the definitions that every installation needs.
 const engineFolder = "engine"
 
-// oldest is the oldest release of Kubernetes whose API server takes the definitions: their rules compare quantities, which a new
-// CustomResourceDefinition may since this one.
-var oldest = apiversion.MustParseGeneric("1.29.0")
+// oldest is the oldest release of Kubernetes whose API server takes an installation: it serves ValidatingAdmissionPolicies as
+// admissionregistration.k8s.io/v1, which hold the operator. The rules of the definitions have needed 1.29.
+var oldest = apiversion.MustParseGeneric("1.30.0")
 
 // checkFlags are the flags of `mlkeeper check`.
 type checkFlags struct {
@@ -180,7 +180,7 @@ func (c *checker) kubernetes() {
 	case err != nil:
 		c.add(checkWarning, subject, "the version %s cannot be compared with %s, the oldest that is supported", info.GitVersion, oldest)
 	case found.LessThan(oldest):
-		c.add(checkProblem, subject, "%s is older than %s, the oldest release that takes the definitions", info.GitVersion, oldest)
+		c.add(checkProblem, subject, "%s is older than %s, the oldest release that has the policies which hold the operator", info.GitVersion, oldest)
 	default:
 		c.add(checkOK, subject, "%s", info.GitVersion)
 	}

@@ -133,7 +133,7 @@ func TestCheckBeforeAnInstallation(t *testing.T) {
 		t.Errorf("--controller does not limit the definitions: %v", one)
 	}
 	c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: "v1.28.9"}, nil }
-	expect(t, checks(t, c, 1, "--pre")["Kubernetes"], checkProblem, "v1.28.9", "1.29.0")
+	expect(t, checks(t, c, 1, "--pre")["Kubernetes"], checkProblem, "v1.28.9", "1.30.0")
 	for _, args := range [][]string{{"--controller", "trustyai"}, {"--pre", "--controller", "nobody"}, {"-o", "yaml"}} {
 		if _, _, err := run(t, NewCheckCommand(environment(fakeController{}, c)), "", args...); status(err) != 1 {
 			t.Errorf("%v: %v", args, err)
