@@ -53,15 +53,21 @@ func TestTheChartInstallsWhatTheFoldersInstall(t *testing.T) {
 	}{
 		{name: "default", components: []string{"trustyai", "tfserving", "kubeflow", "seldon"}},
 		{name: "TrustyAI", values: "controllers: {tfserving: false, kubeflow: false, seldon: false}", components: []string{"trustyai"}},
-		{name: "Kubeflow and Seldon, trusted", values: "controllers: {trustyai: false, tfserving: false}\nrights: {trusted: true}",
-			components: []string{"kubeflow", "seldon", "trusted"}},
-		{name: "rights", values: "controllers: {trustyai: false, tfserving: false}\nrights: {manifests: true, everyNamespace: true}",
-			components: []string{"kubeflow", "seldon", "manifests", "every-namespace"}},
+		{
+			name: "Kubeflow and Seldon, trusted", values: "controllers: {trustyai: false, tfserving: false}\nrights: {trusted: true}",
+			components: []string{"kubeflow", "seldon", "trusted"},
+		},
+		{
+			name: "rights", values: "controllers: {trustyai: false, tfserving: false}\nrights: {manifests: true, everyNamespace: true}",
+			components: []string{"kubeflow", "seldon", "manifests", "every-namespace"},
+		},
 		{name: "participant", values: "controllers: {trustyai: false, tfserving: false, kubeflow: false, seldon: false}\n" +
 			"participant: {enabled: true, application: " + application(t) + "}", components: []string{"participant"}},
-		{name: "production", values: "replicas: 2\npodDisruptionBudget: {enabled: true}\nnetworkPolicy: {enabled: true}\n" +
-			"monitoring: {podMonitor: {enabled: true}, alerts: {enabled: true}}",
-			components: []string{"trustyai", "tfserving", "kubeflow", "seldon", "disruption-budget", "network-policy", "monitoring"}},
+		{
+			name: "production", values: "replicas: 2\npodDisruptionBudget: {enabled: true}\nnetworkPolicy: {enabled: true}\n" +
+				"monitoring: {podMonitor: {enabled: true}, alerts: {enabled: true}}",
+			components: []string{"trustyai", "tfserving", "kubeflow", "seldon", "disruption-budget", "network-policy", "monitoring"},
+		},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			rendered, err := render(t, needed+one.values, nil)
@@ -230,8 +236,10 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{name: "type", values: "replicas: two", want: []string{"replicas", "integer"}},
 		{name: "digest", values: "image: {digest: sha256:abc}", want: []string{"image/digest"}},
 		{name: "no image", values: `image: {repository: ""}`, want: []string{"image.repository is empty", "make push"}},
-		{name: "nothing on", values: "controllers: {trustyai: false, tfserving: false, kubeflow: false, seldon: false}",
-			want: []string{"no controller is on", "controllers.trustyai"}},
+		{
+			name: "nothing on", values: "controllers: {trustyai: false, tfserving: false, kubeflow: false, seldon: false}",
+			want: []string{"no controller is on", "controllers.trustyai"},
+		},
 		{name: "participant without a file", values: "participant: {enabled: true}", want: []string{"participant.application"}},
 		{name: "budget of one", values: "podDisruptionBudget: {enabled: true}", want: []string{"set replicas to 2"}},
 		{name: "one claim for two", values: "replicas: 2\nsources: {existingClaim: data}", want: []string{"sources.existingClaim"}},

@@ -56,10 +56,14 @@ func parts() []part {
 		component("trusted", "cluster_admin.yaml", ".Values.rights.trusted"),
 		component("network-policy", "network-policy.yaml", ".Values.networkPolicy.enabled"),
 		component("disruption-budget", "pod-disruption-budget.yaml", ".Values.podDisruptionBudget.enabled"),
-		part{name: "pod-monitor", sources: []string{"monitoring/reader", "monitoring/podmonitor.yaml"},
-			condition: ".Values.monitoring.podMonitor.enabled"},
-		part{name: "alerts", sources: []string{"monitoring/prometheusrule.yaml"},
-			condition: ".Values.monitoring.alerts.enabled"},
+		part{
+			name: "pod-monitor", sources: []string{"monitoring/reader", "monitoring/podmonitor.yaml"},
+			condition: ".Values.monitoring.podMonitor.enabled",
+		},
+		part{
+			name: "alerts", sources: []string{"monitoring/prometheusrule.yaml"},
+			condition: ".Values.monitoring.alerts.enabled",
+		},
 	)
 }
 
