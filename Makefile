@@ -15,6 +15,9 @@ IMG ?= registry.invalid/mlkeeper:dev
 ARCH ?= $(shell go env GOARCH)
 # IMAGE_FLAGS are those of go build for the binary in the image: it names no path of the machine that built it.
 IMAGE_FLAGS ?= -trimpath
+# IMAGE is the repository of a release's image, without a tag, and KEY the private key in PEM that signs the release; empty for none.
+IMAGE ?=
+KEY ?=
 # CA_CERTIFICATES is a PEM file of certificates that the image trusts beside the public ones; empty for none.
 CA_CERTIFICATES ?=
 # NAMESPACE is where deploy puts the operator, and where run keeps the key of its digests.
@@ -55,7 +58,7 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint
 GOVULNCHECK := $(TOOLS)/govulncheck
 HELM := $(TOOLS)/helm
 CATALOG_TOOL := $(TOOLS)/catalog
-IMAGE_TOOL := $(TOOLS)/image
+RELEASE_TOOL := $(TOOLS)/release
 CHART_TOOL := $(TOOLS)/chart
 IMAGE_TAR := bin/mlkeeper-image.tar
 
@@ -200,14 +203,22 @@ manifests: generate build-mlkeeper $(KUSTOMIZE) ## Write the ClusterRoles, dashb
 ##@ Image
 
 .PHONY: image
-image: $(IMAGE_TOOL) ## Build bin/mlkeeper-image.tar, an image of the static binary (ARCH=amd64|arm64, CA_CERTIFICATES=file); needs no Docker.
+image: $(RELEASE_TOOL) ## Build bin/mlkeeper-image.tar, an image of the static binary (ARCH=amd64|arm64, CA_CERTIFICATES=file); needs no Docker.
 	@GOBUILD_FLAGS="$(IMAGE_FLAGS)" GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o bin/image/linux-$(ARCH)/mlkeeper -ldflags '$(PRODUCT_LDFLAGS)' ./cmd/mlkeeper
-	@$(IMAGE_TOOL) -binary bin/image/linux-$(ARCH)/mlkeeper -arch $(ARCH) -version $(VERSION) \
+	@$(RELEASE_TOOL) image -binary bin/image/linux-$(ARCH)/mlkeeper -arch $(ARCH) -version $(VERSION) \
 		-ca-certificates "$(CA_CERTIFICATES)" -image $(IMG) -output $(IMAGE_TAR)
 
 .PHONY: push
 push: image ## Push the image to the registry that IMG names, with the credentials of ~/.docker/config.json.
-	@$(IMAGE_TOOL) -input $(IMAGE_TAR) -image $(IMG) -push
+	@$(RELEASE_TOOL) image -input $(IMAGE_TAR) -image $(IMG) -push
+
+.PHONY: release
+release: $(RELEASE_TOOL) $(KUSTOMIZE) ## Make a release in bin/release/VERSION (VERSION=v0.1.0 IMAGE=repository KEY=private key in PEM): image, archives, SBOMs, manifests, chart, checksums, provenance.
+	@VERSION="$(VERSION)" IMAGE="$(IMAGE)" KEY="$(KEY)" hack/release.sh $(RELEASE_TOOL) $(KUSTOMIZE)
+
+.PHONY: push-release
+push-release: $(RELEASE_TOOL) ## Push the image of a release, and its signature, to the repository IMAGE (VERSION=v0.1.0).
+	@$(RELEASE_TOOL) push -dist "bin/release/$(VERSION)" -image "$(IMAGE)"
 
 ##@ A cluster (the one of the current kubeconfig)
 
@@ -256,5 +267,5 @@ $(HELM): hack/tools/helm/go.mod
 $(CATALOG_TOOL): hack/catalog/go.mod hack/catalog/main.go
 	@$(GO_BUILD) -C hack/catalog -o $@ . && touch $@
 
-$(IMAGE_TOOL): hack/image/go.mod hack/image/main.go
-	@$(GO_BUILD) -C hack/image -o $@ . && touch $@
+$(RELEASE_TOOL): hack/release/go.mod $(wildcard hack/release/*.go hack/release/templates/*)
+	@$(GO_BUILD) -C hack/release -o $@ . && touch $@

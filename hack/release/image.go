@@ -1,5 +1,3 @@
-// Command image makes a container image from one static binary, without Docker, and pushes it. The same binary gives
-// the same image, byte for byte: nothing in it tells when or where it was made.
 package main
 
 import (
@@ -39,21 +37,23 @@ type options struct {
 	push                                bool
 }
 
-func main() {
+// runImage is the command image: it makes a container image from one static binary, without Docker, and pushes it. The same binary
+// gives the same image, byte for byte: nothing in it tells when or where it was made.
+func runImage(args []string) error {
 	var o options
-	flag.StringVar(&o.binary, "binary", "", "static linux binary to make an image of")
-	flag.StringVar(&o.arch, "arch", "amd64", "architecture of the binary")
-	flag.StringVar(&o.version, "version", "", "version to label the image with")
-	flag.StringVar(&o.certificates, "ca-certificates", "", "PEM file of certificates to trust beside the public ones; empty for none")
-	flag.StringVar(&o.image, "image", "", "name of the image, with registry and tag")
-	flag.StringVar(&o.input, "input", "", "image tarball to push instead of making one")
-	flag.StringVar(&o.output, "output", "", "tarball to write the image to")
-	flag.BoolVar(&o.push, "push", false, "push the image to the registry that its name names")
-	flag.Parse()
-	if err := run(o); err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1)
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.StringVar(&o.binary, "binary", "", "static linux binary to make an image of")
+	flags.StringVar(&o.arch, "arch", "amd64", "architecture of the binary")
+	flags.StringVar(&o.version, "version", "", "version to label the image with")
+	flags.StringVar(&o.certificates, "ca-certificates", "", "PEM file of certificates to trust beside the public ones; empty for none")
+	flags.StringVar(&o.image, "image", "", "name of the image, with registry and tag")
+	flags.StringVar(&o.input, "input", "", "image tarball to push instead of making one")
+	flags.StringVar(&o.output, "output", "", "tarball to write the image to")
+	flags.BoolVar(&o.push, "push", false, "push the image to the registry that its name names")
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
+	return run(o)
 }
 
 // run makes or reads the image, then writes and pushes it as asked.
@@ -130,7 +130,8 @@ func build(o options) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer is the root file system: the binary, a folder for temporary files, and the bundle of certificates if there is one.
+// layer is the root file system: the binary, a folder for temporary files, and the certificates, beside which Go reads those of a folder that
+// SSL_CERT_DIR names.
 func layer(o options) ([]byte, error) {
 	binary, err := os.ReadFile(o.binary)
 	if err != nil {
@@ -144,16 +145,14 @@ func layer(o options) ([]byte, error) {
 		{tar.Header{Typeflag: tar.TypeReg, Name: "mlkeeper", Mode: 0o755}, binary},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
 	}
-	if o.certificates != "" {
-		trusted, err := bundle(o.certificates)
-		if err != nil {
-			return nil, err
-		}
-		for _, folder := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
-			entries = append(entries, entry{tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}, nil})
-		}
-		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, trusted})
+	trusted, err := bundle(o.certificates)
+	if err != nil {
+		return nil, err
 	}
+	for _, folder := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
+		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}, nil})
+	}
+	entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, trusted})
 	var buffer bytes.Buffer
 	w := tar.NewWriter(&buffer)
 	for _, e := range entries {
@@ -172,15 +171,18 @@ func layer(o options) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// bundle is the public root certificates and those of a file. The binary's own count only where the image has none, so both
+// bundle is the public root certificates and those of a file, if one is given. The binary's own count only where the image has none, so both
 // have to be there. A root with a constraint is left out, since a PEM file cannot say it.
 func bundle(file string) ([]byte, error) {
-	own, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if !x509.NewCertPool().AppendCertsFromPEM(own) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	var own []byte
+	if file != "" {
+		var err error
+		if own, err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(own) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+		}
 	}
 	var out bytes.Buffer
 	for root := range public.Roots() {
