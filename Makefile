@@ -55,6 +55,7 @@ TOOLS := bin/tools
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 KUSTOMIZE := $(TOOLS)/kustomize
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
+ACTIONLINT := $(TOOLS)/actionlint
 GOVULNCHECK := $(TOOLS)/govulncheck
 HELM := $(TOOLS)/helm
 CATALOG_TOOL := $(TOOLS)/catalog
@@ -166,8 +167,8 @@ bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API-server baseline; ta
 	@hack/bench.sh
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module; .golangci.yml says what it checks and why.
-	@hack/lint.sh $(GOLANGCI_LINT)
+lint: $(GOLANGCI_LINT) $(ACTIONLINT) ## Run golangci-lint on every module (.golangci.yml says what it checks and why), actionlint and shellcheck.
+	@hack/lint.sh $(GOLANGCI_LINT) $(ACTIONLINT)
 
 .PHONY: vulncheck
 vulncheck: $(GOVULNCHECK) ## Fail for a known vulnerability in what the operator calls; NOT RUN where the database cannot be reached (REQUIRE_VULNDB=1 fails then).
@@ -251,6 +252,9 @@ undeploy: $(kubectl_deps) ## Delete what deploy applied.
 
 $(CONTROLLER_GEN): hack/tools/go.mod
 	@$(GO_BUILD) -C hack/tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen && touch $@
+
+$(ACTIONLINT): hack/tools/go.mod
+	@$(GO_BUILD) -C hack/tools -o $@ github.com/rhysd/actionlint/cmd/actionlint && touch $@
 
 $(KUSTOMIZE): hack/tools/go.mod
 	@$(GO_BUILD) -C hack/tools -o $@ sigs.k8s.io/kustomize/kustomize/v5 && touch $@
