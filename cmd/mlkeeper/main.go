@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +35,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root := newRootCommand()
+	callAs(root, os.Args[0])
 	return report(root.ErrOrStderr(), root.ExecuteContext(ctx))
 }
 
@@ -76,31 +79,64 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewTreeCommand, false),
 		withSettings(connect, cli.NewWaitCommand, false),
 		withSettings(connect, cli.NewExplainCommand, false),
+		withSettings(connect, cli.NewEventsCommand, false),
+		withSettings(connect, cli.NewSuspendCommand, false),
+		withSettings(connect, cli.NewResumeCommand, false),
+		withSettings(connect, cli.NewReconcileCommand, false),
 		withSettings(connect, cli.NewUnwireCommand, false),
 		withSettings(connect, cli.NewCheckCommand, false),
 		withSettings(connect, cli.NewHandBackCommand, false),
 		withSettings(connect, cli.NewRBACCommand, true),
 		newMonitoringCommand(),
 		cli.NewVersionCommand(),
+		newOptionsCommand(root),
 	)
 	return root
+}
+
+// callAs has the program speak of itself as it was called: kubectl runs a file kubectl-mlkeeper as kubectl mlkeeper.
+func callAs(root *cobra.Command, file string) {
+	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mlkeeper"}
+	}
+}
+
+// newOptionsCommand is `mlkeeper options`, which lists the flags that all commands have.
+func newOptionsCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "options",
+		Short: "List the flags that all commands have",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all := pflag.NewFlagSet("options", pflag.ContinueOnError)
+			root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+				shown := *f
+				shown.Hidden = false
+				all.AddFlag(&shown)
+			})
+			_, err := fmt.Fprint(cmd.OutOrStdout(), all.FlagUsages())
+			return err
+		},
+	}
 }
 
 // withSettings makes a command whose controllers have the settings of the manager: those of its own flags where it renders, so
 // that it renders alike, and else the defaults, which do not matter to it.
 func withSettings(connect connection, create func(cli.Environment) *cobra.Command, flags bool) *cobra.Command {
 	var s settings
-	cmd := create(cli.Environment{
+	env := cli.Environment{
 		Connection:  connect.Connection,
 		Controllers: func() []controller.Any { return controllers(s) },
 		Definitions: crd.Definitions,
 		Now:         time.Now,
-	})
+	}
+	cmd := create(env)
 	if flags {
 		s.bind(cmd.Flags())
 	} else {
 		s.bind(pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError))
 	}
+	cli.Complete(env, cmd)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		defer s.sources.close()

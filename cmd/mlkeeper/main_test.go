@@ -172,3 +172,26 @@ func TestTheInstalledManagerElectsALeader(t *testing.T) {
 		t.Errorf("the manager elects: %v; it may use leases: %v", elects, leases)
 	}
 }
+
+// TestAsAPluginOfKubectl calls the binary as kubectl does.
+func TestAsAPluginOfKubectl(t *testing.T) {
+	for file, want := range map[string]string{
+		"/usr/bin/kubectl-mlkeeper": "kubectl mlkeeper tree", "kubectl-mlkeeper.exe": "kubectl mlkeeper tree", "bin/mlkeeper": "mlkeeper tree",
+	} {
+		root := newRootCommand()
+		callAs(root, file)
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs([]string{"tree", "--help"})
+		if err := root.Execute(); err != nil || !strings.Contains(out.String(), "Usage:\n  "+want) {
+			t.Errorf("%s: %v\n%s", file, err, out.String())
+		}
+		if strings.Contains(out.String(), "--as-group") {
+			t.Errorf("%s: the help has flags that are seldom needed:\n%s", file, out.String())
+		}
+	}
+	stdout, _, err := execute(t, "options")
+	if err != nil || !strings.Contains(stdout, "--as-group") || !strings.Contains(stdout, "--kubeconfig") || !strings.Contains(stdout, "--request-timeout") {
+		t.Errorf("options: %v\n%s", err, stdout)
+	}
+}

@@ -72,7 +72,7 @@ Nothing is written. The exit status is 1 if there is a problem.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.pre, "pre", false, "check before an installation or an update")
 	flags.StringArrayVar(&f.controllers, "controller", nil, "with --pre, only for this controller; repeatable")
-	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, yaml, json or jsonpath=TEMPLATE")
 	bindColor(flags, &f.color)
 	return cmd
 }
@@ -86,8 +86,8 @@ type checker struct {
 }
 
 func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output %q: use text or json", f.output)
+	if err := checkOutput(f.output, &CheckReport{}, "text"); err != nil {
+		return err
 	}
 	if !f.pre && len(f.controllers) > 0 {
 		return fmt.Errorf("--controller is for --pre: without it, those are checked that the manager runs")
@@ -107,9 +107,8 @@ func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
 	if err := c.run(cmd.Context(), env, f.controllers); err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = printJSON(cmd.OutOrStdout(), c.report)
-	} else {
+	printed, err := printReport(cmd.OutOrStdout(), f.output, &c.report)
+	if !printed && err == nil {
 		err = c.print(cmd, paint)
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,35 +24,41 @@ import (
 	"mlkeeper.dev/internal/version"
 )
 
-const (
-	// requestTimeout bounds one request, so that a hanging API server never holds a command for ever.
-	requestTimeout = 30 * time.Second
-	// listPage is how many objects one LIST asks for.
-	listPage = 500
-)
+// listPage is how many objects one LIST asks for.
+const listPage = 500
 
-// Connection tells which cluster is meant: --kubeconfig and --context, else $KUBECONFIG, else ~/.kube/config, else the
-// service account of the pod.
+// Connection tells which cluster is meant: the flags, else $KUBECONFIG, else ~/.kube/config, else the service account of the pod. The
+// flags are kubectl's, but for --namespace, which the commands have that have a use for it.
 type Connection struct {
-	kubeconfig, context string
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
 	// fake replaces the cluster in tests.
 	fake *cluster
 }
 
-// Bind adds the flags.
+// Bind adds the flags. Those that are seldom needed are listed by `mlkeeper options` alone, as with kubectl.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.Namespace, names.CurrentContext = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	seldom := pflag.NewFlagSet("connection", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&c.overrides, seldom, names)
+	seldom.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
+	flags.AddFlagSet(seldom)
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG or ~/.kube/config")
-	flags.StringVar(&c.context, "context", "", "context of the kubeconfig; default: the current context")
+	flags.StringVar(&c.overrides.CurrentContext, "context", "", "context of the kubeconfig; default: the current context")
 }
 
 // given says that a cluster was named on the command line.
-func (c *Connection) given() bool { return c.kubeconfig != "" || c.context != "" || c.fake != nil }
+func (c *Connection) given() bool {
+	return c.kubeconfig != "" || c.overrides.CurrentContext != "" || c.overrides.Context.Cluster != "" ||
+		c.overrides.ClusterInfo.Server != "" || c.fake != nil
+}
 
 func (c *Connection) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: c.context})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.overrides)
 }
 
 // Config returns the configuration of a client.
@@ -87,7 +92,10 @@ func (c *Connection) open() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Timeout = requestTimeout
+	if cfg.Timeout == 0 {
+		// --request-timeout ends watches and long lists as well, so that it has no default.
+		cfg.Wrap(limitAnswers)
+	}
 	cfg.QPS = -1
 	finder, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 
 // diffFlags are the flags of `mlkeeper diff`.
 type diffFlags struct {
-	file      string
+	files     []string
 	namespace string
 	output    string
 	color     string
@@ -78,8 +78,8 @@ that exists, as unified diffs of the objects' YAML. Rendering and decisions are 
 manager, given the same images: by the digests and by the fields that MLKeeper owns. Fields of others are unchanged. Use kubectl diff for the custom
 resource itself.
 
-Nothing is written. Where you may update the objects, each change is sent to the API server as a dry run, so that its
-defaults and admission are in the result. Where you may not, the change is merged locally with the published schema, and
+Nothing is written. Where you may update the objects, each change is sent to the API server as a dry run, which needs the right to
+update them and appears in its audit log, so that its defaults and admission are in the result. Where you may not, the change is merged locally with the published schema, and
 fields that the API server fills in or that would be removed may be missing; a warning says so.
 
 With --adopt, the custom resources are those that MLKeeper does not manage yet, such as those of an original operator. It need not be
@@ -91,15 +91,15 @@ The exit status is 0 without a difference, 1 with one, and 2 when there is an er
   mlkeeper diff trustyaiservice/my-service -n models
   mlkeeper diff --adopt -A -o summary
   mlkeeper diff tas/my-service --trustyai-image quay.io/trustyai/trustyai-service:v0.28.0`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiff(cmd, env, f, args)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with the custom resources; - is standard input; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of KIND/NAME, or of resources without a namespace")
-	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary or json")
+	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary, yaml, json or jsonpath=TEMPLATE")
 	flags.BoolVar(&f.adopt, "adopt", false, "compare the custom resources that MLKeeper does not manage yet and would adopt")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "with --adopt, those of all namespaces")
 	bindColor(flags, &f.color)
@@ -109,11 +109,11 @@ The exit status is 0 without a difference, 1 with one, and 2 when there is an er
 
 // check validates the flags together with the arguments.
 func (f diffFlags) check(args []string) error {
-	if f.output != "diff" && f.output != "summary" && f.output != "json" {
-		return fmt.Errorf("--output %q: use diff, summary or json", f.output)
+	if err := checkOutput(f.output, &DiffReport{}, "diff", "summary"); err != nil {
+		return err
 	}
-	named := len(args)
-	for _, given := range []bool{f.file != "", f.adopt} {
+	named := min(len(args), 1)
+	for _, given := range []bool{len(f.files) > 0, f.adopt} {
 		if given {
 			named++
 		}
@@ -157,9 +157,8 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 		report.Objects = append(report.Objects, objects...)
 	}
 	report.Warnings = append([]string{}, d.warnings...)
-	if f.output == "json" {
-		err = printJSON(cmd.OutOrStdout(), report)
-	} else {
+	printed, err := printReport(cmd.OutOrStdout(), f.output, &report)
+	if !printed && err == nil {
 		err = printDiff(cmd.OutOrStdout(), cmd.ErrOrStderr(), &report, paint, f.output == "summary")
 		if err == nil && (f.adopt || adopted > 0) {
 			err = printLines(cmd.OutOrStdout(), report.adoption(adopted))
@@ -187,14 +186,10 @@ func (d *Difference) differs() bool {
 func (r *resolver) diffTargets(
 	cmd *cobra.Command, env Environment, w *somewhere, f diffFlags, args []string,
 ) ([]*target, error) {
-	if f.file != "" {
-		input, err := readInput(f.file, cmd.InOrStdin())
+	if len(f.files) > 0 {
+		objects, err := readObjects(f.files, cmd.InOrStdin())
 		if err != nil {
 			return nil, err
-		}
-		objects, err := decodeDocuments(input)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.file, err)
 		}
 		return admitAll(cmd.Context(), env, w, renderFlags{namespace: f.namespace}, objects)
 	}
@@ -205,7 +200,11 @@ func (r *resolver) diffTargets(
 	if f.adopt {
 		return r.adoptable(cmd.Context(), namespace)
 	}
-	s, err := r.find(cmd.Context(), args[0], namespace)
+	name, err := argument(args)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.find(cmd.Context(), name, namespace)
 	if err != nil {
 		return nil, err
 	}

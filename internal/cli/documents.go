@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +47,54 @@ func readInput(name string, stdin io.Reader) (string, error) {
 	}
 	return string(raw), nil
 }
+
+// readObjects reads the objects of files and of the files in folders, - being standard input. Their order is that of the arguments, and in a
+// folder that of the names.
+func readObjects(names []string, stdin io.Reader) ([]*unstructured.Unstructured, error) {
+	var files []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || err != nil || !info.IsDir() {
+			files = append(files, name)
+			continue
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return nil, err
+		}
+		before := len(files)
+		for _, entry := range entries {
+			if ending := filepath.Ext(entry.Name()); !entry.IsDir() && slices.Contains(manifestEndings, ending) {
+				files = append(files, filepath.Join(name, entry.Name()))
+			}
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("the folder %s has no file that ends with %s", name, strings.Join(manifestEndings, ", "))
+		}
+	}
+	var out []*unstructured.Unstructured
+	left := maxInput
+	for _, name := range files {
+		text, err := readInput(name, stdin)
+		if err != nil {
+			return nil, err
+		}
+		if left -= len(text); left < 0 {
+			return nil, fmt.Errorf("the files have more than %d MiB: name fewer", maxInput>>20)
+		}
+		objects, err := decodeDocuments(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if out = append(out, objects...); len(out) > maxDocuments {
+			return nil, fmt.Errorf("more than %d objects: name fewer files", maxDocuments)
+		}
+	}
+	return out, nil
+}
+
+// manifestEndings are those of the files that are read of a folder, as with kubectl.
+var manifestEndings = []string{".yaml", ".yml", ".json"}
 
 // splitDocuments splits a YAML stream at its document marks and leaves out documents without content.
 func splitDocuments(text string) ([]document, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io/fs"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,12 +25,29 @@ type Environment struct {
 
 // NewVersionCommand returns `mlkeeper version`.
 func NewVersionCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this binary",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printLines(cmd.OutOrStdout(), version.Version)
+			report := &VersionReport{Version: version.Version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			if err := checkOutput(output, report, "text"); err != nil {
+				return err
+			}
+			if printed, err := printReport(cmd.OutOrStdout(), output, report); printed || err != nil {
+				return err
+			}
+			return printLines(cmd.OutOrStdout(), report.Version)
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, yaml, json or jsonpath=TEMPLATE")
+	return cmd
+}
+
+// VersionReport is what `mlkeeper version -o json` prints. Fields are only ever added.
+type VersionReport struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
 }

@@ -52,10 +52,14 @@ to. The cluster is read and never written, and the values of Secrets are not rea
 health.`,
 		Example: `  mlkeeper explain trustyaiservice/my-service -n models
   mlkeeper explain pvc/my-service-pvc`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("--output %q: use text or json", output)
+			if err := checkOutput(output, &Explanation{}, "text"); err != nil {
+				return err
+			}
+			name, err := argument(args)
+			if err != nil {
+				return err
 			}
 			r, err := newResolver(env)
 			if err != nil {
@@ -65,7 +69,7 @@ health.`,
 			if err != nil {
 				return err
 			}
-			s, err := r.find(cmd.Context(), args[0], in)
+			s, err := r.find(cmd.Context(), name, in)
 			if err != nil {
 				return err
 			}
@@ -79,8 +83,8 @@ health.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return printJSON(cmd.OutOrStdout(), e)
+			if printed, err := printReport(cmd.OutOrStdout(), output, e); printed || err != nil {
+				return err
 			}
 			if err := printWarnings(cmd.ErrOrStderr(), e.Warnings); err != nil {
 				return err
@@ -90,7 +94,7 @@ health.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&namespace, "namespace", "n", "", "namespace; default: that of the context")
-	flags.StringVarP(&output, "output", "o", "text", "text or json")
+	flags.StringVarP(&output, "output", "o", "text", "text, yaml, json or jsonpath=TEMPLATE")
 	return cmd
 }
 

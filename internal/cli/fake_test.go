@@ -175,7 +175,7 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 	var whole, partial []runtime.Object
 	for _, u := range objects {
 		whole = append(whole, u)
-		if !health.NeedsStatus(u.GroupVersionKind().GroupKind()) {
+		if u.GroupVersionKind() == serviceKind || !health.NeedsStatus(u.GroupVersionKind().GroupKind()) {
 			m := &metav1.PartialObjectMetadata{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{
 				"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"],

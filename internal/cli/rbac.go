@@ -55,9 +55,9 @@ needs there, and a ServiceAccount with the role edit in this namespace.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case f.file != "" && (len(names) > 0 || engine || kinds):
+			case len(f.files) > 0 && (len(names) > 0 || engine || kinds):
 				return errFileWithRoles
-			case f.file != "":
+			case len(f.files) > 0:
 				return printAccountRoles(cmd, env, f, g)
 			case f.namespace != "" && (engine || kinds):
 				return errNamespaceWithRoles
@@ -80,7 +80,7 @@ needs there, and a ServiceAccount with the role edit in this namespace.`,
 	cmd.Flags().StringArrayVar(&names, "controller", nil, "only the role of this controller; repeatable")
 	cmd.Flags().BoolVar(&engine, "engine", false, "only the role of the engine")
 	cmd.Flags().BoolVar(&kinds, "kinds", false, "only the role that lets the operator watch the kinds of Kubernetes in applications and charts")
-	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with KfDefs and SeldonOperators; - is standard input")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with KfDefs and SeldonOperators; - is standard input; repeatable")
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources without a namespace; without a file, the one to print roles for")
 	cmd.Flags().StringVar(&g.account, "service-account", "mlkeeper", "ServiceAccount of custom resources that name none")
 	cmd.Flags().StringVar(&g.operator, "operator", "mlkeeper-system/mlkeeper-controller-manager", "NAMESPACE/NAME of the operator's ServiceAccount")

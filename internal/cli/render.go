@@ -23,9 +23,12 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
+// exitPending is the exit status of `mlkeeper render` when something could not be rendered yet.
+const exitPending = 3
+
 // renderFlags are the flags of `mlkeeper render`.
 type renderFlags struct {
-	file        string
+	files       []string
 	namespace   string
 	offline     bool
 	apis        []string
@@ -45,7 +48,9 @@ func NewRenderCommand(env Environment) *cobra.Command {
 Without --kubeconfig and --context no cluster is read: every API counts as served (see --api and --all-apis) and no
 object exists. What the custom resource would wait for is reported as pending and is not an error. With one of them, the
 cluster is read and never written. Owner references and digests depend on the cluster and are left out.
-Problems and warnings go to standard error; the exit status is 1 when there is a problem.`,
+Objects of other kinds in the file, such as ConfigMaps and Secrets, are what the custom resources refer to; with a cluster, those of the
+cluster count. Problems and warnings go to standard error. The exit status is 1 when there is a problem, and 3 when something could not be
+rendered yet, such as an application whose repository is not reachable.`,
 		Example: `  mlkeeper render -f service.yaml
   mlkeeper render -f service.yaml --all-apis=false --api route.openshift.io/v1/Route
   mlkeeper render -f service.yaml --kubeconfig ~/.kube/config -o json`,
@@ -59,7 +64,7 @@ Problems and warnings go to standard error; the exit status is 1 when there is a
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "filename", "f", "", "file with the custom resources; - is standard input")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder with the custom resources, and what they refer to; - is standard input; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of resources without a namespace")
 	flags.BoolVar(&f.offline, "offline", false, "read no cluster; the default without --kubeconfig and --context")
 	flags.StringArrayVar(&f.apis, "api", nil, "optional API that counts as served offline, as GROUP/VERSION/KIND; repeatable")
@@ -86,6 +91,8 @@ type rendered struct {
 	referenced []plan.Key
 	// rules are those of the controller.
 	rules []controller.Rule
+	// partial says that sources which could not be fetched keep objects out of the plan.
+	partial bool
 }
 
 // target is one custom resource to be rendered.
@@ -108,6 +115,8 @@ type world interface {
 	reader(ctx context.Context, r controller.Any, all []*target) (read func(client.Object) controller.Reader, failed func() error)
 	// serves says whether a kind is served.
 	serves(gvk schema.GroupVersionKind) (bool, error)
+	// refer takes objects of other kinds, which the custom resources may refer to, in a namespace where they name none.
+	refer(objects []*unstructured.Unstructured, namespace string) error
 	// exists says that objects can be found in it, so that what is waited for is a problem.
 	exists() bool
 	// namespacedKinds are the resources that Namespaces can contain, as far as they are known.
@@ -136,13 +145,9 @@ func renderAll(cmd *cobra.Command, env Environment, f renderFlags) ([]rendered, 
 	if err != nil {
 		return nil, nil, err
 	}
-	input, err := readInput(f.file, cmd.InOrStdin())
+	objects, err := readObjects(f.files, cmd.InOrStdin())
 	if err != nil {
 		return nil, nil, err
-	}
-	objects, err := decodeDocuments(input)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", f.file, err)
 	}
 	targets, err := admitAll(cmd.Context(), env, w, f, objects)
 	if err != nil {
@@ -180,6 +185,10 @@ func admitAll(
 		return nil, err
 	}
 	controllers := env.Controllers()
+	objects, others := custom(controllers, objects)
+	if err := w.refer(others, f.namespace); err != nil {
+		return nil, err
+	}
 	var out []*target
 	var failures []error
 	seen := map[plan.Key]bool{}
@@ -197,6 +206,23 @@ func admitAll(
 		out = append(out, t)
 	}
 	return out, errors.Join(failures...)
+}
+
+// custom parts the objects of a file into those of the groups of the controllers, which are custom resources or mistakes, and what these may
+// refer to. Where no object is of these groups, all are looked for a controller, so that the first is named that has none.
+func custom(controllers []controller.Any, objects []*unstructured.Unstructured) (resources, others []*unstructured.Unstructured) {
+	for _, u := range objects {
+		group := u.GroupVersionKind().Group
+		if slices.ContainsFunc(controllers, func(c controller.Any) bool { return c.GVK().Group == group }) {
+			resources = append(resources, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	if len(resources) == 0 {
+		return objects, nil
+	}
+	return resources, others
 }
 
 func admitOne(
@@ -321,6 +347,10 @@ func renderOne(ctx context.Context, w world, t *target, all []*target) (rendered
 	if err := errors.Join(err, failed()); err != nil {
 		return rendered{}, err
 	}
+	out.partial = slices.ContainsFunc(p.Problems, func(p plan.Problem) bool {
+		_, fetched := sourceAdvice[p.Reason]
+		return p.Class == plan.Waiting && fetched
+	})
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			if !o.Optional {
@@ -356,8 +386,9 @@ func marked(o plan.Object, stack plan.Stack) (*unstructured.Unstructured, error)
 
 // printMessages prints problems and warnings, and fails when there is a problem.
 func printMessages(w io.Writer, all []rendered, exists bool) error {
-	problems := 0
+	problems, partial := 0, false
 	for _, r := range all {
+		partial = partial || r.partial && !exists
 		who := plan.Key{GroupKind: r.stack.GVK.GroupKind(), Namespace: r.stack.Namespace, Name: r.stack.Name}.String()
 		var lines []string
 		say := func(what, text string) { lines = append(lines, Clean(what+": "+who+": "+text)) }
@@ -388,6 +419,9 @@ func printMessages(w io.Writer, all []rendered, exists bool) error {
 	}
 	switch problems {
 	case 0:
+		if partial {
+			return &Exit{Status: exitPending, Err: errors.New("something could not be rendered yet: mend what is pending, and render again")}
+		}
 		return nil
 	case 1:
 		return errors.New("there is 1 problem")

@@ -70,6 +70,17 @@ func parseReference(text string) (reference, error) {
 	return reference{kind, name}, nil
 }
 
+// argument is the one custom resource that the arguments of a command name, as KIND/NAME or as KIND NAME.
+func argument(args []string) (string, error) {
+	if len(args) == 2 && !strings.Contains(args[0]+args[1], "/") {
+		return args[0] + "/" + args[1], nil
+	}
+	if len(args) != 1 {
+		return "", fmt.Errorf("%q: name one resource as KIND/NAME or KIND NAME, such as trustyaiservice/my-service", strings.Join(args, " "))
+	}
+	return args[0], nil
+}
+
 // subject is the custom resource that a command is about.
 type subject struct {
 	controller controller.Any

@@ -17,6 +17,7 @@ type statusFlags struct {
 	all       bool
 	kinds     []string
 	output    string
+	exitCode  bool
 }
 
 // StatusReport is what `mlkeeper status -o json` prints. Fields are only ever added.
@@ -74,7 +75,8 @@ func NewStatusCommand(env Environment) *cobra.Command {
 		Use:   "status",
 		Short: "Show every custom resource, its objects, their health, and the reason",
 		Long: `Show every custom resource of MLKeeper, the objects that belong to it, their health as of now, and the reason. The
-cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the health.`,
+cluster is read and never written, and the values of Secrets are not read. The exit status is 0 whatever the health, and with --exit-code
+1 unless all are Ready.`,
 		Example: `  mlkeeper status -A
   mlkeeper status -n models --kind TrustyAIService -o wide
   mlkeeper status -A -o json`,
@@ -87,13 +89,14 @@ cluster is read and never written, and the values of Secrets are not read. The e
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "all namespaces")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only these kinds, by kind, plural or short name")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, wide or json")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, wide, yaml, json, name or jsonpath=TEMPLATE")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with status 1 unless every custom resource is Ready")
 	return cmd
 }
 
 func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
-	if f.output != "table" && f.output != "wide" && f.output != "json" {
-		return fmt.Errorf("--output %q: use table, wide or json", f.output)
+	if err := checkOutput(f.output, &StatusReport{}, "table", "wide"); err != nil {
+		return err
 	}
 	if f.all && f.namespace != "" {
 		return errors.New("--all-namespaces and --namespace exclude each other")
@@ -118,14 +121,28 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
-		return printJSON(cmd.OutOrStdout(), report)
+	if printed, err := printReport(cmd.OutOrStdout(), f.output, report); printed || err != nil {
+		return errors.Join(err, report.exit(f.exitCode))
 	}
 	where := "in any namespace"
 	if collector.namespace != "" {
 		where = fmt.Sprintf("in namespace %q; -A shows all", collector.namespace)
 	}
-	return printStatus(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, f.output == "wide", where, env.Now())
+	err = printStatus(cmd.OutOrStdout(), cmd.ErrOrStderr(), report, f.output == "wide", where, env.Now())
+	if err != nil {
+		return err
+	}
+	return report.exit(f.exitCode)
+}
+
+// exit is the exit status of --exit-code: 1 where a custom resource is not Ready.
+func (r *StatusReport) exit(asked bool) error {
+	for i := range r.Stacks {
+		if s := &r.Stacks[i]; asked && (s.Ready != "True" || !s.Observed) {
+			return &Exit{Status: 1}
+		}
+	}
+	return nil
 }
 
 // controllersOf restricts the controllers to the kinds that are asked for.

@@ -120,7 +120,7 @@ func TestStatusErrors(t *testing.T) {
 		want string
 	}{
 		"no definitions": {nil, "make install"},
-		"output":         {[]string{"-o", "xml"}, "use table, wide or json"},
+		"output":         {[]string{"-o", "xml"}, "use one of table, wide, json, yaml, name"},
 		"both":           {[]string{"-A", "-n", "x"}, "exclude each other"},
 		"kind":           {[]string{"--kind", "Pod"}, "there are TrustyAIService"},
 	} {

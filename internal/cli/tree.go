@@ -82,7 +82,7 @@ cluster is never written. The exit status is 0 whatever the health.`,
 		Example: `  mlkeeper tree trustyaiservice/my-service -n models
   mlkeeper tree deployment/my-service -n models
   mlkeeper tree -A -o json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runTree(cmd, env, f, args)
 		},
@@ -90,14 +90,14 @@ cluster is never written. The exit status is 0 whatever the health.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "all namespaces")
-	flags.StringVarP(&f.output, "output", "o", "tree", "tree, wide or json; wide shows whole messages")
+	flags.StringVarP(&f.output, "output", "o", "tree", "tree, wide, yaml, json, name or jsonpath=TEMPLATE; wide shows whole messages")
 	bindColor(flags, &f.color)
 	return cmd
 }
 
 func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) error {
-	if f.output != "tree" && f.output != "wide" && f.output != "json" {
-		return fmt.Errorf("--output %q: use tree, wide or json", f.output)
+	if err := checkOutput(f.output, &TreeReport{}, "tree", "wide"); err != nil {
+		return err
 	}
 	paint, err := newPalette(f.color, cmd.OutOrStdout())
 	if err != nil {
@@ -116,15 +116,19 @@ func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) er
 	}
 	var report *TreeReport
 	if len(args) > 0 {
-		report, err = r.treeOfOne(cmd, env, args[0], namespace)
+		var name string
+		if name, err = argument(args); err != nil {
+			return err
+		}
+		report, err = r.treeOfOne(cmd, env, name, namespace)
 	} else {
 		report, err = r.treeOfAll(cmd.Context(), namespace)
 	}
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
-		return printJSON(cmd.OutOrStdout(), report)
+	if printed, err := printReport(cmd.OutOrStdout(), f.output, report); printed || err != nil {
+		return err
 	}
 	if err := printWarnings(cmd.ErrOrStderr(), report.Warnings); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,19 @@ type waitFlags struct {
 	namespace string
 	goal      string
 	timeout   time.Duration
+	// handled waits for the last request to reconcile, too.
+	handled bool
 }
 
 const (
 	goalReady   = "ready"
 	goalDeleted = "deleted"
 )
+
+// goals are the values of --for in lower case, kubectl wait's among them.
+var goals = map[string]string{
+	goalReady: goalReady, "condition=ready": goalReady, "condition=ready=true": goalReady, goalDeleted: goalDeleted, "delete": goalDeleted,
+}
 
 // NewWaitCommand returns `mlkeeper wait`.
 func NewWaitCommand(env Environment) *cobra.Command {
@@ -35,23 +43,30 @@ KIND is the kind, its plural or a short name; an object that MLKeeper created st
 to. The command ends early if only a change of yours can make the custom resource Ready (Stalled, or suspended). The exit
 status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and what to do.`,
 		Example: `  mlkeeper wait trustyaiservice/my-service -n models
-  mlkeeper wait tas/my-service --for=deleted --timeout 2m`,
-		Args: cobra.ExactArgs(1),
+  mlkeeper wait tas/my-service --for=deleted --timeout 2m
+  mlkeeper wait kfdef kubeflow --for=condition=Ready`,
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runWait(cmd, env, f, args[0])
+			name, err := argument(args)
+			if err != nil {
+				return err
+			}
+			return runWait(cmd, env, f, name)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
-	flags.StringVar(&f.goal, "for", goalReady, "ready or deleted")
+	flags.StringVar(&f.goal, "for", goalReady, "ready or deleted, also as kubectl has them: condition=Ready and delete")
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait")
 	return cmd
 }
 
 func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) error {
-	if f.goal != goalReady && f.goal != goalDeleted {
+	goal, found := goals[strings.ToLower(f.goal)]
+	if !found {
 		return fmt.Errorf("--for %q: use ready or deleted", f.goal)
 	}
+	f.goal = goal
 	if f.timeout <= 0 {
 		return fmt.Errorf("--timeout %s: set a positive duration, such as 5m", f.timeout)
 	}
@@ -76,6 +91,7 @@ func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) erro
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
 	w := newWaiter(r, env, s, f.goal, cmd.OutOrStdout())
+	w.handled = f.handled
 	err = w.run(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && cmd.Context().Err() == nil {
 		return w.timedOut(cmd.Context(), f.timeout)
@@ -89,6 +105,8 @@ type waiter struct {
 	env     Environment
 	subject *subject
 	goal    string
+	// handled waits for the last request to reconcile, too.
+	handled bool
 	out     io.Writer
 	start   time.Time
 	watches *watches
@@ -179,6 +197,9 @@ func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	s := &now.status
 	if s.UID != string(w.subject.live.GetUID()) {
 		return true, fmt.Errorf("%s was deleted and recreated during the wait: wait again", w.subject.key())
+	}
+	if w.handled && !handled(now.live) {
+		return false, nil
 	}
 	if s.Ready == "True" && s.Observed && !s.Deleting {
 		return true, printLines(w.out, w.stamp(w.subject.key().String()+" is Ready"))

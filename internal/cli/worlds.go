@@ -21,16 +21,20 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 )
 
-// noCluster is the world without a cluster: nothing exists but the custom resources of the file.
+// noCluster is the world without a cluster: nothing exists but the objects of the file.
 type noCluster struct {
 	now  time.Time
 	apis map[schema.GroupVersionKind]bool
 	all  bool
+	// others are the objects of the file that are no custom resources.
+	others []*unstructured.Unstructured
 }
 
 // newNoCluster reads the values of --api.
@@ -48,6 +52,31 @@ func newNoCluster(now time.Time, apis []string, all bool) (*noCluster, error) {
 
 func (n *noCluster) live(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
 	return nil, nil
+}
+
+// refer implements world. The objects are as the API server would store them.
+func (n *noCluster) refer(objects []*unstructured.Unstructured, namespace string) error {
+	for _, u := range objects {
+		if u.GetName() == "" {
+			return fmt.Errorf("%s has no name: nothing can refer to it", plan.KeyOf(u))
+		}
+		scoped, known := kustomize.Namespaced(u.GroupVersionKind())
+		if err := setNamespace(u, namespace, n.namespace(), known && !scoped); err != nil {
+			return fmt.Errorf("%s: %w", plan.KeyOf(u), err)
+		}
+		n.others = append(n.others, fieldownership.ForCreate(u))
+	}
+	return nil
+}
+
+// find returns an object of the file.
+func (n *noCluster) find(gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	for _, u := range n.others {
+		if u.GroupVersionKind().GroupKind() == gvk.GroupKind() && u.GetNamespace() == namespace && u.GetName() == name {
+			return u.DeepCopy()
+		}
+	}
+	return nil
 }
 
 func (n *noCluster) serves(gvk schema.GroupVersionKind) (bool, error) {
@@ -101,17 +130,17 @@ type noClusterReader struct {
 }
 
 // Referenced implements controller.Reader.
-func (noClusterReader) Referenced(
-	context.Context, schema.GroupVersionKind, string, string,
+func (r noClusterReader) Referenced(
+	_ context.Context, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
-	return nil, nil
+	return r.find(gvk, namespace, name), nil
 }
 
 // ReferencedAs implements controller.Reader.
-func (noClusterReader) ReferencedAs(
-	context.Context, string, schema.GroupVersionKind, string, string,
+func (r noClusterReader) ReferencedAs(
+	_ context.Context, _ string, gvk schema.GroupVersionKind, namespace, name string,
 ) (*unstructured.Unstructured, error) {
-	return nil, nil
+	return r.find(gvk, namespace, name), nil
 }
 
 // Child implements controller.Reader.
@@ -232,6 +261,9 @@ type somewhere struct {
 	now     time.Time
 	context string
 }
+
+// refer implements world: what the cluster has counts.
+func (s *somewhere) refer([]*unstructured.Unstructured, string) error { return nil }
 
 func (s *somewhere) exists() bool      { return true }
 func (s *somewhere) namespace() string { return s.context }
