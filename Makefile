@@ -142,6 +142,14 @@ test-trustyai: ## Test the rendering for TrustyAI's service on that program, fro
 test-chart: build $(HELM) ## Install, upgrade and uninstall charts/mlkeeper with helm, built from its module, in a cluster of its own.
 	@HELM=$(abspath $(HELM)) go test -tags realhelm -count=1 -timeout 20m -v ./test/chart
 
+.PHONY: test-console
+test-console: build ## Test the page of mlkeeper console on the demo, in a Chromium where one is installed (REQUIRE=1 fails without it).
+	@hack/test-console.sh
+
+.PHONY: screenshots
+screenshots: build ## Take the screenshots of docs/console.md from the demo, with a Chromium.
+	@SCREENSHOTS=$(CURDIR)/docs/images REQUIRE=1 hack/test-console.sh
+
 .PHONY: test-servicemonitors
 test-servicemonitors: ## Test the ServiceMonitors on the Prometheus operator's generator and Prometheus' scraper, built from their modules (REQUIRE=1 fails without them).
 	@hack/test-servicemonitors.sh bin/prometheus-operator

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the tutorial
 # on TensorFlow Serving unchanged, and a small Kubeflow, shows them become Ready, breaks one, and shows it repaired. It
-# stays up until Ctrl-C on a terminal; otherwise, or with DEMO_EXIT=1, it ends after the show.
+# stays up until Ctrl-C on a terminal, or with DEMO_EXIT=0; otherwise, or with DEMO_EXIT=1, it ends after the show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -134,10 +134,11 @@ fi
 echo "    it is back: $(kubectl -n "$ns" get service trustyai-service --no-headers)"
 ready trustyaiservice trustyai-service-example
 
-if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_EXIT:-0}" != 1 ]; then
+if [ "${DEMO_EXIT:-}" = 0 ] || { [ -t 0 ] && [ -t 1 ] && [ -z "${DEMO_EXIT:-}" ]; }; then
 	say "The cluster stays up until Ctrl-C. In another terminal:"
 	echo "    export KUBECONFIG=$KUBECONFIG"
 	echo "    bin/devcluster kubectl -n $ns get trustyaiservice -w"
+	echo "    bin/mlkeeper console    # the same in the browser"
 	while sleep 3600; do :; done
 fi
 say "Done"

@@ -80,6 +80,7 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewWaitCommand, false),
 		withSettings(connect, cli.NewExplainCommand, false),
 		withSettings(connect, cli.NewEventsCommand, false),
+		withSettings(connect, cli.NewConsoleCommand, false),
 		withSettings(connect, cli.NewSuspendCommand, false),
 		withSettings(connect, cli.NewResumeCommand, false),
 		withSettings(connect, cli.NewReconcileCommand, false),

@@ -26,9 +26,7 @@ func NewSuspendCommand(env Environment) *cobra.Command {
 		Long: `Stop every write of MLKeeper for a custom resource and its objects, by the annotation ` + keeper.SuspendAnnotation + `. What runs goes on running;
 drift is not corrected, and changes of the spec wait, until mlkeeper resume.`,
 		Example: `  mlkeeper suspend trustyaiservice/my-service -n models`,
-	}, func(context.Context, *cobra.Command, *resolver, *subject) (map[string]any, string, error) {
-		return map[string]any{keeper.SuspendAnnotation: "true"}, "is suspended", nil
-	})
+	}, actionSuspend, "is suspended")
 }
 
 // NewResumeCommand returns `mlkeeper resume`.
@@ -38,9 +36,7 @@ func NewResumeCommand(env Environment) *cobra.Command {
 		Short:   "Let MLKeeper write again for a custom resource that is suspended",
 		Long:    `Let MLKeeper write again for a custom resource that mlkeeper suspend stopped. What changed meanwhile is carried out at once.`,
 		Example: `  mlkeeper resume trustyaiservice/my-service -n models`,
-	}, func(context.Context, *cobra.Command, *resolver, *subject) (map[string]any, string, error) {
-		return map[string]any{keeper.SuspendAnnotation: nil}, "is resumed", nil
-	})
+	}, actionResume, "is resumed")
 }
 
 // NewReconcileCommand returns `mlkeeper reconcile`.
@@ -54,12 +50,7 @@ func NewReconcileCommand(env Environment) *cobra.Command {
 every change; sources of KfDefs and SeldonOperators that moved without a new address are fetched again. With --wait the command ends when
 MLKeeper has done it and the custom resource is Ready.`,
 		Example: `  mlkeeper reconcile kfdef/kubeflow -n kubeflow --wait`,
-	}, func(_ context.Context, _ *cobra.Command, _ *resolver, s *subject) (map[string]any, string, error) {
-		if s.live.GetAnnotations()[keeper.SuspendAnnotation] == "true" {
-			return nil, "", fmt.Errorf("%s is suspended: run `mlkeeper resume %s`", s.key(), s.argument())
-		}
-		return map[string]any{keeper.ReconcileAtAnnotation: env.Now().UTC().Format(time.RFC3339Nano)}, "is to be reconciled", nil
-	})
+	}, actionReconcile, "is to be reconciled")
 	annotate := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if wait && timeout <= 0 {
@@ -79,11 +70,33 @@ MLKeeper has done it and the custom resource is Ready.`,
 	return cmd
 }
 
-// annotations returns what is set, where nil removes an annotation, and what to say of it.
-type annotations func(context.Context, *cobra.Command, *resolver, *subject) (set map[string]any, done string, err error)
+// The actions that are annotations.
+const (
+	actionSuspend   = "suspend"
+	actionResume    = "resume"
+	actionReconcile = "reconcile"
+)
 
-// newAnnotateCommand makes a command that writes annotations of one custom resource.
-func newAnnotateCommand(env Environment, cmd *cobra.Command, set annotations) *cobra.Command {
+// actionOf returns the annotations that an action sets, where nil removes one.
+func actionOf(env Environment, s *subject, action string) (map[string]any, error) {
+	field, _, _ := unstructured.NestedBool(s.live.Object, "spec", "suspend")
+	switch {
+	case action == actionSuspend:
+		return map[string]any{keeper.SuspendAnnotation: "true"}, nil
+	case action == actionResume && field:
+		return nil, fmt.Errorf("spec.suspend of %s is true, which suspends it: set it to false where it is declared", s.key())
+	case action == actionResume:
+		return map[string]any{keeper.SuspendAnnotation: nil}, nil
+	case action == actionReconcile && isSuspended(s.live):
+		return nil, fmt.Errorf("%s is suspended: run `mlkeeper resume %s`", s.key(), s.argument())
+	case action == actionReconcile:
+		return map[string]any{keeper.ReconcileAtAnnotation: env.Now().UTC().Format(time.RFC3339Nano)}, nil
+	}
+	return nil, fmt.Errorf("there is no action %q", action)
+}
+
+// newAnnotateCommand makes a command that carries out an action on one custom resource, and says what was done.
+func newAnnotateCommand(env Environment, cmd *cobra.Command, action, done string) *cobra.Command {
 	var namespace string
 	cmd.Args = cobra.RangeArgs(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -109,7 +122,7 @@ func newAnnotateCommand(env Environment, cmd *cobra.Command, set annotations) *c
 		if err := printOwner(cmd, s); err != nil {
 			return err
 		}
-		values, done, err := set(cmd.Context(), cmd, r, s)
+		values, err := actionOf(env, s, action)
 		if err != nil {
 			return err
 		}

@@ -83,6 +83,23 @@ func (c *Connection) namespace() string {
 	return namespace
 }
 
+// names are those of the context and of the server, as far as they are known.
+func (c *Connection) names() (context, server string) {
+	if c.fake != nil {
+		return "", ""
+	}
+	if raw, err := c.loader().RawConfig(); err == nil {
+		context = raw.CurrentContext
+	}
+	if c.overrides.CurrentContext != "" {
+		context = c.overrides.CurrentContext
+	}
+	if cfg, err := c.Config(); err == nil {
+		server = cfg.Host
+	}
+	return context, server
+}
+
 // open connects and learns what the cluster serves.
 func (c *Connection) open() (*cluster, error) {
 	if c.fake != nil {

@@ -45,7 +45,7 @@ func TestReportsHaveEveryFormat(t *testing.T) {
 	c, _ := fakeCluster(t, statusKinds, statusObjects()...)
 	env := environment(fakeController{}, c)
 	for output, want := range map[string]string{
-		"yaml":                        "stacks:\n    - apiVersion: trustyai.opendatahub.io/v1\n",
+		"yaml":                        "stacks:\n  - apiVersion: trustyai.opendatahub.io/v1\n",
 		"json":                        "{\n  \"stacks\": [\n",
 		"name":                        "trustyaiservice.trustyai.opendatahub.io/",
 		"jsonpath={.stacks[*].kind}":  "TrustyAIService ",

@@ -75,12 +75,14 @@ func printYAML(w io.Writer, report any) error {
 	if err != nil {
 		return err
 	}
+	var out strings.Builder
 	// The library takes no control characters out of JSON, but it writes them, escaped.
-	data, err := yaml.Marshal(content)
-	if err != nil {
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(content); err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	return printLines(w, CleanLines(strings.TrimSuffix(string(data), "\n")))
+	return printLines(w, CleanLines(strings.TrimSuffix(out.String(), "\n")))
 }
 
 func printJSONPath(w io.Writer, template string, report any) error {

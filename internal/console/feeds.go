@@ -1,0 +1,89 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// linger is how long a view is kept up after the last viewer left, so that going back to it costs nothing.
+	linger = time.Minute
+	// maxViews bounds the views that are kept up at once.
+	maxViews = 32
+)
+
+// feeds are the views that somebody looks at, each of which has one feed for all viewers.
+type feeds struct {
+	// ctx ends all of them.
+	ctx context.Context
+
+	mu   sync.Mutex
+	open map[string]*openFeed
+}
+
+// openFeed is a view that is kept up.
+type openFeed struct {
+	*Feed
+	viewers int
+	// leaves ends the view some time after the last viewer left.
+	leaves *time.Timer
+	cancel context.CancelFunc
+	// ended is closed when the view cannot be kept up any more, failed says why.
+	ended  chan struct{}
+	failed error
+}
+
+// view returns the feed of a view, which run keeps up, and what to call when the viewer leaves.
+func (f *feeds) view(key string, run func(context.Context, *Feed) error) (*openFeed, func(), error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.open[key]
+	if one == nil {
+		if len(f.open) >= maxViews {
+			return nil, nil, fmt.Errorf("more than %d pages are open: close some", maxViews)
+		}
+		ctx, cancel := context.WithCancel(f.ctx)
+		one = &openFeed{Feed: NewFeed(), cancel: cancel, ended: make(chan struct{})}
+		f.open[key] = one
+		go func() {
+			one.failed = run(ctx, one.Feed)
+			close(one.ended)
+			f.forget(key, one)
+		}()
+	}
+	if one.leaves != nil {
+		one.leaves.Stop()
+	}
+	one.viewers++
+	return one, func() { f.leave(key, one) }, nil
+}
+
+// leave ends a view when nobody has looked at it for a while.
+func (f *feeds) leave(key string, one *openFeed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one.viewers--; one.viewers == 0 {
+		one.leaves = time.AfterFunc(linger, func() { f.unwatched(key, one) })
+	}
+}
+
+func (f *feeds) unwatched(key string, one *openFeed) {
+	f.mu.Lock()
+	nobody := one.viewers == 0
+	f.mu.Unlock()
+	if nobody {
+		f.forget(key, one)
+	}
+}
+
+// forget ends a view; who looks at it next has another.
+func (f *feeds) forget(key string, one *openFeed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one.cancel()
+	if f.open[key] == one {
+		delete(f.open, key)
+	}
+}

@@ -1,0 +1,27 @@
+package console
+
+import "context"
+
+// Ref names an object.
+type Ref struct {
+	Group     string `json:"group"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Source is what there is to show. Its methods are called concurrently.
+type Source interface {
+	// About says which cluster is shown, and as whom.
+	About(ctx context.Context) any
+	// Overview feeds a row for each custom resource until the context ends.
+	Overview(ctx context.Context, feed *Feed) error
+	// Stack feeds a custom resource, its stages and its objects until the context ends.
+	Stack(ctx context.Context, ref Ref, feed *Feed) error
+	// Explain says why a custom resource is as it is.
+	Explain(ctx context.Context, ref Ref) (any, error)
+	// Object shows one object, without the values of Secrets.
+	Object(ctx context.Context, ref Ref) (any, error)
+	// Act carries out suspend, resume or reconcile for a custom resource.
+	Act(ctx context.Context, ref Ref, verb string) error
+}
