@@ -50,7 +50,7 @@ func (f *feeds) view(key string, run func(context.Context, *Feed) error) (*openF
 		go func() {
 			one.failed = run(ctx, one.Feed)
 			close(one.ended)
-			f.forget(key, one)
+			f.forget(key, one, true)
 		}()
 	}
 	if one.leaves != nil {
@@ -65,23 +65,17 @@ func (f *feeds) leave(key string, one *openFeed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if one.viewers--; one.viewers == 0 {
-		one.leaves = time.AfterFunc(linger, func() { f.unwatched(key, one) })
+		one.leaves = time.AfterFunc(linger, func() { f.forget(key, one, false) })
 	}
 }
 
-func (f *feeds) unwatched(key string, one *openFeed) {
-	f.mu.Lock()
-	nobody := one.viewers == 0
-	f.mu.Unlock()
-	if nobody {
-		f.forget(key, one)
-	}
-}
-
-// forget ends a view; who looks at it next has another.
-func (f *feeds) forget(key string, one *openFeed) {
+// forget ends a view that nobody looks at, or that ended by itself; who looks at it next has another.
+func (f *feeds) forget(key string, one *openFeed, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if one.viewers > 0 && !ended {
+		return
+	}
 	one.cancel()
 	if f.open[key] == one {
 		delete(f.open, key)

@@ -227,6 +227,13 @@ func TestViewersShareOneView(t *testing.T) {
 	}
 }
 
+// count is how many views are open.
+func (f *feeds) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.open)
+}
+
 // TestAViewEndsWhenNobodyLooks goes back to a view within the minute, and not after it.
 func TestAViewEndsWhenNobodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -251,12 +258,12 @@ func TestAViewEndsWhenNobodyLooks(t *testing.T) {
 		look()()
 		time.Sleep(linger * 3 / 4)
 		synctest.Wait()
-		if runs != 1 || len(all.open) != 1 {
-			t.Errorf("a view that was looked at again ran %d times, %d are open", runs, len(all.open))
+		if runs != 1 || all.count() != 1 {
+			t.Errorf("a view that was looked at again ran %d times, %d are open", runs, all.count())
 		}
 		time.Sleep(linger)
 		synctest.Wait()
-		if len(all.open) != 0 {
+		if all.count() != 0 {
 			t.Error("a view that nobody looks at goes on")
 		}
 		leave := look()
