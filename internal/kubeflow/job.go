@@ -51,13 +51,15 @@ func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) *plan.Problem {
 	}
 	in.Rendering = kustomize.Rendering(out.Rendering)
 	for _, rendered := range kustomize.Render(in) {
-		one := Application{Name: rendered.Name, Warnings: rendered.Warnings}
-		if rendered.Err != nil {
-			one.Error, one.Objects, run.Result.Incomplete = rendered.Err.Error(), objectsOf(run.Last, rendered.Name), true
-		} else {
-			objects, warnings := run.ConvertAll(rendered.Objects)
-			one.Objects, one.Warnings = objects, append(one.Warnings, warnings...)
+		one := Application{Name: rendered.Name}
+		objects, warnings, err := rendered.Objects, []string(nil), rendered.Err
+		if err == nil {
+			objects, warnings, err = run.ConvertAll(objects)
 		}
+		if err != nil {
+			one.Error, objects, run.Result.Incomplete = err.Error(), objectsOf(run.Last, rendered.Name), true
+		}
+		one.Objects, one.Warnings = objects, append(rendered.Warnings, warnings...)
 		out.Applications = append(out.Applications, one)
 	}
 	return nil

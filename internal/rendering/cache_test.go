@@ -101,7 +101,10 @@ func (b *bench) render(_ context.Context, run rendering.Run[content]) *plan.Prob
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minAvailable": int64(1)}}}
 	object.SetGroupVersionKind(removed)
-	objects, _ := run.ConvertAll([]*unstructured.Unstructured{object})
+	objects, _, err := run.ConvertAll([]*unstructured.Unstructured{object})
+	if err != nil {
+		b.t.Error(err)
+	}
 	run.Result.Content, run.Result.Volatile = content{string(text), objects[0].GetAPIVersion()}, b.volatile
 	return nil
 }

@@ -94,7 +94,12 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 		{rendered.Objects, &out.Content.Objects},
 		{rendered.After, &out.Content.After},
 	} {
-		objects, warnings := run.ConvertAll(list.from)
+		objects, warnings, err := run.ConvertAll(list.from)
+		if err != nil {
+			problem := r.failure(err)
+			problem.Remedy = "correct the values that the object is made of, or take another version of the chart"
+			return problem
+		}
 		*list.to, out.Content.Warnings = objects, append(out.Content.Warnings, warnings...)
 	}
 	return nil

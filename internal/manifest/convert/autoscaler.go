@@ -1,6 +1,50 @@
 package convert
 
-import "fmt"
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// autoscalers is the kind of an autoscaler, in whatever version.
+var autoscalers = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+
+// retarget points the references of an autoscaler to the API that replaced the one that they name. Its controller looks the target
+// up by group and kind: an autoscaler of a Deployment of extensions/v1beta1 would never scale it, without being unhealthy.
+func (c Converter) retarget(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if u.GroupVersionKind().GroupKind() != autoscalers || len(c.outdated(u.Object)) == 0 {
+		return u
+	}
+	out := u.DeepCopy()
+	for _, ref := range c.outdated(out.Object) {
+		ref["apiVersion"] = c.ruleOf(kindOf(ref)).to.String()
+	}
+	return out
+}
+
+// outdated are the references of an autoscaler to a removed API that another one replaced.
+func (c Converter) outdated(content map[string]any) []map[string]any {
+	spec := mapAt(content, "spec")
+	refs := []map[string]any{mapAt(spec, "scaleTargetRef")}
+	for _, metric := range mapsAt(spec, "metrics") {
+		refs = append(refs, mapAt(metric, "object", "describedObject"))
+	}
+	var out []map[string]any
+	for _, ref := range refs {
+		if gvk := kindOf(ref); superseded(gvk) && !c.Served(gvk) && c.ruleOf(gvk) != nil {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
+// kindOf is the kind that a reference names.
+func kindOf(ref map[string]any) schema.GroupVersionKind {
+	apiVersion, _ := ref["apiVersion"].(string)
+	kind, _ := ref["kind"].(string)
+	return schema.FromAPIVersionAndKind(apiVersion, kind)
+}
 
 // autoscaler puts the metrics of v2beta1 into the shape of v2, in which every metric has an identifier and a target.
 func autoscaler(o *object, _ string) error {

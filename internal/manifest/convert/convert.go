@@ -55,40 +55,48 @@ var policies = []schema.GroupKind{
 }
 
 // Convert returns the object as the cluster takes it. An object that the cluster serves as it is, and one that nothing
-// serves and no rule knows, comes back unchanged and not copied. Nil stands for an object that is left out, which only a
-// PodSecurityPolicy is; a warning says so. An error names a field that cannot be read.
+// serves and no rule knows, comes back unchanged and not copied, but for an autoscaler that refers to a removed API. Nil stands
+// for an object that is left out, which only a PodSecurityPolicy is; a warning says so. An error names a field that cannot be read.
 //
 // Warnings tell what means something else than it did, or is no longer checked. They quote names and fields only.
 func (c Converter) Convert(u *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
 	gvk := u.GroupVersionKind()
 	if !superseded(gvk) || c.Served(gvk) {
 		// Of other kinds nothing is asked: the answer would make no difference.
-		return u, nil, nil
+		return c.retarget(u), nil, nil
 	}
 	who := fmt.Sprintf("%s %s", gvk.Kind, u.GetName())
 	if slices.Contains(policies, gvk.GroupKind()) {
 		return nil, []string{who + ": left out, since no Kubernetes from 1.25 on has PodSecurityPolicies; " +
 			"label its namespaces with pod-security.kubernetes.io/enforce instead"}, nil
 	}
-	for _, r := range rules {
-		if !r.knows(gvk) || !c.Served(r.target()) {
-			continue
-		}
-		out := u.DeepCopy()
-		out.SetGroupVersionKind(r.target())
-		o := &object{content: out.Object}
-		if r.rewrite != nil {
-			if err := r.rewrite(o, gvk.Version); err != nil {
-				return nil, nil, fmt.Errorf("%s: cannot be converted from %s to %s: %w", who, gvk.GroupVersion(), r.to, err)
-			}
-		}
-		// A status is the server's; one that was copied out of a cluster has the shape of its time.
-		delete(o.content, "status")
-		var warnings []string
-		for _, w := range o.warnings {
-			warnings = append(warnings, who+": "+w)
-		}
-		return &unstructured.Unstructured{Object: o.content}, warnings, nil
+	r := c.ruleOf(gvk)
+	if r == nil {
+		return c.retarget(u), nil, nil
 	}
-	return u, nil, nil
+	out := u.DeepCopy()
+	out.SetGroupVersionKind(r.target())
+	o := &object{content: out.Object}
+	if r.rewrite != nil {
+		if err := r.rewrite(o, gvk.Version); err != nil {
+			return nil, nil, fmt.Errorf("%s: cannot be converted from %s to %s: %w", who, gvk.GroupVersion(), r.to, err)
+		}
+	}
+	// A status is the server's; one that was copied out of a cluster has the shape of its time.
+	delete(o.content, "status")
+	var warnings []string
+	for _, w := range o.warnings {
+		warnings = append(warnings, who+": "+w)
+	}
+	return c.retarget(&unstructured.Unstructured{Object: o.content}), warnings, nil
+}
+
+// ruleOf is the rule for the objects of a kind in a version that makes something that is served; nil where there is none.
+func (c Converter) ruleOf(gvk schema.GroupVersionKind) *rule {
+	for i := range rules {
+		if rules[i].knows(gvk) && c.Served(rules[i].target()) {
+			return &rules[i]
+		}
+	}
+	return nil
 }

@@ -16,6 +16,9 @@ var removed = []string{
 	"admissionregistration.k8s.io/v1beta1", "apiregistration.k8s.io/v1beta1", "policy/v1beta1", "autoscaling/v2beta1",
 	"autoscaling/v2beta2", "extensions/v1beta1", "networking.k8s.io/v1beta1", "apps/v1beta1", "apps/v1beta2", "batch/v1beta1",
 	"batch/v2alpha1", "scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha1", "storage.k8s.io/v1beta1",
+	"discovery.k8s.io/v1beta1", "coordination.k8s.io/v1beta1", "events.k8s.io/v1beta1", "certificates.k8s.io/v1beta1",
+	"node.k8s.io/v1beta1", "node.k8s.io/v1alpha1", "flowcontrol.apiserver.k8s.io/v1beta1", "flowcontrol.apiserver.k8s.io/v1beta2",
+	"flowcontrol.apiserver.k8s.io/v1beta3", "admissionregistration.k8s.io/v1alpha1",
 }
 
 // today is a cluster that serves everything but what was removed.
@@ -139,6 +142,7 @@ spec: {defaultBackend: {service: {name: d, port: {number: 80}}}, rules: [{host: 
 			in: `{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}, spec: {rollbackTo: {revision: 1},
 template: {metadata: {labels: {a: b}}, spec: {containers: []}}}}`,
 			want: `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}},
+strategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1, maxSurge: 1}},
 template: {metadata: {labels: {a: b}}, spec: {containers: []}}}}`,
 		},
 		"stateful set with a selector": {
@@ -148,8 +152,10 @@ template: {metadata: {labels: {x: y, a: b}}}}}`,
 template: {metadata: {labels: {x: y, a: b}}}}}`,
 		},
 		"daemon set": {
-			in:   `{apiVersion: extensions/v1beta1, kind: DaemonSet, metadata: {name: a}, spec: {templateGeneration: 3, selector: {}, template: {metadata: {labels: {a: b}}}}}`,
-			want: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}}}}`,
+			in: `{apiVersion: extensions/v1beta1, kind: DaemonSet, metadata: {name: a}, spec: {templateGeneration: 3, selector: {}, template: {metadata: {labels: {a: b}}}}}`,
+			want: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}},
+updateStrategy: {type: OnDelete}, template: {metadata: {labels: {a: b}}}}}`,
+			warning: "DaemonSet a: its pods are replaced only when they are deleted, as v1beta1 assumed",
 		},
 		"replica set": {
 			in:   `{apiVersion: apps/v1beta2, kind: ReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}}}`,
@@ -240,6 +246,7 @@ func TestErrors(t *testing.T) {
 		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: Odd}]}}`:  `metric of type "Odd"`,
 		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: Pods}]}}`: "no field pods",
 		`{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition, metadata: {name: a}, spec: {names: []}}`:     "correct the field",
+		`{apiVersion: certificates.k8s.io/v1beta1, kind: CertificateSigningRequest, metadata: {name: a}, spec: {request: x}}`:    "asks for spec.signerName",
 	} {
 		got, _, err := today.Convert(parse(t, text))
 		if got != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), " a: cannot be converted from ") {

@@ -38,3 +38,13 @@ func move(from map[string]any, name string, to map[string]any, as string) {
 	}
 	delete(from, name)
 }
+
+// childAt is the map below a field, which is made where it is missing or null. What is something else, which the API server is
+// left to refuse, stays, and what is filled in is lost.
+func childAt(m map[string]any, name string) map[string]any {
+	fill(m, name, map[string]any{})
+	if child, isMap := m[name].(map[string]any); isMap {
+		return child
+	}
+	return map[string]any{}
+}

@@ -6,13 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ConvertAll converts objects, and tells of those that are left out: one that cannot be converted goes with a warning, since
-// the others do not depend on it more than on any that waits.
-func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unstructured.Unstructured, warnings []string) {
+// ConvertAll converts objects. One that cannot be converted fails them all: without it they would be something else than was
+// declared, and the object itself, where it exists, would count as no longer declared.
+func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unstructured.Unstructured, warnings []string, err error) {
+	failed := 0
 	for _, o := range objects {
-		converted, told, err := c.Convert(o)
-		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s %s is left out: %v", o.GetKind(), o.GetName(), err))
+		converted, told, wrong := c.Convert(o)
+		if wrong != nil {
+			if failed++; failed == 1 {
+				err = wrong
+			}
 			continue
 		}
 		warnings = append(warnings, told...)
@@ -20,5 +23,11 @@ func (c Converter) ConvertAll(objects []*unstructured.Unstructured) (out []*unst
 			out = append(out, converted)
 		}
 	}
-	return out, warnings
+	if failed > 1 {
+		err = fmt.Errorf("%w (and %d objects more)", err, failed-1)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, warnings, nil
 }

@@ -35,12 +35,28 @@ func buildRules() []rule {
 	add(networking, []string{"Ingress"}, beta, v1(networking), ingress)
 	add(networking, []string{"IngressClass"}, beta, v1(networking), nil)
 	add(extensions, []string{"NetworkPolicy"}, beta, v1(networking), nil)
-	add(extensions, []string{"Deployment", "DaemonSet", "ReplicaSet"}, beta, v1("apps"), workload)
-	add("apps", []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, []string{"v1beta1", "v1beta2"}, v1("apps"),
-		workload)
+	betas := []string{"v1beta1", "v1beta2"}
+	add(extensions, []string{"Deployment"}, beta, v1("apps"), deploymentOfExtensions)
+	add(extensions, []string{"DaemonSet"}, beta, v1("apps"), updatedOnDelete)
+	add(extensions, []string{"ReplicaSet"}, beta, v1("apps"), sameWorkload)
+	add("apps", []string{"Deployment", "DaemonSet", "ReplicaSet"}, betas, v1("apps"), sameWorkload)
+	add("apps", []string{"StatefulSet"}, betas, v1("apps"), updatedOnDelete)
+	add("apps", []string{"ControllerRevision"}, betas, v1("apps"), nil)
 	add("batch", []string{"CronJob"}, []string{"v1beta1", "v2alpha1"}, v1("batch"), nil)
 	add("scheduling.k8s.io", []string{"PriorityClass"}, betaOrAlpha, v1("scheduling.k8s.io"), nil)
 	const storage = "storage.k8s.io"
-	add(storage, []string{"StorageClass", "CSIDriver", "CSINode", "VolumeAttachment"}, beta, v1(storage), nil)
+	add(storage, []string{"StorageClass", "CSIDriver", "CSINode"}, beta, v1(storage), nil)
+	add(storage, []string{"VolumeAttachment", "CSIStorageCapacity", "VolumeAttributesClass"}, betaOrAlpha, v1(storage), nil)
+	add("coordination.k8s.io", []string{"Lease"}, beta, v1("coordination.k8s.io"), nil)
+	add("discovery.k8s.io", []string{"EndpointSlice"}, beta, v1("discovery.k8s.io"), endpointSlice)
+	add("events.k8s.io", []string{"Event"}, beta, v1("events.k8s.io"), event)
+	add("certificates.k8s.io", []string{"CertificateSigningRequest"}, beta, v1("certificates.k8s.io"), signingRequest)
+	add("node.k8s.io", []string{"RuntimeClass"}, betaOrAlpha, v1("node.k8s.io"), runtimeClass)
+	const priorities = "flowcontrol.apiserver.k8s.io"
+	removedPriorities := []string{"v1alpha1", "v1beta1", "v1beta2", "v1beta3"}
+	add(priorities, []string{"FlowSchema"}, removedPriorities, v1(priorities), nil)
+	add(priorities, []string{"PriorityLevelConfiguration"}, removedPriorities, v1(priorities), priorityLevel)
+	add(admission, []string{"ValidatingAdmissionPolicy"}, betaOrAlpha, v1(admission), nil)
+	add(admission, []string{"ValidatingAdmissionPolicyBinding"}, betaOrAlpha, v1(admission), policyBinding)
 	return out
 }
