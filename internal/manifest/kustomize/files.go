@@ -22,7 +22,11 @@ func (w *walk) addObjects(v *visit, file string) error {
 	}
 	v.add(cost{objects: int64(len(objects))})
 	for _, object := range objects {
-		v.name(nameOf(object))
+		one := nameOf(object)
+		v.name(one)
+		if one.kind == "Namespace" {
+			v.spaces[one.name] = true
+		}
 	}
 	if changed != nil {
 		w.tree.written[file] = changed

@@ -1,7 +1,10 @@
 package kustomize
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -54,4 +57,43 @@ func keepNamespaces(v *visit) {
 	v.k.Namespace = ""
 	v.k.Transformers = append([]string{string(transformer)}, v.k.Transformers...)
 	v.changed = true
+}
+
+// maxSpaces bounds the Namespaces below a prefix: each costs a look at every object.
+const maxSpaces = 64
+
+// affixNamespaces gives the Namespaces below a kustomization its namePrefix and nameSuffix, as kustomize v3.2.0 did and today's does
+// not. Patches above know a Namespace by that name only, such as those that remove that of Kubeflow 1.3's notebook-controller.
+func affixNamespaces(v *visit) error {
+	if v.k.NamePrefix == "" && v.k.NameSuffix == "" || len(v.spaces) == 0 {
+		return nil
+	}
+	if len(v.spaces) > maxSpaces {
+		return fmt.Errorf("namePrefix and nameSuffix change the names of more than %d Namespaces: split it", maxSpaces)
+	}
+	// The longest first, since the new name of one may be the present one of another.
+	names := slices.Sorted(maps.Keys(v.spaces))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	clear(v.spaces)
+	for _, name := range names {
+		affixed := v.k.NamePrefix + name + v.k.NameSuffix
+		v.spaces[affixed] = true
+		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/metadata/name", "value": affixed}})
+		if err != nil {
+			return err
+		}
+		transformer, err := json.Marshal(map[string]any{
+			"apiVersion": "builtin",
+			"kind":       "PatchTransformer",
+			"metadata":   map[string]any{"name": "mlkeeper-namespace-" + name},
+			"target":     map[string]any{"version": "v1", "kind": "Namespace", "name": regexp.QuoteMeta(name)},
+			"patch":      string(patch),
+		})
+		if err != nil {
+			return err
+		}
+		v.k.Transformers = append(v.k.Transformers, string(transformer))
+	}
+	v.changed = true
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -35,6 +36,8 @@ type visit struct {
 	cost
 	// namespaces says that something below looks like a Namespace object.
 	namespaces bool
+	// spaces are the names that the Namespaces here and below have.
+	spaces map[string]bool
 	// named are the objects here and below that have a namespace before the kustomization above gives them its own.
 	named map[named]bool
 	// newer is what the kustomize of kfctl refused here or below; empty for nothing.
@@ -110,6 +113,9 @@ func (w *walk) enter(dir string) (*visit, error) {
 	}
 	if !w.exact {
 		keepNamespaces(v)
+		if err := affixNamespaces(v); err != nil {
+			return nil, located{fmt.Errorf("%s: %w", displayPath(v.file), err)}
+		}
 	}
 	if v.changed {
 		content, err := kyaml.Marshal(v.k)
@@ -124,7 +130,7 @@ func (w *walk) enter(dir string) (*visit, error) {
 
 // load reads the kustomization of a folder exactly as kustomize does, so that both see the same fields.
 func (w *walk) load(dir string) (*visit, error) {
-	v := &visit{cost: cost{entered: 1}, named: map[named]bool{}}
+	v := &visit{cost: cost{entered: 1}, named: map[named]bool{}, spaces: map[string]bool{}}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		if w.tree.IsDir(file) || !w.tree.Exists(file) {
@@ -208,6 +214,7 @@ func (w *walk) descend(v *visit, dir string) error {
 	for n := range below.named {
 		v.name(n)
 	}
+	maps.Copy(v.spaces, below.spaces)
 	v.specs = append(v.specs, below.specs...)
 	return nil
 }
