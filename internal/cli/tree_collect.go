@@ -99,16 +99,15 @@ func ownerOfStatus(s *StackStatus) keeper.InventoryOwner {
 	return keeper.InventoryOwner{Group: gv.Group, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: types.UID(s.UID)}
 }
 
-// inventoryStages are the stages as the Inventories record them: by number, without names.
+// inventoryStages are the stages as the Inventories, which are in their order, record them. Those of earlier versions have no names.
 func inventoryStages(all []keeper.Inventory) stageMap {
 	out := stageMap{of: map[plan.Key]int{}}
 	for i := range all {
-		stage := int(all[i].Spec.Stage)
-		for len(out.names) <= stage {
-			out.names = append(out.names, "")
+		if spec := all[i].Spec; i == 0 || spec.Stage != all[i-1].Spec.Stage || spec.StageName != all[i-1].Spec.StageName {
+			out.names = append(out.names, spec.StageName)
 		}
 		for _, e := range all[i].Spec.Entries {
-			out.of[entryKey(e)] = stage
+			out.of[entryKey(e)] = len(out.names) - 1
 		}
 	}
 	return out

@@ -125,7 +125,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 			return nil
 		}
 	}
-	if err := s.inventories.Record(ctx, p.inventories, p.stamped, entries); err != nil {
+	if err := s.inventories.Record(ctx, p.inventories, p.plan.Stages, p.stamped, entries); err != nil {
 		return err
 	}
 	p.state.pendingEntries.Set(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -187,9 +188,9 @@ func (s *stacks[C, F]) stampAnew(p *reconciliation[C, F]) error {
 		for _, o := range stage.Objects {
 			owner := p.owners[0]
 			if len(p.inventories) > 0 {
-				inv := listing[inventory.Place{Stage: i, Key: o.Key()}]
+				inv := listing[inventory.Place{Stage: stage.Name, Key: o.Key()}]
 				if inv == nil {
-					return fmt.Errorf("no Inventory of stage %d lists %s", i, o.Key())
+					return fmt.Errorf("no Inventory of stage %s lists %s", stage.Name, o.Key())
 				}
 				owner = inventory.OwnerOf(inv)
 			}
@@ -217,7 +218,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	for i, stage := range p.plan.Stages {
 		if stage.Suspended {
-			keepListed(p.inventories, i, desired)
+			keepListed(p.inventories, stage.Name, desired)
 		}
 		st := decide.Stage{Name: stage.Name, WaitHealthy: stage.WaitHealthy}
 		for _, o := range p.stamped[i] {
@@ -238,10 +239,11 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	s.holdRollout(p)
 }
 
-// keepListed adds everything that the Inventories of a stage list.
-func keepListed(invs []*keeper.Inventory, stage int, desired map[plan.Key]bool) {
+// keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
+// stage, a dash and something more. The plan may not have those any more, such as the hooks of a chart's former version.
+func keepListed(invs []*keeper.Inventory, stage string, desired map[plan.Key]bool) {
 	for _, inv := range invs {
-		if int(inv.Spec.Stage) != stage {
+		if inv.Spec.StageName != stage && !strings.HasPrefix(inv.Spec.StageName, stage+"-") {
 			continue
 		}
 		for _, e := range inv.Spec.Entries {
@@ -250,11 +252,11 @@ func keepListed(invs []*keeper.Inventory, stage int, desired map[plan.Key]bool) 
 	}
 }
 
-// leaveSuspended takes the writes of suspended stages out of the decisions.
+// leaveSuspended takes the writes of suspended stages and objects out of the decisions.
 func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if a.Writes() && a.Object.Desired != nil && stages[a.Object.Stage].Suspended {
+		if a.Writes() && a.Object.Desired != nil && (stages[a.Object.Stage].Suspended || a.Object.Suspended) {
 			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
 		}
 	}

@@ -96,8 +96,8 @@ func TestRenderPutsObjectsIntoStages(t *testing.T) {
 	}
 	want := []string{
 		"definitions:", "Namespace kubeflow adopt", "CustomResourceDefinition wides.x.io", "CustomResourceDefinition narrows.x.io",
-		"1-first:", "ConfigMap kubeflow/shared", "PersistentVolumeClaim other/data retain",
-		"2-second-app:", "Wide w", "Narrow kubeflow/n", "HorizontalPodAutoscaler kubeflow/hpa informational", "Thing kubeflow/t",
+		"first:", "ConfigMap kubeflow/shared", "PersistentVolumeClaim other/data retain",
+		"second-app-aa601f5f:", "Wide w", "Narrow kubeflow/n", "HorizontalPodAutoscaler kubeflow/hpa informational", "Thing kubeflow/t",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

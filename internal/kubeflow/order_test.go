@@ -88,10 +88,10 @@ func TestStagesOfDependentApplications(t *testing.T) {
 	}
 	want := []string{
 		`definitions after [] wait false hold "" timeout 0s retain false`,
-		`2-b after [] wait true hold "dependsOn names \"nowhere\", which is no application of this KfDef" timeout 1m0s retain false`,
-		`3-c after [] wait false hold "" timeout 0s retain false`,
-		`1-a after [3-c] wait false hold "" timeout 0s retain false`,
-		`4-d after [1-a 3-c] wait false hold "application a, which failed" timeout 0s retain true`,
+		`b after [] wait true hold "dependsOn names \"nowhere\", which is no application of this KfDef" timeout 1m0s retain false`,
+		`c after [] wait false hold "" timeout 0s retain false`,
+		`a after [c] wait false hold "" timeout 0s retain false`,
+		`d after [a c] wait false hold "application a, which failed" timeout 0s retain true`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

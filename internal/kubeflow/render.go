@@ -1,6 +1,7 @@
 package kubeflow
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,8 +46,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	}
 	order, wrong := sortByDependencies(content.Spec)
 	clash := conflicts(cr, facts)
+	names := stageNames(content.Spec)
 	for _, i := range order {
-		out.Stages = append(out.Stages, stage(content, i, wrong, applications[i]))
+		out.Stages = append(out.Stages, stage(content, names, i, wrong, applications[i]))
 	}
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
@@ -105,9 +107,9 @@ func failureOfApplication(content Content, i int, wrong, clash string) (message,
 }
 
 // stage is that of one application.
-func stage(content Content, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
+func stage(content Content, names []string, i int, wrong map[int]string, objects []plan.Object) plan.Stage {
 	spec := content.Spec[i]
-	out := plan.Stage{Name: stageName(i, spec.Name), Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
+	out := plan.Stage{Name: names[i], Objects: objects, WaitHealthy: spec.Wait, Hold: wrong[i]}
 	if spec.Timeout != nil {
 		out.Timeout = spec.Timeout.Duration
 	}
@@ -116,7 +118,7 @@ func stage(content Content, i int, wrong map[int]string, objects []plan.Object) 
 		if j < 0 {
 			continue // Told by arrange.
 		}
-		out.After = append(out.After, stageName(j, name))
+		out.After = append(out.After, names[j])
 		if content.Applications[j].Error != "" && out.Hold == "" {
 			out.Hold = "application " + name + ", which failed"
 		}
@@ -174,8 +176,24 @@ func informational(gk schema.GroupKind) bool {
 
 var notLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// stageName is a DNS label that names an application and its place.
-func stageName(i int, name string) string {
-	label := notLabel.ReplaceAllString(strings.ToLower(name), "-")
-	return strings.Trim(fmt.Sprintf("%d-%.50s", i+1, label), "-")
+// maxLabel is how much of an application's name is in that of its stage.
+const maxLabel = 50
+
+// stageNames are DNS labels that name the applications, each another one. The name of a stage does not depend on where its application is
+// in the list: its Inventory, which owns the objects, is found by it. A name that is no label, or taken, gets a digest of what it
+// is and the how manieth of that name.
+func stageNames(applications []kubeflowv1.Application) []string {
+	out, taken, number := make([]string, len(applications)), map[string]bool{stageDefinitions: true}, map[string]int{}
+	for i, a := range applications {
+		label := strings.Trim(notLabel.ReplaceAllString(strings.ToLower(a.Name), "-"), "-")
+		label = strings.Trim(label[:min(len(label), maxLabel)], "-")
+		number[a.Name]++
+		name := label
+		for again := 0; name == "" || taken[name] || again == 0 && label != a.Name; again++ {
+			sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", a.Name, number[a.Name], again))
+			name = strings.Trim(fmt.Sprintf("%s-%x", label, sum[:4]), "-")
+		}
+		out[i], taken[name] = name, true
+	}
+	return out
 }

@@ -125,12 +125,13 @@ func TestRequestsAreToldApart(t *testing.T) {
 
 func TestNamesLast(t *testing.T) {
 	for name, want := range map[string]string{
-		"trustyaiservice-0123456789abcdef-89abcdef-2": "trustyaiservice-2",
+		"kfdef-0123456789abcdef-89abcdef.a-b":   "kfdef-a-b",
+		"kfdef-0123456789abcdef-89abcdef.a-b.1": "kfdef-a-b.1",
 		// An end that the API server chose must not make another object of it.
-		"trustyaiservice-0123456789abcdef-89abcdef-2-x7k2p": "trustyaiservice-2",
-		"trustyaiservice-0123456789abcdef-89abcdef-2-":      "trustyaiservice-2",
-		"pv-faults-abcdefgh":                                "pv-NS",
-		"plain":                                             "plain",
+		"kfdef-0123456789abcdef-89abcdef.a.g-x7k2p": "kfdef-a",
+		"kfdef-0123456789abcdef-89abcdef.a.g-":      "kfdef-a",
+		"pv-faults-abcdefgh":                        "pv-NS",
+		"plain":                                     "plain",
 	} {
 		if got := lasting(name, "faults-abcdefgh"); got != want {
 			t.Errorf("%s lasts as %s, want %s", name, got, want)

@@ -115,7 +115,7 @@ func bodyOf(r *http.Request) (map[string]any, error) {
 // inventory matches the names of Inventories, which hold a hash of the namespace and the UID of the custom resource.
 // An end that the API server generates would differ as well: that an Inventory is made twice shows in its count, and
 // not in that no plan ever meets the same name again.
-var inventory = regexp.MustCompile(`^([a-z0-9]+)-[0-9a-f]{16}-[0-9a-f]{8}-(\d+)(-|-[a-z0-9]{5})?$`)
+var inventory = regexp.MustCompile(`^([a-z0-9]+)-[0-9a-f]{16}-[0-9a-f]{8}\.([a-z0-9-]+(?:\.\d+)?)(\.g-[a-z0-9]{0,5})?$`)
 
 // lasting is the name of an object without what differs from run to run, so that it means the same in every run.
 func lasting(name, namespace string) string {

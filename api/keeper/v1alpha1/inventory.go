@@ -40,10 +40,16 @@ type InventorySpec struct {
 	// the Inventory owns.
 	// +required
 	Owner InventoryOwner `json:"owner"`
-	// stage is the place of this stage in the order of application; teardown runs in the reverse order.
+	// stageName is the name of the stage, such as that of an application of a KfDef. The Inventories of a stage are found by it,
+	// wherever the stage is in the order. It is empty in Inventories of earlier versions until the operator has named them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	StageName string `json:"stageName,omitempty"`
+	// stage is the place of this stage in the order of application; teardown runs in the reverse order. Numbers have gaps, so that a
+	// stage can be inserted without a change of others.
 	// +required
 	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
+	// +kubebuilder:validation:Maximum=1000000
 	Stage int32 `json:"stage"`
 	// part is the place of this Inventory among those of its stage. A stage has several if it has more objects than one
 	// Inventory can list within the limits of the API server.
@@ -88,7 +94,7 @@ type InventoryStatus struct {
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.owner.kind`
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.owner.namespace`
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner.name`
-// +kubebuilder:printcolumn:name="Stage",type=integer,JSONPath=`.spec.stage`
+// +kubebuilder:printcolumn:name="Stage",type=string,JSONPath=`.spec.stageName`
 // +kubebuilder:printcolumn:name="Finalizing",type=string,JSONPath=`.status.conditions[?(@.type=="Finalizing")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Inventory struct {

@@ -55,17 +55,16 @@ func (s *Store) Ensure(
 	if _, served := s.Catalog.Lookup(GVK); !served {
 		return nil, errors.New("the CustomResourceDefinition of Inventory is not installed: run make install")
 	}
-	ofStage := make([][]*keeper.Inventory, len(p.Stages))
-	var former []*keeper.Inventory
-	for _, inv := range existing {
-		if i := int(inv.Spec.Stage); i < len(ofStage) {
-			ofStage[i] = append(ofStage[i], inv)
-		} else {
-			former = append(former, inv)
-		}
+	if err := distinct(p.Stages); err != nil {
+		return nil, err
+	}
+	ofStage, former := assign(p.Stages, existing)
+	numbers := numbersOf(ofStage)
+	if err := s.renumber(ctx, ofStage, numbers, confirm); err != nil {
+		return nil, err
 	}
 	failures := parallel.Each(ctx, parallelWrites, p.Stages, func(ctx context.Context, i int, stage plan.Stage) (err error) {
-		ofStage[i], err = s.ensureStage(ctx, stack, p.ActAs, i, stage, ofStage[i], confirm)
+		ofStage[i], err = s.ensureStage(ctx, place{stack, stage.Name, numbers[i], p.ActAs}, stage, ofStage[i], confirm)
 		return err
 	})
 	if err := cmp.Or(failures...); err != nil {
@@ -74,13 +73,33 @@ func (s *Store) Ensure(
 	return append(slices.Concat(ofStage...), former...), nil
 }
 
+// distinct holds that each stage of a plan has a name of its own, by which its Inventories are found again.
+func distinct(stages []plan.Stage) error {
+	names := map[string]bool{}
+	for _, stage := range stages {
+		if stage.Name == "" || names[stage.Name] {
+			return fmt.Errorf("bug: the plan has two stages %q, or one without a name", stage.Name)
+		}
+		names[stage.Name] = true
+	}
+	return nil
+}
+
+// place is what the Inventories of a stage have in common.
+type place struct {
+	stack  plan.Stack
+	stage  string
+	number int32
+	user   string
+}
+
 // ensureStage creates the Inventories of a stage, or adds the objects to them that none lists yet.
 func (s *Store) ensureStage(
-	ctx context.Context, stack plan.Stack, user string, i int, stage plan.Stage, existing []*keeper.Inventory, confirm func() error,
+	ctx context.Context, in place, stage plan.Stage, existing []*keeper.Inventory, confirm func() error,
 ) ([]*keeper.Inventory, error) {
 	var out []*keeper.Inventory
 	for _, one := range split(existing, stage) {
-		inv, err := s.ensurePart(ctx, stack, user, i, one, confirm)
+		inv, err := s.ensurePart(ctx, in, one, confirm)
 		if err != nil {
 			return nil, err
 		}
@@ -89,59 +108,65 @@ func (s *Store) ensureStage(
 	return out, nil
 }
 
-func (s *Store) ensurePart(
-	ctx context.Context, stack plan.Stack, user string, stage int, one *part, confirm func() error,
-) (*keeper.Inventory, error) {
+func (s *Store) ensurePart(ctx context.Context, in place, one *part, confirm func() error) (*keeper.Inventory, error) {
 	have, want := one.have, union(one.have, one.objects)
-	if have != nil && len(want) == len(have.Spec.Entries) && have.Spec.Impersonate == user {
+	if have != nil && in.is(have) && len(want) == len(have.Spec.Entries) {
 		return have, nil
 	}
 	if err := confirm(); err != nil {
 		return nil, err
 	}
 	if have == nil {
-		created, err := s.create(ctx, newInventory(stack, stage, one.number, user, want))
+		created, err := s.create(ctx, newInventory(in, one.number, want))
 		if err != nil {
 			return nil, err
 		}
 		// One of a process that crashed, which the cache does not have yet, may list less.
 		have, want = created, union(created, one.objects)
-		if len(want) == len(have.Spec.Entries) {
+		if in.is(have) && len(want) == len(have.Spec.Entries) {
 			return have, nil
 		}
 	}
 	next := have.DeepCopy()
-	next.Spec.Entries, next.Spec.Impersonate = want, user
+	next.Spec.StageName, next.Spec.Stage, next.Spec.Entries, next.Spec.Impersonate = in.stage, in.number, want, in.user
 	return s.update(ctx, next)
 }
 
-// nameOf is stable for a custom resource and contains its UID, so that two of the same name never share an Inventory.
-func nameOf(stack plan.Stack, stage int, part int32) string {
+// is reports whether an Inventory is one of the stage as it is now.
+func (in place) is(inv *keeper.Inventory) bool {
+	return inv.Spec.StageName == in.stage && inv.Spec.Stage == in.number && inv.Spec.Impersonate == in.user
+}
+
+// nameOf is stable for a custom resource and contains its UID, so that two of the same name never share an Inventory. A stage's name has no
+// dot, so that a part is never taken for a stage, nor for an Inventory of an earlier version, whose name ended in a dash and a number.
+func nameOf(stack plan.Stack, stage string, part int32) string {
 	kind := strings.ToLower(stack.GVK.Kind)
-	if len(kind) > 200 {
-		kind = kind[:200]
+	if len(kind) > 150 {
+		kind = kind[:150]
 	}
-	name := fmt.Sprintf("%s-%s-%.8s-%d", kind, stack.Hash(), stack.UID, stage)
+	name := fmt.Sprintf("%s-%s-%.8s.%s", kind, stack.Hash(), stack.UID, stage)
 	if part > 0 {
-		name += fmt.Sprintf("-%d", part)
+		name += fmt.Sprintf(".%d", part)
 	}
 	return name
 }
 
-func newInventory(stack plan.Stack, stage int, part int32, user string, objects []keeper.InventoryEntry) *keeper.Inventory {
+func newInventory(in place, part int32, objects []keeper.InventoryEntry) *keeper.Inventory {
+	stack := in.stack
 	return &keeper.Inventory{
 		TypeMeta: metav1.TypeMeta{APIVersion: keeper.GroupVersion.String(), Kind: GVK.Kind},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: nameOf(stack, stage, part), Labels: map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()},
+			Name: nameOf(stack, in.stage, part), Labels: map[string]string{keeper.ControllerLabel: stack.Controller, keeper.StackLabel: stack.Hash()},
 			Annotations: map[string]string{keeper.OwnerAnnotation: stack.ID()},
 		},
 		Spec: keeper.InventorySpec{
 			Owner: keeper.InventoryOwner{
 				Group: stack.GVK.Group, Kind: stack.GVK.Kind, Namespace: stack.Namespace, Name: stack.Name, UID: stack.UID,
 			},
-			Stage:       int32(stage), //nolint:gosec // The number of stages is bounded by the Inventory's schema.
+			StageName:   in.stage,
+			Stage:       in.number,
 			Part:        part,
-			Impersonate: user,
+			Impersonate: in.user,
 			Entries:     objects,
 		},
 	}

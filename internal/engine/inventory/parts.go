@@ -3,7 +3,6 @@ package inventory
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
@@ -163,9 +162,9 @@ func boundLeftOut(entries []keeper.InventoryEntry) []keeper.InventoryEntry {
 	return entries
 }
 
-// Place is an object of a stage.
+// Place is an object of a stage, by its name.
 type Place struct {
-	Stage int
+	Stage string
 	plan.Key
 }
 
@@ -174,20 +173,10 @@ func Listing(invs []*keeper.Inventory) map[Place]*keeper.Inventory {
 	out := map[Place]*keeper.Inventory{}
 	for _, inv := range invs {
 		for _, e := range inv.Spec.Entries {
-			if place := (Place{int(inv.Spec.Stage), KeyOf(e)}); out[place] == nil {
+			if place := (Place{inv.Spec.StageName, KeyOf(e)}); out[place] == nil {
 				out[place] = inv
 			}
 		}
 	}
 	return out
-}
-
-// SameStage reports whether a name is that of an Inventory of the same custom resource and stage as a given one, also of one that
-// is deleted.
-func SameStage(name string, inv *keeper.Inventory) bool {
-	first := inv.Name
-	if inv.Spec.Part > 0 {
-		first = strings.TrimSuffix(first, fmt.Sprintf("-%d", inv.Spec.Part))
-	}
-	return name == first || strings.HasPrefix(name, first+"-")
 }

@@ -64,7 +64,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 			for _, o := range objects {
 				entries = append(entries, recorded(o, maxLeftOut))
 			}
-			if err := f.Record(t.Context(), f.Of("uid-x"), stampedOf(p), entries); err != nil {
+			if err := f.Record(t.Context(), f.Of("uid-x"), p.Stages, stampedOf(p), entries); err != nil {
 				t.Fatal(err)
 			}
 			f.observe()
@@ -84,7 +84,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 					if len(e.LeftOut) == 0 {
 						t.Fatalf("%s does not tell that something was left out of %s", inv.Name, e.Name)
 					}
-					if inv.Spec.Stage == 1 {
+					if inv.Spec.StageName == "stage-1" {
 						seen[KeyOf(e)]++
 					}
 				}
@@ -100,7 +100,7 @@ func TestAnInventoryIsNeverTooLarge(t *testing.T) {
 				again = append(again, e)
 			}
 			slices.SortFunc(again, func(a, b keeper.InventoryEntry) int { return strings.Compare(KeyOf(a).String(), KeyOf(b).String()) })
-			if err := f.Record(t.Context(), invs, stampedOf(p), again); err != nil {
+			if err := f.Record(t.Context(), invs, p.Stages, stampedOf(p), again); err != nil {
 				t.Fatal(err)
 			}
 			if n := f.writes() - before; n > 0 {
@@ -150,7 +150,7 @@ func TestAnEmptyPartIsDeleted(t *testing.T) {
 	yes, owned := true, &observe.Object{Key: left.Key()}
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Inventory", Name: second.Name, UID: second.UID, Controller: &yes}}
 	f.children[left.Key()] = owned
-	if err := f.Record(t.Context(), f.Of("uid-x"), stampedOf(stages(nil)), nil); err != nil {
+	if err := f.Record(t.Context(), f.Of("uid-x"), stages(nil).Stages, stampedOf(stages(nil)), nil); err != nil {
 		t.Fatal(err)
 	}
 	f.observe()
@@ -208,7 +208,10 @@ func TestTooManyChildrenForAStatus(t *testing.T) {
 }
 
 func TestSameStage(t *testing.T) {
-	of := func(stage int, part int32) *keeper.Inventory { return newInventory(owner, stage, part, "", nil) }
+	named := func(stage string, part int32) *keeper.Inventory {
+		return newInventory(place{owner, stage, 0, ""}, part, nil)
+	}
+	of := func(stage, part int) *keeper.Inventory { return legacy(stage, part) }
 	for _, c := range []struct {
 		a, b *keeper.Inventory
 		want bool
@@ -221,6 +224,13 @@ func TestSameStage(t *testing.T) {
 		{of(10, 0), of(1, 0), false},
 		{of(1, 0), of(2, 1), false},
 		{of(2, 1), of(1, 2), false},
+		{named("a", 0), named("a", 0), true},
+		{named("a", 0), named("a", 2), true},
+		{named("a", 2), named("a", 12), true},
+		{named("a", 0), named("a-1", 0), false},
+		{named("a-1", 0), named("a", 1), false},
+		{named("1", 0), of(1, 0), false},
+		{of(1, 0), named("1", 0), false},
 	} {
 		if got := SameStage(c.a.Name, c.b); got != c.want {
 			t.Errorf("%s and %s: %v", c.a.Name, c.b.Name, got)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,12 +15,21 @@ import (
 )
 
 // Record writes the entries of a reconciliation into the status of the Inventories. It removes objects from the spec that are
-// neither wanted nor exist any more. Of the Inventories that list none it keeps the first of each stage that the plan has.
-func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped [][]plan.Stamped, entries []keeper.InventoryEntry) error {
-	stageOf := map[plan.Key]int{}
+// neither wanted nor exist any more. Of the Inventories that list none it keeps the first of each stage that the plan has; stages are
+// those of the plan.
+func (s *Store) Record(
+	ctx context.Context, invs []*keeper.Inventory, stages []plan.Stage, stamped [][]plan.Stamped, entries []keeper.InventoryEntry,
+) error {
+	stageOf := map[plan.Key]string{}
 	for i, stage := range stamped {
 		for _, o := range stage {
-			stageOf[o.Key] = i
+			stageOf[o.Key] = stages[i].Name
+		}
+	}
+	first := map[string]*keeper.Inventory{}
+	for _, inv := range invs {
+		if first[inv.Spec.StageName] == nil {
+			first[inv.Spec.StageName] = inv
 		}
 	}
 	recorded := map[plan.Key]bool{}
@@ -27,7 +37,7 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 		recorded[KeyOf(e)] = true
 	}
 	return cmp.Or(parallel.Each(ctx, parallelWrites, invs, func(ctx context.Context, _ int, inv *keeper.Inventory) error {
-		stage := int(inv.Spec.Stage)
+		stage := inv.Spec.StageName
 		var spec, status []keeper.InventoryEntry
 		listed := map[plan.Key]bool{}
 		for _, e := range inv.Spec.Entries {
@@ -42,7 +52,8 @@ func (s *Store) Record(ctx context.Context, invs []*keeper.Inventory, stamped []
 				status = append(status, e)
 			}
 		}
-		if len(spec) == 0 && (stage >= len(stamped) || inv.Spec.Part > 0) {
+		planned := slices.ContainsFunc(stages, func(of plan.Stage) bool { return of.Name == stage })
+		if len(spec) == 0 && (!planned || inv != first[stage]) {
 			return s.Delete(ctx, inv)
 		}
 		return s.replace(ctx, inv, spec, boundLeftOut(status))

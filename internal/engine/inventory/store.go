@@ -85,7 +85,7 @@ func (s *Store) Of(ownerUID string) []*keeper.Inventory {
 		}
 	}
 	slices.SortFunc(out, func(a, b *keeper.Inventory) int {
-		return cmp.Or(cmp.Compare(a.Spec.Stage, b.Spec.Stage), cmp.Compare(a.Spec.Part, b.Spec.Part))
+		return cmp.Or(cmp.Compare(a.Spec.Stage, b.Spec.Stage), cmp.Compare(a.Spec.Part, b.Spec.Part), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }

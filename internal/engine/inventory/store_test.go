@@ -181,8 +181,8 @@ func object(kind, namespace, name string) plan.Object {
 }
 
 func stages(objects ...[]plan.Object) (p plan.Plan) {
-	for _, of := range objects {
-		p.Stages = append(p.Stages, plan.Stage{Objects: of})
+	for i, of := range objects {
+		p.Stages = append(p.Stages, plan.Stage{Name: fmt.Sprint("stage-", i), Objects: of})
 	}
 	return p
 }
@@ -223,7 +223,7 @@ func TestEnsure(t *testing.T) {
 		t.Fatalf("%d Inventories, %d writes", len(invs), f.writes())
 	}
 	for i, inv := range invs {
-		if int(inv.Spec.Stage) != i || inv.Spec.Owner.UID != owner.UID || len(inv.Spec.Entries) != 1 || !strings.HasSuffix(inv.Name, fmt.Sprint("-", i)) {
+		if int(inv.Spec.Stage) != i*spacing || inv.Spec.Owner.UID != owner.UID || len(inv.Spec.Entries) != 1 || !strings.HasSuffix(inv.Name, fmt.Sprint(".stage-", i)) {
 			t.Errorf("Inventory %d is %+v", i, inv)
 		}
 	}
@@ -234,7 +234,7 @@ func TestEnsure(t *testing.T) {
 	}
 	f.observe()
 	invs = f.ensure(stages([]plan.Object{object("Secret", "ns", "a"), object("Secret", "ns", "more")}), f.Of("uid-x"))
-	if len(invs) != 2 || f.writes() != 3 || len(invs[0].Spec.Entries) != 2 || invs[1].Spec.Stage != 1 {
+	if len(invs) != 2 || f.writes() != 3 || len(invs[0].Spec.Entries) != 2 || invs[1].Spec.StageName != "stage-1" {
 		t.Errorf("%d Inventories, %d writes", len(invs), f.writes())
 	}
 }
@@ -278,7 +278,7 @@ func TestRecord(t *testing.T) {
 	record := func(entries ...keeper.InventoryEntry) {
 		t.Helper()
 		f.observe()
-		if err := f.Record(t.Context(), f.Of("uid-x"), [][]plan.Stamped{{{Key: a.Key()}}}, entries); err != nil {
+		if err := f.Record(t.Context(), f.Of("uid-x"), stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err != nil {
 			t.Fatal(err)
 		}
 		f.observe()
@@ -314,7 +314,7 @@ func TestAFailedStatusIsNotRemembered(t *testing.T) {
 		return action.GetSubresource() == "status", nil, errors.New("no answer")
 	})
 	entries := []keeper.InventoryEntry{{ObjectReference: keeper.ObjectReference{Version: "v1", Kind: "ClusterRole", Name: "a"}, UID: "uid-a"}}
-	if err := f.Record(t.Context(), invs, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err == nil {
+	if err := f.Record(t.Context(), invs, stages([]plan.Object{a}).Stages, [][]plan.Stamped{{{Key: a.Key()}}}, entries); err == nil {
 		t.Error("the write succeeds")
 	}
 	if got, _ := f.Get(invs[0].Name); len(got.Spec.Entries) != 1 || len(got.Status.Entries) > 0 {

@@ -65,6 +65,8 @@ type Object struct {
 	OnImmutable Immutable
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
+	// Suspended leaves the object as it is, as a suspended stage does, where it is in a stage with others.
+	Suspended bool
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
 	// is not stored yet; empty mostly. What is there is left as it is.
 	Hold string
@@ -87,13 +89,14 @@ func DefinedBy(crd *unstructured.Unstructured) (out schema.GroupKind) {
 
 // Stage is a group of objects that are written together.
 type Stage struct {
-	// Name names the stage in messages and in Inventories; a DNS label.
+	// Name names the stage in messages and in Inventories, which are found again by it; a DNS label that no other stage of the plan has.
 	Name    string
 	Objects []Object
 	// WaitHealthy holds back the creation of what later stages declare until every object of this stage is healthy
 	// (invariant 14: only where dependsOn or wait asks). Without it a Namespace holds back what is in it, a CRD its custom resources.
 	WaitHealthy bool
-	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned.
+	// Suspended leaves the objects of this stage as they are: none is written, and what it had before is not pruned. That includes
+	// what stages had whose names begin with the name of this one and a dash, whether the plan has them or not.
 	Suspended bool
 	// After names stages every object of which must be healthy before those of this one are created.
 	After []string

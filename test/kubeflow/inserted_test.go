@@ -1,0 +1,123 @@
+package kubeflow
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/kubeflow"
+	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/harness"
+)
+
+var priorityClasses = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}
+
+// TestAnInsertedApplicationRewritesNothing inserts an application at the front of ten, and then has the manager find Inventories as an
+// earlier version left them: no object of the others is written.
+func TestAnInsertedApplicationRewritesNothing(t *testing.T) {
+	c := cluster.Start(t)
+	a := mirror(t)
+	o := start(t, c, a, harness.Options{}, kubeflow.Settings{})
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	files, names := fstest.MapFS{}, []string{}
+	for i := range 11 {
+		name := fmt.Sprint("a", i)
+		names = append(names, name)
+		merge(files, application(name, configMap(name)+"\n---\n{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: "+ns+"-"+name+
+			"}, value: "+fmt.Sprint(i)+"}"))
+	}
+	archive(t, c, ns, "kf", files)
+	apply(t, c, ns, "kf", "", names[1:]...)
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	o.Settle(t, time.Minute)
+	before, owners, requests := written(t, c, ns, names[1:]), inventoriesOf(t, c, ns), o.Requests.Snapshot()
+	if len(owners) != 11 {
+		t.Fatalf("%d Inventories", len(owners))
+	}
+
+	apply(t, c, ns, "kf", "", names...)
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	o.Settle(t, time.Minute)
+	if after := written(t, c, ns, names[1:]); !maps.Equal(after, before) {
+		t.Errorf("objects of other applications were written:\n%v\nbefore:\n%v", after, before)
+	}
+	for _, resource := range []string{"configmaps", "priorityclasses"} {
+		writes := func(r cluster.Request) bool { return r.Write() && r.Resource == resource }
+		if n := cluster.Sum(o.Requests.Since(requests), writes); n != 1 {
+			t.Errorf("%d writes of %s for one application", n, resource)
+		}
+	}
+	now := inventoriesOf(t, c, ns)
+	for name, inv := range owners {
+		if now[name].ResourceVersion != inv.ResourceVersion {
+			t.Errorf("the Inventory %s was written: %+v", name, now[name].Spec)
+		}
+	}
+
+	o.Stop()
+	unname(t, c, now)
+	before = written(t, c, ns, names)
+	o = start(t, c, a, harness.Options{}, kubeflow.Settings{})
+	cluster.Eventually(t, time.Minute, func() error {
+		for name, inv := range inventoriesOf(t, c, ns) {
+			if inv.Spec.StageName == "" || inv.UID != now[name].UID {
+				return fmt.Errorf("%s is of stage %q", name, inv.Spec.StageName)
+			}
+		}
+		return nil
+	})
+	o.Settle(t, time.Minute)
+	if after := written(t, c, ns, names); !maps.Equal(after, before) {
+		t.Errorf("objects were written:\n%v\nbefore:\n%v", after, before)
+	}
+	remove(t, c, ns, "kf")
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, priorityClasses, "", ns+"-a0") })
+}
+
+// written are the versions of the objects of applications.
+func written(t *testing.T, c *cluster.Cluster, ns string, applications []string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, name := range applications {
+		for kind, u := range map[string]client.Object{"ConfigMap": c.Get(t, configMaps, ns, name), "PriorityClass": c.Get(t, priorityClasses, "", ns+"-"+name)} {
+			out[kind+" "+name] = u.GetResourceVersion()
+		}
+	}
+	return out
+}
+
+// inventoriesOf are the Inventories of the KfDef of a namespace.
+func inventoriesOf(t *testing.T, c *cluster.Cluster, ns string) map[string]keeper.Inventory {
+	t.Helper()
+	var list keeper.InventoryList
+	if err := c.Client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]keeper.Inventory{}
+	for _, inv := range list.Items {
+		if inv.Spec.Owner.Namespace == ns {
+			out[inv.Name] = inv
+		}
+	}
+	return out
+}
+
+// unname makes Inventories what an earlier version wrote: with numbers one after the other, and without the names of the stages.
+func unname(t *testing.T, c *cluster.Cluster, invs map[string]keeper.Inventory) {
+	t.Helper()
+	all := slices.SortedFunc(maps.Values(invs), func(a, b keeper.Inventory) int { return int(a.Spec.Stage - b.Spec.Stage) })
+	for i, inv := range all {
+		inv.Spec.StageName, inv.Spec.Stage = "", int32(i) //nolint:gosec // A small number.
+		if err := c.Client.Update(t.Context(), &inv); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
