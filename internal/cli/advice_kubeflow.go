@@ -28,6 +28,10 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "An application cannot be rendered or ordered; the others are applied.", stalled: true,
 		remedy: "Correct the application as the message says.",
 	},
+	"DependencyCycle": {
+		meaning: "Its dependsOn leads back to itself by way of other KfDefs, so that none of them would ever begin.", stalled: true,
+		remedy: "Remove one of the dependencies that the message names.",
+	},
 	"RenderingAmbiguous": {
 		meaning: "Some of its applications are those of kfctl, and others are such as kfctl could not render, so that either rendering would be a guess.",
 		stalled: true,

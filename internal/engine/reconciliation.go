@@ -252,11 +252,11 @@ func keepListed(invs []*keeper.Inventory, stage string, desired map[plan.Key]boo
 	}
 }
 
-// leaveSuspended takes the writes of suspended stages and objects out of the decisions.
+// leaveSuspended takes the writes of suspended stages out of the decisions.
 func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if a.Writes() && a.Object.Desired != nil && (stages[a.Object.Stage].Suspended || a.Object.Suspended) {
+		if a.Writes() && a.Object.Desired != nil && stages[a.Object.Stage].Suspended {
 			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
 		}
 	}

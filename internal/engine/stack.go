@@ -120,6 +120,9 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		if s.def.WakeSiblings && old != nil && s.ready(old) != s.ready(now) {
 			s.enqueueSiblings(key)
 		}
+		if s.def.Depends != nil && old != nil && (s.ready(old) != s.ready(now) || old.GetGeneration() != now.GetGeneration()) {
+			s.enqueueDependents(key)
+		}
 		if echo {
 			return
 		}
@@ -131,6 +134,9 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	}
 	if s.def.WakeSiblings && (old == nil || now == nil) {
 		s.enqueueNamespace(key.Namespace)
+	}
+	if old == nil || now == nil {
+		s.enqueueDependents(key)
 	}
 	s.enqueueWires(key.Namespace)
 	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
@@ -271,6 +277,18 @@ func (s *stacks[C, F]) enqueueNamespace(namespace string) {
 func (s *stacks[C, F]) enqueueSiblings(key client.ObjectKey) {
 	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
 		if o.GetName() != key.Name {
+			s.queue.add(o.GetNamespace(), o.GetName())
+		}
+	}
+}
+
+// enqueueDependents enqueues the other custom resources of a namespace that depend on some of its kind there.
+func (s *stacks[C, F]) enqueueDependents(key client.ObjectKey) {
+	if s.def.Depends == nil {
+		return
+	}
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), key.Namespace) {
+		if cr, ok := o.(C); ok && o.GetName() != key.Name && s.def.Depends(cr) {
 			s.queue.add(o.GetNamespace(), o.GetName())
 		}
 	}

@@ -33,6 +33,7 @@ func Definition() controller.Definition[*kubeflowv1.KfDef] {
 		},
 		AnyChildren:      true,
 		RendersAnswers:   true,
+		Depends:          func(cr *kubeflowv1.KfDef) bool { return len(cr.Spec.DependsOn) > 0 },
 		DefaultName:      "kubeflow",
 		Suspended:        func(cr *kubeflowv1.KfDef) bool { return cr.Spec.Suspend },
 		Rules:            slices.Concat(controller.ActingRules("KfDef", "applications"), rendering.Rules()),

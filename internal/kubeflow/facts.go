@@ -16,6 +16,8 @@ type Facts struct {
 	Pending bool
 	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
 	ActAs string
+	// Awaited is what the KfDefs that this one depends on have to do with it.
+	Awaited Awaited
 	// Namespaced says of the kinds that are rendered whether their objects are in namespaces, as far as that is known.
 	Namespaced map[schema.GroupKind]bool
 }

@@ -34,6 +34,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	}
 	facts := Facts{
 		Result: result, Pending: !done && result.Inputs != job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
+		Awaited: awaited(cr, read.Siblings()),
 	}
 	for _, a := range result.Content.Applications {
 		for _, o := range a.Objects {

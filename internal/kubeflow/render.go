@@ -50,6 +50,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, names, i, wrong, applications[i]))
 	}
+	facts.Awaited.hold(&out)
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
 		if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {

@@ -178,8 +178,6 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
 		o.Adopt = key.Kind == "Namespace" && key.Group == ""
-		// What is in a stage with other components is left as it is, too.
-		o.Suspended = b.part.spec.Suspend
 		o.OnImmutable = b.onImmutable(key, o.Retain)
 		out = append(out, o)
 	}

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -69,36 +68,5 @@ func TestObjectsOfNoChart(t *testing.T) {
 		controllertest.Golden(t, "istio-"+version, plan.Plan{Stages: []plan.Stage{
 			{Name: routing, Objects: routingObjects(cr, facts)}, {Name: detectors, Objects: s.detectorObjects(cr, facts)},
 		}})
-	}
-}
-
-// TestASuspendedComponentSuspendsItsDefinitions: they are in one stage with those of other components.
-func TestASuspendedComponentSuspendsItsDefinitions(t *testing.T) {
-	cr := &v1alpha1.SeldonOperator{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seldon"}}
-	definition := func(name string) []*unstructured.Unstructured {
-		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(customResourceDefinitions.WithVersion("v1"))
-		u.SetName(name)
-		return []*unstructured.Unstructured{u}
-	}
-	facts := Facts{Keys: &keys{}}
-	for _, name := range []string{core, analytics} {
-		part := Part{component: component{name: name}, Result: &Result{Content: Content{Definitions: definition(name + ".example.com")}}}
-		part.spec.Suspend = name == core
-		facts.Parts = append(facts.Parts, part)
-	}
-	n := 0
-	for _, stage := range (&system{}).Render(cr, facts).Stages {
-		for _, o := range stage.Objects {
-			if o.Key().GroupKind != customResourceDefinitions {
-				continue
-			}
-			if n++; o.Suspended != (o.Desired.GetName() == core+".example.com") {
-				t.Errorf("%s of stage %s is suspended: %v", o.Key(), stage.Name, o.Suspended)
-			}
-		}
-	}
-	if n != 2 {
-		t.Errorf("%d definitions", n)
 	}
 }

@@ -82,6 +82,58 @@ func TestAnInsertedApplicationRewritesNothing(t *testing.T) {
 	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, priorityClasses, "", ns+"-a0") })
 }
 
+// ordered has one KfDef wait for another one, and tells two that wait for one another.
+func ordered(t *testing.T, c *cluster.Cluster) {
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	for _, name := range []string{"first", "second"} {
+		archive(t, c, ns, name, application("app", configMap("of-"+name)))
+	}
+	apply(t, c, ns, "second", "dependsOn: [{name: first}]", "app")
+	cluster.Eventually(t, time.Minute, func() error {
+		return reason(get(t, c, ns, "second"), "DependencyNotReady", "KfDef first, which is not in namespace "+ns)
+	})
+	if err := c.Gone(t, configMaps, ns, "of-second"); err != nil {
+		t.Error(err)
+	}
+	apply(t, c, ns, "first", "", "app")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "second")) })
+	apply(t, c, ns, "first", "dependsOn: [{name: second}]", "app")
+	for _, name := range []string{"first", "second"} {
+		cluster.Eventually(t, time.Minute, func() error { return reason(get(t, c, ns, name), "DependencyCycle", "spec.dependsOn") })
+	}
+	apply(t, c, ns, "first", "", "app")
+	for _, name := range []string{"first", "second"} {
+		cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, name)) })
+	}
+	if out, err := c.TryKubectl("-n", ns, "patch", "kfdef", "first", "--type=merge", "-p", `{"spec":{"dependsOn":[{"name":"first"}]}}`); err == nil {
+		t.Errorf("a KfDef may depend on itself: %s", out)
+	}
+}
+
+// keeps has an object with the annotation stay that its application no longer has.
+func keeps(t *testing.T, c *cluster.Cluster) {
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	kept := `{apiVersion: v1, kind: ConfigMap, metadata: {name: kept, annotations: {keeper.mlkeeper.dev/prune: disabled}}, data: {a: b}}`
+	archive(t, c, ns, "kf", application("one", kept+"\n---\n"+configMap("live")+"\n---\n"+configMap("pruned")))
+	apply(t, c, ns, "kf", "", "one")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
+	c.Kubectl(t, "-n", ns, "annotate", "configmap", "live", "keeper.mlkeeper.dev/prune=disabled")
+	archive(t, c, ns, "kf", application("one", configMap("new")))
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "pruned") })
+	for _, name := range []string{"kept", "live", "new"} {
+		if err := c.There(t, configMaps, ns, name); err != nil {
+			t.Error(err)
+		}
+	}
+	remove(t, c, ns, "kf")
+	cluster.Eventually(t, time.Minute, func() error { return c.Gone(t, configMaps, ns, "live") })
+	if err := c.There(t, configMaps, ns, "kept"); err != nil {
+		t.Error(err)
+	}
+}
+
 // written are the versions of the objects of applications.
 func written(t *testing.T, c *cluster.Cluster, ns string, applications []string) map[string]string {
 	t.Helper()

@@ -36,6 +36,10 @@ const (
 	OwnerAnnotation = "keeper.mlkeeper.dev/owner"
 	// AppliedHashAnnotation carries the digest of the rendered child that was applied last.
 	AppliedHashAnnotation = "keeper.mlkeeper.dev/applied-hash"
+	// PruneAnnotation, with the value PruneDisabled, keeps a child when the plan no longer has it. Where it is declared, the child is retained
+	// after its custom resource, too.
+	PruneAnnotation = "keeper.mlkeeper.dev/prune"
+	PruneDisabled   = "disabled"
 	// WireAnnotation, set to "false" on an InferenceService, keeps MLKeeper's entries out of it.
 	WireAnnotation = "keeper.mlkeeper.dev/wire"
 	// WiringAnnotation records, on an object of somebody else, the entries that MLKeeper added to it.

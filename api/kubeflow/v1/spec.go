@@ -59,11 +59,27 @@ type KfDefSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Interval *metav1.Duration `json:"interval,omitempty"`
+	// dependsOn names other KfDefs of the same namespace that must be Ready before anything of this one is created. What exists is updated
+	// all the same. A KfDef that depends on itself by way of others is Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	DependsOn []Dependency `json:"dependsOn,omitempty"`
 	// deletionPolicy says what becomes of the objects when the KfDef is deleted: Delete, the default, deletes them; Orphan
 	// leaves all of them. With both, PersistentVolumeClaims stay, and so do the namespace of the KfDef, other Namespaces that
 	// hold anything, and CustomResourceDefinitions of which there are custom resources.
 	// +optional
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// Dependency is a KfDef that another one depends on.
+type Dependency struct {
+	// name is that of a KfDef of the same namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // Rendering is how the applications of a KfDef are rendered.

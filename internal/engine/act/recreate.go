@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/plan"
@@ -27,7 +28,7 @@ func recreates(o plan.Stamped) bool {
 	}
 	switch o.Key.Kind {
 	case "Job", "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret":
-		return !o.Retain
+		return o.Policy() != keeper.Retain
 	}
 	return false
 }

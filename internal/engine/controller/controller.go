@@ -60,6 +60,9 @@ type Definition[C client.Object] struct {
 	// WakeSiblings wakes the other custom resources of the namespace when one is created, becomes Ready, ceases to be so or is
 	// deleted, for controllers in which one of several comes first.
 	WakeSiblings bool
+	// Depends says that a custom resource depends on others of its kind in the namespace: it is woken when one of them is created, gets
+	// another spec, becomes Ready, ceases to be so or is deleted. Nil for kinds that never do.
+	Depends func(C) bool
 	// WarningsOnly says that a custom resource that becomes Ready is no event, for kinds whose custom resources are made by a
 	// program that hears of each in a way of its own.
 	WarningsOnly bool

@@ -250,6 +250,8 @@ func prune(in Input) []Action {
 		case !e.Observed.OwnedBy(in.Stack, in.Owners...):
 			continue
 		case e.Entry.Policy == keeper.Retain || neverPruned(e.Observed.Key) || e.Observed.Adopted(),
+			// The annotation may have been set on the object itself.
+			e.Observed.Annotations[keeper.PruneAnnotation] == keeper.PruneDisabled,
 			// Without a record of what MLKeeper has written the missing owner reference tells that it was retained.
 			(e.Entry.UID != e.Observed.UID || !e.Observed.Written()) && metav1.GetControllerOfNoCopy(&e.Observed.ObjectMeta) == nil:
 			a.Verb, a.Reason = Leave, ReasonRetained

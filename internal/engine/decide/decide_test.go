@@ -383,3 +383,16 @@ func TestPrune(t *testing.T) {
 		})
 	}
 }
+
+// TestTheAnnotationOfAnObjectKeepsIt: it counts although no manifest has it, and with its own value alone.
+func TestTheAnnotationOfAnObjectKeepsIt(t *testing.T) {
+	for value, want := range map[string]Verb{keeper.PruneDisabled: Leave, "Disabled": Delete, "": Delete} {
+		_, th := scene(t, deployments, nil)
+		observed := th.observed(deployments, keyFor(deployments, "a"))
+		observed.Annotations[keeper.PruneAnnotation] = value
+		got := Decide(Input{Stack: stack, Owners: []plan.Owner{self}, Extras: []Extra{{Observed: observed}}, Prune: true})
+		if len(got) != 1 || got[0].Verb != want {
+			t.Errorf("%q: %+v", value, got)
+		}
+	}
+}

@@ -65,8 +65,6 @@ type Object struct {
 	OnImmutable Immutable
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
-	// Suspended leaves the object as it is, as a suspended stage does, where it is in a stage with others.
-	Suspended bool
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
 	// is not stored yet; empty mostly. What is there is left as it is.
 	Hold string
@@ -155,12 +153,22 @@ func (p *Plan) SetDeletionPolicy(policy keeper.DeletionPolicy) {
 // Policy is the policy of the object's inventory entry; empty for an object that is deleted with its custom resource.
 func (o Object) Policy() keeper.EntryPolicy {
 	switch {
-	case o.Retain:
+	case o.Retain || o.keptByAnnotation():
 		return keeper.Retain
 	case o.Orphan:
 		return keeper.Orphan
 	}
 	return ""
+}
+
+// keptByAnnotation says that the manifest of the object says that it is never pruned.
+func (o Object) keptByAnnotation() bool {
+	if o.Desired == nil {
+		return false
+	}
+	metadata, _ := o.Desired.Object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return annotations[keeper.PruneAnnotation] == keeper.PruneDisabled
 }
 
 // Mark is an annotation with a value; empty for none.

@@ -84,6 +84,13 @@ func TestStampMarks(t *testing.T) {
 	}
 }
 
+// annotated is an object with the annotation against pruning.
+func annotated(value string) *unstructured.Unstructured {
+	u := configMap()
+	u.SetAnnotations(map[string]string{keeper.PruneAnnotation: value})
+	return u
+}
+
 func TestStampGivesNoOwnerToRetainedObjects(t *testing.T) {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "n"},
@@ -101,6 +108,8 @@ func TestStampGivesNoOwnerToRetainedObjects(t *testing.T) {
 	}{
 		{"retained", Object{Desired: configMap(), Retain: true}, false},
 		{"orphaned", Object{Desired: configMap(), Orphan: true}, false},
+		{"kept by its annotation", Object{Desired: annotated(keeper.PruneDisabled)}, false},
+		{"with another value of it", Object{Desired: annotated("enabled")}, true},
 		{"namespace", Object{Desired: namespace}, false},
 		{"CRD", Object{Desired: crd}, false},
 		{"another group's kind of that name", Object{Desired: other}, true},
