@@ -287,7 +287,7 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
 	if e, ok := p.entries[o.Key]; ok {
-		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e)
+		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e) || !o.Drift.Leave && leavesDrift(e)
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
@@ -297,6 +297,11 @@ func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item
 		item.Held = s.heldByAnother(p, seen)
 	}
 	return item
+}
+
+// leavesDrift says that fields of an object were left to others, when they were to be left.
+func leavesDrift(e keeper.InventoryEntry) bool {
+	return slices.ContainsFunc(e.LeftOut, func(warning string) bool { return strings.HasPrefix(warning, act.DriftWarning) })
 }
 
 // settling returns a child with its health at this time, and reconciles again when the health changes by time alone: no watch
@@ -469,7 +474,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 			// No watch shows it, nor will one tell that it is gone.
 			p.requeueAt(s.Clock.Now().Add(staleRetry))
 		}
-		if r.Wrote && r.Action.Reason == decide.ReasonDrift {
+		if r.Wrote && r.Action.Reason == decide.ReasonDrift && !r.Action.Object.Drift.Leave {
 			s.metrics.repaired(r.Action.Key)
 		}
 	}

@@ -140,7 +140,9 @@ func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object,
 				continue
 			}
 			seen[key] = true
-			object := plan.Object{Desired: plan.InNamespace(o, key.Namespace)}
+			object := plan.Object{
+				Desired: plan.InNamespace(o, key.Namespace), Drift: plan.DriftOf(facts.Result.Content.Spec[i].DriftDetection, key),
+			}
 			if plan.AlwaysRetained(key) {
 				// The namespace that the KfDef is in, and those of applications of others, may be there before.
 				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept

@@ -91,7 +91,7 @@ func ordered(t *testing.T, c *cluster.Cluster) {
 	}
 	apply(t, c, ns, "second", "dependsOn: [{name: first}]", "app")
 	cluster.Eventually(t, time.Minute, func() error {
-		return reason(get(t, c, ns, "second"), "DependencyNotReady", "KfDef first, which is not in namespace "+ns)
+		return reason(get(t, c, ns, "second"), "Progressing", "waiting for KfDef first, which is not in namespace "+ns)
 	})
 	if err := c.Gone(t, configMaps, ns, "of-second"); err != nil {
 		t.Error(err)

@@ -126,6 +126,9 @@ type Application struct {
 	// prune false keeps the objects of this application when they leave it, and when the KfDef is deleted.
 	// +optional
 	Prune *bool `json:"prune,omitempty"`
+	// driftDetection says what becomes of what others change in the objects of this application, and which fields are left to them.
+	// +optional
+	DriftDetection *keeper.DriftDetection `json:"driftDetection,omitempty"`
 	// images replaces images of the application, as kustomize does.
 	// +optional
 	// +listType=atomic

@@ -27,7 +27,7 @@ import (
 func (a *Actor) apply(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	var live *unstructured.Unstructured
 	if res.Action.Migrate || res.Action.MigratePrevious || res.Action.Reason == decide.ReasonDrift ||
-		fieldownership.DependsOnLive(res.Action.Object.Desired) {
+		len(res.Action.Object.Drift.Ignore) > 0 || fieldownership.DependsOnLive(res.Action.Object.Desired) {
 		var err error
 		live, err = client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 		if err != nil {
@@ -69,6 +69,9 @@ func (a *Actor) applyOver(
 			res.Err = err
 			return
 		}
+		if !res.Action.MigratePrevious {
+			desired = leave(res, desired, live)
+		}
 		if res.Action.Reason == decide.ReasonDrift {
 			lost := fieldownership.Lost(desired, live, observe.FieldManager)
 			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
@@ -104,6 +107,26 @@ func (a *Actor) applyOver(
 	}
 }
 
+// DriftWarning begins the warning of a field that is left to another manager.
+const DriftWarning = "drift: "
+
+// leave takes out of what is declared what is left to the managers that have set it: what the object ignores, and, where it leaves drift,
+// everything else too, with a warning.
+func leave(res *Result, desired, live *unstructured.Unstructured) *unstructured.Unstructured {
+	drift := res.Action.Object.Drift
+	if !drift.Leave && len(drift.Ignore) == 0 {
+		return desired
+	}
+	left, rest := fieldownership.Left(desired, fieldownership.Lost(desired, live, observe.FieldManager), drift.Ignore)
+	if drift.Leave && res.Action.Reason == decide.ReasonDrift {
+		for _, f := range rest {
+			res.Warnings = append(res.Warnings, fmt.Sprintf("%s%s is left as %s has set it, since driftDetection.mode is warn", DriftWarning, f.Text, f.Manager))
+		}
+		left = append(left, rest...)
+	}
+	return fieldownership.Remove(desired, left)
+}
+
 // patchWithRemedy applies, and a second time where what the API server refused has a remedy here.
 func (a *Actor) patchWithRemedy(
 	ctx context.Context, client dynamic.ResourceInterface, res *Result, desired *unstructured.Unstructured,
@@ -116,9 +139,11 @@ func (a *Actor) patchWithRemedy(
 	}
 	if sanitize.Refused(err) && a.Cleaner != nil {
 		var cleaned *unstructured.Unstructured
-		if cleaned, res.Warnings, err = a.Cleaner.Clean(ctx, desired); err == nil {
+		var dropped []string
+		if cleaned, dropped, err = a.Cleaner.Clean(ctx, desired); err == nil {
 			out, err = a.patch(ctx, client, cleaned)
 		}
+		res.Warnings = append(res.Warnings, dropped...)
 	}
 	return out, err
 }

@@ -25,7 +25,7 @@ var known = lru.New(16 << 10)
 func shareMarks(out *Object, m metav1.Object) {
 	own := marks{
 		labels:      pick(m.GetLabels(), keeper.ControllerLabel, keeper.StackLabel),
-		annotations: pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation),
+		annotations: pick(m.GetAnnotations(), keeper.OwnerAnnotation, keeper.AdoptedAnnotation, keeper.PartialAnnotation, keeper.PruneAnnotation),
 		owners:      boundOwners(m.GetOwnerReferences()),
 	}
 	key := own.key()

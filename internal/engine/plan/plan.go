@@ -63,6 +63,8 @@ type Object struct {
 	Partial bool
 	// OnImmutable says what happens when a change is refused because a field is immutable.
 	OnImmutable Immutable
+	// Drift says what becomes of the values that others set in the object.
+	Drift Drift
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
