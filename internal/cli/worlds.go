@@ -172,6 +172,23 @@ func (r noClusterReader) ServesVersion(gv schema.GroupVersion) bool {
 	return r.all && !clientgoscheme.Scheme.IsGroupRegistered(gv.Group)
 }
 
+// Kinds implements controller.Reader: those of Kubernetes, and those that are given.
+func (r noClusterReader) Kinds() []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for gvk := range clientgoscheme.Scheme.AllKnownTypes() {
+		if _, known := kustomize.Namespaced(gvk); known && !removed(gvk) {
+			out = append(out, gvk)
+		}
+	}
+	for gvk := range r.apis {
+		if !slices.Contains(out, gvk) {
+			out = append(out, gvk)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
 // KubernetesVersion implements controller.Reader.
 func (noClusterReader) KubernetesVersion() string {
 	return fmt.Sprintf("v%d.%d.0", kubernetes[0], kubernetes[1])
@@ -368,6 +385,22 @@ func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
 		}
 		return mapping != nil
 	})
+}
+
+// Kinds implements controller.Reader.
+func (r *somewhereReader) Kinds() []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for _, kind := range r.kinds {
+		mappings, err := r.mapper.RESTMappings(kind.GroupKind)
+		if err != nil {
+			r.reads.fail(err)
+		}
+		for _, mapping := range mappings {
+			out = append(out, mapping.GroupVersionKind)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // KubernetesVersion implements controller.Reader.

@@ -102,6 +102,13 @@ func plannedKinds(stages [][]plan.Stamped) []schema.GroupVersionKind {
 	return out
 }
 
+// watchAllKinds has its custom resources enqueued when any kind comes or goes.
+func (s *stacks[C, F]) watchAllKinds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allKinds = true
+}
+
 // watchGroup remembers a group of whose APIs the controller asks by version, so that its custom resources are enqueued when they change.
 func (s *stacks[C, F]) watchGroup(group string) {
 	s.mu.Lock()

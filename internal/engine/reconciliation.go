@@ -80,7 +80,7 @@ func (s *stacks[C, F]) newReconciliation(cr C) *reconciliation[C, F] {
 	if len(*s.def.Common(cr).Conditions) == 0 {
 		p.state.fresh = true
 	}
-	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: s.madeBy(cr), WatchGroup: s.watchGroup})
+	p.reader = s.readers.New(reader.Request{Stack: p.stack, Recorded: s.madeBy(cr), WatchGroup: s.watchGroup, WatchKinds: s.watchAllKinds})
 	return p
 }
 

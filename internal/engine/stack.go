@@ -47,6 +47,8 @@ type stacks[C client.Object, F any] struct {
 	children *watch.DynamicChildren
 	// groups are those of whose APIs the controller asks by version.
 	groups map[string]bool
+	// allKinds says that the controller asks for all kinds.
+	allKinds bool
 	// conflictWaiters holds who would have an object that belongs to another custom resource, to be enqueued when it changes.
 	conflictWaiters map[plan.Key]map[client.ObjectKey]bool
 	// states holds what is remembered of each custom resource between reconciles.
@@ -320,7 +322,7 @@ func (s *stacks[C, F]) serves(gk schema.GroupKind) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.groups[gk.Group]
+	return s.allKinds || s.groups[gk.Group]
 }
 
 func (s *stacks[C, F]) alive(namespace, name string) (uid string, found, known bool) {

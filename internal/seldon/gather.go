@@ -3,7 +3,6 @@ package seldon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -38,20 +37,24 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	if facts.Postgres, facts.Elastic, err = s.gatherPasswords(ctx, read, cr, facts.Keys); err != nil {
 		return Facts{}, err
 	}
-	if err := s.gatherMissing(ctx, read, cr, &facts); err != nil {
-		return Facts{}, err
-	}
-	if facts.Keys.there || s.settings.DryRun {
-		// Before, nothing is rendered that would have to be rendered again with what is stored.
-		for _, c := range s.componentsOf(cr) {
-			part, err := s.gatherPart(ctx, read, cr, c, facts)
-			if err != nil {
-				return Facts{}, err
-			}
+	var given values
+	for _, c := range s.componentsOf(cr) {
+		part, values, err := s.gatherPart(ctx, read, cr, c, facts)
+		if err != nil {
+			return Facts{}, err
+		}
+		if c.name == enterprise {
+			given = values
+		}
+		if facts.Keys.there || s.settings.DryRun {
+			// Before, nothing is rendered that would have to be rendered again with what is stored.
 			facts.Parts = append(facts.Parts, part)
 		}
 	}
-	if facts.URL, facts.URLWarning, err = s.gatherURL(ctx, read, cr, facts.ActAs); err != nil {
+	if err := s.gatherMissing(ctx, read, cr, given, &facts); err != nil {
+		return Facts{}, err
+	}
+	if facts.URL, facts.URLWarning, err = s.gatherURL(ctx, read, cr, given, facts.ActAs); err != nil {
 		return Facts{}, err
 	}
 	for _, part := range facts.Parts {
@@ -116,10 +119,10 @@ func ownerID(cr *v1alpha1.SeldonOperator) string {
 	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name}.ID()
 }
 
-// gatherPart asks for one component as it is declared now.
+// gatherPart asks for one component as it is declared now, and returns the values that the user gives for it.
 func (s *system) gatherPart(
 	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
-) (Part, error) {
+) (Part, values, error) {
 	part := Part{component: c, Pending: true}
 	if last := s.results.Last(subject(cr, c)); last.Rendered() {
 		part.Result = last
@@ -129,14 +132,14 @@ func (s *system) gatherPart(
 	if errors.As(err, &problem) {
 		// What is there of the other components is kept up meanwhile.
 		part.Problem = &problem
-		return part, nil
+		return part, r.given, nil
 	}
 	if err != nil {
-		return Part{}, err
+		return Part{}, nil, err
 	}
 	if !facts.Keys.stored && !s.settings.DryRun {
 		// A certificate that is not stored yet may become another.
-		return part, nil
+		return part, r.given, nil
 	}
 	job := r.job(cr)
 	result, done := s.results.Get(read, job)
@@ -144,7 +147,7 @@ func (s *system) gatherPart(
 		part.Result, part.Pending = result, false
 	}
 	part.Older = part.Result != nil && part.Result.Inputs != job.Inputs
-	return part, nil
+	return part, r.given, nil
 }
 
 // serves answers what templates ask of .Capabilities.APIVersions: a group and version, or a kind of one.
@@ -158,6 +161,17 @@ func serves(read controller.Reader, apiVersion string) bool {
 	return err == nil && read.ServesVersion(gv)
 }
 
+// allServed are all answers to what templates may ask of .Capabilities.APIVersions, as Helm lists them.
+func allServed(read controller.Reader) []string {
+	var out []string
+	for _, gvk := range read.Kinds() {
+		gv := gvk.GroupVersion().String()
+		out = append(out, gv, gv+"/"+gvk.Kind)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // request puts together what a component is rendered from.
 func (s *system) request(
 	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, c component, facts Facts,
@@ -166,9 +180,12 @@ func (s *system) request(
 		component: c, settings: s.settings, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
 		cluster: helm.Cluster{
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
+			All: func() []string { return allServed(read) },
 		},
 	}
 	r.from = rendering.Source{Name: c.chart.Name + " " + c.chart.Version, Origin: origin.Origin{Field: r.field + ".chart", User: facts.ActAs}}
+	given, problem := userValues(ctx, read, cr, &r)
+	r.given, r.values = given, helm.Merge(s.overlay(cr, c), given)
 	if err := r.from.ReadArchive(ctx, read, cr.Namespace, r.from.Field+".repository", c.chart.Repository); err != nil {
 		return r, err
 	}
@@ -181,85 +198,7 @@ func (s *system) request(
 			Repository: c.chart.Repository, Name: c.chart.Name, Version: c.chart.Version, Digest: c.chart.Digest, Before: true,
 		}
 	}
-	given, err := s.userValues(ctx, read, cr, &r)
-	r.values = helm.Merge(s.overlay(cr, c), given)
-	return r, err
-}
-
-// userValues are the values of a user: those of objects in their order, and over them those of the spec.
-func (s *system) userValues(
-	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, r *request,
-) (values, error) {
-	out := values{}
-	for i, ref := range r.spec.ValuesFrom {
-		field := fmt.Sprintf("%s.valuesFrom[%d]", r.field, i)
-		more, err := referencedValues(ctx, read, cr.Namespace, ref, field, &r.from.Origin)
-		if err != nil {
-			return nil, err
-		}
-		out = helm.Merge(out, more)
-	}
-	if r.spec.Values != nil && len(r.spec.Values.Raw) > 0 {
-		given, err := helm.ParseValues(r.spec.Values.Raw)
-		if err != nil {
-			return nil, plan.Problem{
-				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: r.field + ".values", Message: err.Error(),
-				Remedy: "write them as a map",
-			}
-		}
-		out = helm.Merge(out, given)
-	}
-	return out, nil
-}
-
-// reasonValuesInvalid says that values are none; stable across releases.
-const reasonValuesInvalid = "ValuesInvalid"
-
-// referencedValues reads the values in an object. What it holds is never told, since it may be secret.
-func referencedValues(
-	ctx context.Context, read controller.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin,
-) (values, error) {
-	gvk := gvkConfigMap
-	if ref.Kind == gvkSecret.Kind {
-		gvk = gvkSecret
-	}
-	object, err := from.Referenced(ctx, read, gvk, namespace, ref.Name, field+".name")
-	if err != nil {
-		var missing plan.Problem
-		if ref.Optional && errors.As(err, &missing) && missing.Reason == gvk.Kind+"NotFound" {
-			return nil, nil
-		}
-		return nil, err
-	}
-	key := ref.ValuesKey
-	if key == "" {
-		key = "values.yaml"
-	}
-	raw, found := origin.Text(object, key)
-	switch {
-	case !found && ref.Optional:
-		return nil, nil
-	case !found:
-		return nil, plan.Problem{
-			Class: plan.Waiting, Reason: origin.ReasonKeyMissing, Field: field + ".valuesKey", Value: key,
-			Message: fmt.Sprintf("%s %s has no key of this name", ref.Kind, ref.Name), Remedy: "put the values there",
-		}
-	case ref.TargetPath != "":
-		var out any = raw
-		path := strings.Split(ref.TargetPath, ".")
-		for _, step := range slices.Backward(path) {
-			out = values{step: out}
-		}
-		return out.(values), nil //nolint:forcetypeassert // a path has one step at least
-	}
-	parsed, err := helm.ParseValues([]byte(raw))
-	if err != nil {
-		return nil, plan.Problem{
-			Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field, Value: ref.Name,
-			Message: fmt.Sprintf("the key %s of %s %s is no map in YAML", key, ref.Kind, ref.Name), Remedy: "correct it",
-		}
-	}
-	return parsed, nil
+	return r, problem
 }
 
 // digestOf is that of a certificate by its name.
@@ -273,17 +212,4 @@ func (k *keys) digestOf(name string) string {
 		}
 	}
 	return ""
-}
-
-// valuesGiven are the values that a user gives in the spec itself, for what depends on them; those of objects are not known
-// here.
-func valuesGiven(c v1alpha1.Component) values {
-	if c.Values == nil {
-		return nil
-	}
-	out, err := helm.ParseValues(c.Values.Raw)
-	if err != nil {
-		return nil // Told where the values are put together.
-	}
-	return out
 }

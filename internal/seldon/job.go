@@ -32,10 +32,11 @@ type request struct {
 	namespace, user string
 	field           string
 	from            rendering.Source
-	values          values
-	keys            *keys
-	cluster         helm.Cluster
-	now             time.Time
+	// given are the values of the user, values those with what MLKeeper sets below them.
+	given, values values
+	keys          *keys
+	cluster       helm.Cluster
+	now           time.Time
 }
 
 // job renders the component once for what is declared and each request to reconcile now, and anew when its templates would be told
@@ -107,10 +108,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 
 // changed is what the templates would be told now, where that is not what they were told.
 func (r request) changed(last Content) string {
-	apis, certificates := map[string]bool{}, map[string]string{}
-	for apiVersion := range last.APIs {
-		apis[apiVersion] = r.cluster.Serves(apiVersion)
-	}
+	apis, certificates := r.cluster.Answers(last.APIs), map[string]string{}
 	for name := range last.Certificates {
 		certificates[name] = r.keys.digestOf(name)
 	}
@@ -120,19 +118,27 @@ func (r request) changed(last Content) string {
 	return fmt.Sprint(apis, certificates)
 }
 
+// maxLookedUp bounds the objects of one list that a template looks up.
+const maxLookedUp = 500
+
 // lookup answers the templates' lookup with the rights that the chart is written with. Secrets are read in the namespace of
-// the SeldonOperator alone, and lists are empty: a template that goes through a cluster would be another at every rendering.
+// the SeldonOperator alone.
 func (r request) lookup(live controller.Live) func(context.Context, string, string, string, string) (map[string]any, error) {
 	return func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || live == nil {
 			return nil, err
 		}
-		if name == "" {
-			return map[string]any{"apiVersion": apiVersion, "kind": kind + "List", "items": []any{}}, nil
-		}
 		if gv.Group == "" && kind == "Secret" && namespace != r.namespace {
 			return nil, fmt.Errorf("lookup of Secret %s/%s: only those of namespace %s are read", namespace, name, r.namespace)
+		}
+		if name == "" {
+			items, err := live.ListAs(ctx, r.user, gv.WithKind(kind), namespace, maxLookedUp)
+			list := make([]any, 0, len(items))
+			for i := range items {
+				list = append(list, items[i].Object)
+			}
+			return map[string]any{"apiVersion": apiVersion, "kind": kind + "List", "items": list}, err
 		}
 		found, err := live.Get(ctx, r.user, gv.WithKind(kind), namespace, name)
 		if err != nil || found == nil {

@@ -3,6 +3,7 @@ package seldon
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -233,7 +235,7 @@ func TestWhatIsOutdatedIsOneJob(t *testing.T) {
 	pass := func() string {
 		t.Helper()
 		cluster.Time = cluster.Time.Add(time.Second)
-		if _, err := s.gatherPart(t.Context(), cluster, cr, c, facts); err != nil {
+		if _, _, err := s.gatherPart(t.Context(), cluster, cr, c, facts); err != nil {
 			t.Fatal(err)
 		}
 		last := cluster.Asked[len(cluster.Asked)-1]
@@ -284,7 +286,7 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	facts.Keys.there, facts.Keys.stored = true, true
 	version := func() string {
 		t.Helper()
-		part, err := s.gatherPart(t.Context(), cluster, cr, c, facts)
+		part, _, err := s.gatherPart(t.Context(), cluster, cr, c, facts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,6 +320,38 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	version()
 	if answered(); version() != "policy/v1beta1" {
 		t.Errorf("declared is %s", version())
+	}
+}
+
+// listing is a controller.Live that lists ConfigMaps and Secrets.
+type listing struct {
+	controller.Live
+	asked []string
+}
+
+func (l *listing) ListAs(
+	_ context.Context, user string, gvk schema.GroupVersionKind, namespace string, _ int,
+) ([]unstructured.Unstructured, error) {
+	l.asked = append(l.asked, user+" "+gvk.Kind+" "+namespace)
+	return []unstructured.Unstructured{*opaque("one", nil), *opaque("two", nil)}, nil
+}
+
+// TestALookupOfAListIsAsked: with the rights of the ServiceAccount, and Secrets in the namespace of the SeldonOperator alone.
+func TestALookupOfAListIsAsked(t *testing.T) {
+	live := &listing{}
+	lookup := request{namespace: "ns", user: user}.lookup(live)
+	found, err := lookup(t.Context(), "v1", "ConfigMap", "", "")
+	if items, _ := found["items"].([]any); err != nil || len(items) != 2 || found["kind"] != "ConfigMapList" {
+		t.Errorf("%v, %v", found, err)
+	}
+	if _, err := lookup(t.Context(), "v1", "Secret", "ns", ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := lookup(t.Context(), "v1", "Secret", "", ""); err == nil {
+		t.Error("the Secrets of all namespaces are listed")
+	}
+	if want := []string{user + " ConfigMap ", user + " Secret ns"}; !slices.Equal(live.asked, want) {
+		t.Errorf("asked is %q", live.asked)
 	}
 }
 

@@ -28,9 +28,11 @@ const (
 // istioVersions are the versions of Istio's Gateway, the newest first.
 var istioVersions = []string{"v1", "v1beta1", "v1alpha3"}
 
-// gatherMissing finds what the cluster and the user's Secrets lack for what is switched on. What can be made is made
-// nevertheless.
-func (s *system) gatherMissing(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, facts *Facts) error {
+// gatherMissing finds what the cluster and the user's Secrets lack for what is switched on, with the values that he gives Seldon Deploy.
+// What can be made is made nevertheless.
+func (s *system) gatherMissing(
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, given values, facts *Facts,
+) error {
 	for _, version := range istioVersions {
 		if facts.Istio == "" && read.Serves(gvkGateway.GroupKind().WithVersion(version)) {
 			facts.Istio = version
@@ -50,7 +52,7 @@ func (s *system) gatherMissing(ctx context.Context, read controller.Reader, cr *
 		}
 		facts.AliasNamespace = namespace == nil || read.Child(gvkNamespace, "", loggerAliasNamespace) != nil
 	}
-	for _, wants := range s.credentials(cr, facts) {
+	for _, wants := range s.credentials(cr, given, facts) {
 		if err := missingKeys(ctx, read, cr, wants, facts); err != nil {
 			return err
 		}
@@ -93,8 +95,7 @@ var postgresKeys = []string{"dbname", "host", "user", "password", "port", "sslmo
 
 // credentials are the Secrets of users that Seldon Deploy is connected with, and those that users made for the trial instances.
 // Where one lacks, pods would not start.
-func (s *system) credentials(cr *v1alpha1.SeldonOperator, facts *Facts) []secretKeys {
-	given := valuesGiven(cr.Spec.Enterprise)
+func (s *system) credentials(cr *v1alpha1.SeldonOperator, given values, facts *Facts) []secretKeys {
 	all := helm.Merge(s.overlay(cr, component{name: enterprise}), given)
 	var out []secretKeys
 	if auth, _ := lookupValue(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
@@ -145,7 +146,10 @@ func missingKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.Seldo
 		return err
 	}
 	data := controller.SecretData(found)
-	lacks := slices.DeleteFunc(slices.Clone(wants.keys), func(key string) bool { return len(data[key]) > 0 })
+	lacks := slices.DeleteFunc(slices.Clone(wants.keys), func(key string) bool {
+		_, there := data[key] // It may be empty on purpose, such as a password of none.
+		return there
+	})
 	if len(lacks) == 0 {
 		return nil
 	}

@@ -175,7 +175,7 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 		b.seen[key] = true
 		o := plan.Object{Desired: plan.InNamespace(u, key.Namespace)}
 		orphan := b.part.spec.DeletionPolicy == keeper.DeletionOrphan // The component may be switched off, too.
-		o.Retain = orphan || u.GetAnnotations()[helm.KeepAnnotation] == "keep" || key.GroupKind == claims ||
+		o.Retain = orphan || helm.Keeps(u) || key.GroupKind == claims ||
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
 		o.Adopt = key.Kind == "Namespace" && key.Group == ""
 		o.OnImmutable = b.onImmutable(key, o.Retain)

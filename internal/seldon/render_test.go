@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -68,5 +69,18 @@ func TestObjectsOfNoChart(t *testing.T) {
 		controllertest.Golden(t, "istio-"+version, plan.Plan{Stages: []plan.Stage{
 			{Name: routing, Objects: routingObjects(cr, facts)}, {Name: detectors, Objects: s.detectorObjects(cr, facts)},
 		}})
+	}
+}
+
+// TestAPolicyIsReadAsHelmReadsIt: Helm ignores the case and the spaces of helm.sh/resource-policy.
+func TestAPolicyIsReadAsHelmReadsIt(t *testing.T) {
+	for policy, kept := range map[string]bool{"keep": true, "Keep": true, " KEEP ": true, "delete": false, "": false} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		u.SetName("one")
+		u.SetAnnotations(map[string]string{"helm.sh/resource-policy": policy})
+		b := builder{cr: &v1alpha1.SeldonOperator{}, seen: map[plan.Key]bool{}}
+		if got := b.objects([]*unstructured.Unstructured{u})[0].Retain; got != kept {
+			t.Errorf("%q: retained is %t", policy, got)
+		}
 	}
 }

@@ -31,7 +31,7 @@ func TestCredentialsAreCheckedAsTheServiceAccount(t *testing.T) {
 		c.Denied = map[string]bool{user: denied}
 		c.Put(opaque("of-others", map[string]string{"host": "h"}))
 		facts := Facts{ActAs: user, Missing: map[string]plan.Problem{}}
-		if err := s.gatherMissing(t.Context(), c, cr, &facts); err != nil {
+		if err := s.gatherMissing(t.Context(), c, cr, giving(t, cr), &facts); err != nil {
 			t.Fatal(err)
 		}
 		p, told := facts.Missing[payloadStore]
@@ -63,7 +63,7 @@ func TestARightThatTheOperatorLacksIsAWarning(t *testing.T) {
 		c.Denied = map[string]bool{denied: true}
 		c.Put(gateway)
 		c.Put(namespaceOf(ingressNamespace))
-		url, warning, err := s.gatherURL(t.Context(), c, cr, user)
+		url, warning, err := s.gatherURL(t.Context(), c, cr, giving(t, cr), user)
 		if err != nil || !strings.HasPrefix(url, "http://"+want.host+"/") || (warning != "") != want.warned {
 			t.Errorf("%q is denied: %q, warning %q, %v", denied, url, warning, err)
 		}
@@ -103,7 +103,7 @@ func TestNoNamespaceThatDoesNotExistIsWatched(t *testing.T) {
 	cr.Spec.Enterprise.Values = &runtime.RawExtension{Raw: []byte(`{"ingressGateway": {"ingressNamespace": "elsewhere"}}`)}
 	c := &watched{Cluster: controllertest.New(testNow)}
 	for range 2 {
-		if _, _, err := s.gatherURL(t.Context(), c, cr, user); err != nil {
+		if _, _, err := s.gatherURL(t.Context(), c, cr, giving(t, cr), user); err != nil {
 			t.Fatal(err)
 		}
 		c.Put(namespaceOf("elsewhere"))
@@ -111,4 +111,14 @@ func TestNoNamespaceThatDoesNotExistIsWatched(t *testing.T) {
 	if !slices.Equal(c.namespaces, []string{"elsewhere"}) {
 		t.Errorf("read before and after the namespace is there: %q", c.namespaces)
 	}
+}
+
+// giving are the values that a custom resource gives Seldon Deploy in its spec.
+func giving(t *testing.T, cr *v1alpha1.SeldonOperator) values {
+	t.Helper()
+	out, err := userValues(t.Context(), nil, cr, &request{component: component{spec: cr.Spec.Enterprise}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

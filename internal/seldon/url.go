@@ -20,15 +20,14 @@ import (
 // user. Where the user may not read it, the address inside the cluster is all that he may know. A right that the operator lacks is a
 // warning: it concerns nothing but the address.
 func (s *system) gatherURL(
-	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, user string,
+	ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, given values, user string,
 ) (url, warning string, err error) {
 	inside := "http://" + deployService + "." + cr.Namespace + ".svc." + s.settings.ClusterDomain + uiPath
 	namespace, name := cr.Namespace, deployService
 	if cr.Spec.Enable.Routing {
-		given := valuesGiven(cr.Spec.Enterprise)
 		namespace = textIn(given, "ingressGateway.ingressNamespace", ingressNamespace)
 		name = textIn(given, "ingressGateway.seldonIngressService", ingressService)
-	} else if kind, _ := lookupValue(valuesGiven(cr.Spec.Enterprise), "service.type"); kind != "LoadBalancer" {
+	} else if kind, _ := lookupValue(given, "service.type"); kind != "LoadBalancer" {
 		return inside, "", nil
 	}
 	service, err := gatewayService(ctx, read, user, cr.Namespace, namespace, name)

@@ -117,11 +117,17 @@ type ValuesReference struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ValuesKey string `json:"valuesKey,omitempty"`
-	// targetPath is where the text of the key goes, such as auth.password, in place of values as YAML.
+	// targetPath is where the text of the key goes, such as auth.password, servers[0].port or nodeSelector.example\.com/pool, in place of
+	// values as YAML. The text is read as helm --set reads it: true, false, null and whole numbers are no strings, a comma begins the next
+	// value, and {a,b} is a list; in quotes it is a string, as with helm --set-string.
 	// +optional
 	// +kubebuilder:validation:MaxLength=250
-	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*)?$`
+	// +kubebuilder:validation:Pattern=`^(([a-zA-Z0-9_\-/]|\\[.,=\[\]])+(\[[0-9]{1,5}\])*(\.([a-zA-Z0-9_\-/]|\\[.,=\[\]])+(\[[0-9]{1,5}\])*)*)?$`
 	TargetPath string `json:"targetPath,omitempty"`
+	// literal takes the text of the key at targetPath as it is, as helm --set-literal does: a string, whatever it holds, such as a password
+	// with a comma. False by default.
+	// +optional
+	Literal bool `json:"literal,omitempty"`
 	// optional says that nothing is waited for where the object or the key is absent.
 	// +optional
 	Optional bool `json:"optional,omitempty"`

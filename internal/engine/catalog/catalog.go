@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,6 +154,20 @@ func (c *Catalog) ServesVersion(gv schema.GroupVersion) bool {
 		}
 	}
 	return false
+}
+
+// Kinds returns every kind that is served, in every version, ordered by their names.
+func (c *Catalog) Kinds() []schema.GroupVersionKind {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []schema.GroupVersionKind
+	for gk := range c.cache.kinds {
+		for _, v := range c.cache.versions(gk) {
+			out = append(out, gk.WithVersion(v))
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // KubernetesVersion returns the version that the API server reported at the start, such as v1.36.2; empty if it reported none.

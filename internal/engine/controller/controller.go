@@ -152,6 +152,9 @@ type Reader interface {
 	// ServesVersion says whether the cluster serves any kind of a group and version; the custom resource is woken when a kind
 	// of the group comes or goes.
 	ServesVersion(gv schema.GroupVersion) bool
+	// Kinds returns every kind that the cluster serves, in every version, in a fixed order; the custom resource is woken when one comes or
+	// goes.
+	Kinds() []schema.GroupVersionKind
 	// KubernetesVersion is the version of the API server, such as v1.36.2; empty where it tells none.
 	KubernetesVersion() string
 	// Siblings returns the other custom resources of the same kind in the namespace, oldest first (creationTimestamp,
@@ -207,6 +210,9 @@ const (
 type Live interface {
 	// List returns at most limit objects of a namespace whose labels match.
 	List(ctx context.Context, gvk schema.GroupVersionKind, namespace, selector string, limit int64) ([]unstructured.Unstructured, error)
+	// ListAs returns the objects of a kind in a namespace, or in all where it is empty, as a user may read them, in the order of their
+	// names; none where the kind is not served, and an error where they are more than limit, or larger than a few MiB.
+	ListAs(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace string, limit int) ([]unstructured.Unstructured, error)
 	// Get returns an object as a user may read it, with the operator's own rights where the user is empty; nil where it is
 	// absent or its kind is not served.
 	Get(ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)

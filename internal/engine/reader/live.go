@@ -40,6 +40,49 @@ func (l Live) List(
 	return list.Items, nil
 }
 
+const (
+	// listPage is how many objects of a list are read at once, and maxListed how large they may be together, in bytes: a user may have
+	// large ones.
+	listPage  = 25
+	maxListed = 8 << 20
+)
+
+// ListAs implements controller.Live.
+func (l Live) ListAs(
+	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace string, limit int,
+) ([]unstructured.Unstructured, error) {
+	if _, ok := l.Catalog.Lookup(gvk); !ok {
+		return nil, nil
+	}
+	resource, err := l.ResourceAs(user, gvk, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []unstructured.Unstructured
+	left, next := maxListed, ""
+	for {
+		page, err := resource.List(ctx, metav1.ListOptions{Limit: listPage, Continue: next})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+		}
+		for i := range page.Items {
+			page.Items[i].SetManagedFields(nil)
+			raw, err := page.Items[i].MarshalJSON()
+			if err != nil {
+				return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+			}
+			left -= len(raw)
+		}
+		out = append(out, page.Items...)
+		if next = page.GetContinue(); len(out) > limit || left < 0 {
+			return nil, fmt.Errorf("list %s: there are more than %d, or more than %d bytes of them", gvk.Kind, limit, maxListed)
+		}
+		if next == "" {
+			return out, nil
+		}
+	}
+}
+
 // Get implements controller.Live.
 func (l Live) Get(
 	ctx context.Context, user string, gvk schema.GroupVersionKind, namespace, name string,

@@ -45,6 +45,7 @@ type Informers interface {
 type Catalog interface {
 	Lookup(gvk schema.GroupVersionKind) (catalog.Mapping, bool)
 	ServesVersion(gv schema.GroupVersion) bool
+	Kinds() []schema.GroupVersionKind
 	KubernetesVersion() string
 }
 
@@ -69,6 +70,8 @@ type Request struct {
 	Recorded func(plan.Key) bool
 	// WatchGroup receives the groups whose APIs the controller asks for; they are none that its definition names.
 	WatchGroup func(group string)
+	// WatchKinds says that the controller asks for all kinds.
+	WatchKinds func()
 }
 
 // New makes the reader of one reconcile.
@@ -230,6 +233,12 @@ func (r *Reader) Namespaced(gvk schema.GroupVersionKind) (namespaced, served boo
 func (r *Reader) ServesVersion(gv schema.GroupVersion) bool {
 	r.WatchGroup(gv.Group)
 	return r.shared.Catalog.ServesVersion(gv)
+}
+
+// Kinds implements controller.Reader.
+func (r *Reader) Kinds() []schema.GroupVersionKind {
+	r.WatchKinds()
+	return r.shared.Catalog.Kinds()
 }
 
 // KubernetesVersion implements controller.Reader.

@@ -66,6 +66,7 @@ func (f *fakeCluster) Child(_ string, key plan.Key) (*observe.Object, bool) {
 func (f *fakeCluster) ListResources(schema.GroupKind, string) []metav1.Object  { return f.resources }
 func (f *fakeCluster) ListTargets(string, string) []*unstructured.Unstructured { return nil }
 func (f *fakeCluster) ServesVersion(schema.GroupVersion) bool                  { return true }
+func (f *fakeCluster) Kinds() []schema.GroupVersionKind                        { return []schema.GroupVersionKind{secrets} }
 func (f *fakeCluster) KubernetesVersion() string                               { return "v1.36.2" }
 func (f *fakeCluster) Lookup(gvk schema.GroupVersionKind) (m catalog.Mapping, served bool) {
 	return catalog.Mapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Namespaced: true}, gvk == secrets
@@ -106,7 +107,7 @@ func newReaders(cluster *fakeCluster, objects ...runtime.Object) (*Readers, *fak
 
 func (r *Readers) reader(recorded ...plan.Key) *Reader {
 	return r.New(Request{
-		Stack: stack, WatchGroup: func(string) {}, Recorded: func(key plan.Key) bool { return slices.Contains(recorded, key) },
+		Stack: stack, WatchGroup: func(string) {}, WatchKinds: func() {}, Recorded: func(key plan.Key) bool { return slices.Contains(recorded, key) },
 	})
 }
 
@@ -314,6 +315,15 @@ func TestLiveReadsAsTheUser(t *testing.T) {
 	})
 	if _, err := live.Get(t.Context(), "user", secrets, "ns", "a"); !apierrors.IsForbidden(err) {
 		t.Errorf("a refused read returns %v", err)
+	}
+	if list, err := live.ListAs(t.Context(), "user", secrets, "ns", 1); err != nil || len(list) != 1 || users[len(users)-1] != "user" {
+		t.Errorf("listed are %v as %v, error %v", list, users, err)
+	}
+	if list, err := live.ListAs(t.Context(), "user", secrets, "ns", 0); err == nil {
+		t.Errorf("more than the limit are listed: %v", list)
+	}
+	if list, err := live.ListAs(t.Context(), "user", stack.GVK, "ns", 1); err != nil || list != nil {
+		t.Errorf("of a kind that is not served %v is listed, error %v", list, err)
 	}
 	if _, err := live.List(t.Context(), stack.GVK, "ns", "", 1); err == nil {
 		t.Error("a kind that is not served is listed")

@@ -97,6 +97,7 @@ func TestLikeHelmsCommand(t *testing.T) {
 			in.Kept = everything{memory{seed: "seed"}}
 			// Without a cluster the command knows the APIs that Helm was built with.
 			in.Cluster.Serves = common.DefaultCapabilities.APIVersions.Has
+			in.Cluster.All = func() []string { return common.DefaultCapabilities.APIVersions }
 			ours, err := Render(t.Context(), in)
 			if err != nil {
 				t.Fatal(err)
@@ -317,6 +318,7 @@ data:
   semver: {{ semverCompare ">=1.22-0" .Capabilities.KubeVersion.Version | quote }}
   apps: {{ .Capabilities.APIVersions.Has "apps/v1" | quote }}
   deployment: {{ .Capabilities.APIVersions.Has "apps/v1/Deployment" | quote }}
+  list: {{ has "apps/v1" .Capabilities.APIVersions | quote }}
   policy: {{ .Capabilities.APIVersions.Has "policy/v1beta1" | quote }}
   lookup: {{ lookup "v1" "Secret" "a" "b" | toJson | quote }}
   sum: {{ .Values.text | sha256sum }}

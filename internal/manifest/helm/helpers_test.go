@@ -68,7 +68,10 @@ func chartOf(t testing.TB, text string) *Chart {
 func input(c *Chart, values map[string]any) Input {
 	return Input{
 		Chart: c, Release: "release", Namespace: "ns", Values: values, Kept: memory{seed: "seed"},
-		Cluster: Cluster{Version: "v1.36.2", Serves: func(v string) bool { return v == "apps/v1" }},
+		Cluster: Cluster{
+			Version: "v1.36.2", Serves: func(v string) bool { return v == "apps/v1" },
+			All: func() []string { return []string{"apps/v1", "apps/v1/Deployment", "v1"} },
+		},
 	}
 }
 

@@ -21,8 +21,14 @@ const (
 	weightAnnotation = "helm.sh/hook-weight"
 )
 
-// KeepAnnotation says, with the value keep, that an object is retained after its release.
-const KeepAnnotation = "helm.sh/resource-policy"
+// policyAnnotation says, with the value keep, that an object is retained after its release.
+const policyAnnotation = "helm.sh/resource-policy"
+
+// Keeps says that an object is retained after its release. Helm ignores the case of the policy and the spaces around it (pkg/action,
+// filterManifestsToKeep).
+func Keeps(u *unstructured.Unstructured) bool {
+	return strings.EqualFold(strings.TrimSpace(u.GetAnnotations()[policyAnnotation]), "keep")
+}
 
 // decoder sorts the objects of a chart.
 type decoder struct {

@@ -63,7 +63,7 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, err
 	}
-	caps := capabilitiesOf(in.Cluster)
+	caps, told := capabilitiesOf(in.Cluster, usesList(c) || usesListIn(in.Values))
 	values, err := valuesOf(c, in, caps)
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
@@ -75,7 +75,7 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, oneLine(err))
 	}
-	out.Asked, out.Used, out.Wanted, out.LooksUp = caps.APIVersions.answers(), asked.used, asked.wanted, asked.lookups > 0
+	out.Asked, out.Used, out.Wanted, out.LooksUp = told(), asked.used, asked.wanted, asked.lookups > 0
 	if len(out.Wanted) > 0 {
 		return out, nil
 	}

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,6 +57,11 @@ func TestWhatTemplatesAreTold(t *testing.T) {
 		".Capabilities.KubeVersion.Minor":                            "36",
 		`.Capabilities.APIVersions.Has "apps/v1"`:                    "true",
 		`.Capabilities.APIVersions.Has "policy/v1beta1"`:             "false",
+		`has "apps/v1" .Capabilities.APIVersions`:                    "true",
+		`has "policy/v1beta1" .Capabilities.APIVersions`:             "false",
+		`.Capabilities.APIVersions | join ","`:                       "apps/v1,apps/v1/Deployment,v1",
+		`.Capabilities.APIVersions | toString | contains "apps/v1"`:  "true",
+		`(.Capabilities).APIVersions | len`:                          "3",
 		`semverCompare ">=1.22-0" .Capabilities.KubeVersion.Version`: "true",
 		".Release.Name":                         "release",
 		".Release.Namespace":                    "ns",
@@ -248,4 +254,31 @@ func FuzzParseValues(f *testing.F) {
 			Merge(values, values)
 		}
 	})
+}
+
+// TestWhatATemplateDependsOnOfTheAPIs: one that asks by Has depends on what it asks for, one that has the list on every API.
+func TestWhatATemplateDependsOnOfTheAPIs(t *testing.T) {
+	for expression, list := range map[string]bool{
+		`.Capabilities.APIVersions.Has "apps/v1"`:       false,
+		`has "apps/v1" .Capabilities.APIVersions`:       true,
+		`tpl "{{ .Capabilities.APIVersions | len }}" .`: true,
+		`tpl .Values.text .`:                            true,
+	} {
+		in := input(chartOf(t, chartOfExpression(expression)), nil)
+		if strings.Contains(expression, ".Values.text") {
+			in.Values = map[string]any{"text": "{{ range .Capabilities.APIVersions }}{{ . }}{{ end }}"}
+		}
+		out, err := Render(t.Context(), in)
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if now := in.Cluster.Answers(out.Asked); !maps.Equal(now, out.Asked) || len(now) != 1 {
+			t.Errorf("%s: told was %v, and now it would be %v", expression, out.Asked, now)
+		}
+		in.Cluster.All = func() []string { return []string{"apps/v1", "example.com/v1"} }
+		if changed := !maps.Equal(in.Cluster.Answers(out.Asked), out.Asked); changed != list {
+			t.Errorf("%s: another API changes what it is told: %t", expression, changed)
+		}
+	}
 }

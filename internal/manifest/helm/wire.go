@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -26,6 +27,7 @@ type job struct {
 // The kinds of messages of a worker.
 const (
 	requestServes      = "serves"
+	requestAll         = "all"
 	requestBytes       = "bytes"
 	requestCertificate = "certificate"
 	requestLookup      = "lookup"
@@ -101,6 +103,8 @@ func (in Input) answer(ctx context.Context, m message) (out answer) {
 	switch m.Kind {
 	case requestServes:
 		out.Found = in.Cluster.Serves(m.Text)
+	case requestAll:
+		out.Bytes = []byte(strings.Join(in.Cluster.All(), "\n"))
 	case requestBytes:
 		out.Bytes = in.Kept.Bytes(m.Text, m.Count)
 	case requestCertificate:
@@ -203,6 +207,11 @@ func (c *parent) ask(m message) answer {
 // Serves asks for an API of the cluster.
 func (c *parent) Serves(apiVersion string) bool {
 	return c.ask(message{Kind: requestServes, Text: apiVersion}).Found
+}
+
+// All asks for all APIs of the cluster.
+func (c *parent) All() []string {
+	return strings.Fields(string(c.ask(message{Kind: requestAll}).Bytes))
 }
 
 // Bytes implements Kept.

@@ -3,6 +3,8 @@ package controllertest
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -139,6 +141,18 @@ func (c *Cluster) ServesVersion(gv schema.GroupVersion) bool {
 		}
 	}
 	return false
+}
+
+// Kinds implements controller.Reader.
+func (c *Cluster) Kinds() []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for gvk, served := range c.APIs {
+		if served {
+			out = append(out, gvk)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // KubernetesVersion implements controller.Reader.

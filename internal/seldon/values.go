@@ -1,0 +1,126 @@
+package seldon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/strvals"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/origin"
+)
+
+// reasonValuesInvalid says that values are none; stable across releases.
+const reasonValuesInvalid = "ValuesInvalid"
+
+// maxIndices bounds the indices of lists in one path and its text: each may make a list of 65,536 entries.
+const maxIndices = 8
+
+// userValues are the values of a user: those of objects in their order, and over them those of the spec. With an error they are those that
+// could be read.
+func userValues(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, r *request) (values, error) {
+	out, failed := values{}, error(nil)
+	for i, ref := range r.spec.ValuesFrom {
+		field := fmt.Sprintf("%s.valuesFrom[%d]", r.field, i)
+		more, err := addReferenced(ctx, read, cr.Namespace, ref, field, &r.from.Origin, out)
+		switch {
+		case err == nil:
+			out = more
+		case failed == nil:
+			failed = err
+		}
+	}
+	if r.spec.Values != nil && len(r.spec.Values.Raw) > 0 {
+		given, err := helm.ParseValues(r.spec.Values.Raw)
+		if err != nil {
+			return out, plan.Problem{
+				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: r.field + ".values", Message: err.Error(),
+				Remedy: "write them as a map",
+			}
+		}
+		out = helm.Merge(out, given)
+	}
+	return out, failed
+}
+
+// addReferenced lays the values in an object over others. What it holds is never told, since it may be secret.
+func addReferenced(
+	ctx context.Context, read controller.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin, under values,
+) (values, error) {
+	gvk := gvkConfigMap
+	if ref.Kind == gvkSecret.Kind {
+		gvk = gvkSecret
+	}
+	object, err := from.Referenced(ctx, read, gvk, namespace, ref.Name, field+".name")
+	if err != nil {
+		var missing plan.Problem
+		if ref.Optional && errors.As(err, &missing) && missing.Reason == gvk.Kind+"NotFound" {
+			return under, nil
+		}
+		return nil, err
+	}
+	key := ref.ValuesKey
+	if key == "" {
+		key = "values.yaml"
+	}
+	raw, found := origin.Text(object, key)
+	switch {
+	case !found && ref.Optional:
+		return under, nil
+	case !found:
+		return nil, plan.Problem{
+			Class: plan.Waiting, Reason: origin.ReasonKeyMissing, Field: field + ".valuesKey", Value: key,
+			Message: fmt.Sprintf("%s %s has no key of this name", ref.Kind, ref.Name), Remedy: "put the values there",
+		}
+	case ref.TargetPath != "":
+		out, err := setPath(under, ref.TargetPath, raw, ref.Literal)
+		if err != nil {
+			return nil, plan.Problem{
+				Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field + ".targetPath", Value: ref.TargetPath,
+				Message: fmt.Sprintf("the key %s of %s %s cannot be set there as helm --set would", key, ref.Kind, ref.Name),
+				Remedy:  "correct the path or the text, or set literal to true for a text as it is",
+			}
+		}
+		return out, nil
+	}
+	parsed, err := helm.ParseValues([]byte(raw))
+	if err != nil {
+		return nil, plan.Problem{
+			Class: plan.Terminal, Reason: reasonValuesInvalid, Field: field, Value: ref.Name,
+			Message: fmt.Sprintf("the key %s of %s %s is no map in YAML", key, ref.Kind, ref.Name), Remedy: "correct it",
+		}
+	}
+	return helm.Merge(under, parsed), nil
+}
+
+// errIndices says that a path or a text names too many entries of lists.
+var errIndices = errors.New("too many indices")
+
+// setPath sets a text at a path as Flux does (fluxcd/pkg/chartutil): as helm --set, so that it may be a truth value or a number, as helm
+// --set-string where it is in quotes, and as helm --set-literal where it is literal.
+func setPath(under values, path, text string, literal bool) (values, error) {
+	parse := strvals.ParseInto
+	if literal {
+		text, parse = strings.NewReplacer(`\`, `\\`, `,`, `\,`, `{`, `\{`).Replace(text), strvals.ParseIntoString
+	}
+	for _, quote := range []string{`"`, `'`} {
+		if inner, found := strings.CutPrefix(text, quote); found && strings.HasSuffix(inner, quote) && !literal {
+			text, parse = strings.Trim(text, `"'`), strvals.ParseIntoString
+			break
+		}
+	}
+	indices := strings.Count(path, "[")
+	if !literal {
+		indices += strings.Count(text, "[")
+	}
+	if indices > maxIndices {
+		return nil, errIndices
+	}
+	out := helm.Merge(under, nil)
+	return out, parse(path+"="+text, out)
+}
