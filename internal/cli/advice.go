@@ -92,6 +92,15 @@ var engineAdvice = map[string]advice{
 		remedy: "Look in the audit log for the client that deletes it, and for the cause, such as a token whose ServiceAccount " +
 			"does not exist.",
 	},
+	"HookFailed": {
+		meaning: "A Job or Pod that has to complete first, such as a hook of a chart, has failed. Nothing that comes after it is applied, and " +
+			"what runs stays as it is.", stalled: true,
+		remedy: "Look at its logs, and correct the values or the chart. Deleting it runs it again.",
+	},
+	"HookRunning": {
+		meaning: "A Job or Pod that has to complete first has run for more than five minutes. Nothing that comes after it is applied meanwhile.",
+		remedy:  "Look at its pods. Deleting it runs it again; activeDeadlineSeconds ends it by itself.",
+	},
 	"ResourceConflict": {
 		meaning: "An object of another owner exists with the name of one of its objects, and MLKeeper does not modify objects of others.",
 		remedy: "Rename or delete that object, or, if it has no owner, let MLKeeper adopt it: annotate the custom resource with " +

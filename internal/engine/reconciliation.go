@@ -230,7 +230,9 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	}
 	for i := range in.Stages {
 		s.hold(p, in, i)
+		in.Prune = s.orderSteps(p, in, i) && in.Prune
 	}
+	p.pruned = in.Prune
 	in.Extras = s.extras(p, desired)
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, s.childWatchError)
@@ -256,7 +258,7 @@ func keepListed(invs []*keeper.Inventory, stage string, desired map[plan.Key]boo
 func leaveSuspended(stages []plan.Stage, actions []decide.Action) {
 	for i := range actions {
 		a := &actions[i]
-		if a.Writes() && a.Object.Desired != nil && stages[a.Object.Stage].Suspended {
+		if a.Writes() && a.Object.Desired != nil && (stages[a.Object.Stage].Suspended || a.Object.Suspended) {
 			a.Verb, a.Reason = decide.Leave, decide.ReasonSuspended
 		}
 	}

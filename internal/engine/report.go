@@ -247,6 +247,12 @@ func (s *stacks[C, F]) objectState(p *reconciliation[C, F], a decide.Action) con
 	if seen == nil {
 		return controller.State{Current: a.Reason == decide.ReasonCompleted}
 	}
+	if a.Reason == decide.ReasonCompleted {
+		return controller.State{Observed: seen, Current: true}
+	}
+	if a.Object.Hook && !seen.Completed {
+		return controller.State{Observed: seen}
+	}
 	settled := a.Verb == decide.Leave || a.Reason == status.ReasonWaitingForRollout
 	if r, ok := p.results[a.Key]; ok {
 		settled = r.Err == nil && r.Problem == nil && r.Observed != nil

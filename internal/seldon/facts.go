@@ -87,9 +87,12 @@ type Content struct {
 	// Chart and Version are those of the archive.
 	Chart, Version string
 	// ValuesDigest is a keyed digest of all values.
-	ValuesDigest                        string
+	ValuesDigest string
+	revision
 	Definitions, Before, Objects, After []*unstructured.Unstructured
-	Warnings                            []string
+	// Left are the hooks of the installation that an upgrade leaves as they are.
+	Left     []*unstructured.Unstructured
+	Warnings []string
 	Told
 }
 

@@ -178,6 +178,7 @@ func (s *system) request(
 ) (request, error) {
 	r := request{
 		component: c, settings: s.settings, namespace: cr.Namespace, user: facts.ActAs, field: "spec." + c.name, keys: facts.Keys, now: read.Now(),
+		recorded: recordedOf(cr, c.name),
 		cluster: helm.Cluster{
 			Version: read.KubernetesVersion(), Serves: func(apiVersion string) bool { return serves(read, apiVersion) },
 			All: func() []string { return allServed(read) },

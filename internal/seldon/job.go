@@ -37,6 +37,8 @@ type request struct {
 	keys          *keys
 	cluster       helm.Cluster
 	now           time.Time
+	// recorded is what the status has recorded of the component.
+	recorded v1alpha1.ComponentStatus
 }
 
 // job renders the component once for what is declared and each request to reconcile now, and anew when its templates would be told
@@ -58,8 +60,9 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	if err != nil {
 		return r.failure(err)
 	}
+	now := next(r.recorded, run.Result.Sources[0].Digest, r.keys.digestValues(r.values))
 	in := helm.Input{
-		Chart: chart, Release: r.release, Namespace: r.namespace, Values: r.values, Cluster: r.cluster, Kept: r.keys,
+		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values, Cluster: r.cluster, Kept: r.keys,
 		Lookup: r.lookup(run.Live),
 	}
 	rendered, err := helm.Render(ctx, in)
@@ -85,6 +88,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	out.Volatile = rendered.LooksUp
 	out.Content = Content{
 		Chart: chart.Name, Version: chart.Version, ValuesDigest: r.keys.digestValues(r.values), Warnings: rendered.Warnings, Told: told,
+		revision: now,
 	}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured
@@ -103,7 +107,25 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 		}
 		*list.to, out.Content.Warnings = objects, append(out.Content.Warnings, warnings...)
 	}
+	out.Content.leaveOthers()
 	return nil
+}
+
+// leaveOthers takes out the hooks that are of an installation alone where this is an upgrade, and the other way round: those of an
+// installation have run, those of an upgrade are not there yet.
+func (c *Content) leaveOthers() {
+	for _, hooks := range []*[]*unstructured.Unstructured{&c.Before, &c.After} {
+		var run []*unstructured.Unstructured
+		for _, u := range *hooks {
+			switch {
+			case helm.Runs(u, c.upgrade()):
+				run = append(run, u)
+			case c.upgrade():
+				c.Left = append(c.Left, u)
+			}
+		}
+		*hooks = run
+	}
 }
 
 // changed is what the templates would be told now, where that is not what they were told.

@@ -3,17 +3,11 @@ package seldon
 import (
 	"fmt"
 	"strings"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -23,7 +17,7 @@ const (
 	stageDefinitions = "definitions"
 )
 
-// order is that of the stages. Each is there whatever is switched on, so that a switch renumbers none.
+// order is that of the stages. Each is there whatever is switched on and whatever hooks a chart has, so that neither renumbers any.
 var order = []string{core, analytics, catalogue, payloadStore, routing, detectors, enterprise}
 
 // maxRendered bounds the warnings of a status that rendering gives: the others tell what the API server does not take.
@@ -48,7 +42,7 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		out.Warnings = append(out.Warnings, facts.URLWarning)
 	}
 	definitions := plan.Stage{Name: stageDefinitions}
-	stages := map[string][]plan.Stage{}
+	stages := map[string]plan.Stage{}
 	seen := map[plan.Key]bool{}
 	for _, part := range facts.Parts {
 		problems(part, &out)
@@ -56,10 +50,10 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			continue
 		}
 		b := builder{cr: cr, facts: facts, part: part, seen: seen}
-		definitions.Objects = append(definitions.Objects, b.objects(part.Result.Content.Definitions)...)
-		stages[part.name] = b.stages(&definitions)
+		stages[part.name] = b.stage(&definitions)
+		out.Keep = append(out.Keep, b.left()...)
 	}
-	stages[routing] = []plan.Stage{{Objects: routingObjects(cr, facts)}}
+	stages[routing] = plan.Stage{Objects: routingObjects(cr, facts)}
 	if cr.Spec.Enable.Detectors {
 		own := plan.Stage{}
 		for _, o := range s.detectorObjects(cr, facts) {
@@ -69,22 +63,16 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			}
 			own.Objects = append(own.Objects, o)
 		}
-		stages[detectors] = []plan.Stage{own}
+		stages[detectors] = own
 		if !cr.Spec.Enable.PayloadStore {
 			out.Warnings = append(out.Warnings, "detectors: the request logger has no payload store to write to; set spec.enable.payloadstore to true")
 		}
 	}
 	out.Stages = append(out.Stages, definitions)
 	for _, name := range order {
-		if len(stages[name]) == 0 {
-			stages[name] = []plan.Stage{{}}
-		}
-		for i := range stages[name] {
-			if stages[name][i].Name == "" {
-				stages[name][i].Name = name
-			}
-		}
-		out.Stages = append(out.Stages, stages[name]...)
+		stage := stages[name]
+		stage.Name = name
+		out.Stages = append(out.Stages, stage)
 	}
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	if len(out.Warnings) > maxRendered {
@@ -125,86 +113,6 @@ func problems(part Part, out *plan.Plan) {
 	if warning != "" {
 		out.Warnings = append(out.Warnings, part.name+": "+warning)
 	}
-}
-
-// builder makes the objects of one component.
-type builder struct {
-	cr    *v1alpha1.SeldonOperator
-	facts Facts
-	part  Part
-	// seen are the objects of all components so far: what two of them render is made once, as the first has it.
-	seen map[plan.Key]bool
-}
-
-// stages are those of a component: hooks that come before, the objects, hooks that come after. What must be there first of all
-// goes to the definitions.
-func (b *builder) stages(definitions *plan.Stage) []plan.Stage {
-	var out []plan.Stage
-	before, own, after := b.objects(b.part.Result.Content.Before), b.objects(b.part.Result.Content.Objects), b.objects(b.part.Result.Content.After)
-	if len(before) > 0 {
-		out = append(out, plan.Stage{Name: b.part.name + "-before", Objects: before})
-	}
-	rest := plan.Stage{Name: b.part.name}
-	if len(before) > 0 {
-		rest.After = []string{b.part.name + "-before"}
-	}
-	for _, o := range own {
-		if plan.AlwaysRetained(o.Key()) {
-			definitions.Objects = append(definitions.Objects, o)
-			continue
-		}
-		rest.Objects = append(rest.Objects, o)
-	}
-	out = append(out, rest)
-	if len(after) > 0 {
-		out = append(out, plan.Stage{Name: b.part.name + "-after", Objects: after, After: []string{b.part.name}})
-	}
-	for i := range out {
-		out[i].Suspended = b.part.spec.Suspend
-	}
-	return out
-}
-
-func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
-	var out []plan.Object
-	for _, u := range rendered {
-		key := plan.KeyIn(u, b.cr.Namespace, b.facts.Namespaced)
-		if b.seen[key] {
-			continue
-		}
-		b.seen[key] = true
-		o := plan.Object{Desired: plan.InNamespace(u, key.Namespace)}
-		orphan := b.part.spec.DeletionPolicy == keeper.DeletionOrphan // The component may be switched off, too.
-		o.Retain = orphan || helm.Keeps(u) || key.GroupKind == claims ||
-			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
-		o.Adopt = key.Kind == "Namespace" && key.Group == ""
-		o.OnImmutable = b.onImmutable(key, o.Retain)
-		out = append(out, o)
-	}
-	return out
-}
-
-// builtIn knows the kinds that Kubernetes has by itself, whatever else was added to the scheme of all clients.
-var builtIn = sync.OnceValue(func() *runtime.Scheme {
-	out := runtime.NewScheme()
-	if err := scheme.AddToScheme(out); err != nil {
-		panic(err) // Two Go types of Kubernetes claim one kind.
-	}
-	return out
-})
-
-// onImmutable says what happens to an object of which an upgrade changes what cannot be changed, such as the selector of a
-// Deployment: it is made again, unless it holds data. A custom resource may: that of an operator for databases is one.
-func (b *builder) onImmutable(key plan.Key, retained bool) plan.Immutable {
-	switch {
-	case retained, !builtIn().IsGroupRegistered(key.Group):
-		return plan.ImmutableByKind
-	case key.Group == "" && (key.Kind == "Namespace" || key.Kind == "PersistentVolume"):
-		return plan.ImmutableByKind
-	case key.Kind == "StatefulSet" && !b.part.spec.RecreateStatefulSets:
-		return plan.ImmutableByKind
-	}
-	return plan.ImmutableRecreate
 }
 
 var (

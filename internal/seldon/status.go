@@ -48,9 +48,10 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controll
 		return controller.Verdict{}
 	}
 	status.URL = facts.URL
+	before := cr.DeepCopy()
 	status.Components = nil
 	for _, part := range facts.Parts {
-		status.Components = append(status.Components, componentStatus(cr, facts, part, seen))
+		status.Components = append(status.Components, componentStatus(cr, facts, part, recordedOf(before, part.name), seen))
 	}
 	for _, own := range []struct {
 		name    string
@@ -76,19 +77,27 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controll
 	return controller.Verdict{Progress: status.ComponentsReady + " components ready"}
 }
 
-// componentStatus counts the objects of a chart.
-func componentStatus(cr *v1alpha1.SeldonOperator, facts Facts, part Part, seen controller.ObservedState) v1alpha1.ComponentStatus {
+// componentStatus counts the objects of a chart, beside what the status had of it before.
+func componentStatus(
+	cr *v1alpha1.SeldonOperator, facts Facts, part Part, before v1alpha1.ComponentStatus, seen controller.ObservedState,
+) v1alpha1.ComponentStatus {
 	out := v1alpha1.ComponentStatus{
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
+	// After a restart nothing is rendered yet. What is recorded says what is an upgrade.
+	out.Digest, out.ValuesDigest, out.Revision, out.InstalledRevision = before.Digest, before.ValuesDigest, before.Revision, before.InstalledRevision
 	if r := part.Result; r.Rendered() {
 		out.Chart, out.Version, out.Digest, out.ValuesDigest = r.Content.Chart, r.Content.Version, r.Sources[0].Digest, r.Content.ValuesDigest
+		out.Revision, out.InstalledRevision = r.Content.Number, max(r.Content.Installed, before.InstalledRevision)
 	}
 	var keys []plan.Key
 	for _, o := range part.all() {
 		keys = append(keys, plan.KeyIn(o, cr.Namespace, facts.Namespaced))
 	}
 	count(&out, keys, seen)
+	if out.InstalledRevision == 0 && out.Phase == phaseReady {
+		out.InstalledRevision = out.Revision
+	}
 	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:

@@ -44,7 +44,7 @@ func (r *run) state() snapshot {
 		for path, value := range fields {
 			switch {
 			case strings.HasSuffix(path, "bservedGeneration"), strings.HasPrefix(path, "status.lastUpdateTime"),
-				strings.HasPrefix(path, "status.inventory"), value == "{}" && emptySecurity.MatchString(path):
+				strings.HasPrefix(path, "status.inventory"), strings.HasPrefix(path, "status.components") && strings.HasSuffix(path, "evision"), value == "{}" && emptySecurity.MatchString(path):
 				delete(fields, path)
 			case strings.HasPrefix(object, "services/") && assigned.MatchString(path):
 				fields[path] = "(assigned)"

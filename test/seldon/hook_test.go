@@ -65,7 +65,7 @@ func TestAHookThatFails(t *testing.T) {
 					return fmt.Errorf("the component says %q", part.Message)
 				}
 			}
-			return reason(cr, "Progressing", "waiting for Job "+ns+"/"+job+": Job has reached the specified backoff limit")
+			return reason(cr, "HookFailed", "Job ("+ns+"/"+job+"): the hook has failed (Job has reached the specified backoff limit")
 		})
 		was := c.Get(t, jobs, ns, job)
 		o.Settle(t, time.Minute)
@@ -104,7 +104,7 @@ func TestAHookThatFails(t *testing.T) {
 const migrated = `
 apiVersion: batch/v1
 kind: Job
-metadata: {name: migrate, annotations: {helm.sh/hook: pre-install}}
+metadata: {name: migrate, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}
 spec:
   ttlSecondsAfterFinished: 0
   template:
@@ -169,4 +169,113 @@ func TestAHookThatFinishedAndIsGone(t *testing.T) {
 	release("three", "")
 	done("three")
 	rests(o)
+}
+
+// upgrades is a chart whose hooks have weights, with an object that an upgrade changes and one that it removes.
+const upgrades = `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: second, annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "1"}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {SECOND}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: c}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: first, annotations: {helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-succeeded}}
+spec:
+  backoffLimit: 0
+  template:
+    spec: {restartPolicy: Never, containers: [{name: c, image: c}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, annotations: {helm.sh/hook: pre-install}}
+spec:
+  template:
+    metadata: {annotations: {release: "RELEASE"}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: c}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: upgrade, annotations: {helm.sh/hook: post-upgrade}}
+spec:
+  template:
+    metadata: {annotations: {release: "RELEASE"}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: c}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kept}
+data: {release: "RELEASE {{ .Release.Revision }} {{ .Release.IsUpgrade }}"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: of-RELEASE}
+`
+
+// TestHooksOrderAnUpgrade: an upgrade changes and removes nothing before its hooks have completed, one weight after the other; a hook that
+// fails leaves everything as it is, and is repaired meanwhile. Hooks of an installation alone do not run again.
+func TestHooksOrderAnUpgrade(t *testing.T) {
+	c := cluster.Start(t)
+	o := start(t, c, repository(t).URL, harness.Options{})
+	ns := c.Namespace(t)
+	jobs := schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
+	release := func(name, second string) {
+		t.Helper()
+		chartMap(t, c, ns, map[string]string{"core": strings.NewReplacer("RELEASE", name, "SECOND", second).Replace(upgrades)})
+	}
+	is := func(want string) error {
+		kept := c.Get(t, configMaps, ns, "kept")
+		if kept == nil || fmt.Sprint(kept.Object["data"]) != "map[release:"+want+"]" {
+			return fmt.Errorf("the ConfigMap is %v, and not of %s", kept, want)
+		}
+		return nil
+	}
+	release("one", "")
+	apply(t, c, ns, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
+	cluster.Eventually(t, patience, func() error {
+		return errors.Join(ready(get(t, c, ns, "stack")), is("one 1 false"), c.There(t, jobs, ns, "once"), c.Gone(t, jobs, ns, "upgrade"),
+			c.Gone(t, jobs, ns, "first"), c.There(t, configMaps, ns, "of-one"))
+	})
+	second, once := c.Get(t, jobs, ns, "second"), c.Get(t, jobs, ns, "once").GetUID()
+	release("two", "devcluster.mlkeeper.dev/fail: Error")
+	cluster.Eventually(t, patience, func() error {
+		return reason(get(t, c, ns, "stack"), "HookFailed", "Job ("+ns+"/second): the hook has failed")
+	})
+	if err := errors.Join(is("one 1 false"), c.There(t, configMaps, ns, "of-one"), c.Gone(t, configMaps, ns, "of-two"), c.Gone(t, jobs, ns, "upgrade")); err != nil {
+		t.Errorf("after a hook that failed: %v", err)
+	}
+	failed := c.Get(t, jobs, ns, "second")
+	if failed == nil || failed.GetUID() == second.GetUID() {
+		t.Error("the hook was not run for the upgrade")
+	}
+	o.Settle(t, time.Minute)
+	before := o.Requests.Snapshot()
+	cluster.Consistently(t, 3*time.Second, func() error {
+		if since := o.Requests.Since(before); cluster.Sum(since, cluster.Request.Write) > 0 {
+			return fmt.Errorf("the operator writes:\n%s", cluster.Describe(since))
+		}
+		return nil
+	})
+	release("three", "")
+	cluster.Eventually(t, patience, func() error {
+		return errors.Join(ready(get(t, c, ns, "stack")), is("three 3 true"), c.There(t, jobs, ns, "upgrade"), c.Gone(t, jobs, ns, "first"),
+			c.Gone(t, configMaps, ns, "of-one"), c.There(t, configMaps, ns, "of-three"))
+	})
+	if now := c.Get(t, jobs, ns, "once"); now == nil || now.GetUID() != once {
+		t.Errorf("the hook of the installation was %s and is %v", once, now)
+	}
+	// The same chart and values are no other revision, for another manager neither.
+	upgraded := c.Get(t, jobs, ns, "second").GetUID()
+	o.Stop()
+	start(t, c, repository(t).URL, harness.Options{})
+	cluster.Consistently(t, 5*time.Second, func() error {
+		if now := c.Get(t, jobs, ns, "second"); now == nil || now.GetUID() != upgraded {
+			return fmt.Errorf("the hook was %s and is %v", upgraded, now)
+		}
+		return is("three 3 true")
+	})
 }

@@ -26,6 +26,8 @@ const (
 	ElementAnnotation = "keeper.mlkeeper.dev/element"
 	// PreviousOperatorAnnotation marks a custom resource that the previous operator kept.
 	PreviousOperatorAnnotation = "keeper.mlkeeper.dev/previous-operator"
+	// RunAnnotation says what a child that runs to its end is run for, such as the hook of a chart. For another value it is run again.
+	RunAnnotation = "keeper.mlkeeper.dev/run"
 	// PartialAnnotation marks a child of which MLKeeper declares a part, and the previous operator the rest.
 	PartialAnnotation = "keeper.mlkeeper.dev/partial"
 	// ControllerLabel carries the name of the controller that made a child; child watches select on it.

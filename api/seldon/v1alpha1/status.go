@@ -31,6 +31,14 @@ type ComponentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ValuesDigest string `json:"valuesDigest,omitempty"`
+	// revision counts the charts and values that the component was rendered from, as the revision of a Helm release does; the first is 1.
+	// Templates see it as .Release.Revision.
+	// +optional
+	Revision int32 `json:"revision,omitempty"`
+	// installedRevision is the first revision that was ready. Templates see those after it as upgrades (.Release.IsUpgrade), and their
+	// hooks are those of an upgrade.
+	// +optional
+	InstalledRevision int32 `json:"installedRevision,omitempty"`
 	// objects is how many objects the component has, ready how many of them are as declared and healthy.
 	// +optional
 	Objects int32 `json:"objects,omitempty"`

@@ -74,6 +74,8 @@ type Item struct {
 	Outdated bool
 	// Waits names what the item itself waits for before it is made, whatever the stages before it.
 	Waits string
+	// Ordered names what the item waits for within its stage before it is made or changed.
+	Ordered string
 }
 
 // Stage is one stage of the plan with its gate.
@@ -159,6 +161,17 @@ func (i Item) recorded() bool {
 		metav1.GetControllerOfNoCopy(&i.Observed.ObjectMeta) == nil
 }
 
+// applied says that the item was there as it is declared now: it is repaired, whatever comes before it.
+func (i Item) applied() bool {
+	return i.Known != nil && i.Known.UID != "" && i.Known.AppliedHash == i.Digest
+}
+
+// completed says that a hook has run to its end as it is declared now.
+func (i Item) completed() bool {
+	return i.done() || i.Observed != nil && i.Observed.AppliedHash() == i.Digest &&
+		(i.Observed.Completed || i.applied() && i.Known.Completed && i.Known.UID == i.Observed.UID)
+}
+
 // done says that the object is a Job that completed as it is declared, and is gone since: as with Helm, a Job runs once, also where its
 // ttlSecondsAfterFinished has it removed.
 func (i Item) done() bool {
@@ -183,6 +196,8 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason = Leave, ReasonCompleted
 	case item.Observed == nil && gate != "":
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, gate
+	case item.Observed == nil && item.Ordered != "" && !item.applied():
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
 	case item.Observed == nil:
 		a.Verb, a.Reason = Create, ReasonMissing
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
@@ -195,11 +210,25 @@ func judge(in Input, item Item, gate string) Action {
 		a.UID, a.Migrate, a.Adopted = item.Observed.UID, item.Observed.Created, item.Observed.Adopted()
 		a.MigratePrevious = (item.Observed.AppliedHash() == "" || item.Observed.Partial()) && !item.Partial
 		a.Verb, a.Reason = verify(item, in.Owners)
+		a.ordered(item)
 	}
 	if item.Hold != "" && a.Writes() {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Hold
 	}
 	return a
+}
+
+// ordered has a change wait for what comes before it, has a hook run anew for something else, and ends one that has completed.
+func (a *Action) ordered(item Item) {
+	changed := a.Verb == Apply && a.Reason == ReasonChanged
+	switch {
+	case changed && item.Ordered != "":
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
+	case changed && item.Hook && item.Observed.Annotations[keeper.RunAnnotation] != item.Desired.GetAnnotations()[keeper.RunAnnotation]:
+		a.Verb, a.ResourceVersion = Delete, item.Observed.ResourceVersion
+	case a.Verb == Leave && item.DeleteCompleted && item.Known.Completed:
+		a.Verb, a.Reason, a.ResourceVersion = Delete, ReasonCompleted, item.Observed.ResourceVersion
+	}
 }
 
 // notServed describes the API that a required object waits for.

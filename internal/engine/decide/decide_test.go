@@ -56,6 +56,10 @@ func decideOne(item Item) Action {
 func TestJudge(t *testing.T) {
 	type change = func(*Item, *thing)
 	held := func(o *plan.Object) { o.Hold = "a Secret to be stored" }
+	hook := func(o *plan.Object) {
+		o.Hook, o.DeleteCompleted = true, true
+		o.Desired.SetAnnotations(map[string]string{keeper.RunAnnotation: "two"})
+	}
 	for _, c := range []struct {
 		name   string
 		object func(*plan.Object)
@@ -79,6 +83,27 @@ func TestJudge(t *testing.T) {
 			func(i *Item, _ *thing) { i.Synced, i.Observed, i.Known.Completed = false, nil, true }, Wait, ReasonNotSynced,
 		},
 		{"completed, and there", nil, func(i *Item, th *thing) { i.Known.Completed, th.fields = true, "g" }, Apply, ReasonDrift},
+		{
+			"missing, behind a step", nil,
+			func(i *Item, _ *thing) { i.Observed, i.Known, i.Ordered = nil, nil, "a hook" }, Wait, ReasonDependency,
+		},
+		{"deleted by somebody, behind a step", nil, func(i *Item, _ *thing) { i.Observed, i.Ordered = nil, "a hook" }, Create, ReasonMissing},
+		{
+			"changed, behind a step", nil,
+			func(i *Item, th *thing) { th.digest, i.Known.AppliedHash, i.Ordered = "old", "old", "a hook" }, Wait, ReasonDependency,
+		},
+		{"drifted, behind a step", nil, func(i *Item, th *thing) { th.fields, i.Ordered = "g", "a hook" }, Apply, ReasonDrift},
+		{"as declared, behind a step", nil, func(i *Item, _ *thing) { i.Ordered = "a hook" }, Leave, ""},
+		{"a hook for the same run", hook, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash, th.run = "old", "old", "two" }, Apply, ReasonChanged},
+		{"a hook for another run", hook, func(i *Item, th *thing) { th.digest, i.Known.AppliedHash, th.run = "old", "old", "one" }, Delete, ReasonChanged},
+		{
+			"a hook for another run, behind a step", hook,
+			func(i *Item, th *thing) {
+				th.digest, i.Known.AppliedHash, th.run, i.Ordered = "old", "old", "one", "a hook"
+			}, Wait, ReasonDependency,
+		},
+		{"a hook that has completed", hook, func(i *Item, _ *thing) { i.Known.Completed = true }, Delete, ReasonCompleted},
+		{"a hook that runs", hook, nil, Leave, ""},
 		{"missing and unknown", nil, func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }, Create, ReasonMissing},
 		{
 			"the API is not served", nil, func(i *Item, _ *thing) { i.Served, i.Observed = false, nil }, Wait, ReasonNotServed,
@@ -164,7 +189,7 @@ func TestJudge(t *testing.T) {
 			if a.Key != item.Key || a.Object.Desired != item.Desired {
 				t.Error("the action is about something else")
 			}
-			if a.Writes() != (c.verb == Create || c.verb == Apply) {
+			if a.Writes() != (c.verb == Create || c.verb == Apply || c.verb == Delete) || (a.Verb == Delete) != (a.ResourceVersion != "") {
 				t.Errorf("%s writes: %v", a.Verb, a.Writes())
 			}
 			if item.Known != nil && a.KnownUID != item.Known.UID {

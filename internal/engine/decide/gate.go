@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -78,10 +79,57 @@ func lacks(in Input, item Item) string {
 	case item.Observed.AppliedHash() != item.Digest:
 		// Its health is that of what it was, not of what it is to become.
 		return item.Key.String() + " to be updated"
+	case item.Hook && !item.completed():
+		return item.Key.String() + " to complete"
+	case item.Hook:
+		return ""
 	case item.Observed.Health.Status != health.Current && !item.IgnoreHealth:
 		return item.Key.String() + " to be ready"
 	}
 	return ""
+}
+
+// Before is what an object waits for within its stage.
+type Before struct {
+	// Waits names it; empty for nothing.
+	Waits string
+	// Hook says that it is a hook, for which everything waits until it has completed.
+	Hook bool
+}
+
+// Steps says what the steps of a stage wait for; nil where it has but one.
+func Steps(in Input, stage Stage) map[int]Before {
+	var steps []int
+	for _, item := range stage.Items {
+		if !slices.Contains(steps, item.Step) {
+			steps = append(steps, item.Step)
+		}
+	}
+	if len(steps) < 2 {
+		return nil
+	}
+	slices.Sort(steps)
+	out, before := map[int]Before{}, Before{}
+	for _, step := range steps {
+		out[step] = before
+		for _, item := range stage.Items {
+			if item.Step != step || before.Hook || before.Waits != "" && !item.Hook {
+				continue
+			}
+			if waits := lacks(in, item); waits != "" {
+				before = Before{Waits: waits, Hook: item.Hook}
+			}
+		}
+	}
+	return out
+}
+
+// Failed says why a hook has failed as it is declared now; false where it has not.
+func (i Item) Failed() (why string, failed bool) {
+	if !i.Hook || i.Observed == nil || i.Observed.AppliedHash() != i.Digest || i.completed() || i.Observed.Terminating() {
+		return "", false
+	}
+	return i.Observed.Health.Message, i.Observed.Health.Status == health.Failed
 }
 
 // Awaits names what keeps the stages of the given names from being healthy as a whole, or returns "".

@@ -54,6 +54,9 @@ type thing struct {
 	// lingers says that a finalizer holds the object for a moment.
 	lingers bool
 	health  health.Status
+	// run is what a hook was run for, completed that it has ended.
+	run       string
+	completed bool
 	// sick says that the object never becomes healthy.
 	sick bool
 }
@@ -63,7 +66,7 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 		Key: key, APIVersion: gvk.GroupVersion().String(), OwnedFieldsHash: th.fields, Created: th.created,
 		Health: health.Result{Status: th.health},
 	}
-	o.Namespace, o.Name, o.UID = key.Namespace, key.Name, th.uid
+	o.Namespace, o.Name, o.UID, o.ResourceVersion = key.Namespace, key.Name, th.uid, "1"
 	o.Annotations = map[string]string{}
 	if th.id != "" {
 		o.Annotations[keeper.OwnerAnnotation] = th.id
@@ -71,6 +74,10 @@ func (th thing) observed(gvk schema.GroupVersionKind, key plan.Key) *observe.Obj
 	if th.digest != "" {
 		o.Annotations[keeper.AppliedHashAnnotation] = th.digest
 	}
+	if th.run != "" {
+		o.Annotations[keeper.RunAnnotation] = th.run
+	}
+	o.Completed = th.completed
 	if th.adopted {
 		o.Annotations[keeper.AdoptedAnnotation] = "true"
 	}

@@ -62,13 +62,22 @@ func pod(o object) Result {
 	return inProgress(ReasonNotReady, "The Pod is not ready yet.")
 }
 
-// Completed says that an object is a Job that has completed, also while it is being deleted.
+// Completed says that an object is a Job or a Pod that has completed, also while it is being deleted.
 func Completed(obj *unstructured.Unstructured) bool {
-	return obj.GroupVersionKind().GroupKind() == jobs && object(obj.Object).conditions()["Complete"].isTrue()
+	switch obj.GroupVersionKind().GroupKind() {
+	case jobs:
+		return object(obj.Object).conditions()["Complete"].isTrue()
+	case pods:
+		return object(obj.Object).text("status", "phase") == "Succeeded"
+	}
+	return false
 }
 
-// jobs is the kind that ends.
-var jobs = schema.GroupKind{Group: "batch", Kind: "Job"}
+// jobs and pods are the kinds that end.
+var (
+	jobs = schema.GroupKind{Group: "batch", Kind: "Job"}
+	pods = schema.GroupKind{Kind: "Pod"}
+)
 
 // job is the rule of a Job (pkg/controller/job). It is current when it is complete, not while it runs as in kstatus: who
 // waits for a Job waits for what it does. FailureTarget comes before Failed, while its Pods are still terminated.

@@ -42,7 +42,7 @@ type Object struct {
 	Created bool
 	// Health is the health of the object; Current for kinds watched by metadata alone.
 	Health health.Result
-	// Completed says that the object is a Job that has completed, also while it is being deleted.
+	// Completed says that the object is a Job or a Pod that has completed, also while it is being deleted.
 	Completed bool
 	// digest is the digest annotation, kept apart from the annotations, which all children of a stack share.
 	digest string

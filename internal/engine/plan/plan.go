@@ -67,6 +67,17 @@ type Object struct {
 	Drift Drift
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
+	// Step orders the objects of a stage: nothing of a step is created or changed before the steps below it are as declared and healthy.
+	// What is as declared is repaired meanwhile. A step of which a Hook has not completed holds back the steps above it for as long as
+	// that takes, and pruning with them; others open by time, as the gates of stages do.
+	Step int
+	// Hook says that the object, a Job or a Pod, runs to its end: it is healthy when it has completed, and the custom resource is Stalled
+	// when it has failed. It is run anew for another value of keeper.RunAnnotation.
+	Hook bool
+	// DeleteCompleted deletes a Hook once it has completed. It is not run again.
+	DeleteCompleted bool
+	// Suspended leaves the object as it is.
+	Suspended bool
 	// Hold says what the object waits for before it is written at all, such as a generated Secret that it depends on and that
 	// is not stored yet; empty mostly. What is there is left as it is.
 	Hold string

@@ -52,6 +52,8 @@ type comparison struct {
 	folder string
 	values map[string]any
 	random map[string][]string
+	// upgrade renders an upgrade.
+	upgrade bool
 }
 
 // webhookRandom are the certificates of seldon-core-operator.
@@ -83,7 +85,8 @@ func TestLikeHelmsCommand(t *testing.T) {
 			"sub": map[string]any{"enabled": false}, "gone": nil, "table": map[string]any{"a": nil, "c": int64(3)}, "number": int64(100000),
 			"global": map[string]any{"shared": "over"},
 		}},
-		"hooks": {files: hooks},
+		"hooks":            {files: hooks},
+		"hooks of upgrade": {files: hooks, upgrade: true},
 		"random": {files: random, random: map[string][]string{
 			"ConfigMap/random": {".data.alpha", ".data.ascii", ".data.bytes", ".data.int", ".data.key", ".data.numeric", ".data.uuid"},
 		}},
@@ -94,7 +97,7 @@ func TestLikeHelmsCommand(t *testing.T) {
 				path = writeChart(t, c.files)
 			}
 			in := input(folder(t, path), c.values)
-			in.Kept = everything{memory{seed: "seed"}}
+			in.Kept, in.Upgrade = everything{memory{seed: "seed"}}, c.upgrade
 			// Without a cluster the command knows the APIs that Helm was built with.
 			in.Cluster.Serves = common.DefaultCapabilities.APIVersions.Has
 			in.Cluster.All = func() []string { return common.DefaultCapabilities.APIVersions }
@@ -143,6 +146,9 @@ func helmTemplate(t *testing.T, command, path string, in Input) map[string]map[s
 	}
 	cmd := exec.Command(command, "template", in.Release, path, "--namespace", in.Namespace, "--include-crds", "--values", file,
 		"--kube-version", in.Cluster.Version)
+	if in.Upgrade {
+		cmd.Args = append(cmd.Args, "--is-upgrade")
+	}
 	// Nothing of a user's counts.
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
 	var out, problems bytes.Buffer
@@ -354,6 +360,10 @@ const hooks = `-- Chart.yaml --
 {apiVersion: batch/v1, kind: Job, metadata: {name: before, annotations: {helm.sh/hook: 'pre-install,pre-upgrade', helm.sh/hook-weight: "-5"}}}
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: after, annotations: {helm.sh/hook: post-install, helm.sh/hook-delete-policy: hook-succeeded}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, annotations: {helm.sh/hook: pre-upgrade}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: release}, data: {upgrade: "{{ .Release.IsUpgrade }} {{ .Release.IsInstall }} {{ .Release.Revision }}"}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: check, annotations: {helm.sh/hook: test}}}
 ---

@@ -15,12 +15,6 @@ import (
 // every object, since a list of nothing takes more memory than text.
 const maxObjects, maxOutput, maxValues = 2000, 32 << 20, 1 << 20
 
-// Helm's marks on hooks.
-const (
-	hookAnnotation   = "helm.sh/hook"
-	weightAnnotation = "helm.sh/hook-weight"
-)
-
 // policyAnnotation says, with the value keep, that an object is retained after its release.
 const policyAnnotation = "helm.sh/resource-policy"
 
@@ -35,13 +29,6 @@ type decoder struct {
 	in                   Input
 	out                  *Rendered
 	count, bytes, values int
-	before               []hook
-	after                []hook
-}
-
-type hook struct {
-	weight int
-	object *unstructured.Unstructured
 }
 
 // file takes the objects of one rendered file.
@@ -121,51 +108,16 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 	}
 	unstructured.RemoveNestedField(u.Object, "status")
 	relabel(u)
-	events, isHook := u.GetAnnotations()[hookAnnotation]
+	_, isHook := u.GetAnnotations()[hookAnnotation]
 	switch {
 	case definitions:
 		d.out.Definitions = append(d.out.Definitions, u)
 	case isHook:
-		d.hook(u, events)
+		d.hook(u)
 	default:
 		d.out.Objects = append(d.out.Objects, u)
 	}
 	return nil
-}
-
-// hook sorts a hook by its events. Those of an installation are made with it, before or after the objects, and made anew when
-// they change; tests are left to helm test, and what Helm would run at a deletion or a rollback is left out.
-func (d *decoder) hook(u *unstructured.Unstructured, events string) {
-	weight, _ := strconv.Atoi(u.GetAnnotations()[weightAnnotation])
-	for event := range strings.SplitSeq(events, ",") {
-		switch strings.ToLower(strings.TrimSpace(event)) {
-		case "crd-install":
-			d.out.Definitions = append(d.out.Definitions, u)
-			return
-		case "pre-install":
-			d.before = append(d.before, hook{weight, u})
-			return
-		case "post-install":
-			d.after = append(d.after, hook{weight, u})
-			return
-		case "test", "test-success", "test-failure":
-			return
-		}
-	}
-	d.out.Warnings = append(d.out.Warnings, fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not", u.GetKind(), u.GetName(), events))
-}
-
-// finish orders the hooks by their weights.
-func (d *decoder) finish() {
-	for _, side := range []struct {
-		hooks []hook
-		to    *[]*unstructured.Unstructured
-	}{{d.before, &d.out.Before}, {d.after, &d.out.After}} {
-		slices.SortStableFunc(side.hooks, func(a, b hook) int { return a.weight - b.weight })
-		for _, h := range side.hooks {
-			*side.to = append(*side.to, h.object)
-		}
-	}
 }
 
 // managedBy is the label that says who keeps an object; templates write Helm there.

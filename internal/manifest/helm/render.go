@@ -21,7 +21,11 @@ type Input struct {
 	Chart              *Chart
 	Release, Namespace string
 	Values             map[string]any
-	Cluster            Cluster
+	// Revision counts the renderings of the release for another chart or other values, the first one being 1. Upgrade says that an earlier
+	// one was installed, as .Release.IsUpgrade tells templates, and that the hooks are those of an upgrade.
+	Revision int
+	Upgrade  bool
+	Cluster  Cluster
 	// Kept gives what is made at random.
 	Kept Kept
 	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
@@ -31,8 +35,8 @@ type Input struct {
 
 // Rendered is what became of a chart.
 type Rendered struct {
-	// Definitions are the chart's crds/, Before the hooks of an installation that come before the objects, After those that
-	// come after them, by weight.
+	// Definitions are the chart's crds/, Before the hooks of an installation or of an upgrade that come before the objects, After those
+	// that come after them. Hooks are in the order in which Helm runs them; those of the other one of the two are among them, too (Runs).
 	Definitions, Before, Objects, After []*unstructured.Unstructured
 	// Asked are the APIs that the templates asked for, and whether the cluster had them.
 	Asked map[string]bool
@@ -93,7 +97,8 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 			return Rendered{}, err
 		}
 	}
-	d.finish()
+	sortHooks(out.Before)
+	sortHooks(out.After)
 	return out, nil
 }
 

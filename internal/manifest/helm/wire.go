@@ -18,6 +18,8 @@ import (
 type job struct {
 	Chart, Release, Namespace, Version string
 	Values                             []byte
+	Revision                           int
+	Upgrade                            bool
 	Since                              time.Time
 	Files                              int
 	// Within is how long the worker may live.
@@ -75,7 +77,7 @@ func serveWorker(ctx context.Context, in Input, within time.Duration, to io.Writ
 	encoder, decoder := gob.NewEncoder(to), gob.NewDecoder(io.LimitReader(from, maxResult))
 	err = encoder.Encode(job{
 		Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
-		Since: in.Kept.Since(), Files: len(in.Chart.files), Within: within,
+		Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Kept.Since(), Files: len(in.Chart.files), Within: within,
 	})
 	for _, f := range in.Chart.files {
 		if err == nil {

@@ -141,6 +141,7 @@ func work(in io.Reader, out io.Writer) error {
 	}
 	rendered, err := render(context.Background(), Input{
 		Chart: chart, Release: j.Release, Namespace: j.Namespace, Values: values, Kept: c, Lookup: c.Lookup,
+		Revision: j.Revision, Upgrade: j.Upgrade,
 		Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
 	})
 	return c.requests.Encode(message{Kind: resultMessage, Result: resultOf(rendered, err)})

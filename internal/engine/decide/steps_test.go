@@ -1,0 +1,76 @@
+package decide
+
+import (
+	"maps"
+	"testing"
+
+	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// TestSteps: a step waits for everything in the steps below it, and for a hook first of all, since that opens by no timeout.
+func TestSteps(t *testing.T) {
+	type change = func(*Item, *thing)
+	object := func(step int, hook bool, change change) Item {
+		item, th := scene(t, deployments, func(o *plan.Object) { o.Step, o.Hook = step, hook })
+		if change != nil {
+			change(&item, &th)
+			if item.Observed != nil {
+				item.Observed = th.observed(deployments, item.Key)
+			}
+		}
+		return item
+	}
+	var (
+		completed  = func(_ *Item, th *thing) { th.completed = true }
+		recorded   = func(i *Item, _ *thing) { i.Known.Completed = true }
+		gone       = func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }
+		missing    = func(i *Item, _ *thing) { i.Observed, i.Known = nil, nil }
+		old        = func(_ *Item, th *thing) { th.digest, th.completed = "old", true }
+		unhealthy  = func(_ *Item, th *thing) { th.health = health.InProgress }
+		toComplete = Before{Waits: "Deployment ns/a to complete", Hook: true}
+		toExist    = Before{Waits: "Deployment ns/a to exist", Hook: true}
+		toUpdate   = Before{Waits: "Deployment ns/a to be updated", Hook: true}
+		toBeReady  = Before{Waits: "Deployment ns/a to be ready"}
+	)
+	for name, c := range map[string]struct {
+		items []Item
+		want  map[int]Before
+	}{
+		"one step":                     {[]Item{object(0, true, nil), object(0, false, nil)}, nil},
+		"a hook that runs":             {[]Item{object(0, true, nil), object(1, false, nil)}, map[int]Before{0: {}, 1: toComplete}},
+		"a hook that is healthy only":  {[]Item{object(0, true, func(_ *Item, th *thing) { th.health = health.Current }), object(1, false, nil)}, map[int]Before{0: {}, 1: toComplete}},
+		"a hook that has completed":    {[]Item{object(0, true, completed), object(1, false, nil)}, map[int]Before{0: {}, 1: {}}},
+		"and is recorded so":           {[]Item{object(0, true, recorded), object(1, false, nil)}, map[int]Before{0: {}, 1: {}}},
+		"and is gone":                  {[]Item{object(0, true, gone), object(1, false, nil)}, map[int]Before{0: {}, 1: {}}},
+		"a hook that is to be made":    {[]Item{object(0, true, missing), object(1, false, nil)}, map[int]Before{0: {}, 1: toExist}},
+		"a hook of before":             {[]Item{object(0, true, old), object(1, false, nil)}, map[int]Before{0: {}, 1: toUpdate}},
+		"hooks one after the other":    {[]Item{object(0, true, completed), object(1, true, nil), object(2, false, nil)}, map[int]Before{0: {}, 1: {}, 2: toComplete}},
+		"the objects before a hook":    {[]Item{object(0, false, unhealthy), object(1, true, completed)}, map[int]Before{0: {}, 1: toBeReady}},
+		"a hook counts first":          {[]Item{object(0, false, unhealthy), object(0, true, nil), object(1, false, nil)}, map[int]Before{0: {}, 1: toComplete}},
+		"whatever order they come in":  {[]Item{object(3, false, nil), object(-1, true, nil)}, map[int]Before{-1: {}, 3: toComplete}},
+		"and holds back all above it":  {[]Item{object(0, true, nil), object(1, false, unhealthy), object(2, true, nil)}, map[int]Before{0: {}, 1: toComplete, 2: toComplete}},
+		"a hook of the same step, too": {[]Item{object(0, true, nil), object(1, true, nil), object(1, false, nil)}, map[int]Before{0: {}, 1: toComplete}},
+	} {
+		in := Input{Stack: stack, Owners: ownersOfScene}
+		if got := Steps(in, Stage{Name: "s", Items: c.items}); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		item Item
+		want bool
+	}{
+		"it failed":           {object(0, true, func(_ *Item, th *thing) { th.health = health.Failed }), true},
+		"it is no hook":       {object(0, false, func(_ *Item, th *thing) { th.health = health.Failed }), false},
+		"it failed before":    {object(0, true, func(_ *Item, th *thing) { th.health, th.digest = health.Failed, "old" }), false},
+		"it is to be deleted": {object(0, true, func(_ *Item, th *thing) { th.health, th.terminating = health.Failed, true }), false},
+		"it runs":             {object(0, true, unhealthy), false},
+	} {
+		if _, got := c.item.Failed(); got != c.want {
+			t.Errorf("%s: failed is %t", name, got)
+		}
+	}
+}
+
+var ownersOfScene = []plan.Owner{self}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// ReasonHookFailed says that a Job or Pod that others wait for has failed, ReasonHookRunning that it takes longer than the timeout of its
+// stage.
+const (
+	ReasonHookFailed  = "HookFailed"
+	ReasonHookRunning = "HookRunning"
+)
+
+// orderSteps sets what the objects of a stage wait for within it, and reports hooks that have failed or do not end. It returns false
+// while a hook holds something back: until then what runs must not be pruned either.
+func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i int) bool {
+	stage := p.plan.Stages[i]
+	if stage.Suspended {
+		return true
+	}
+	failed := s.failedHooks(p, in.Stages[i])
+	steps := decide.Steps(in, in.Stages[i])
+	free := true
+	for step, before := range steps {
+		gate := fmt.Sprintf("step %d of stage %s", step, stage.Name)
+		switch {
+		case before.Hook:
+			free = false
+			if !failed {
+				s.reportRunning(p, stage, before.Waits)
+			}
+			delete(p.state.gates, gate)
+		case s.timedOut(p, gate, before.Waits, stage.Timeout):
+			steps[step] = decide.Before{}
+		}
+	}
+	if free {
+		delete(p.state.gates, runningGate(stage))
+	}
+	for j := range in.Stages[i].Items {
+		item := &in.Stages[i].Items[j]
+		item.Ordered = steps[item.Step].Waits
+	}
+	return free && !failed
+}
+
+// runningGate is the name under which it is kept since when a hook of a stage runs.
+func runningGate(stage plan.Stage) string { return "hooks of stage " + stage.Name }
+
+// failedHooks reports the hooks of a stage that have failed, and says whether there are any.
+func (s *stacks[C, F]) failedHooks(p *reconciliation[C, F], stage decide.Stage) (any bool) {
+	for _, item := range stage.Items {
+		why, failed := item.Failed()
+		if !failed || item.Suspended {
+			continue
+		}
+		any = true
+		kind := strings.ToLower(item.Key.Kind)
+		p.problems = append(p.problems, plan.Problem{
+			Class: plan.Terminal, Reason: ReasonHookFailed, Field: item.Key.Kind, Value: item.Key.Namespace + "/" + item.Key.Name,
+			Message: "the hook has failed (" + why + "); nothing that comes after it is applied, and what runs stays as it is",
+			Remedy: fmt.Sprintf("see kubectl logs -n %s %s/%s, and correct the values or the chart; kubectl delete %s -n %s %s runs it again",
+				item.Key.Namespace, kind, item.Key.Name, kind, item.Key.Namespace, item.Key.Name),
+		})
+	}
+	return any
+}
+
+// reportRunning reports a hook that has run for longer than the timeout of its stage. Nothing goes on without it.
+func (s *stacks[C, F]) reportRunning(p *reconciliation[C, F], stage plan.Stage, waits string) {
+	now, gate := s.Clock.Now(), runningGate(stage)
+	since, known := p.state.gates[gate]
+	if !known {
+		since = now
+		p.state.gates[gate] = now
+	}
+	timeout := stage.Timeout
+	if timeout == 0 {
+		timeout = plan.DefaultGateTimeout
+	}
+	if until := since.Add(timeout); now.Before(until) {
+		p.requeueAt(until)
+		return
+	}
+	p.problems = append(p.problems, plan.Problem{
+		Class: plan.Waiting, Reason: ReasonHookRunning, Field: "stage", Value: stage.Name,
+		Message: fmt.Sprintf("it has waited for %s for more than %s; nothing that comes after it is applied, and what runs stays as it is",
+			waits, timeout.Round(time.Second)),
+		Remedy: "look at its pods, give the Job activeDeadlineSeconds, or delete it to run it again",
+	})
+}

@@ -1,0 +1,201 @@
+package seldon
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
+	"mlkeeper.dev/internal/source"
+)
+
+// TestWhatIsAnUpgrade: another chart or other values are another revision, and an upgrade once one was ready.
+func TestWhatIsAnUpgrade(t *testing.T) {
+	const digest, values = "chart", "values"
+	for name, c := range map[string]struct {
+		recorded v1alpha1.ComponentStatus
+		want     revision
+		upgrade  bool
+	}{
+		"nothing is recorded":             {v1alpha1.ComponentStatus{Name: core}, revision{Number: 1}, false},
+		"the same":                        {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: values, Revision: 1}, revision{Number: 1}, false},
+		"the same, and ready":             {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: values, Revision: 1, InstalledRevision: 1}, revision{Number: 1, Installed: 1}, false},
+		"the same upgrade":                {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: values, Revision: 3, InstalledRevision: 1}, revision{Number: 3, Installed: 1, Run: "run"}, true},
+		"another, which was installed":    {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: values, Revision: 3, InstalledRevision: 3}, revision{Number: 3, Installed: 3, Run: "run"}, false},
+		"other values":                    {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: "v", Revision: 1, InstalledRevision: 1}, revision{Number: 2, Installed: 1, Run: "run"}, true},
+		"another chart":                   {v1alpha1.ComponentStatus{Digest: "c", ValuesDigest: values, Revision: 1, InstalledRevision: 1}, revision{Number: 2, Installed: 1, Run: "run"}, true},
+		"instead of what was never ready": {v1alpha1.ComponentStatus{Digest: "c", ValuesDigest: values, Revision: 4}, revision{Number: 5, Run: "run"}, false},
+		"recorded before revisions were":  {v1alpha1.ComponentStatus{Digest: digest, ValuesDigest: values}, revision{Number: 1, Installed: 1}, false},
+		"and changed since":               {v1alpha1.ComponentStatus{Digest: "c", ValuesDigest: values}, revision{Number: 2, Installed: 1, Run: "run"}, true},
+	} {
+		got := next(c.recorded, digest, values)
+		if got.Run != "" {
+			got.Run = "run"
+		}
+		if got != c.want || got.upgrade() != c.upgrade {
+			t.Errorf("%s: %+v, an upgrade: %t", name, got, got.upgrade())
+		}
+	}
+	if recorded := (v1alpha1.ComponentStatus{ValuesDigest: "v", Revision: 1}); next(recorded, digest, values).Run != next(recorded, digest, values).Run ||
+		next(recorded, digest, values).Run == next(recorded, digest, "other").Run {
+		t.Error("the runs of two revisions are not told apart")
+	}
+}
+
+// TestARevisionIsWhatTheStatusRecords renders a chart over its life: twice the same, then other values, and again after a restart.
+func TestARevisionIsWhatTheStatusRecords(t *testing.T) {
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	from := &fakeStore{store: store}
+	from.put(t, `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: one}
+data: {release: "{{ .Release.Revision }} {{ .Release.IsInstall }} {{ .Release.IsUpgrade }} {{ .Values.key }}"}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: both, annotations: {helm.sh/hook: "pre-install,pre-upgrade"}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: install, annotations: {helm.sh/hook: pre-install}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: upgrade, annotations: {helm.sh/hook: post-upgrade}}}
+`)
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	kept := made(t, nil, testNow)
+	var s *system
+	rendered := func(key string) *Result {
+		t.Helper()
+		r := request{
+			component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, namespace: "ns", values: values{"key": key},
+			keys: kept, from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}}, recorded: recordedOf(cr, core),
+			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return true }},
+		}
+		result := ran(t, s, controllertest.New(testNow), r.job(cr))
+		if result.Failure != nil {
+			t.Fatal(result.Failure)
+		}
+		cr.Status.Components = []v1alpha1.ComponentStatus{{
+			Name: core, Digest: result.Sources[0].Digest, ValuesDigest: result.Content.ValuesDigest,
+			Revision: result.Content.Number, InstalledRevision: max(1, result.Content.Installed),
+		}}
+		return result
+	}
+	var before *Result
+	for _, c := range []struct {
+		key, release, runs, left string
+		restart                  bool
+	}{
+		{"a", "1 true false a", "one both install", "", true},
+		{"a", "1 true false a", "one both install", "", true},
+		{"b", "2 false true b", "one both upgrade", "install", false},
+		{"b", "2 false true b", "one both upgrade", "install", true},
+		{"a", "3 false true a", "one both upgrade", "install", false},
+	} {
+		if c.restart {
+			s = New(Settings{Sources: from}).(*system)
+		}
+		result := rendered(c.key)
+		release, _, _ := unstructured.NestedString(result.Content.Objects[0].Object, "data", "release")
+		part := Part{Result: &Result{Content: Content{Objects: result.Content.Objects, Before: result.Content.Before, After: result.Content.After}}}
+		if got := strings.Join(sortedNames(part), " "); release != c.release || got != c.runs || names(Part{Result: &Result{Content: Content{Objects: result.Content.Left}}}) != c.left {
+			t.Errorf("%s: %s, running %s and leaving %v", c.key, release, got, result.Content.Left)
+		}
+		before = result
+	}
+	if before.Content.Run == "" {
+		t.Error("the hooks of an upgrade are run for nothing")
+	}
+}
+
+func sortedNames(part Part) []string {
+	out := []string{}
+	for _, o := range part.Result.Content.Objects {
+		out = append(out, o.GetName())
+	}
+	for _, o := range part.Result.Content.Before {
+		out = append(out, o.GetName())
+	}
+	for _, o := range part.Result.Content.After {
+		out = append(out, o.GetName())
+	}
+	return out
+}
+
+// TestTheStepsOfAComponent: hooks come before and after the objects, a step for each weight and after each Job. What is suspended is so
+// with its definitions.
+func TestTheStepsOfAComponent(t *testing.T) {
+	object := func(kind, name, hook string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
+		switch kind {
+		case "Job":
+			u.SetAPIVersion("batch/v1")
+		case "CustomResourceDefinition":
+			u.SetAPIVersion("apiextensions.k8s.io/v1")
+		}
+		u.SetName(name)
+		if hook != "" {
+			weight, policy, _ := strings.Cut(hook, " ")
+			u.SetAnnotations(map[string]string{"helm.sh/hook": "pre-install", "helm.sh/hook-weight": weight, "helm.sh/hook-delete-policy": policy})
+		}
+		return u
+	}
+	content := Content{
+		Definitions: []*unstructured.Unstructured{object("CustomResourceDefinition", "crd", "")},
+		Before: []*unstructured.Unstructured{
+			object("ServiceAccount", "account", "0"), object("Job", "a", "0 hook-succeeded"), object("Job", "b", "0"), object("Secret", "late", "1"),
+		},
+		Objects: []*unstructured.Unstructured{object("Service", "own", ""), object("Namespace", "space", "")},
+		After:   []*unstructured.Unstructured{object("Job", "after", "0"), object("ConfigMap", "last", "3")},
+		Left:    []*unstructured.Unstructured{object("Job", "left", "0")},
+	}
+	content.Run = "run"
+	part := Part{component: component{name: core, spec: v1alpha1.Component{Suspend: true}}, Result: &Result{Inputs: "i", Content: content}}
+	s := &system{settings: Settings{ClusterDomain: "cluster.local"}}
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Namespace = "ns"
+	p := s.Render(cr, Facts{Keys: &keys{there: true}, Parts: []Part{part}})
+	var got []string
+	for _, stage := range p.Stages[1:] { // The first has the generated credentials.
+		for _, o := range stage.Objects {
+			got = append(got, fmt.Sprintf("%s %d %s %t %t %t %s", stage.Name, o.Step, o.Desired.GetName(), o.Hook, o.DeleteCompleted, o.Suspended,
+				o.Desired.GetAnnotations()[keeper.RunAnnotation]))
+		}
+	}
+	want := []string{
+		"definitions 0 crd false false true ", "definitions 0 space false false true ",
+		"core 0 account false false true ", "core 0 a true true true run", "core 1 b true false true run", "core 2 late false false true ",
+		"core 3 own false false true ",
+		"core 4 after true false true run", "core 5 last false false true ",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the plan is\n%s\nand not\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if len(p.Keep) != 1 || p.Keep[0].Name != "left" {
+		t.Errorf("kept are %v", p.Keep)
+	}
+	if content.Before[1].GetAnnotations()[keeper.RunAnnotation] != "" {
+		t.Error("what is rendered was changed")
+	}
+	// A chart without hooks has one step.
+	part.Result = &Result{Inputs: "i", Content: Content{Objects: content.Objects}}
+	if p := s.Render(cr, Facts{Keys: &keys{there: true}, Parts: []Part{part}}); p.Stages[2].Name != core || p.Stages[2].Objects[0].Step != 0 {
+		t.Errorf("%+v", p.Stages[2])
+	}
+	var names []string
+	for _, stage := range p.Stages {
+		names = append(names, stage.Name)
+	}
+	if want := append([]string{stageGenerated, stageDefinitions}, order...); strings.Join(names, " ") != strings.Join(want, " ") {
+		t.Errorf("the stages are %v", names)
+	}
+}
