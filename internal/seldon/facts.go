@@ -103,4 +103,6 @@ type Told struct {
 	Certificates map[string]string
 	// Wanted are certificates that have to be made first.
 	Wanted []helm.Certificate
+	// Names are the names of before of what is random, where they are yet to be recorded.
+	Names map[string]string
 }

@@ -100,6 +100,13 @@ func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1a
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range s.componentsOf(cr) {
+		if last := s.results.Last(subject(cr, c)); last != nil && out.seeded {
+			if err := out.record(c.name, last.Content.Names); err != nil {
+				return nil, err
+			}
+		}
+	}
 	out.absent = found == nil
 	s.keys.Store(key, out)
 	return out, nil

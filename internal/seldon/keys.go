@@ -88,6 +88,7 @@ func keysOf(
 		}
 		k.set(entrySeed, seed)
 		k.set(entrySince, []byte(now.UTC().Format(time.RFC3339)))
+		k.set(entryNaming, []byte(namedByFile))
 	}
 	if err := k.rotateAuthority(random, now, name); err != nil {
 		return nil, err
@@ -101,8 +102,8 @@ func keysOf(
 // ours says that an entry is of those that are kept here; what others add to the Secret is theirs.
 func ours(entry string) bool {
 	of := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(entry, suffixCert), suffixKey), suffixSince)
-	return slices.Contains([]string{entrySeed, entrySince, entryAuthority, entryNext, entryOld}, of) ||
-		slices.ContainsFunc([]string{prefixLeaf, prefixSelf, prefixKey}, func(prefix string) bool { return strings.HasPrefix(of, prefix) })
+	return slices.Contains([]string{entrySeed, entrySince, entryNaming, entryAuthority, entryNext, entryOld}, of) ||
+		slices.ContainsFunc([]string{prefixLeaf, prefixSelf, prefixKey, prefixNames}, func(prefix string) bool { return strings.HasPrefix(of, prefix) })
 }
 
 // makeAll makes the certificates that there are not.
@@ -322,8 +323,8 @@ func newKey(random io.Reader, kind string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
 }
 
-// Bytes implements helm.Kept.
-func (k *keys) Bytes(purpose string, n int) []byte {
+// bytes are n that nobody can guess, the same for the same purpose.
+func (k *keys) bytes(purpose string, n int) []byte {
 	// HKDF gives at most 255 hashes at a time.
 	const most = 255 * sha256.Size
 	var out bytes.Buffer
@@ -340,7 +341,7 @@ func (k *keys) Bytes(purpose string, n int) []byte {
 // Since implements helm.Kept.
 func (k *keys) Since() time.Time { return k.since() }
 
-// Certificate implements helm.Kept.
+// Certificate is one that is there, by the name by which it is kept.
 func (k *keys) Certificate(c helm.Certificate) (helm.Pair, bool) {
 	if c.Kind == helm.Authority {
 		// The authority's own key is nobody's but the operator's; what is signed is asked for by itself.
@@ -355,7 +356,7 @@ func (k *keys) Certificate(c helm.Certificate) (helm.Pair, bool) {
 func (k *keys) password(purpose string) string {
 	const length = 24
 	const alphabet = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
-	return helm.Pick(k.Bytes("password "+purpose, 2*length), alphabet)
+	return helm.Pick(k.bytes("password "+purpose, 2*length), alphabet)
 }
 
 // knownCertificates are the certificates that the charts are known to ask for, so that they need not be rendered to find out: that of

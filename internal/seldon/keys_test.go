@@ -41,11 +41,11 @@ func TestKeysAreMadeOnce(t *testing.T) {
 		t.Error("keys that are there are made anew")
 	}
 	for _, purpose := range []string{"a", "b"} {
-		if !bytes.Equal(first.Bytes(purpose, 9000), again.Bytes(purpose, 9000)) {
+		if !bytes.Equal(first.bytes(purpose, 9000), again.bytes(purpose, 9000)) {
 			t.Errorf("%s differs", purpose)
 		}
 	}
-	if bytes.Equal(first.Bytes("a", 16), first.Bytes("b", 16)) || len(first.Bytes("a", 9000)) != 9000 || first.password("x") == first.password("y") {
+	if bytes.Equal(first.bytes("a", 16), first.bytes("b", 16)) || len(first.bytes("a", 9000)) != 9000 || first.password("x") == first.password("y") {
 		t.Error("two purposes give the same")
 	}
 	pair, ok := again.Certificate(webhook)

@@ -21,10 +21,10 @@ type memory struct {
 	has  map[string]Pair
 }
 
-func (m memory) Bytes(purpose string, n int) []byte {
+func (m memory) Bytes(name Name, n int) []byte {
 	var out []byte
 	for i := 0; len(out) < n; i++ {
-		sum := sha256.Sum256(fmt.Append(nil, m.seed, purpose, i))
+		sum := sha256.Sum256(fmt.Append(nil, m.seed, name.Now, i))
 		out = append(out, sum[:]...)
 	}
 	return out[:n]

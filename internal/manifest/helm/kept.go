@@ -10,12 +10,21 @@ import (
 
 // Kept gives what templates have made at random, the same whenever they ask for the same.
 type Kept interface {
-	// Bytes returns n bytes that nobody can guess, the same for the same purpose.
-	Bytes(purpose string, n int) []byte
+	// Bytes returns n bytes that nobody can guess, the same for the same name.
+	Bytes(name Name, n int) []byte
 	// Since is the time that templates are encoded.
 	Since() time.Time
 	// Certificate returns a certificate and its key in PEM, and false where it has to be made first.
 	Certificate(c Certificate) (Pair, bool)
+}
+
+// Name is what a value is known by that a template makes at random.
+type Name struct {
+	// Now has the file that is rendered, what is asked for and how often the file has asked for that before, so that a call in one file
+	// moves none of the others.
+	Now string
+	// Before is the name that the value had before it had that of its file: its place among all calls of the chart.
+	Before string
 }
 
 // Pair is a certificate and its key in PEM, with the names that templates know them by.
@@ -40,6 +49,8 @@ type Certificate struct {
 	DNS, IPs   []string
 	// Type is rsa, ecdsa or ed25519, of a Key.
 	Type string
+	// Before is the CommonName that a Key had before it had that of its file.
+	Before string `json:"-"`
 }
 
 // Name tells apart what templates ask for; it fits into a key of a Secret.

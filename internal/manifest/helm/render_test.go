@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -281,4 +282,67 @@ func TestWhatATemplateDependsOnOfTheAPIs(t *testing.T) {
 			t.Errorf("%s: another API changes what it is told: %t", expression, changed)
 		}
 	}
+}
+
+// TestACallMovesNoneOfOtherFiles: what is random is named by its file, so that a call in a file that comes before, in a chart within the
+// chart or in a file that includes another one moves nothing.
+func TestACallMovesNoneOfOtherFiles(t *testing.T) {
+	const secret = "-- templates/secret.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: own}, stringData: {a: '{{ randAlphaNum 10 }}', b: '{{ randAlphaNum 10 }}', key: {{ genPrivateKey \"ecdsa\" | quote }}, id: '{{ uuidv4 }}'}}\n"
+	random := func(files string) (found map[string]string, names []string) {
+		t.Helper()
+		in := input(chartOf(t, files), nil)
+		kept := &named{everything: everything{memory{seed: "seed"}}}
+		in.Kept = kept
+		out, err := Render(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range out.Objects {
+			if o.GetName() == "own" {
+				found, _, _ = unstructured.NestedStringMap(o.Object, "stringData")
+			}
+		}
+		return found, kept.names
+	}
+	alone, names := random(secret)
+	if want := []string{
+		`"templates/secret.yaml" randAlphaNum 10#1 randAlphaNum 10#1`, `"templates/secret.yaml" randAlphaNum 10#2 randAlphaNum 10#2`,
+		`"templates/secret.yaml" key ecdsa#1 1`, `"templates/secret.yaml" uuidv4#1 uuidv4#1`,
+	}; !slices.Equal(names, want) || alone["a"] == alone["b"] || len(alone["a"]) != 10 {
+		t.Fatalf("%q, named %q", alone, names)
+	}
+	const (
+		calls   = "{{ randAlphaNum 10 }} {{ uuidv4 }} {{ genPrivateKey \"ecdsa\" | len }}"
+		another = "{apiVersion: v1, kind: ConfigMap, metadata: {name: another}, data: {x: '" + calls + "'}}\n"
+	)
+	for name, files := range map[string]string{
+		"a file that comes before":    "-- templates/a.yaml --\n" + another,
+		"a file that comes after":     "-- templates/z.yaml --\n" + another,
+		"a chart within the chart":    "-- charts/sub/Chart.yaml --\n{apiVersion: v2, name: sub, version: 0.1.0}\n-- charts/sub/templates/a.yaml --\n" + another,
+		"a helper":                    "-- templates/_h.tpl --\n{{ define \"h\" }}" + calls + "{{ end }}\n-- templates/a.yaml --\n" + strings.Replace(another, calls, `{{ include "h" . }}`, 1),
+		"a file that includes it":     "-- templates/a.yaml --\n" + strings.Replace(another, calls, `{{ include (print .Template.BasePath "/secret.yaml") . | sha256sum }}`, 1),
+		"with other values":           "-- templates/a.yaml --\n" + strings.Replace(another, calls, `{{ include (print .Template.BasePath "/secret.yaml") dict | sha256sum }}`, 1),
+		"notes":                       "-- templates/NOTES.txt --\n" + calls + "\n",
+		"a file that begins with one": "-- templates/a.yaml --\n{{- randAlphaNum 10 | trunc 0 -}}\n" + another,
+	} {
+		if got, names := random(files + secret); !maps.Equal(got, alone) {
+			t.Errorf("%s: %q, and alone %q; named %q", name, got, alone, names)
+		}
+	}
+}
+
+// named is a Kept that notes the names that it is asked for.
+type named struct {
+	everything
+	names []string
+}
+
+func (n *named) Bytes(name Name, count int) []byte {
+	n.names = append(n.names, name.Now+" "+name.Before)
+	return n.everything.Bytes(name, count)
+}
+
+func (n *named) Certificate(c Certificate) (Pair, bool) {
+	n.names = append(n.names, c.CommonName+" "+c.Before)
+	return Pair{Key: c.CommonName}, true
 }

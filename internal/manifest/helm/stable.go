@@ -4,17 +4,26 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 )
 
 // templateFunctions are the functions of templates that would give another answer each time, or take without bounds.
 type templateFunctions struct {
 	kept   Kept
 	lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
-	// counts tells several calls of one function with the same arguments apart.
+	// file is the one that is rendered, begun those that were. counts tells several calls of one function with the same arguments apart,
+	// in a file and in the whole chart.
+	file    string
+	begun   map[string]bool
 	counts  map[string]int
 	lookups int
 	// used are the certificates that were asked for, wanted those of them that there were not.
@@ -49,7 +58,7 @@ func (s *templateFunctions) functions() template.FuncMap {
 		"genSelfSignedCert": s.genSelfSigned, "genSelfSignedCertWithKey": s.genSelfSignedWithKey,
 		"genSignedCert": s.genSigned, "genSignedCertWithKey": s.genSignedWithKey,
 		"htpasswd": s.refuse("htpasswd"), "bcrypt": s.refuse("bcrypt"), "encryptAES": s.refuse("encryptAES"),
-		"lookup": s.lookupObject,
+		"lookup": s.lookupObject, beginFile: s.begin,
 		"repeat": s.repeat, "until": s.until, "untilStep": s.untilStep, "seq": s.seq,
 	}
 }
@@ -62,10 +71,45 @@ func checkSize(n int) error {
 	return nil
 }
 
+// beginFile is the function that every file of a chart begins with.
+const beginFile = "mlkeeperBeginsFile"
+
+// markFiles has every file of a chart, and of the charts within it, begin with its name, which is that of .Template.Name.
+func markFiles(c *chartv2.Chart) {
+	for _, f := range c.Templates {
+		name := path.Join(c.ChartFullPath(), f.Name)
+		if !strings.HasPrefix(path.Base(name), "_") {
+			f.Data = slices.Concat([]byte("{{ "+beginFile+" "+strconv.Quote(name)+" $ }}"), f.Data)
+		}
+	}
+	for _, inner := range c.Dependencies() {
+		markFiles(inner)
+	}
+}
+
+// begin says that a file is rendered from here on, unless it is included by another one: that one's name is in the values then.
+func (s *templateFunctions) begin(name string, values any) string {
+	if top, ok := values.(common.Values); ok && !s.begun[name] {
+		if of, ok := top["Template"].(common.Values); ok && of["Name"] == name {
+			_, s.file, _ = strings.Cut(name, "/") // Without the name of the chart, which a copy of it may change.
+			s.begun[name] = true
+		}
+	}
+	return ""
+}
+
+// call is what this call of a function is known by, and how many calls for the same purpose there are in the chart so far.
+func (s *templateFunctions) call(purpose string) (name string, inChart int) {
+	inFile := strconv.Quote(s.file) + " " + purpose // A purpose may have any text, and a file any name.
+	s.counts[purpose]++
+	s.counts[inFile]++
+	return fmt.Sprintf("%s#%d", inFile, s.counts[inFile]), s.counts[purpose]
+}
+
 // bytes are unguessable ones for this call of a function.
 func (s *templateFunctions) bytes(purpose string, n int) []byte {
-	s.counts[purpose]++
-	return s.kept.Bytes(fmt.Sprintf("%s#%d", purpose, s.counts[purpose]), n)
+	name, inChart := s.call(purpose)
+	return s.kept.Bytes(Name{Now: name, Before: fmt.Sprintf("%s#%d", purpose, inChart)}, n)
 }
 
 func (s *templateFunctions) text(name, alphabet string) func(int) (string, error) {
@@ -161,8 +205,8 @@ func (s *templateFunctions) genPrivateKey(kind string) (string, error) {
 	if kind != "rsa" && kind != "ecdsa" && kind != "ed25519" {
 		return "", fmt.Errorf("genPrivateKey: there is no %q: use rsa, ecdsa or ed25519", kind)
 	}
-	s.counts["key "+kind]++
-	pair, err := s.certificate(Certificate{Kind: Key, Type: kind, CommonName: fmt.Sprint(s.counts["key "+kind])})
+	name, inChart := s.call("key " + kind)
+	pair, err := s.certificate(Certificate{Kind: Key, Type: kind, CommonName: name, Before: fmt.Sprint(inChart)})
 	return pair.Key, err
 }
 

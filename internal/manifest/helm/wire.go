@@ -39,8 +39,9 @@ const (
 // message is what a worker asks for while it renders, or tells at its end.
 type message struct {
 	Kind string
-	// Text is the API that it asks for, or the purpose of bytes.
+	// Text is the API that it asks for.
 	Text        string
+	Name        Name
 	Count       int
 	Certificate Certificate
 	Lookup      [4]string
@@ -108,7 +109,7 @@ func (in Input) answer(ctx context.Context, m message) (out answer) {
 	case requestAll:
 		out.Bytes = []byte(strings.Join(in.Cluster.All(), "\n"))
 	case requestBytes:
-		out.Bytes = in.Kept.Bytes(m.Text, m.Count)
+		out.Bytes = in.Kept.Bytes(m.Name, m.Count)
 	case requestCertificate:
 		out.Pair, out.Found = in.Kept.Certificate(m.Certificate)
 	case requestLookup:
@@ -217,8 +218,8 @@ func (c *parent) All() []string {
 }
 
 // Bytes implements Kept.
-func (c *parent) Bytes(purpose string, n int) []byte {
-	return c.ask(message{Kind: requestBytes, Text: purpose, Count: n}).Bytes
+func (c *parent) Bytes(name Name, n int) []byte {
+	return c.ask(message{Kind: requestBytes, Name: name, Count: n}).Bytes
 }
 
 // Since implements Kept.
