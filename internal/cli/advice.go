@@ -101,6 +101,11 @@ var engineAdvice = map[string]advice{
 		meaning: "A Job or Pod that has to complete first has run for more than five minutes. Nothing that comes after it is applied meanwhile.",
 		remedy:  "Look at its pods. Deleting it runs it again; activeDeadlineSeconds ends it by itself.",
 	},
+	"StoredVersionRemoved": {
+		meaning: "A CustomResourceDefinition is declared without a version in which objects are stored, so that it stays as it is.", stalled: true,
+		remedy: "Declare the version, as a newer release of the chart or application does, or write all objects of the kind in another version and " +
+			"take the old one out of the definition's status.storedVersions.",
+	},
 	"ResourceConflict": {
 		meaning: "An object of another owner exists with the name of one of its objects, and MLKeeper does not modify objects of others.",
 		remedy: "Rename or delete that object, or, if it has no owner, let MLKeeper adopt it: annotate the custom resource with " +

@@ -35,8 +35,8 @@ func (b *builder) stage(definitions *plan.Stage) plan.Stage {
 		o.Step = step
 		out.Objects = append(out.Objects, o)
 	}
-	for _, o := range b.objects(content.Definitions) {
-		o.Suspended = b.part.spec.Suspend
+	for _, o := range b.objects(b.part.definitions()) {
+		o.Suspended, o.IfNotPresent = b.part.spec.Suspend, b.part.spec.CRDs == v1alpha1.CreateDefinitions || b.part.older()
 		definitions.Objects = append(definitions.Objects, o)
 	}
 	step := b.hooks(content.Before, 0, add)

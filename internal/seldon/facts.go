@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/rendering"
@@ -76,7 +77,21 @@ func (p Part) all() []*unstructured.Unstructured {
 		return nil
 	}
 	c := p.Result.Content
-	return slices.Concat(c.Definitions, c.Before, c.Objects, c.After)
+	return slices.Concat(p.definitions(), c.Before, c.Objects, c.After)
+}
+
+// definitions are those that the chart brings beside its templates.
+func (p Part) definitions() []*unstructured.Unstructured {
+	if p.spec.CRDs == v1alpha1.SkipDefinitions {
+		return nil
+	}
+	return p.Result.Content.Definitions
+}
+
+// older says that the chart is older than one that was rendered before, whose definitions stay.
+func (p Part) older() bool {
+	c := p.Result.Content
+	return c.DefinitionsVersion != c.Version && len(c.Definitions) > 0
 }
 
 // Result is what became of fetching and rendering a chart.
@@ -89,6 +104,8 @@ type Content struct {
 	// ValuesDigest is a keyed digest of all values.
 	ValuesDigest string
 	revision
+	// DefinitionsVersion is the newest version of the chart so far.
+	DefinitionsVersion                  string
 	Definitions, Before, Objects, After []*unstructured.Unstructured
 	// Left are the hooks of the installation that an upgrade leaves as they are.
 	Left     []*unstructured.Unstructured

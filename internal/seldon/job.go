@@ -92,7 +92,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	out.Volatile = rendered.LooksUp
 	out.Content = Content{
 		Chart: chart.Name, Version: chart.Version, ValuesDigest: r.keys.digestValues(r.values), Warnings: rendered.Warnings, Told: told,
-		revision: now,
+		revision: now, DefinitionsVersion: definitionsVersion(r.recorded, chart.Name, chart.Version),
 	}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured

@@ -1,7 +1,10 @@
 package seldon
 
 import (
+	"cmp"
 	"slices"
+
+	"github.com/Masterminds/semver/v3"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/rendering"
@@ -37,6 +40,22 @@ func next(recorded v1alpha1.ComponentStatus, digest, valuesDigest string) revisi
 		out.Run = rendering.Digest(digest, valuesDigest)
 	}
 	return out
+}
+
+// definitionsVersion is the newest version of a chart that was rendered so far, with the one that is now.
+func definitionsVersion(recorded v1alpha1.ComponentStatus, chart, version string) string {
+	if recorded.ValuesDigest == "" || recorded.Chart != chart {
+		return version
+	}
+	before, now := cmp.Or(recorded.DefinitionsVersion, recorded.Version), version
+	newer, err := semver.NewVersion(before)
+	if err != nil {
+		return now
+	}
+	if v, err := semver.NewVersion(now); err != nil || !v.LessThan(newer) {
+		return now
+	}
+	return before
 }
 
 // recordedOf is what the status has recorded of a component.

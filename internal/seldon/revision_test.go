@@ -199,3 +199,37 @@ func TestTheStepsOfAComponent(t *testing.T) {
 		t.Errorf("the stages are %v", names)
 	}
 }
+
+// TestWhatBecomesOfDefinitions: an older chart than before, and the policy Create, leave those that exist as they are.
+func TestWhatBecomesOfDefinitions(t *testing.T) {
+	recorded := v1alpha1.ComponentStatus{Chart: "chart", Version: "1.5.0", ValuesDigest: "v"}
+	for _, c := range []struct{ recorded, chart, version, want string }{
+		{"", "chart", "1.5.0", "1.5.0"}, {"", "chart", "1.4.9", "1.5.0"}, {"", "chart", "1.10.0", "1.10.0"}, {"", "other", "1.0.0", "1.0.0"},
+		{"2.0.0", "chart", "1.6.0", "2.0.0"}, {"2.0.0", "chart", "v2.0.1", "v2.0.1"}, {"no version", "chart", "1.0.0", "1.0.0"}, {"2.0.0", "chart", "2.0.0-rc.1", "2.0.0"},
+	} {
+		recorded.DefinitionsVersion = c.recorded
+		if got := definitionsVersion(recorded, c.chart, c.version); got != c.want {
+			t.Errorf("after %s, %s %s is %s", c.recorded, c.chart, c.version, got)
+		}
+	}
+	if got := definitionsVersion(v1alpha1.ComponentStatus{Chart: "chart", Version: "2.0.0"}, "chart", "1.0.0"); got != "1.0.0" {
+		t.Errorf("of a chart that was not rendered yet, it is %s", got)
+	}
+	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+	crd.SetName("crd")
+	for policy, want := range map[string]struct{ there, left, warned bool }{
+		" 1.0.0": {true, false, false}, " 2.0.0": {true, true, true}, "CreateReplace 1.0.0": {true, false, false}, "CreateReplace 2.0.0": {true, true, true},
+		"Create 1.0.0": {true, true, false}, "Create 2.0.0": {true, true, false}, "Skip 1.0.0": {}, "Skip 2.0.0": {},
+	} {
+		name, newest, _ := strings.Cut(policy, " ")
+		part := Part{
+			component: component{name: core, spec: v1alpha1.Component{CRDs: v1alpha1.CRDPolicy(name)}},
+			Result:    &Result{Inputs: "i", Content: Content{Version: "1.0.0", DefinitionsVersion: newest, Definitions: []*unstructured.Unstructured{crd}}},
+		}
+		p := (&system{}).Render(&v1alpha1.SeldonOperator{}, Facts{Keys: &keys{there: true}, Parts: []Part{part}})
+		objects := p.Stages[1].Objects
+		if (len(objects) == 1) != want.there || want.there && objects[0].IfNotPresent != want.left || len(p.Warnings) > 0 != want.warned || len(part.all()) != len(objects) {
+			t.Errorf("%s: %v, warnings %q, %d objects of the component", policy, objects, p.Warnings, len(part.all()))
+		}
+	}
+}

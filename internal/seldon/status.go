@@ -86,8 +86,10 @@ func componentStatus(
 	}
 	// After a restart nothing is rendered yet. What is recorded says what is an upgrade.
 	out.Digest, out.ValuesDigest, out.Revision, out.InstalledRevision = before.Digest, before.ValuesDigest, before.Revision, before.InstalledRevision
+	out.DefinitionsVersion = before.DefinitionsVersion
 	if r := part.Result; r.Rendered() {
 		out.Chart, out.Version, out.Digest, out.ValuesDigest = r.Content.Chart, r.Content.Version, r.Sources[0].Digest, r.Content.ValuesDigest
+		out.DefinitionsVersion = r.Content.DefinitionsVersion
 		out.Revision, out.InstalledRevision = r.Content.Number, max(r.Content.Installed, before.InstalledRevision)
 	}
 	var keys []plan.Key

@@ -89,6 +89,12 @@ type Component struct {
 	// chart is where the chart comes from; without it the one that the manager is set up with.
 	// +optional
 	Chart *Chart `json:"chart,omitempty"`
+	// crds says what becomes of the CustomResourceDefinitions in the folder crds of the chart. CreateReplace, the default, keeps them as the
+	// chart has them; an older version of the chart than before replaces none, since the fields that it does not know would be lost. Create
+	// creates those that are absent, and leaves the others as they are. Skip leaves all of them to somebody else. Those that exist stay with
+	// each. Definitions among the templates of a chart are objects like all others.
+	// +optional
+	CRDs CRDPolicy `json:"crds,omitempty"`
 	// suspend leaves the objects of the component as they are.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -101,6 +107,21 @@ type Component struct {
 	// +optional
 	RecreateStatefulSets bool `json:"recreateStatefulSets,omitempty"`
 }
+
+// CRDPolicy says what becomes of the CustomResourceDefinitions in the folder crds of a chart; the words are those of Flux.
+//
+// +kubebuilder:validation:Enum=Create;CreateReplace;Skip
+type CRDPolicy string
+
+// The policies.
+const (
+	// CreateDefinitions creates those that are absent, and leaves the others as they are, as Helm does.
+	CreateDefinitions CRDPolicy = "Create"
+	// ReplaceDefinitions keeps them as the newest version of the chart has them that was rendered.
+	ReplaceDefinitions CRDPolicy = "CreateReplace"
+	// SkipDefinitions leaves them to somebody else.
+	SkipDefinitions CRDPolicy = "Skip"
+)
 
 // ValuesReference names values in an object.
 type ValuesReference struct {

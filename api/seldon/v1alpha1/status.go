@@ -39,6 +39,11 @@ type ComponentStatus struct {
 	// hooks are those of an upgrade.
 	// +optional
 	InstalledRevision int32 `json:"installedRevision,omitempty"`
+	// definitionsVersion is the newest version of the chart that was rendered: an older one does not replace the
+	// CustomResourceDefinitions in its folder crds.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	DefinitionsVersion string `json:"definitionsVersion,omitempty"`
 	// objects is how many objects the component has, ready how many of them are as declared and healthy.
 	// +optional
 	Objects int32 `json:"objects,omitempty"`

@@ -26,6 +26,8 @@ const (
 	ReasonQuota                 = "QuotaExceeded"
 	ReasonImmutable             = "ImmutableField"
 	ReasonInvalid               = "Invalid"
+	// ReasonStoredVersion is that of a definition without a version that objects are stored in.
+	ReasonStoredVersion = "StoredVersionRemoved"
 )
 
 // classify turns an answer of the API server into a problem, or leaves it as a transient error. user is whose rights were
@@ -67,6 +69,13 @@ func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error)
 			Class: plan.Terminal, Reason: ReasonImmutable,
 			Message: key.String() + " differs in a field that cannot be changed: " + answer(key, err),
 			Remedy:  "undo the change, or delete the object yourself if it can be spared; it is never recreated for you",
+		}, nil
+	case key.Kind == "CustomResourceDefinition" && apistatus.At(err, "status.storedVersions"):
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: ReasonStoredVersion,
+			Message: key.String() + " is declared without a version in which objects are stored, so that it stays as it is: " + answer(key, err),
+			Remedy: "declare the version, as a newer release of the chart or application does; or write all objects of the kind again in another version, " +
+				"and take the old one out of status.storedVersions of the definition",
 		}, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apistatus.Mistyped(err):
 		return &plan.Problem{

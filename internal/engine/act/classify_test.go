@@ -106,6 +106,24 @@ var answers = []struct {
 	{"nothing of the API server's", context.DeadlineExceeded, "", ""},
 }
 
+// TestADefinitionWithoutAStoredVersion has the answer of apiextensions-apiserver (ValidateUpdate of customresourcedefinition).
+func TestADefinitionWithoutAStoredVersion(t *testing.T) {
+	crd := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	err := apierrors.NewInvalid(crd.GroupKind(), "n", field.ErrorList{
+		field.Invalid(field.NewPath("status", "storedVersions").Index(0), "v1", "missing from spec.versions; v1 was previously a storage version"),
+	})
+	problem, rest := classify(key(crd.Group, crd.Kind), crd, "", err)
+	if rest != nil || problem == nil || problem.Class != plan.Terminal || problem.Reason != ReasonStoredVersion || problem.Remedy == "" {
+		t.Errorf("%+v, %v", problem, rest)
+	}
+	if problem, _ := classify(key("", "ConfigMap"), crd, "", err); problem.Reason != ReasonInvalid {
+		t.Errorf("of another kind: %+v", problem)
+	}
+	if problem, _ := classify(key(crd.Group, crd.Kind), crd, "", invalid("must be less")); problem.Reason != ReasonInvalid {
+		t.Errorf("for another field: %+v", problem)
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for _, c := range answers {
 		for name, err := range map[string]error{c.name: c.err, c.name + ", wrapped": fmt.Errorf("apply: %w", c.err)} {

@@ -141,3 +141,14 @@ func immutable(cause metav1.StatusCause) bool {
 	}
 	return false
 }
+
+// At says that the API server refuses a field, or an entry of it.
+func At(err error, field string) bool {
+	status, ok := statusOf(err)
+	if !ok || status.Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == field || strings.HasPrefix(cause.Field, field+"[")
+	})
+}

@@ -244,6 +244,7 @@ func TestGates(t *testing.T) {
 		return item
 	}
 	absent := func(item Item) Item { item.Observed = nil; return item }
+	leftAsItIs := func(item Item) Item { item.IfNotPresent, item.Digest = true, "another"; return item }
 	foreign := func(item Item) Item {
 		o := *item.Observed
 		o.Labels, item.Observed = nil, &o
@@ -259,6 +260,8 @@ func TestGates(t *testing.T) {
 		late   schema.GroupVersionKind
 		detail string
 	}{
+		{"CRD that is left as it is", Stage{Items: []Item{leftAsItIs(crd)}}, gateways, ""},
+		{"CRD that is left as it is, missing", Stage{Items: []Item{absent(leftAsItIs(crd))}}, gateways, "CustomResourceDefinition a to exist"},
 		{"CRD established", Stage{Items: []Item{crd}}, gateways, ""},
 		{"CRD not established", Stage{Items: []Item{unhealthy(crd)}}, gateways, "CustomResourceDefinition a to be ready"},
 		{"CRD missing", Stage{Items: []Item{absent(crd)}}, gateways, "CustomResourceDefinition a to exist"},
