@@ -40,6 +40,7 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 	flags.Int64Var(&l.Archive, "source-max-archive", 200<<20, "how many bytes an archive may have, compressed")
 	flags.Int64Var(&l.Unpacked, "source-max-unpacked", 1<<30, "how many bytes an archive may unpack to")
 	flags.Int64Var(&l.File, "source-max-file", 64<<20, "how many bytes one file of an archive may have")
+	flags.Int64Var(&l.Index, "source-max-index", 16<<20, "how many bytes the index of a chart repository may have")
 	flags.IntVar(&l.Entries, "source-max-entries", 100_000, "how many files and folders an archive may have")
 	flags.Int64Var(&l.Ratio, "source-max-ratio", 100, "how many times larger than an archive what it unpacks to may be; below 16 MiB it does not count")
 	flags.IntVar(&l.Redirects, "source-max-redirects", 5, "how many redirects are followed; none if negative")

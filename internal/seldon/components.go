@@ -2,6 +2,7 @@ package seldon
 
 import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/source"
 )
 
 // The components that are charts, by the names of their fields in the spec.
@@ -88,6 +89,25 @@ func (s *system) chartOf(name string, given *v1alpha1.Chart) v1alpha1.Chart {
 		}
 	}
 	return out
+}
+
+// versionOf is the version of a component's chart: of a range the one that was rendered last, and empty before.
+func (s *system) versionOf(cr *v1alpha1.SeldonOperator, c component) string {
+	if !source.IsRange(c.chart.Version) {
+		return c.chart.Version
+	}
+	if last := s.results.Last(subject(cr, c)); last.Rendered() {
+		return last.Content.Version
+	}
+	if recorded := recordedOf(cr, c.name); recorded.ValuesDigest != "" {
+		return recorded.Version
+	}
+	return ""
+}
+
+// componentOf is a component by its name, as far as its chart goes.
+func (s *system) componentOf(name string, spec v1alpha1.Component) component {
+	return component{name: name, spec: spec, chart: s.chartOf(name, spec.Chart)}
 }
 
 // internalElastic says that the trial instance of OpenSearch is wanted.

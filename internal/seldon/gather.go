@@ -194,6 +194,13 @@ func (s *system) request(
 	r.from = rendering.Source{Name: c.chart.Name + " " + c.chart.Version, Origin: origin.Origin{Field: r.field + ".chart", User: facts.ActAs}}
 	given, problem := userValues(ctx, read, cr, &r)
 	r.given, r.values = given, helm.Merge(s.overlay(cr, c), given)
+	if source.IsRange(c.chart.Version) {
+		r.overlay = func(version string) values {
+			one := c
+			one.chart.Version = version
+			return s.overlay(cr, one)
+		}
+	}
 	if err := r.from.ReadArchive(ctx, read, cr.Namespace, r.from.Field+".repository", c.chart.Repository); err != nil {
 		return r, err
 	}

@@ -20,6 +20,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
 	"mlkeeper.dev/internal/rendering"
+	"mlkeeper.dev/internal/source"
 )
 
 // reasonChartFailed says that a chart cannot be rendered as it is; stable across releases.
@@ -32,8 +33,10 @@ type request struct {
 	namespace, user string
 	field           string
 	from            rendering.Source
-	// given are the values of the user, values those with what MLKeeper sets below them.
+	// given are the values of the user, values those with what MLKeeper sets below them. overlay is that for a version of the chart, where
+	// only its archive tells it; else nil.
 	given, values values
+	overlay       func(version string) values
 	keys          *keys
 	cluster       helm.Cluster
 	now           time.Time
@@ -49,9 +52,20 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 		Inputs: rendering.Digest(string(cr.UID), []any{
 			r.chart, r.from.Versions, r.values, r.cluster.Version, r.user, string(r.keys.data[entrySeed]),
 		}),
-		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: controller.Once, Sources: []rendering.Source{r.from},
+		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,
 	}
+}
+
+// rangeEvery is how often a repository is asked for a newer version in a range.
+const rangeEvery = 10 * time.Minute
+
+// every is how often the repository is asked for something newer.
+func (r request) every() time.Duration {
+	if source.IsRange(r.chart.Version) {
+		return rangeEvery
+	}
+	return controller.Once
 }
 
 // render renders the chart, and converts what the cluster does not serve.
@@ -60,11 +74,15 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	if err != nil {
 		return r.failure(err)
 	}
-	now := next(r.recorded, run.Result.Sources[0].Digest, r.keys.digestValues(r.values))
+	if r.overlay != nil {
+		r.values = helm.Merge(r.overlay(chart.Version), r.given)
+	}
+	digest := r.keys.digestValues(r.values)
+	now := next(r.recorded, run.Result.Sources[0].Digest, digest)
 	kept := r.keys.of(r.name)
 	in := helm.Input{
-		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values, Cluster: r.cluster, Kept: kept,
-		Lookup: r.lookup(run.Live),
+		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values,
+		Cluster: r.cluster, Kept: kept, Lookup: r.lookup(run.Live),
 	}
 	rendered, err := helm.Render(ctx, in)
 	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {
@@ -91,7 +109,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	}
 	out.Volatile = rendered.LooksUp
 	out.Content = Content{
-		Chart: chart.Name, Version: chart.Version, ValuesDigest: r.keys.digestValues(r.values), Warnings: rendered.Warnings, Told: told,
+		Chart: chart.Name, Version: chart.Version, ValuesDigest: digest, Warnings: rendered.Warnings, Told: told,
 		revision: now, DefinitionsVersion: definitionsVersion(r.recorded, chart.Name, chart.Version),
 	}
 	for _, list := range []struct {

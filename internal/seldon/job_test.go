@@ -323,6 +323,47 @@ func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
 	}
 }
 
+// TestARangeIsAskedForAgain: the repository of a range is asked for a newer version, and what depends on the version follows the archive.
+func TestARangeIsAskedForAgain(t *testing.T) {
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	from := &fakeStore{store: store}
+	from.put(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {image: {{ .Values.image.image | quote }}}}\n")
+	for version, want := range map[string]struct {
+		image string
+		every time.Duration
+	}{
+		"0.9.0": {"seldonio/seldon-deploy-server:0.9.0", controller.Once}, "1.x": {"seldonio/seldon-deploy-server:1.0.0", rangeEvery},
+	} {
+		s := New(Settings{Sources: from}).(*system)
+		cr := &v1alpha1.SeldonOperator{}
+		cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+		c := component{name: enterprise, chart: v1alpha1.Chart{Name: "small", Version: version, Repository: "https://example.test"}}
+		cr.Spec.Enterprise.Chart = &c.chart
+		if got := s.versionOf(cr, c); got != "" == source.IsRange(version) {
+			t.Errorf("%s: before, the version is %q", version, got)
+		}
+		facts := Facts{Keys: made(t, nil, testNow)}
+		facts.Keys.there, facts.Keys.stored = true, true
+		cluster := controllertest.New(testNow)
+		if _, _, err := s.gatherPart(t.Context(), cluster, cr, c, facts); err != nil {
+			t.Fatal(err)
+		}
+		asked := cluster.Asked[len(cluster.Asked)-1]
+		result, _ := asked.Job(t.Context(), nil).(*Result)
+		image, _, _ := unstructured.NestedString(result.Content.Objects[0].Object, "data", "image")
+		if image != want.image || asked.Every != want.every {
+			t.Errorf("%s: the image is %s, asked for every %s", version, image, asked.Every)
+		}
+		if got := s.versionOf(cr, c); source.IsRange(version) && got != "1.0.0" {
+			t.Errorf("%s: then the version is %q", version, got)
+		}
+	}
+}
+
 // listing is a controller.Live that lists ConfigMaps and Secrets.
 type listing struct {
 	controller.Live

@@ -128,7 +128,7 @@ func (s *system) credentials(cr *v1alpha1.SeldonOperator, given values, facts *F
 
 // adminKey is the key under which the chart of PostgreSQL looks for the password of its administrator.
 func (s *system) adminKey(cr *v1alpha1.SeldonOperator) string {
-	v, err := semver.NewVersion(s.chartOf(catalogue, cr.Spec.Catalogue.Chart).Version)
+	v, err := semver.NewVersion(s.versionOf(cr, s.componentOf(catalogue, cr.Spec.Catalogue)))
 	if err == nil && v.LessThan(semver.New(11, 0, 0, "", "")) {
 		return "postgresql-password"
 	}
@@ -183,10 +183,10 @@ func (s *system) gatherPasswords(
 		}
 	}
 	if internalElastic(cr) {
-		fresh := "admin" // What OpenSearch's demo configuration is set up with.
-		if !generated {
-			fresh = ""
-		} else if chosenPassword(s.chartOf(payloadStore, cr.Spec.PayloadStore.Chart).Version) {
+		fresh, version := "admin", s.versionOf(cr, s.componentOf(payloadStore, cr.Spec.PayloadStore.Component)) // That of OpenSearch's demo configuration.
+		if !generated || version == "" {
+			fresh = "" // Not known yet.
+		} else if chosenPassword(version) {
 			fresh = k.password(payloadStore) + "-1aA" // It asks for a special character, a number and both cases.
 		}
 		elastic, err = gatherPassword(ctx, read, cr, elasticSecret, fresh)

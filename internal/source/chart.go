@@ -10,15 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxIndex bounds the index of a chart repository, in bytes. It is read into memory; those of the largest public repositories
-// have 10 MiB.
-const maxIndex = 16 << 20
-
 // ChartRequest is a chart of a repository.
 type ChartRequest struct {
 	// Repository is an http(s) address whose index.yaml lists the charts, or the oci:// address that they are under.
 	Repository string
-	// Name and Version are those of the chart; the version is exact.
+	// Name and Version are those of the chart. The version is one, or a range such as 1.x or >=1.2 <2, which is the newest one in it.
 	Name, Version string
 	// Digest is the sha256 of the archive in hexadecimal; empty where the repository says it.
 	Digest string
@@ -41,10 +37,7 @@ func (s *Store) FetchChart(ctx context.Context, r ChartRequest) (*Artifact, erro
 		return nil, err
 	}
 	if strings.HasPrefix(r.Repository, "oci://") {
-		return s.Fetch(ctx, Request{
-			URI:    strings.TrimSuffix(r.Repository, "/") + "/" + r.Name + ":" + strings.ReplaceAll(r.Version, "+", "_"),
-			Digest: r.Digest, Auth: r.Auth, Before: r.Before,
-		})
+		return s.fetchTagged(ctx, r)
 	}
 	key := s.chartKey(r)
 	if m, e := s.known(key); e != nil {
@@ -67,8 +60,10 @@ func checkChart(r ChartRequest) error {
 	switch {
 	case !chartName.MatchString(r.Name):
 		return uriError("write the name of the chart as the repository has it", "the name of the chart is not valid")
-	case len(r.Version) > 128 || !chartVersion.MatchString(r.Version):
-		return uriError("write one version such as 1.15.0", "the version of the chart is not valid")
+	case len(r.Version) > 128 || !exact(r.Version) && rangeOf(r.Version) == nil:
+		return uriError("write one version such as 1.15.0, or a range such as 1.x", "the version of the chart is not valid")
+	case r.Digest != "" && !exact(r.Version):
+		return uriError("write the version that the digest is of", "a digest is that of one version, and not of a range")
 	case r.Digest != "" && !sha256Hex.MatchString(r.Digest):
 		return uriError("give the sha256 of the archive, in 64 hexadecimal digits", "the digest of the chart is not valid")
 	}
@@ -144,15 +139,19 @@ func listed(raw []byte, r ChartRequest) (link, digest string, err error) {
 	if !ok {
 		return "", "", terminal(ReasonNotFound, "check the name", "the repository has no chart %s", r.Name)
 	}
+	have := make([]string, 0, len(versions))
 	for _, one := range versions {
-		if strings.TrimPrefix(one.Version, "v") != strings.TrimPrefix(r.Version, "v") || len(one.URLs) == 0 {
-			continue
+		if len(one.URLs) == 0 {
+			one.Version = ""
 		}
-		digest = strings.ToLower(strings.TrimPrefix(one.Digest, "sha256:"))
+		have = append(have, one.Version)
+	}
+	if i := newestIn(r.Version, have); i >= 0 {
+		digest = strings.ToLower(strings.TrimPrefix(versions[i].Digest, "sha256:"))
 		if !sha256Hex.MatchString(digest) {
 			digest = ""
 		}
-		return one.URLs[0], digest, nil
+		return versions[i].URLs[0], digest, nil
 	}
 	return "", "", terminal(ReasonNotFound, "choose one that it has", "the repository has no version %s of chart %s", r.Version, r.Name)
 }
@@ -171,7 +170,7 @@ func (s *Store) fetchFile(ctx context.Context, u URI, auth Auth) ([]byte, error)
 		return nil, err
 	}
 	defer client.close()
-	client.gate.authorization, client.gate.body = authorization(auth), maxIndex
+	client.gate.authorization, client.gate.body = authorization(auth), s.options.Limits.Index
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.address.String(), http.NoBody)
 	if err != nil {
 		return nil, uriError("check the address of the repository", "the repository cannot be asked")

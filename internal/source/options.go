@@ -46,6 +46,9 @@ type Limits struct {
 	Unpacked int64
 	// File bounds the bytes of one file, and of one object of git, which is held in memory; 64 MiB by default.
 	File int64
+	// Index bounds the index of a chart repository, in bytes, which is held in memory; 16 MiB by default. Those of the largest public
+	// repositories have 10 MiB.
+	Index int64
 	// Entries bounds the files, folders and what is skipped, counted together; 100 000 by default.
 	Entries int
 	// Path bounds the length of the path of an entry, in bytes; 1 024 by default.
@@ -87,6 +90,7 @@ func (o *Options) setDefaults() {
 	orDefault(&l.Archive, 200<<20)
 	orDefault(&l.Unpacked, 1<<30)
 	orDefault(&l.File, 64<<20)
+	orDefault(&l.Index, 16<<20)
 	orDefault(&l.Entries, 100_000)
 	orDefault(&l.Path, 1024)
 	orDefault(&l.Ratio, 100)

@@ -165,7 +165,8 @@ type Chart struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// version is the version of the chart, exactly.
+	// version is the version of the chart: one, or a range such as 1.x or >=1.2 <2, as Helm reads it. Of a range the newest one is taken, and
+	// the repository is asked for a newer one every ten minutes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
