@@ -83,7 +83,9 @@ func TestWhatIsRandomStaysWhenItsNamesChange(t *testing.T) {
 			if stays := first["a"] == old["a"] && first["key"] == old["key"]; stays != (data != nil) {
 				t.Errorf("what is random is %q, and was %q", first, old)
 			}
-			put(fstest.MapFS{"templates/a.yaml": {Data: []byte(other)}, "templates/own.yaml": {Data: []byte(own)}})
+			put(fstest.MapFS{
+				"templates/a.yaml": {Data: []byte(other)}, "templates/own.yaml": {Data: []byte(own)}, "templates/z.yaml": {Data: []byte(other)},
+			})
 			for range 2 {
 				if next := settled(); next["a"] != first["a"] || next["key"] != first["key"] || len(next["a"]) != 10 {
 					t.Errorf("with another file, what is random is %q, and was %q", next, first)
