@@ -36,6 +36,10 @@ var sourceAdvice = map[string]advice{
 		meaning: "The source is not pinned, and this installation requires that (--source-require-digest).",
 		remedy:  "Pin the archive by its digest, the repository by a commit, or the chart by its digest, as the message says.", stalled: true,
 	},
+	"RefMoves": {
+		meaning: "A kustomization refers to a branch of another repository, whose content changes without anybody's doing here.",
+		remedy:  "Name a tag or a commit there, or ask an administrator for --kubeflow-remote-bases=any.", stalled: true,
+	},
 	"InsecureTransport": {
 		meaning: "The source comes over plain http and is not pinned, so that anybody on the way could replace it.",
 		remedy:  "Use https, pin the source as the message says, or ask an administrator for --source-allow-http.", stalled: true,

@@ -40,6 +40,8 @@ const (
 	ReasonInsecureTransport = "InsecureTransport"
 	// ReasonDigestRequired is given for content that is not pinned where Policy.RequireDigest asks for it.
 	ReasonDigestRequired = "DigestRequired"
+	// ReasonRefMoves is given for a branch where Request.Fixed asks for a tag or a commit.
+	ReasonRefMoves = "RefMoves"
 	// ReasonRedirectRefused is given for too many redirects, and for one away from https.
 	ReasonRedirectRefused = "RedirectRefused"
 	// ReasonTooLarge is given for what goes beyond a limit.

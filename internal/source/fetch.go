@@ -19,6 +19,8 @@ type flight struct {
 	uri  URI
 	key  string
 	auth Auth
+	// fixed refuses branches of git.
+	fixed bool
 	// work is a folder for this fetch alone, removed at its end.
 	work string
 }
@@ -33,6 +35,10 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		return nil, describe(err)
 	}
 	key := s.sourceKey(u, r.Auth)
+	if r.Fixed {
+		// What a branch gave is no answer to this request.
+		key += " fixed"
+	}
 	if m, e := s.known(key); e != nil {
 		if pinned(u, m) {
 			return s.artifact(e, m)
@@ -41,14 +47,14 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	}
 	// Two requests for one archive with two digests are not the same: one of them fails.
 	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
-		return s.fly(u, key, r.Auth)
+		return s.fly(&flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed})
 	})
 	select {
 	case <-ctx.Done():
-		return s.before(r, u.Digest, key, describe(ctx.Err()).at(u.String()))
+		return s.before(r, u.tree(), key, describe(ctx.Err()).at(u.String()))
 	case got := <-result:
 		if got.Err != nil {
-			return s.before(r, u.Digest, key, describe(got.Err).at(u.String()))
+			return s.before(r, u.tree(), key, describe(got.Err).at(u.String()))
 		}
 		m := got.Val.(meta) //nolint:forcetypeassert // fly returns nothing else
 		e := s.pin(m.ID)
@@ -62,7 +68,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 
 // before returns what a source gave the last time, where the request allows it, whatever the failure is: a server that refuses
 // today what it gave yesterday says nothing about what is deployed. Content that is pinned by a digest is never another.
-func (s *Store) before(r Request, digest, key string, failure *Error) (*Artifact, error) {
+func (s *Store) before(r Request, tree, key string, failure *Error) (*Artifact, error) {
 	if !r.Before {
 		return nil, failure
 	}
@@ -70,7 +76,7 @@ func (s *Store) before(r Request, digest, key string, failure *Error) (*Artifact
 	if e == nil {
 		return nil, failure
 	}
-	if digest != "" && digest != m.ID {
+	if tree != "" && tree != m.ID {
 		s.unpin(e)
 		return nil, failure
 	}
@@ -114,6 +120,12 @@ func (s *Store) resolve(r Request) (out URI, mapped bool, err error) {
 	if out.Kind == KindGit && out.Digest != "" {
 		return URI{}, false, uriError("map it to an archive", "the URI is pinned as an archive, but mapped to a git repository")
 	}
+	if r.File {
+		if out.Kind != KindArchive {
+			return URI{}, false, uriError("write the https address of the file, or map it to one", "the URI names no file over HTTP")
+		}
+		out.Kind = KindFile
+	}
 	// Behind a proxy nothing else sees the address of the host.
 	return out, mapped, s.guard.checkHost(out.address.Hostname())
 }
@@ -124,13 +136,13 @@ func pinned(u URI, m meta) bool {
 	case u.Kind == KindGit:
 		return commitHash.MatchString(u.Ref) && u.Ref == m.Digest
 	case u.Digest != "":
-		return u.Digest == m.ID
+		return u.tree() == m.ID
 	}
 	return u.Kind == KindOCI && u.Ref == m.Digest
 }
 
 // fly does one fetch. It runs on the store's context: the caller that began it may go while others wait.
-func (s *Store) fly(u URI, key string, auth Auth) (m meta, err error) {
+func (s *Store) fly(f *flight) (m meta, err error) {
 	if err := s.begin(); err != nil {
 		return meta{}, err
 	}
@@ -138,18 +150,17 @@ func (s *Store) fly(u URI, key string, auth Auth) (m meta, err error) {
 	// Libraries parse here what anybody may have sent; their panic must not end the operator.
 	defer func() {
 		if p := recover(); p != nil {
-			s.options.Log.Error(nil, "A fetch panicked", "uri", u.String(), "stack", string(debug.Stack()))
+			s.options.Log.Error(nil, "A fetch panicked", "uri", f.uri.String(), "stack", string(debug.Stack()))
 			err = invalid("what the server sent cannot be read")
 		}
 	}()
 	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.Total)
 	defer cancel()
-	f := &flight{uri: u, key: key, auth: auth}
 	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
 		return meta{}, diskError(err)
 	}
 	defer s.remove([]string{f.work})
-	switch u.Kind {
+	switch f.uri.Kind {
 	case KindGit:
 		m, err = s.fetchGit(ctx, f)
 	case KindOCI:
@@ -158,12 +169,12 @@ func (s *Store) fly(u URI, key string, auth Auth) (m meta, err error) {
 		m, err = s.fetchArchive(ctx, f)
 	}
 	if err == nil {
-		s.remember(key, m)
+		s.remember(f.key, m)
 	}
 	return m, err
 }
 
-// fetchArchive asks for an archive over HTTP, unless the server says that it is the one there is.
+// fetchArchive asks for an archive or a file over HTTP, unless the server says that it is the one there is.
 func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	client, err := s.newSession(ctx, &f.uri.address, f.auth)
 	if err != nil {
@@ -178,7 +189,7 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	last, e := s.known(f.key)
 	if e != nil {
 		defer s.unpin(e)
-		if last.ETag != "" && (f.uri.Digest == "" || f.uri.Digest == last.ID) {
+		if last.ETag != "" && (f.uri.Digest == "" || f.uri.tree() == last.ID) {
 			r.Header.Set("If-None-Match", last.ETag)
 		}
 	}
@@ -195,7 +206,11 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 	case res.ContentLength > s.options.Limits.Archive:
 		return meta{}, tooLarge("the archive has %d bytes, more than %d", res.ContentLength, s.options.Limits.Archive)
 	}
-	kept, err := s.keepArchive(ctx, f.work, res.Body, f.uri.Digest)
+	keep := s.keepArchive
+	if f.uri.Kind == KindFile {
+		keep = s.keepFile
+	}
+	kept, err := keep(ctx, f.work, res.Body, f.uri.Digest)
 	if err != nil {
 		return meta{}, err
 	}
@@ -206,28 +221,44 @@ func (s *Store) fetchArchive(ctx context.Context, f *flight) (meta, error) {
 // keepArchive saves an archive, compares it with the pinned digest before anything of it is read, and unpacks it unless
 // that was done before. The caller unpins the entry.
 func (s *Store) keepArchive(ctx context.Context, work string, content io.Reader, want string) (*entryState, error) {
-	file, err := os.OpenFile(filepath.Join(work, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	limit := s.options.Limits.Archive
+	file, size, id, err := download(ctx, work, content, limit, tooLarge("the archive has more than %d bytes", limit), want)
 	if err != nil {
-		return nil, diskError(err)
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	hash := sha256.New()
-	limit := s.options.Limits.Archive
-	in := &bounded{ctx: ctx, r: content, left: limit, err: tooLarge("the archive has more than %d bytes", limit)}
-	size, err := io.Copy(io.MultiWriter(file, hash), in)
+	r := record{ID: id, Digest: digestPrefix + id, Revision: digestPrefix + id}
+	return s.keep(work, r, true, func(to *tree) error { return unpack(ctx, file, size, to) })
+}
+
+// download saves what a server sends, and compares it with the pinned digest before anything of it is read. The caller closes the file,
+// which is at its beginning.
+func download(
+	ctx context.Context, work string, content io.Reader, limit int64, tooLong *Error, want string,
+) (file *os.File, size int64, id string, err error) {
+	file, err = os.OpenFile(filepath.Join(work, "archive"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, describe(err)
+		return nil, 0, "", diskError(err)
 	}
-	id := hex.EncodeToString(hash.Sum(nil))
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	hash := sha256.New()
+	size, err = io.Copy(io.MultiWriter(file, hash), &bounded{ctx: ctx, r: content, left: limit, err: tooLong})
+	if err != nil {
+		return nil, 0, "", describe(err)
+	}
+	id = hex.EncodeToString(hash.Sum(nil))
 	if want != "" && id != want {
-		return nil, terminal(ReasonDigestMismatch, "correct the digest, or find out who changed the archive",
-			"the archive has the sha256 %s, not %s", id, want)
+		return nil, 0, "", terminal(ReasonDigestMismatch, "correct the digest, or find out who changed the content",
+			"the content has the sha256 %s, not %s", id, want)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, diskError(err)
+		return nil, 0, "", diskError(err)
 	}
-	r := record{ID: id, Digest: "sha256:" + id, Revision: "sha256:" + id}
-	return s.keep(work, r, true, func(to *tree) error { return unpack(ctx, file, size, to) })
+	return file, size, id, nil
 }
 
 // keep fills a tree and makes it an entry, or finds the entry that is there. The caller unpins it.

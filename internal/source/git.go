@@ -69,6 +69,9 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 	if err != nil {
 		return meta{}, err
 	}
+	if f.fixed && moves(refs, f.uri.Ref) {
+		return meta{}, terminal(ReasonRefMoves, "name a tag or the 40 digits of a commit by ?ref=", "the ref %q is a branch", name)
+	}
 	// The address is part of the name: a server can make up a repository for a commit, but not for another server's.
 	sum := sha256.Sum256([]byte(strings.Join([]string{"git", f.uri.String(), want.String(), f.uri.Dir}, "\x00")))
 	id := hex.EncodeToString(sum[:])
@@ -118,6 +121,12 @@ func choose(refs *packp.AdvRefs, ref string) (plumbing.Hash, string, error) {
 	}
 	return plumbing.ZeroHash, "", terminal(ReasonNotFound, "name a branch, a tag or a whole commit",
 		"the repository has no ref %q", ref)
+}
+
+// moves says that a ref which choose finds is a branch.
+func moves(refs *packp.AdvRefs, ref string) bool {
+	_, tag := refs.References["refs/tags/"+ref]
+	return !tag && !commitHash.MatchString(ref) && !strings.HasPrefix(ref, "refs/tags/")
 }
 
 // receive asks for one object with what belongs to it, and reads the pack that comes.

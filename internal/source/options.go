@@ -119,6 +119,10 @@ type Request struct {
 	// pins the content, or nothing does.
 	Digest string
 	Auth   Auth
+	// File says that the URI names one file over HTTP, which is kept as it is: FileName in the tree.
+	File bool
+	// Fixed refuses the branches of a git repository, its default branch too. Tags and commits stay.
+	Fixed bool
 	// Before allows what the source gave the last time, if it cannot be asked now: Artifact.Stale then says why.
 	Before bool
 }

@@ -24,6 +24,8 @@ const (
 	KindGit Kind = "Git"
 	// KindOCI is an artifact in a registry.
 	KindOCI Kind = "OCI"
+	// KindFile is one file over HTTP (Request.File).
+	KindFile Kind = "File"
 )
 
 // URI is a URI that can be fetched.
