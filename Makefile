@@ -123,8 +123,8 @@ test-kserve: build ## Test MLKeeper on KServe's own controller and agent, built 
 	@KSERVE=$(KSERVE) IDLE=$(IDLE) hack/test-kserve.sh bin/kserve
 
 .PHONY: test-kubeflow
-test-kubeflow: ## Compare the rendering of Kubeflow's example with kustomize build, in a checkout of kubeflow/manifests that MANIFESTS names (REQUIRE=1 fails without it).
-	@MANIFESTS=$(MANIFESTS) hack/test-kubeflow.sh
+test-kubeflow: ## Compare the rendering of Kubeflow's example with kustomize build, in a checkout of kubeflow/manifests that MANIFESTS names (REMOTES=folder in place of the network; REQUIRE=1 fails without MANIFESTS).
+	@MANIFESTS=$(MANIFESTS) REMOTES=$(REMOTES) hack/test-kubeflow.sh
 
 .PHONY: test-cert-manager
 test-cert-manager: build ## Test Secured services on cert-manager's own controllers, built from its module (REQUIRE=1 fails without it).

@@ -2,6 +2,8 @@
 # Compare how MLKeeper renders the applications of Kubeflow's example with what kustomize build gives. MANIFESTS is the folder of a checkout
 # of github.com/kubeflow/manifests. One of v1.3.0 or v1.3.1 has KfDefs in place of the example: of these the script compares how many objects
 # they have with what kfctl's kustomize gave. Without a checkout nothing is tested: the script says NOT RUN then, and with REQUIRE=1 it fails.
+# What the kustomizations refer to by address comes from the network, or from git repositories and files below REMOTES, such as
+# REMOTES/github.com/argoproj/argo-workflows.
 # Usage: test-kubeflow.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +17,8 @@ elif [[ ! -e ${MANIFESTS-}/example/kustomization.yaml ]]; then
   exit 0
 fi
 MANIFESTS=$(cd "$MANIFESTS" && pwd)
-export MANIFESTS
+REMOTES=${REMOTES:+$(cd "$REMOTES" && pwd)}
+export MANIFESTS REMOTES
 echo "test-kubeflow: $(git -C "$MANIFESTS" describe --tags --always 2>/dev/null || echo "$MANIFESTS")"
 # kustomize tells of each deprecated field, on lines of their own.
 go test -tags realkubeflow -count=1 -timeout 20m -v -run "$tests" ./internal/kubeflow 2>&1 | { grep -v '^# Warning:' || true; }

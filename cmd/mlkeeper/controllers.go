@@ -37,8 +37,10 @@ type settings struct {
 	trustyAIGeneration string
 	tfserving          tfserving.Settings
 	kubeflow           kubeflow.Settings
-	seldon             seldon.Settings
-	seldonCharts       []string
+	// remoteBases are the addresses in kustomizations that are fetched.
+	remoteBases  string
+	seldon       seldon.Settings
+	seldonCharts []string
 	// operatorPrivileges are the controllers that write what users bring with the operator's own rights.
 	operatorPrivileges []string
 	// serviceAccount is that of custom resources which name none.
@@ -65,6 +67,8 @@ func (s *settings) bind(flags *pflag.FlagSet) {
 		"how often the model servers of a Tfserv are asked that have every model available")
 	flags.StringSliceVar(&s.operatorPrivileges, "allow-operator-privileges", nil,
 		"controllers, kubeflow or seldon, that apply what users bring with the operator's own rights where a custom resource names no ServiceAccount")
+	flags.StringVar(&s.remoteBases, "kubeflow-remote-bases", string(kubeflow.PinnedBases),
+		"addresses in the kustomizations of KfDefs that are fetched: pinned (to a tag, commit, version or digest), any or none")
 	flags.StringArrayVar(&s.seldonCharts, "seldon-chart", nil,
 		"COMPONENT=REPOSITORY,NAME,VERSION[,sha256:DIGEST]: where the chart of a component comes from that a SeldonOperator says nothing of; repeatable")
 	flags.StringVar(&s.serviceAccount, "default-service-account", "",
@@ -135,6 +139,9 @@ func (s settings) check() error {
 				name, kubeflow.ControllerName, seldon.ControllerName))
 		}
 	}
+	if err := s.forKubeflow().RemoteBases.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("--kubeflow-remote-bases: %w", err))
+	}
 	_, err := s.forSeldon()
 	_, of := s.sources.options(logr.Discard())
 	return errors.Join(append(errs, err, of)...)
@@ -145,6 +152,7 @@ func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
 	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, s.operatorNamespace
 	out.Trusted = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
+	out.RemoteBases = kubeflow.RemoteBases(s.remoteBases)
 	return out
 }
 

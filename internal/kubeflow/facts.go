@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -33,6 +34,8 @@ type Content struct {
 	// Rendering is how they were rendered, and Why it is that one.
 	Rendering kubeflowv1.Rendering
 	Why       string
+	// Unresolved says of applications, by their place, which address in their kustomizations cannot be fetched, and why.
+	Unresolved map[int]plan.Problem
 }
 
 // Application is one application as it was rendered.

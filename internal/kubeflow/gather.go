@@ -27,7 +27,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
-	job := jobOf(cr, from)
+	job := s.jobOf(cr, from)
 	result, done := s.results.Get(read, job)
 	if !done && !result.Rendered() {
 		return Facts{}, rendering.Fetching(fetching)

@@ -20,7 +20,7 @@ import (
 
 // jobOf renders a KfDef: once for each spec, content of what it refers to and request to reconcile now, and at the interval of the
 // spec.
-func jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content] {
+func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content] {
 	every := controller.Once
 	if i := cr.Spec.Interval; i != nil {
 		every = i.Duration
@@ -30,28 +30,28 @@ func jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content]
 		Subject: rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID},
 		Inputs:  inputsOf(cr), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
 		Every: every, Sources: from,
+		Resolve: func(ctx context.Context, run *rendering.Run[Content]) *plan.Problem {
+			return resolving{bases: s.settings.RemoteBases, run: run}.resolve(ctx, cr)
+		},
 		Render: func(_ context.Context, run rendering.Run[Content]) *plan.Problem {
-			return render(cr, run)
+			render(cr, run)
+			return nil
 		},
 	}
 }
 
-// render renders the applications. Of one that fails, what was rendered before stands.
-func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) *plan.Problem {
-	trees := map[string]fs.FS{}
-	for i, tree := range run.Trees {
-		trees[run.Result.Sources[i].Name] = tree
-	}
+// render renders the applications whose addresses were resolved. Of one that fails, what was rendered before stands.
+func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) {
 	out := &run.Result.Content
 	out.Spec = cr.Spec.Applications
-	in := inputOf(cr, trees)
-	var problem *plan.Problem
-	if out.Rendering, out.Why, problem = renderingOf(cr, run.Last, in); problem != nil {
-		return problem
-	}
+	in := inputOf(cr, treesOf(&run))
 	in.Rendering = kustomize.Rendering(out.Rendering)
-	for _, rendered := range kustomize.Render(in) {
+	for i, rendered := range kustomize.Render(in) {
 		one := Application{Name: rendered.Name}
+		if problem, bad := out.Unresolved[i]; bad {
+			problem.Field = ""
+			rendered.Err = problem
+		}
 		objects, warnings, err := rendered.Objects, []string(nil), rendered.Err
 		if err == nil {
 			objects, warnings, err = run.ConvertAll(objects)
@@ -62,7 +62,6 @@ func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) *plan.Problem {
 		one.Objects, one.Warnings = objects, append(rendered.Warnings, warnings...)
 		out.Applications = append(out.Applications, one)
 	}
-	return nil
 }
 
 // objectsOf are the objects of an application in a result, if it has any.

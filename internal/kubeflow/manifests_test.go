@@ -3,13 +3,19 @@
 package kubeflow
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -26,6 +32,7 @@ import (
 	"mlkeeper.dev/internal/manifest/convert"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/rendering"
+	"mlkeeper.dev/internal/source"
 )
 
 // withComponents is the application that the components of Kubeflow's example change; alone, they cannot be built.
@@ -40,6 +47,8 @@ type checkout struct {
 	disk      filesys.FileSystem
 	resources []string
 	component []string
+	// store fetches what the kustomizations refer to by address.
+	store *source.Store
 }
 
 // open reads the checkout that MANIFESTS names.
@@ -49,7 +58,7 @@ func open(t *testing.T) *checkout {
 	if root == "" {
 		t.Fatal("MANIFESTS names no checkout of kubeflow/manifests: run make test-kubeflow")
 	}
-	c := &checkout{files: fstest.MapFS{}, disk: filesys.MakeFsInMemory()}
+	c := &checkout{files: fstest.MapFS{}, disk: filesys.MakeFsInMemory(), store: storeOf(t)}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -109,12 +118,13 @@ func (c *checkout) custom(paths ...string) *kubeflowv1.KfDef {
 func (c *checkout) render(t *testing.T, cr *kubeflowv1.KfDef) Facts {
 	t.Helper()
 	run := rendering.Run[Content]{
-		Trees: []fs.FS{c.files}, Converter: convert.Converter{Served: func(schema.GroupVersionKind) bool { return true }},
+		Trees: []fs.FS{c.files}, Fetch: c.fetch(t), Converter: convert.Converter{Served: func(schema.GroupVersionKind) bool { return true }},
 		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}},
 	}
-	if problem := render(cr, run); problem != nil {
+	if problem := (resolving{run: &run}).resolve(t.Context(), cr); problem != nil {
 		t.Fatal(problem)
 	}
+	render(cr, run)
 	facts := Facts{Result: run.Result, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range run.Result.Content.Applications {
 		for _, o := range a.Objects {
@@ -177,26 +187,26 @@ func byKey(t *testing.T, objects []*unstructured.Unstructured) map[string]*unstr
 }
 
 // TestRealKubeflowIsRenderedAsByKustomize compares each application of Kubeflow's example, and the whole of it as one application, with
-// what kustomize build gives, as sets of whole objects. Of the applications that refer to an address it holds that they are refused for
-// that address.
+// what kustomize build gives, as sets of whole objects. What the kustomizations refer to by address comes from the network, or from
+// folders and git repositories below the folder REMOTES, such as REMOTES/github.com/argoproj/argo-workflows. For kustomize, the test
+// itself puts the same in the place of the addresses.
 func TestRealKubeflowIsRenderedAsByKustomize(t *testing.T) {
 	c := open(t)
 	cr := c.custom(c.resources...)
+	began := time.Now()
 	facts := c.render(t, cr)
+	took := time.Since(began)
 	content := facts.Result.Content
 	if content.Rendering != renderingKustomize {
 		t.Errorf("the rendering is %s, since %s", content.Rendering, content.Why)
 	}
-	var same, refused []string
+	for _, fetched := range facts.Result.Fetched {
+		t.Logf("fetched %s: %s", fetched.Name, fetched.Digest)
+		c.place(t, fetched.Name)
+	}
+	same := 0
 	all := map[string]*unstructured.Unstructured{}
 	for i, a := range content.Applications {
-		if address := addressed(a.Error); address != "" {
-			refused = append(refused, a.Name)
-			if !c.names(address) {
-				t.Errorf("%s: no kustomization names %s", a.Name, address)
-			}
-			continue
-		}
 		if a.Error != "" {
 			t.Errorf("%s: %s", a.Name, a.Error)
 			continue
@@ -212,22 +222,22 @@ func TestRealKubeflowIsRenderedAsByKustomize(t *testing.T) {
 			t.Errorf("%s differs from kustomize's (-kustomize +ours):\n%s", a.Name, diff)
 			continue
 		}
-		same = append(same, a.Name)
+		same++
 		t.Logf("%s: %d objects, all as kustomize has them", a.Name, len(got))
 	}
-	t.Logf("%d of %d applications are rendered as by kustomize, with %d objects; %d are refused, since they refer to addresses: %s",
-		len(same), len(content.Applications), len(all), len(refused), strings.Join(refused, ", "))
+	t.Logf("%d of %d applications are rendered as by kustomize, with %d objects, in %s with all that is fetched",
+		same, len(content.Applications), len(all), took.Round(time.Millisecond))
 	p := New(Settings{}).Render(cr, facts)
-	if len(p.Problems) != len(refused) {
-		t.Errorf("problems %v", p.Problems)
+	for _, problem := range p.Problems {
+		t.Error(problem)
 	}
 	for _, w := range p.Warnings {
 		t.Log(w)
 	}
-	c.whole(t, refused, all)
+	c.whole(t, all)
 }
 
-// TestRealKubeflowSample renders the KfDef of config/samples, which is of Kubeflow 1.11, and names what of the example it leaves out.
+// TestRealKubeflowSample renders the KfDef of config/samples, which is all of the example of Kubeflow 1.11.
 func TestRealKubeflowSample(t *testing.T) {
 	c := open(t)
 	raw, err := os.ReadFile("../../config/samples/kfdef-kubeflow-1.11.yaml")
@@ -243,23 +253,18 @@ func TestRealKubeflowSample(t *testing.T) {
 	if len(p.Problems)+len(p.Warnings) > 0 {
 		t.Errorf("problems %v, warnings %q", p.Problems, p.Warnings)
 	}
-	left := slices.DeleteFunc(slices.Clone(c.resources), func(r string) bool {
-		return slices.ContainsFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.KustomizeConfig.RepoRef.Path == r })
-	})
-	t.Logf("%d applications; of the example it leaves out %s", len(cr.Spec.Applications), strings.Join(left, ", "))
+	var listed []string
+	for _, a := range cr.Spec.Applications {
+		listed = append(listed, a.KustomizeConfig.RepoRef.Path)
+	}
+	if diff := cmp.Diff(c.resources, listed); diff != "" {
+		t.Errorf("the sample does not list what the example does (-example +sample):\n%s", diff)
+	}
 }
 
-// whole renders the example as one application, without the applications that are refused: it has the objects that its applications
-// have one by one, and those that kustomize gives.
-func (c *checkout) whole(t *testing.T, refused []string, all map[string]*unstructured.Unstructured) {
+// whole renders the example as one application: it has the objects that its applications have one by one, and those that kustomize gives.
+func (c *checkout) whole(t *testing.T, all map[string]*unstructured.Unstructured) {
 	t.Helper()
-	text := string(c.files["example/kustomization.yaml"].Data)
-	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
-		return slices.ContainsFunc(refused, func(name string) bool { return strings.HasPrefix(line, "- ../"+name) })
-	})
-	if err := c.write("example/kustomization.yaml", []byte(strings.Join(lines, "\n"))); err != nil {
-		t.Fatal(err)
-	}
 	want := c.build(t, path.Join(top, "example"))
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -291,21 +296,103 @@ func (c *checkout) whole(t *testing.T, refused []string, all map[string]*unstruc
 	t.Logf("the example as one application: %d objects in %s, %d MiB allocated", len(got), took, (after.TotalAlloc-before.TotalAlloc)>>20)
 }
 
-// addressed is the address for which an application is refused; empty for another error.
-func addressed(text string) string {
-	before, _, found := strings.Cut(text, `" is an address`)
-	if !found {
-		return ""
+// storeOf is a store that fetches from the network, or what is below the folder REMOTES by a server on this machine.
+func storeOf(t *testing.T) *source.Store {
+	t.Helper()
+	options := source.Options{Dir: t.TempDir()}
+	if root := os.Getenv("REMOTES"); root != "" {
+		git, err := exec.LookPath("git")
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend := &cgi.Handler{Path: git, Args: []string{"http-backend"}, Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"}}
+		files := http.FileServer(http.Dir(root))
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/info/refs") || strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+				backend.ServeHTTP(w, r)
+				return
+			}
+			files.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		options.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		options.Map = []source.Mapping{{From: "https://github.com/", To: server.URL + "/github.com/"}}
 	}
-	return before[strings.LastIndex(before, `"`)+1:]
+	store, err := source.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
 }
 
-// names says that a kustomization of the checkout names a text.
-func (c *checkout) names(text string) bool {
-	for name, file := range c.files {
-		if strings.HasPrefix(path.Base(name), "kustomization.y") && strings.Contains(string(file.Data), text) {
-			return true
+// fetch fetches until the test ends.
+func (c *checkout) fetch(t *testing.T) func(context.Context, source.Request) (*source.Artifact, error) {
+	return func(ctx context.Context, r source.Request) (*source.Artifact, error) {
+		artifact, err := c.store.Fetch(ctx, r)
+		if err == nil {
+			t.Cleanup(artifact.Close)
+		}
+		return artifact, err
+	}
+}
+
+var (
+	address    = regexp.MustCompile(`https://[^\s'"]+`)
+	repository = regexp.MustCompile(`^https://github\.com/([^/]+/[^/]+)/+([^?]*)\?ref=(.*)$`)
+)
+
+// place puts what was fetched where kustomize finds it, and paths in the place of the addresses that name it.
+func (c *checkout) place(t *testing.T, uri string) {
+	t.Helper()
+	isFile := !strings.HasPrefix(uri, "git::")
+	artifact, err := c.fetch(t)(t.Context(), source.Request{URI: uri, File: isFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !isFile {
+		err = fs.WalkDir(artifact.FS(), "manifests", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			content, err := fs.ReadFile(artifact.FS(), name)
+			if err != nil {
+				return err
+			}
+			return c.disk.WriteFile(path.Join(top, "remote", name), content)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	return false
+	for name, file := range c.files {
+		if !strings.HasPrefix(path.Base(name), "kustomization.y") {
+			continue
+		}
+		content, err := c.disk.ReadFile(path.Join(top, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := address.ReplaceAllStringFunc(string(content), func(at string) string {
+			if m := repository.FindStringSubmatch(at); m != nil && "git::https://github.com/"+m[1]+"?ref="+m[3] == uri {
+				return strings.Repeat("../", strings.Count(name, "/")) + "remote/" + m[2]
+			}
+			if at != uri {
+				return at
+			}
+			single, err := fs.ReadFile(artifact.FS(), source.FileName)
+			if err == nil {
+				err = c.disk.WriteFile(path.Join(top, path.Dir(name), "remote.yaml"), single)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "remote.yaml"
+		})
+		if text != string(file.Data) {
+			if err := c.disk.WriteFile(path.Join(top, name), []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

@@ -38,6 +38,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	content := facts.Result.Content
 	out.ActAs = facts.ActAs
 	out.Inputs = fmt.Sprint(facts.Result.Sources)
+	for _, fetched := range facts.Result.Fetched {
+		out.Inputs += " " + fetched.Digest
+	}
 	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
 	definitions, applications := assignStages(cr, facts)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
@@ -53,7 +56,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	facts.Awaited.hold(&out)
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
-		if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {
+		if problem, bad := content.Unresolved[i]; bad {
+			out.Problems = append(out.Problems, problem)
+		} else if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{
 				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
 				Message: message,
@@ -82,6 +87,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
 	if facts.Pending {
 		out.Problems = append(out.Problems, rendering.Fetching(fetching))
+		return
+	}
+	if told(facts.Result) {
 		return
 	}
 	problem, warning := facts.Result.Report(facts.Result.Inputs == inputsOf(cr))

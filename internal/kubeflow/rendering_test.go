@@ -168,7 +168,7 @@ func TestTheSampleIsPinned(t *testing.T) {
 	if err := yaml.UnmarshalStrict(raw, &cr); err != nil {
 		t.Fatal(err)
 	}
-	if len(cr.Spec.Applications) != 27 || cr.Spec.Rendering != renderingKustomize || len(cr.Spec.Repos) != 1 ||
+	if len(cr.Spec.Applications) != 29 || cr.Spec.Rendering != renderingKustomize || len(cr.Spec.Repos) != 1 ||
 		!regexp.MustCompile(`\?ref=[0-9a-f]{40}$`).MatchString(cr.Spec.Repos[0].URI) {
 		t.Errorf("%d applications, rendering %s, repositories %v", len(cr.Spec.Applications), cr.Spec.Rendering, cr.Spec.Repos)
 	}

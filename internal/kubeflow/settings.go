@@ -13,6 +13,8 @@ type Settings struct {
 	DefaultServiceAccount string
 	// OperatorNamespace is the namespace of the operator; empty where it is not known.
 	OperatorNamespace string
+	// RemoteBases says which addresses in kustomizations are fetched; empty for those whose content does not move.
+	RemoteBases RemoteBases
 	// Sources fetches archives; nil refuses every KfDef.
 	Sources origin.Fetcher
 }

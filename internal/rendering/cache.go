@@ -46,6 +46,9 @@ type Job[C any] struct {
 	// Every is how often the sources are asked for something newer.
 	Every   time.Duration
 	Sources []Source
+	// Resolve fetches what the sources refer to before the rendering, and notes it in the Result of the run: while what that gave and the
+	// sources stay the same, nothing is rendered again. It is nil where they refer to nothing. A problem leaves the last result standing.
+	Resolve func(context.Context, *Run[C]) *plan.Problem
 	// Changed tells apart what the rendering would learn now, where that is not what it learned then: empty where it is. It is
 	// nil where only the conversion depends on the cluster.
 	Changed func(C) string
@@ -62,6 +65,8 @@ type Run[C any] struct {
 	Trees []fs.FS
 	// Converter converts to what the cluster serves.
 	convert.Converter
+	// Fetch brings what a source refers to. The tree is there until the run ends.
+	Fetch func(context.Context, source.Request) (*source.Artifact, error)
 	// Last is the last result, nil where there is none; Result is the one that the run makes.
 	Last, Result *Result[C]
 }
@@ -140,17 +145,35 @@ func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *R
 	for _, s := range job.Sources {
 		artifact, err := s.Fetch(ctx, c.fetcher)
 		if err != nil {
-			return last.With(s.problem(err))
+			return last.With(s.Problem(err))
 		}
 		defer artifact.Close()
 		run.Trees = append(run.Trees, artifact.FS())
 		next.Sources = append(next.Sources, Revision{Name: s.Name, Digest: artifact.Digest})
 		if artifact.Stale != nil {
-			next.Failure = s.problem(artifact.Stale)
+			next.Failure = s.Problem(artifact.Stale)
+		}
+	}
+	if job.Resolve != nil {
+		var fetched []*source.Artifact
+		defer func() {
+			for _, a := range fetched {
+				a.Close()
+			}
+		}()
+		run.Fetch = func(ctx context.Context, r source.Request) (*source.Artifact, error) {
+			artifact, err := c.fetcher.Fetch(ctx, r)
+			if err == nil {
+				fetched = append(fetched, artifact)
+			}
+			return artifact, err
+		}
+		if failure := job.Resolve(ctx, &run); failure != nil {
+			return last.With(failure)
 		}
 	}
 	if last.Rendered() && !last.Volatile && last.Inputs == next.Inputs && slices.Equal(last.Sources, next.Sources) &&
-		job.changed(last) == "" {
+		slices.Equal(last.Fetched, next.Fetched) && job.changed(last) == "" {
 		return last.With(next.Failure)
 	}
 	if failure := job.Render(ctx, run); failure != nil {
@@ -171,8 +194,8 @@ func (j Job[C]) changed(last *Result[C]) string {
 	return out
 }
 
-// problem says why a source could not be fetched.
-func (s Source) problem(err error) *plan.Problem {
+// Problem says why a source could not be fetched.
+func (s Source) Problem(err error) *plan.Problem {
 	out := &plan.Problem{
 		Class: plan.Waiting, Reason: source.ReasonUnreachable, Field: s.Field, Value: s.Name, Message: err.Error(),
 	}

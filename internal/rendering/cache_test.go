@@ -319,3 +319,34 @@ func TestDigestsNeedTheKey(t *testing.T) {
 		t.Error("a digest does not depend on the key and the value alone")
 	}
 }
+
+// TestWhatSourcesReferToIsPartOfTheResult renders anew where that has changed and the sources have not, and only there.
+func TestWhatSourcesReferToIsPartOfTheResult(t *testing.T) {
+	b := newBench(t)
+	digest := "one"
+	var problem *plan.Problem
+	var artifact *source.Artifact
+	b.job.Resolve = func(ctx context.Context, run *rendering.Run[content]) (failed *plan.Problem) {
+		var err error
+		if artifact, err = run.Fetch(ctx, source.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		run.Result.Fetched = []rendering.Revision{{Name: "https://example.org", Digest: digest}}
+		return problem
+	}
+	first := b.run()
+	if again := b.run(); again != first || b.rendered != 1 {
+		t.Errorf("%d renderings of the same", b.rendered)
+	}
+	digest = "two"
+	if now := b.run(); now == first || b.rendered != 2 || now.Fetched[0].Digest != "two" {
+		t.Errorf("%d renderings", b.rendered)
+	}
+	if _, err := fs.ReadFile(artifact.FS(), "file"); err == nil {
+		t.Error("what was fetched stays open")
+	}
+	problem = &plan.Problem{Reason: "Some"}
+	if now := b.run(); b.rendered != 2 || now.Failure == nil || now.Content.text != "one" {
+		t.Errorf("%d renderings, %+v", b.rendered, now)
+	}
+}

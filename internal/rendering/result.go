@@ -23,6 +23,8 @@ type Result[C any] struct {
 	Inputs  string
 	// Sources are what the content was rendered from.
 	Sources []Revision
+	// Fetched are what the sources refer to, as it was used; without a digest where it could not be fetched.
+	Fetched []Revision
 	// Depends are the removed APIs that the content was converted from and to, and whether the cluster served them.
 	Depends convert.Depends
 	// Volatile says that the same inputs may render something else, Incomplete that a part could not be rendered.

@@ -67,7 +67,12 @@ func (r *Resolver) Tree(repo fs.FS) *Tree {
 }
 
 // FS is the repository with paths in place of the addresses that were resolved, and with what these name.
-func (t *Tree) FS() fs.FS { return t.files }
+func (t *Tree) FS() fs.FS {
+	if len(t.files.written) == 0 {
+		return t.files.repo
+	}
+	return t.files
+}
 
 // Resolve resolves the addresses that a folder of the repository reaches. Its error is that of the first which cannot be.
 func (t *Tree) Resolve(dir string) error { return t.visit(path.Clean(dir), place{top: "."}) }
