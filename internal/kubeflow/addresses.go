@@ -39,14 +39,16 @@ func (r RemoteBases) Check() error {
 // resolving resolves the addresses of one rendering.
 type resolving struct {
 	bases RemoteBases
-	run   *rendering.Run[Content]
+	// values are those of the variables.
+	values variables
+	run    *rendering.Run[Content]
 }
 
 // resolve decides the rendering, and has what the kustomizations of the applications refer to by address fetched where it is that of
 // kustomize. An application of which something cannot be fetched fails alone.
 func (r resolving) resolve(ctx context.Context, cr *kubeflowv1.KfDef) *plan.Problem {
 	content, trees := &r.run.Result.Content, treesOf(r.run)
-	in := inputOf(cr, trees)
+	in := inputOf(cr, r.values, trees)
 	var problem *plan.Problem
 	content.Rendering, content.Why, problem = renderingOf(cr, r.run.Last, in)
 	if problem != nil || content.Rendering != renderingKustomize || r.bases == NoBases {

@@ -155,13 +155,13 @@ func TestAnotherSpecIsAnotherJob(t *testing.T) {
 	} {
 		cr := base.DeepCopy()
 		change(cr)
-		if inputsOf(cr) == inputsOf(base) {
+		if inputsOf(cr, nil) == inputsOf(base, nil) {
 			t.Errorf("another %s is the same job", name)
 		}
 	}
 	labelled := base.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
-	if inputsOf(labelled) != inputsOf(base) {
+	if inputsOf(labelled, nil) != inputsOf(base, nil) {
 		t.Error("a label is another job")
 	}
 	if versionsOf([]rendering.Source{{Origin: origin.Origin{Versions: []string{"uid/2"}}}}) == versionsOf([]rendering.Source{{Origin: origin.Origin{Versions: []string{"uid/1"}}}}) {

@@ -15,6 +15,8 @@ type Facts struct {
 	Result *Result
 	// Pending says that it is the result of another spec than the one that is declared now, which is being rendered.
 	Pending bool
+	// Current says that it is the result of what is declared now.
+	Current bool
 	// ActAs is the user whose rights the objects are written with; empty for the operator's own.
 	ActAs string
 	// Awaited is what the KfDefs that this one depends on have to do with it.

@@ -27,13 +27,17 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
-	job := s.jobOf(cr, from)
+	values, err := variablesOf(ctx, read, cr, user)
+	if err != nil {
+		return Facts{}, err
+	}
+	job := s.jobOf(cr, from, values)
 	result, done := s.results.Get(read, job)
 	if !done && !result.Rendered() {
 		return Facts{}, rendering.Fetching(fetching)
 	}
 	facts := Facts{
-		Result: result, Pending: !done && result.Inputs != job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
+		Result: result, Pending: !done && result.Inputs != job.Inputs, Current: result.Inputs == job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
 		Awaited: awaited(cr, read.Siblings()),
 	}
 	for _, a := range result.Content.Applications {
@@ -56,9 +60,9 @@ func (s *system) account(cr *kubeflowv1.KfDef) controller.Account {
 	}
 }
 
-// inputsOf tells apart what is rendered: another spec is another input.
-func inputsOf(cr *kubeflowv1.KfDef) string {
-	return rendering.Digest(string(cr.UID), []any{cr.Spec.Repos, cr.Spec.Applications, cr.Spec.Rendering, cr.Name, cr.Namespace})
+// inputsOf tells apart what is rendered: another spec is another input, and so is another value of a variable.
+func inputsOf(cr *kubeflowv1.KfDef, values variables) string {
+	return rendering.Digest(string(cr.UID), []any{cr.Spec.Repos, cr.Spec.Applications, cr.Spec.Rendering, cr.Name, cr.Namespace, values})
 }
 
 // versionsOf tells apart the contents of the objects that a spec refers to.

@@ -20,7 +20,7 @@ import (
 
 // jobOf renders a KfDef: once for each spec, content of what it refers to and request to reconcile now, and at the interval of the
 // spec.
-func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.Job[Content] {
+func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source, values variables) rendering.Job[Content] {
 	every := controller.Once
 	if i := cr.Spec.Interval; i != nil {
 		every = i.Duration
@@ -28,23 +28,23 @@ func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source) rendering.
 	cr = cr.DeepCopy()
 	return rendering.Job[Content]{
 		Subject: rendering.Subject{NamespacedName: client.ObjectKeyFromObject(cr), UID: cr.UID},
-		Inputs:  inputsOf(cr), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
+		Inputs:  inputsOf(cr, values), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
 		Every: every, Sources: from,
 		Resolve: func(ctx context.Context, run *rendering.Run[Content]) *plan.Problem {
-			return resolving{bases: s.settings.RemoteBases, run: run}.resolve(ctx, cr)
+			return resolving{bases: s.settings.RemoteBases, values: values, run: run}.resolve(ctx, cr)
 		},
 		Render: func(_ context.Context, run rendering.Run[Content]) *plan.Problem {
-			render(cr, run)
+			render(cr, values, run)
 			return nil
 		},
 	}
 }
 
 // render renders the applications whose addresses were resolved. Of one that fails, what was rendered before stands.
-func render(cr *kubeflowv1.KfDef, run rendering.Run[Content]) {
+func render(cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) {
 	out := &run.Result.Content
 	out.Spec = cr.Spec.Applications
-	in := inputOf(cr, treesOf(&run))
+	in := inputOf(cr, values, treesOf(&run))
 	in.Rendering = kustomize.Rendering(out.Rendering)
 	for i, rendered := range kustomize.Render(in) {
 		one := Application{Name: rendered.Name}
@@ -77,15 +77,15 @@ func objectsOf(result *Result, application string) []*unstructured.Unstructured 
 }
 
 // inputOf is what the rendering of a KfDef depends on.
-func inputOf(cr *kubeflowv1.KfDef, trees map[string]fs.FS) kustomize.Input {
+func inputOf(cr *kubeflowv1.KfDef, values variables, trees map[string]fs.FS) kustomize.Input {
 	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees, KfctlRan: slices.Contains(cr.Finalizers, finalizer)}
-	for _, a := range cr.Spec.Applications {
-		one := kustomize.Application{Name: a.Name}
+	for i, a := range cr.Spec.Applications {
+		one := kustomize.Application{Name: a.Name, Adjustments: adjustmentsOf(a, values[i])}
 		for _, i := range a.Images {
 			one.Images = append(one.Images, kustomize.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
 		}
 		if c := a.KustomizeConfig; c != nil {
-			one.HasConfig, one.Overlays, one.Components = true, c.Overlays, c.Components
+			one.HasConfig, one.Overlays = true, c.Overlays
 			for _, p := range c.Parameters {
 				one.Parameters = append(one.Parameters, kustomize.Parameter{Name: p.Name, Value: p.Value})
 			}
@@ -103,7 +103,7 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 
 // SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
-	return before.Result == now.Result && before.Pending == now.Pending && before.ActAs == now.ActAs && before.Awaited == now.Awaited &&
+	return before.Result == now.Result && before.Pending == now.Pending && before.Current == now.Current && before.ActAs == now.ActAs && before.Awaited == now.Awaited &&
 		maps.Equal(before.Namespaced, now.Namespaced)
 }
 

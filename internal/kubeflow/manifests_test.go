@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -49,6 +50,8 @@ type checkout struct {
 	component []string
 	// store fetches what the kustomizations refer to by address.
 	store *source.Store
+	// values are those of the variables of applications.
+	values variables
 }
 
 // open reads the checkout that MANIFESTS names.
@@ -58,7 +61,7 @@ func open(t *testing.T) *checkout {
 	if root == "" {
 		t.Fatal("MANIFESTS names no checkout of kubeflow/manifests: run make test-kubeflow")
 	}
-	c := &checkout{files: fstest.MapFS{}, disk: filesys.MakeFsInMemory(), store: storeOf(t)}
+	c := &checkout{files: fstest.MapFS{}, disk: filesys.MakeFsInMemory(), store: storeOf(t), values: variables{}}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -121,10 +124,10 @@ func (c *checkout) render(t *testing.T, cr *kubeflowv1.KfDef) Facts {
 		Trees: []fs.FS{c.files}, Fetch: c.fetch(t), Converter: convert.Converter{Served: func(schema.GroupVersionKind) bool { return true }},
 		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}},
 	}
-	if problem := (resolving{run: &run}).resolve(t.Context(), cr); problem != nil {
+	if problem := (resolving{values: c.values, run: &run}).resolve(t.Context(), cr); problem != nil {
 		t.Fatal(problem)
 	}
-	render(cr, run)
+	render(cr, c.values, run)
 	facts := Facts{Result: run.Result, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range run.Result.Content.Applications {
 		for _, o := range a.Objects {
@@ -259,6 +262,49 @@ func TestRealKubeflowSample(t *testing.T) {
 	}
 	if diff := cmp.Diff(c.resources, listed); diff != "" {
 		t.Errorf("the sample does not list what the example does (-example +sample):\n%s", diff)
+	}
+	c.login(t, cr)
+}
+
+// login gives the sample what its page says, and holds that no credentials of the public repository are left in the Secrets.
+func (c *checkout) login(t *testing.T, cr *kubeflowv1.KfDef) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/kubeflow-1.11.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	var changes kubeflowv1.KfDef
+	if err := yaml.UnmarshalStrict([]byte(block), &changes); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{"DEX_USER_PASSWORD": "$2y$12$hash", "OIDC_CLIENT_SECRET": "12345", "COOKIE_SECRET": "1e5"}
+	for _, change := range changes.Spec.Applications {
+		i := slices.IndexFunc(cr.Spec.Applications, func(a kubeflowv1.Application) bool { return a.Name == change.Name })
+		cr.Spec.Applications[i].Adjustments = change.Adjustments
+		c.values[i] = values
+	}
+	got := map[string]any{}
+	for _, a := range c.render(t, cr).Result.Content.Applications {
+		if a.Error != "" {
+			t.Error(a.Error)
+		}
+		for _, o := range a.Objects {
+			if o.GetKind() == "Secret" && slices.Contains([]string{"dex", "oauth2-proxy"}, a.Name) {
+				name, _, _ := strings.Cut(o.GetName(), "-proxy-")
+				got[name] = []any{o.Object["data"], o.Object["stringData"]}
+			}
+		}
+	}
+	const client = "a3ViZWZsb3ctb2lkYy1hdXRoc2VydmljZQ=="
+	want := map[string]any{
+		"dex-passwords":   []any{nil, map[string]any{"DEX_USER_PASSWORD": "$2y$12$hash"}},
+		"dex-oidc-client": []any{map[string]any{"OIDC_CLIENT_ID": client}, map[string]any{"OIDC_CLIENT_SECRET": "12345"}},
+		"oauth2":          []any{map[string]any{"client-id": client}, map[string]any{"client-secret": "12345", "cookie-secret": "1e5"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the credentials (-want +rendered):\n%s", diff)
 	}
 }
 

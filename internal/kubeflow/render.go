@@ -31,7 +31,7 @@ const maxWarnings, maxRendered = 64, 44
 // Render puts the objects of the applications into stages. It is pure.
 func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	out := plan.Plan{}
-	unfetched(cr, facts, &out)
+	unfetched(facts, &out)
 	if !facts.Result.Rendered() {
 		return out
 	}
@@ -84,7 +84,7 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 }
 
 // unfetched reports why what is rendered is not what is declared now.
-func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
+func unfetched(facts Facts, out *plan.Plan) {
 	if facts.Pending {
 		out.Problems = append(out.Problems, rendering.Fetching(fetching))
 		return
@@ -92,7 +92,7 @@ func unfetched(cr *kubeflowv1.KfDef, facts Facts, out *plan.Plan) {
 	if told(facts.Result) {
 		return
 	}
-	problem, warning := facts.Result.Report(facts.Result.Inputs == inputsOf(cr))
+	problem, warning := facts.Result.Report(facts.Current)
 	if problem != nil {
 		out.Problems = append(out.Problems, *problem)
 	}

@@ -134,6 +134,8 @@ type Application struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Images []Image `json:"images,omitempty"`
+
+	Adjustments `json:",inline"`
 }
 
 // Image replaces an image, as the images of a kustomization do.

@@ -70,8 +70,8 @@ func (in Input) whyKfctl() string {
 // application that nothing renders says nothing.
 func (in Input) whyKustomize(i int) string {
 	a := in.Applications[i]
-	if len(a.Components) > 0 {
-		return fmt.Sprintf("application %q has components", a.Name)
+	if fields := a.fields(); len(fields) > 0 {
+		return fmt.Sprintf("application %q has %s", a.Name, strings.TrimPrefix(fields[0], "kustomizeConfig."))
 	}
 	dir, err := locate(in, a)
 	if err != nil || in.second(i) {

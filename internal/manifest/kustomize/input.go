@@ -35,8 +35,8 @@ type Application struct {
 	HasConfig, HasRepoRef bool
 	Overlays              []string
 	Parameters            []Parameter
-	// Components are folders of the repository with Components, which kfctl did not know.
-	Components []string
+	// Adjustments are what kfctl did not know.
+	Adjustments
 	// Images replace images after everything else; kfctl had no such field.
 	Images []Image
 }

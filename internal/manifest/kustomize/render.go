@@ -96,6 +96,9 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 		return nil, p.warnings, err
 	}
 	objects, err := run(p.tree, p.entry)
+	if err == nil {
+		objects, err = a.finish(objects)
+	}
 	return objects, append(p.warnings, w.warnings...), err
 }
 
@@ -104,9 +107,9 @@ func prepare(in Input, a Application, dir string) (prepared, error) {
 	switch {
 	case in.Rendering == Kustomize:
 		return prepareBuild(in, a, dir)
-	case len(a.Components) > 0:
-		return prepared{}, fmt.Errorf("kustomizeConfig.components need the rendering %s, and this KfDef is rendered as by kfctl: "+
-			"remove them, or set spec.rendering", Kustomize)
+	case len(a.fields()) > 0:
+		return prepared{}, fmt.Errorf("%s need the rendering %s, and this KfDef is rendered as by kfctl: "+
+			"remove them, or set spec.rendering", strings.Join(a.fields(), " and "), Kustomize)
 	case in.Stacks():
 		return prepareStacks(in, a, dir)
 	}
@@ -173,14 +176,14 @@ func ofKfctl(a Application) []string {
 	return out
 }
 
-// prepareBuild has kustomize begin in the application's folder, as kustomize build does. Only images and components of the application
-// itself need a kustomization around it.
+// prepareBuild has kustomize begin in the application's folder, as kustomize build does. Only what the KfDef changes itself
+// needs a kustomization around it.
 func prepareBuild(in Input, a Application, dir string) (prepared, error) {
 	if fields := ofKfctl(a); len(fields) > 0 {
 		return prepared{}, fmt.Errorf("%s need the rendering %s, and this KfDef is rendered as by kustomize build: "+
 			"point repoRef.path at the overlay and remove them, or set spec.rendering", strings.Join(fields, " and "), Kfctl)
 	}
-	if len(a.Images)+len(a.Components) > 0 {
+	if len(a.Images) > 0 || a.around() {
 		return wrap(in, a, dir)
 	}
 	return prepared{tree: newTree(in.Repos[a.Repo], "."), entry: path.Join(mount, dir)}, nil
@@ -204,15 +207,8 @@ func wrap(in Input, a Application, dir string) (prepared, error) {
 		Resources: []string{path.Join("..", mount, dir)},
 		Images:    imagesOf(a),
 	}
-	for _, component := range a.Components {
-		folder, err := inside("kustomizeConfig.components", component)
-		if err != nil {
-			return prepared{}, err
-		}
-		if !out.tree.IsDir(path.Join(mount, folder)) {
-			return prepared{}, fmt.Errorf("repository %q has no folder %q: correct kustomizeConfig.components", a.Repo, component)
-		}
-		k.Components = append(k.Components, path.Join("..", mount, folder))
+	if err := a.into(&k, out.tree, a.Repo); err != nil {
+		return prepared{}, err
 	}
 	content, err := yaml.Marshal(k)
 	if err != nil {

@@ -1,0 +1,71 @@
+package kubeflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/kustomize"
+	"mlkeeper.dev/internal/origin"
+)
+
+// variables are the values that post-build substitution takes from objects, by the place of the application.
+type variables map[int]map[string]string
+
+// variablesOf reads the ConfigMaps and Secrets that the applications name, with the rights of a user.
+func variablesOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, user string) (variables, error) {
+	out := variables{}
+	for i, a := range cr.Spec.Applications {
+		if a.PostBuild == nil {
+			continue
+		}
+		out[i] = map[string]string{}
+		for j, from := range a.PostBuild.SubstituteFrom {
+			field := fmt.Sprintf("spec.applications[%d].postBuild.substituteFrom[%d]", i, j)
+			gvk := schema.GroupVersionKind{Version: "v1", Kind: from.Kind}
+			object, err := (&origin.Origin{User: user}).Referenced(ctx, read, gvk, cr.Namespace, from.Name, field)
+			var problem plan.Problem
+			if from.Optional && errors.As(err, &problem) && problem.Reason == from.Kind+"NotFound" {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			data, _, _ := unstructured.NestedMap(object.Object, "data")
+			for key := range data {
+				if value, is := origin.Text(object, key); is {
+					out[i][key] = value
+				}
+			}
+		}
+		maps.Copy(out[i], a.PostBuild.Substitute)
+	}
+	return out, nil
+}
+
+// adjustmentsOf is what a KfDef changes in what an application renders.
+func adjustmentsOf(a kubeflowv1.Application, substitute map[string]string) kustomize.Adjustments {
+	out := kustomize.Adjustments{TargetNamespace: a.TargetNamespace, NamePrefix: a.NamePrefix, NameSuffix: a.NameSuffix, Substitute: substitute}
+	if a.KustomizeConfig != nil {
+		out.Components = a.KustomizeConfig.Components
+	}
+	if m := a.CommonMetadata; m != nil {
+		out.Labels, out.Annotations = m.Labels, m.Annotations
+	}
+	for _, p := range a.Patches {
+		one := kustomize.Patch{Patch: p.Patch}
+		if p.Target != nil {
+			target := kustomize.Selector(*p.Target)
+			one.Target = &target
+		}
+		out.Patches = append(out.Patches, one)
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package kustomize
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/types"
+)
+
+// TestAdjustments compares an application that its KfDef changes with what kustomize gives for the kustomization in around, which has
+// the same fields.
+func TestAdjustments(t *testing.T) {
+	in := inTree("adjusted", "app")
+	in.Applications[0].Adjustments = Adjustments{
+		TargetNamespace: "team", NamePrefix: "a-", NameSuffix: "-z",
+		Patches: []Patch{
+			{Patch: "- {op: replace, path: /spec/replicas, value: 3}", Target: &Selector{Group: "apps", Version: "v1", Kind: "Deployment", Name: "w.*"}},
+			{Patch: "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: system}, spec: {type: NodePort}}"},
+			{
+				Patch:  "{apiVersion: v1, kind: Secret, metadata: {name: login}, stringData: {user: somebody}}",
+				Target: &Selector{Kind: "Secret", Name: "login"},
+			},
+			{
+				Patch:  "{apiVersion: v1, kind: Any, metadata: {name: any}, spec: {sessionAffinity: ClientIP}}",
+				Target: &Selector{LabelSelector: "app=web", Kind: "Service"},
+			},
+		},
+	}
+	r := rendered(t, in)
+	if r.Err != nil || len(r.Warnings) > 0 {
+		t.Fatalf("error %v, warnings %q", r.Err, r.Warnings)
+	}
+	got := map[string]*unstructured.Unstructured{}
+	for _, u := range r.Objects {
+		got[keyOf(u)] = u
+	}
+	want := kustomizeBuild(t, filepath.Join(trees, "adjusted", "around"), types.LoadRestrictionsRootOnly)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 4 {
+		t.Errorf("%d objects (-kustomize +ours):\n%s", len(got), diff)
+	}
+	if u := find(t, r, "Deployment", "a-web-z"); u.GetNamespace() != "team" || fmt.Sprint(u.Object["spec"].(map[string]any)["replicas"]) != "3" {
+		t.Errorf("the Deployment is %v", u.Object)
+	}
+}
+
+// TestAdjustmentsOfKfctl holds that nothing of what kfctl did not know is dropped without a word, and that it is a sign of kustomize.
+func TestAdjustmentsOfKfctl(t *testing.T) {
+	for field, change := range map[string]Adjustments{
+		"kustomizeConfig.components": {Components: []string{"c"}}, "patches": {Patches: []Patch{{Patch: "x"}}}, "targetNamespace": {TargetNamespace: "n"},
+		"namePrefix": {NamePrefix: "a-"}, "nameSuffix": {NameSuffix: "-z"}, "commonMetadata": {Labels: map[string]string{"a": "b"}},
+		"postBuild": {Substitute: map[string]string{}},
+	} {
+		in := inTree("adjusted", "app")
+		in.Applications[0].Adjustments = change
+		if found, why, err := Detect(in); err != nil || found != Kustomize || !strings.Contains(why, "has "+strings.TrimPrefix(field, "kustomizeConfig.")) {
+			t.Errorf("%s: detected is %s, since %s (%v)", field, found, why, err)
+		}
+		in.Rendering = Kfctl
+		if r := rendered(t, in); r.Err == nil || !strings.Contains(r.Err.Error(), field+" need the rendering Kustomize") {
+			t.Errorf("%s: %v", field, r.Err)
+		}
+	}
+}
+
+func TestCommonMetadata(t *testing.T) {
+	in := inTree("adjusted", "app")
+	in.Applications[0].Adjustments = Adjustments{
+		Labels: map[string]string{"app": "mine", "team": "a"}, Annotations: map[string]string{"Example.com/by": "me"},
+	}
+	r := rendered(t, in)
+	for _, u := range r.Objects {
+		if u.GetLabels()["app"] != "mine" || u.GetLabels()["team"] != "a" || u.GetAnnotations()["Example.com/by"] != "me" {
+			t.Errorf("%s has %v, %v", u.GetKind(), u.GetLabels(), u.GetAnnotations())
+		}
+	}
+	selector, _, _ := unstructured.NestedString(find(t, r, "Deployment", "web").Object, "spec", "selector", "matchLabels", "app")
+	if selector != "web" || len(r.Objects) != 4 {
+		t.Errorf("the selector is %q, of %d objects", selector, len(r.Objects))
+	}
+	for _, wrong := range []Adjustments{
+		{Labels: map[string]string{"a b": "c"}}, {Labels: map[string]string{"a": "not a value"}}, {Annotations: map[string]string{"a/b/c": "d"}},
+	} {
+		in.Applications[0].Adjustments = wrong
+		if r := rendered(t, in); r.Err == nil || !strings.Contains(r.Err.Error(), "commonMetadata has the") {
+			t.Errorf("%+v: %v", wrong, r.Err)
+		}
+	}
+}
+
+// variablesFile has variables in each place.
+const variablesFile = `-- app/kustomization.yaml --
+resources: [a.yaml, b.yaml]
+-- app/a.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: a, labels: {"${KEY:=key}": "${VALUE}"}}
+data: {text: "x ${VALUE} $${VALUE} $VALUE ${EMPTY:=}${OTHER:-fallback}", number: "${NUMBER}"}
+spec: {replicas: "${NUMBER}", paused: "${TRUE}", share: "${SHARE}", hash: "${HASH}", list: ["${NUMBER}", "${NUMBER}x"]}
+-- app/b.yaml --
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: b, annotations: {kustomize.toolkit.fluxcd.io/substitute: disabled}}
+data: {script: "echo ${LIST[@]}"}
+`
+
+// TestSubstitution holds the syntax of Flux: a number may come of a text, as there.
+func TestSubstitution(t *testing.T) {
+	in := input(variablesFile, func(a *Application) {
+		a.Substitute = map[string]string{"VALUE": "v", "NUMBER": "3", "UNUSED": "${VALUE}", "TRUE": "true", "SHARE": "1.5", "HASH": "$2y$12$a: b"}
+	})
+	in.Rendering = Kustomize
+	r := rendered(t, in)
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	a := find(t, r, "ConfigMap", "a")
+	want := map[string]any{"text": "x v ${VALUE} $VALUE fallback", "number": "3"}
+	if diff := cmp.Diff(want, a.Object["data"]); diff != "" || a.GetLabels()["key"] != "v" {
+		t.Errorf("%v, labels %v", diff, a.GetLabels())
+	}
+	spec := map[string]any{"replicas": int64(3), "paused": true, "share": 1.5, "hash": "$2y$12$a: b", "list": []any{int64(3), "3x"}}
+	if diff := cmp.Diff(spec, a.Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	if text, _, _ := unstructured.NestedString(find(t, r, "ConfigMap", "b").Object, "data", "script"); text != "echo ${LIST[@]}" {
+		t.Errorf("what is disabled has become %q", text)
+	}
+	in.Applications[0].Substitute = nil
+	if text, _, _ := unstructured.NestedString(find(t, rendered(t, in), "ConfigMap", "a").Object, "data", "number"); text != "${NUMBER}" {
+		t.Errorf("without postBuild it has become %q", text)
+	}
+}
+
+func TestSubstitutionRefuses(t *testing.T) {
+	twice := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: x, '${A}': y}}",
+		func(a *Application) { a.Substitute = map[string]string{"A": "a"} })
+	twice.Rendering = Kustomize
+	if r := rendered(t, twice); r.Err == nil || !strings.Contains(r.Err.Error(), "gives two fields the name of one") {
+		t.Errorf("%v", r.Err)
+	}
+	for text, c := range map[string]struct {
+		variables map[string]string
+		err       string
+	}{
+		"${GONE}":       {nil, `ConfigMap a: the variable "GONE" has no value: set it in postBuild, write $${GONE} to keep the text`},
+		"${A[@]}":       {nil, `"${A[@]}" is no variable`},
+		"${A^^}":        {map[string]string{"A": "a"}, `"${A^^}" is no variable`},
+		"x":             {map[string]string{"a-b": ""}, `the variable "a-b" has no valid name`},
+		"${A}${A}${A} ": {map[string]string{"A": strings.Repeat("s3cret", maxOutput/12)}, "once its variables are replaced: split it"},
+	} {
+		if c.variables == nil {
+			c.variables = map[string]string{}
+		}
+		in := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: '"+text+"'}}",
+			func(a *Application) { a.Substitute = c.variables })
+		in.Rendering = Kustomize
+		if r := rendered(t, in); r.Err == nil || !strings.Contains(r.Err.Error(), c.err) || strings.Contains(r.Err.Error(), "s3cret") {
+			t.Errorf("%s: %v", text, r.Err)
+		}
+	}
+}
