@@ -52,7 +52,9 @@ func variablesOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfD
 
 // adjustmentsOf is what a KfDef changes in what an application renders.
 func adjustmentsOf(a kubeflowv1.Application, substitute map[string]string) kustomize.Adjustments {
-	out := kustomize.Adjustments{TargetNamespace: a.TargetNamespace, NamePrefix: a.NamePrefix, NameSuffix: a.NameSuffix, Substitute: substitute}
+	out := kustomize.Adjustments{
+		TargetNamespace: a.TargetNamespace, NamePrefix: a.NamePrefix, NameSuffix: a.NameSuffix, Substitute: substitute,
+	}
 	if a.KustomizeConfig != nil {
 		out.Components = a.KustomizeConfig.Components
 	}

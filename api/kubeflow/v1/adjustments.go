@@ -92,8 +92,8 @@ type CommonMetadata struct {
 
 // PostBuild replaces variables after the build: ${NAME} by its value, ${NAME:=VALUE} by VALUE where it has none. $${NAME} stays ${NAME}.
 // A variable without a value is an error, and so is any other text in such braces. A text that is a variable and nothing else may become
-// a number or a boolean, but not in data, stringData, labels, annotations, matchLabels, nodeSelector, value, args and command. An object with the label or annotation
-// kustomize.toolkit.fluxcd.io/substitute: disabled is left as it is.
+// a number or a boolean, but not in data, stringData, labels, annotations, matchLabels, nodeSelector, value, args and command. An object
+// with the label or annotation kustomize.toolkit.fluxcd.io/substitute: disabled is left as it is.
 type PostBuild struct {
 	// substitute are the values of variables. They win over those of substituteFrom.
 	// +optional
