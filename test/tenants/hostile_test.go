@@ -94,6 +94,19 @@ var paths = map[string][]path{
 			path := pick[any](h.Rand, "web", "../web", "/etc", "web/base", "")
 			return []any{map[string]any{"name": "web", "kustomizeConfig": map[string]any{"repoRef": map[string]any{"name": "manifests", "path": path}}}}
 		}},
+		{"applications", func(h *hostile) any {
+			return []any{map[string]any{
+				"name": "web", "kustomizeConfig": map[string]any{"repoRef": map[string]any{"name": "manifests", "path": "web"}},
+				"patches": []any{map[string]any{
+					"patch": "{kind: Any, metadata: {name: any, annotations: {evil: '${value}'}}}", "target": map[string]any{"kind": ".*"},
+				}},
+				"postBuild": map[string]any{"substituteFrom": []any{map[string]any{
+					"kind": pick[any](h.Rand, "Secret", "ConfigMap"), "name": h.reference(), "optional": true,
+				}}},
+				"targetNamespace": pick[any](h.Rand, h.victim, "kube-system"), "commonMetadata": map[string]any{"labels": map[string]any{"a": h.victim}},
+			}}
+		}},
+		{"rendering", among("Kfctl", "Kustomize")},
 		{"deletionPolicy", among("Delete", "Orphan")},
 		{"suspend", among(true, false)},
 	},

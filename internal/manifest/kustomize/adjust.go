@@ -48,9 +48,13 @@ func (a *Adjustments) fields() []string {
 		name string
 		used bool
 	}{
-		{"kustomizeConfig.components", len(a.Components) > 0}, {"patches", len(a.Patches) > 0}, {"targetNamespace", a.TargetNamespace != ""},
-		{"namePrefix", a.NamePrefix != ""}, {"nameSuffix", a.NameSuffix != ""},
-		{"commonMetadata", len(a.Labels)+len(a.Annotations) > 0}, {"postBuild", a.Substitute != nil},
+		{"kustomizeConfig.components", len(a.Components) > 0},
+		{"patches", len(a.Patches) > 0},
+		{"targetNamespace", a.TargetNamespace != ""},
+		{"namePrefix", a.NamePrefix != ""},
+		{"nameSuffix", a.NameSuffix != ""},
+		{"commonMetadata", len(a.Labels)+len(a.Annotations) > 0},
+		{"postBuild", a.Substitute != nil},
 	} {
 		if f.used {
 			out = append(out, f.name)

@@ -146,11 +146,11 @@ func TestSubstitutionRefuses(t *testing.T) {
 		variables map[string]string
 		err       string
 	}{
-		"${GONE}":       {nil, `ConfigMap a: the variable "GONE" has no value: set it in postBuild, write $${GONE} to keep the text`},
-		"${A[@]}":       {nil, `"${A[@]}" is no variable`},
-		"${A^^}":        {map[string]string{"A": "a"}, `"${A^^}" is no variable`},
-		"x":             {map[string]string{"a-b": ""}, `the variable "a-b" has no valid name`},
-		"${A}${A}${A} ": {map[string]string{"A": strings.Repeat("s3cret", maxOutput/12)}, "once its variables are replaced: split it"},
+		"${GONE}":      {nil, `ConfigMap a: the variable "GONE" has no value: set it in postBuild, write $${GONE} to keep the text`},
+		"${A[@]}":      {nil, `"${A[@]}" is no variable`},
+		"${A^^}":       {map[string]string{"A": "a"}, `"${A^^}" is no variable`},
+		"x":            {map[string]string{"a-b": ""}, `the variable "a-b" has no valid name`},
+		"${A}${A}${A}": {map[string]string{"A": strings.Repeat("s3cret", maxOutput/12)}, "once its variables are replaced: split it"},
 	} {
 		if c.variables == nil {
 			c.variables = map[string]string{}

@@ -271,13 +271,14 @@ func entries(k *yaml.Node) []*found {
 				// What else has the anchor keeps its text.
 				*item = yaml.Node{Kind: yaml.ScalarNode, Value: item.Alias.Value, Line: item.Line, Column: item.Column}
 			}
-			if item.Kind == yaml.MappingNode {
+			switch item.Kind {
+			case yaml.MappingNode:
 				for name, value := range pairs(item) {
 					if strings.EqualFold(name, "path") && value.Kind == yaml.ScalarNode {
 						out = append(out, &found{node: value})
 					}
 				}
-			} else if item.Kind == yaml.ScalarNode {
+			case yaml.ScalarNode:
 				out = append(out, &found{node: item, folders: folders})
 			}
 		}

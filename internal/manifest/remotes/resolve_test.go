@@ -96,15 +96,38 @@ patchesStrategicMerge: [https://example.org/v1.0.0/patch.yml]
 {apiVersion: v1, kind: ConfigMap, metadata: {name: own}, data: {key: value}}
 -- side/kustomization.yaml --
 nameSuffix: -side
-Resources: ["https://github.com/argo/flows/onward?ref=v3.7.3"]`
+Resources: ["https://github.com/argo/flows/onward?ref=v3.7.3"]
+-- example/kustomization.yaml --
+resources: [../app, ../controller/overlay, ../plain]
+replacements:
+- source: {kind: ConfigMap, name: own, fieldPath: data.more}
+  targets: [{select: {kind: ConfigMap, name: plain}, fieldPaths: [data.key]}]
+-- controller/default/kustomization.yaml --
+namespace: controller-system
+resources: [objects.yaml]
+-- controller/default/objects.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: system}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: controller, namespace: system}, spec: {ports: [{port: 80}]}}
+-- controller/overlay/kustomization.yaml --
+namespace: kubeflow
+resources: [../default]
+patches: [{path: no-namespace.yaml}]
+-- controller/overlay/no-namespace.yaml --
+{$patch: delete, apiVersion: v1, kind: Namespace, metadata: {name: controller-system}}
+-- plain/kustomization.yaml --
+resources: [object.yaml]
+-- plain/object.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}, data: {key: value}}`
 
 // TestAddressesBecomePaths renders a repository whose addresses were resolved, and compares it with one in which they are paths from
-// the beginning, which kustomize renders itself.
+// the beginning, which kustomize renders itself. It is one application with all that Kubeflow's example has: folders and files at
+// addresses, components, replacements, a Namespace that is renamed and then deleted, and an object that names none.
 func TestAddressesBecomePaths(t *testing.T) {
 	var asked []string
 	files := strings.ReplaceAll(here, `&release `, "")
 	tree := there.resolver(&asked).Tree(archive(files))
-	if err := tree.Resolve("app"); err != nil {
+	if err := tree.Resolve("example"); err != nil {
 		t.Fatal(err)
 	}
 	if len(asked) != 5 || len(slices.Compact(slices.Sorted(slices.Values(asked)))) != 5 {
@@ -115,7 +138,7 @@ func TestAddressesBecomePaths(t *testing.T) {
 	}
 	r := kustomize.RenderOne(kustomize.Input{
 		Namespace: "kfns", Rendering: kustomize.Kustomize, Repos: map[string]fs.FS{"manifests": tree.FS()},
-	}, kustomize.Application{Name: "app", Repo: "manifests", Path: "app", HasConfig: true, HasRepoRef: true})
+	}, kustomize.Application{Name: "app", Repo: "manifests", Path: "example", HasConfig: true, HasRepoRef: true})
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
@@ -123,7 +146,7 @@ func TestAddressesBecomePaths(t *testing.T) {
 	for _, u := range r.Objects {
 		got[u.GetKind()+" "+u.GetName()] = u.Object
 	}
-	if diff := cmp.Diff(byHand(t, files), got); diff != "" || len(got) != 4 {
+	if diff := cmp.Diff(byHand(t, files), got); diff != "" || len(got) != 6 {
 		t.Errorf("%d objects (-kustomize +ours):\n%s", len(got), diff)
 	}
 }
@@ -159,7 +182,7 @@ func byHand(t *testing.T, files string) map[string]map[string]any {
 	for name, file := range archive(files) {
 		_ = disk.WriteFile("/r/"+name, []byte(paths.Replace(string(file.Data))))
 	}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/r/app")
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/r/example")
 	if err != nil {
 		t.Fatal(err)
 	}
