@@ -20,5 +20,10 @@ MANIFESTS=$(cd "$MANIFESTS" && pwd)
 REMOTES=${REMOTES:+$(cd "$REMOTES" && pwd)}
 export MANIFESTS REMOTES
 echo "test-kubeflow: $(git -C "$MANIFESTS" describe --tags --always 2>/dev/null || echo "$MANIFESTS")"
+if [[ $tests == '^TestRealKubeflow' ]] &&
+  ! sha256sum --status -c - <<<"71824a2877f32b91464365f4394b64b82bd89ecf58fa1ea5f211328af8f8563c  $MANIFESTS/example/kustomization.yaml"; then
+  echo "test-kubeflow: NOT RUN is TestRealKubeflowSample, since config/samples has the KfDef of v1.11.0, and this is another release" >&2
+  tests='^TestRealKubeflowIs'
+fi
 # kustomize tells of each deprecated field, on lines of their own.
 go test -tags realkubeflow -count=1 -timeout 20m -v -run "$tests" ./internal/kubeflow 2>&1 | { grep -v '^# Warning:' || true; }
