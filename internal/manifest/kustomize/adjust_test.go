@@ -66,6 +66,24 @@ func TestAdjustmentsOfKfctl(t *testing.T) {
 	}
 }
 
+// TestPatchesThatAreWrong holds that the error names the field, which is in no file.
+func TestPatchesThatAreWrong(t *testing.T) {
+	for name, patch := range map[string]Patch{
+		"no such object":     {Patch: "{apiVersion: v1, kind: Service, metadata: {name: none}}"},
+		"no patch":           {Patch: "text", Target: &Selector{Kind: "Service"}},
+		"no such field":      {Patch: "- {op: remove, path: /spec/none}", Target: &Selector{Kind: "Service"}},
+		"no expression":      {Patch: "- {op: remove, path: /spec}", Target: &Selector{Name: "("}},
+		"no selector":        {Patch: "- {op: remove, path: /spec}", Target: &Selector{LabelSelector: "=="}},
+		"operations for all": {Patch: "- {op: remove, path: /spec}"},
+	} {
+		in := inTree("adjusted", "app")
+		in.Applications[0].Patches = []Patch{patch}
+		if r := rendered(t, in); r.Err == nil || !strings.HasSuffix(r.Err.Error(), "or correct the patches of the application") {
+			t.Errorf("%s: %v", name, r.Err)
+		}
+	}
+}
+
 func TestCommonMetadata(t *testing.T) {
 	in := inTree("adjusted", "app")
 	in.Applications[0].Adjustments = Adjustments{

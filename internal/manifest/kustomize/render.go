@@ -98,6 +98,8 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	objects, err := run(p.tree, p.entry)
 	if err == nil {
 		objects, err = a.finish(objects)
+	} else if len(a.Patches) > 0 {
+		err = fmt.Errorf("%w, or correct the patches of the application", err)
 	}
 	return objects, append(p.warnings, w.warnings...), err
 }
