@@ -16,7 +16,7 @@ type Address struct {
 	File bool
 	// Dir is the folder of the repository.
 	Dir string
-	// name is the path under which what was fetched is mounted.
+	// name is that of the folder in which what was fetched is mounted.
 	name string
 }
 
@@ -24,7 +24,7 @@ var (
 	version = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+.][0-9A-Za-z.+-]*)?$`)
 	commit  = regexp.MustCompile(`^[0-9a-f]{40}$`)
 	digest  = regexp.MustCompile(`^sha256:[0-9a-fA-F]{64}$`)
-	// unfit are the characters that a mounted path has not.
+	// unfit are the characters that the name of a mounted folder has not.
 	unfit = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 )
 
@@ -104,13 +104,7 @@ func parseGit(u *url.URL, moving bool) (Address, error) {
 	if ref != "" {
 		out.URI += "?ref=" + url.QueryEscape(ref)
 	}
-	var parts []string
-	for part := range strings.SplitSeq(u.Host+"/"+repository, "/") {
-		if part != "" && part != "." && part != ".." {
-			parts = append(parts, unfit.ReplaceAllString(part, "_"))
-		}
-	}
-	out.name = path.Join(parts...) + "@" + unfit.ReplaceAllString(ref, "_")
+	out.name = unfit.ReplaceAllString(u.Host+"/"+repository+"/"+ref, "_")
 	return out, nil
 }
 

@@ -25,8 +25,8 @@ const (
 	maxHops = 4
 	// maxNested is how deep kustomizations may be nested, and maxFolders how many a KfDef may reach.
 	maxNested, maxFolders = 40, 10_000
-	// maxKustomization bounds a kustomization that is looked into, in bytes.
-	maxKustomization = 4 << 20
+	// maxKustomization bounds a kustomization that is looked into, in bytes, and maxRead all of a KfDef.
+	maxKustomization, maxRead = 1 << 20, 64 << 20
 	// mounted is the folder of the repository in which what was fetched is.
 	mounted = ".fetched"
 )
@@ -42,6 +42,7 @@ type Resolver struct {
 
 	fetched map[string]result
 	folders int
+	read    int64
 }
 
 // result is what became of fetching.
@@ -112,6 +113,9 @@ func (t *Tree) kustomization(dir string, at place) error {
 		info, err := t.files.Stat(file)
 		if err != nil || info.IsDir() || info.Size() > maxKustomization {
 			continue
+		}
+		if t.of.read += info.Size(); t.of.read > maxRead {
+			return fmt.Errorf("the kustomizations that the KfDef reaches have more than %d bytes: split it", maxRead)
 		}
 		content, err := t.files.ReadFile(file)
 		if err != nil {

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-
-	"mlkeeper.dev/internal/manifest/kustomize"
 )
 
 // archive reads a tree that is written as "-- name --" and content.
@@ -133,19 +131,21 @@ func TestAddressesBecomePaths(t *testing.T) {
 	if len(asked) != 5 || len(slices.Compact(slices.Sorted(slices.Values(asked)))) != 5 {
 		t.Errorf("asked for %q", asked)
 	}
-	if err := fstest.TestFS(tree.FS(), "app/kustomization.yaml", ".fetched/github.com/argo/flows@v3.7.3/component/kustomization.yaml"); err != nil {
+	if err := fstest.TestFS(tree.FS(), "app/kustomization.yaml", ".fetched/github.com_argo_flows_v3.7.3/component/kustomization.yaml"); err != nil {
 		t.Error(err)
 	}
-	r := kustomize.RenderOne(kustomize.Input{
-		Namespace: "kfns", Rendering: kustomize.Kustomize, Repos: map[string]fs.FS{"manifests": tree.FS()},
-	}, kustomize.Application{Name: "app", Repo: "manifests", Path: "example", HasConfig: true, HasRepoRef: true})
-	if r.Err != nil {
-		t.Fatal(r.Err)
+	disk := filesys.MakeFsInMemory()
+	err := fs.WalkDir(tree.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree.FS(), name)
+		return errors.Join(err, disk.WriteFile("/r/"+name, content))
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	got := map[string]map[string]any{}
-	for _, u := range r.Objects {
-		got[u.GetKind()+" "+u.GetName()] = u.Object
-	}
+	got := rendered(t, disk)
 	if diff := cmp.Diff(byHand(t, files), got); diff != "" || len(got) != 6 {
 		t.Errorf("%d objects (-kustomize +ours):\n%s", len(got), diff)
 	}
@@ -182,6 +182,12 @@ func byHand(t *testing.T, files string) map[string]map[string]any {
 	for name, file := range archive(files) {
 		_ = disk.WriteFile("/r/"+name, []byte(paths.Replace(string(file.Data))))
 	}
+	return rendered(t, disk)
+}
+
+// rendered is what kustomize gives of the example.
+func rendered(t *testing.T, disk filesys.FileSystem) map[string]map[string]any {
+	t.Helper()
 	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/r/example")
 	if err != nil {
 		t.Fatal(err)
