@@ -26,7 +26,7 @@ func (b *slowBus) Send(ctx context.Context, topic string, key, value []byte) err
 func TestABrokerThatTakesItsTime(t *testing.T) {
 	bus := &slowBus{calls: make(chan struct{}), takes: make(chan struct{})}
 	r, ctx := New(V910, recordedParticipant, bus), t.Context()
-	r.replicas[recordedReplica] = r.now()
+	r.present(ctx, recordedReplica, []elementType{{TypeName: Type, TypeVersion: TypeVersion}}, true)
 	one, other := r.Commission(object{}), r.Commission(object{})
 	done := make(chan error)
 	order := func(c *Composition) { go func() { done <- r.Prime(ctx, c) }() }

@@ -3,11 +3,9 @@ package acmruntime
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -31,19 +29,6 @@ func (r *Runtime) Commission(properties ...map[string]any) *Composition {
 	return c
 }
 
-// refusal is what the REST API answers with HTTP 400 or 409 in place of an order.
-func refusal(format string, args ...any) error {
-	return fmt.Errorf("the runtime refuses the order: "+format, args...)
-}
-
-// online says why an order cannot be given at all (ParticipantProvider.verifyParticipantState).
-func (r *Runtime) online() error {
-	if len(r.replicas) == 0 {
-		return refusal("Participant: %s is OFFLINE", r.Participant)
-	}
-	return nil
-}
-
 // Prime orders the participant to prime a composition, Deprime the opposite (CommissioningProvider.compositionDefinitionPriming).
 func (r *Runtime) Prime(ctx context.Context, c *Composition) error { return r.prime(ctx, c, true) }
 
@@ -60,6 +45,9 @@ func (r *Runtime) primes(ctx context.Context, c *Composition, order bool) error 
 		return refusal("there are instances, Priming/Depriming not allowed")
 	}
 	if err := r.online(); err != nil {
+		return err
+	}
+	if err := r.supported(); order && err != nil {
 		return err
 	}
 	// AcTypeStateResolver allows both orders at rest, and after FAILED and TIMEOUT.
@@ -85,10 +73,15 @@ func (r *Runtime) Instantiate(c *Composition, properties ...map[string]any) (*In
 	if err := r.online(); err != nil {
 		return nil, err
 	}
-	if c.State != primed {
-		return nil, refusal("the composition is %s", c.State)
+	if err := c.isPrimed(); err != nil {
+		return nil, err
 	}
-	return r.instantiate(c, properties), nil
+	i := instantiated(c, properties)
+	if err := r.fits(c, i.Elements); err != nil {
+		return nil, err
+	}
+	r.instances = append(r.instances, i)
+	return i, nil
 }
 
 // Stored makes an instance that the runtime's database has had before, when another participant had the id: it is DEPLOYED.
@@ -99,19 +92,19 @@ func (r *Runtime) Stored(c *Composition, properties ...map[string]any) *Instance
 	for _, d := range c.Definitions {
 		d.State = primed
 	}
-	i := r.instantiate(c, properties)
+	i := instantiated(c, properties)
+	r.instances = append(r.instances, i)
 	r.cascade(i, deployed, locked, none)
 	return i
 }
 
-func (r *Runtime) instantiate(c *Composition, properties []map[string]any) *Instance {
+func instantiated(c *Composition, properties []map[string]any) *Instance {
 	i := &Instance{
 		ID: uuid.NewString(), revision: uuid.NewString(), Composition: c, Result: noError, DeployState: undeployed, LockState: none, SubState: none,
 	}
 	for n, p := range properties {
 		i.Elements = append(i.Elements, newElement(c, n, p))
 	}
-	r.instances = append(r.instances, i)
 	return i
 }
 
@@ -128,30 +121,6 @@ func (r *Runtime) cascade(i *Instance, deployState, lockState, subState string) 
 	for _, e := range i.Elements {
 		e.DeployState, e.LockState, e.SubState, e.Message, e.stage = deployState, lockState, subState, "", nil
 	}
-}
-
-// rest is a state in which an order is allowed after a success, hurt one in which it is after FAILED or TIMEOUT.
-type rest struct{ deployState, lockState, subState string }
-
-type rule struct{ rest, hurt []rest }
-
-var stuck = []rest{{undeploying, none, none}, {undeploying, locked, none}, {deploying, none, none}, {deploying, locked, none}}
-
-// rules are AcInstanceStateResolver's.
-var rules = map[string]rule{
-	"DEPLOY": {[]rest{{undeployed, none, none}}, stuck},
-	"UNDEPLOY": {[]rest{{deployed, locked, none}}, append(slices.Clone(stuck), rest{updating, locked, none}, rest{migrating, locked, none},
-		rest{unMigrating, locked, none}, rest{unUpdating, locked, none})},
-	"DELETE":           {[]rest{{undeployed, none, none}}, []rest{{deleting, none, none}, {undeployed, none, preparing}}},
-	"MIGRATE":          {[]rest{{deployed, locked, none}}, nil},
-	"UPDATE":           {[]rest{{deployed, locked, none}}, []rest{{updating, locked, none}}},
-	"UNLOCK":           {[]rest{{deployed, locked, none}}, []rest{{deployed, locking, none}, {deployed, unlocking, none}}},
-	"LOCK":             {[]rest{{deployed, unlocked, none}}, []rest{{deployed, locking, none}, {deployed, unlocking, none}}},
-	"REVIEW":           {[]rest{{deployed, locked, none}}, []rest{{deployed, locked, reviewing}}},
-	"PREPARE":          {[]rest{{undeployed, none, none}}, []rest{{undeployed, none, preparing}}},
-	"MIGRATE_PRECHECK": {[]rest{{deployed, locked, none}}, []rest{{deployed, locked, prechecking}}},
-	"MIGRATION_REVERT": {nil, []rest{{migrating, locked, none}}},
-	"UPDATE_REVERT":    {nil, []rest{{updating, locked, none}}},
 }
 
 // give gives an order on an instance if its states allow it. What was told of the order before is void.
@@ -193,11 +162,17 @@ func (r *Runtime) again(i *Instance, deployState, lockState, done string) {
 }
 
 // Deploy orders what an instance is made of. It does not wait, nor do the orders that follow.
-func (r *Runtime) Deploy(ctx context.Context, i *Instance) error {
-	return r.give(ctx, i, "DEPLOY", func() {
-		r.again(i, deploying, none, deployed)
-		i.phase = i.firstPhase()
-	}, func() object { return r.deployMessage(i, true) })
+func (r *Runtime) Deploy(ctx context.Context, i *Instance) (err error) {
+	r.locked(func() {
+		if err = i.isMigrated(); err != nil {
+			return
+		}
+		err = r.gives(ctx, i, "DEPLOY", func() {
+			r.again(i, deploying, none, deployed)
+			i.phase = i.firstPhase()
+		}, func() object { return r.deployMessage(i, true) })
+	})
+	return err
 }
 
 // Undeploy orders the removal of what an instance runs.
@@ -226,15 +201,46 @@ func (r *Runtime) change(ctx context.Context, i *Instance, order string, change 
 }
 
 // Update gives the elements of a deployed instance other properties, which are merged into those that they have
-// (updateDeployedAutomationComposition, AcmUtils.recursiveMerge).
-func (r *Runtime) Update(ctx context.Context, i *Instance, properties ...map[string]any) error {
-	return r.give(ctx, i, "UPDATE", func() {
-		i.keep()
-		for n, p := range properties {
-			i.Elements[n].Properties = merged(i.Elements[n].Properties, plain(p))
+// (updateDeployedAutomationComposition, AcmUtils.recursiveMerge). One that is UNDEPLOYED has other elements then, and nobody is told.
+func (r *Runtime) Update(ctx context.Context, i *Instance, properties ...map[string]any) (err error) {
+	r.locked(func() {
+		switch {
+		case i.isMigrated() != nil:
+			err = i.isMigrated()
+		case i.DeployState == undeployed && !i.gone:
+			err = r.revise(i, properties)
+		case len(properties) > len(i.Elements):
+			err = refusal("Element id not present")
+		default:
+			err = r.gives(ctx, i, "UPDATE", func() {
+				i.keep()
+				for n, p := range properties {
+					i.Elements[n].Properties = merged(i.Elements[n].Properties, plain(p))
+				}
+				r.cascade(i, updating, i.LockState, none)
+			}, func() object { return r.updateMessage(i) })
 		}
-		r.cascade(i, updating, i.LockState, none)
-	}, func() object { return r.updateMessage(i) })
+	})
+	return err
+}
+
+// revise is updateAutomationComposition of an instance that is UNDEPLOYED: the elements of the request take the place of those that it
+// has, with nothing of what was reported of these.
+func (r *Runtime) revise(i *Instance, properties []map[string]any) error {
+	if err := r.online(); err != nil {
+		return err
+	}
+	next := instantiated(i.Composition, properties)
+	if err := r.fits(i.Composition, next.Elements); err != nil {
+		return err
+	}
+	for n, e := range next.Elements {
+		if n < len(i.Elements) {
+			e.ID = i.Elements[n].ID
+		}
+	}
+	i.Elements = next.Elements
+	return nil
 }
 
 // Prepare has the participant look at an instance before it is deployed, Review after it.
@@ -251,11 +257,10 @@ func (r *Runtime) Review(ctx context.Context, i *Instance) error {
 }
 
 // Migrate orders an instance to be of another composition, with other properties of its elements. Properties beyond its elements make
-// new ones, and nil removes one.
+// new ones; nil removes one, as do too few properties.
 func (r *Runtime) Migrate(ctx context.Context, i *Instance, to *Composition, properties ...map[string]any) (err error) {
 	r.locked(func() {
-		if to.State != primed {
-			err = refusal("the composition is %s", to.State)
+		if _, err = r.migrated(i, to, properties); err != nil {
 			return
 		}
 		err = r.gives(ctx, i, "MIGRATE", func() {
@@ -269,13 +274,18 @@ func (r *Runtime) Migrate(ctx context.Context, i *Instance, to *Composition, pro
 }
 
 // Precheck has the participant look at a migration, which is not made: the message has the elements as they would be.
-func (r *Runtime) Precheck(ctx context.Context, i *Instance, to *Composition, properties ...map[string]any) error {
-	return r.give(ctx, i, "MIGRATE_PRECHECK", func() { r.cascade(i, deployed, locked, prechecking) }, func() object {
-		would := *i
-		would.Elements, would.precheck, would.phase = cloned(i.Elements), true, 0
-		would.aim(to, properties)
-		return r.migrationMessage(&would, true)
+func (r *Runtime) Precheck(ctx context.Context, i *Instance, to *Composition, properties ...map[string]any) (err error) {
+	r.locked(func() {
+		if _, err = r.migrated(i, to, properties); err != nil {
+			return
+		}
+		err = r.gives(ctx, i, "MIGRATE_PRECHECK", func() { r.cascade(i, deployed, locked, prechecking) }, func() object {
+			would, _ := r.migrated(i, to, properties)
+			would.precheck, would.phase = true, 0
+			return r.migrationMessage(would, true)
+		})
 	})
+	return err
 }
 
 // Rollback orders what was before an update or a migration that has failed or timed out.
@@ -332,18 +342,17 @@ func cloned(list []*Element) []*Element {
 // aim gives the elements the definitions and properties of a migration (updateElementsProperties).
 func (i *Instance) aim(to *Composition, properties []map[string]any) {
 	i.target = to
-	for n, p := range properties {
-		switch {
-		case n >= len(i.Elements):
-			added := newElement(to, n, p)
-			added.MigrationState = "NEW"
-			i.Elements = append(i.Elements, added)
-		case p == nil:
-			i.Elements[n].MigrationState = "REMOVED"
-		default:
-			e := i.Elements[n]
-			e.Properties, e.Definition = merged(e.Properties, plain(p)), to.Definitions[min(n, len(to.Definitions)-1)]
+	for n, e := range i.Elements {
+		if n >= len(properties) || properties[n] == nil {
+			e.MigrationState = "REMOVED"
+			continue
 		}
+		e.Properties, e.Definition = merged(e.Properties, plain(properties[n])), to.Definitions[min(n, len(to.Definitions)-1)]
+	}
+	for n := len(i.Elements); n < len(properties); n++ {
+		added := newElement(to, n, properties[n])
+		added.MigrationState = "NEW"
+		i.Elements = append(i.Elements, added)
 	}
 }
 
@@ -467,26 +476,4 @@ func (i *Instance) lastStage() int {
 		stages = append(stages, slices.Max(e.Definition.stages(true)))
 	}
 	return slices.Max(stages)
-}
-
-// timeouts are the properties by which an element gives its orders another time (AcmTimeoutUtils); London has none.
-var timeouts = map[string]string{
-	deploying: "deployTimeoutMs", undeploying: "undeployTimeoutMs", updating: "updateTimeoutMs", migrating: "migrateTimeoutMs",
-	deleting: "deleteTimeoutMs",
-}
-
-func (r *Runtime) timeoutOf(i *Instance) time.Duration {
-	if r.Release == London {
-		return londonWait
-	}
-	for _, e := range i.Elements {
-		if e.DeployState != i.DeployState {
-			continue
-		}
-		if ms, ok := number(e.Properties[timeouts[i.DeployState]]); ok {
-			return time.Duration(ms) * time.Millisecond
-		}
-		break
-	}
-	return maxOperationWait
 }

@@ -3,6 +3,7 @@ package acmruntime
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // changes is what a scan does with what it has looked at (UpdateSync).
@@ -209,4 +210,26 @@ func (r *Runtime) save(ctx context.Context, i *Instance, u changes) {
 	if u.sync && r.Release != London {
 		r.sendSync(ctx, r.instanceSync(i, r.elementsOf(i)))
 	}
+}
+
+// timeouts are the properties by which an element gives its orders another time (AcmTimeoutUtils); London has none.
+var timeouts = map[string]string{
+	deploying: "deployTimeoutMs", undeploying: "undeployTimeoutMs", updating: "updateTimeoutMs", migrating: "migrateTimeoutMs",
+	deleting: "deleteTimeoutMs",
+}
+
+func (r *Runtime) timeoutOf(i *Instance) time.Duration {
+	if r.Release == London {
+		return londonWait
+	}
+	for _, e := range i.Elements {
+		if e.DeployState != i.DeployState {
+			continue
+		}
+		if ms, ok := number(e.Properties[timeouts[i.DeployState]]); ok {
+			return time.Duration(ms) * time.Millisecond
+		}
+		break
+	}
+	return maxOperationWait
 }

@@ -66,7 +66,7 @@ func TestWorkflow(t *testing.T) {
 func TestManyServices(t *testing.T) {
 	s := onKafka(t, acmruntime.V910)
 	s.start()
-	c := s.primed(map[string]any{})
+	c := s.primed(map[string]any{}, map[string]any{})
 	var entities []map[string]any
 	for n := range 5 {
 		entities = append(entities, s.model(fmt.Sprintf("m%d", n), sklearn(1)))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ const (
 	acmNamespace = "kserve-bench"
 	// acmCaptured begins the name of the service of a captured element.
 	acmCaptured = "captured-service-"
-	// acmBatch is how many elements an automation composition has.
+	// acmBatch is how many elements an automation composition has at most.
 	acmBatch = 50
 	// acmIdle is how long nobody may write afterwards.
 	acmIdle = time.Minute
@@ -144,15 +145,15 @@ func (s *acmSite) connect(ctx context.Context) error {
 	return os.WriteFile(s.yaml, []byte(text), 0o600)
 }
 
-// begin starts the operator, and primes a composition.
-func (s *acmSite) begin(ctx context.Context, binary, kubeconfig string) (*world.Operator, *acmruntime.Composition, error) {
+// begin starts the operator, and primes a composition whose instances have some elements.
+func (s *acmSite) begin(ctx context.Context, binary, kubeconfig string, elements int) (*world.Operator, *acmruntime.Composition, error) {
 	op, err := s.c.Run(ctx, binary, "mlkeeper", kubeconfig, world.DefaultLease, "--participant-config", s.yaml)
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	composition := s.runtime.Commission(map[string]any{"uninitializedToPassiveTimeout": 600})
+	composition := s.runtime.Commission(slices.Repeat([]map[string]any{{"uninitializedToPassiveTimeout": 600}}, elements)...)
 	err = errors.Join(op.AwaitLeading(ctx, time.Minute), s.runtime.AwaitRegistered(ctx))
 	if err == nil {
 		err = s.runtime.Prime(ctx, composition)
@@ -196,7 +197,7 @@ func (b *Bench) captureElement(ctx context.Context) (acmStack, error) {
 	if err != nil {
 		return acmStack{}, err
 	}
-	op, composition, err := s.begin(ctx, b.Config.Operator, kubeconfig)
+	op, composition, err := s.begin(ctx, b.Config.Operator, kubeconfig, 2)
 	if err != nil {
 		return acmStack{}, err
 	}
@@ -275,15 +276,19 @@ func (b *Bench) acmOperator(ctx context.Context) (seconds float64, writes, after
 		return 0, 0, 0, err
 	}
 	defer s.stop()
-	op, composition, err := s.begin(ctx, b.Config.Operator, s.id.Kubeconfig)
+	batch := acmBatch
+	for b.Config.Services%batch != 0 {
+		batch--
+	}
+	op, composition, err := s.begin(ctx, b.Config.Operator, s.id.Kubeconfig, batch)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	defer op.Stop(30 * time.Second)
 	var instances []*acmruntime.Instance
-	for n := 0; n < b.Config.Services; n += acmBatch {
+	for n := 0; n < b.Config.Services; n += batch {
 		var models []map[string]any
-		for m := n; m < min(n+acmBatch, b.Config.Services); m++ {
+		for m := n; m < n+batch; m++ {
 			models = append(models, acmModel(fmt.Sprintf("service-%05d", m)))
 		}
 		i, err := s.runtime.Instantiate(composition, models...)
