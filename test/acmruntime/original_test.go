@@ -10,8 +10,7 @@ import (
 // TestTheRuntimeThatWasRecorded holds the stand-in against what a runtime has just said, which make test-acm recorded.
 func TestTheRuntimeThatWasRecorded(t *testing.T) {
 	j := newJudge(t)
-	j.hear(os.Getenv("RUNTIME_RECORDING"))
-	if err := j.r.Faults(); err != nil {
+	if err := j.follow(recording(t, os.Getenv("RUNTIME_RECORDING"))); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%d messages were compared", j.compared)

@@ -53,12 +53,17 @@ type judge struct {
 	ours, theirs map[string]string
 	// compared is how many lines there were.
 	compared int
+	// loose leaves out of the comparison what depends on when a runtime takes in what a participant says.
+	loose bool
 }
 
 const (
 	recordedParticipant = "101c62b3-8918-41b9-a747-d21eb79c6c04"
 	recordedReplica     = "45b06d8a-952a-59ca-99f9-678637e3cae7"
 )
+
+// parts are the files of the recording, which go on from each other.
+var parts = []string{"1-without-sync-topic", "2-sync-topic-late", "3-whole-lifecycle"}
 
 // fromParticipant says that a line is the participant's.
 func fromParticipant(l line) bool {
@@ -70,7 +75,7 @@ func fromParticipant(l line) bool {
 func TestRecordingsOfTheOriginal(t *testing.T) {
 	folder := filepath.Join("..", "testdata", "acm-9.1.0")
 	j := newJudge(t)
-	for _, part := range []string{"1-without-sync-topic", "2-sync-topic-late", "3-whole-lifecycle"} {
+	for _, part := range parts {
 		j.hear(filepath.Join(folder, part+".jsonl"))
 	}
 	if err := j.r.Faults(); err != nil || j.compared < 90 {
@@ -315,18 +320,24 @@ func at[T any](value any, path ...any) T {
 	return value.(T)
 }
 
+// timed are the fields that follow what a participant reports, and when.
+var timed = []string{"outProperties", "operationalState", "useState", "revisionId", "revisionIdInstance", "revisionIdComposition"}
+
 // compare says where two messages differ; empty for nowhere. Ids are the same if they stand for the same everywhere.
 func (j *judge) compare(path string, recorded, said any) string {
+	if j.loose && slices.ContainsFunc(timed, func(field string) bool { return strings.HasSuffix(path, "."+field) }) {
+		return ""
+	}
 	switch want := recorded.(type) {
 	case object:
 		got, _ := said.(object)
 		for key := range want {
-			if _, ok := got[key]; !ok {
+			if _, ok := got[key]; !ok && !(j.loose && slices.Contains(timed, key)) {
 				return fmt.Sprintf("%s.%s is absent", path, key)
 			}
 		}
 		for key, value := range got {
-			if _, ok := want[key]; !ok {
+			if _, ok := want[key]; !ok && !(j.loose && slices.Contains(timed, key)) {
 				return fmt.Sprintf("%s.%s is too much", path, key)
 			}
 			if diff := j.compare(path+"."+key, want[key], value); diff != "" {
