@@ -257,3 +257,60 @@ func TestRealKafkaRebalances(t *testing.T) {
 		return nil
 	})
 }
+
+// TestRealKafkaRestart: a member that comes back, in good order or after a crash, is given at once what was sent while it was away, and
+// nothing that it has done with.
+func TestRealKafkaRestart(t *testing.T) {
+	k := newKafka(t)
+	side, err := acmruntime.OnKafka([]string{k.mutual}, kgo.DialTLSConfig(k.tls()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(side.Close)
+	next := func(transport *kafka.Transport) string {
+		t.Helper()
+		batch, err := transport.Receive(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := batch.Done(within(t)); err != nil || len(batch.Records) != 1 {
+			t.Fatalf("received is %q, %v", batch.Records, err)
+		}
+		return string(batch.Records[0])
+	}
+	send := func(order string) {
+		t.Helper()
+		if err := side.Send(within(t), topic, []byte("key"), []byte(order)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	transport := k.member("a", k.tls())
+	cluster.Eventually(t, patience, func() error {
+		send("probe")
+		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		batch, err := transport.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		return batch.Done(within(t))
+	})
+	for n, crashes := range []bool{false, true, false} {
+		if !crashes {
+			transport.Close()
+		}
+		order := fmt.Sprintf("order %d", n)
+		send(order)
+		start := time.Now()
+		transport = k.member("a", k.tls())
+		got := next(transport)
+		for got == "probe" {
+			got = next(transport)
+		}
+		if took := time.Since(start); got != order || took > 3*time.Second {
+			t.Errorf("after a restart, with a crash: %t, %q was received in place of %q, after %s", crashes, got, order, took)
+		} else {
+			t.Logf("after a restart, with a crash: %t, the order was received after %s", crashes, took)
+		}
+	}
+}

@@ -77,6 +77,9 @@ const (
 	absences = 1
 	// linger is how long a record waits for others to go with it.
 	linger = 5 * time.Millisecond
+	// hold is how long the broker may hold a fetch that has nothing: Kafka's own default for consumers. The client's own, five seconds,
+	// is how long a restart would take to read partitions whose position it verifies while a fetch of the others is held.
+	hold = 500 * time.Millisecond
 	// session is how long a member may be silent before its partitions go to another.
 	session = 30 * time.Second
 )
@@ -118,7 +121,7 @@ func (c Config) mechanism() (sasl.Mechanism, error) {
 func (c Config) consumer(group, topic string) []kgo.Opt {
 	out := []kgo.Opt{
 		kgo.ConsumerGroup(group), kgo.InstanceID(c.ReplicaID), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(session),
+		kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(session), kgo.FetchMaxWait(hold),
 		// What was committed and has been deleted since is gone; what is left of the topic is not skipped too.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}

@@ -284,3 +284,22 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// TestARestartReadsSoon: what was sent while nobody listened is read soon after the start, in a partition with a position of an earlier
+// record too. The client verifies such a position before it fetches from there, and a fetch of the other partitions is under way by then.
+func TestARestartReadsSoon(t *testing.T) {
+	c := broker(t)
+	first := open(t, config(c))
+	joined(t, c, first)
+	send(t, c, operations, "k", "an order")
+	receive(t, first, 1, true)
+	first.Close()
+	send(t, c, operations, "k", "another order")
+	start := time.Now()
+	if got := receive(t, open(t, config(c)), 1, true); got[0] != "another order" {
+		t.Errorf("received %q", got)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("the order was read after %s", took)
+	}
+}
