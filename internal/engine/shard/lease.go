@@ -110,7 +110,8 @@ func (m *Member) members(all leases, now time.Time) map[string]string {
 }
 
 // obstacle is why this manager may not join yet: a manager is alive that divides the namespaces in another way, and would reconcile some of
-// those that this one does. A holder that is no member is one of a release without shards, or one that is about to end.
+// those that this one does. A holder that is no member is one of a release without shards, one that is about to end, or the leader of an only
+// shard. Who waits for an only shard may join beside any leader, whose lease it does not get before.
 func (m *Member) obstacle(all leases, now time.Time) string {
 	members := m.members(all, now)
 	for identity, count := range members {
@@ -120,6 +121,9 @@ func (m *Member) obstacle(all leases, now time.Time) string {
 	}
 	for name := range all {
 		_, isShard := shardOf(name)
+		if m.Shards.count == 1 && name == LeaderLease {
+			continue
+		}
 		if _, known := members[all.holder(name)]; isShard && !known && m.live(all, name, now) {
 			return fmt.Sprintf("the manager %s holds the lease %s, and does not share the shards", all.holder(name), name)
 		}

@@ -39,7 +39,7 @@ type Options struct {
 }
 
 // Member is this manager among those that share the shards. Each has a lease of its own, by which the others know that it is alive, and one
-// for each shard that it holds. In every round a member lists all leases, renews its own, and then takes shards that nobody holds or gives
+// for each shard that it holds. The leader of an only shard needs none of its own. In every round a member lists all leases, renews its own, and then takes shards that nobody holds or gives
 // some away, so that all members hold equally many.
 //
 // client-go's leader election is for one lease: it would cost a request for each shard and period, and a lease of a dead manager would
@@ -172,11 +172,15 @@ func (m *Member) renew(ctx context.Context, now time.Time, leaving bool) (leases
 		}
 	}
 	own := memberNameOf(m.Identity)
-	if leaving {
+	if leaving || m.hasEverything() {
 		return all, m.remove(ctx, all, own)
 	}
 	return all, m.renewOne(ctx, all, own, now)
 }
+
+// hasEverything says that this manager is the leader, and that there is no other shard. The lease of the leader then says all that its own
+// one would: managers of more shards do not join while it has a holder.
+func (m *Member) hasEverything() bool { return m.Shards.count == 1 && m.Shards.has(0) }
 
 func (m *Member) list(ctx context.Context, now time.Time) (leases, error) {
 	listed, err := m.Leases.List(ctx, metav1.ListOptions{})

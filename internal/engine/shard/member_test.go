@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -284,7 +285,8 @@ func (w *world) disturb(mixed bool) {
 }
 
 // TestShardsProperty has managers come, go, crash, and lose their connection at random, while they reconcile. Never do two of them have the
-// same namespace, and when it is over, all shards are held, evenly, and a lease is left for each shard and each manager only.
+// same namespace, and when it is over, all shards are held, evenly, and a lease is left for each shard and each manager only; for the leader
+// of an only shard there is no second one.
 func TestShardsProperty(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWorld(t, seed, 1+int(seed%9))
@@ -300,7 +302,11 @@ func TestShardsProperty(t *testing.T) {
 				leader++
 			}
 		}
-		if got, want := len(w.store.stored), w.shards+len(w.processes); got != want || leader != w.shards {
+		want := w.shards + len(w.processes)
+		if w.shards == 1 {
+			want--
+		}
+		if got := len(w.store.stored); got != want || leader != w.shards {
 			w.fatal("seed %d: %d leases are left, not %d", seed, got, want)
 		}
 	}
@@ -498,6 +504,27 @@ func TestALostAnswerToAReleaseEndsNothing(t *testing.T) {
 		t.Fatalf("%d managers are left", len(w.processes))
 	}
 	w.settled()
+}
+
+// TestTheLeaderOfAnOnlyShardHasOneLease: it renews that of the leader alone, and those who stand by take over from it as from others.
+func TestTheLeaderOfAnOnlyShardHasOneLease(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	leader := w.start(1)
+	w.advance(10 * retryPeriod)
+	if names := slices.Collect(maps.Keys(w.store.stored)); !slices.Equal(names, []string{LeaderLease}) {
+		t.Errorf("the leases are %v", names)
+	}
+	standby := w.start(1)
+	w.advance(10 * retryPeriod)
+	if !standby.hasJoined() || len(w.store.stored) != 2 || w.store.stored[memberNameOf(standby.Identity)] == nil {
+		t.Errorf("the one that stands by has joined: %t; there are %d leases", standby.hasJoined(), len(w.store.stored))
+	}
+	w.end(leader, "it crashes")
+	w.advance(leaseDuration + 3*retryPeriod)
+	w.settled()
+	if len(w.store.stored) != 1 {
+		t.Errorf("there are %d leases", len(w.store.stored))
+	}
 }
 
 // TestALeaderWithoutSharesIsWaitedFor is an upgrade from a release whose managers share nothing.
