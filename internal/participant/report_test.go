@@ -6,12 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -19,33 +16,8 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/acmtest"
 )
-
-// lines are what is logged at level 0.
-type lines struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func (l *lines) logger() logr.Logger {
-	return funcr.New(func(_, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.said = append(l.said, args)
-	}, funcr.Options{})
-}
-
-// with is how many lines have all of some texts.
-func (l *lines) with(texts ...string) (out int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, one := range l.said {
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(one, text) }) {
-			out++
-		}
-	}
-	return out
-}
 
 var brokerOfTest = acm.Broker{
 	Kind: "Kafka", Servers: []string{"kafka:9092"}, PublishTopic: "operations",
@@ -84,14 +56,14 @@ func TestRegistrationsBackOff(t *testing.T) {
 
 // TestTheLogSaysWhatIsWaitedFor: a line at the start, one when the runtime has not answered after 30 s, and one when it has.
 func TestTheLogSaysWhatIsWaitedFor(t *testing.T) {
-	b, said := &broker{}, &lines{}
+	b, said := &broker{}, &acmtest.Lines{}
 	p, clock := participant(b, &server{})
-	p.settings.Log, p.settings.Broker, p.settings.Identity.Version = said.logger(), brokerOfTest, "v1"
+	p.settings.Log, p.settings.Broker, p.settings.Identity.Version = said.Logger(), brokerOfTest, "v1"
 	if err := p.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if said.with("has started", me, "kafka:9092", "syncs in group g-r", "operations in group g", `"version"="v1"`) != 1 {
-		t.Errorf("at the start it says %q", said.said)
+	if len(said.With("has started", me, "kafka:9092", "syncs in group g-r", "operations in group g", `"version"="v1"`)) != 1 {
+		t.Errorf("at the start it says %q", said.With())
 	}
 	told := trouble{}
 	for _, c := range []struct {
@@ -100,15 +72,15 @@ func TestTheLogSaysWhatIsWaitedFor(t *testing.T) {
 	}{{29 * time.Second, 0}, {time.Second, 1}, {time.Minute, 1}, {5 * time.Minute, 2}, {5 * time.Minute, 2}, {5 * time.Minute, 3}} {
 		clock.Step(c.after)
 		p.tellTrouble(&told)
-		if got := said.with("not ready", "not acknowledged", "syncs in group g-r", "written is operations"); got != c.lines {
-			t.Errorf("after %s more it has told %d times, not %d: %q", c.after, got, c.lines, said.said)
+		if got := len(said.With("not ready", "not acknowledged", "syncs in group g-r", "written is operations")); got != c.lines {
+			t.Errorf("after %s more it has told %d times, not %d: %q", c.after, got, c.lines, said.With())
 		}
 	}
 	p.state.Registered = true
 	p.tellTrouble(&told)
 	p.tellTrouble(&told)
-	if said.with("ready again") != 1 {
-		t.Errorf("in the end it says %q", said.said)
+	if len(said.With("ready again")) != 1 {
+		t.Errorf("in the end it says %q", said.With())
 	}
 }
 
@@ -132,14 +104,14 @@ func (s *server) Status() client.SubResourceWriter { return statuses{} }
 
 // TestOrdersAreTold: the log has a line for an order and for its outcome, a success is an event, and the time that it took is measured.
 func TestOrdersAreTold(t *testing.T) {
-	b, s, said, recorder := &broker{}, &server{}, &lines{}, events.NewFakeRecorder(10)
+	b, s, said, recorder := &broker{}, &server{}, &acmtest.Lines{}, events.NewFakeRecorder(10)
 	p, clock := participant(b, s)
-	p.settings.Log, p.settings.Events = said.logger(), recorder
+	p.settings.Log, p.settings.Events = said.Logger(), recorder
 	start(t, p)
 	order, id, element := deploy()
 	within(t, "the order", b.send(order))
-	if said.with("an order is carried out", `"order"="Deploy"`, id, `"elements"=1`) != 1 {
-		t.Errorf("of the order it says %q", said.said)
+	if len(said.With("an order is carried out", `"order"="Deploy"`, id, `"elements"=1`)) != 1 {
+		t.Errorf("of the order it says %q", said.With())
 	}
 	cr, ok := s.stored[element].(*keeper.CompositionElement)
 	if !ok {
@@ -157,8 +129,8 @@ func TestOrdersAreTold(t *testing.T) {
 	if depth != 1 || !p.outbox.next(t.Context()) {
 		t.Errorf("the outbox has %d", depth)
 	}
-	if said.with("an order has ended", `"order"="Deploy"`, id, "NO_ERROR", "DEPLOYED", "3s") != 1 || answered(b, id) == "" {
-		t.Errorf("of its end it says %q, the runtime is told %q", said.said, b.said)
+	if len(said.With("an order has ended", `"order"="Deploy"`, id, "NO_ERROR", "DEPLOYED", "3s")) != 1 || answered(b, id) == "" {
+		t.Errorf("of its end it says %q, the runtime is told %q", said.With(), b.said)
 	}
 	if got := <-recorder.Events; !strings.Contains(got, "Normal OrderCompleted Deploy after 3s: DEPLOYED, LOCKED") {
 		t.Errorf("the event is %s", got)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -491,23 +490,4 @@ func (r *run) reached() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plan.Fault == nil || r.trap.reached()
-}
-
-// Leaked returns the stacks of the product's goroutines that still run although every operator was stopped.
-func Leaked(timeout time.Duration) []string {
-	deadline := time.Now().Add(timeout)
-	for {
-		buffer := make([]byte, 16<<20)
-		stacks := strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n")
-		var out []string
-		for _, one := range stacks {
-			if strings.Contains(one, "mlkeeper.dev/internal/") {
-				out = append(out, one)
-			}
-		}
-		if len(out) == 0 || time.Now().After(deadline) {
-			return out
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -114,4 +116,23 @@ func (r *run) still(quiet time.Duration) error {
 		}
 		return nil
 	})
+}
+
+// Leaked returns the stacks of the product's goroutines that still run although every operator was stopped.
+func Leaked(timeout time.Duration) []string {
+	deadline := time.Now().Add(timeout)
+	for {
+		buffer := make([]byte, 16<<20)
+		stacks := strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n")
+		var out []string
+		for _, one := range stacks {
+			if strings.Contains(one, "mlkeeper.dev/internal/") {
+				out = append(out, one)
+			}
+		}
+		if len(out) == 0 || time.Now().After(deadline) {
+			return out
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }

@@ -12,13 +12,11 @@ import (
 	"math/big"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -26,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/acm/acmtest"
 	"mlkeeper.dev/internal/acm/kafka"
 )
 
@@ -273,41 +272,23 @@ func TestAccessRules(t *testing.T) {
 	}
 }
 
-// lines are what is logged.
-type lines struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func (l *lines) logger() logr.Logger {
-	return funcr.New(func(_, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.said = append(l.said, args)
-	}, funcr.Options{})
-}
-
-// with are the lines that have a text.
-func (l *lines) with(text string) (out []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, one := range l.said {
-		if strings.Contains(one, text) {
-			out = append(out, one)
+// atFirst has the broker answer the first requests of a kind otherwise. It counts them all.
+func atFirst[T kmsg.Request](c *kfake.Cluster, kind kmsg.Key, requests int32, answer func(T) kmsg.Response) (asked *atomic.Int32) {
+	asked = &atomic.Int32{}
+	c.ControlKey(int16(kind), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		in, ok := request.(T)
+		if !ok || asked.Add(1) > requests {
+			return nil, nil, false
 		}
-	}
-	return out
+		return answer(in), nil, true
+	})
+	return asked
 }
 
 // ends has the broker answer requests for the end of a topic with an error at first.
-func ends(c *kfake.Cluster, failing int) (asked *atomic.Int32) {
-	asked = &atomic.Int32{}
-	c.ControlKey(int16(kmsg.ListOffsets), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if asked.Add(1) > int32(failing) {
-			return nil, nil, false
-		}
-		in := request.(*kmsg.ListOffsetsRequest)
+func ends(c *kfake.Cluster, failing int32) (asked *atomic.Int32) {
+	return atFirst(c, kmsg.ListOffsets, failing, func(in *kmsg.ListOffsetsRequest) kmsg.Response {
 		out := in.ResponseKind().(*kmsg.ListOffsetsResponse)
 		for _, t := range in.Topics {
 			topic := kmsg.NewListOffsetsResponseTopic()
@@ -319,9 +300,8 @@ func ends(c *kfake.Cluster, failing int) (asked *atomic.Int32) {
 			}
 			out.Topics = append(out.Topics, topic)
 		}
-		return out, nil, true
+		return out
 	})
-	return asked
 }
 
 // TestAnElectionReplaysNothing: the leaders of the partitions are elected when the participant comes up for the first time. The orders of
@@ -356,13 +336,7 @@ func TestAnElectionReplaysNothing(t *testing.T) {
 // TestFirstPositionsAreStored: the broker does not take the first positions at once. What is sent while no participant runs is not skipped.
 func TestFirstPositionsAreStored(t *testing.T) {
 	c := broker(t)
-	refused := &atomic.Int32{}
-	c.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if refused.Add(1) > 4 {
-			return nil, nil, false
-		}
-		in := request.(*kmsg.OffsetCommitRequest)
+	refused := atFirst(c, kmsg.OffsetCommit, 4, func(in *kmsg.OffsetCommitRequest) kmsg.Response {
 		out := in.ResponseKind().(*kmsg.OffsetCommitResponse)
 		for _, t := range in.Topics {
 			topic := kmsg.NewOffsetCommitResponseTopic()
@@ -374,7 +348,7 @@ func TestFirstPositionsAreStored(t *testing.T) {
 			}
 			out.Topics = append(out.Topics, topic)
 		}
-		return out, nil, true
+		return out
 	})
 	first := open(t, config(c))
 	for ctx := within(t); ; time.Sleep(100 * time.Millisecond) {
@@ -410,15 +384,15 @@ func TestTheClientsFailuresAreLogged(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	said := &lines{}
-	transport, err := kafka.New(kafka.Config{Servers: []string{nowhere}, OperationTopic: operations, SyncTopic: syncs, Group: group, ReplicaID: replica}, said.logger())
+	said := &acmtest.Lines{}
+	transport, err := kafka.New(kafka.Config{Servers: []string{nowhere}, OperationTopic: operations, SyncTopic: syncs, Group: group, ReplicaID: replica}, said.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer transport.Close()
 	_ = transport.Publish(within(t), acm.Outgoing{Body: []byte("{}")})
-	if got := said.with("connection refused"); len(got) == 0 || len(said.with("unable to open connection")) > 3 {
-		t.Errorf("logged is %q", said.said)
+	if got := said.With("connection refused"); len(got) == 0 || len(said.With("unable to open connection")) > 3 {
+		t.Errorf("logged is %q", said.With())
 	}
 }
 
