@@ -14,6 +14,7 @@ import (
 
 	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/limit"
 	"mlkeeper.dev/internal/parallel"
 )
 
@@ -46,7 +47,7 @@ type Options[Owner comparable] struct {
 // Jobs are the jobs of all owners, each by its name.
 type Jobs[Owner comparable] struct {
 	Options[Owner]
-	slots *slots
+	slots *limit.Limit
 	// ctx ends every job; stop ends it.
 	ctx  context.Context
 	stop context.CancelFunc
@@ -81,7 +82,7 @@ type State struct {
 func New[Owner comparable](opts Options[Owner]) *Jobs[Owner] {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Jobs[Owner]{
-		Options: opts, slots: newSlots(maxJobs, maxOfNamespace), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
+		Options: opts, slots: limit.New(maxJobs, maxOfNamespace), ctx: ctx, stop: stop, by: map[Owner]map[string]*state{},
 	}
 }
 
@@ -128,10 +129,10 @@ func (s *state) due(every time.Duration) time.Time {
 // run waits for a slot and runs a job. A job that was dropped meanwhile does not run, and its result is not kept.
 func (j *Jobs[Owner]) run(ctx context.Context, owner Owner, one *state, job Job, once bool) {
 	namespace := j.Namespace(owner)
-	if !j.slots.acquire(ctx, namespace) {
+	if !j.slots.Acquire(ctx, namespace, 1) {
 		return
 	}
-	defer j.slots.release(namespace)
+	defer j.slots.Release(namespace, 1)
 	if ctx.Err() != nil {
 		return
 	}

@@ -121,7 +121,7 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		p.Get(owner, "hangs", time.Second, hangs)
 		synctest.Wait()
 		for range maxOfNamespace - 1 {
-			p.slots.acquire(t.Context(), "ns")
+			p.slots.Acquire(t.Context(), "ns", 1)
 		}
 		p.Get(owner, "waits", time.Second, func(context.Context) any {
 			runs++
@@ -130,7 +130,7 @@ func TestADroppedJobEndsAndDoesNotRun(t *testing.T) {
 		synctest.Wait()
 		p.Keep(owner)
 		for range maxOfNamespace - 1 {
-			p.slots.release("ns")
+			p.slots.Release("ns", 1)
 		}
 		synctest.Wait()
 		if !ended || runs > 0 || len(p.done) > 0 {
