@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
@@ -30,71 +29,71 @@ const (
 	maxChartfile = 1 << 20
 )
 
-// Chart is a chart that was read.
+// Chart is a chart whose metadata was read.
 type Chart struct {
-	files []*archive.BufferedFile
+	tree fs.FS
 	// Name and Version are those of Chart.yaml.
 	Name, Version string
 }
 
-// Load reads a chart from its unpacked archive.
+// Load reads Chart.yaml of an unpacked archive. What else is in the chart is read by the worker that renders it.
 func Load(tree fs.FS) (*Chart, error) {
-	out := &Chart{}
+	info, err := fs.Stat(tree, chartutil.ChartfileName)
+	if err != nil {
+		return nil, fmt.Errorf("the chart cannot be read: it has no %s", chartutil.ChartfileName)
+	}
+	if info.Size() > maxChartfile {
+		return nil, fmt.Errorf("the chart cannot be read: its %s has %d bytes, more than %d", chartutil.ChartfileName, info.Size(), maxChartfile)
+	}
+	content, err := fs.ReadFile(tree, chartutil.ChartfileName)
+	if err != nil {
+		return nil, fmt.Errorf("the chart cannot be read: %w", err)
+	}
+	var metadata chartv2.Metadata
+	if err := yaml.Unmarshal(bytes.TrimPrefix(content, mark), &metadata); err != nil {
+		return nil, fmt.Errorf("the chart cannot be read: %s: %w", chartutil.ChartfileName, err)
+	}
+	if kind := metadata.Type; kind != "" && kind != "application" {
+		return nil, fmt.Errorf("the chart is of type %q, which installs nothing: name the chart that uses it", kind)
+	}
+	return &Chart{tree: tree, Name: metadata.Name, Version: metadata.Version}, nil
+}
+
+// mark is what some editors put at the beginning of a file.
+var mark = []byte("\xef\xbb\xbf")
+
+// parse reads the files of the chart, and makes Helm's chart of them.
+func (c *Chart) parse() (*chartv2.Chart, error) {
+	var files []*archive.BufferedFile
 	left := int64(maxChart)
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(c.tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		if len(out.files) == maxFiles {
+		if len(files) == maxFiles {
 			return fmt.Errorf("the chart has more than %d files: split it", maxFiles)
 		}
-		data, err := fs.ReadFile(tree, name)
+		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		if left -= int64(len(data)); left < 0 {
+		if left -= info.Size(); left < 0 {
 			return tooLarge()
+		}
+		data, err := fs.ReadFile(c.tree, name)
+		if err != nil {
+			return err
 		}
 		if isPacked(name) {
 			if err := countUnpacked(data, &left, 1); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		out.files = append(out.files, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))})
+		files = append(files, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(data, mark)})
 		return nil
 	})
 	if err != nil {
-		return nil, err
-	}
-	return out, out.readMetadata()
-}
-
-// readMetadata reads Chart.yaml alone: what else is in a chart is read by the worker that renders it.
-func (c *Chart) readMetadata() error {
-	i := slices.IndexFunc(c.files, func(f *archive.BufferedFile) bool { return f.Name == chartutil.ChartfileName })
-	if i < 0 {
-		return fmt.Errorf("the chart cannot be read: it has no %s", chartutil.ChartfileName)
-	}
-	if size := len(c.files[i].Data); size > maxChartfile {
-		return fmt.Errorf("the chart cannot be read: its %s has %d bytes, more than %d", chartutil.ChartfileName, size, maxChartfile)
-	}
-	var metadata chartv2.Metadata
-	if err := yaml.Unmarshal(c.files[i].Data, &metadata); err != nil {
-		return fmt.Errorf("the chart cannot be read: %s: %w", chartutil.ChartfileName, err)
-	}
-	if kind := metadata.Type; kind != "" && kind != "application" {
-		return fmt.Errorf("the chart is of type %q, which installs nothing: name the chart that uses it", kind)
-	}
-	c.Name, c.Version = metadata.Name, metadata.Version
-	return nil
-}
-
-// parse makes Helm's chart anew, since rendering changes it.
-func (c *Chart) parse() (*chartv2.Chart, error) {
-	files := make([]*archive.BufferedFile, 0, len(c.files))
-	for _, f := range c.files {
-		one := *f // The loader shortens the names.
-		files = append(files, &one)
+		return nil, fmt.Errorf("chart %s: %w", c.Name, err)
 	}
 	out, err := loader.LoadFiles(files)
 	if err != nil {

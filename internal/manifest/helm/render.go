@@ -11,6 +11,8 @@ import (
 
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
 // maxTime is how long one rendering may take. The largest of Seldon's charts takes half a second.
@@ -31,6 +33,8 @@ type Input struct {
 	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
 	// none. Without it nothing is ever found.
 	Lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
+	// Workers are the processes that render; nil for those that all share who name none. Its turns are counted for Namespace.
+	Workers *worker.Pool
 }
 
 // Rendered is what became of a chart.

@@ -218,11 +218,11 @@ func TestPackedCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	files["charts/bomb.tgz"] = &fstest.MapFile{Data: bomb}
-	if _, err := Load(files); err == nil || !strings.Contains(err.Error(), "more than 104857600 bytes") {
+	if _, err := Render(t.Context(), input(c, nil)); err == nil || !strings.Contains(err.Error(), "more than 104857600 bytes") {
 		t.Error(err)
 	}
 	files["charts/bomb.tgz"] = &fstest.MapFile{Data: []byte("no archive")}
-	if _, err := Load(files); err == nil || !strings.Contains(err.Error(), "not gzipped") {
+	if _, err := Render(t.Context(), input(c, nil)); err == nil || !strings.Contains(err.Error(), "not gzipped") {
 		t.Error(err)
 	}
 }

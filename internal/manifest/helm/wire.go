@@ -2,224 +2,126 @@ package helm
 
 import (
 	"context"
-	"encoding/gob"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
 	"time"
 
-	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
-// job is what a worker renders. Its files follow one by one, so that no chart is copied as a whole.
+// job is what a worker renders. It reads the files of the chart as a tree.
 type job struct {
 	Chart, Release, Namespace, Version string
 	Values                             []byte
 	Revision                           int
 	Upgrade                            bool
 	Since                              time.Time
-	Files                              int
-	// Within is how long the worker may live.
-	Within time.Duration
 }
 
-// The kinds of messages of a worker.
+// chartTree is the name of that tree.
+const chartTree = "chart"
+
+// The methods that a worker calls while it renders, and at its end.
 const (
-	requestServes      = "serves"
-	requestAll         = "all"
-	requestBytes       = "bytes"
-	requestCertificate = "certificate"
-	requestLookup      = "lookup"
-	resultMessage      = "result"
+	methodServes      = "serves"
+	methodAll         = "all"
+	methodBytes       = "bytes"
+	methodCertificate = "certificate"
+	methodLookup      = "lookup"
+	methodDone        = "done"
 )
 
-// message is what a worker asks for while it renders, or tells at its end.
-type message struct {
-	Kind string
-	// Text is the API that it asks for.
-	Text        string
-	Name        Name
-	Count       int
-	Certificate Certificate
-	Lookup      [4]string
-	Result      result
+// purpose is what bytes are for, and how many.
+type purpose struct {
+	Name  Name
+	Count int
 }
 
-// answer is the reply to a request of a worker.
-type answer struct {
-	Found bool
-	Bytes []byte
+// known is the answer to a question for a certificate.
+type known struct {
 	Pair  Pair
-	Error string
+	Found bool
 }
 
-// result is what became of a chart, its objects as JSON.
+// looked is an object to look up, and its content as JSON; empty where there is none.
+type looked struct{ APIVersion, Kind, Namespace, Name string }
+
+// result is what became of a chart, besides its objects.
 type result struct {
-	Definitions, Before, Objects, After [][]byte
-	Asked                               map[string]bool
-	Used, Wanted                        []Certificate
-	LooksUp                             bool
-	Warnings                            []string
-	Error                               string
+	Asked        map[string]bool
+	Used, Wanted []Certificate
+	LooksUp      bool
+	Warnings     []string
+	Error        string
 }
 
-// maxResult bounds what a worker sends, in bytes.
-const maxResult = 4 * maxOutput
-
-// serveWorker gives a worker its job, answers what it asks, and returns its result.
-func serveWorker(ctx context.Context, in Input, within time.Duration, to io.Writer, from io.Reader) (Rendered, error) {
-	values, err := json.Marshal(in.Values)
-	if err != nil {
-		return Rendered{}, fmt.Errorf("chart %s: the values do not fit: %w", in.Chart.Name, err)
+// lists are the lists of objects by name.
+func (r *Rendered) lists() map[string]*[]*unstructured.Unstructured {
+	return map[string]*[]*unstructured.Unstructured{
+		"definitions": &r.Definitions, "before": &r.Before, "objects": &r.Objects, "after": &r.After,
 	}
-	encoder, decoder := gob.NewEncoder(to), gob.NewDecoder(io.LimitReader(from, maxResult))
-	err = encoder.Encode(job{
-		Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
-		Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Kept.Since(), Files: len(in.Chart.files), Within: within,
-	})
-	for _, f := range in.Chart.files {
-		if err == nil {
-			err = encoder.Encode(f)
-		}
-	}
-	for err == nil {
-		var m message
-		if err = decoder.Decode(&m); err != nil {
-			break
-		}
-		if m.Kind == resultMessage {
-			return m.Result.rendered()
-		}
-		err = encoder.Encode(in.answer(ctx, m))
-	}
-	return Rendered{}, errWorker
 }
 
-// errWorker says that a worker ended before it had a result.
-var errWorker = errors.New("the worker has ended")
-
-// answer is what the caller of Render knows.
-func (in Input) answer(ctx context.Context, m message) (out answer) {
-	switch m.Kind {
-	case requestServes:
-		out.Found = in.Cluster.Serves(m.Text)
-	case requestAll:
-		out.Bytes = []byte(strings.Join(in.Cluster.All(), "\n"))
-	case requestBytes:
-		out.Bytes = in.Kept.Bytes(m.Name, m.Count)
-	case requestCertificate:
-		out.Pair, out.Found = in.Kept.Certificate(m.Certificate)
-	case requestLookup:
-		if in.Lookup == nil {
-			break
-		}
-		found, err := in.Lookup(ctx, m.Lookup[0], m.Lookup[1], m.Lookup[2], m.Lookup[3])
-		if err == nil && found != nil {
-			out.Found = true
-			out.Bytes, err = json.Marshal(found)
-		}
-		if err != nil {
-			out.Error = err.Error()
-		}
-	}
-	return out
+func resultOf(r Rendered) result {
+	return result{Asked: r.Asked, Used: r.Used, Wanted: r.Wanted, LooksUp: r.LooksUp, Warnings: r.Warnings}
 }
 
-// resultOf encodes what a worker rendered.
-func resultOf(out Rendered, err error) result {
-	if err != nil {
-		return result{Error: err.Error()}
-	}
-	encoded := result{Asked: out.Asked, Used: out.Used, Wanted: out.Wanted, LooksUp: out.LooksUp, Warnings: out.Warnings}
-	for _, list := range []struct {
-		from []*unstructured.Unstructured
-		to   *[][]byte
-	}{{out.Definitions, &encoded.Definitions}, {out.Before, &encoded.Before}, {out.Objects, &encoded.Objects}, {out.After, &encoded.After}} {
-		for _, o := range list.from {
-			raw, err := json.Marshal(o.Object)
-			if err != nil {
-				return result{Error: fmt.Sprintf("%s %s cannot be written as JSON (%v): correct its template", o.GetKind(), o.GetName(), err)}
-			}
-			*list.to = append(*list.to, raw)
-		}
-	}
-	return encoded
-}
-
-// rendered is the result as it was in the worker.
-func (r result) rendered() (Rendered, error) {
-	if r.Error != "" {
-		return Rendered{}, errors.New(r.Error)
-	}
-	out := Rendered{Asked: r.Asked, Used: r.Used, Wanted: r.Wanted, LooksUp: r.LooksUp, Warnings: r.Warnings}
+// complete adds what a worker told to the objects that it sent.
+func (r result) complete(out *Rendered) {
+	out.Asked, out.Used, out.Wanted, out.LooksUp, out.Warnings = r.Asked, r.Used, r.Wanted, r.LooksUp, r.Warnings
 	if out.Asked == nil {
 		out.Asked = map[string]bool{}
 	}
-	for _, list := range []struct {
-		from [][]byte
-		to   *[]*unstructured.Unstructured
-	}{{r.Definitions, &out.Definitions}, {r.Before, &out.Before}, {r.Objects, &out.Objects}, {r.After, &out.After}} {
-		for _, raw := range list.from {
-			u := &unstructured.Unstructured{}
-			if err := json.Unmarshal(raw, &u.Object); err != nil {
-				return Rendered{}, fmt.Errorf("an object is no JSON: %w", err)
+}
+
+// handlers answer what the caller of Render knows.
+func (in Input) handlers(ctx context.Context) map[string]worker.Handler {
+	return map[string]worker.Handler{
+		methodServes: worker.Handle(func(_ *worker.Run, apiVersion string) (bool, error) { return in.Cluster.Serves(apiVersion), nil }),
+		methodAll:    worker.Handle(func(*worker.Run, bool) ([]string, error) { return in.Cluster.All(), nil }),
+		methodBytes:  worker.Handle(func(_ *worker.Run, p purpose) ([]byte, error) { return in.Kept.Bytes(p.Name, p.Count), nil }),
+		methodCertificate: worker.Handle(func(_ *worker.Run, c Certificate) (out known, err error) {
+			out.Pair, out.Found = in.Kept.Certificate(c)
+			return out, nil
+		}),
+		methodLookup: worker.Handle(func(_ *worker.Run, l looked) ([]byte, error) {
+			if in.Lookup == nil {
+				return nil, nil
 			}
-			*list.to = append(*list.to, u)
-		}
+			found, err := in.Lookup(ctx, l.APIVersion, l.Kind, l.Namespace, l.Name)
+			if err != nil || found == nil {
+				return nil, err
+			}
+			return json.Marshal(found)
+		}),
 	}
-	return out, nil
 }
 
 // parent is what a worker has of the one who called Render.
 type parent struct {
-	requests *gob.Encoder
-	answers  *gob.Decoder
-	since    time.Time
+	caller *worker.Caller
+	since  time.Time
 }
 
-// readJob takes the job and the files of its chart.
-func (c *parent) readJob() (job, *Chart, error) {
-	var j job
-	if err := c.answers.Decode(&j); err != nil {
-		return j, nil, err
-	}
-	c.since = j.Since
-	chart := &Chart{Name: j.Chart}
-	for range j.Files {
-		f := &archive.BufferedFile{}
-		if err := c.answers.Decode(f); err != nil {
-			return j, nil, err
-		}
-		chart.files = append(chart.files, f)
-	}
-	return j, chart, nil
-}
-
-// ask waits for an answer. Without one there is nobody left to render for.
-func (c *parent) ask(m message) answer {
-	var a answer
-	if err := errors.Join(c.requests.Encode(m), c.answers.Decode(&a)); err != nil {
+// ask asks what has no errors.
+func ask[R, A any](c *parent, method string, args A) R {
+	result, err := worker.Call[R](c.caller, method, args)
+	if err != nil {
 		panic(err)
 	}
-	return a
+	return result
 }
 
 // Serves asks for an API of the cluster.
-func (c *parent) Serves(apiVersion string) bool {
-	return c.ask(message{Kind: requestServes, Text: apiVersion}).Found
-}
+func (c *parent) Serves(apiVersion string) bool { return ask[bool](c, methodServes, apiVersion) }
 
 // All asks for all APIs of the cluster.
-func (c *parent) All() []string {
-	return strings.Fields(string(c.ask(message{Kind: requestAll}).Bytes))
-}
+func (c *parent) All() []string { return ask[[]string](c, methodAll, true) }
 
 // Bytes implements Kept.
 func (c *parent) Bytes(name Name, n int) []byte {
-	return c.ask(message{Kind: requestBytes, Name: name, Count: n}).Bytes
+	return ask[[]byte](c, methodBytes, purpose{Name: name, Count: n})
 }
 
 // Since implements Kept.
@@ -227,19 +129,16 @@ func (c *parent) Since() time.Time { return c.since }
 
 // Certificate implements Kept.
 func (c *parent) Certificate(of Certificate) (Pair, bool) {
-	a := c.ask(message{Kind: requestCertificate, Certificate: of})
-	return a.Pair, a.Found
+	k := ask[known](c, methodCertificate, of)
+	return k.Pair, k.Found
 }
 
 // Lookup is that of an Input.
 func (c *parent) Lookup(_ context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-	a := c.ask(message{Kind: requestLookup, Lookup: [4]string{apiVersion, kind, namespace, name}})
-	if a.Error != "" {
-		return nil, errors.New(a.Error)
-	}
-	if !a.Found {
-		return nil, nil
+	raw, err := worker.Call[[]byte](c.caller, methodLookup, looked{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
+	if err != nil || len(raw) == 0 {
+		return nil, err
 	}
 	var found map[string]any
-	return found, json.Unmarshal(a.Bytes, &found)
+	return found, json.Unmarshal(raw, &found)
 }

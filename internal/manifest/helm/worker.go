@@ -1,148 +1,100 @@
 package helm
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"runtime/debug"
-	"strings"
+	"io/fs"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
-const (
-	// maxMemory is what a worker may take beyond what the binary takes by itself, in bytes.
-	maxMemory = 256 << 20
-	// maxStack bounds the stack of a template that calls itself, in bytes.
-	maxStack = 64 << 20
-	// maxStderr bounds what is read of the last words of a worker, in bytes.
-	maxStderr = 16 << 10
-)
-
-// workerEnv is the variable of the environment that makes a process a worker.
-const workerEnv = "MLKEEPER_RENDERS_A_CHART"
-
-// slots bounds the workers at one time: together they take a multiple of maxMemory.
-var slots = make(chan struct{}, 1)
+// kind is the kind of the workers that render charts.
+const kind = "chart"
 
 // ErrUnavailable says that a chart was not rendered through no fault of its own.
-var ErrUnavailable = errors.New("the chart could not be rendered now")
+var ErrUnavailable = worker.ErrUnavailable
 
-// init makes a process a worker before main, so that every binary that renders charts can start itself as one, those of tests
-// too.
-func init() {
-	if os.Getenv(workerEnv) == "" {
-		return
-	}
-	// What a library prints must not come between the messages.
-	out := os.Stdout
-	os.Stdout = os.Stderr
-	if err := work(os.Stdin, out); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func init() { worker.Serve(kind, work) }
 
-// renderInWorker renders a chart in a process of its own. Templates are programs: nothing within a process can stop one that goes
-// on for ever, or bound what it takes, and memory that runs out ends the process that it runs out in.
+// renderInWorker renders a chart in a process of its own.
 func renderInWorker(ctx context.Context, in Input, within time.Duration) (Rendered, error) {
-	select {
-	case slots <- struct{}{}:
-		defer func() { <-slots }()
-	case <-ctx.Done():
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	}
-	late := fmt.Errorf("it takes longer than %s: simplify its templates", within)
-	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
-	defer cancel()
-	self, err := os.Executable()
+	values, err := json.Marshal(in.Values)
 	if err != nil {
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return Rendered{}, fmt.Errorf("chart %s: the values do not fit: %w", in.Chart.Name, err)
 	}
-	stderr := &stderrBuffer{}
-	worker := exec.CommandContext(ctx, self, "renders", in.Chart.Name)
-	// One processor is enough for a chart, and all that an endless one gets.
-	worker.Env, worker.Stderr, worker.WaitDelay = []string{workerEnv + "=1", "GOMAXPROCS=1"}, stderr, time.Second
-	to, err := worker.StdinPipe()
-	if err != nil {
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	from, err := worker.StdoutPipe()
-	if err != nil {
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if err := worker.Start(); err != nil {
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	out, err := serveWorker(ctx, in, within, to, from)
-	cause := context.Cause(ctx)
-	cancel()
-	ended := worker.Wait()
-	switch {
-	case !errors.Is(err, errWorker):
-		return out, err
-	case errors.Is(cause, late):
-		return Rendered{}, fmt.Errorf("chart %s: %w", in.Chart.Name, late)
-	case cause != nil:
-		return Rendered{}, fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	case stderr.outOfMemory():
-		return Rendered{}, fmt.Errorf("chart %s: rendering it takes more than %d MiB of memory: simplify its templates", in.Chart.Name, maxMemory>>20)
-	}
-	return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, ended)
-}
-
-// stderrBuffer keeps the beginning of what a worker says about its end. It is never shown: it may quote what templates hold.
-type stderrBuffer struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (w *stderrBuffer) Write(p []byte) (int, error) {
-	if left := maxStderr - w.Len(); left > 0 {
-		w.Buffer.Write(p[:min(left, len(p))])
-	}
-	return len(p), nil
-}
-
-// outOfMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
-func (w *stderrBuffer) outOfMemory() bool {
-	for _, words := range []string{"out of memory", "cannot allocate memory", "stack exceeds", "newosproc"} {
-		if strings.Contains(w.String(), words) {
-			return true
+	var done *result
+	var out Rendered
+	lists := out.lists()
+	handlers := in.handlers(ctx)
+	worker.Trees(map[string]fs.FS{chartTree: in.Chart.tree}, handlers)
+	worker.Objects(func(list string, o *unstructured.Unstructured) {
+		if to := lists[list]; to != nil {
+			*to = append(*to, o)
 		}
+	}, handlers)
+	handlers[methodDone] = worker.Handle(func(_ *worker.Run, r result) (bool, error) {
+		done = &r
+		return true, nil
+	})
+	pool := in.Workers
+	if pool == nil {
+		pool = worker.Default
 	}
-	return false
+	err = pool.Run(ctx, worker.Job{
+		Kind: kind, Namespace: in.Namespace, Piece: within, Total: within, Handlers: handlers,
+		Input: job{
+			Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
+			Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Kept.Since(),
+		},
+	})
+	switch {
+	case errors.As(err, new(*worker.LimitError)):
+		return Rendered{}, fmt.Errorf("chart %s: %w: simplify its templates", in.Chart.Name, err)
+	case errors.Is(err, ErrUnavailable):
+		return Rendered{}, err
+	case err != nil || done == nil:
+		return Rendered{}, fmt.Errorf("chart %s: rendering it ended too early (%w): try helm template on it", in.Chart.Name, err)
+	case done.Error != "":
+		return Rendered{}, errors.New(done.Error)
+	}
+	done.complete(&out)
+	return out, nil
 }
 
 // work is the life of a worker: one chart.
-func work(in io.Reader, out io.Writer) error {
-	if err := limitMemory(maxMemory); err != nil {
+func work(caller *worker.Caller) error {
+	var j job
+	if err := caller.Read(&j); err != nil {
 		return err
 	}
-	debug.SetMemoryLimit(maxMemory / 2)
-	debug.SetMaxStack(maxStack)
-	c := &parent{requests: gob.NewEncoder(out), answers: gob.NewDecoder(in)}
-	j, chart, err := c.readJob()
-	if err != nil {
-		return err
-	}
-	// Whoever started it ends it; if that process is gone, nobody does.
-	time.AfterFunc(j.Within+time.Second, func() { os.Exit(1) })
 	values := map[string]any{}
 	if err := json.Unmarshal(j.Values, &values); err != nil {
 		return err
 	}
+	c := &parent{caller: caller, since: j.Since}
 	rendered, err := render(context.Background(), Input{
-		Chart: chart, Release: j.Release, Namespace: j.Namespace, Values: values, Kept: c, Lookup: c.Lookup,
-		Revision: j.Revision, Upgrade: j.Upgrade,
-		Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
+		Chart: &Chart{Name: j.Chart, tree: caller.Tree(chartTree)}, Release: j.Release, Namespace: j.Namespace, Values: values,
+		Revision: j.Revision, Upgrade: j.Upgrade, Kept: c, Lookup: c.Lookup, Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
 	})
-	return c.requests.Encode(message{Kind: resultMessage, Result: resultOf(rendered, err)})
+	out := resultOf(rendered)
+	for name, list := range rendered.lists() {
+		for _, o := range *list {
+			if err != nil {
+				break
+			}
+			if err = caller.Send(name, o); err != nil {
+				err = fmt.Errorf("chart %s: %w: correct its template", j.Chart, err)
+			}
+		}
+	}
+	if err != nil {
+		out = result{Error: err.Error()}
+	}
+	_, err = worker.Call[bool](caller, methodDone, out)
+	return err
 }

@@ -3,13 +3,14 @@ package helm
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"mlkeeper.dev/internal/limit"
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
 // bombs are templates that go on for ever, or take more than there is. Nothing in them is more than a few lines.
@@ -101,24 +102,14 @@ func TestWhatIsNotTheChartsFault(t *testing.T) {
 	checkNoWorkers(t)
 	waits, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer leave()
-	slots <- struct{}{}
+	memory := limit.New(worker.Share, worker.Share)
+	if !memory.Acquire(waits, "another", worker.Share) {
+		t.Fatal("nothing is free")
+	}
+	endless.Workers = &worker.Pool{Memory: memory}
 	_, err := Render(waits, endless)
-	<-slots
 	if !errors.Is(err, ErrUnavailable) {
 		t.Error(err)
-	}
-}
-
-// TestAWorkerIsNobodyElse starts one that is given no job: it is no test, and no manager, either.
-func TestAWorkerIsNobodyElse(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	worker := exec.CommandContext(t.Context(), self)
-	worker.Env = []string{workerEnv + "=1"}
-	if out, err := worker.Output(); err == nil || len(out) > 0 {
-		t.Errorf("%q, %v", out, err)
 	}
 }
 
@@ -139,7 +130,7 @@ func FuzzTemplateBombs(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := renderInWorker(t.Context(), input(chart, values), time.Second/2)
+		out, err := renderInWorker(t.Context(), input(chart, values), time.Second)
 		if err != nil && len(out.Objects) > 0 {
 			t.Errorf("objects beside the error %v", err)
 		}

@@ -1,0 +1,234 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"mlkeeper.dev/internal/limit"
+)
+
+const (
+	// maxMemory is what a worker may take beyond what the binary takes by itself, in bytes.
+	maxMemory = 256 << 20
+	// Share is what a worker takes of the memory of all fetches and renders: its own, what the binary takes by itself, and its result.
+	Share = maxMemory + 64<<20
+	// maxOutput bounds what a worker sends, in bytes, and maxResult what its objects take once they are decoded.
+	maxOutput, maxResult = 128 << 20, 96 << 20
+	// maxStderr bounds what is kept of the last words of a worker, in bytes.
+	maxStderr = 16 << 10
+)
+
+// ErrUnavailable says that nothing was rendered through no fault of what was to be rendered.
+var ErrUnavailable = errors.New("it could not be rendered now")
+
+// LimitError says that what was rendered took more than a worker may.
+type LimitError struct{ what string }
+
+// Error says what it did, as in "rendering it takes longer than 30s".
+func (e *LimitError) Error() string { return e.what }
+
+// Pool starts workers. Its zero value runs one at a time.
+type Pool struct {
+	// Memory is what the workers share with whatever else takes memory; nil for a limit of this pool alone.
+	Memory *limit.Limit
+
+	once sync.Once
+}
+
+// Default is the pool of processes that have no other, such as the commands.
+var Default = &Pool{}
+
+// Job is what one worker does.
+type Job struct {
+	// Kind is that of Serve, Namespace the namespace that the worker counts for.
+	Kind, Namespace string
+	// Input is sent first, and Handlers answer what the worker asks, one question after the other.
+	Input    any
+	Handlers map[string]Handler
+	// Piece is how much processor time the worker may take from one call of Caller.Next to the next, and Total in all, in whole seconds.
+	Piece, Total time.Duration
+}
+
+// Handler answers the questions of one method.
+type Handler func(*Run, *gob.Decoder) (any, error)
+
+// Handle makes a handler of a function.
+func Handle[A, R any](f func(*Run, A) (R, error)) Handler {
+	return func(r *Run, d *gob.Decoder) (any, error) {
+		var args A
+		if err := d.Decode(&args); err != nil {
+			return nil, fmt.Errorf("%w: %w", errEnded, err)
+		}
+		return f(r, args)
+	}
+}
+
+// busy is how many times longer than its processor time a piece may take, since other processes have the machine, too.
+const busy = 10
+
+// Run is a worker at work.
+type Run struct {
+	job   Job
+	timer *time.Timer
+	// used is the processor time that the worker had taken at its last question.
+	used time.Duration
+}
+
+// Used is the processor time that the worker had taken at its last question.
+func (r *Run) Used() time.Duration { return r.used }
+
+// errEnded says that a worker ended in the middle of an exchange.
+var errEnded = errors.New("the worker has ended")
+
+// Run has a worker do a job, as soon as there is memory for one. The error is a LimitError where the bounds of the worker ended it,
+// ErrUnavailable where nothing could be done, and else says how it ended.
+func (p *Pool) Run(ctx context.Context, job Job) error {
+	p.once.Do(func() {
+		if p.Memory == nil {
+			p.Memory = limit.New(Share, Share)
+		}
+	})
+	if !p.Memory.Acquire(ctx, job.Namespace, Share) {
+		return unavailable(context.Cause(ctx))
+	}
+	defer p.Memory.Release(job.Namespace, Share)
+	if cause := context.Cause(ctx); cause != nil {
+		return unavailable(cause)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	late := fmt.Errorf("it waited for most of %s", busy*job.Piece)
+	run := &Run{job: job, timer: time.AfterFunc(busy*job.Piece, func() { end(late) })}
+	defer run.timer.Stop()
+	return run.do(ctx, end)
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
+
+// do starts the process and answers until it ends.
+func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
+	self, err := os.Executable()
+	if err != nil {
+		return unavailable(err)
+	}
+	stderr := &lastWords{}
+	process := exec.CommandContext(ctx, self, "renders")
+	// One processor is all that an endless template gets. A trace would only hide the reason of an end.
+	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none"}
+	process.Dir, process.Stderr, process.WaitDelay = "/", stderr, time.Second
+	to, err := process.StdinPipe()
+	if err != nil {
+		return unavailable(err)
+	}
+	from, err := process.StdoutPipe()
+	if err != nil {
+		return unavailable(err)
+	}
+	if err := process.Start(); err != nil {
+		return unavailable(err)
+	}
+	// Where a handler panics, too, no process is left. A second wait does nothing.
+	defer func() {
+		end(nil)
+		_ = process.Wait()
+	}()
+	bounded := &io.LimitedReader{R: from, N: maxOutput}
+	err = r.answer(gob.NewEncoder(to), gob.NewDecoder(bounded))
+	if err != nil {
+		end(err) // Nothing, where there is a cause already.
+	}
+	_ = to.Close()
+	ended, cause := process.Wait(), context.Cause(ctx)
+	switch state := process.ProcessState; {
+	case err == nil && ended == nil:
+		return nil
+	case err != nil && !errors.Is(err, errEnded):
+		return err
+	case bounded.N <= 0:
+		return &LimitError{fmt.Sprintf("rendering it gives more than %d MiB", maxOutput>>20)}
+	case stderr.outOfMemory():
+		return &LimitError{fmt.Sprintf("rendering it takes more than %d MiB of memory", maxMemory>>20)}
+	case state.ExitCode() == exitLate:
+		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.Piece, r.job.Total))}
+	case state.UserTime()+state.SystemTime() >= r.job.Total:
+		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", r.job.Total)}
+	case cause != nil && !errors.Is(cause, errEnded):
+		return unavailable(cause)
+	case !state.Exited():
+		return unavailable(errors.New("the kernel has ended the process that renders it, such as for lack of memory"))
+	}
+	return fmt.Errorf("rendering it ended too early: %w", errors.Join(ended, err))
+}
+
+// answer sends the input, and answers until the worker has no more questions. The error is errEnded where it ended before.
+func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
+	bounds := limits{Memory: maxMemory, Piece: uint64(r.job.Piece / time.Second), Total: uint64(r.job.Total / time.Second)} //nolint:gosec // no times before zero
+	if err := errors.Join(to.Encode(bounds), to.Encode(r.job.Input)); err != nil {
+		return fmt.Errorf("%w: %w", errEnded, err)
+	}
+	for {
+		var asked request
+		if err := from.Decode(&asked); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%w: %w", errEnded, err)
+		}
+		r.used = asked.Used
+		handler := r.job.Handlers[asked.Method]
+		if asked.Method == methodNext {
+			handler = next
+		}
+		if handler == nil {
+			return fmt.Errorf("bug: the worker asks for %s, which nobody answers", asked.Method)
+		}
+		result, err := handler(r, from)
+		if errors.Is(err, errEnded) || errors.As(err, new(*LimitError)) {
+			return err
+		}
+		if err != nil {
+			err = to.Encode(reply{Error: err.Error()})
+		} else {
+			err = errors.Join(to.Encode(reply{}), to.Encode(result))
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errEnded, err)
+		}
+	}
+}
+
+// next gives the worker the time of another piece.
+var next = Handle(func(r *Run, _ bool) (bool, error) {
+	r.timer.Reset(busy * r.job.Piece)
+	return true, nil
+})
+
+// lastWords keeps the end of what a worker says. It is never shown: it may quote what is rendered.
+type lastWords struct{ bytes.Buffer }
+
+// Write implements io.Writer.
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.Buffer.Write(p[max(0, len(p)-maxStderr):])
+	if over := w.Len() - maxStderr; over > 0 {
+		w.Next(over)
+	}
+	return len(p), nil
+}
+
+// outOfMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
+func (w *lastWords) outOfMemory() bool {
+	for _, words := range []string{"out of memory", "cannot allocate memory", "stack exceeds", "newosproc"} {
+		if strings.Contains(w.String(), words) {
+			return true
+		}
+	}
+	return false
+}

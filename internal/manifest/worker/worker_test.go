@@ -1,0 +1,277 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/limit"
+)
+
+// The workers of the tests do what their input says.
+const kindOfTests = "test"
+
+func init() {
+	Serve(kindOfTests, func(c *Caller) error {
+		var what string
+		if err := c.Read(&what); err != nil {
+			return err
+		}
+		return does[what](c)
+	})
+}
+
+var does = map[string]func(*Caller) error{
+	"nothing": func(*Caller) error { return nil },
+	"fail":    func(*Caller) error { return errors.New("secret") },
+	"spin": func(*Caller) error {
+		for i := 0; ; i++ {
+			sink = i
+		}
+	},
+	"sleep": func(*Caller) error { time.Sleep(time.Hour); return nil },
+	"eat": func(*Caller) error {
+		for {
+			sink = append(sink.([]byte), make([]byte, 1<<20)...)
+		}
+	},
+	"recurse": func(c *Caller) error { return recurse(c, [1024]byte{}) },
+	"talk": func(c *Caller) error {
+		for {
+			if _, err := Call[bool](c, "text", strings.Repeat("x", 1<<20)); err != nil {
+				return err
+			}
+		}
+	},
+	"speak": func(*Caller) error {
+		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
+		return nil
+	},
+	"pieces": func(c *Caller) error {
+		for range 6 {
+			for began := used(); used()-began < 700*time.Millisecond; {
+				sink = began
+			}
+			if _, err := Call[bool](c, "text", "another"); err != nil {
+				return err
+			}
+			if err := c.Next(); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"reach": reach,
+	"list":  readTree,
+	"wide": func(c *Caller) error {
+		return c.Send("", &unstructured.Unstructured{Object: map[string]any{"x": make([]any, 2<<20)}})
+	},
+}
+
+var sink any = []byte{}
+
+func recurse(c *Caller, x [1024]byte) error {
+	sink = x
+	return errors.Join(recurse(c, x), nil)
+}
+
+// reach tries to leave the process, and tells what it could.
+func reach(c *Caller) error {
+	var reached []string
+	try := func(what string, err error) {
+		if err == nil {
+			reached = append(reached, what)
+		}
+	}
+	_, err := os.Open("/etc/passwd")
+	try("a file", err)
+	_, err = os.ReadDir("/proc/1")
+	try("a folder", err)
+	_, err = net.Dial("udp", "127.0.0.1:53")
+	try("a connection", err)
+	_, err = net.Listen("tcp", "127.0.0.1:0")
+	try("a port", err)
+	_, err = net.LookupHost("localhost.example")
+	try("a name", err)
+	try("a program", exec.Command("/bin/true").Run())
+	try("a program of the path", exec.Command("true").Run())
+	try("a new file", os.WriteFile("/tmp/mlkeeper-worker", []byte("x"), 0o600))
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{variable, "GOMAXPROCS", "GOTRACEBACK"}, name) {
+			reached = append(reached, v)
+		}
+	}
+	_, err = Call[bool](c, "text", strings.Join(reached, ", "))
+	return err
+}
+
+// readTree reads all of a tree, and what is not there.
+func readTree(c *Caller) error {
+	tree := c.Tree("t")
+	var out []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, name)
+		out = append(out, fmt.Sprintf("%s %d %x", name, len(content), bytes.Count(content, []byte("y"))))
+		return err
+	})
+	for _, name := range []string{"none", "a/none", "a/b/none", "../a", "/etc/passwd", "a/b/../b", "link"} {
+		_, err := fs.Stat(tree, name)
+		_, failed := fs.ReadFile(tree, name)
+		out = append(out, fmt.Sprint(err != nil && failed != nil))
+	}
+	if err == nil {
+		_, err = Call[bool](c, "text", strings.Join(out, "\n"))
+	}
+	return err
+}
+
+// run has a worker of the tests do something, and returns what it said.
+func run(ctx context.Context, pool *Pool, what string, piece, total time.Duration) (string, error) {
+	var said []string
+	handlers := map[string]Handler{"text": Handle(func(_ *Run, text string) (bool, error) {
+		if len(said) < 10 {
+			said = append(said, text)
+		}
+		return true, nil
+	})}
+	Objects(func(string, *unstructured.Unstructured) {}, handlers)
+	Trees(map[string]fs.FS{"t": fstest.MapFS{
+		"a/b": {Data: []byte("xxy")}, "large": {Data: append(bytes.Repeat([]byte("x"), 3*chunk), 'y')}, "empty": {},
+		"link": {Data: []byte("a/b"), Mode: fs.ModeSymlink},
+	}}, handlers)
+	err := pool.Run(ctx, Job{Kind: kindOfTests, Namespace: "ns", Input: what, Handlers: handlers, Piece: piece, Total: total})
+	return strings.Join(said, "; "), err
+}
+
+// TestAWorkerThatTakesTooMuchIsEnded tells what was rendered from what nobody can help.
+func TestAWorkerThatTakesTooMuchIsEnded(t *testing.T) {
+	for what, want := range map[string]string{
+		"nothing": "", "speak": "",
+		"spin":    "rendering it takes more than 1s of processor time",
+		"eat":     "rendering it takes more than 256 MiB of memory",
+		"recurse": "rendering it takes more than 256 MiB of memory",
+		"talk":    "rendering it gives more than 128 MiB",
+		"wide":    "what it renders takes more than 96 MiB of memory",
+		"fail":    "rendering it ended too early: exit status 1",
+	} {
+		t.Run(what, func(t *testing.T) {
+			piece := 10 * time.Second
+			if what == "spin" || what == "eat" {
+				piece = time.Second
+			}
+			_, err := run(t.Context(), &Pool{}, what, piece, 20*time.Second)
+			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+				t.Errorf("%v, not %q", err, want)
+			}
+			if errors.As(err, new(*LimitError)) != (want != "" && what != "fail") {
+				t.Errorf("%T", err)
+			}
+			checkNoProcess(t)
+		})
+	}
+}
+
+// TestAWorkerIsUnavailable tells what nobody can help from what was rendered.
+func TestAWorkerIsUnavailable(t *testing.T) {
+	late, stop := context.WithTimeout(t.Context(), time.Second/2)
+	defer stop()
+	for what, ctx := range map[string]context.Context{"spin": late, "sleep": t.Context(), "nothing": late} {
+		if what == "nothing" {
+			<-ctx.Done()
+		}
+		if _, err := run(ctx, &Pool{}, what, time.Second, 2*time.Second); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	checkNoProcess(t)
+}
+
+// TestEachPieceHasItsTime has six pieces of 0.7 s, which take longer together than one may, and then longer than all may.
+func TestEachPieceHasItsTime(t *testing.T) {
+	if said, err := run(t.Context(), &Pool{}, "pieces", 2*time.Second, 60*time.Second); err != nil || strings.Count(said, "another") != 6 {
+		t.Errorf("%q, %v", said, err)
+	}
+	said, err := run(t.Context(), &Pool{}, "pieces", 2*time.Second, 2*time.Second)
+	if n := strings.Count(said, "another"); n < 1 || n > 3 || !errors.As(err, new(*LimitError)) || err.Error() != "rendering it takes more than 2s of processor time" {
+		t.Errorf("%q, %v", said, err)
+	}
+}
+
+// TestAWorkerReachesNothing has one that tries to.
+func TestAWorkerReachesNothing(t *testing.T) {
+	t.Setenv("MLKEEPER_TEST_SECRET", "x")
+	if reached, err := run(t.Context(), &Pool{}, "reach", 10*time.Second, 10*time.Second); err != nil || reached != "" {
+		t.Errorf("it reaches %s, %v", reached, err)
+	}
+}
+
+func TestAWorkerReadsTheTreesOfItsCaller(t *testing.T) {
+	said, err := run(t.Context(), &Pool{}, "list", 10*time.Second, 10*time.Second)
+	want := fmt.Sprintf("a/b 3 1\nempty 0 0\nlarge %d 1%s", 3*chunk+1, strings.Repeat("\ntrue", 7))
+	if err != nil || said != want {
+		t.Errorf("%q, %v", said, err)
+	}
+}
+
+// TestAWorkerIsNobodyElse starts one that is given no job: it is no test, and no manager, either.
+func TestAWorkerIsNobodyElse(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := exec.CommandContext(t.Context(), self)
+	worker.Env = []string{variable + "=" + kindOfTests}
+	if out, err := worker.Output(); err == nil || len(out) > 0 {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestNamespacesTakeTurns has a namespace whose jobs take all their time, and another that comes later.
+func TestNamespacesTakeTurns(t *testing.T) {
+	pool := &Pool{Memory: limit.New(Share, Share)}
+	var mu sync.Mutex
+	var order []string
+	var all sync.WaitGroup
+	start := func(namespace, what string) {
+		all.Go(func() {
+			_ = pool.Run(t.Context(), Job{Kind: kindOfTests, Namespace: namespace, Input: what, Piece: time.Second, Total: time.Second})
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, namespace)
+		})
+	}
+	for range 4 {
+		start("bombs", "spin")
+	}
+	time.Sleep(time.Second / 2)
+	start("other", "nothing")
+	all.Wait()
+	if at := slices.Index(order, "other"); at > 1 {
+		t.Errorf("the order is %v", order)
+	}
+}
+
+// checkNoProcess fails where a worker is left.
+func checkNoProcess(t testing.TB) {
+	t.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid()))
+	if err == nil && len(bytes.TrimSpace(children)) > 0 {
+		t.Errorf("processes are left: %s", children)
+	}
+}
