@@ -10,6 +10,7 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/remotes"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/origin"
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
@@ -42,6 +43,8 @@ type resolving struct {
 	// values are those of the variables.
 	values variables
 	run    *rendering.Run[Content]
+	// workers are the processes that look at the applications; nil for those that all share who name none.
+	workers *worker.Pool
 }
 
 // resolve decides the rendering, and has what the kustomizations of the applications refer to by address fetched where it is that of
@@ -50,7 +53,8 @@ func (r resolving) resolve(ctx context.Context, cr *kubeflowv1.KfDef) *plan.Prob
 	content, trees := &r.run.Result.Content, treesOf(r.run)
 	in := inputOf(cr, r.values, trees)
 	var problem *plan.Problem
-	content.Rendering, content.Why, problem = renderingOf(cr, r.run.Last, in)
+	in.Workers = r.workers
+	content.Rendering, content.Why, problem = renderingOf(ctx, cr, r.run.Last, in)
 	if problem != nil || content.Rendering != renderingKustomize || r.bases == NoBases {
 		return problem
 	}

@@ -31,22 +31,26 @@ func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source, values var
 		Inputs:  inputsOf(cr, values), Trigger: versionsOf(from) + " " + cr.Annotations[keeper.ReconcileAtAnnotation],
 		Every: every, Sources: from,
 		Resolve: func(ctx context.Context, run *rendering.Run[Content]) *plan.Problem {
-			return resolving{bases: s.settings.RemoteBases, values: values, run: run}.resolve(ctx, cr)
+			return resolving{bases: s.settings.RemoteBases, values: values, run: run, workers: s.settings.Workers}.resolve(ctx, cr)
 		},
-		Render: func(_ context.Context, run rendering.Run[Content]) *plan.Problem {
-			render(cr, values, run)
-			return nil
+		Render: func(ctx context.Context, run rendering.Run[Content]) *plan.Problem {
+			return s.render(ctx, cr, values, run)
 		},
 	}
 }
 
 // render renders the applications whose addresses were resolved. Of one that fails, what was rendered before stands.
-func render(cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) {
+func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) *plan.Problem {
 	out := &run.Result.Content
 	out.Spec = cr.Spec.Applications
 	in := inputOf(cr, values, treesOf(&run))
 	in.Rendering = kustomize.Rendering(out.Rendering)
-	for i, rendered := range kustomize.Render(in) {
+	in.Workers = s.settings.Workers
+	all, err := kustomize.Render(ctx, in)
+	if err != nil {
+		return notRendered(err)
+	}
+	for i, rendered := range all {
 		one := Application{Name: rendered.Name}
 		if problem, bad := out.Unresolved[i]; bad {
 			problem.Field = ""
@@ -61,6 +65,14 @@ func render(cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) 
 		}
 		one.Objects, one.Warnings = objects, append(rendered.Warnings, warnings...)
 		out.Applications = append(out.Applications, one)
+	}
+	return nil
+}
+
+// notRendered is the problem of a KfDef that nobody could render now.
+func notRendered(err error) *plan.Problem {
+	return &plan.Problem{
+		Class: plan.Waiting, Reason: rendering.ReasonFetching, Field: "spec.applications", Message: err.Error(), Remedy: "nothing to do",
 	}
 }
 

@@ -2,6 +2,8 @@ package kubeflow
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -21,7 +23,9 @@ const renderingKustomize = kubeflowv1.Rendering(kustomize.Kustomize)
 
 // renderingOf decides how a KfDef is rendered: as its spec says, as it was rendered before, or as its applications say. What was
 // detected once stays: a branch that moves must not move the objects into other namespaces, which deletes them and makes them anew.
-func renderingOf(cr *kubeflowv1.KfDef, last *Result, in kustomize.Input) (rendering kubeflowv1.Rendering, why string, problem *plan.Problem) {
+func renderingOf(
+	ctx context.Context, cr *kubeflowv1.KfDef, last *Result, in kustomize.Input,
+) (rendering kubeflowv1.Rendering, why string, problem *plan.Problem) {
 	switch {
 	case cr.Spec.Rendering != "":
 		return cr.Spec.Rendering, "spec.rendering says so", nil
@@ -30,7 +34,10 @@ func renderingOf(cr *kubeflowv1.KfDef, last *Result, in kustomize.Input) (render
 	case last.Rendered() && settled(last.Content):
 		return last.Content.Rendering, last.Content.Why, nil
 	}
-	found, why, err := kustomize.Detect(in)
+	found, why, err := kustomize.Detect(ctx, in)
+	if errors.Is(err, kustomize.ErrUnavailable) {
+		return "", "", notRendered(err)
+	}
 	if err != nil {
 		return "", "", &plan.Problem{
 			Class: plan.Terminal, Reason: reasonRenderingAmbiguous, Field: "spec.rendering",

@@ -1,6 +1,9 @@
 package kubeflow
 
-import "mlkeeper.dev/internal/origin"
+import (
+	"mlkeeper.dev/internal/manifest/worker"
+	"mlkeeper.dev/internal/origin"
+)
 
 // Settings are what an administrator decides for all KfDefs.
 type Settings struct {
@@ -17,4 +20,6 @@ type Settings struct {
 	RemoteBases RemoteBases
 	// Sources fetches archives; nil refuses every KfDef.
 	Sources origin.Fetcher
+	// Workers are the processes that render; nil for those that all share who name none.
+	Workers *worker.Pool
 }

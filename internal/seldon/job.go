@@ -82,7 +82,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	kept := r.keys.of(r.name)
 	in := helm.Input{
 		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values,
-		Cluster: r.cluster, Kept: kept, Lookup: r.lookup(run.Live),
+		Cluster: r.cluster, Kept: kept, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
 	}
 	rendered, err := helm.Render(ctx, in)
 	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/origin"
 )
 
@@ -33,6 +34,8 @@ type Settings struct {
 	Charts map[string]v1alpha1.Chart
 	// Sources fetches charts; nil refuses every SeldonOperator.
 	Sources origin.Fetcher
+	// Workers are the processes that render; nil for those that all share who name none.
+	Workers *worker.Pool
 	// Random is where keys and passwords come from; crypto/rand by default.
 	Random io.Reader
 }

@@ -137,7 +137,11 @@ func openDataHub(t *testing.T) []*unstructured.Unstructured {
 	}
 	served := func(gvk schema.GroupVersionKind) bool { return !slices.Contains([]string{"v1beta1"}, gvk.Version) }
 	var out []*unstructured.Unstructured
-	for _, r := range kustomize.Render(in) {
+	rendered, err := kustomize.Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rendered {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}

@@ -34,7 +34,7 @@ func TestRealKfDefs(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]int{}
-			for _, r := range rendered(c.kfdef, c.repo) {
+			for _, r := range rendered(t, c.kfdef, c.repo) {
 				if r.Err != nil {
 					t.Fatal(r.Err)
 				}
@@ -69,7 +69,7 @@ func TestRealKfDefs(t *testing.T) {
 	}
 }
 
-func rendered(k manifesttest.KfDef, repo fs.FS) []kustomize.Rendered {
+func rendered(t *testing.T, k manifesttest.KfDef, repo fs.FS) []kustomize.Rendered {
 	in := kustomize.Input{Name: k.Metadata.Name, Namespace: k.Metadata.Namespace, Repos: map[string]fs.FS{}}
 	for _, r := range k.Spec.Repos {
 		in.Repos[r.Name] = repo
@@ -84,5 +84,9 @@ func rendered(k manifesttest.KfDef, repo fs.FS) []kustomize.Rendered {
 		}
 		in.Applications = append(in.Applications, app)
 	}
-	return kustomize.Render(in)
+	out, err := kustomize.Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

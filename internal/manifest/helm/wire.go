@@ -56,10 +56,12 @@ type result struct {
 	Error        string
 }
 
-// lists are the lists of objects by name.
-func (r *Rendered) lists() map[string]*[]*unstructured.Unstructured {
-	return map[string]*[]*unstructured.Unstructured{
-		"definitions": &r.Definitions, "before": &r.Before, "objects": &r.Objects, "after": &r.After,
+// The lists of the objects of a chart.
+const listDefinitions, listBefore, listObjects, listAfter = "definitions", "before", "objects", "after"
+
+func (r Rendered) lists() map[string][]*unstructured.Unstructured {
+	return map[string][]*unstructured.Unstructured{
+		listDefinitions: r.Definitions, listBefore: r.Before, listObjects: r.Objects, listAfter: r.After,
 	}
 }
 
@@ -67,12 +69,16 @@ func resultOf(r Rendered) result {
 	return result{Asked: r.Asked, Used: r.Used, Wanted: r.Wanted, LooksUp: r.LooksUp, Warnings: r.Warnings}
 }
 
-// complete adds what a worker told to the objects that it sent.
-func (r result) complete(out *Rendered) {
-	out.Asked, out.Used, out.Wanted, out.LooksUp, out.Warnings = r.Asked, r.Used, r.Wanted, r.LooksUp, r.Warnings
+// rendered is the result as it was in the worker, with the objects that it sent.
+func (r result) rendered(o *worker.Objects) Rendered {
+	out := Rendered{
+		Definitions: o.List(listDefinitions), Before: o.List(listBefore), Objects: o.List(listObjects), After: o.List(listAfter),
+		Asked: r.Asked, Used: r.Used, Wanted: r.Wanted, LooksUp: r.LooksUp, Warnings: r.Warnings,
+	}
 	if out.Asked == nil {
 		out.Asked = map[string]bool{}
 	}
+	return out
 }
 
 // handlers answer what the caller of Render knows.

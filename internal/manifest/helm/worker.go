@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"mlkeeper.dev/internal/manifest/worker"
@@ -28,15 +27,10 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 		return Rendered{}, fmt.Errorf("chart %s: the values do not fit: %w", in.Chart.Name, err)
 	}
 	var done *result
-	var out Rendered
-	lists := out.lists()
+	var objects worker.Objects
 	handlers := in.handlers(ctx)
 	worker.Trees(map[string]fs.FS{chartTree: in.Chart.tree}, handlers)
-	worker.Objects(func(list string, o *unstructured.Unstructured) {
-		if to := lists[list]; to != nil {
-			*to = append(*to, o)
-		}
-	}, handlers)
+	objects.Collect(handlers)
 	handlers[methodDone] = worker.Handle(func(_ *worker.Run, r result) (bool, error) {
 		done = &r
 		return true, nil
@@ -62,8 +56,7 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 	case done.Error != "":
 		return Rendered{}, errors.New(done.Error)
 	}
-	done.complete(&out)
-	return out, nil
+	return done.rendered(&objects), nil
 }
 
 // work is the life of a worker: one chart.
@@ -83,7 +76,7 @@ func work(caller *worker.Caller) error {
 	})
 	out := resultOf(rendered)
 	for name, list := range rendered.lists() {
-		for _, o := range *list {
+		for _, o := range list {
 			if err != nil {
 				break
 			}

@@ -56,7 +56,7 @@ func TestAdjustmentsOfKfctl(t *testing.T) {
 	} {
 		in := inTree("adjusted", "app")
 		in.Applications[0].Adjustments = change
-		if found, why, err := Detect(in); err != nil || found != Kustomize || !strings.Contains(why, "has "+strings.TrimPrefix(field, "kustomizeConfig.")) {
+		if found, why, err := Detect(t.Context(), in); err != nil || found != Kustomize || !strings.Contains(why, "has "+strings.TrimPrefix(field, "kustomizeConfig.")) {
 			t.Errorf("%s: detected is %s, since %s (%v)", field, found, why, err)
 		}
 		in.Rendering = Kfctl

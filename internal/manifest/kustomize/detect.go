@@ -23,12 +23,8 @@ const (
 	Kustomize Rendering = "Kustomize"
 )
 
-// Detect finds the rendering of a KfDef that does not name it, and why it is that one.
-//
-// kfctl ended at the first application that it could not render. A KfDef with such an application therefore never worked with it, and
-// is rendered as by kustomize; every other one keeps the meaning that it had. Where something else is kfctl's all the same, there is an
-// error: either rendering would be a guess, which puts objects into other namespaces where it is wrong.
-func Detect(in Input) (rendering Rendering, why string, err error) {
+// detect is Detect in this process, which is a worker.
+func detect(in Input) (rendering Rendering, why string, err error) {
 	old, modern := in.whyKfctl(), ""
 	for i := range in.Applications {
 		if modern = in.whyKustomize(i); modern != "" {
@@ -78,7 +74,7 @@ func (in Input) whyKustomize(i int) string {
 		return ""
 	}
 	s := &search{in: in, a: a}
-	// One author's file must not end the rendering of all; RenderOne answers for the same panic.
+	// renderOne answers for the same panic.
 	_ = parallel.Recovered(context.Background(), func(context.Context) error {
 		generate := prepareStacks
 		if !in.Stacks() {
@@ -91,7 +87,8 @@ func (in Input) whyKustomize(i int) string {
 		// kfctl saw less; what it did not see is what is looked for.
 		p.tree.root = "."
 		w := &walk{tree: p.tree, exact: true, search: s, done: map[string]*visit{}}
-		return w.prepare(p.entry)
+		_, err = w.enter(p.entry)
+		return err
 	})
 	if s.found == "" {
 		return ""

@@ -66,14 +66,14 @@ func TestDetect(t *testing.T) {
 			if c.change != nil {
 				c.change(&in)
 			}
-			got, why, err := Detect(in)
+			got, why, err := Detect(t.Context(), in)
 			if err != nil {
 				why = err.Error()
 			}
 			if got != c.want || (err != nil) != (c.want == "") || !strings.Contains(why, c.why) {
 				t.Errorf("%q, since %s (error %v); want %q, since %s", got, why, err, c.want, c.why)
 			}
-			if again, other, _ := Detect(in); again != got || err == nil && other != why {
+			if again, other, _ := Detect(t.Context(), in); again != got || err == nil && other != why {
 				t.Errorf("the second time %q, since %s", again, other)
 			}
 		})
@@ -88,7 +88,7 @@ func stacks(in *Input) {
 // TestDetectKeepsRealKfDefs holds that nothing which Kubeflow and Open Data Hub published changes its meaning.
 func TestDetectKeepsRealKfDefs(t *testing.T) {
 	for _, in := range []Input{kubeflow(t), openDataHub(t)} {
-		if got, why, err := Detect(in); got != Kfctl || err != nil {
+		if got, why, err := Detect(t.Context(), in); got != Kfctl || err != nil {
 			t.Errorf("%s: %q, since %s (error %v)", in.Name, got, why, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestDetectChangesNothing(t *testing.T) {
 	}
 	in := input("", nil)
 	in.Repos = map[string]fs.FS{"manifests": files}
-	if got, _, err := Detect(in); got != Kfctl || err != nil || len(files) != 2 {
+	if got, _, err := Detect(t.Context(), in); got != Kfctl || err != nil || len(files) != 2 {
 		t.Errorf("%q, error %v, files %v", got, err, files)
 	}
 }

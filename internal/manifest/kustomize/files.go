@@ -1,7 +1,6 @@
 package kustomize
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,15 +11,7 @@ import (
 
 // addObjects reads a file of objects.
 func (w *walk) addObjects(v *visit, file string) error {
-	content, err := w.tree.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	changed, objects, err := w.measure(v, content)
-	if err != nil {
-		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
-	}
-	v.add(cost{objects: int64(len(objects))})
+	objects, err := w.change(v, file)
 	for _, object := range objects {
 		one := nameOf(object)
 		v.name(one)
@@ -28,31 +19,37 @@ func (w *walk) addObjects(v *visit, file string) error {
 			v.spaces[one.name] = true
 		}
 	}
-	if changed != nil {
-		w.tree.written[file] = changed
-	}
-	return nil
+	return err
 }
 
 // addPatchFile reads a file of patches.
 func (w *walk) addPatchFile(v *visit, file string) error {
+	_, err := w.change(v, file)
+	return err
+}
+
+// change changes a file of objects or patches as it has to be, and returns its documents with the items of lists. Where kustomize gets the
+// files as they are, it looks at none.
+func (w *walk) change(v *visit, file string) ([]*yaml.Node, error) {
+	if w.exact {
+		return nil, nil
+	}
 	content, err := w.tree.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v.own = min(v.own+int64(len(content)), maxCost)
-	changed, _, err := w.measure(v, content)
+	changed, objects, err := w.read(v, content)
 	if err != nil {
-		return fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
+		return nil, fmt.Errorf("%s: %w: correct the file", displayPath(file), err)
 	}
 	if changed != nil {
 		w.tree.written[file] = changed
 	}
-	return nil
+	return objects, nil
 }
 
-// addFile counts a file that only has to exist.
-func (w *walk) addFile(v *visit, dir, what, p string) (string, error) {
+// addFile finds a file that only has to exist.
+func (w *walk) addFile(dir, what, p string) (string, error) {
 	target, isDir, err := w.find(dir, p)
 	if err == nil && isDir {
 		err = fmt.Errorf("%q is a folder: name a file", p)
@@ -60,26 +57,22 @@ func (w *walk) addFile(v *visit, dir, what, p string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s %w", what, err)
 	}
-	size, _, _ := w.tree.stat(target)
-	v.add(cost{bytes: size})
 	return target, nil
 }
 
-// measure measures a text of objects or patches. It returns the text as it has to be changed, nil when it can stay, and its
+// read reads a text of objects or patches. It returns the text as it has to be changed, nil when it can stay, and its
 // documents with the items of lists.
-func (w *walk) measure(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
+func (w *walk) read(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
+	if w.exact {
+		return nil, nil, nil
+	}
 	docs, err := documents(content)
 	if err != nil {
 		return nil, nil, err
 	}
-	v.add(cost{bytes: int64(len(content)), references: int64(bytes.Count(content, []byte("$(")))})
 	v.namespaces = v.namespaces || namespaceKind.Match(content)
 	var objects []*yaml.Node
 	for _, doc := range docs {
-		if !aliasesFit(doc) {
-			return nil, nil, fmt.Errorf("its aliases stand for more than %d values: write them out", maxValues)
-		}
-		w.longest = max(w.longest, longest(doc))
 		if len(doc.Content) != 1 {
 			continue
 		}
@@ -88,9 +81,6 @@ func (w *walk) measure(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 			objects = append(objects, items.Content...)
 		}
 	}
-	if w.exact {
-		return nil, objects, nil
-	}
 	changed, err := hideFields(docs)
 	return changed, objects, err
 }
@@ -98,7 +88,7 @@ func (w *walk) measure(v *visit, content []byte) ([]byte, []*yaml.Node, error) {
 // configure takes in the configurations of transformers, cleaned, and the OpenAPI definitions of crds.
 func (w *walk) configure(dir string, v *visit) error {
 	for _, p := range v.k.Configurations {
-		target, err := w.addFile(v, dir, "configuration", p)
+		target, err := w.addFile(dir, "configuration", p)
 		if err != nil {
 			return err
 		}
@@ -120,7 +110,7 @@ func (w *walk) configure(dir string, v *visit) error {
 		}
 	}
 	for _, p := range v.k.Crds {
-		if _, err := w.addFile(v, dir, "crd", p); err != nil {
+		if _, err := w.addFile(dir, "crd", p); err != nil {
 			return err
 		}
 	}
@@ -136,35 +126,22 @@ func (w *walk) sources(dir string, v *visit) error {
 	for _, g := range v.k.SecretGenerator {
 		all = append(all, g.KvPairSources)
 	}
-	v.add(cost{objects: int64(len(all))})
 	for _, s := range all {
 		for _, p := range s.EnvSources {
-			target, err := w.addFile(v, dir, "env file", p)
-			if err != nil {
+			if _, err := w.addFile(dir, "env file", p); err != nil {
 				return err
 			}
-			w.text(v, target)
 		}
 		for _, p := range s.FileSources {
 			if _, after, ok := strings.Cut(p, "="); ok {
 				p = after
 			}
-			target, err := w.addFile(v, dir, "file", p)
-			if err != nil {
+			if _, err := w.addFile(dir, "file", p); err != nil {
 				return err
 			}
-			w.text(v, target)
 		}
 	}
 	return nil
-}
-
-// text counts a file that becomes the content of a ConfigMap or Secret, which a var can stand for and stand in.
-func (w *walk) text(v *visit, file string) {
-	if content, err := w.tree.ReadFile(file); err == nil {
-		v.add(cost{references: int64(bytes.Count(content, []byte("$(")))})
-		w.longest = max(w.longest, int64(len(content)))
-	}
 }
 
 // patch goes through all forms of patches, which are files or text in place.
@@ -179,7 +156,7 @@ func (w *walk) patch(dir string, v *visit) error {
 	for _, patches := range [][]types.Patch{v.k.Patches, v.k.PatchesJson6902} {
 		for i := range patches {
 			if p := patches[i].Path; p != "" {
-				target, err := w.addFile(v, dir, "patch", p)
+				target, err := w.addFile(dir, "patch", p)
 				if err == nil {
 					err = w.addPatchFile(v, target)
 				}
@@ -187,7 +164,7 @@ func (w *walk) patch(dir string, v *visit) error {
 					return err
 				}
 			}
-			changed, _, err := w.measure(v, []byte(patches[i].Patch))
+			changed, _, err := w.read(v, []byte(patches[i].Patch))
 			if err != nil {
 				return fmt.Errorf("patch %d: %w: correct it", i+1, err)
 			}
@@ -200,7 +177,7 @@ func (w *walk) patch(dir string, v *visit) error {
 		if r.Path == "" {
 			continue
 		}
-		if _, err := w.addFile(v, dir, "replacement", r.Path); err != nil {
+		if _, err := w.addFile(dir, "replacement", r.Path); err != nil {
 			return err
 		}
 	}
@@ -220,7 +197,7 @@ func (w *walk) fileOrText(dir string, v *visit, what string, entry *string, take
 	case !strings.Contains(*entry, ":"):
 		return fmt.Errorf("%s %w", what, err)
 	}
-	changed, _, err := w.measure(v, []byte(*entry))
+	changed, _, err := w.read(v, []byte(*entry))
 	if err != nil {
 		return fmt.Errorf("%s in place: %w: correct it", what, err)
 	}
@@ -236,18 +213,15 @@ func (w *walk) plugins(dir string, v *visit) error {
 	for _, entries := range [][]string{v.k.Generators, v.k.Transformers, v.k.Validators} {
 		for _, entry := range entries {
 			content := []byte(entry)
-			take := func(v *visit, file string) error {
-				var err error
+			take := func(_ *visit, file string) (err error) {
 				content, err = w.tree.ReadFile(file)
-				v.add(cost{bytes: int64(len(content))})
-				v.own = min(v.own+int64(len(content)), maxCost)
 				return err
 			}
 			if err := w.fileOrText(dir, v, "plugin", &entry, take); err != nil {
 				return err
 			}
 			// A generator may make Namespaces of whatever its configuration holds, which this finds too.
-			if _, _, err := w.measure(v, content); err != nil {
+			if _, _, err := w.read(v, content); err != nil {
 				return fmt.Errorf("plugin %w", err)
 			}
 			if err := scanPlugin(content); err != nil {

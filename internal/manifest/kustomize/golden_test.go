@@ -34,9 +34,19 @@ func input(files string, change func(*Application)) Input {
 	}
 }
 
+// renderAll renders all applications.
+func renderAll(t testing.TB, in Input) []Rendered {
+	t.Helper()
+	out, err := Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func rendered(t *testing.T, in Input) Rendered {
 	t.Helper()
-	out := Render(in)
+	out := renderAll(t, in)
 	if len(out) != 1 {
 		t.Fatalf("%d applications", len(out))
 	}
@@ -314,7 +324,7 @@ func TestOneOfMany(t *testing.T) {
 	good := in.Applications[0]
 	bad := Application{Name: "bad"}
 	in.Applications = []Application{bad, good, good}
-	out := Render(in)
+	out := renderAll(t, in)
 	if out[0].Err == nil || !strings.Contains(out[0].Err.Error(), `application "bad"`) || len(out[1].Objects) != 1 ||
 		len(out[2].Objects) != 0 || len(out[2].Warnings) != 1 || out[2].Err != nil {
 		t.Errorf("%+v", out)
@@ -328,7 +338,7 @@ func TestStacks(t *testing.T) {
 		a.Parameters = []Parameter{{Name: "namespace", Value: "x"}}
 	})
 	in.Applications = append(in.Applications, Application{Name: "kubeflow-apps", HasConfig: true, HasRepoRef: true, Repo: "manifests", Path: "gone"})
-	out := Render(in)
+	out := renderAll(t, in)
 	if diff := cmp.Diff([]string{"Service /p1-one", "Deployment /p1-web"}, names(out[0])); diff != "" || out[0].Err != nil {
 		t.Errorf("%v\n%s", out[0].Err, diff)
 	}

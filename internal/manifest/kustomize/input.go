@@ -4,6 +4,8 @@ import (
 	"io/fs"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
 // Input is what the rendering of a KfDef depends on.
@@ -21,9 +23,11 @@ type Input struct {
 	// is empty, as it was for kfctl.
 	Project string
 	// Repos are the unpacked repositories by name, rooted at their top folder. Links in them are not followed.
-	Repos map[string]fs.FS
+	Repos map[string]fs.FS `json:"-"`
 	// Applications are in the order of the KfDef.
 	Applications []Application
+	// Workers are the processes that render; nil for those that all share who name none. Their turns are counted for Namespace.
+	Workers *worker.Pool `json:"-"`
 }
 
 // Application is one entry of spec.applications.
@@ -58,24 +62,12 @@ type Rendered struct {
 	Err error
 }
 
-// The bounds of one application. They are far above what real repositories need (the largest application of Kubeflow 1.2
-// has 266 objects in 1 MB, all of Kubeflow in 2026 503 objects in 9 MB) and keep a hostile one from filling the memory.
+// The bounds of one application besides those of the process that renders it. They are far above what real repositories need: the largest
+// application of Kubeflow 1.2 has 266 objects in 1 MB, all of Kubeflow in 2026 503 objects in 9 MB.
 const (
-	// maxObjects is how many objects an application may have. kustomize compares each with each, so that the time grows
-	// with the square: 2000 take about ten seconds.
+	// maxObjects is how many objects an application may have.
 	maxObjects = 2000
-	// maxOutput is how many bytes of JSON these may have together.
-	maxOutput = 64 << 20
-	// maxInput is how many bytes kustomize may read, every file counted as often as it is reached.
-	maxInput = 64 << 20
-	// maxValues is how many values a YAML document may hold with its aliases written out.
-	maxValues = 1 << 20
-	// maxGrowth is how many bytes labels, patches and vars may add, if every one were added to every object below it, or
-	// the longest of all texts put in place of every var.
-	maxGrowth = 512 << 20
-	// maxVisits is how many kustomizations it may enter, counted in the same way.
-	maxVisits = 4000
-	// maxDepth is how deep these may be nested.
+	// maxDepth is how deep kustomizations may be nested.
 	maxDepth = 40
 	// maxReported is how many names a message lists.
 	maxReported = 10

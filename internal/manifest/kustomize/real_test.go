@@ -77,7 +77,7 @@ func TestRealCounts(t *testing.T) {
 				t.Errorf("stacks mode is %v", !c.stacks)
 			}
 			got, sum := map[string]int{}, 0
-			for _, r := range Render(c.in) {
+			for _, r := range renderAll(t, c.in) {
 				if r.Err != nil {
 					t.Error(r.Err)
 				}
@@ -116,7 +116,7 @@ func TestLikePlainKustomize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := RenderOne(in, a)
+				got := renderOne(in, a)
 				if got.Err != nil {
 					t.Fatal(got.Err)
 				}
@@ -205,7 +205,7 @@ func plainKustomize(t *testing.T, in Input, a Application, cut bool) (map[string
 // TestDeterministic renders both KfDefs twice and compares every byte.
 func TestDeterministic(t *testing.T) {
 	for _, in := range []Input{kubeflow(t), openDataHub(t)} {
-		first, second := Render(in), Render(in)
+		first, second := renderAll(t, in), renderAll(t, in)
 		a, err := json.Marshal(first)
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +226,7 @@ func BenchmarkRender(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				Render(in)
+				renderAll(b, in)
 			}
 		})
 	}

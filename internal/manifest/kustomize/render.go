@@ -1,21 +1,17 @@
 package kustomize
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
-
-	"mlkeeper.dev/internal/parallel"
 )
 
 // stacksMark is the application whose name switches a KfDef to kfctl's second mode.
@@ -24,36 +20,20 @@ const stacksMark = "kubeflow-apps"
 // generated is the folder of what is generated around an application that is the kustomization at its path.
 const generated = "/application"
 
-// atOnce is how many applications are in work: while kustomize renders one, the files of another are read and checked, and the
-// objects of a third decoded.
-const atOnce = 3
-
-// one lets a single rendering into kustomize at a time: what it knows of the kinds of Kubernetes is global to the
-// process, and two large renderings at once would need twice the memory.
-var one sync.Mutex
-
 // Stacks says in which of its two modes kfctl rendered a KfDef. In stacks mode each application is the kustomization at its path and
 // nothing else; in legacy mode it is merged from a base, overlays and parameters.
 func (in Input) Stacks() bool {
 	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksMark })
 }
 
-// Render renders every application, in the order of the KfDef. A second application of one name is skipped with a
-// warning, as kfctl did.
-func Render(in Input) []Rendered {
-	out := make([]Rendered, len(in.Applications))
-	// RenderOne answers for a panic itself, and nobody ends the context.
-	parallel.Each(context.Background(), atOnce, in.Applications, func(_ context.Context, i int, a Application) error {
-		if in.second(i) {
-			out[i] = Rendered{Name: a.Name, Warnings: []string{
-				"skipped, as kfctl did: an application of this name comes before it. Rename it",
-			}}
-			return nil
-		}
-		out[i] = RenderOne(in, a)
-		return nil
-	})
-	return out
+// renderAt renders one application of a KfDef in this process, which is a worker.
+func renderAt(in Input, i int) Rendered {
+	if in.second(i) {
+		return Rendered{Name: in.Applications[i].Name, Warnings: []string{
+			"skipped, as kfctl did: an application of this name comes before it. Rename it",
+		}}
+	}
+	return renderOne(in, in.Applications[i])
 }
 
 // second says that an application has the name of one before it.
@@ -62,10 +42,9 @@ func (in Input) second(i int) bool {
 	return name != "" && slices.ContainsFunc(in.Applications[:i], func(b Application) bool { return b.Name == name })
 }
 
-// RenderOne renders one application of the KfDef.
-func RenderOne(in Input, a Application) (out Rendered) {
+func renderOne(in Input, a Application) (out Rendered) {
 	out.Name = a.Name
-	// kustomize has panicked on odd YAML before. One author's file must not end the operator of all.
+	// kustomize has panicked on odd YAML before. The other applications are rendered all the same.
 	defer func() {
 		if cause := recover(); cause != nil {
 			out = Rendered{Name: a.Name, Err: fmt.Errorf("application %q: kustomize gave up on its files (%v): "+
@@ -92,7 +71,7 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 		return nil, p.warnings, err
 	}
 	w := &walk{tree: p.tree, exact: in.Rendering == Kustomize, place: p.place, done: map[string]*visit{}}
-	if err := w.prepare(p.entry); err != nil {
+	if _, err := w.enter(p.entry); err != nil {
 		return nil, p.warnings, err
 	}
 	objects, err := run(p.tree, p.entry)
@@ -230,8 +209,6 @@ func run(t *tree, entry string) ([]*unstructured.Unstructured, error) {
 }
 
 func build(t *tree, entry string) (resmap.ResMap, error) {
-	one.Lock()
-	defer one.Unlock()
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy
 	// Files may lie beside the folder of a kustomization, as in trees of 2020: the tree itself keeps them in the repository.
@@ -258,14 +235,10 @@ func collect(result resmap.ResMap) ([]*unstructured.Unstructured, error) {
 			len(resources), maxObjects)
 	}
 	var objects []*unstructured.Unstructured
-	size := 0
 	for _, r := range resources {
 		raw, err := r.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("%s %s cannot be written as JSON (%w): correct its file", r.GetKind(), r.GetName(), err)
-		}
-		if size += len(raw); size > maxOutput {
-			return nil, fmt.Errorf("renders more than %d bytes: split it", maxOutput)
 		}
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(raw); err != nil {

@@ -11,6 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// maxSubstituted bounds what the variables of an application add to its objects, in bytes.
+const maxSubstituted = 64 << 20
+
 // substituteMark is the label or annotation of Flux by which an object keeps its text.
 const substituteMark = "kustomize.toolkit.fluxcd.io/substitute"
 
@@ -138,8 +141,8 @@ func (s *substitution) text(text string) (string, error) {
 			return "", fmt.Errorf("the variable %q has no value: set it in postBuild, write $%s to keep the text, or ${%s:=VALUE} for a default",
 				truncate(m[1]), truncate(found), truncate(m[1]))
 		}
-		if s.size += len(value); s.size > maxOutput {
-			return "", fmt.Errorf("has more than %d bytes once its variables are replaced: split it", maxOutput)
+		if s.size += len(value); s.size > maxSubstituted {
+			return "", fmt.Errorf("has more than %d bytes once its variables are replaced: split it", maxSubstituted)
 		}
 		out.WriteString(value)
 	}

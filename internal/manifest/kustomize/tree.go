@@ -2,7 +2,6 @@ package kustomize
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -51,19 +50,19 @@ func (t *tree) inRepo(p string) (string, bool) {
 }
 
 // stat says what a path of the repository is; a link and everything else that is no plain file or folder is nothing.
-func (t *tree) stat(p string) (size int64, dir, ok bool) {
-	if content, found := t.written[path.Clean("/"+p)]; found {
-		return int64(len(content)), false, true
+func (t *tree) stat(p string) (dir, ok bool) {
+	if _, found := t.written[path.Clean("/"+p)]; found {
+		return false, true
 	}
 	rel, ok := t.inRepo(p)
 	if !ok {
-		return 0, false, false
+		return false, false
 	}
 	info, err := fs.Stat(t.repo, rel)
 	if err != nil || (!info.IsDir() && !info.Mode().IsRegular()) {
-		return 0, false, false
+		return false, false
 	}
-	return info.Size(), info.IsDir(), true
+	return info.IsDir(), true
 }
 
 // isWritten says that a path is a folder of generated files.
@@ -82,28 +81,26 @@ func (t *tree) ReadFile(p string) ([]byte, error) {
 	if content, ok := t.written[path.Clean("/"+p)]; ok {
 		return slices.Clone(content), nil
 	}
-	size, dir, ok := t.stat(p)
+	dir, ok := t.stat(p)
 	rel, _ := t.inRepo(p)
 	switch {
 	case !ok:
 		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: fs.ErrNotExist}
 	case dir:
 		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: errors.New("is a folder")}
-	case size > maxInput:
-		return nil, &fs.PathError{Op: "open", Path: displayPath(p), Err: fmt.Errorf("is larger than %d bytes", maxInput)}
 	}
 	return fs.ReadFile(t.repo, rel)
 }
 
 // IsDir says that a path is a folder.
 func (t *tree) IsDir(p string) bool {
-	_, dir, ok := t.stat(p)
+	dir, ok := t.stat(p)
 	return (ok && dir) || t.isWritten(p)
 }
 
 // Exists says that a path is a file or a folder.
 func (t *tree) Exists(p string) bool {
-	_, _, ok := t.stat(p)
+	_, ok := t.stat(p)
 	return ok || t.isWritten(p)
 }
 

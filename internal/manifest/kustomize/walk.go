@@ -14,7 +14,7 @@ import (
 )
 
 // walk goes through every kustomization that kustomize is going to enter, before it does. It refuses what would be
-// fetched, adds up what the rendering is going to cost, and changes what today's kustomize does not take.
+// fetched, and changes what today's kustomize does not take.
 type walk struct {
 	tree *tree
 	// exact says that kustomize gets the files as they are: nothing is changed in them.
@@ -26,14 +26,10 @@ type walk struct {
 	done     map[string]*visit
 	stack    []string
 	warnings []string
-	// longest is the longest text that a var can stand for; vars says that there are any.
-	longest int64
-	vars    bool
 }
 
 // visit is what is known of a kustomization and everything below it.
 type visit struct {
-	cost
 	// namespaces says that something below looks like a Namespace object.
 	namespaces bool
 	// spaces are the names that the Namespaces here and below have.
@@ -44,39 +40,16 @@ type visit struct {
 	newer string
 	// specs are the field specifications for namespaces that configurations below add.
 	specs []types.FieldSpec
-	// own is how many bytes of this kustomization may be added to each object: its file and its patches.
-	own int64
 	// file and k are the kustomization itself; changed says that k is no longer what the file holds.
 	file    string
 	k       types.Kustomization
 	changed bool
 }
 
-// prepare goes through the tree from its entry.
-func (w *walk) prepare(entry string) error {
-	v, err := w.enter(entry)
-	if err != nil {
-		return err
-	}
-	if w.vars {
-		v.growth += min(v.references, maxCost) * min(w.longest, maxInput)
-	}
-	switch {
-	case v.entered > maxVisits:
-		return fmt.Errorf("enters more than %d kustomizations, each counted as often as it is reached: split it", maxVisits)
-	case v.objects > maxObjects:
-		return fmt.Errorf("reads more than %d objects, the most that an application may have: split it", maxObjects)
-	case v.bytes > maxInput:
-		return fmt.Errorf("reads more than %d bytes, each file counted as often as it is reached: split it", maxInput)
-	case v.growth > maxGrowth:
-		return fmt.Errorf("may grow by more than %d bytes through labels, patches and vars: split it", maxGrowth)
-	}
-	return nil
-}
-
 // located is an error that already names its file.
 type located struct{ error }
 
+// enter goes through the kustomization of a folder and everything below it.
 func (w *walk) enter(dir string) (*visit, error) {
 	if v := w.done[dir]; v != nil {
 		return v, nil
@@ -104,8 +77,6 @@ func (w *walk) enter(dir string) (*visit, error) {
 			return nil, located{fmt.Errorf("%s: %w", displayPath(v.file), err)}
 		}
 	}
-	w.vars = w.vars || len(v.k.Vars) > 0
-	v.growth = min(v.growth+v.own*min(v.objects, maxObjects), maxCost)
 	if len(w.stack) > 1 {
 		v.overrideNamespaces()
 	} else if w.place != nil {
@@ -130,7 +101,7 @@ func (w *walk) enter(dir string) (*visit, error) {
 
 // load reads the kustomization of a folder exactly as kustomize does, so that both see the same fields.
 func (w *walk) load(dir string) (*visit, error) {
-	v := &visit{cost: cost{entered: 1}, named: map[named]bool{}, spaces: map[string]bool{}}
+	v := &visit{named: map[named]bool{}, spaces: map[string]bool{}}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		if w.tree.IsDir(file) || !w.tree.Exists(file) {
@@ -151,8 +122,6 @@ func (w *walk) load(dir string) (*visit, error) {
 	if content, err = w.search.known(content, len(w.stack)); err != nil {
 		return nil, fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
-	v.own = int64(len(content))
-	v.bytes = v.own
 	if err := v.k.Unmarshal(content); err != nil {
 		return nil, fmt.Errorf("%s: %s: correct the file", displayPath(v.file), repositoryPaths(err))
 	}
@@ -208,7 +177,6 @@ func (w *walk) descend(v *visit, dir string) error {
 	if err != nil {
 		return err
 	}
-	v.add(below.cost)
 	v.namespaces = v.namespaces || below.namespaces
 	v.newer = cmp.Or(v.newer, below.newer)
 	for n := range below.named {

@@ -26,19 +26,39 @@ func (c *Caller) Send(list string, o *unstructured.Unstructured) error {
 	return err
 }
 
-// Objects has take be given what a worker sends. The caller keeps it, so that its size in memory is bounded, and not that of its text
+// Objects are what a worker sends, by their lists. The caller keeps them, so that what they take in memory is bounded, and not their text
 // alone.
-func Objects(take func(list string, o *unstructured.Unstructured), handlers map[string]Handler) {
-	left := int64(maxResult)
-	handlers[methodObject] = Handle(func(_ *Run, o object) (bool, error) {
-		if left -= inMemory(o.Raw); left < 0 {
+type Objects struct {
+	lists map[string][]*unstructured.Unstructured
+	sizes map[string]int64
+	size  int64
+}
+
+// List is one of the lists.
+func (o *Objects) List(name string) []*unstructured.Unstructured { return o.lists[name] }
+
+// Drop forgets a list.
+func (o *Objects) Drop(name string) {
+	o.size -= o.sizes[name]
+	delete(o.lists, name)
+	delete(o.sizes, name)
+}
+
+// Collect adds the objects that a worker sends. It bounds what several workers send for one caller together.
+func (o *Objects) Collect(handlers map[string]Handler) {
+	o.lists, o.sizes = map[string][]*unstructured.Unstructured{}, map[string]int64{}
+	handlers[methodObject] = Handle(func(_ *Run, sent object) (bool, error) {
+		size := inMemory(sent.Raw)
+		if o.size+size > maxResult {
 			return false, &LimitError{fmt.Sprintf("what it renders takes more than %d MiB of memory", maxResult>>20)}
 		}
 		u := &unstructured.Unstructured{}
-		if err := json.Unmarshal(o.Raw, &u.Object); err != nil {
+		if err := json.Unmarshal(sent.Raw, &u.Object); err != nil {
 			return false, fmt.Errorf("an object is no JSON: %w", err)
 		}
-		take(o.List, u)
+		o.lists[sent.List] = append(o.lists[sent.List], u)
+		o.sizes[sent.List] += size
+		o.size += size
 		return true, nil
 	})
 }

@@ -23,6 +23,8 @@ const (
 	Share = maxMemory + 64<<20
 	// maxOutput bounds what a worker sends, in bytes, and maxResult what its objects take once they are decoded.
 	maxOutput, maxResult = 128 << 20, 96 << 20
+	// maxWait bounds how long a worker lives that takes no processor time.
+	maxWait = 5 * time.Minute
 	// maxStderr bounds what is kept of the last words of a worker, in bytes.
 	maxStderr = 16 << 10
 )
@@ -72,13 +74,9 @@ func Handle[A, R any](f func(*Run, A) (R, error)) Handler {
 	}
 }
 
-// busy is how many times longer than its processor time a piece may take, since other processes have the machine, too.
-const busy = 10
-
 // Run is a worker at work.
 type Run struct {
-	job   Job
-	timer *time.Timer
+	job Job
 	// used is the processor time that the worker had taken at its last question.
 	used time.Duration
 }
@@ -104,12 +102,11 @@ func (p *Pool) Run(ctx context.Context, job Job) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return unavailable(cause)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, fmt.Errorf("it waited for most of %s", maxWait))
+	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	late := fmt.Errorf("it waited for most of %s", busy*job.Piece)
-	run := &Run{job: job, timer: time.AfterFunc(busy*job.Piece, func() { end(late) })}
-	defer run.timer.Stop()
-	return run.do(ctx, end)
+	return (&Run{job: job}).do(ctx, end)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
@@ -184,9 +181,6 @@ func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
 		}
 		r.used = asked.Used
 		handler := r.job.Handlers[asked.Method]
-		if asked.Method == methodNext {
-			handler = next
-		}
 		if handler == nil {
 			return fmt.Errorf("bug: the worker asks for %s, which nobody answers", asked.Method)
 		}
@@ -204,12 +198,6 @@ func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
 		}
 	}
 }
-
-// next gives the worker the time of another piece.
-var next = Handle(func(r *Run, _ bool) (bool, error) {
-	r.timer.Reset(busy * r.job.Piece)
-	return true, nil
-})
 
 // lastWords keeps the end of what a worker says. It is never shown: it may quote what is rendered.
 type lastWords struct{ bytes.Buffer }

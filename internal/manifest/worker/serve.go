@@ -72,27 +72,16 @@ func serve(in io.Reader, out io.Writer, work func(*Caller) error) error {
 	}
 	debug.SetMemoryLimit(int64(c.limits.Memory / 4 * 3)) //nolint:gosec // a bound on memory is no larger than an int64
 	debug.SetMaxStack(maxStack)
-	if err := c.limitPiece(); err != nil {
+	if err := c.Next(); err != nil {
 		return err
 	}
 	return work(c)
 }
 
-// limitPiece bounds the processor time of a piece that begins now.
-func (c *Caller) limitPiece() error {
+// Next begins a piece of the work, which has time of its own.
+func (c *Caller) Next() error {
 	begun := uint64((used() + time.Second - 1) / time.Second) //nolint:gosec // time that was taken is not negative
 	return confinePiece(begun+c.limits.Piece, c.limits.Total)
-}
-
-// methodNext is the method by which a worker begins another piece.
-const methodNext = "next"
-
-// Next begins another piece of the work, which has time of its own.
-func (c *Caller) Next() error {
-	if _, err := Call[bool](c, methodNext, true); err != nil {
-		return err
-	}
-	return c.limitPiece()
 }
 
 // Read reads what the caller sends at the beginning.

@@ -150,7 +150,7 @@ func run(ctx context.Context, pool *Pool, what string, piece, total time.Duratio
 		}
 		return true, nil
 	})}
-	Objects(func(string, *unstructured.Unstructured) {}, handlers)
+	(&Objects{}).Collect(handlers)
 	Trees(map[string]fs.FS{"t": fstest.MapFS{
 		"a/b": {Data: []byte("xxy")}, "large": {Data: append(bytes.Repeat([]byte("x"), 3*chunk), 'y')}, "empty": {},
 		"link": {Data: []byte("a/b"), Mode: fs.ModeSymlink},
@@ -191,7 +191,7 @@ func TestAWorkerThatTakesTooMuchIsEnded(t *testing.T) {
 func TestAWorkerIsUnavailable(t *testing.T) {
 	late, stop := context.WithTimeout(t.Context(), time.Second/2)
 	defer stop()
-	for what, ctx := range map[string]context.Context{"spin": late, "sleep": t.Context(), "nothing": late} {
+	for what, ctx := range map[string]context.Context{"spin": late, "sleep": late, "nothing": late} {
 		if what == "nothing" {
 			<-ctx.Done()
 		}
