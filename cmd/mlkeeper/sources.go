@@ -15,6 +15,8 @@ import (
 
 	"mlkeeper.dev/internal/clusternet"
 	watchsource "mlkeeper.dev/internal/engine/watch/source"
+	"mlkeeper.dev/internal/limit"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -28,14 +30,19 @@ type sources struct {
 	// cluster is the cluster that the manager runs for, whose addresses are refused; nil for the commands, which fetch from the machine
 	// and with the rights of whoever calls them.
 	cluster *clusternet.Addresses
+	// work is what fetches and renderings share, in all copies of the flags.
+	work *sharedWork
 	// made is the store that was made with these flags, shared by all controllers and by all copies of the flags.
 	made **lazyStore
 }
 
 func (s *sources) bind(flags *pflag.FlagSet) {
-	s.made = new(*lazyStore)
+	s.made, s.work = new(*lazyStore), &sharedWork{}
 	flags.StringVar(&s.dir, "source-dir", "", "folder that keeps fetched archives; a temporary one when empty")
-	flags.Int64Var(&s.bytes, "source-bytes", 4<<30, "how many bytes it keeps; what was used longest ago goes first")
+	flags.Int64Var(&s.bytes, "source-bytes", 5<<30,
+		"how many bytes it keeps and large fetches under way take; what was used longest ago goes first")
+	flags.Int64Var(&s.work.bytes, "work-memory", worker.Share+64<<20,
+		"how many bytes of memory fetches and renderings take together; each process that renders takes 320 MiB of them, and one runs in any case")
 	l := &s.limits
 	flags.Int64Var(&l.Archive, "source-max-archive", 200<<20, "how many bytes an archive may have, compressed")
 	flags.Int64Var(&l.Unpacked, "source-max-unpacked", 1<<30, "how many bytes an archive may unpack to")
@@ -59,6 +66,9 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 // options reads the flags.
 func (s *sources) options(log logr.Logger) (source.Options, error) {
 	out := source.Options{Dir: s.dir, Bytes: s.bytes, Limits: s.limits, Policy: s.policy, Log: log.WithName("source")}
+	if out.Workers = s.work.workers(); out.Workers != nil {
+		out.Memory = out.Workers.Memory
+	}
 	var failed error
 	for _, text := range s.maps {
 		m, err := source.ParseMapping(text)
@@ -82,6 +92,22 @@ func (s *sources) options(log logr.Logger) (source.Options, error) {
 	}
 	out.Allow, out.Deny = prefixes("--source-allow-cidr", s.allow), prefixes("--source-deny-cidr", s.deny)
 	return out, failed
+}
+
+// sharedWork is what fetches and renderings share.
+type sharedWork struct {
+	bytes int64
+	once  sync.Once
+	pool  *worker.Pool
+}
+
+// workers are the processes that render, within the memory of all; nil, for those that all share, where there are no flags.
+func (w *sharedWork) workers() *worker.Pool {
+	if w == nil {
+		return nil
+	}
+	w.once.Do(func() { w.pool = &worker.Pool{Memory: limit.New(w.bytes, w.bytes)} })
+	return w.pool
 }
 
 // store is the one store that the flags describe, since a folder is one store's alone. One that is wrong is an error of

@@ -122,3 +122,16 @@ func (l *Limit) next() int {
 func (l *Limit) before(a, b string) bool {
 	return cmp.Or(cmp.Compare(l.used[a], l.used[b]), cmp.Compare(l.last[a], l.last[b])) < 0
 }
+
+type namespaceKey struct{}
+
+// WithNamespace has what is acquired for a context count for a namespace.
+func WithNamespace(ctx context.Context, namespace string) context.Context {
+	return context.WithValue(ctx, namespaceKey{}, namespace)
+}
+
+// NamespaceOf is the namespace that a context counts for; empty for none.
+func NamespaceOf(ctx context.Context) string {
+	namespace, _ := ctx.Value(namespaceKey{}).(string)
+	return namespace
+}

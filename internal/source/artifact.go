@@ -53,12 +53,13 @@ func (s *Store) artifact(e *entryState, m meta) (*Artifact, error) {
 	}, nil
 }
 
-// lost gives back an entry that cannot be opened. One whose files are gone is forgotten, so that it is fetched again the next time.
+// lost gives back an entry that cannot be opened. One whose files are gone or damaged is forgotten, so that it is fetched again; who has it
+// open keeps what there is.
 func (s *Store) lost(e *entryState, err error) {
 	var doomed []string
 	s.mu.Lock()
 	e.pins--
-	if errors.Is(err, fs.ErrNotExist) && e.pins == 0 && s.entries[e.ID] == e {
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errDamaged)) && s.entries[e.ID] == e {
 		doomed = append(doomed, s.drop(e))
 	}
 	s.mu.Unlock()
@@ -73,6 +74,14 @@ func (s *Store) open(e *entryState) (*bundle, *os.File, error) {
 	}
 	file, err := os.Open(s.path(e.ID, contentName))
 	if err != nil {
+		return nil, nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && (info.Size() != e.Bytes || sumOf(list) != e.List) {
+		err = errDamaged
+	}
+	if err != nil {
+		_ = file.Close()
 		return nil, nil, err
 	}
 	tree, err := unlist(list, file, e.Bytes)

@@ -65,8 +65,8 @@ type span struct {
 	Size int64  `json:"s"`
 }
 
-// errDamaged is the error of a list that is not one that was written.
-var errDamaged = errors.New("its list of files is damaged")
+// errDamaged is the error of a tree that is not the one that was written.
+var errDamaged = errors.New("its list of files or their contents are damaged")
 
 // unlist reads a list whose files lie in content of a size.
 func unlist(raw []byte, content io.ReaderAt, size int64) (*bundle, error) {

@@ -40,10 +40,11 @@ func (s *Store) FetchChart(ctx context.Context, r ChartRequest) (*Artifact, erro
 		return s.fetchTagged(ctx, r)
 	}
 	key := s.chartKey(r)
-	if m, e := s.known(key); e != nil {
-		if r.Digest != "" && r.Digest == m.ID {
-			return s.artifact(e, m)
+	if m, e := s.known(key); e != nil && r.Digest != "" && r.Digest == m.ID {
+		if a, err := s.artifact(e, m); err == nil {
+			return a, nil
 		}
+	} else if e != nil {
 		s.unpin(e)
 	}
 	artifact, err := s.fetchListed(ctx, r)
@@ -100,7 +101,7 @@ func (s *Store) fetchListed(ctx context.Context, r ChartRequest) (*Artifact, err
 	if err != nil {
 		return nil, err
 	}
-	link, digest, err := listed(raw, r)
+	link, digest, err := s.find(ctx, raw, r)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+
+	"mlkeeper.dev/internal/limit"
 )
 
 // flight is one fetch under way, which any number of callers may wait for.
@@ -39,15 +41,22 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 		// What a branch gave is no answer to this request.
 		key += " fixed"
 	}
-	if m, e := s.known(key); e != nil {
-		if pinned(u, m) {
-			return s.artifact(e, m)
+	if m, e := s.known(key); e != nil && pinned(u, m) {
+		if a, err := s.artifact(e, m); err == nil {
+			return a, nil
 		}
+		// What is gone from the disk is fetched again.
+	} else if e != nil {
 		s.unpin(e)
 	}
+	return s.fetch(ctx, r, u, key, true)
+}
+
+// fetch asks for what may have changed, or is not there. Where it is the same as before, but gone from the disk, it asks once again.
+func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again bool) (*Artifact, error) {
 	// Two requests for one archive with two digests are not the same: one of them fails.
 	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
-		return s.fly(&flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed})
+		return s.fly(limit.NamespaceOf(ctx), &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed})
 	})
 	select {
 	case <-ctx.Done():
@@ -62,7 +71,11 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 			return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
 				"%s: the tree was dropped before it was used", u)
 		}
-		return s.artifact(e, m)
+		a, err := s.artifact(e, m)
+		if err != nil && again {
+			return s.fetch(ctx, r, u, key, false)
+		}
+		return a, err
 	}
 }
 
@@ -142,7 +155,7 @@ func pinned(u URI, m meta) bool {
 }
 
 // fly does one fetch. It runs on the store's context: the caller that began it may go while others wait.
-func (s *Store) fly(f *flight) (m meta, err error) {
+func (s *Store) fly(namespace string, f *flight) (m meta, err error) {
 	if err := s.begin(); err != nil {
 		return meta{}, err
 	}
@@ -156,6 +169,8 @@ func (s *Store) fly(f *flight) (m meta, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(s.ctx, s.options.Limits.Total)
 	defer cancel()
+	ctx, room := s.withSpace(limit.WithNamespace(ctx, namespace))
+	defer room.end()
 	if f.work, err = os.MkdirTemp(s.options.Dir, temporary); err != nil {
 		return meta{}, diskError(err)
 	}
@@ -228,7 +243,7 @@ func (s *Store) keepArchive(ctx context.Context, work string, content io.Reader,
 	}
 	defer func() { _ = file.Close() }()
 	r := record{ID: id, Digest: digestPrefix + id, Revision: digestPrefix + id}
-	return s.keep(work, r, true, func(to *tree) error { return unpack(ctx, file, size, to) })
+	return s.keep(ctx, work, r, true, func(to *tree) error { return unpack(ctx, file, size, to) })
 }
 
 // download saves what a server sends, and compares it with the pinned digest before anything of it is read. The caller closes the file,
@@ -246,7 +261,7 @@ func download(
 		}
 	}()
 	hash := sha256.New()
-	size, err = io.Copy(io.MultiWriter(file, hash), &bounded{ctx: ctx, r: content, left: limit, err: tooLong})
+	size, err = io.Copy(io.MultiWriter(counted{ctx: ctx, to: file}, hash), &bounded{ctx: ctx, r: content, left: limit, err: tooLong})
 	if err != nil {
 		return nil, 0, "", describe(err)
 	}
@@ -262,7 +277,7 @@ func download(
 }
 
 // keep fills a tree and makes it an entry, or finds the entry that is there. The caller unpins it.
-func (s *Store) keep(work string, r record, stripTop bool, fill func(*tree) error) (*entryState, error) {
+func (s *Store) keep(ctx context.Context, work string, r record, stripTop bool, fill func(*tree) error) (*entryState, error) {
 	if e := s.pin(r.ID); e != nil {
 		return e, nil
 	}
@@ -275,6 +290,7 @@ func (s *Store) keep(work string, r record, stripTop bool, fill func(*tree) erro
 		return nil, err
 	}
 	defer func() { _ = to.close() }()
+	to.space = func(n int64) error { return spaceOf(ctx).take(ctx, n) }
 	if err := fill(to); err != nil {
 		return nil, err
 	}
@@ -289,6 +305,10 @@ func (s *Store) keep(work string, r record, stripTop bool, fill func(*tree) erro
 		return nil, diskError(err)
 	}
 	r.Files, r.Skipped, r.Bytes, r.Size, r.List = len(to.files), to.skipped, to.written, to.disk(), sumOf(list)
+	// From here on it counts as a tree.
+	if room := spaceOf(ctx); room != nil {
+		room.end()
+	}
 	return s.publish(folder, r)
 }
 
@@ -302,6 +322,8 @@ func (s *Store) Unpack(ctx context.Context, name string, data []byte) (*Artifact
 	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	ctx, room := s.withSpace(ctx)
+	defer room.end()
 	work, err := os.MkdirTemp(s.options.Dir, temporary)
 	if err != nil {
 		return nil, diskError(err)

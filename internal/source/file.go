@@ -39,5 +39,5 @@ func (s *Store) keepFile(ctx context.Context, work string, content io.Reader, wa
 	}
 	defer func() { _ = file.Close() }()
 	r := record{ID: treeOfFile(id), Digest: digestPrefix + id, Revision: digestPrefix + id}
-	return s.keep(work, r, false, func(to *tree) error { return to.add(FileName, file) })
+	return s.keep(ctx, work, r, false, func(to *tree) error { return to.add(FileName, file) })
 }

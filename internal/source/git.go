@@ -94,7 +94,7 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 		return meta{}, err
 	}
 	r.Digest, r.Revision = commit.String(), name+"@"+commit.String()
-	e, err := s.keep(f.work, r, false, func(to *tree) error { return p.checkout(ctx, top, f.uri.Dir, to) })
+	e, err := s.keep(ctx, f.work, r, false, func(to *tree) error { return p.checkout(ctx, top, f.uri.Dir, to) })
 	if err != nil {
 		return meta{}, err
 	}

@@ -68,7 +68,7 @@ func (p *pack) read(ctx context.Context, in io.Reader) error {
 		if err := p.fits(header.Length); err != nil {
 			return err
 		}
-		if err := p.object(scanner, header); err != nil {
+		if err := p.object(ctx, scanner, header); err != nil {
 			return packError(err)
 		}
 	}
@@ -91,7 +91,7 @@ func (p *pack) fits(size int64) error {
 	return nil
 }
 
-func (p *pack) object(scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
+func (p *pack) object(ctx context.Context, scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
 	switch header.Type {
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject:
 		hash := plumbing.NewHasher(header.Type, header.Length)
@@ -104,16 +104,32 @@ func (p *pack) object(scanner *packfile.Scanner, header *packfile.ObjectHeader) 
 			return err
 		}
 		p.add(header.Offset, header.Type, header.Length, hash.Sum())
-		return nil
+		return spaceOf(ctx).take(ctx, header.Length)
 	case plumbing.OFSDeltaObject, plumbing.REFDeltaObject:
-		return p.delta(scanner, header)
+		return p.delta(ctx, scanner, header)
 	default:
 		return invalid("the pack has an object of an unknown kind")
 	}
 }
 
 // delta reads a delta and finds its base.
-func (p *pack) delta(scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
+func (p *pack) delta(ctx context.Context, scanner *packfile.Scanner, header *packfile.ObjectHeader) error {
+	base, ok := p.byOffset[header.OffsetReference]
+	if header.Type == plumbing.REFDeltaObject {
+		base, ok = p.byHash[header.Reference]
+	}
+	if !ok {
+		return invalid("the pack has a delta before what it changes")
+	}
+	// All three of them are in memory at once. A small delta of a small object makes a large one seldom, and waits for its memory then.
+	large := max(header.Length, base.size) > freeMemory
+	if large {
+		release, err := spaceOf(ctx).hold(ctx, header.Length+base.size+p.limits.File)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	var delta bytes.Buffer
 	n, _, err := scanner.NextObject(&delta)
 	if err == nil && n != header.Length {
@@ -122,18 +138,18 @@ func (p *pack) delta(scanner *packfile.Scanner, header *packfile.ObjectHeader) e
 	if err != nil {
 		return err
 	}
-	base, ok := p.byOffset[header.OffsetReference]
-	if header.Type == plumbing.REFDeltaObject {
-		base, ok = p.byHash[header.Reference]
+	if size, ok := targetSize(delta.Bytes()); ok && !large && p.fits(size) == nil {
+		release, err := spaceOf(ctx).hold(ctx, size)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	if !ok {
-		return invalid("the pack has a delta before what it changes")
-	}
-	return p.resolve(header.Offset, base, delta.Bytes())
+	return p.resolve(ctx, header.Offset, base, delta.Bytes())
 }
 
 // resolve applies a delta to its base.
-func (p *pack) resolve(offset int64, base packed, delta []byte) error {
+func (p *pack) resolve(ctx context.Context, offset int64, base packed, delta []byte) error {
 	size, ok := targetSize(delta)
 	if !ok {
 		return invalid("the pack has a damaged delta")
@@ -153,7 +169,7 @@ func (p *pack) resolve(offset int64, base packed, delta []byte) error {
 		return err
 	}
 	p.add(offset, base.kind, size, plumbing.ComputeHash(base.kind, content))
-	return nil
+	return spaceOf(ctx).take(ctx, size)
 }
 
 func (p *pack) add(offset int64, kind plumbing.ObjectType, size int64, hash plumbing.Hash) {

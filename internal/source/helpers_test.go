@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +81,9 @@ func newClock() *clocktesting.FakePassiveClock {
 	return clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
+// opened are the stores that were opened last, by their folders.
+var opened sync.Map
+
 // open opens a store that may reach this machine, as the servers of tests are on it.
 func open(t testing.TB, change func(*Options)) *Store {
 	t.Helper()
@@ -87,10 +91,15 @@ func open(t testing.TB, change func(*Options)) *Store {
 	if change != nil {
 		change(&o)
 	}
+	// A store that had the folder is of a process that ended without a word.
+	if before, found := opened.Load(o.Dir); found {
+		_ = before.(*Store).locked.Close() //nolint:forcetypeassert // nothing else is in it
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	opened.Store(o.Dir, s)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

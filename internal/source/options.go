@@ -7,15 +7,22 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+
+	"mlkeeper.dev/internal/limit"
+	"mlkeeper.dev/internal/manifest/worker"
 )
 
 // Options say where a Store keeps what it fetches, and what it may fetch. Only Dir is required.
 type Options struct {
 	// Dir is the folder of the store, used by one process at a time. Private archives lie in it: keep it to the operator.
 	Dir string
-	// Bytes bounds what the unpacked trees take on disk; 4 GiB by default. What was used longest ago is dropped first,
-	// but nothing that is open. Fetches under way need up to Limits.Archive and twice Limits.Unpacked more, each.
+	// Bytes bounds what the unpacked trees and large fetches under way take on disk; 5 GiB by default. What was used longest ago is
+	// dropped first, but nothing that is open. Each fetch may take 16 MiB more, so that small ones wait for nobody.
 	Bytes int64
+	// Memory is what fetches share with whatever else takes memory; a limit of this store alone by default.
+	Memory *limit.Limit
+	// Workers are the processes that read the indexes of chart repositories; those that all share who name none by default.
+	Workers *worker.Pool
 	// Limits bound every single fetch.
 	Limits Limits
 	// Map sends fetches elsewhere, such as to a mirror.
@@ -70,6 +77,8 @@ type Limits struct {
 const (
 	// ratioGrace is the size below which the ratio does not count.
 	ratioGrace = 16 << 20
+	// memoryOfStore is what the fetches of a store may hold at once that shares its memory with nobody, in bytes.
+	memoryOfStore = 256 << 20
 	// maxDepth bounds the folders within folders, so that no entry makes the store walk far.
 	maxDepth = 64
 	// maxName is the longest name of a file that Linux has.
@@ -85,7 +94,7 @@ func orDefault[T int | int64 | time.Duration](value *T, otherwise T) {
 }
 
 func (o *Options) setDefaults() {
-	orDefault(&o.Bytes, 4<<30)
+	orDefault(&o.Bytes, 5<<30)
 	l := &o.Limits
 	orDefault(&l.Archive, 200<<20)
 	orDefault(&l.Unpacked, 1<<30)
@@ -98,6 +107,12 @@ func (o *Options) setDefaults() {
 	orDefault(&l.Total, 2*time.Minute)
 	orDefault(&l.Dial, 10*time.Second)
 	orDefault(&l.Header, 30*time.Second)
+	if o.Memory == nil {
+		o.Memory = limit.New(memoryOfStore, memoryOfStore)
+	}
+	if o.Workers == nil {
+		o.Workers = worker.Default
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

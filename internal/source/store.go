@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"mlkeeper.dev/internal/limit"
 )
 
 const (
@@ -38,6 +40,11 @@ type Store struct {
 	options Options
 	guard   guard
 	key     []byte
+	// disk shares out the disk among large fetches.
+	disk *limit.Limit
+	// locked is the lock on the folder, and own says that it lies in that of another process.
+	locked *os.File
+	own    bool
 
 	// ctx ends with Close; fetches run on it rather than on a caller's, since several callers share one.
 	ctx     context.Context //nolint:containedctx // the life of the store, not of a call
@@ -50,6 +57,8 @@ type Store struct {
 	entries map[string]*entryState
 	sources map[string]meta
 	size    int64
+	// reserved is what large fetches under way have on disk.
+	reserved int64
 	// dropped counts the trees that were dropped, for names.
 	dropped int
 }
@@ -87,17 +96,18 @@ func New(o Options) (*Store, error) {
 			return nil, fmt.Errorf("open the store of sources: %w", err)
 		}
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("open the store of sources: %w", err)
-	}
 	s := &Store{
-		options: o, guard: newGuard(o.Allow, o.Deny), key: o.Key,
+		options: o, guard: newGuard(o.Allow, o.Deny), key: o.Key, disk: limit.New(o.Bytes/2, o.Bytes/2),
 		entries: map[string]*entryState{}, sources: map[string]meta{},
+	}
+	if err := s.occupy(); err != nil {
+		return nil, fmt.Errorf("open the store of sources: %w", err)
 	}
 	if len(s.key) == 0 {
 		s.ownKey()
 	}
 	if err := s.scan(); err != nil {
+		s.leave()
 		return nil, fmt.Errorf("open the store of sources: %w", err)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -126,6 +136,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
+	s.leave()
 	return nil
 }
 
@@ -272,8 +283,8 @@ func (s *Store) publish(folder string, r record) (*entryState, error) {
 	if e := s.pinLocked(r.ID); e != nil {
 		return e, nil
 	}
-	doomed = s.evict(s.options.Bytes - r.Size)
-	if s.size+r.Size > s.options.Bytes {
+	doomed = s.evict(s.options.Bytes - s.reserved - r.Size)
+	if s.size+s.reserved+r.Size > s.options.Bytes {
 		return nil, transient(ReasonStoreFull, "give the operator's store of sources more space",
 			"what is in use leaves no space for the tree of %d bytes", r.Size)
 	}

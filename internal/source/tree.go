@@ -26,6 +26,8 @@ type tree struct {
 	file   *os.File
 	out    *bufio.Writer
 	limits Limits
+	// space takes what is written of the disk; nil takes whatever there is.
+	space func(int64) error
 
 	files   map[string]span
 	folders map[string]bool
@@ -157,6 +159,9 @@ func (t *tree) add(name string, content io.Reader) error {
 	n, err := io.Copy(t.out, io.LimitReader(content, min(t.limits.File, t.limits.Unpacked-t.written)+1))
 	t.files[name] = span{Path: name, At: t.written, Size: n}
 	t.written += n
+	if err == nil && t.space != nil {
+		err = t.space(n)
+	}
 	switch {
 	case err != nil:
 		return err

@@ -140,7 +140,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 func wantEmpty(t *testing.T, s *Store) {
 	t.Helper()
 	left, err := os.ReadDir(s.options.Dir)
-	if err != nil || len(left) != 0 || s.size != 0 || len(s.entries) != 0 {
+	if err != nil || len(left) != 1 || left[0].Name() != lockName || s.size != 0 || len(s.entries) != 0 {
 		t.Errorf("left behind: %v, %d bytes, %v", left, s.size, err)
 	}
 	around, err := os.ReadDir(filepath.Dir(s.options.Dir))

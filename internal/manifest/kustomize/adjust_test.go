@@ -168,7 +168,7 @@ func TestSubstitutionRefuses(t *testing.T) {
 		"${A[@]}":      {nil, `"${A[@]}" is no variable`},
 		"${A^^}":       {map[string]string{"A": "a"}, `"${A^^}" is no variable`},
 		"x":            {map[string]string{"a-b": ""}, `the variable "a-b" has no valid name`},
-		"${A}${A}${A}": {map[string]string{"A": strings.Repeat("s3cret", maxOutput/12)}, "once its variables are replaced: split it"},
+		"${A}${A}${A}": {map[string]string{"A": strings.Repeat("s3cret", maxSubstituted/12)}, "once its variables are replaced: split it"},
 	} {
 		if c.variables == nil {
 			c.variables = map[string]string{}

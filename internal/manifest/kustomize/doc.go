@@ -4,6 +4,6 @@
 // nothing is changed.
 //
 // It is pure: the repositories come in as read-only file systems, the same input gives the same objects in the same
-// order, and nothing outside of those file systems is read. No address is ever fetched, no process started: a
-// kustomization that refers to one is an error of its application. It never touches a cluster.
+// order, and nothing outside of those file systems is read. No address is ever fetched: a kustomization that refers to one is an error
+// of its application. It renders in processes of package worker, which bound what that takes. It never touches a cluster.
 package kustomize

@@ -51,7 +51,7 @@ func TestNamespacesGetPrefixes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input(c.files, nil)
 			in.Applications = append(in.Applications, Application{Name: stacksMark})
-			got := RenderOne(in, in.Applications[0])
+			got := rendered(t, in)
 			if diff := cmp.Diff(c.want, names(got)); diff != "" || got.Err != nil {
 				t.Errorf("%v\n%s", got.Err, diff)
 			}
