@@ -151,7 +151,8 @@ func (s settings) check() error {
 func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
 	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, s.operatorNamespace
-	out.Trusted, out.Workers = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName), s.sources.work.workers()
+	out.Trusted = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
+	out.Workers = s.sources.work.workers()
 	out.RemoteBases = kubeflow.RemoteBases(s.remoteBases)
 	return out
 }
@@ -159,7 +160,8 @@ func (s settings) forKubeflow() kubeflow.Settings {
 func (s settings) forSeldon() (seldon.Settings, error) {
 	out := s.seldon
 	out.ClusterDomain, out.DefaultServiceAccount, out.OperatorNamespace = s.clusterDomain, s.serviceAccount, s.operatorNamespace
-	out.Trusted, out.Workers = slices.Contains(s.operatorPrivileges, seldon.ControllerName), s.sources.work.workers()
+	out.Trusted = slices.Contains(s.operatorPrivileges, seldon.ControllerName)
+	out.Workers = s.sources.work.workers()
 	out.Charts = map[string]seldonv1alpha1.Chart{}
 	for _, text := range s.seldonCharts {
 		component, chart, err := seldon.ParseChart(text)

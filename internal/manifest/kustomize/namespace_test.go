@@ -51,7 +51,7 @@ func TestNamespacesGetPrefixes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input(c.files, nil)
 			in.Applications = append(in.Applications, Application{Name: stacksMark})
-			got := rendered(t, in)
+			got := renderAll(t, in)[0]
 			if diff := cmp.Diff(c.want, names(got)); diff != "" || got.Err != nil {
 				t.Errorf("%v\n%s", got.Err, diff)
 			}
