@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/resmap"
@@ -165,7 +166,7 @@ func FuzzParamsEnv(f *testing.F) {
 	})
 }
 
-// FuzzRender renders small trees of arbitrary content in both modes: no panic, no hang, no address fetched.
+// FuzzRender renders small trees of arbitrary content in both modes: nothing ends this process, and every application has a result.
 func FuzzRender(f *testing.F) {
 	f.Add("resources: [a.yaml]\nnamespace: x", "{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "varReference: [{path: a/0/b}]", true)
 	f.Add("bases: [../base]\npatches: [{path: b.yaml}]", "kind: List\napiVersion: v1\nitems: [{}]", "[]", false)
@@ -186,7 +187,11 @@ func FuzzRender(f *testing.F) {
 			in.Applications[0].Path = "app/base"
 			in.Applications = append(in.Applications, Application{Name: stacksMark})
 		}
-		for _, r := range renderAll(t, in) {
+		out, err := renderWithin(t.Context(), in, times{one: 2 * time.Second, all: 6 * time.Second, turn: time.Second})
+		if err != nil || len(out) != len(in.Applications) {
+			t.Errorf("%d applications, %v", len(out), err)
+		}
+		for _, r := range out {
 			if r.Err != nil && len(r.Objects) > 0 {
 				t.Errorf("objects beside the error %v", r.Err)
 			}

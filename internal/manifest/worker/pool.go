@@ -119,8 +119,9 @@ func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
 	}
 	stderr := &lastWords{}
 	process := exec.CommandContext(ctx, self, "renders")
-	// One processor is all that an endless template gets. A trace would only hide the reason of an end.
-	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none"}
+	// One processor is all that an endless template gets, and what is collected less often costs it less. A trace would only hide the reason
+	// of an end.
+	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=200"}
 	process.Dir, process.Stderr, process.WaitDelay = "/", stderr, time.Second
 	to, err := process.StdinPipe()
 	if err != nil {
