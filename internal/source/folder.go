@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// lockName is the file whose lock says that a process uses a folder, and ownPrefix begins the names of the folders that processes have which
-// came when another one had the lock.
+// lockName is the file whose lock says that a process uses a folder. ownPrefix begins the names of the folders of processes that came when
+// another one had the lock.
 const lockName, ownPrefix = "lock", "own-"
 
 // occupy takes the folder of the store for this process alone. Where another process has it, as while a manager is replaced that keeps its

@@ -111,27 +111,11 @@ func (p *Pool) Run(ctx context.Context, job Job) error {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
-// do starts the process and answers until it ends.
+// do starts the process, answers until it ends, and says how it did.
 func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
-	self, err := os.Executable()
-	if err != nil {
-		return unavailable(err)
-	}
 	stderr := &lastWords{}
-	process := exec.CommandContext(ctx, self, "renders")
-	// One processor is all that an endless template gets, and what is collected less often costs it less. A trace would only hide the reason
-	// of an end.
-	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=200"}
-	process.Dir, process.Stderr, process.WaitDelay = "/", stderr, time.Second
-	to, err := process.StdinPipe()
+	process, to, from, err := r.start(ctx, stderr)
 	if err != nil {
-		return unavailable(err)
-	}
-	from, err := process.StdoutPipe()
-	if err != nil {
-		return unavailable(err)
-	}
-	if err := process.Start(); err != nil {
 		return unavailable(err)
 	}
 	// Where a handler panics, too, no process is left. A second wait does nothing.
@@ -146,7 +130,7 @@ func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
 	}
 	_ = to.Close()
 	ended, cause := process.Wait(), context.Cause(ctx)
-	switch state := process.ProcessState; {
+	switch {
 	case err == nil && ended == nil:
 		return nil
 	case err != nil && !errors.Is(err, errEnded):
@@ -155,21 +139,48 @@ func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
 		return &LimitError{fmt.Sprintf("rendering it gives more than %d MiB", maxOutput>>20)}
 	case stderr.outOfMemory():
 		return &LimitError{fmt.Sprintf("rendering it takes more than %d MiB of memory", maxMemory>>20)}
+	case cause != nil && !errors.Is(cause, errEnded):
+		return unavailable(cause)
+	}
+	return r.verdict(process.ProcessState, errors.Join(ended, err))
+}
+
+// start starts the process.
+func (r *Run) start(ctx context.Context, stderr io.Writer) (process *exec.Cmd, to io.WriteCloser, from io.Reader, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	process = exec.CommandContext(ctx, self, "renders")
+	// One processor is all that an endless template gets, and what is collected less often costs it less. A trace would only hide the reason
+	// of an end.
+	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=200"}
+	process.Dir, process.Stderr, process.WaitDelay = "/", stderr, time.Second
+	if to, err = process.StdinPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	if from, err = process.StdoutPipe(); err != nil {
+		return nil, nil, nil, err
+	}
+	return process, to, from, process.Start()
+}
+
+// verdict says how a worker ended that nobody ended here.
+func (r *Run) verdict(state *os.ProcessState, err error) error {
+	switch {
 	case state.ExitCode() == exitLate:
 		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.Piece, r.job.Total))}
 	case state.UserTime()+state.SystemTime() >= r.job.Total:
 		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", r.job.Total)}
-	case cause != nil && !errors.Is(cause, errEnded):
-		return unavailable(cause)
 	case !state.Exited():
 		return unavailable(errors.New("the kernel has ended the process that renders it, such as for lack of memory"))
 	}
-	return fmt.Errorf("rendering it ended too early: %w", errors.Join(ended, err))
+	return fmt.Errorf("rendering it ended too early: %w", err)
 }
 
 // answer sends the input, and answers until the worker has no more questions. The error is errEnded where it ended before.
 func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
-	bounds := limits{Memory: maxMemory, Piece: uint64(r.job.Piece / time.Second), Total: uint64(r.job.Total / time.Second)} //nolint:gosec // no times before zero
+	bounds := limits{Memory: maxMemory, Piece: uint64(r.job.Piece / time.Second), Total: uint64(r.job.Total / time.Second)}
 	if err := errors.Join(to.Encode(bounds), to.Encode(r.job.Input)); err != nil {
 		return fmt.Errorf("%w: %w", errEnded, err)
 	}
