@@ -2,10 +2,13 @@ package worker
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -51,4 +54,10 @@ func confine(l limits) error {
 // confinePiece has the kernel send a signal when this process has taken so many seconds of processor time, as far as it may.
 func confinePiece(seconds, total uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: min(seconds, total), Max: total + 1})
+}
+
+// keepDescriptors has no child of this process inherit what it has open, nor what it inherited itself. Go sees to the former alone.
+func keepDescriptors() {
+	// A kernel before 5.11 has no such call, and what is inherited there cannot be found without a race.
+	_ = unix.CloseRange(streams, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 }

@@ -162,6 +162,7 @@ func (r *Run) start(ctx context.Context, stderr io.Writer) (process *exec.Cmd, t
 	if from, err = process.StdoutPipe(); err != nil {
 		return nil, nil, nil, err
 	}
+	keepDescriptors()
 	return process, to, from, process.Start()
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -84,6 +85,9 @@ var does = map[string]func(*Caller) error{
 var sink any = []byte{}
 
 func recurse(c *Caller, x [1024]byte) error {
+	if sink == nil {
+		return nil
+	}
 	sink = x
 	return errors.Join(recurse(c, x), nil)
 }
@@ -109,6 +113,12 @@ func reach(c *Caller) error {
 	try("a program", exec.Command("/bin/true").Run())
 	try("a program of the path", exec.Command("true").Run())
 	try("a new file", os.WriteFile("/tmp/mlkeeper-worker", []byte("x"), 0o600))
+	for fd := 3; fd < 256; fd++ {
+		of, err := os.Readlink(fmt.Sprint("/proc/self/fd/", fd))
+		if err == nil && !strings.HasPrefix(of, "anon_inode:[event") && !strings.HasPrefix(of, "/sys/fs/cgroup/") { // Go's own
+			reached = append(reached, "descriptor "+of)
+		}
+	}
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{variable, "GOMAXPROCS", "GOTRACEBACK", "GOGC"}, name) {
 			reached = append(reached, v)
@@ -216,6 +226,12 @@ func TestEachPieceHasItsTime(t *testing.T) {
 // TestAWorkerReachesNothing has one that tries to.
 func TestAWorkerReachesNothing(t *testing.T) {
 	t.Setenv("MLKEEPER_TEST_SECRET", "x")
+	// A descriptor as a process inherits it, whose children do, too.
+	inherited, err := syscall.Dup(int(os.Stderr.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(inherited) }()
 	if reached, err := run(t.Context(), &Pool{}, "reach", 10*time.Second, 10*time.Second); err != nil || reached != "" {
 		t.Errorf("it reaches %s, %v", reached, err)
 	}
