@@ -289,21 +289,16 @@ func (s *stacks[C, F]) hold(p *reconciliation[C, F], in decide.Input, i int) {
 func (s *stacks[C, F]) item(p *reconciliation[C, F], o plan.Stamped) decide.Item {
 	item := decide.Item{Stamped: o}
 	if e, ok := p.entries[o.Key]; ok {
-		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e) || !o.Drift.Leave && leavesDrift(e)
+		item.Known, item.Outdated = &e, s.outdated(p, o.Key, e) || leavesMore(e, o.Drift)
 	}
 	_, item.Served = s.catalog.Lookup(o.Desired.GroupVersionKind())
 	item.Synced = s.informers.ChildSynced(o.Key.GroupKind, s.def.Controller)
 	if seen := s.child(o.Key); seen != nil {
-		item.Observed = s.settling(p, seen)
+		item.Observed = withHealth(o, s.settling(p, seen))
 		item.Adopt = wantsAdoption(p.cr) && s.abandoned(seen)
 		item.Held = s.heldByAnother(p, seen)
 	}
 	return item
-}
-
-// leavesDrift says that fields of an object were left to others, when they were to be left.
-func leavesDrift(e keeper.InventoryEntry) bool {
-	return slices.ContainsFunc(e.LeftOut, func(warning string) bool { return strings.HasPrefix(warning, act.DriftWarning) })
 }
 
 // settling returns a child with its health at this time, and reconciles again when the health changes by time alone: no watch

@@ -241,7 +241,9 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 		}
 		if e, ok := p.entries[a.Key]; ok && e.AppliedHash == a.Object.Digest {
 			for _, w := range e.LeftOut {
-				p.warnings = append(p.warnings, a.Key.String()+": "+w)
+				if !strings.HasPrefix(w, act.IgnoredField) {
+					p.warnings = append(p.warnings, a.Key.String()+": "+w)
+				}
 			}
 		}
 	}

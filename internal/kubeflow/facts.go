@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/healthexpr"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -45,6 +46,9 @@ type Application struct {
 	Name     string
 	Objects  []*unstructured.Unstructured
 	Warnings []string
+	// Health are its compiled healthCheckExprs, and HealthError says which of them is wrong; nil where none is.
+	Health      healthexpr.Rules
+	HealthError *healthexpr.Error
 	// Error says why it was not rendered; its objects are those of before then.
 	Error string
 }

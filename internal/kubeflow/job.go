@@ -13,6 +13,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/healthexpr"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/rendering"
@@ -52,6 +53,7 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 	}
 	for i, rendered := range all {
 		one := Application{Name: rendered.Name}
+		one.Health, one.HealthError = healthexpr.Compile(out.Spec[i].HealthCheckExprs)
 		if problem, bad := out.Unresolved[i]; bad {
 			problem.Field = ""
 			rendered.Err = problem

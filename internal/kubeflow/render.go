@@ -109,6 +109,8 @@ func failureOfApplication(content Content, i int, wrong, clash string) (message,
 		return a.Error, ""
 	case wrong != "":
 		return wrong, ".dependsOn"
+	case a.HealthError != nil:
+		return a.HealthError.Message, ".healthCheckExprs" + a.HealthError.Field
 	case clash != "" && content.Rendering == renderingKustomize:
 		return clash + leaveOneOut, ""
 	}
@@ -156,6 +158,9 @@ func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object,
 				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept
 				definitions = append(definitions, object)
 				continue
+			}
+			if a.Health != nil {
+				object.Health = a.Health.Of
 			}
 			object.Retain, object.IgnoreHealth = kept || key.GroupKind == claims, informational(key.GroupKind)
 			applications[i] = append(applications[i], object)

@@ -53,10 +53,34 @@ func leavesDrift(t *testing.T, c *cluster.Cluster) {
 		return nil
 	})
 	apply(t, c, ns, "kf", "", "one")
-	c.Kubectl(t, "-n", ns, "patch", "configmap", "cm", "--type=merge", "-p", `{"data":{"ignored":"again"}}`)
 	cluster.Eventually(t, time.Minute, func() error { return values("declared", "declared", "2") })
 	if out, err := c.TryKubectl("-n", ns, "patch", "kfdef", "kf", "--type=json", "-p",
 		`[{"op":"add","path":"/spec/applications/0/driftDetection","value":{"ignore":[{"paths":["spec.replicas"]}]}}]`); err == nil {
 		t.Errorf("a path may be no JSON pointer: %s", out)
 	}
+}
+
+// tellsHealth has an expression tell when a custom resource is current whose conditions mean nothing to kstatus.
+func tellsHealth(t *testing.T, c *cluster.Cluster) {
+	ns := c.Namespace(t)
+	grant(t, c, ns)
+	archive(t, c, ns, "kf", application("one", `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: oddities.health.example}
+spec:
+  group: health.example
+  scope: Namespaced
+  names: {kind: Oddity, listKind: OddityList, plural: oddities, singular: oddity}
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+{apiVersion: health.example/v1, kind: Oddity, metadata: {name: a}}`))
+	apply(t, c, ns, "kf", "", "one {healthCheckExprs: [{apiVersion: health.example/v1, kind: Oddity, "+
+		`current: "status.conditions.exists(c, c.type == 'Odd' && c.status == 'Done')"}]}`)
+	cluster.Eventually(t, time.Minute, func() error {
+		return reason(get(t, c, ns, "kf"), "Progressing", "its expression current cannot be evaluated")
+	})
+	c.Kubectl(t, "-n", ns, "patch", "oddity", "a", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Odd","status":"Done"}]}}`)
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 }

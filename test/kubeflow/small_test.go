@@ -41,6 +41,7 @@ func TestSmall(t *testing.T) {
 	t.Run("KeptByAnnotation", func(t *testing.T) { keeps(t, c) })
 	t.Run("OneAfterAnother", func(t *testing.T) { ordered(t, c) })
 	t.Run("LeavesDrift", func(t *testing.T) { leavesDrift(t, c) })
+	t.Run("HealthByExpression", func(t *testing.T) { tellsHealth(t, c) })
 	t.Run("Adopt", func(t *testing.T) { adopts(t, c) })
 	t.Run("NamespacesOfSeveral", func(t *testing.T) { shares(t, c) })
 	t.Run("WatchesEnd", func(t *testing.T) { endsWatches(t, c) })

@@ -129,6 +129,11 @@ type Application struct {
 	// driftDetection says what becomes of what others change in the objects of this application, and which fields are left to them.
 	// +optional
 	DriftDetection *keeper.DriftDetection `json:"driftDetection,omitempty"`
+	// healthCheckExprs tell the health of custom resources of this application, where their conditions do not tell it as kstatus reads them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	HealthCheckExprs []keeper.HealthCheckExpr `json:"healthCheckExprs,omitempty"`
 	// images replaces images of the application, as kustomize does.
 	// +optional
 	// +listType=atomic

@@ -107,8 +107,11 @@ func (a *Actor) applyOver(
 	}
 }
 
-// DriftWarning begins the warning of a field that is left to another manager.
-const DriftWarning = "drift: "
+// What begins the entries of what was left out of an object for other managers: the warning of a field, and the JSON pointer that is ignored.
+const (
+	DriftWarning = "drift: "
+	IgnoredField = "ignored: "
+)
 
 // leave takes out of what is declared what is left to the managers that have set it: what the object ignores, and, where it leaves drift,
 // everything else too, with a warning.
@@ -117,7 +120,10 @@ func leave(res *Result, desired, live *unstructured.Unstructured) *unstructured.
 	if !drift.Leave && len(drift.Ignore) == 0 {
 		return desired
 	}
-	left, rest := fieldownership.Left(desired, fieldownership.Lost(desired, live, observe.FieldManager), drift.Ignore)
+	left, rest, by := fieldownership.Left(desired, fieldownership.Lost(desired, live, observe.FieldManager), drift.Ignore)
+	for _, pointer := range by {
+		res.Warnings = append(res.Warnings, IgnoredField+pointer)
+	}
 	if drift.Leave && res.Action.Reason == decide.ReasonDrift {
 		for _, f := range rest {
 			res.Warnings = append(res.Warnings, fmt.Sprintf("%s%s is left as %s has set it, since driftDetection.mode is warn", DriftWarning, f.Text, f.Manager))

@@ -9,18 +9,25 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Left returns those of the lost fields that JSON pointers name. MLKeeper's own marks are never left to others.
-func Left(desired *unstructured.Unstructured, lost []Field, pointers []string) (ignored, rest []Field) {
+// Left divides lost fields into those that JSON pointers name, with the pointers that do, and the rest. MLKeeper's own marks are never left
+// to others.
+func Left(desired *unstructured.Unstructured, lost []Field, pointers []string) (ignored, rest []Field, by []string) {
 	for _, f := range lost {
-		switch at := pointerTo(desired.Object, f.Path); {
-		case isMark(f.Path):
-		case slices.ContainsFunc(pointers, func(pointer string) bool { return at == pointer || strings.HasPrefix(at, pointer+"/") }):
-			ignored = append(ignored, f)
-		default:
+		if isMark(f.Path) {
+			continue
+		}
+		at := pointerTo(desired.Object, f.Path)
+		i := slices.IndexFunc(pointers, func(pointer string) bool { return at == pointer || strings.HasPrefix(at, pointer+"/") })
+		if i < 0 {
 			rest = append(rest, f)
+			continue
+		}
+		ignored = append(ignored, f)
+		if !slices.Contains(by, pointers[i]) {
+			by = append(by, pointers[i])
 		}
 	}
-	return ignored, rest
+	return ignored, rest, by
 }
 
 // escapes are those of a JSON pointer (RFC 6901).

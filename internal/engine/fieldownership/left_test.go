@@ -29,13 +29,13 @@ func TestLeft(t *testing.T) {
 		{fieldpath.MakePathOrDie("metadata", "annotations", "example.com/key"), "/metadata/annotations/example.com~1key", true},
 		{fieldpath.MakePathOrDie("metadata", "annotations", "example.com/key"), "/metadata/annotations/example.com/key", false},
 	} {
-		ignored, rest := Left(desired, []Field{{Path: c.path}}, []string{c.pointer})
-		if len(ignored)+len(rest) != 1 || (len(ignored) == 1) != c.ignored {
+		ignored, rest, by := Left(desired, []Field{{Path: c.path}}, []string{"/other", c.pointer})
+		if len(ignored)+len(rest) != 1 || (len(ignored) == 1) != c.ignored || c.ignored && (len(by) != 1 || by[0] != c.pointer) {
 			t.Errorf("%s and %s: %v, %v", c.path, c.pointer, ignored, rest)
 		}
 	}
 	mark := Field{Path: fieldpath.MakePathOrDie("metadata", "annotations", "keeper.mlkeeper.dev/owner")}
-	if ignored, rest := Left(desired, []Field{mark}, []string{"/metadata"}); len(ignored)+len(rest) > 0 {
+	if ignored, rest, _ := Left(desired, []Field{mark}, []string{"/metadata"}); len(ignored)+len(rest) > 0 {
 		t.Errorf("MLKeeper's own mark: %v, %v", ignored, rest)
 	}
 }

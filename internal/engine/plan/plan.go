@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/health"
 )
 
 // Key is the identity of an object in the cluster, whatever the version it is read in.
@@ -65,6 +66,8 @@ type Object struct {
 	OnImmutable Immutable
 	// Drift says what becomes of the values that others set in the object.
 	Drift Drift
+	// Health tells the health of the object where its custom resource says how; nil, and false, leave it to its kind.
+	Health func(*unstructured.Unstructured) (health.Result, bool)
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
 	// Step orders the objects of a stage: nothing of a step is created or changed before the steps below it are as declared and healthy.

@@ -19,8 +19,8 @@ type DriftDetection struct {
 	// what ignore names. From warn to enabled, everything that was left is taken back.
 	// +optional
 	Mode DriftMode `json:"mode,omitempty"`
-	// ignore names fields whose values are left to others, also when the object is declared anew. A rule that is removed counts until
-	// others change the object again, or it is declared anew.
+	// ignore names fields whose values are left to others, also when the object is declared anew. What was left for a path that is removed
+	// is taken back.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -36,7 +36,7 @@ type DriftRule struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=2
-	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:items:Pattern=`^(/([^~/]|~[01])+)+$`
 	Paths []string `json:"paths"`
 	// target is which objects the rule is for; all of them without it.
@@ -62,4 +62,33 @@ type DriftTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
+}
+
+// HealthCheckExpr tells the health of the objects of a kind by expressions in CEL, in the words of Flux's Kustomization. They see apiVersion,
+// kind, of the metadata name, namespace and generation, and of the status observedGeneration and the conditions without their times.
+type HealthCheckExpr struct {
+	// apiVersion is the group and version of the kind, such as cert-manager.io/v1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+	// kind is the kind, such as ClusterIssuer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// current is true of an object that is as declared. It is asked last; what gives true first counts.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Current string `json:"current"`
+	// inProgress is true of an object that is on its way. It is asked first. Without it, an object is in progress whose
+	// status.observedGeneration is another than its generation.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	InProgress string `json:"inProgress,omitempty"`
+	// failed is true of an object that will not become current by itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Failed string `json:"failed,omitempty"`
 }
