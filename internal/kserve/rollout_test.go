@@ -91,6 +91,10 @@ func (holding) Get(context.Context, string, schema.GroupVersionKind, string, str
 	return nil, errors.New("nothing is read by name")
 }
 
+func (holding) ListAs(context.Context, string, schema.GroupVersionKind, string, int) ([]unstructured.Unstructured, error) {
+	return nil, errors.New("nothing is listed for a user")
+}
+
 // TestWhatKServeMade: the digest is that of the template, and the health that of the object.
 func TestWhatKServeMade(t *testing.T) {
 	h := holding{
