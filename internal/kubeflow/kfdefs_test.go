@@ -73,8 +73,6 @@ func renderFolder(t *testing.T, cr *kubeflowv1.KfDef, folder fs.FS) Content {
 		run.Trees = append(run.Trees, folder)
 		run.Result.Sources = append(run.Result.Sources, rendering.Revision{Name: r.Name, Digest: fmt.Sprint(i)})
 	}
-	if problem := render(cr, run); problem != nil {
-		t.Fatal(problem)
-	}
+	renderRun(t, cr, nil, run)
 	return run.Result.Content
 }

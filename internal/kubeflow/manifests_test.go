@@ -124,10 +124,7 @@ func (c *checkout) render(t *testing.T, cr *kubeflowv1.KfDef) Facts {
 		Trees: []fs.FS{c.files}, Fetch: c.fetch(t), Converter: convert.Converter{Served: func(schema.GroupVersionKind) bool { return true }},
 		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}},
 	}
-	if problem := (resolving{values: c.values, run: &run}).resolve(t.Context(), cr); problem != nil {
-		t.Fatal(problem)
-	}
-	render(cr, c.values, run)
+	renderRun(t, cr, c.values, run)
 	facts := Facts{Result: run.Result, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range run.Result.Content.Applications {
 		for _, o := range a.Objects {
@@ -138,6 +135,17 @@ func (c *checkout) render(t *testing.T, cr *kubeflowv1.KfDef) Facts {
 	}
 	scopes(facts.Result, facts.Namespaced)
 	return facts
+}
+
+// renderRun resolves the addresses of a KfDef, and renders its applications.
+func renderRun(t *testing.T, cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) {
+	t.Helper()
+	if problem := (resolving{values: values, run: &run}).resolve(t.Context(), cr); problem != nil {
+		t.Fatal(problem)
+	}
+	if problem := (&system{}).render(t.Context(), cr, values, run); problem != nil {
+		t.Fatal(problem)
+	}
 }
 
 // build is what kustomize build prints of a folder.
