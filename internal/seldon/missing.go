@@ -183,7 +183,8 @@ func (s *system) gatherPasswords(
 		}
 	}
 	if internalElastic(cr) {
-		fresh, version := "admin", s.versionOf(cr, s.componentOf(payloadStore, cr.Spec.PayloadStore.Component)) // That of OpenSearch's demo configuration.
+		fresh := "admin" // What OpenSearch's demo configuration is set up with.
+		version := s.versionOf(cr, s.componentOf(payloadStore, cr.Spec.PayloadStore.Component))
 		if !generated || version == "" {
 			fresh = "" // Not known yet.
 		} else if chosenPassword(version) {

@@ -85,8 +85,8 @@ func componentStatus(
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
 	// After a restart nothing is rendered yet. What is recorded says what is an upgrade.
-	out.Digest, out.ValuesDigest, out.Revision, out.InstalledRevision = before.Digest, before.ValuesDigest, before.Revision, before.InstalledRevision
-	out.DefinitionsVersion = before.DefinitionsVersion
+	out.Digest, out.ValuesDigest, out.DefinitionsVersion = before.Digest, before.ValuesDigest, before.DefinitionsVersion
+	out.Revision, out.InstalledRevision = before.Revision, before.InstalledRevision
 	if r := part.Result; r.Rendered() {
 		out.Chart, out.Version, out.Digest, out.ValuesDigest = r.Content.Chart, r.Content.Version, r.Sources[0].Digest, r.Content.ValuesDigest
 		out.DefinitionsVersion = r.Content.DefinitionsVersion

@@ -50,7 +50,8 @@ func userValues(ctx context.Context, read controller.Reader, cr *v1alpha1.Seldon
 
 // addReferenced lays the values in an object over others. What it holds is never told, since it may be secret.
 func addReferenced(
-	ctx context.Context, read controller.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin, under values,
+	ctx context.Context, read controller.Reader, namespace string, ref v1alpha1.ValuesReference, field string, from *origin.Origin,
+	under values,
 ) (values, error) {
 	gvk := gvkConfigMap
 	if ref.Kind == gvkSecret.Kind {

@@ -33,8 +33,8 @@ func rangeOf(version string) *semver.Constraints {
 	return out
 }
 
-// newestIn finds a version in a list: the one that is wanted, or the newest in the range that is; -1 for none. Versions before a release are in
-// a range only if it names one, as with Helm.
+// newestIn finds a version in a list: the one that is wanted, or the newest in the range that is; -1 for none. Versions before a release
+// are in a range only if it names one, as with Helm.
 func newestIn(want string, have []string) int {
 	if exact(want) {
 		for i, version := range have {

@@ -44,7 +44,7 @@ func (r *run) state() snapshot {
 		for path, value := range fields {
 			switch {
 			case strings.HasSuffix(path, "bservedGeneration"), strings.HasPrefix(path, "status.lastUpdateTime"),
-				strings.HasPrefix(path, "status.inventory"), strings.HasPrefix(path, "status.components") && strings.HasSuffix(path, "evision"), value == "{}" && emptySecurity.MatchString(path):
+				strings.HasPrefix(path, "status.inventory"), revisionOf.MatchString(path), value == "{}" && emptySecurity.MatchString(path):
 				delete(fields, path)
 			case strings.HasPrefix(object, "services/") && assigned.MatchString(path):
 				fields[path] = "(assigned)"
@@ -55,6 +55,9 @@ func (r *run) state() snapshot {
 	}
 	return out
 }
+
+// revisionOf are the revisions of a component, which count how often it was changed.
+var revisionOf = regexp.MustCompile(`^status\.components.*(r|R)evision$`)
 
 // settledForm is an object with its owner, where that is the custom resource or one of its Inventories, in one form.
 func settledForm(u *unstructured.Unstructured, owners map[string]bool) *unstructured.Unstructured {

@@ -18,8 +18,8 @@ const maxObjects, maxOutput, maxValues = 2000, 32 << 20, 1 << 20
 // policyAnnotation says, with the value keep, that an object is retained after its release.
 const policyAnnotation = "helm.sh/resource-policy"
 
-// Keeps says that an object is retained after its release. Helm ignores the case of the policy and the spaces around it (pkg/action,
-// filterManifestsToKeep).
+// Keeps says that an object is retained after its release, and when it leaves the chart. An uninstallation by Helm ignores the case of the
+// policy and the spaces around it (pkg/action, filterManifestsToKeep), an upgrade does not: what one of the two keeps is kept by both here.
 func Keeps(u *unstructured.Unstructured) bool {
 	return strings.EqualFold(strings.TrimSpace(u.GetAnnotations()[policyAnnotation]), "keep")
 }

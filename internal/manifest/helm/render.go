@@ -77,9 +77,10 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
 	}
 	markFiles(c)
-	asked := &templateFunctions{kept: in.Kept, counts: map[string]int{}, begun: map[string]bool{}, lookup: func(apiVersion, kind, namespace, name string) (map[string]any, error) {
+	asked := &templateFunctions{kept: in.Kept, counts: map[string]int{}, begun: map[string]bool{}}
+	asked.lookup = func(apiVersion, kind, namespace, name string) (map[string]any, error) {
 		return in.Lookup(ctx, apiVersion, kind, namespace, name)
-	}}
+	}
 	files, err := engine.Engine{CustomTemplateFuncs: asked.functions()}.RenderWithContext(ctx, c, values)
 	if err != nil {
 		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, oneLine(err))

@@ -72,7 +72,9 @@ func valuesOf(c *chartv2.Chart, in Input, caps *capabilities) (common.Values, er
 	if err := chartutil.ProcessDependencies(c, given); err != nil {
 		return nil, fmt.Errorf("the charts within the chart: %w", err)
 	}
-	options := common.ReleaseOptions{Name: in.Release, Namespace: in.Namespace, Revision: max(in.Revision, 1), IsInstall: !in.Upgrade, IsUpgrade: in.Upgrade}
+	options := common.ReleaseOptions{
+		Name: in.Release, Namespace: in.Namespace, Revision: max(in.Revision, 1), IsInstall: !in.Upgrade, IsUpgrade: in.Upgrade,
+	}
 	// Helm's own validation would follow references of a schema to files and servers.
 	top, err := util.ToRenderValuesWithSchemaValidation(c, given, options, common.DefaultCapabilities, true)
 	if err != nil {
