@@ -131,7 +131,7 @@ func FuzzTemplateBombs(f *testing.F) {
 			t.Fatal(err)
 		}
 		// Go ends a fuzz target after ten seconds, which a busy machine makes of one.
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		out, err := renderInWorker(ctx, input(chart, values), time.Second)
 		if ctx.Err() != nil {

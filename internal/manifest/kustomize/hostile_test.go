@@ -189,7 +189,7 @@ func FuzzRender(f *testing.F) {
 			in.Applications = append(in.Applications, Application{Name: stacksMark})
 		}
 		// Go ends a fuzz target after ten seconds, which a busy machine makes of one.
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		out, err := renderWithin(ctx, in, times{one: time.Second, all: 3 * time.Second, turn: time.Second})
 		if ctx.Err() != nil {
