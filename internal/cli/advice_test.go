@@ -17,9 +17,10 @@ import (
 
 // notConditions are the constants that begin with Reason and are no reasons of a condition, with what they are.
 var notConditions = map[string]string{
-	"../engine/decide":   "words of metrics: why an object is written or not",
-	"../engine/health":   "reasons of objects, which have a sentence of their own",
-	"../engine/finalize": "reasons of Inventories, whose message kubectl get shows",
+	"../engine/decide":     "words of metrics: why an object is written or not",
+	"../engine/health":     "reasons of objects, which have a sentence of their own",
+	"../engine/healthexpr": "the same, by expressions of the user",
+	"../engine/finalize":   "reasons of Inventories, whose message kubectl get shows",
 }
 
 // reasons are the reasons in the code of the engine and the controllers, with the class of the problem where there is one.
