@@ -2,9 +2,11 @@ package kafka
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"mlkeeper.dev/internal/acm"
 )
@@ -80,6 +83,11 @@ const (
 	// hold is how long the broker may hold a fetch that has nothing: Kafka's own default for consumers. The client's own, five seconds,
 	// is how long a restart would take to read partitions whose position it verifies while a fetch of the others is held.
 	hold = 500 * time.Millisecond
+	// dials is how many connections the clients of a transport may make at once, and dialsPerSecond how many from then on: what accepts
+	// connections and closes them, such as a balancer without a broker behind it, is otherwise tried two dozen times a second.
+	dials, dialsPerSecond = 40, 2
+	// dialing is how long one connection may take.
+	dialing = 10 * time.Second
 	// session is how long a member may be silent before its partitions go to another.
 	session = 30 * time.Second
 )
@@ -91,15 +99,28 @@ func (c Config) options() ([]kgo.Opt, error) {
 	}
 	out := []kgo.Opt{
 		kgo.SeedBrokers(c.Servers...), kgo.ClientID("mlkeeper"), kgo.FetchMaxBytes(maxFetch),
-		kgo.RecordDeliveryTimeout(delivery), kgo.UnknownTopicRetries(absences), kgo.ProducerLinger(linger),
+		kgo.RecordDeliveryTimeout(delivery), kgo.UnknownTopicRetries(absences), kgo.ProducerLinger(linger), kgo.Dialer(c.dialer()),
 	}
 	if mechanism != nil {
 		out = append(out, kgo.SASL(mechanism))
 	}
-	if c.TLS != nil {
-		out = append(out, kgo.DialTLSConfig(c.TLS))
-	}
 	return out, nil
+}
+
+// dialer makes connections, as often as is allowed.
+func (c Config) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: dialing}
+	dial := plain.DialContext
+	if c.TLS != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: c.TLS}).DialContext
+	}
+	limiter := flowcontrol.NewTokenBucketRateLimiter(dialsPerSecond, dials)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := limiter.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("wait to connect again: %w", err)
+		}
+		return dial(ctx, network, address)
+	}
 }
 
 func (c Config) mechanism() (sasl.Mechanism, error) {

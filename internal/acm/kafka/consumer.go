@@ -160,6 +160,18 @@ func (c *consumer) run(ctx context.Context, to chan<- acm.Batch) {
 			c.deliver(ctx, to, records)
 		}
 		c.client.AllowRebalance()
+		c.renew(fetches)
+	}
+}
+
+// renew looks for the topic anew where that was deleted. A topic of its name that is made later is another one to the client, which
+// otherwise asks for the first as fast as it is told that there is none.
+func (c *consumer) renew(fetches kgo.Fetches) {
+	gone := false
+	fetches.EachError(func(_ string, _ int32, err error) { gone = gone || errors.Is(err, kerr.UnknownTopicID) })
+	if gone {
+		c.client.PurgeTopicsFromConsuming(c.topic)
+		c.client.AddConsumeTopics(c.topic)
 	}
 }
 
@@ -167,7 +179,7 @@ func (c *consumer) run(ctx context.Context, to chan<- acm.Batch) {
 // waits before it tries again what has failed.
 const quiet = 30 * time.Second
 
-// note keeps whether a poll has met an error, on any partition.
+// note keeps whether a poll has met an error, on any partition. It tells an error when it is another one than before.
 func (c *consumer) note(fetches kgo.Fetches) {
 	var trouble error
 	fetches.EachError(func(_ string, partition int32, err error) {
@@ -176,15 +188,16 @@ func (c *consumer) note(fetches kgo.Fetches) {
 		case c.optional && refused(err):
 			c.log.Info("the broker does not let this topic be read, which nobody has named: runtimes since Oslo synchronize by it", "why", err.Error())
 		default:
-			trouble = fmt.Errorf("partition %d: %w", partition, err)
+			trouble = cmp.Or(trouble, fmt.Errorf("partition %d: %w", partition, err))
 		}
 	})
 	if trouble == nil {
 		c.trouble.Store(nil)
 		return
 	}
-	c.trouble.Store(&trouble)
-	c.log.Error(trouble, "the topic cannot be read")
+	if before := c.trouble.Swap(&trouble); before == nil || errors.Unwrap(*before).Error() != errors.Unwrap(trouble).Error() {
+		c.log.Error(trouble, "the topic cannot be read")
+	}
 }
 
 // refused says that the broker's access rules forbid a topic or a group.
@@ -224,6 +237,7 @@ func (c *consumer) deliver(ctx context.Context, to chan<- acm.Batch, records []*
 func moved(err error) bool {
 	for _, gone := range []error{
 		kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.FencedInstanceID, kerr.StaleMemberEpoch,
+		kerr.UnknownTopicID, // The topic was deleted and made again.
 	} {
 		if errors.Is(err, gone) {
 			return true

@@ -422,3 +422,59 @@ func TestTopics(t *testing.T) {
 		t.Errorf("behind are %v in the end", got)
 	}
 }
+
+// TestABrokerThatHangs: what a broker may have taken is not given up by the client, and health does not wait for that.
+func TestABrokerThatHangs(t *testing.T) {
+	c, over := broker(t), make(chan struct{})
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		c.SleepControl(func() { <-over })
+		return nil, nil, false
+	})
+	transport := open(t, config(c))
+	published := make(chan error, 1)
+	start := time.Now()
+	go func() { published <- transport.Publish(within(t), acm.Outgoing{Key: "k", Body: []byte("{}")}) }()
+	for ; transport.Healthy() == nil; time.Sleep(50 * time.Millisecond) {
+		if time.Since(start) > 15*time.Second {
+			t.Fatal("health says nothing")
+		}
+	}
+	if err := transport.Healthy(); !strings.Contains(err.Error(), "has not answered") {
+		t.Errorf("health is %v", err)
+	}
+	close(over)
+	if err := <-published; err != nil {
+		t.Error(err)
+	}
+	if err := transport.Healthy(); err != nil {
+		t.Errorf("in the end health is %v", err)
+	}
+}
+
+// TestATopicThatIsMadeAgain: a topic that was deleted, and made again, is read again. Meanwhile health tells that it is missing.
+func TestATopicThatIsMadeAgain(t *testing.T) {
+	c := broker(t)
+	transport := open(t, config(c))
+	healthy(t, c, transport)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if _, err := kadm.NewClient(client).DeleteTopic(within(t), operations); err != nil {
+		t.Fatal(err)
+	}
+	unhealthy(t, transport, operations)
+	make10(t, c, operations)
+	joined(t, c, transport)
+	for ctx := within(t); ; time.Sleep(100 * time.Millisecond) {
+		err := transport.Publish(ctx, acm.Outgoing{Key: "k", Body: []byte("{}")})
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}

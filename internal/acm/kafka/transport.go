@@ -26,6 +26,9 @@ type Transport struct {
 	running   sync.WaitGroup
 	// unpublished is why the last messages were not published; nil where they were.
 	unpublished atomic.Pointer[error]
+	mu          sync.Mutex
+	// publishing is since when messages are on their way.
+	publishing map[*kgo.Record]time.Time
 }
 
 // New connects to the broker. It returns at once; what does not work is told by Receive and Publish.
@@ -38,7 +41,7 @@ func New(config Config, log logr.Logger) (*Transport, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{topic: config.PublishTopic, received: make(chan acm.Batch), cancel: cancel}
+	t := &Transport{topic: config.PublishTopic, received: make(chan acm.Batch), cancel: cancel, publishing: map[*kgo.Record]time.Time{}}
 	if t.topic == "" {
 		t.topic = config.OperationTopic
 	}
@@ -77,12 +80,43 @@ func (t *Transport) Publish(ctx context.Context, messages ...acm.Outgoing) error
 	for _, m := range messages {
 		records = append(records, &kgo.Record{Topic: t.topic, Key: []byte(m.Key), Value: m.Body})
 	}
-	if err := t.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+	if err := t.produce(ctx, records); err != nil {
 		err = fmt.Errorf("publish on topic %s: %w%s", t.topic, err, remedy(err, t.topic))
 		t.unpublished.Store(&err)
+		if errors.Is(err, kerr.UnknownTopicID) {
+			t.producer.PurgeTopicsFromProducing(t.topic) // As in consumer.renew.
+		}
 		return err
 	}
 	t.unpublished.Store(nil)
+	return nil
+}
+
+// produce waits until the broker has taken records.
+func (t *Transport) produce(ctx context.Context, records []*kgo.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	t.publishing[records[0]] = time.Now()
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.publishing, records[0])
+	}()
+	return t.producer.ProduceSync(ctx, records...).FirstErr()
+}
+
+// silent is why messages are on their way for too long: the client does not give up what a broker may have taken. Nil where none are.
+func (t *Transport) silent() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, since := range t.publishing {
+		if took := time.Since(since); took > delivery {
+			return fmt.Errorf("publish on topic %s: the broker has not answered for %s", t.topic, took.Round(time.Second))
+		}
+	}
 	return nil
 }
 
@@ -109,7 +143,7 @@ func (t *Transport) Healthy() error {
 	if failure := t.unpublished.Load(); failure != nil {
 		return *failure
 	}
-	return nil
+	return t.silent()
 }
 
 // Topics implements acm.Transport.
