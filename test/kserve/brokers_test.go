@@ -23,9 +23,9 @@ const (
 	connections = 75
 )
 
-// TestBrokersThatDoNotWork: while a broker refuses connections, hangs, comes and goes, or has lost the topic, health tells why, attempts are
-// bounded, and nothing in the cluster changes. Afterwards the order that was given meanwhile is carried out as it would have been before, and
-// once.
+// TestBrokersThatDoNotWork: while a broker refuses connections, hangs, comes and goes, or has lost the topic, health tells why, attempts
+// are bounded, and nothing in the cluster changes. Afterwards the order that was given meanwhile is carried out as it would have been before,
+// and once.
 func TestBrokersThatDoNotWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin, end func(*brokerSite)
@@ -104,8 +104,10 @@ func newBrokerSite(t *testing.T) *brokerSite {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
-	s.yaml = strings.Replace(s.yaml, "reportingTimeIntervalMs: 120000", "reportingTimeIntervalMs: 1000", 1) + fmt.Sprintf("server: {port: %d}\n", port)
-	b := &brokerSite{site: s, door: d, client: kadm.NewClient(client), url: fmt.Sprintf("http://127.0.0.1:%d%s/health/readiness", port, config.DefaultContextPath)}
+	s.yaml = strings.Replace(s.yaml, "reportingTimeIntervalMs: 120000", "reportingTimeIntervalMs: 1000", 1)
+	s.yaml += fmt.Sprintf("server: {port: %d}\n", port)
+	url := fmt.Sprintf("http://127.0.0.1:%d%s/health/readiness", port, config.DefaultContextPath)
+	b := &brokerSite{site: s, door: d, client: kadm.NewClient(client), url: url}
 	s.start()
 	b.instance = s.deployed(s.primed(map[string]any{}), s.model("sklearn-iris", sklearn(1)))
 	return b

@@ -110,8 +110,8 @@ func (m *Member) members(all leases, now time.Time) map[string]string {
 }
 
 // obstacle is why this manager may not join yet: a manager is alive that divides the namespaces in another way, and would reconcile some of
-// those that this one does. A holder that is no member is one of a release without shards, one that is about to end, or the leader of an only
-// shard. Who waits for an only shard may join beside any leader, whose lease it does not get before.
+// those that this one does. A holder that is no member is one of a release without shards, one that is about to end, or the leader of an
+// only shard. Who waits for an only shard may join beside any leader, whose lease it does not get before.
 func (m *Member) obstacle(all leases, now time.Time) string {
 	members := m.members(all, now)
 	for identity, count := range members {

@@ -39,7 +39,8 @@ type Options struct {
 }
 
 // Member is this manager among those that share the shards. Each has a lease of its own, by which the others know that it is alive, and one
-// for each shard that it holds. The leader of an only shard needs none of its own. In every round a member lists all leases, renews its own, and then takes shards that nobody holds or gives
+// for each shard that it holds. The leader of an only shard needs none of its own. In every round a member lists all leases, renews its own,
+// and then takes shards that nobody holds or gives
 // some away, so that all members hold equally many.
 //
 // client-go's leader election is for one lease: it would cost a request for each shard and period, and a lease of a dead manager would

@@ -285,8 +285,8 @@ func (w *world) disturb(mixed bool) {
 }
 
 // TestShardsProperty has managers come, go, crash, and lose their connection at random, while they reconcile. Never do two of them have the
-// same namespace, and when it is over, all shards are held, evenly, and a lease is left for each shard and each manager only; for the leader
-// of an only shard there is no second one.
+// same namespace, and when it is over, all shards are held, evenly, and a lease is left for each shard and each manager only; for the
+// leader of an only shard there is no second one.
 func TestShardsProperty(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newWorld(t, seed, 1+int(seed%9))
