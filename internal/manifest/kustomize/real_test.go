@@ -215,7 +215,11 @@ func TestDeterministic(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(a, b) {
-			t.Errorf("%s: two renderings differ", in.Name)
+			i := 0
+			for i < len(a) && i < len(b) && a[i] == b[i] {
+				i++
+			}
+			t.Errorf("%s: two renderings differ: %s and %s", in.Name, a[max(0, i-200):min(len(a), i+200)], b[max(0, i-200):min(len(b), i+200)])
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // maxSubstituted bounds what the variables of an application add to its objects, in bytes.
-const maxSubstituted = 64 << 20
+const maxSubstituted = 16 << 20
 
 // substituteMark is the label or annotation of Flux by which an object keeps its text.
 const substituteMark = "kustomize.toolkit.fluxcd.io/substitute"

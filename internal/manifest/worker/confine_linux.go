@@ -17,19 +17,32 @@ const (
 	firstToEnd  = "1000"
 	// streams are the descriptors that a worker has, and all that it may have.
 	streams = 3
+	// reserved are addresses that Go takes and does not use: it reserves 64 MiB at a time, aligned, at addresses that are random. In bytes.
+	reserved = 512 << 20
 )
 
-// confine bounds what this process may do from now on. Of memory it is what it takes beyond what it has: Go reserves addresses for more
-// than it uses, so that those that it has do not count.
+// The fields of /proc/self/statm in pages (proc(5)): all addresses, and those that hold data of this process alone.
+const statmSize, statmData, statmFields = 0, 5, 7
+
+// confine bounds what this process may do from now on. Of memory it is what it takes beyond what it has. What counts is data (RLIMIT_DATA,
+// which Linux has counted mappings to since 4.7) and not addresses, which Go reserves more of than it uses. Addresses are bounded
+// more widely, for kernels that count no mappings.
 func confine(l limits) error {
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
 	}
-	size, _, _ := strings.Cut(string(raw), " ")
-	pages, err := strconv.ParseUint(size, 10, 64)
+	fields := strings.Fields(string(raw))
+	if len(fields) < statmFields {
+		return fmt.Errorf("bound the memory: /proc/self/statm is %q", raw)
+	}
+	size, err := bytesOf(fields[statmSize])
 	if err != nil {
-		return fmt.Errorf("bound the memory: %w", err)
+		return err
+	}
+	data, err := bytesOf(fields[statmData])
+	if err != nil {
+		return err
 	}
 	// Neither bounds anything; where one is forbidden, the rest holds.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(firstToEnd), 0o600)
@@ -38,8 +51,9 @@ func confine(l limits) error {
 		resource int
 		most     uint64
 	}{
-		{syscall.RLIMIT_AS, pages*uint64(os.Getpagesize()) + l.Memory}, //nolint:gosec // a page has a size
-		{syscall.RLIMIT_CPU, l.Total + 1},                              // later than the signal
+		{syscall.RLIMIT_DATA, data + l.Memory},
+		{syscall.RLIMIT_AS, size + l.Memory + reserved},
+		{syscall.RLIMIT_CPU, l.Total + 1}, // later than the signal
 		{syscall.RLIMIT_CORE, 0},
 		{syscall.RLIMIT_FSIZE, 0},
 		{syscall.RLIMIT_NOFILE, streams},
@@ -49,6 +63,15 @@ func confine(l limits) error {
 		}
 	}
 	return nil
+}
+
+// bytesOf is a number of pages in bytes.
+func bytesOf(pages string) (uint64, error) {
+	n, err := strconv.ParseUint(pages, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("bound the memory: %w", err)
+	}
+	return n * uint64(os.Getpagesize()), nil //nolint:gosec // a page has a size
 }
 
 // confinePiece has the kernel send a signal when this process has taken so many seconds of processor time, as far as it may.
