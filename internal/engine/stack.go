@@ -119,11 +119,8 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 		state, known := s.states[key]
 		echo := known && state.statusVersion == now.GetResourceVersion()
 		s.mu.Unlock()
-		if s.def.WakeSiblings && old != nil && s.ready(old) != s.ready(now) {
-			s.enqueueSiblings(key)
-		}
-		if s.def.Depends != nil && old != nil && (s.ready(old) != s.ready(now) || old.GetGeneration() != now.GetGeneration()) {
-			s.enqueueDependents(key)
+		if old != nil {
+			s.readyChanged(key, old, now)
 		}
 		if echo {
 			return
@@ -143,6 +140,16 @@ func (s *stacks[C, F]) resourceChanged(old, now metav1.Object, listed bool) {
 	s.enqueueWires(key.Namespace)
 	if old != nil && (now == nil || now.GetUID() != old.GetUID()) {
 		s.enqueueFinalization(key.Namespace, string(old.GetUID()))
+	}
+}
+
+// readyChanged enqueues those that may wait for a custom resource to be Ready, or tell of it.
+func (s *stacks[C, F]) readyChanged(key client.ObjectKey, old, now metav1.Object) {
+	if s.def.WakeSiblings && s.ready(old) != s.ready(now) {
+		s.enqueueSiblings(key)
+	}
+	if s.def.Depends != nil && (s.ready(old) != s.ready(now) || old.GetGeneration() != now.GetGeneration()) {
+		s.enqueueDependents(key)
 	}
 }
 

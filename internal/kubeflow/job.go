@@ -65,7 +65,7 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 		if err != nil {
 			one.Error, objects, run.Result.Incomplete = err.Error(), objectsOf(run.Last, rendered.Name), true
 		}
-		one.Objects, one.Warnings = objects, append(rendered.Warnings, warnings...)
+		one.Objects, one.Warnings = objects, slices.Concat(rendered.Warnings, warnings)
 		out.Applications = append(out.Applications, one)
 	}
 	return nil

@@ -107,7 +107,7 @@ func TestTheNamesOfBeforeAreBounded(t *testing.T) {
 		t.Errorf("%s, beside %d", got, len(k.found))
 	}
 	k.data[prefixNames+core] = []byte("no JSON")
-	if k := k.keys.of(core); k.unknown || k.named(helm.Name{Now: "n", Before: "b"}) != core+" n" {
+	if k := k.of(core); k.unknown || k.named(helm.Name{Now: "n", Before: "b"}) != core+" n" {
 		t.Error("damaged names are used")
 	}
 }

@@ -74,7 +74,8 @@ func TestObjectsOfNoChart(t *testing.T) {
 
 // TestAPolicyIsReadAsHelmReadsIt: Helm ignores the case and the spaces of helm.sh/resource-policy.
 func TestAPolicyIsReadAsHelmReadsIt(t *testing.T) {
-	for policy, kept := range map[string]bool{"keep": true, "Keep": true, " KEEP ": true, "delete": false, "": false} {
+	const spaced = " KEEP "
+	for policy, kept := range map[string]bool{"keep": true, "Keep": true, spaced: true, "delete": false, "": false} {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		u.SetName("one")
 		u.SetAnnotations(map[string]string{"helm.sh/resource-policy": policy})

@@ -43,8 +43,9 @@ func TestWhatIsAnUpgrade(t *testing.T) {
 			t.Errorf("%s: %+v, an upgrade: %t", name, got, got.upgrade())
 		}
 	}
-	if recorded := (v1alpha1.ComponentStatus{ValuesDigest: "v", Revision: 1}); next(recorded, digest, values).Run != next(recorded, digest, values).Run ||
-		next(recorded, digest, values).Run == next(recorded, digest, "other").Run {
+	recorded := v1alpha1.ComponentStatus{ValuesDigest: "v", Revision: 1}
+	first, again, other := next(recorded, digest, values), next(recorded, digest, values), next(recorded, digest, "other")
+	if first.Run != again.Run || first.Run == other.Run {
 		t.Error("the runs of two revisions are not told apart")
 	}
 }
@@ -204,8 +205,14 @@ func TestTheStepsOfAComponent(t *testing.T) {
 func TestWhatBecomesOfDefinitions(t *testing.T) {
 	recorded := v1alpha1.ComponentStatus{Chart: "chart", Version: "1.5.0", ValuesDigest: "v"}
 	for _, c := range []struct{ recorded, chart, version, want string }{
-		{"", "chart", "1.5.0", "1.5.0"}, {"", "chart", "1.4.9", "1.5.0"}, {"", "chart", "1.10.0", "1.10.0"}, {"", "other", "1.0.0", "1.0.0"},
-		{"2.0.0", "chart", "1.6.0", "2.0.0"}, {"2.0.0", "chart", "v2.0.1", "v2.0.1"}, {"no version", "chart", "1.0.0", "1.0.0"}, {"2.0.0", "chart", "2.0.0-rc.1", "2.0.0"},
+		{"", "chart", "1.5.0", "1.5.0"},
+		{"", "chart", "1.4.9", "1.5.0"},
+		{"", "chart", "1.10.0", "1.10.0"},
+		{"", "other", "1.0.0", "1.0.0"},
+		{"2.0.0", "chart", "1.6.0", "2.0.0"},
+		{"2.0.0", "chart", "v2.0.1", "v2.0.1"},
+		{"no version", "chart", "1.0.0", "1.0.0"},
+		{"2.0.0", "chart", "2.0.0-rc.1", "2.0.0"},
 	} {
 		recorded.DefinitionsVersion = c.recorded
 		if got := definitionsVersion(recorded, c.chart, c.version); got != c.want {

@@ -332,12 +332,12 @@ func (j *judge) compare(path string, recorded, said any) string {
 	case object:
 		got, _ := said.(object)
 		for key := range want {
-			if _, ok := got[key]; !ok && !(j.loose && slices.Contains(timed, key)) {
+			if _, ok := got[key]; !ok && (!j.loose || !slices.Contains(timed, key)) {
 				return fmt.Sprintf("%s.%s is absent", path, key)
 			}
 		}
 		for key, value := range got {
-			if _, ok := want[key]; !ok && !(j.loose && slices.Contains(timed, key)) {
+			if _, ok := want[key]; !ok && (!j.loose || !slices.Contains(timed, key)) {
 				return fmt.Sprintf("%s.%s is too much", path, key)
 			}
 			if diff := j.compare(path+"."+key, want[key], value); diff != "" {

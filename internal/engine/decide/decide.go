@@ -194,12 +194,8 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonNotSynced, "the watch on "+item.Key.Kind
 	case item.done():
 		a.Verb, a.Reason = Leave, ReasonCompleted
-	case item.Observed == nil && gate != "":
-		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, gate
-	case item.Observed == nil && item.Ordered != "" && !item.applied():
-		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
 	case item.Observed == nil:
-		a.Verb, a.Reason = Create, ReasonMissing
+		a.absent(item, gate)
 	case !item.Observed.OwnedBy(in.Stack, in.Owners...) && !item.recorded() && !item.Adopt:
 		a.Verb, a.Reason, a.Detail = Conflict, ReasonForeignOwner, observe.OwnerOf(item.Observed)
 	case item.Observed.Terminating():
@@ -216,6 +212,18 @@ func judge(in Input, item Item, gate string) Action {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Hold
 	}
 	return a
+}
+
+// absent has what does not exist yet made, once nothing before it is waited for.
+func (a *Action) absent(item Item, gate string) {
+	switch {
+	case gate != "":
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, gate
+	case item.Ordered != "" && !item.applied():
+		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
+	default:
+		a.Verb, a.Reason = Create, ReasonMissing
+	}
 }
 
 // ordered has a change wait for what comes before it, has a hook run anew for something else, and ends one that has completed.
