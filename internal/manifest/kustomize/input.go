@@ -63,7 +63,7 @@ type Rendered struct {
 }
 
 // The bounds of one application besides those of the process that renders it. They are far above what real repositories need: the largest
-// application of Kubeflow 1.2 has 266 objects in 1 MB, all of Kubeflow in 2026 503 objects in 9 MB.
+// application of Kubeflow 1.2 has 266 objects in 1 MB, all of Kubeflow 1.11 653 objects.
 const (
 	// maxObjects is how many objects an application may have.
 	maxObjects = 2000
