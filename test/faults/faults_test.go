@@ -326,3 +326,22 @@ func TestTheTableHasTheMostOfEachKindAndCause(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// TestTheOrderOfStagesIsCompared has numbers that depend on which Inventory was made first, and another order.
+func TestTheOrderOfStagesIsCompared(t *testing.T) {
+	of := func(first, second int64) snapshot {
+		objects := map[string]*unstructured.Unstructured{}
+		for name, stage := range map[string]int64{"kfdef-a-uid.a": first, "kfdef-a-uid.b": second} {
+			objects[inventories+"/"+name] = &unstructured.Unstructured{Object: map[string]any{
+				"metadata": map[string]any{"name": name}, "spec": map[string]any{"stage": stage, "owner": map[string]any{"uid": "one"}},
+			}}
+		}
+		return take(objects, "ns", func(string) bool { return true })
+	}
+	if diffs := compare(of(0, 1000), of(499, 1000), mask{}); len(diffs) > 0 {
+		t.Errorf("the same order differs: %v", diffs)
+	}
+	if diffs := compare(of(0, 1000), of(1000, 0), mask{}); len(diffs) == 0 {
+		t.Error("another order is not seen")
+	}
+}

@@ -175,6 +175,7 @@ var unreached = map[string]string{
 	"watch.refWatch.objects":           "no such watch is left",
 	"watch.refWatch.presentHashes":     "no such watch is left",
 	"participant.Participant.failures": "these controllers run without the participant, and a failure ends with its request",
+	"kafka.Transport.publishing":       "these controllers run without the participant, and an entry ends with its message",
 	"kafka.consumer.first":             "these controllers run without the participant, and a topic has few partitions",
 	"kafka.clientLog.said":             "these controllers run without the participant, and the messages are constant texts of the client",
 	"shard.Shards.held":                "these operators have no shards, and a manager holds as many as there are",
@@ -182,8 +183,8 @@ var unreached = map[string]string{
 	"source.Store.sources":             "the size of the store is limited",
 }
 
-// notKept are packages that the manager does not run: commands, the process that renders charts, and support for tests.
-var notKept = []string{"cli", "helm", "wiringtest"}
+// notKept are packages that the manager does not run: commands with what they serve, the process that renders charts, and support for tests.
+var notKept = []string{"cli", "console", "helm", "wiringtest"}
 
 // lockedMaps are the maps in structs of the product that have a lock: what is shared is kept.
 func lockedMaps(t *testing.T) []string {

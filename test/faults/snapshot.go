@@ -51,6 +51,7 @@ func take(objects map[string]*unstructured.Unstructured, namespace string, told 
 		return instant.ReplaceAllString(s, "TIME")
 	}
 	out := snapshot{}
+	places := stagePlaces(objects)
 	for key, u := range objects {
 		resource, name, _ := strings.Cut(key, "/")
 		fields := map[string]string{}
@@ -74,7 +75,39 @@ func take(objects map[string]*unstructured.Unstructured, namespace string, told 
 				delete(fields, path)
 			}
 		}
+		if place, found := places[key]; found {
+			fields["spec.stage"] = place
+		}
 		out[resource+"/"+lasting(name, namespace)] = fields
+	}
+	return out
+}
+
+// stagePlaces are the places of the stages of Inventories among those of their custom resource. The numbers order them and depend on
+// which were made first: between two there is room for others.
+func stagePlaces(objects map[string]*unstructured.Unstructured) map[string]string {
+	numbers := map[string][]int64{}
+	of := func(key string, u *unstructured.Unstructured) (owner string, stage int64, found bool) {
+		if !strings.HasPrefix(key, inventories+"/") {
+			return "", 0, false
+		}
+		owner, _, _ = unstructured.NestedString(u.Object, "spec", "owner", "uid")
+		stage, found, _ = unstructured.NestedInt64(u.Object, "spec", "stage")
+		return owner, stage, found
+	}
+	for key, u := range objects {
+		if owner, stage, found := of(key, u); found && !slices.Contains(numbers[owner], stage) {
+			numbers[owner] = append(numbers[owner], stage)
+		}
+	}
+	for _, all := range numbers {
+		slices.Sort(all)
+	}
+	out := map[string]string{}
+	for key, u := range objects {
+		if owner, stage, found := of(key, u); found {
+			out[key] = fmt.Sprintf("place %d", slices.Index(numbers[owner], stage))
+		}
 	}
 	return out
 }
