@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the fault campaigns in their long form, random writes of tenants, the crashes of the participant at every step, and then the
+# Run the fault campaigns in their long form, random writes of tenants, the crashes of the participant at every step, brokers that do not work, and then the
 # mutation tests, which they must detect. With PLAN=file, replay one plan, or several whose files are separated by commas. ARGS are further flags of the
 # campaigns, such as -faults.campaigns=C1. docs/faults.md tells of both.
 set -euo pipefail
@@ -20,7 +20,7 @@ mkdir -p bin/faults
 go test ./test/faults -count=1 -v -timeout 240m -run '^TestCampaigns$' -faults.long -faults.seed=0 \
   -faults.report="$root/bin/faults/report.json" -faults.table="$root/bin/faults/standing.md" "${args[@]}"
 go test ./test/tenants -count=1 -v -timeout 120m -run '^TestTenants' -tenants.seed=0 -tenants.operations=20000
-go test ./test/kserve -count=1 -v -timeout 60m -run '^TestCrashAtEveryStep$' -crash.all
+go test ./test/kserve -count=1 -v -timeout 60m -run '^(TestCrashAtEveryStep|TestBrokersThatDoNotWork)$' -crash.all -brokers.all
 if [[ -x hack/mutations.sh ]]; then
   hack/mutations.sh
 fi

@@ -2,6 +2,7 @@ package kserve
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,9 @@ import (
 	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/test/acmruntime"
 )
+
+// allBrokers has every cause take place; in make test those do that have differed from the others.
+var allBrokers = flag.Bool("brokers.all", false, "run every cause of TestBrokersThatDoNotWork")
 
 const (
 	// standing is how long a broker is looked at that does not work.
@@ -32,13 +36,18 @@ func TestBrokersThatDoNotWork(t *testing.T) {
 		// says is what health says all the time, and deaf that the runtime can give no order.
 		says string
 		deaf bool
+		// long says that it is left to make faults.
+		long bool
 	}{
-		"Refuses": {begin: stand(refuses), end: stand(""), says: "DOWN the broker: "},
+		"Refuses": {begin: stand(refuses), end: stand(""), says: "DOWN the broker: ", long: true},
 		"Hangs":   {begin: stand(hangs), end: stand(""), says: "DOWN the broker: "},
-		"Comes":   {begin: (*brokerSite).comesAndGoes, end: stand("")},
+		"Comes":   {begin: (*brokerSite).comesAndGoes, end: stand(""), long: true},
 		"Loses":   {begin: (*brokerSite).losesTopic, end: (*brokerSite).makesTopic, says: "DOWN the broker: ", deaf: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.long && !*allBrokers {
+				t.Skip("make faults runs it")
+			}
 			b := newBrokerSite(t)
 			b.update(2)
 			needed := b.update(3)
