@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"iter"
 	"maps"
 	"os"
 	"path"
@@ -369,7 +368,7 @@ func (d *dist) packages() error {
 func (d *dist) attest() error {
 	subjects := []subject{{Name: d.image, Digest: map[string]string{d.digest.Algorithm: d.digest.Hex}}}
 	var sums strings.Builder
-	for _, name := range slices.Sorted(keys(d.files)) {
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		sum := sha256Hex(d.files[name])
 		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
 		subjects = append(subjects, subject{Name: name, Digest: map[string]string{"sha256": sum}})
@@ -395,4 +394,3 @@ func (d *dist) attest() error {
 	return err
 }
 
-func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

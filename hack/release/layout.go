@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func index(binaries map[string]string, version string, created time.Time, revisi
 		"org.opencontainers.image.created": created.UTC().Format(time.RFC3339),
 	}
 	out = mutate.Annotations(out, annotations).(v1.ImageIndex)
-	for _, arch := range slices.Sorted(keys(binaries)) {
+	for _, arch := range slices.Sorted(maps.Keys(binaries)) {
 		image, err := build(options{binary: binaries[arch], arch: arch, version: version})
 		if err != nil {
 			return nil, fmt.Errorf("image for %s: %w", arch, err)
@@ -51,7 +52,7 @@ func writeLayout(folder string, images v1.ImageIndex, tag string, signatures map
 	if err := path.AppendIndex(images, layout.WithAnnotations(map[string]string{reference: tag})); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(keys(signatures)) {
+	for _, name := range slices.Sorted(maps.Keys(signatures)) {
 		if err := path.AppendImage(signatures[name], layout.WithAnnotations(map[string]string{reference: name})); err != nil {
 			return err
 		}
