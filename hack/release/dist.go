@@ -393,4 +393,3 @@ func (d *dist) attest() error {
 	d.files["cosign.pub"], err = d.signer.public()
 	return err
 }
-
