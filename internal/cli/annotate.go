@@ -59,11 +59,7 @@ MLKeeper has done it and the custom resource is Ready.`,
 		if err := annotate(cmd, args); err != nil || !wait {
 			return err
 		}
-		name, err := argument(args)
-		if err != nil {
-			return err
-		}
-		return runWait(cmd, env, waitFlags{namespace: cmd.Flag("namespace").Value.String(), goal: goalReady, timeout: timeout, handled: true}, name)
+		return runWait(cmd, env, waitFlags{namespace: cmd.Flag("namespace").Value.String(), goal: goalReady, timeout: timeout, handled: true}, args)
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is reconciled and Ready")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
@@ -100,26 +96,8 @@ func newAnnotateCommand(env Environment, cmd *cobra.Command, action, done string
 	var namespace string
 	cmd.Args = cobra.RangeArgs(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name, err := argument(args)
+		r, s, err := resolve(cmd, env, args, namespace, false)
 		if err != nil {
-			return err
-		}
-		in, err := namespaceOf(env, namespace, false)
-		if err != nil {
-			return err
-		}
-		r, err := newResolver(env)
-		if err != nil {
-			return err
-		}
-		s, err := r.find(cmd.Context(), name, in)
-		if err != nil {
-			return err
-		}
-		if s.live == nil {
-			return absent(s)
-		}
-		if err := printOwner(cmd, s); err != nil {
 			return err
 		}
 		values, err := actionOf(env, s, action)

@@ -75,26 +75,8 @@ func runEvents(cmd *cobra.Command, env Environment, f eventsFlags, args []string
 	if err := checkOutput(f.output, &EventsReport{}, "table"); err != nil {
 		return err
 	}
-	name, err := argument(args)
+	r, s, err := resolve(cmd, env, args, f.namespace, false)
 	if err != nil {
-		return err
-	}
-	namespace, err := namespaceOf(env, f.namespace, false)
-	if err != nil {
-		return err
-	}
-	r, err := newResolver(env)
-	if err != nil {
-		return err
-	}
-	s, err := r.find(cmd.Context(), name, namespace)
-	if err != nil {
-		return err
-	}
-	if s.live == nil {
-		return absent(s)
-	}
-	if err := printOwner(cmd, s); err != nil {
 		return err
 	}
 	report, err := r.events(cmd.Context(), s, f.types)

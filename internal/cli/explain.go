@@ -57,26 +57,8 @@ health.`,
 			if err := checkOutput(output, &Explanation{}, "text"); err != nil {
 				return err
 			}
-			name, err := argument(args)
+			r, s, err := resolve(cmd, env, args, namespace, false)
 			if err != nil {
-				return err
-			}
-			r, err := newResolver(env)
-			if err != nil {
-				return err
-			}
-			in, err := namespaceOf(env, namespace, false)
-			if err != nil {
-				return err
-			}
-			s, err := r.find(cmd.Context(), name, in)
-			if err != nil {
-				return err
-			}
-			if s.live == nil {
-				return absent(s)
-			}
-			if err := printOwner(cmd, s); err != nil {
 				return err
 			}
 			e, err := r.explain(cmd.Context(), env, s)

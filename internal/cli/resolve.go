@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,6 +80,31 @@ func argument(args []string) (string, error) {
 		return "", fmt.Errorf("%q: name one resource as KIND/NAME or KIND NAME, such as trustyaiservice/my-service", strings.Join(args, " "))
 	}
 	return args[0], nil
+}
+
+// resolve finds the custom resource that the arguments of a command name in a namespace. Where one of its objects was named it says so,
+// and one that does not exist is an error unless absence is what is asked for.
+func resolve(cmd *cobra.Command, env Environment, args []string, namespace string, mayBeAbsent bool) (*resolver, *subject, error) {
+	name, err := argument(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := namespaceOf(env, namespace, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := newResolver(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := r.find(cmd.Context(), name, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.live == nil && !mayBeAbsent {
+		return nil, nil, absent(s)
+	}
+	return r, s, printOwner(cmd, s)
 }
 
 // subject is the custom resource that a command is about.

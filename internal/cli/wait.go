@@ -47,11 +47,7 @@ status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and
   mlkeeper wait kfdef kubeflow --for=condition=Ready`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := argument(args)
-			if err != nil {
-				return err
-			}
-			return runWait(cmd, env, f, name)
+			return runWait(cmd, env, f, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -61,7 +57,7 @@ status is 0 when it is Ready, or gone, and 1 otherwise, with what is missing and
 	return cmd
 }
 
-func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) error {
+func runWait(cmd *cobra.Command, env Environment, f waitFlags, args []string) error {
 	goal, found := goals[strings.ToLower(f.goal)]
 	if !found {
 		return fmt.Errorf("--for %q: use ready or deleted", f.goal)
@@ -70,22 +66,8 @@ func runWait(cmd *cobra.Command, env Environment, f waitFlags, text string) erro
 	if f.timeout <= 0 {
 		return fmt.Errorf("--timeout %s: set a positive duration, such as 5m", f.timeout)
 	}
-	namespace, err := namespaceOf(env, f.namespace, false)
+	r, s, err := resolve(cmd, env, args, f.namespace, f.goal == goalDeleted)
 	if err != nil {
-		return err
-	}
-	r, err := newResolver(env)
-	if err != nil {
-		return err
-	}
-	s, err := r.find(cmd.Context(), text, namespace)
-	if err != nil {
-		return err
-	}
-	if s.live == nil && f.goal == goalReady {
-		return absent(s)
-	}
-	if err := printOwner(cmd, s); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
