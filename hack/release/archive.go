@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"io"
 	"time"
 )
 
@@ -22,23 +23,39 @@ func targz(files []file, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := tar.NewWriter(compressed)
+	var entries []entry
 	for _, f := range files {
-		header := tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at, Format: tar.FormatUSTAR}
-		if err := w.WriteHeader(&header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, err
-		}
+		entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Format: tar.FormatUSTAR}, f.content})
 	}
-	if err := w.Close(); err != nil {
+	if err := writeTar(compressed, entries, at); err != nil {
 		return nil, err
 	}
 	if err := compressed.Close(); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// entry is one entry of a tar, whose size and time are set when it is written.
+type entry struct {
+	header  tar.Header
+	content []byte
+}
+
+// writeTar writes entries, all of one time.
+func writeTar(to io.Writer, entries []entry, at time.Time) error {
+	w := tar.NewWriter(to)
+	for _, e := range entries {
+		e.header.ModTime = at
+		e.header.Size = int64(len(e.content))
+		if err := w.WriteHeader(&e.header); err != nil {
+			return err
+		}
+		if _, err := w.Write(e.content); err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }
 
 // zipped packs files as zip, which Windows opens by itself.

@@ -137,10 +137,6 @@ func layer(o options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	type entry struct {
-		header  tar.Header
-		content []byte
-	}
 	entries := []entry{
 		{tar.Header{Typeflag: tar.TypeReg, Name: "mlkeeper", Mode: 0o755}, binary},
 		{tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}, nil},
@@ -154,18 +150,7 @@ func layer(o options) ([]byte, error) {
 	}
 	entries = append(entries, entry{tar.Header{Typeflag: tar.TypeReg, Name: certificates, Mode: 0o644}, trusted})
 	var buffer bytes.Buffer
-	w := tar.NewWriter(&buffer)
-	for _, e := range entries {
-		e.header.ModTime = time.Unix(0, 0)
-		e.header.Size = int64(len(e.content))
-		if err := w.WriteHeader(&e.header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(e.content); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := writeTar(&buffer, entries, time.Unix(0, 0)); err != nil {
 		return nil, err
 	}
 	return buffer.Bytes(), nil
