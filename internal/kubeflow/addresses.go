@@ -51,9 +51,8 @@ type resolving struct {
 // kustomize. An application of which something cannot be fetched fails alone.
 func (r resolving) resolve(ctx context.Context, cr *kubeflowv1.KfDef) *plan.Problem {
 	content, trees := &r.run.Result.Content, treesOf(r.run)
-	in := inputOf(cr, r.values, trees)
+	in := inputOf(cr, r.values, trees, r.workers)
 	var problem *plan.Problem
-	in.Workers = r.workers
 	content.Rendering, content.Why, problem = renderingOf(ctx, cr, r.run.Last, in)
 	if problem != nil || content.Rendering != renderingKustomize || r.bases == NoBases {
 		return problem

@@ -16,6 +16,7 @@ import (
 	"mlkeeper.dev/internal/engine/healthexpr"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -44,9 +45,8 @@ func (s *system) jobOf(cr *kubeflowv1.KfDef, from []rendering.Source, values var
 func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variables, run rendering.Run[Content]) *plan.Problem {
 	out := &run.Result.Content
 	out.Spec = cr.Spec.Applications
-	in := inputOf(cr, values, treesOf(&run))
+	in := inputOf(cr, values, treesOf(&run), s.settings.Workers)
 	in.Rendering = kustomize.Rendering(out.Rendering)
-	in.Workers = s.settings.Workers
 	all, err := kustomize.Render(ctx, in)
 	if err != nil {
 		return notRendered(err)
@@ -91,8 +91,11 @@ func objectsOf(result *Result, application string) []*unstructured.Unstructured 
 }
 
 // inputOf is what the rendering of a KfDef depends on.
-func inputOf(cr *kubeflowv1.KfDef, values variables, trees map[string]fs.FS) kustomize.Input {
-	in := kustomize.Input{Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees, KfctlRan: slices.Contains(cr.Finalizers, finalizer)}
+func inputOf(cr *kubeflowv1.KfDef, values variables, trees map[string]fs.FS, workers *worker.Pool) kustomize.Input {
+	in := kustomize.Input{
+		Name: cr.Name, Namespace: cr.Namespace, UID: string(cr.UID), Repos: trees, KfctlRan: slices.Contains(cr.Finalizers, finalizer),
+		Workers: workers,
+	}
 	for i, a := range cr.Spec.Applications {
 		one := kustomize.Application{Name: a.Name, Adjustments: adjustmentsOf(a, values[i])}
 		for _, i := range a.Images {
