@@ -259,13 +259,19 @@ func (s *step) start(c *corev1.Container, status *corev1.ContainerStatus, fails 
 
 // ends says whether a container ends by itself.
 func (s *step) ends(c *corev1.Container, fails failure) bool {
-	for i := range s.of.Spec.InitContainers {
-		if init := &s.of.Spec.InitContainers[i]; init.Name == c.Name {
-			return fails == exitsWithError || !podutil.IsRestartableInitContainer(init)
-		}
+	if fails == exitsWithError || s.regularInit(c.Name) {
+		return true
 	}
 	owner := metav1.GetControllerOf(s.of)
-	return fails == exitsWithError || owner != nil && owner.Kind == "Job"
+	init := slices.ContainsFunc(s.of.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == c.Name })
+	return !init && owner != nil && owner.Kind == "Job"
+}
+
+// regularInit says whether a container is an init container that has to end before the next one begins.
+func (s *step) regularInit(name string) bool {
+	return slices.ContainsFunc(s.of.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && !podutil.IsRestartableInitContainer(&c)
+	})
 }
 
 // probeTime is how long a probe takes to succeed first.
@@ -321,9 +327,7 @@ func (s *step) exit(status *corev1.ContainerStatus, code int32) {
 	no := false
 	status.Started = &no
 	// A regular init container that has succeeded counts as ready: pkg/kubelet/prober/prober_manager.go, UpdatePodStatus.
-	status.Ready = code == 0 && slices.ContainsFunc(s.of.Spec.InitContainers, func(c corev1.Container) bool {
-		return c.Name == status.Name && !podutil.IsRestartableInitContainer(&c)
-	})
+	status.Ready = code == 0 && s.regularInit(status.Name)
 	delete(s.due, status.Name)
 }
 
@@ -331,7 +335,8 @@ func (s *step) exit(status *corev1.ContainerStatus, code int32) {
 // pauses.
 func (s *step) terminated(c *corev1.Container, status *corev1.ContainerStatus) {
 	last := status.State.Terminated
-	if !restarts(s.of, c, last.ExitCode) {
+	// A regular init container that has succeeded runs no more, whatever the restart policy: pkg/kubelet/kuberuntime, computeInitContainerActions.
+	if !restarts(s.of, c, last.ExitCode) || completed(status) && s.regularInit(c.Name) {
 		return
 	}
 	if _, set := s.due[c.Name]; !set {

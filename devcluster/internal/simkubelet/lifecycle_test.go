@@ -43,6 +43,12 @@ func play(t *testing.T, spec string, objects ...any) *player {
 func (p *player) after(d time.Duration) *player {
 	p.s.now = p.s.now.Add(d)
 	p.s.take()
+	// Whatever is due is looked at by the step that follows; what is due and not looked at would cause the next step at once, for ever.
+	for name, due := range p.s.due {
+		if !due.After(p.s.now) && !p.s.deleted {
+			p.t.Errorf("%q is still due after the step at its time", name)
+		}
+	}
 	p.s.of = p.s.of.DeepCopy()
 	// As the informer has it before the next step.
 	p.s.of.Status = *p.s.status.DeepCopy()

@@ -56,8 +56,8 @@ func Boot(ctx context.Context, binary string, flags ...string) (*Cluster, error)
 	up := append([]string{
 		binary, "up", "--dir", dir, "--audit-log", filepath.Join(dir, "audit.log"),
 		"--crds", "route,servicemonitor", "--timeout", bootTimeout.String(),
-		// A thousand stacks fit on no node of the ordinary size.
-		"--nodes=1", "--node-size=cpu=1k,memory=1Ti,pods=100k",
+		// A thousand stacks fit on no node of the ordinary size: a server of KServe requests a processor and 2 GiB, and each stack may have several pods.
+		"--nodes=1", "--node-size=cpu=100k,memory=1Pi,pods=100k",
 	}, flags...)
 	c.boot, err = Start("devcluster", filepath.Join(dir, "devcluster.log"), nil, up...)
 	if err != nil {
