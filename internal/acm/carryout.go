@@ -149,6 +149,10 @@ func give(s *State, t target, given Order, m Message) []Effect {
 		}}
 	case ok && known.Order.has(given.ID):
 		return nil
+	case ok && late(known, given, m) && missed(known, given):
+		given.Earlier = known.Order.Earlier
+		known.Content, known.Present, known.Order = t.content, true, known.Order.after(given)
+		return []Effect{PutElement{known}}
 	case ok && late(known, given, m):
 		return tooLate(known, given)
 	}
@@ -171,6 +175,12 @@ func late(known Element, given Order, m Message) bool {
 	}
 	behind := known.Order.Time.Sub(given.Time)
 	return behind > maxSkew || behind > 0 && known.Settled == nil
+}
+
+// missed says that the last order has overtaken the deployment that it presumes. The element was known before, since London's runtime tells
+// elements that are not deployed when a participant registers, and takes the answer to that for the end of a deployment that is on its way.
+func missed(known Element, given Order) bool {
+	return given.Type == OrderDeploy && !known.Present && known.Order.Type.presumes(OrderDeploy)
 }
 
 // tooLate answers an order that is older than the last one. It fails, and the states are those of the element: the last order's

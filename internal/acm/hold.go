@@ -167,8 +167,9 @@ func needsInstance(t OrderType) bool {
 	return t != OrderDeploy && t != OrderPrepare && t != OrderDelete
 }
 
+// hasRevision says whether a revision of an instance was told, or one of its elements was ordered with it.
 func (s *State) hasRevision(instance, revision string) bool {
-	return slices.ContainsFunc(s.instance(instance), func(e Element) bool { return e.Revision == revision })
+	return s.Revisions[instance] == revision || slices.ContainsFunc(s.instance(instance), func(e Element) bool { return e.Revision == revision })
 }
 
 // held are the orders that wait, in the order in which they came.

@@ -193,8 +193,8 @@ func TestMigrationToWhatIsUnknown(t *testing.T) {
 	}
 }
 
-// TestARevisionIsStoredOnce has an instance with many elements. Its revision comes with every change of it, and is written to one of them.
-func TestARevisionIsStoredOnce(t *testing.T) {
+// TestARevisionIsNotStored has an instance with many elements. Another revision comes with each acknowledgement, and is written to none of them.
+func TestARevisionIsNotStored(t *testing.T) {
 	s := NewState()
 	const elements = 20
 	of := func(seconds int, revision string) Message {
@@ -217,7 +217,7 @@ func TestARevisionIsStoredOnce(t *testing.T) {
 	for i, c := range []struct {
 		revision string
 		want     int
-	}{{"i1", elements}, {"i1", 0}, {"i2", 1}, {"i2", 0}, {"", 0}, {"i3", 1}} {
+	}{{"i1", elements}, {"i1", 0}, {"i2", 0}, {"", 0}, {"i3", 0}} {
 		if got := puts(told(t, s, of(10+i, c.revision))); got != c.want {
 			t.Errorf("synchronization %d with revision %q writes %d elements, not %d", i, c.revision, got, c.want)
 		}
@@ -226,7 +226,52 @@ func TestARevisionIsStoredOnce(t *testing.T) {
 	undeploy.RevisionInstance = "i3"
 	told(t, s, undeploy)
 	if len(s.Held) != 0 {
-		t.Errorf("an order of the stored revision is held: %v", s.Held)
+		t.Errorf("an order of the revision that was told last is held: %v", s.Held)
+	}
+	forgotten := of(40, "i4")
+	forgotten.Delete = true
+	told(t, s, forgotten)
+	if len(s.Elements)+len(s.Revisions) != 0 {
+		t.Errorf("of an instance that is gone is kept: %v, %v", s.Elements, s.Revisions)
+	}
+}
+
+// TestARevisionAfterARestart: the revision is asked for when an order needs it.
+func TestARevisionAfterARestart(t *testing.T) {
+	s := NewState()
+	told(t, s, syncMessage(10, "i1", States{Deployed, Locked}))
+	told(t, s, syncMessage(11, "i2", States{Deployed, Locked}))
+	clear(s.Revisions)
+	undeploy := ahead(changeMessage(30, "UNDEPLOY", "NONE"))
+	undeploy.RevisionInstance = "i2"
+	told(t, s, undeploy)
+	if len(s.Held) != 1 || len(s.Questions()) != 1 {
+		t.Fatalf("held are %v, asked is %v", s.Held, s.Questions())
+	}
+	told(t, s, syncMessage(31, "i2", States{Undeploying, Locked}))
+	if e := s.Elements[element]; e.Order.Type != OrderUndeploy || len(s.Held) != 0 {
+		t.Errorf("with the revision the element is %+v, held are %v", e, s.Held)
+	}
+}
+
+// TestDeploymentAfterTheOrderThatPresumesIt: London's runtime takes the answer to its RESTART for the end of a deployment that is on its way,
+// gives the next order, and the participant reads that first.
+func TestDeploymentAfterTheOrderThatPresumesIt(t *testing.T) {
+	for order, want := range map[string]struct{ present, known bool }{"UNLOCK": {true, true}, "NONE": {false, false}} {
+		s := NewState()
+		restart := syncMessage(1, "", States{Undeployed, Unspecified})
+		restart.MessageType, restart.RevisionComposition = TypeRestart, ""
+		told(t, s, restart)
+		later := changeMessage(20, "UNDEPLOY", "NONE")
+		if order != "NONE" {
+			later = changeMessage(20, "NONE", order)
+		}
+		told(t, s, later)
+		told(t, s, deployMessage(10, `{"b":2}`))
+		e := s.Elements[element]
+		if e.Present != want.present || e.Order.ID != id(20) || e.Order.has(id(10)) != want.known {
+			t.Errorf("%s before its deployment leaves %+v", order, e)
+		}
 	}
 }
 

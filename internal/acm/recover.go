@@ -88,17 +88,12 @@ func adopt(s *State, m Message, instance Instance, e ElementUpdate) []Effect {
 	}}}
 }
 
-// revise stores the revision of an instance in one of its elements, unless one has it or is adopted with it. The runtime sends a revision
-// with each change of the instance, and an instance may have hundreds of elements; hasRevision asks for any of them.
+// revise notes the revision of a known instance, unless it is known or an element is adopted with it.
 func revise(s *State, instance Instance, adopted []Effect) []Effect {
-	if instance.Revision == "" || len(adopted) > 0 || s.hasRevision(instance.InstanceID, instance.Revision) {
+	if instance.Revision == "" || len(adopted) > 0 || len(s.instance(instance.InstanceID)) == 0 || s.hasRevision(instance.InstanceID, instance.Revision) {
 		return nil
 	}
-	for _, e := range s.instance(instance.InstanceID) {
-		e.Revision = instance.Revision
-		return []Effect{PutElement{e}}
-	}
-	return nil
+	return []Effect{NoteRevision{instance.InstanceID, instance.Revision}}
 }
 
 // leaves says that an instance is undeployed, or on the way there, whatever its elements were acknowledged as.
@@ -156,5 +151,6 @@ func forget(s *State, m Message) []Effect {
 func (s *State) clone() *State {
 	return &State{
 		Registered: s.Registered, Definitions: maps.Clone(s.Definitions), Elements: maps.Clone(s.Elements), Held: maps.Clone(s.Held),
+		Revisions: maps.Clone(s.Revisions),
 	}
 }

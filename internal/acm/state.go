@@ -13,11 +13,14 @@ type State struct {
 	Elements map[string]Element
 	// Held are the orders that wait for a SYNC, by message id.
 	Held map[string]Held
+	// Revisions are those that the runtime has told of known instances, by their ids. They are not stored, since the runtime tells another
+	// one with every acknowledgement. After a restart it is asked for them where an order needs them.
+	Revisions map[string]string
 }
 
 // NewState is the state of a participant that knows of nothing.
 func NewState() *State {
-	return &State{Definitions: map[string]Definition{}, Elements: map[string]Element{}, Held: map[string]Held{}}
+	return &State{Definitions: map[string]Definition{}, Elements: map[string]Element{}, Held: map[string]Held{}, Revisions: map[string]string{}}
 }
 
 // Definition is a primed composition.
@@ -87,6 +90,9 @@ type PutElement struct{ Element Element }
 // DropElement forgets an element.
 type DropElement struct{ ID string }
 
+// NoteRevision remembers the revision of a known instance.
+type NoteRevision struct{ InstanceID, Revision string }
+
 // HoldOrder keeps an order until a SYNC.
 type HoldOrder struct{ Held Held }
 
@@ -125,6 +131,7 @@ func (PutDefinition) effect()  {}
 func (DropDefinition) effect() {}
 func (PutElement) effect()     {}
 func (DropElement) effect()    {}
+func (NoteRevision) effect()   {}
 func (HoldOrder) effect()      {}
 func (ReleaseOrder) effect()   {}
 func (Acknowledged) effect()   {}
@@ -144,7 +151,12 @@ func (s *State) Apply(effect Effect) {
 	case PutElement:
 		s.Elements[e.Element.ID] = e.Element
 	case DropElement:
-		delete(s.Elements, e.ID)
+		instance := s.Elements[e.ID].InstanceID
+		if delete(s.Elements, e.ID); len(s.instance(instance)) == 0 {
+			delete(s.Revisions, instance)
+		}
+	case NoteRevision:
+		s.Revisions[e.InstanceID] = e.Revision
 	case HoldOrder:
 		s.Held[e.Held.MessageID] = e.Held
 	case ReleaseOrder:

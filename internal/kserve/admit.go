@@ -90,17 +90,16 @@ func admittedAccounts(ctx context.Context, read controller.Reader, namespace str
 }
 
 // admit returns those of the services that may be made, and why the others may not. What the element runs already stays, unless all
-// of them are asked for: those of an order that is yet to be carried out.
+// of them are asked for: those of an order that is yet to be carried out. Its namespace is read nevertheless: of an object to which no
+// custom resource refers at the moment nothing is kept, so that each of a thousand elements would read it again.
 func admit(
 	ctx context.Context, read controller.Reader, services []*unstructured.Unstructured, all bool,
 ) (may []*unstructured.Unstructured, held *plan.Problem, err error) {
 	for _, service := range services {
-		if !all && read.Child(gvkService, service.GetNamespace(), service.GetName()) != nil {
-			may = append(may, service)
-			continue
-		}
 		problem, err := admitted(ctx, read, service)
 		switch {
+		case !all && read.Child(gvkService, service.GetNamespace(), service.GetName()) != nil:
+			may = append(may, service)
 		case err != nil:
 			return nil, nil, err
 		case problem == nil:

@@ -1,6 +1,7 @@
 package kserve
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,25 @@ func TestOrdersGoIntoLabelledNamespaces(t *testing.T) {
 }
 
 func ptr(c acm.Content) *acm.Content { return &c }
+
+// TestAnElementThatRunsRefersToItsNamespace: of an object to which no custom resource refers nothing is kept, so that elements which
+// referred to it before they run alone would have it read once for each of them.
+func TestAnElementThatRunsRefersToItsNamespace(t *testing.T) {
+	cr := resource(ordered(acm.OrderDeploy, list(declared("sklearn-iris", "kserve-test", iris))), nil)
+	cluster := open(controllertest.New(noon.Add(time.Second)))
+	facts, err := system{}.Gather(t.Context(), cluster, cr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Own(service(facts.Services[0], true), "")
+	cluster.Referred = nil
+	if _, err := (system{}).Gather(t.Context(), cluster, cr); err != nil {
+		t.Fatal(err)
+	}
+	if want := (plan.Key{GroupKind: gvkNamespace.GroupKind(), Name: "kserve-test"}); !slices.Contains(cluster.Referred, want) {
+		t.Errorf("it refers to %v", cluster.Referred)
+	}
+}
 
 // TestNothingIsAdoptedOnAMessagesWord: a service that somebody made becomes the element's by a mark on it alone.
 func TestNothingIsAdoptedOnAMessagesWord(t *testing.T) {

@@ -360,8 +360,8 @@ func TestOrdersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestTopicsThatChangeOneElement: an order that could not be stored and a synchronization of its element leave the newest state, whichever
-// is written last.
+// TestTopicsThatChangeOneElement: an order that could not be stored and a synchronization by which its instance is deleted leave the newest
+// state, whichever is written last.
 func TestTopicsThatChangeOneElement(t *testing.T) {
 	b, s := &broker{}, &server{}
 	p, _ := participant(b, s)
@@ -377,20 +377,38 @@ func TestTopicsThatChangeOneElement(t *testing.T) {
 	first := b.send(order)
 	until(t, "the order waits", func() bool { return p.Healthy() != nil })
 	second := b.send(map[string]any{
-		"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": order["compositionId"], "state": "PRIMED",
-		"automationcompositionList": []any{map[string]any{
-			"automationCompositionId": order["automationCompositionId"], "revisionId": "r2", "deployState": "DEPLOYING", "lockState": "NONE",
-			"acElementList": []any{map[string]any{"id": element, "participantId": me, "deployState": "DEPLOYING", "lockState": "NONE"}},
-		}},
+		"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": order["compositionId"], "delete": true,
+		"automationcompositionList": []any{map[string]any{"automationCompositionId": order["automationCompositionId"], "deployState": "DELETED"}},
 	})
 	s.mu.Lock()
 	down = false
 	s.mu.Unlock()
 	within(t, "the order", first)
 	within(t, "the synchronization", second)
-	cr, ok := s.stored[element].(*keeper.CompositionElement)
-	if !ok || cr.Spec.Revision != "r2" || cr.Spec.Order == nil || cr.Spec.Order.ID != order["messageId"] {
+	if s.has(element) {
 		t.Errorf("stored is %+v", s.stored[element])
+	}
+}
+
+// TestARevisionWritesNothing: the runtime tells another revision of an instance with each acknowledgement of an element, and an instance may
+// have hundreds.
+func TestARevisionWritesNothing(t *testing.T) {
+	b, s := &broker{}, &server{}
+	p, _ := participant(b, s)
+	order, _, _ := deploy()
+	writes := 0
+	s.refuse = func(string, client.Object) error { writes++; return nil }
+	start(t, p)
+	within(t, "the order", b.send(order))
+	before := writes
+	within(t, "the synchronization", b.send(map[string]any{
+		"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": order["compositionId"],
+		"automationcompositionList": []any{map[string]any{
+			"automationCompositionId": order["automationCompositionId"], "revisionId": "r2", "deployState": "DEPLOYING", "lockState": "NONE",
+		}},
+	}))
+	if before == 0 || writes != before {
+		t.Errorf("the order causes %d writes, the revision %d", before, writes-before)
 	}
 }
 

@@ -37,6 +37,8 @@ type Cluster struct {
 	// Answers are the answers of probes by name, Asked the names that were asked for, in order, and how often.
 	Answers map[string]any
 	Asked   []Asked
+	// Referred are the objects of others that were referred to, in order.
+	Referred []plan.Key
 
 	// Objects are all objects there are, Children those of them that carry MLKeeper's marks.
 	Objects, Children map[plan.Key]*unstructured.Unstructured
@@ -100,7 +102,9 @@ func (c *Cluster) Get(key plan.Key) *unstructured.Unstructured { return c.Object
 
 // Referenced implements controller.Reader.
 func (c *Cluster) Referenced(_ context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	return c.Objects[plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}], nil
+	key := plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}
+	c.Referred = append(c.Referred, key)
+	return c.Objects[key], nil
 }
 
 // ReferencedAs implements controller.Reader; a user in Denied may read nothing, and the operator may watch nothing if the empty user is.
