@@ -140,6 +140,9 @@ func TestAnElementThatRunsRefersToItsNamespace(t *testing.T) {
 	}
 	cluster.Own(service(facts.Services[0], true), "")
 	cluster.Referred = nil
+	cr = resource(ordered(acm.OrderDeploy, list(declared("sklearn-iris", "kserve-test", iris))), &acm.Outcome{
+		OrderID: "m1", Type: acm.OrderDeploy, States: acm.States{DeployState: acm.Deployed},
+	})
 	if _, err := (system{}).Gather(t.Context(), cluster, cr); err != nil {
 		t.Fatal(err)
 	}
