@@ -266,10 +266,7 @@ func (r *scene) podSecurity() *corev1.PodSecurityContext {
 	if own := r.cr.Spec.PodSecurityContext; own != nil {
 		return own.DeepCopy()
 	}
-	out := &corev1.PodSecurityContext{
-		RunAsNonRoot:   pointer(true),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+	out := workload.RestrictedPod()
 	// On OpenShift the constraints choose the group, and refuse any other.
 	if usesVolume(r.template) && !r.facts.Serves.Constraints {
 		out.FSGroup = pointer(int64(fileGroup))
@@ -278,14 +275,11 @@ func (r *scene) podSecurity() *corev1.PodSecurityContext {
 	return out
 }
 
-// containerSecurity is what the restricted Pod Security Standard asks of a container.
+// containerSecurity is what the restricted Pod Security Standard asks of a container, also where the pod has another context than ours.
 func containerSecurity() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: pointer(false),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		RunAsNonRoot:             pointer(true),
-		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+	out, pod := workload.RestrictedContainer(), workload.RestrictedPod()
+	out.RunAsNonRoot, out.SeccompProfile = pod.RunAsNonRoot, pod.SeccompProfile
+	return out
 }
 
 // service renders the container of the service (trustyai-service-operator HEAD 11c335b).

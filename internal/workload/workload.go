@@ -22,6 +22,21 @@ func Schedule(pod *corev1.PodSpec, spec *keeper.SchedulingSpec) {
 	pod.Affinity, pod.TopologySpreadConstraints = spec.Affinity, spec.TopologySpreadConstraints
 }
 
+// RestrictedPod is what the restricted Pod Security Standard asks of a pod.
+func RestrictedPod() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(true),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+// RestrictedContainer is what it asks of each container of such a pod.
+func RestrictedContainer() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
 // Budget is the PodDisruptionBudget of the pods with some labels.
 func Budget(meta metav1.ObjectMeta, pods map[string]string, spec *keeper.DisruptionSpec) *policyv1.PodDisruptionBudget {
 	number := func(n *int32) *intstr.IntOrString {
