@@ -91,7 +91,8 @@ func (d *differ) changed(
 	if a.MigratePrevious {
 		managers.Insert(fieldownership.PreviousManagers(live, j.previous.Managers, j.owners, j.mark, observe.FieldManager)...)
 	}
-	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, managers, fieldownership.Autoscaled(live)).DeepCopy()
+	scaled := !a.Object.OwnReplicas && fieldownership.Autoscaled(live)
+	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, managers, scaled).DeepCopy()
 	liveDigests(desired.Object, live.Object)
 	if a.Adopted {
 		desired.SetOwnerReferences(nil)

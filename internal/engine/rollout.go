@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func (s *stacks[C, F]) ownChange(p *reconciliation[C, F]) bool {
 		last.generation = readyGeneration(*s.def.Common(p.before).Conditions)
 	}
 	if last.inputs == "" {
-		last.inputs = p.plan.Inputs
+		last.inputs = cmp.Or(p.plan.AppliedInputs, p.plan.Inputs)
 	}
 	return last.generation != p.before.GetGeneration() || p.plan.Inputs != "" && last.inputs != p.plan.Inputs
 }

@@ -144,6 +144,21 @@ func TestWhatANamespaceChangesItselfIsNoRollout(t *testing.T) {
 	}
 }
 
+// TestAChangeWhileNoManagerRanIsNoRollout: where a controller records what its pods follow from, a new manager knows what a user has
+// changed meanwhile.
+func TestAChangeWhileNoManagerRanIsNoRollout(t *testing.T) {
+	s, _, _ := rollingStacks()
+	for applied, own := range map[string]bool{"": false, "credentials 1": true, "credentials 2": false} {
+		p := passOf("a", &reconcileState{}, "credentials 2")
+		p.plan.AppliedInputs = applied
+		for range 2 {
+			if got := s.ownChange(p); got != own {
+				t.Errorf("applied is %q: a change of the namespace's own: %t", applied, got)
+			}
+		}
+	}
+}
+
 // TestAChangeThatAStartInterruptedIsNoRollout: the manager before this one saw the new spec, and ended before it had carried it out.
 func TestAChangeThatAStartInterruptedIsNoRollout(t *testing.T) {
 	s, clock, _ := rollingStacks()

@@ -52,7 +52,8 @@ func (a *Actor) applyOver(
 	if res.Action.MigratePrevious {
 		managers.Insert(fieldownership.PreviousManagers(live, req.PreviousManagers, req.Owners, req.PreviousOwner, observe.FieldManager)...)
 	}
-	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, fieldownership.Autoscaled(live))
+	scaled := !res.Action.Object.OwnReplicas && fieldownership.Autoscaled(live)
+	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, scaled)
 	if res.Action.Adopted {
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).
 		desired.SetOwnerReferences(nil)

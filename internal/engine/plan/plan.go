@@ -68,6 +68,8 @@ type Object struct {
 	Drift Drift
 	// Health tells the health of the object where its custom resource says how; nil, and false, leave it to its kind.
 	Health func(*unstructured.Unstructured) (health.Result, bool)
+	// OwnReplicas says that spec.replicas is declared although a HorizontalPodAutoscaler has written it, such as 0, which pauses that.
+	OwnReplicas bool
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
 	// Step orders the objects of a stage: nothing of a step is created or changed before the steps below it are as declared and healthy.
@@ -141,6 +143,9 @@ type Plan struct {
 	// certificates, and what users' objects and archives hold. A restart for another is no rollout of the operator's. Empty
 	// where there is none, and while it is not known.
 	Inputs string
+	// AppliedInputs are the Inputs that what runs was rendered from, where a controller records them: for a manager that has not seen it
+	// become Ready, and would take a change that was made meanwhile for the operator's.
+	AppliedInputs string
 	// Problems stand in the way of the spec as written. While there is one nothing is pruned, and the stages hold
 	// what should keep running nevertheless.
 	Problems []Problem
