@@ -57,4 +57,28 @@ var tfservingAdvice = map[string]advice{
 		meaning: "The new pods did not become ready in time; the previous pods still serve.",
 		remedy:  "Look at the events and the logs of the new pods.",
 	},
+	"ImagePullBackOff": {
+		meaning: "The image of a pod cannot be pulled.",
+		remedy:  "Check that the image exists in the registry, that the nodes reach it, and that spec.imagePullSecrets may pull it.",
+	},
+	"CreateContainerConfigError": {
+		meaning: "A container of a pod cannot be started.",
+		remedy:  "Create the ConfigMap, Secret or key that the message names.",
+	},
+	"CrashLoopBackOff": {
+		meaning: "A container of a pod ends each time it is started; the message has its exit code and the end of its log.",
+		remedy:  "Correct what it says: mostly a model that does not load, an argument, or credentials.",
+	},
+	"OOMKilled": {
+		meaning: "A container of a pod needed more memory than its limit allows.",
+		remedy:  "Raise spec.resources.limits.memory: a model needs twice its size while a new version replaces the old one.",
+	},
+	"Unschedulable": {
+		meaning: "No node has room for a pod, such as a free GPU.",
+		remedy:  "Add nodes, lower spec.resources, or let a pod stop before another starts with spec.strategy.",
+	},
+	"InitialModelsNotLoaded": {
+		meaning: "A server runs and has not loaded its initial models, for which TensorFlow Serving waits without an error.",
+		remedy:  "Check that each base path exists, has a folder with a number as its name, and that the credentials may read it.",
+	},
 }

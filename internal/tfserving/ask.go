@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
 const (
@@ -24,7 +26,15 @@ const (
 	maxServers, maxQuestions, maxBeside = 20, 200, 8
 	// maxVersions is how many versions the status lists.
 	maxVersions = 200
+	// unknownVersion is said of a version that a policy lists, of which TensorFlow Serving only logs that it is not there.
+	unknownVersion = "the server does not know the version: is its folder below the base path?"
 )
+
+// wanted is a model that the servers are asked for, with the versions that its policy lists and those that have a label.
+type wanted struct {
+	name             string
+	listed, labelled []int64
+}
 
 // ask asks the servers for the state of their models. TensorFlow Serving looks for other versions each second, and tells nobody of
 // what it loads or drops, so that the question comes again: with growing pauses until every server has settled, then seldom. It is
@@ -32,21 +42,45 @@ const (
 // since TensorFlow Serving opens its ports only when the initial models are available.
 func (g *gathering) ask() {
 	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
-	models := g.facts.Config.Models()
+	models := wantedOf(g.facts.Config)
 	if running == nil || running.Ready == 0 || len(models) == 0 {
 		g.hosts.keep(of, "")
 		return
 	}
-	names := make([]string, 0, len(models))
-	for _, m := range models {
-		names = append(names, m.Name)
-	}
 	question := fmt.Sprintf("models of generation %d", running.Generation)
+	if polls(g.cr, g.facts) {
+		question += " with config " + hashOf(map[string]string{"": g.live})
+	}
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
 	}
 	g.hosts.keep(of, running.ResourceVersion)
-	g.facts.Answer, _ = g.read.Background(question, g.settings.ModelsEvery, g.question(running.ResourceVersion, names)).(*Answer)
+	g.facts.Answer, _ = g.read.Background(question, g.askEvery(), g.question(running.ResourceVersion, models)).(*Answer)
+}
+
+// askEvery is how often servers are asked that have settled. Models that were downloaded before the server started do not change.
+func (g *gathering) askEvery() time.Duration {
+	if n := len(g.facts.Downloads); n > 0 && n == len(g.facts.Config.Models()) {
+		return controller.Once
+	}
+	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
+	}
+	return g.settings.ModelsEvery
+}
+
+// wantedOf are the models of a config that are asked for; the first ones of a config that has more.
+func wantedOf(config modelconfig.Config) []wanted {
+	models, listed := config.Models(), config.Specific()
+	labelled := map[string][]int64{}
+	for _, l := range config.Labels() {
+		labelled[l.Model] = append(labelled[l.Model], l.Version)
+	}
+	var out []wanted
+	for _, m := range models[:min(len(models), maxQuestions)] {
+		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name]})
+	}
+	return out
 }
 
 // hosts remembers the addresses of the pods that were asked last, for each custom resource. While its Deployment is unchanged, whose status
@@ -93,8 +127,8 @@ func (h *hosts) keep(of types.NamespacedName, deployment string) {
 }
 
 // question asks the ready pods of the custom resource for every model. The pods are those as of a resourceVersion of the Deployment.
-func (g *gathering) question(deployment string, models []string) controller.Job {
-	of, port := types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
+func (g *gathering) question(deployment string, models []wanted) controller.Job {
+	now, of, port := g.read.Now, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered := g.settings.HTTP, g.hosts
 	return func(ctx context.Context, live controller.Live) any {
@@ -107,7 +141,9 @@ func (g *gathering) question(deployment string, models []string) controller.Job 
 			remembered.put(ctx, of, found{deployment, addresses})
 		}
 		ask := addresses[:min(len(addresses), maxServers, max(1, maxQuestions/len(models)))]
-		return sum(models, queryHosts(ctx, client, ask, port, models))
+		out := sum(models, queryHosts(ctx, client, ask, port, models))
+		out.At = now()
+		return out
 	}
 }
 
@@ -129,7 +165,7 @@ func hostsOf(ctx context.Context, live controller.Live, namespace, selector stri
 }
 
 // queryHosts asks every host for every model.
-func queryHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []string) [][]serverAnswer {
+func queryHosts(ctx context.Context, client *http.Client, hosts []string, port int32, models []wanted) [][]serverAnswer {
 	said := make([][]serverAnswer, len(hosts))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxBeside)
@@ -139,7 +175,7 @@ func queryHosts(ctx context.Context, client *http.Client, hosts []string, port i
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				said[i][j] = queryModel(ctx, client, host, port, model)
+				said[i][j] = queryModel(ctx, client, host, port, model.name)
 			})
 		}
 	}
@@ -149,17 +185,12 @@ func queryHosts(ctx context.Context, client *http.Client, hosts []string, port i
 
 // answers says that a pod can be asked. One on the network of its node is not: whatever listens there is not the pod's.
 func answers(pod *corev1.Pod) bool {
-	if pod.Spec.HostNetwork || pod.Status.PodIP == "" || pod.DeletionTimestamp != nil {
-		return false
-	}
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return !pod.Spec.HostNetwork && pod.Status.PodIP != "" && pod.DeletionTimestamp == nil && isReady(pod)
 }
 
 // sum joins what the servers say of each model. The state of a version is that of the server that is behind.
-func sum(models []string, said [][]serverAnswer) *Answer {
-	out := &Answer{Servers: len(said)}
+func sum(models []wanted, said [][]serverAnswer) *Answer {
+	out := &Answer{Servers: len(said), Asked: len(models)}
 	var answering [][]serverAnswer
 	for _, server := range said {
 		if slices.ContainsFunc(server, func(s serverAnswer) bool { return s.answered }) {
@@ -176,6 +207,9 @@ func sum(models []string, said [][]serverAnswer) *Answer {
 			out.Available++
 		}
 		out.Models = append(out.Models, versions...)
+		if out.Answered == out.Servers {
+			out.Loaded = append(out.Loaded, loaded(model, j, answering)...)
+		}
 	}
 	out.Settled = out.Answered == out.Servers && out.Available == len(models) && !slices.ContainsFunc(out.Models, underway)
 	if len(out.Models) > maxVersions {
@@ -199,7 +233,7 @@ func (a *Answer) Retry() time.Duration {
 }
 
 // sumModel joins what the servers say of one model, and says whether every one has a version available.
-func sumModel(model string, j int, said [][]serverAnswer) (versions []v1alpha1.ModelStatus, available bool) {
+func sumModel(model wanted, j int, said [][]serverAnswer) (versions []v1alpha1.ModelStatus, available bool) {
 	available = true
 	behind := map[string]version{}
 	for _, server := range said {
@@ -213,10 +247,15 @@ func sumModel(model string, j int, said [][]serverAnswer) (versions []v1alpha1.M
 		if len(server[j].versions) == 0 {
 			behind[""] = version{state: stateUnknown, message: server[j].failure}
 		}
+		for _, listed := range model.listed {
+			if number := strconv.FormatInt(listed, 10); some && !server[j].has(number) {
+				behind[number] = version{number: number, state: stateUnknown, message: unknownVersion}
+			}
+		}
 		available = available && some
 	}
 	for _, v := range behind {
-		versions = append(versions, v1alpha1.ModelStatus{Name: controller.Cut(model, 253), Version: v.number, State: v.state, Error: v.message})
+		versions = append(versions, v1alpha1.ModelStatus{Name: controller.Cut(model.name, 253), Version: v.number, State: v.state, Error: v.message})
 	}
 	slices.SortFunc(versions, func(a, b v1alpha1.ModelStatus) int {
 		if c := len(a.Version) - len(b.Version); c != 0 {
@@ -225,4 +264,19 @@ func sumModel(model string, j int, said [][]serverAnswer) (versions []v1alpha1.M
 		return strings.Compare(a.Version, b.Version)
 	})
 	return versions, available
+}
+
+// loaded are the versions with a label that every server has available.
+func loaded(model wanted, j int, said [][]serverAnswer) []LoadedVersion {
+	var out []LoadedVersion
+	for _, v := range model.labelled {
+		number := strconv.FormatInt(v, 10)
+		lacks := func(server []serverAnswer) bool {
+			return !slices.Contains(server[j].versions, version{number: number, state: stateAvailable})
+		}
+		if !slices.ContainsFunc(said, lacks) {
+			out = append(out, LoadedVersion{model.name, v})
+		}
+	}
+	return out
 }

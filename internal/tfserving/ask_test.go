@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -91,15 +92,19 @@ func says(versions ...string) http.HandlerFunc {
 
 func answerOf(t *testing.T, client *http.Client, live controller.Live, models ...string) *Answer {
 	t.Helper()
-	g := &gathering{settings: Settings{HTTP: client}, hosts: &hosts{}, cr: custom(t, inline)}
-	return g.question("models", models)(t.Context(), live).(*Answer)
+	g := &gathering{settings: Settings{HTTP: client}, hosts: &hosts{}, read: controllertest.New(testNow), cr: custom(t, inline)}
+	var asked []wanted
+	for _, m := range models {
+		asked = append(asked, wanted{name: m})
+	}
+	return g.question("models", asked)(t.Context(), live).(*Answer)
 }
 
 func TestTheServerThatIsBehindCounts(t *testing.T) {
 	got := answerOf(t, fleet(map[string]http.HandlerFunc{
 		"10.0.0.1": says("1 END", "2 AVAILABLE"), "10.0.0.2": says("1 AVAILABLE", "2 LOADING"),
 	}), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}, "m")
-	want := &Answer{Servers: 2, Answered: 2, Available: 1, Models: []v1alpha1.ModelStatus{
+	want := &Answer{Servers: 2, Answered: 2, Available: 1, Asked: 1, At: testNow, Models: []v1alpha1.ModelStatus{
 		{Name: "m", Version: "1", State: "END"}, {Name: "m", Version: "2", State: "LOADING"},
 	}}
 	if !reflect.DeepEqual(got, want) || got.Retry() == 0 {
@@ -203,6 +208,77 @@ func TestTheSamePodsAreListedOnce(t *testing.T) {
 	lists(3, "for a custom resource that was made anew")
 }
 
+// TestAVersionThatNoServerKnowsIsTold: TensorFlow Serving only logs that a listed version is not there.
+func TestAVersionThatNoServerKnowsIsTold(t *testing.T) {
+	g := &gathering{
+		settings: Settings{HTTP: fleet(map[string]http.HandlerFunc{"10.0.0.1": says("41 AVAILABLE", "42 AVAILABLE"), "10.0.0.2": says("41 AVAILABLE")})},
+		hosts:    &hosts{}, read: controllertest.New(testNow), cr: custom(t, inline),
+	}
+	both := pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}
+	got := g.question("models", []wanted{{"m", []int64{41, 42}, []int64{41, 42}}})(t.Context(), both).(*Answer)
+	if len(got.Models) != 2 || got.Models[1].Version != "42" || got.Models[1].State != stateUnknown || got.Models[1].Error == "" || got.Settled || got.Available != 1 {
+		t.Errorf("%+v", got)
+	}
+	if want := []LoadedVersion{{"m", 41}}; !reflect.DeepEqual(got.Loaded, want) {
+		t.Errorf("loaded %v, not %v", got.Loaded, want)
+	}
+	g.hosts = &hosts{}
+	lost := append(both, pod("10.0.0.3", true, false))
+	if got := g.question("models", []wanted{{"m", nil, []int64{41}}})(t.Context(), lost).(*Answer); len(got.Loaded) > 0 {
+		t.Errorf("a server does not answer, and %v is loaded everywhere", got.Loaded)
+	}
+}
+
+func TestHowOftenServersAreAsked(t *testing.T) {
+	c := controllertest.New(testNow)
+	every := func(cr *v1alpha1.Tfserv) time.Duration {
+		t.Helper()
+		_, p := gatherAndRender(t, c, cr)
+		rolledOut(t, c, cr, p, true)
+		c.Asked = nil
+		gatherAndRender(t, c, cr)
+		if len(c.Asked) != 1 {
+			t.Fatalf("asked %+v", c.Asked)
+		}
+		return c.Asked[0].Every
+	}
+	if got := every(custom(t, inline+"  modelStatusSeconds: 15\n")); got != 15*time.Second {
+		t.Errorf("every %s", got)
+	}
+	downloaded := strings.Replace(inline, "gs://", "s3://", 1) + "  s3: {downloader: {image: dl}}\n"
+	if got := every(custom(t, downloaded)); got != controller.Once {
+		t.Errorf("models that cannot change are asked for every %s", got)
+	}
+}
+
+// TestAConfigOfManyModels is asked for within bounds.
+func TestAConfigOfManyModels(t *testing.T) {
+	c, text := controllertest.New(testNow), "model_config_list {"
+	for i := range 10000 {
+		text += fmt.Sprintf(` config { name: "m%d" base_path: "/m" model_platform: "tensorflow" }`, i)
+	}
+	u := controllertest.Parse(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: many, namespace: ns}}")
+	u.Object["data"] = map[string]any{"models.conf": text + "}"}
+	c.Put(u)
+	cr := custom(t, "metadata: {name: tfs}\nspec: {configMap: many}\n")
+	_, p := gatherAndRender(t, c, cr)
+	rolledOut(t, c, cr, p, true)
+	c.Asked = nil
+	_, p = gatherAndRender(t, c, cr)
+	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "the first 200 of 10000 models") {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	s := &system{settings: Settings{HTTP: fleet(map[string]http.HandlerFunc{"10.0.0.1": says("1 AVAILABLE")})}.complete()}
+	c.Asked = nil
+	if _, err := s.Gather(t.Context(), c, cr); err != nil {
+		t.Fatal(err)
+	}
+	got := c.Asked[0].Job(t.Context(), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}).(*Answer)
+	if got.Asked != maxQuestions || got.Servers != 1 || got.Available != maxQuestions {
+		t.Errorf("%d servers were asked for %d models", got.Servers, got.Asked)
+	}
+}
+
 func TestAModelIsAvailableWhenEveryServerHasIt(t *testing.T) {
 	got := answerOf(t, fleet(map[string]http.HandlerFunc{
 		"10.0.0.1": says("1 AVAILABLE"), "10.0.0.2": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
@@ -225,7 +301,7 @@ func TestOnlyReadyPodsWithANetworkOfTheirOwnAreAsked(t *testing.T) {
 
 func TestNobodyAnswers(t *testing.T) {
 	got := answerOf(t, fleet(nil), pods{pod("10.0.0.1", true, false)}, "m")
-	if want := (&Answer{Servers: 1}); !reflect.DeepEqual(got, want) {
+	if want := (&Answer{Servers: 1, Asked: 1, At: testNow}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -299,7 +375,7 @@ func TestWhenTheServersAreAsked(t *testing.T) {
 	}
 	_, p := gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, p, false)
-	if got := asked(); got != "" {
+	if got := asked(); got != "pods of generation 1 1m0s" {
 		t.Errorf("nobody is ready, and asked is %q", got)
 	}
 	two := int32(2)
@@ -307,7 +383,7 @@ func TestWhenTheServersAreAsked(t *testing.T) {
 	_, p = gatherAndRender(t, c, cr)
 	rolledOut(t, c, cr, p, false)
 	every := " " + DefaultModelsEvery.String()
-	if got, want := asked(), "models of generation 1"+every; got != want {
+	if got, want := asked(), "models of generation 1"+every+",pods of generation 1 1m0s"; got != want {
 		t.Errorf("one of two is ready, and asked is %q, not %q", got, want)
 	}
 	rolledOut(t, c, cr, p, true)

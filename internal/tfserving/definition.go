@@ -51,6 +51,7 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 type system struct {
 	settings Settings
 	hosts    hosts
+	rolls    rolls
 }
 
 // New makes the controller.
@@ -59,4 +60,7 @@ func New(settings Settings) controller.Controller[*v1alpha1.Tfserv, Facts] {
 }
 
 // Forget implements controller.Forgetful.
-func (s *system) Forget(gone types.NamespacedName) { s.hosts.keep(gone, "") }
+func (s *system) Forget(gone types.NamespacedName) {
+	s.hosts.keep(gone, "")
+	s.rolls.end(gone)
+}

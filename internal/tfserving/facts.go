@@ -1,6 +1,8 @@
 package tfserving
 
 import (
+	"time"
+
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
@@ -14,7 +16,9 @@ type Facts struct {
 	Constraints bool
 	// Config is the model config; its zero value stands for none that could be read.
 	Config modelconfig.Config
-	// ConfigText is the file as it is mounted, and ConfigOwn that MLKeeper writes it, not the owner's ConfigMap.
+	// Source is the model config in the owner's ConfigMap; empty for spec.models.
+	Source string
+	// ConfigText is the file as it is mounted, and ConfigOwn that MLKeeper has written it, not the owner of a ConfigMap.
 	ConfigText string
 	ConfigOwn  bool
 	// CredentialsFile is the key of the Secret with credentials for Google Cloud Storage.
@@ -23,12 +27,24 @@ type Facts struct {
 	CredentialsDigest string
 	// Downloads are the models that an init container downloads.
 	Downloads []Download
+	// SingleNode says that the claim with the models can be mounted by the pods of one node only, SinglePod by one pod only.
+	SingleNode, SinglePod bool
 	// Running is what runs; nil while there is no Deployment.
 	Running *Running
 	// Ports are the ports of the Service as they are, by name.
 	Ports map[string]Port
 	// Answer is what the model servers said last; nil while nobody was asked or nobody has answered yet.
 	Answer *Answer
+	// Held are the labels that stay where they are until their next version is available.
+	Held []modelconfig.HeldLabel
+	// Failure is what keeps pods from being ready; nil while nothing is known of it.
+	Failure *PodFailure
+}
+
+// LoadedVersion is a version of a model.
+type LoadedVersion struct {
+	Model   string
+	Version int64
 }
 
 // Download is a model that is fetched before the server starts.
@@ -41,6 +57,10 @@ type Download struct {
 type Running struct {
 	// Config is the name of the ConfigMap of ours that its template uses, and Hash the hash of its configuration.
 	Config, Hash string
+	// Template is the form of its pod template; empty for that of an earlier version of MLKeeper.
+	Template string
+	// Inputs tells apart what users' objects gave its pods; empty where that is not recorded.
+	Inputs string
 	// Current says that the rollout is complete.
 	Current bool
 	// Generation and ResourceVersion are those of the Deployment.
@@ -61,6 +81,11 @@ type Answer struct {
 	Models []v1alpha1.ModelStatus
 	// Available counts the models of which every server that answered has a version available.
 	Available int
+	// Asked is how many models they were asked for, and At when.
+	Asked int
+	At    time.Time
+	// Loaded are the versions with a label that all of them have available.
+	Loaded []LoadedVersion
 	// Settled says that every server answered and has every model available, and that no version is about to change.
 	Settled bool
 }

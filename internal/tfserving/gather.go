@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -21,24 +22,29 @@ const (
 	// annotations of this prefix only.
 	configAnnotation = keeper.AnnotationPrefix + "config"
 	hashAnnotation   = keeper.AnnotationPrefix + "config-hash"
+	// inputsAnnotation records what of users' objects the template follows from, for a manager that has not seen it become Ready.
+	inputsAnnotation = keeper.AnnotationPrefix + "inputs"
 )
 
 // gathering is one gathering of facts.
 type gathering struct {
 	settings Settings
 	hosts    *hosts
+	rolls    *rolls
 	read     controller.Reader
 	cr       *v1alpha1.Tfserv
 	facts    Facts
 	// secrets are the credentials that the pods read once at their start.
 	secrets []map[string][]byte
+	// live is the model config that servers read again and again; empty where there is none.
+	live string
 }
 
 // Gather does every read that rendering needs.
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
-	g := &gathering{settings: s.settings, hosts: &s.hosts, read: read, cr: cr}
+	g := &gathering{settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, read: read, cr: cr}
 	g.facts.Constraints = read.Serves(gvkConstraints)
-	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim} {
+	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim, g.tls, g.liveConfig} {
 		if err := step(ctx); err != nil {
 			return Facts{}, err
 		}
@@ -49,6 +55,8 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	g.running()
 	g.ports()
 	g.ask()
+	g.holdLabels()
+	g.failures()
 	return g.facts, nil
 }
 
@@ -96,7 +104,7 @@ func (g *gathering) config(ctx context.Context) error {
 			"correct the ConfigMap; "+keepsRunning)
 		return nil
 	}
-	g.facts.Config, g.facts.ConfigText = config, text
+	g.facts.Config, g.facts.ConfigText, g.facts.Source = config, text, text
 	return nil
 }
 
@@ -183,7 +191,14 @@ func (g *gathering) claim(ctx context.Context) error {
 	if claim == nil {
 		g.problem(plan.Waiting, reasonClaimNotFound, "spec.modelVolume.claimName", name,
 			"there is no PersistentVolumeClaim of this name in the namespace", "create it and put the models onto it")
+		return nil
 	}
+	modes, _, _ := unstructured.NestedStringSlice(claim.Object, "spec", "accessModes")
+	several := func(mode string) bool {
+		return mode == string(corev1.ReadOnlyMany) || mode == string(corev1.ReadWriteMany)
+	}
+	g.facts.SingleNode = len(modes) > 0 && !slices.ContainsFunc(modes, several)
+	g.facts.SinglePod = g.facts.SingleNode && !slices.Contains(modes, string(corev1.ReadWriteOnce))
 	return nil
 }
 
@@ -200,7 +215,8 @@ func (g *gathering) running() {
 	}
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
-		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Generation: child.Generation, ResourceVersion: child.ResourceVersion,
+		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
+		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
 		Current:  child.Health.Status == health.Current,
 		Replicas: count("status", "replicas"), Ready: count("status", "readyReplicas"),
 	}

@@ -31,6 +31,9 @@ const (
 	defaultModelPath  = "/models"
 	downloadsVolume   = "tfs-downloads-volume"
 	downloadsPath     = "/var/tfserving-models"
+	tlsVolume         = "tfs-tls-volume"
+	tlsPath           = "/var/tfserving-tls"
+	defaultTLSKey     = "ssl.conf"
 	batchingFile      = "batching.conf"
 	monitoringFile    = "monitoring.conf"
 	defaultMetrics    = "/monitoring/prometheus/metrics"
@@ -39,6 +42,7 @@ const (
 	defaultRESTPort   = 8501
 	defaultStartup    = 600
 	defaultCPUPercent = 80
+	defaultConfigPoll = 10
 )
 
 // podLabels select the pods, and are the labels of everything that the tutorial labels.
@@ -48,8 +52,14 @@ func podLabels(cr *v1alpha1.Tfserv) map[string]string {
 
 func serviceName(cr *v1alpha1.Tfserv) string { return cr.Name + "-service" }
 
+// headlessName is the Service that resolves to the pods.
+func headlessName(cr *v1alpha1.Tfserv) string { return cr.Name + "-grpc" }
+
 // configPrefix begins the names of the ConfigMaps that MLKeeper makes; the hash of their content follows.
 func configPrefix(cr *v1alpha1.Tfserv) string { return cr.Name + "-config-" }
+
+// liveName is the ConfigMap of a model config that servers read again and again.
+func liveName(cr *v1alpha1.Tfserv) string { return configPrefix(cr) + "live" }
 
 func grpcPort(cr *v1alpha1.Tfserv) int32 { return ptr.Deref(cr.Spec.GrpcPort, defaultGRPCPort) }
 func restPort(cr *v1alpha1.Tfserv) int32 { return ptr.Deref(cr.Spec.RestPort, defaultRESTPort) }

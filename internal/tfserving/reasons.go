@@ -20,3 +20,13 @@ const (
 	reasonModelsAvailable     = "ModelsAvailable"
 	reasonModelsUnavailable   = "ModelsUnavailable"
 )
+
+// Reasons of pods that are not ready; those that a kubelet or the scheduler gives have their names.
+const (
+	reasonImagePull       = "ImagePullBackOff"
+	reasonContainerConfig = "CreateContainerConfigError"
+	reasonOOMKilled       = "OOMKilled"
+	reasonCrashLoop       = "CrashLoopBackOff"
+	reasonUnschedulable   = "Unschedulable"
+	reasonModelsNotLoaded = "InitialModelsNotLoaded"
+)

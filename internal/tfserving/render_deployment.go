@@ -36,23 +36,21 @@ const (
 // deployment renders the Deployment of the tutorial under its names.
 func (r *renderer) deployment() {
 	meta := r.meta(r.cr.Name)
-	meta.Annotations = map[string]string{hashAnnotation: r.hash}
-	if r.ownName != "" {
-		meta.Annotations[configAnnotation] = r.ownName
+	meta.Annotations = map[string]string{hashAnnotation: r.configs.hash}
+	if uses := r.configs.uses(); uses != "" {
+		meta.Annotations[configAnnotation] = uses
+	}
+	if !r.configs.earlier {
+		meta.Annotations[templateAnnotation] = templateForm
+		meta.Annotations[inputsAnnotation] = r.plan.Inputs
 	}
 	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
-	r.add(plan.Typed(gvkDeployment, &appsv1.Deployment{
+	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: r.replicas(),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
-			// Never fewer servers than declared: the old ones serve until the new ones have loaded their models.
-			Strategy: appsv1.DeploymentStrategy{
-				Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{
-					MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
-				},
-			},
+			Strategy: r.strategy(),
 			// A server that may take long to load must not be called stuck before.
 			ProgressDeadlineSeconds: ptr.To(max(startup+120, 600)),
 			Template: corev1.PodTemplateSpec{
@@ -60,19 +58,22 @@ func (r *renderer) deployment() {
 				Spec:       r.pod(),
 			},
 		},
-	}))
+	})
+	o.OwnReplicas = paused(r.cr)
+	r.add(o)
 }
 
-// replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum.
+// replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum. It leaves 0 as
+// it is, which is how it is paused.
 func (r *renderer) replicas() *int32 {
-	if a := r.cr.Spec.Autoscaling; a != nil {
+	if a := r.cr.Spec.Autoscaling; a != nil && !paused(r.cr) {
 		return ptr.To(min(max(ptr.Deref(r.cr.Spec.Replicas, 1), ptr.Deref(a.MinReplicas, 1)), a.MaxReplicas))
 	}
 	return ptr.To(ptr.Deref(r.cr.Spec.Replicas, 1))
 }
 
 func (r *renderer) podAnnotations() map[string]string {
-	out := map[string]string{configHashAnnotation: r.hash}
+	out := map[string]string{configHashAnnotation: r.configs.podHash}
 	if r.facts.CredentialsDigest != "" {
 		out[credentialsAnnotation] = r.facts.CredentialsDigest
 	}
@@ -88,8 +89,12 @@ func (r *renderer) pod() corev1.PodSpec {
 		Volumes:                       r.volumes(),
 		ImagePullSecrets:              spec.ImagePullSecrets,
 		ServiceAccountName:            spec.ServiceAccountName,
+		PriorityClassName:             spec.PriorityClassName,
 		SecurityContext:               r.podSecurity(),
 		TerminationGracePeriodSeconds: ptr.To(int64(drain + grace)),
+	}
+	if spec.RuntimeClassName != "" {
+		pod.RuntimeClassName = ptr.To(spec.RuntimeClassName)
 	}
 	if spec.ServiceAccountName == "" {
 		pod.AutomountServiceAccountToken = ptr.To(false)
@@ -102,10 +107,7 @@ func (r *renderer) podSecurity() *corev1.PodSecurityContext {
 	if own := r.cr.Spec.PodSecurityContext; own != nil {
 		return own
 	}
-	out := &corev1.PodSecurityContext{
-		RunAsNonRoot:   ptr.To(true),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
+	out := workload.RestrictedPod()
 	if !r.facts.Constraints {
 		out.RunAsUser, out.RunAsGroup, out.FSGroup = ptr.To(int64(user)), ptr.To(int64(user)), ptr.To(int64(user))
 		out.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
@@ -116,22 +118,16 @@ func (r *renderer) podSecurity() *corev1.PodSecurityContext {
 	return out
 }
 
-// containerSecurity is what the restricted Pod Security Standard asks of a container.
-func containerSecurity() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
-}
-
 // image is the one of the spec, or the operator's for CPUs or GPUs.
 func (r *renderer) image() string {
 	if r.cr.Spec.Image != "" {
 		return r.cr.Spec.Image
 	}
-	if res := r.cr.Spec.Resources; res != nil {
-		if gpus, ok := res.Limits["nvidia.com/gpu"]; ok && !gpus.IsZero() {
-			return r.settings.GPUImage
-		}
+	if usesNVIDIA(r.cr.Spec.Resources) {
+		return r.settings.GPUImage
+	}
+	if usesGPU(r.cr.Spec.Resources) {
+		r.warn("spec.image is not set, and the operator's images are none for %s: set spec.image to one that is", amdGPU)
 	}
 	return r.settings.Image
 }
@@ -159,12 +155,21 @@ func (r *renderer) server() corev1.Container {
 		SecurityContext: spec.SecurityContext,
 	}
 	if c.SecurityContext == nil {
-		c.SecurityContext = containerSecurity()
+		c.SecurityContext = workload.RestrictedContainer()
 	}
 	if spec.Resources != nil {
 		c.Resources = *spec.Resources.DeepCopy()
 	}
+	c.TerminationMessagePolicy = r.lastWords()
 	return c
+}
+
+// lastWords has the end of the log of a container that fails in the status of the pod, and so in that of the custom resource.
+func (r *renderer) lastWords() corev1.TerminationMessagePolicy {
+	if r.configs.earlier {
+		return ""
+	}
+	return corev1.TerminationMessageFallbackToLogsOnError
 }
 
 func (r *renderer) args() []string {
@@ -173,8 +178,12 @@ func (r *renderer) args() []string {
 		fmt.Sprintf("--rest_api_port=%d", restPort(r.cr)),
 		"--model_config_file=" + join(configPath(r.cr), configFile(r.cr)),
 	}
-	if r.facts.Config.Labelled() {
-		// A label may name a version that is loaded together with it.
+	poll := polls(r.cr, r.facts)
+	if poll {
+		out = append(out, fmt.Sprintf("--model_config_file_poll_wait_seconds=%d", ptr.Deref(r.cr.Spec.ConfigPollSeconds, defaultConfigPoll)))
+	}
+	if poll || r.facts.Config.Labelled() {
+		// A label may name a version that is loaded together with it, at the start of a pod.
 		out = append(out, "--allow_version_labels_for_unavailable_models=true")
 	}
 	if r.usesHealthService() {
@@ -186,19 +195,24 @@ func (r *renderer) args() []string {
 	if r.cr.Spec.Monitoring != nil {
 		out = append(out, "--monitoring_config_file="+join(r.parametersPath(), monitoringFile))
 	}
-	return out
+	return append(out, r.serverArgs()...)
 }
+
+// apart says that batching and monitoring are mounted apart from the model config.
+func (r *renderer) apart() bool { return !r.facts.ConfigOwn || polls(r.cr, r.facts) }
 
 // parametersPath is where the files are that MLKeeper writes.
 func (r *renderer) parametersPath() string {
-	if r.facts.ConfigOwn {
-		return configPath(r.cr)
+	if r.apart() {
+		return parametersPath
 	}
-	return parametersPath
+	return configPath(r.cr)
 }
 
-// usesHealthService says that readiness is asked by gRPC, since no model is known that could be asked for.
-func (r *renderer) usesHealthService() bool { return len(r.facts.Config.Models()) == 0 }
+// usesHealthService says that readiness is asked by gRPC, since no model is known that could be asked for, or none that stays.
+func (r *renderer) usesHealthService() bool {
+	return len(r.facts.Config.Models()) == 0 || polls(r.cr, r.facts)
+}
 
 // startupProbe waits until the initial models are loaded: only then the server opens its ports.
 func (r *renderer) startupProbe() *corev1.Probe {
@@ -213,6 +227,11 @@ func (r *renderer) startupProbe() *corev1.Probe {
 // answered with 200 before (kubeflow #2987).
 func (r *renderer) readinessProbe() *corev1.Probe {
 	p := &corev1.Probe{PeriodSeconds: probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 3}
+	if r.usesHealthService() && r.tls() != nil {
+		// A kubelet has no TLS for gRPC. The ports are open when the initial models are loaded.
+		p.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}
+		return p
+	}
 	if r.usesHealthService() {
 		p.GRPC = &corev1.GRPCAction{Port: grpcPort(r.cr)}
 		return p
@@ -279,11 +298,12 @@ func (r *renderer) downloads() []corev1.Container {
 			Args:            []string{d.From, d.To},
 			Env:             r.s3Environment(),
 			VolumeMounts:    []corev1.VolumeMount{{Name: downloadsVolume, MountPath: downloadsPath}},
-			SecurityContext: containerSecurity(),
+			SecurityContext: workload.RestrictedContainer(),
 		}
 		if res := r.cr.Spec.S3.Downloader.Resources; res != nil {
 			c.Resources = *res.DeepCopy()
 		}
+		c.TerminationMessagePolicy = r.lastWords()
 		out = append(out, c)
 	}
 	return out
@@ -294,8 +314,11 @@ func (r *renderer) mounts() []corev1.VolumeMount {
 	if usesSecret(r.cr) {
 		out = append(out, corev1.VolumeMount{Name: secretVolume, MountPath: secretPath(r.cr)})
 	}
-	if r.ownName != "" && !r.facts.ConfigOwn {
+	if r.configs.parameters != "" && r.apart() {
 		out = append(out, corev1.VolumeMount{Name: parametersVolume, MountPath: parametersPath})
+	}
+	if r.tls() != nil {
+		out = append(out, corev1.VolumeMount{Name: tlsVolume, MountPath: tlsPath, ReadOnly: true})
 	}
 	if v := r.cr.Spec.ModelVolume; v != nil {
 		out = append(out, corev1.VolumeMount{Name: modelVolume, MountPath: cmp.Or(v.MountPath, defaultModelPath), SubPath: v.SubPath, ReadOnly: true})
@@ -312,18 +335,19 @@ func (r *renderer) volumes() []corev1.Volume {
 			LocalObjectReference: corev1.LocalObjectReference{Name: name},
 		}}}
 	}
-	config := r.cr.Spec.ConfigMap
-	if r.facts.ConfigOwn {
-		config = r.ownName
-	}
-	out := []corev1.Volume{configMap(configVolume, config)}
+	out := []corev1.Volume{configMap(configVolume, r.configs.file)}
 	if usesSecret(r.cr) {
 		out = append(out, corev1.Volume{Name: secretVolume, VolumeSource: corev1.VolumeSource{
 			Secret: &corev1.SecretVolumeSource{SecretName: secretName(r.cr)},
 		}})
 	}
-	if r.ownName != "" && !r.facts.ConfigOwn {
-		out = append(out, configMap(parametersVolume, r.ownName))
+	if r.configs.parameters != "" && r.apart() {
+		out = append(out, configMap(parametersVolume, r.configs.parameters))
+	}
+	if tls := r.tls(); tls != nil {
+		out = append(out, corev1.Volume{Name: tlsVolume, VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: tls.SecretName},
+		}})
 	}
 	if v := r.cr.Spec.ModelVolume; v != nil {
 		out = append(out, corev1.Volume{Name: modelVolume, VolumeSource: corev1.VolumeSource{

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/scrape"
 	"mlkeeper.dev/internal/workload"
@@ -39,24 +40,50 @@ func (r *renderer) autoscaler() {
 				APIVersion: gvkDeployment.GroupVersion().String(), Kind: gvkDeployment.Kind, Name: r.cr.Name,
 			},
 			MinReplicas: ptr.To(ptr.Deref(spec.MinReplicas, 1)), MaxReplicas: spec.MaxReplicas,
-			Metrics: []autoscalingv2.MetricSpec{{
-				Type: autoscalingv2.ResourceMetricSourceType,
-				Resource: &autoscalingv2.ResourceMetricSource{
-					Name: corev1.ResourceCPU,
-					Target: autoscalingv2.MetricTarget{
-						Type:               autoscalingv2.UtilizationMetricType,
-						AverageUtilization: ptr.To(ptr.Deref(spec.TargetCPUUtilizationPercentage, defaultCPUPercent)),
-					},
-				},
-			}},
+			Metrics: r.metrics(), Behavior: spec.Behavior,
 		},
 	})
 	o.IgnoreHealth = true
 	r.add(o)
-	if r.cr.Spec.Resources == nil || r.cr.Spec.Resources.Requests.Cpu().IsZero() {
-		r.warn("spec.autoscaling needs spec.resources.requests.cpu: without it the HorizontalPodAutoscaler cannot tell the utilization")
+	if paused(r.cr) {
+		r.warn("spec.replicas is 0, which pauses spec.autoscaling: set it to 1 or more to serve again")
 	}
 }
+
+// metrics are those of the spec, or the utilization of the CPU. A utilization is relative to what the pods request.
+func (r *renderer) metrics() []autoscalingv2.MetricSpec {
+	spec := r.cr.Spec.Autoscaling
+	out := spec.Metrics
+	if len(out) == 0 {
+		out = []autoscalingv2.MetricSpec{{
+			Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricSource{
+				Name: corev1.ResourceCPU,
+				Target: autoscalingv2.MetricTarget{
+					Type:               autoscalingv2.UtilizationMetricType,
+					AverageUtilization: ptr.To(ptr.Deref(spec.TargetCPUUtilizationPercentage, defaultCPUPercent)),
+				},
+			},
+		}}
+	}
+	for i := range out {
+		m := out[i].Resource
+		if m == nil || m.Target.Type != autoscalingv2.UtilizationMetricType {
+			continue
+		}
+		requested := corev1.ResourceList{}
+		if r.cr.Spec.Resources != nil {
+			requested = r.cr.Spec.Resources.Requests
+		}
+		if n := requested[m.Name]; n.IsZero() {
+			r.warn("spec.autoscaling needs spec.resources.requests.%s: without it the HorizontalPodAutoscaler cannot tell the utilization", m.Name)
+		}
+	}
+	return out
+}
+
+// paused says that nothing is to serve, whatever an autoscaler has set.
+func paused(cr *v1alpha1.Tfserv) bool { return cr.Spec.Replicas != nil && *cr.Spec.Replicas == 0 }
 
 // monitor renders the ServiceMonitor.
 func (r *renderer) monitor() {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"mlkeeper.dev/internal/engine/controller"
@@ -49,6 +50,11 @@ type serverAnswer struct {
 	versions []version
 	// failure says why there are no versions.
 	failure string
+}
+
+// has says that the server knows a version.
+func (a serverAnswer) has(number string) bool {
+	return slices.ContainsFunc(a.versions, func(v version) bool { return v.number == number })
 }
 
 // version is one version of a model.

@@ -2,8 +2,6 @@ package tfserving
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,7 +42,7 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Obser
 	v.progressing()
 	v.configValid()
 	v.models()
-	return controller.Verdict{}
+	return v.verdict()
 }
 
 // view is what the conditions are judged from.
@@ -113,7 +111,7 @@ func (v *view) progressing() {
 		v.set(ConditionProgressing, metav1.ConditionFalse, reasonRolledOut, "Every pod is as declared.")
 	case found && state.Observed != nil && state.Observed.Health.Reason == reasonDeadlineExceeded:
 		v.set(ConditionProgressing, metav1.ConditionFalse, reasonDeadlineExceeded,
-			"The new pods did not become ready in time; those before serve on. Look at the pods' events and logs.")
+			"The new pods did not become ready in time; those before serve on. "+v.failure())
 	default:
 		v.set(ConditionProgressing, metav1.ConditionTrue, reasonRollingOut, "The pods are being rolled out.")
 	}
@@ -137,66 +135,6 @@ func (v *view) configValid() {
 	if r := v.facts.Running; r != nil && r.Current {
 		v.cr.Status.ConfigHash = r.Hash
 	}
-}
-
-// models says what the servers said of their models.
-func (v *view) models() {
-	status := &v.cr.Status
-	answer, before := v.facts.Answer, status.Models
-	ready := status.ReadyReplicas > 0
-	defer func() {
-		// The time is that of a change, so that an answer which is as before changes nothing.
-		if len(status.Models) == 0 {
-			status.ModelsChangedAt = nil
-		} else if !slices.Equal(status.Models, before) {
-			status.ModelsChangedAt = &metav1.Time{Time: v.seen.Now}
-		}
-	}()
-	switch {
-	case ready && answer == nil && len(status.Models) > 0:
-		// What was said last stands until somebody says otherwise.
-		if c := meta.FindStatusCondition(status.Conditions, ConditionModelsAvailable); c != nil {
-			v.set(ConditionModelsAvailable, c.Status, c.Reason, c.Message)
-		}
-	case !ready || answer == nil || answer.Answered == 0:
-		status.Models, status.ModelsAvailable = nil, ""
-		v.set(ConditionModelsAvailable, metav1.ConditionUnknown, reasonEndpointUnreachable, "No model server answers at its REST endpoint.")
-	default:
-		total := len(v.facts.Config.Models())
-		status.Models, status.ModelsAvailable = answer.Models, fmt.Sprintf("%d/%d", answer.Available, total)
-		if answer.Available == total {
-			v.set(ConditionModelsAvailable, metav1.ConditionTrue, reasonModelsAvailable,
-				fmt.Sprintf("%s serve %s.", counted(answer.Answered, "server"), counted(total, "model")))
-			return
-		}
-		v.set(ConditionModelsAvailable, metav1.ConditionFalse, reasonModelsUnavailable, unavailable(answer.Models))
-	}
-}
-
-// unavailable names the models that are not available everywhere, with what the servers say.
-func unavailable(models []v1alpha1.ModelStatus) string {
-	serves := map[string]bool{}
-	for _, m := range models {
-		serves[m.Name] = serves[m.Name] || m.State == stateAvailable
-	}
-	var parts []string
-	for _, m := range models {
-		if serves[m.Name] {
-			continue
-		}
-		part := fmt.Sprintf("%s is %s", m.Name, m.State)
-		if m.Version != "" {
-			part = fmt.Sprintf("%s version %s is %s", m.Name, m.Version, m.State)
-		}
-		if m.Error != "" {
-			part += " (" + m.Error + ")"
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		return "Not every server has every model available."
-	}
-	return strings.Join(parts, "; ") + ". Look at the path of the model and at the credentials."
 }
 
 func counted(n int, what string) string {

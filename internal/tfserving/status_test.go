@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,14 @@ const allReady = "models of generation 1, rolled out to 3 pods"
 // project gathers, renders and writes the status, with the Deployment in the cluster as what is seen.
 func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
 	t.Helper()
+	verdict(t, c, cr, false)
+}
+
+// verdict is project with how Ready is worded, where everything else is ready or not.
+func verdict(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv, ready bool) controller.Verdict {
+	t.Helper()
 	facts, p := gatherAndRender(t, c, cr)
-	seen := controller.ObservedState{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings}
+	seen := controller.ObservedState{Objects: map[plan.Key]controller.State{}, Problems: p.Problems, Now: c.Time, Warnings: p.Warnings, Ready: ready}
 	for _, stage := range p.Stages {
 		for _, o := range stage.Objects {
 			var state controller.State
@@ -32,7 +39,7 @@ func project(t testing.TB, c *controllertest.Cluster, cr *v1alpha1.Tfserv) {
 			seen.Objects[o.Key()] = state
 		}
 	}
-	testSystem().Project(cr, facts, seen)
+	return testSystem().Project(cr, facts, seen)
 }
 
 func condition(t testing.TB, cr *v1alpha1.Tfserv, kind, status, reason string) {
@@ -146,6 +153,59 @@ func TestAnAnswerThatIsAsBeforeChangesNothing(t *testing.T) {
 	project(t, c, cr)
 	if got := cr.Status; got.ModelsChangedAt != nil || len(got.Models) > 0 {
 		t.Errorf("nobody answers, and the status is %+v", got)
+	}
+}
+
+// TestEachVersionTellsSinceWhen, and who wants to know when the servers were asked says how often.
+func TestEachVersionTellsSinceWhen(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	say := func(models ...v1alpha1.ModelStatus) {
+		c.Time = c.Time.Add(time.Minute)
+		c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Available: 1, Settled: true, At: c.Time.Add(-time.Second / 2), Models: models}
+		project(t, c, cr)
+	}
+	six, seven := v1alpha1.ModelStatus{Name: "resnet", Version: "6", State: stateAvailable}, v1alpha1.ModelStatus{Name: "resnet", Version: "7", State: stateLoading}
+	say(six)
+	first := c.Time
+	say(six, seven)
+	second := c.Time
+	seven.State = stateAvailable
+	say(six, seven)
+	if got := cr.Status; !got.Models[0].LastChange.Time.Equal(first) || !got.Models[1].LastChange.Time.Equal(c.Time) || !got.ModelsChangedAt.Time.Equal(c.Time) {
+		t.Errorf("version 6 since %s, version 7 since %s", got.Models[0].LastChange, got.Models[1].LastChange)
+	}
+	asked := cr.Status.ModelsAskedAt.Time
+	if want := c.Time.Add(-time.Second); !asked.Equal(want) {
+		t.Errorf("asked at %s, not %s", asked, want)
+	}
+	say(six, seven)
+	if got := cr.Status; !got.ModelsAskedAt.Time.Equal(asked) || got.Models[1].LastChange.Time.Equal(c.Time) || second.Equal(asked) {
+		t.Error("an answer that is as before changes the status")
+	}
+	hour := int32(3600)
+	cr.Spec.ModelStatusSeconds = &hour
+	say(six, seven)
+	if got := cr.Status; got.ModelsAskedAt.Time.Equal(asked) || got.Models[1].LastChange.Time.Equal(c.Time) {
+		t.Errorf("asked at %s, and told is %s", c.Time, got.ModelsAskedAt)
+	}
+}
+
+// TestColumnsDoNotContradictEachOther: kubectl get shows no plain Ready beside models that are missing.
+func TestColumnsDoNotContradictEachOther(t *testing.T) {
+	c, cr := seed(t)
+	_, p := gatherAndRender(t, c, cr)
+	c.Written(p, ownerOf(cr))
+	rolledOut(t, c, cr, p, true)
+	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd}}}
+	if got := verdict(t, c, cr, true); got.Reason != reasonModelsUnavailable || !strings.Contains(got.Message, "resnet version 7 is END") || got.Hold {
+		t.Errorf("%+v", got)
+	}
+	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Available: 1, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateAvailable}}}
+	if got := verdict(t, c, cr, true); got.Reason != "" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -28,7 +28,7 @@ var (
 // tfserv is Tfserv with all that its users do.
 func tfserv() *Kind {
 	return &Kind{
-		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-service|configmaps/tfs-config-[0-9a-f]{8}|` +
+		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-(service|grpc)|configmaps/tfs-config-([0-9a-f]{8}|live)|` +
 			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
 		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Asking: func(pods http.RoundTripper) harness.Register {

@@ -42,6 +42,18 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"a hasty interval":       {"{configMap: c, monitoring: {interval: 999ms}}", []string{"spec.monitoring.interval", "1s or more"}},
 		"an empty budget":        {"{configMap: c, podDisruptionBudget: {}}", []string{"exactly one of"}},
 		"autoscaling the wrong":  {"{configMap: c, autoscaling: {minReplicas: 5, maxReplicas: 2}}", []string{"minReplicas must not be larger"}},
+		"two strategies":         {"{configMap: c, strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}}", []string{"spec.strategy.rollingUpdate", "Recreate"}},
+		"no pod can be replaced": {"{configMap: c, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0%}}}", []string{"must not both be 0"}},
+		"a surge of words":       {"{configMap: c, strategy: {rollingUpdate: {maxSurge: many}}}", []string{"maxSurge", "such as 25%"}},
+		"more than all":          {"{configMap: c, strategy: {rollingUpdate: {maxUnavailable: 101%}}}", []string{"maxUnavailable", "up to 100%"}},
+		"unknown reload":         {"{configMap: c, configReload: Signal}", []string{"spec.configReload", "Poll", "Restart"}},
+		"a poll that never is":   {"{configMap: c, configReload: Poll, configPollSeconds: 0}", []string{"spec.configPollSeconds must be 1 or more"}},
+		"a look once":            {"{configMap: c, server: {versionPollSeconds: 0}}", []string{"spec.server.versionPollSeconds must be 1 or more"}},
+		"a hasty question":       {"{configMap: c, modelStatusSeconds: 9}", []string{"spec.modelStatusSeconds", "10"}},
+		"more than a GPU":        {"{configMap: c, server: {gpuMemoryPercent: 101}}", []string{"gpuMemoryPercent", "100"}},
+		"an argument with field": {"{configMap: c, server: {extraArgs: [\"--port=1\"]}}", []string{"spec.server.extraArgs", "use the field"}},
+		"no argument":            {"{configMap: c, server: {extraArgs: [rm]}}", []string{"spec.server.extraArgs", "must be arguments"}},
+		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := cluster.Parse(fmt.Sprintf("apiVersion: servapi.dev-state.com/v1alpha1\nkind: Tfserv\nmetadata: {name: bad, namespace: %s}\nspec: %s\n", ns, bad.spec))

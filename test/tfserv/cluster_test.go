@@ -116,4 +116,15 @@ func TestAnAutoscalerIsNotFought(t *testing.T) {
 	if got := c.Get(t, deployment, ns, sample).GetGeneration(); got != generation {
 		t.Errorf("generation %d of the Deployment, was %d", got, generation)
 	}
+	// 0 pauses it, although the replicas are its own, and another number resumes.
+	for _, n := range []int64{0, 3} {
+		patch(t, c, tfserv, ns, sample, fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
+		cluster.Eventually(t, time.Minute, func() error {
+			if got := field(t, c.Get(t, deployment, ns, sample), "spec", "replicas"); got != n {
+				return fmt.Errorf("%v replicas, not %d", got, n)
+			}
+			return nil
+		})
+		condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	}
 }

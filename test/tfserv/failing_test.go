@@ -26,7 +26,7 @@ func TestServersThatFail(t *testing.T) {
 			o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, servers{"AVAILABLE"})
 			end := c.FailPods(t, ns, how)
 			c.Apply(t, seedFile, ns)
-			failing(t, c, o, ns)
+			failing(t, c, o, ns, how)
 			condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionUnknown, "EndpointUnreachable")
 			before := c.Get(t, deployment, ns, sample)
 			end()
@@ -36,7 +36,7 @@ func TestServersThatFail(t *testing.T) {
 			old := pods(t, c, ns)
 			end = c.FailPods(t, ns, how)
 			patch(t, c, tfserv, ns, sample, `{"spec":{"imagePullPolicy":"Always"}}`)
-			failing(t, c, o, ns)
+			failing(t, c, o, ns, how)
 			// Those before serve, and what they said of their models stands.
 			if cr := get(t, c, ns, sample); int(cr.Status.ReadyReplicas) != len(old) {
 				t.Errorf("%d servers are ready, not %d", cr.Status.ReadyReplicas, len(old))
@@ -57,11 +57,14 @@ func TestServersThatFail(t *testing.T) {
 	}
 }
 
-// failing waits until a Tfserv says that its pods are not ready, and fails the test if the operator goes on writing then.
-func failing(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns string) {
+// told is the reason of Ready for what the pods do.
+var told = map[string]string{"Error": "CrashLoopBackOff", "ImagePullBackOff": "ImagePullBackOff", "Unready": "Progressing"}
+
+// failing waits until a Tfserv says why its pods are not ready, and fails the test if the operator goes on writing then.
+func failing(t *testing.T, c *cluster.Cluster, o *harness.Operator, ns, how string) {
 	t.Helper()
 	cluster.Eventually(t, time.Minute, func() error {
-		got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, "Progressing")
+		got := condition(t, c, ns, sample, "Ready", metav1.ConditionFalse, told[how])
 		if !strings.Contains(got.Message, sample) || !strings.Contains(got.Message, "Fewer replicas are updated and available than declared") {
 			return fmt.Errorf("the message is %s", got.Message)
 		}

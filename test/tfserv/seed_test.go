@@ -69,7 +69,7 @@ func walk(t *testing.T, c *cluster.Cluster, ns string) {
 		"Args: --port=9000 --rest_api_port=8500 --model_config_file=/var/config/models.conf",
 		"GOOGLE_APPLICATION_CREDENTIALS: /secret/gcp-credentials/test-apps-model-viewer.json",
 		"/secret/gcp-credentials/ from tfs-secret-volume (rw)", "/var/config/ from tfs-config-volume (rw)",
-		"tfs-config-volume: Type: ConfigMap (a volume populated by a ConfigMap) Name: tf-serving-models-config",
+		"tfs-config-volume: Type: ConfigMap (a volume populated by a ConfigMap) Name: " + sample + "-config-",
 		"tfs-secret-volume: Type: Secret (a volume populated by a Secret) SecretName: tfs-secret",
 	} {
 		if !strings.Contains(plain(describe), want) {
@@ -174,6 +174,14 @@ func TestABrokenConfigRollsNothing(t *testing.T) {
 	condition(t, c, ns, sample, "ConfigValid", metav1.ConditionFalse, "ConfigInvalid")
 	if !reflect.DeepEqual(field(t, c.Get(t, deployment, ns, sample), "spec", "template"), template) {
 		t.Error("the pods were rolled")
+	}
+	// A pod that starts now reads what the others do.
+	mounted := plain(fmt.Sprint(template))
+	_, mounted, _ = strings.Cut(mounted, "configMap:map[")
+	_, mounted, _ = strings.Cut(mounted, "name:")
+	mounted, _, _ = strings.Cut(mounted, "]")
+	if u := c.Get(t, configMap, ns, mounted); u == nil || !strings.Contains(fmt.Sprint(u.Object["data"]), "1538687457") {
+		t.Errorf("pods read the ConfigMap %q: %v", mounted, u)
 	}
 	c.Apply(t, strings.ReplaceAll(documents(t)[0], "1538687457", "1538687458"), ns)
 	condition(t, c, ns, sample, "ConfigValid", metav1.ConditionTrue)

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -11,6 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.grpcPort) || !has(self.restPort) || self.grpcPort != self.restPort",message="spec.grpcPort and spec.restPort must differ: TensorFlow Serving listens on them apart, by default on 8500 and 8501"
 // +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && size(self.configMap) > 0 && has(self.models) && size(self.models) > 0)",message="spec.configMap and spec.models exclude each other: declare the models in one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.configFileLocation) || !has(self.secretFileLocation) || size(self.configFileLocation) == 0 || self.configFileLocation != self.secretFileLocation",message="spec.configFileLocation and spec.secretFileLocation must differ: two volumes cannot be mounted at one path"
+// +kubebuilder:validation:XValidation:rule="!has(self.server) || !has(self.server.perModelBatching) || !self.server.perModelBatching || has(self.batching)",message="spec.server.perModelBatching needs spec.batching: set spec.batching to {} for TensorFlow Serving's defaults"
 type TfservSpec struct {
 	// grpcPort is the port of the gRPC API, 1 to 65535; the default is TensorFlow Serving's own, 8500.
 	// +optional
@@ -23,7 +25,7 @@ type TfservSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="spec.restPort must be a port from 1 to 65535, such as 8501"
 	RestPort *int32 `json:"restPort,omitempty"`
 	// replicas is the number of model servers, 0 to 1000; the default is 1. With autoscaling it is left to the
-	// HorizontalPodAutoscaler.
+	// HorizontalPodAutoscaler, but for 0, which stops serving and pauses the HorizontalPodAutoscaler until it is another number.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Maximum=1000
@@ -84,6 +86,35 @@ type TfservSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
+	// service holds what the Service has beside its type and ports.
+	// +optional
+	Service *ServiceSpec `json:"service,omitempty"`
+	// strategy says how pods are replaced when their template changes. Without it no pod stops before another serves in its place, but
+	// with GPUs or a claim that only one node can mount, where one stops first.
+	// +optional
+	Strategy *StrategySpec `json:"strategy,omitempty"`
+	// configReload says how servers that run get another model config. Restart, the default, replaces the pods. Poll changes the file that
+	// they read every configPollSeconds: pods are not replaced where only models change, a label moves to another version when every
+	// server has that available, and readiness does not ask for a model. Where models are downloaded before the server starts, Restart is
+	// used.
+	// +optional
+	// +kubebuilder:validation:Enum=Restart;Poll
+	ConfigReload ConfigReload `json:"configReload,omitempty"`
+	// configPollSeconds is how often the servers read the model config with configReload Poll, 1 to 3600; the default is 10. The kubelet
+	// brings a change to the pods within about a minute.
+	// +optional
+	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="spec.configPollSeconds must be 1 or more: with 0 a server reads its model config once only, which is configReload Restart"
+	ConfigPollSeconds *int32 `json:"configPollSeconds,omitempty"`
+	// modelStatusSeconds is how often the servers are asked for the state of their models once they have all of them available, 10 seconds
+	// to a day; the default is the operator's --tfserving-models-every. Where it is set, status.modelsAskedAt is renewed as often.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	ModelStatusSeconds *int32 `json:"modelStatusSeconds,omitempty"`
+	// server holds settings of TensorFlow Serving.
+	// +optional
+	Server *ServerSpec `json:"server,omitempty"`
 	// imagePullPolicy is Always, IfNotPresent or Never; the default is IfNotPresent.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
@@ -99,6 +130,14 @@ type TfservSpec struct {
 	// scheduling says on which nodes the pods may run.
 	// +optional
 	Scheduling *keeper.SchedulingSpec `json:"scheduling,omitempty"`
+	// priorityClassName is the PriorityClass of the pods.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// runtimeClassName is the RuntimeClass of the pods, such as nvidia.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 	// serviceAccountName is the ServiceAccount of the pods, such as one with a cloud identity; without it they run as the
 	// namespace's default one and get no token.
 	// +optional
@@ -191,6 +230,7 @@ type MonitoringSpec struct {
 // AutoscalingSpec is a HorizontalPodAutoscaler.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="spec.autoscaling.minReplicas must not be larger than maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.metrics) || size(self.metrics) == 0 || !has(self.targetCPUUtilizationPercentage)",message="spec.autoscaling.metrics and targetCPUUtilizationPercentage exclude each other: add a metric of the resource cpu to metrics"
 type AutoscalingSpec struct {
 	// minReplicas is the least number of pods; the default is 1.
 	// +optional
@@ -208,4 +248,12 @@ type AutoscalingSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	TargetCPUUtilizationPercentage *int32 `json:"targetCPUUtilizationPercentage,omitempty"`
+	// metrics are those of a HorizontalPodAutoscaler in autoscaling/v2, in place of the utilization of the CPU.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Metrics []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
+	// behavior says how fast pods come and go, as in autoscaling/v2.
+	// +optional
+	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 }

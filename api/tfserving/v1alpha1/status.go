@@ -26,6 +26,9 @@ type ModelStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Error string `json:"error,omitempty"`
+	// lastChange is when the servers began to say so.
+	// +optional
+	LastChange *metav1.Time `json:"lastChange,omitempty"`
 }
 
 // TfservStatus is what MLKeeper observed.
@@ -74,6 +77,10 @@ type TfservStatus struct {
 	// modelsChangedAt is when the model servers began to say what models lists; they are asked again and again.
 	// +optional
 	ModelsChangedAt *metav1.Time `json:"modelsChangedAt,omitempty"`
+	// modelsAskedAt is when the model servers were asked last. Each renewal is a write, so that answers which change nothing renew it only
+	// where spec.modelStatusSeconds is set.
+	// +optional
+	ModelsAskedAt *metav1.Time `json:"modelsAskedAt,omitempty"`
 	// lastHandledReconcileAt is the last value of the keeper.mlkeeper.dev/reconcile-at annotation that was handled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -1,0 +1,206 @@
+package tfserving
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"mlkeeper.dev/internal/engine/controller"
+)
+
+const (
+	// maxPodText bounds what a pod says of itself.
+	maxPodText = 512
+	// podsEvery is the longest pause between two looks at pods that are not ready.
+	podsEvery = time.Minute
+	// loadingAfter is how long a server runs without a port before its models are named as what it waits for.
+	loadingAfter = 30 * time.Second
+)
+
+// PodFailure is what keeps pods from being ready, as the worst of them says.
+type PodFailure struct{ Reason, Message string }
+
+// podsAnswer is what pods that are not ready say.
+type podsAnswer struct{ failure *PodFailure }
+
+// Retry implements controller.Retryable: the pods are looked at as long as the rollout is not complete.
+func (podsAnswer) Retry() time.Duration { return podsEvery }
+
+// failures looks at the pods of a rollout that is not complete. A Deployment says nothing of why they are not ready before its deadline.
+func (g *gathering) failures() {
+	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
+	if running == nil || running.Current {
+		g.rolls.end(of)
+		return
+	}
+	rollout := fmt.Sprintf("pods of generation %d", running.Generation)
+	answer, _ := g.read.Background(rollout, podsEvery, g.look(of, rollout)).(podsAnswer)
+	g.facts.Failure = answer.failure
+}
+
+// look lists the pods and says why those are not ready that are not. Its first two runs, at the begin of a rollout and five seconds later,
+// do nothing: of a thousand rollouts at once most are complete before the third, ten seconds later, and cost nothing.
+func (g *gathering) look(of types.NamespacedName, rollout string) controller.Job {
+	now, selector, rolls := g.read.Now(), labels.SelectorFromSet(podLabels(g.cr)).String(), g.rolls
+	var paths []string
+	for _, m := range g.facts.Config.Models() {
+		paths = append(paths, m.BasePath)
+	}
+	return func(ctx context.Context, live controller.Live) any {
+		if rolls.run(ctx, of, rollout) <= 2 {
+			return podsAnswer{}
+		}
+		pods, err := live.List(ctx, gvkPod, of.Namespace, selector, 5*maxServers)
+		if err != nil {
+			return nil
+		}
+		return podsAnswer{failureOf(pods, now, paths)}
+	}
+}
+
+// rolls counts, for each custom resource, the looks at the rollout that is under way.
+type rolls struct {
+	mu sync.Mutex
+	by map[types.NamespacedName]looks
+}
+
+// looks counts the looks at a rollout.
+type looks struct {
+	rollout string
+	n       int
+}
+
+// run counts a look, but for one that was cancelled, as when the custom resource has gone.
+func (r *rolls) run(ctx context.Context, of types.NamespacedName, rollout string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return 0
+	}
+	last := r.by[of]
+	if last.rollout != rollout {
+		last = looks{rollout: rollout}
+	}
+	last.n++
+	if r.by == nil {
+		r.by = map[types.NamespacedName]looks{}
+	}
+	r.by[of] = last
+	return last.n
+}
+
+func (r *rolls) end(of types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, of)
+}
+
+// severity orders the reasons: what waits for room or for a model may pass by itself, the others need a change.
+var severity = []string{
+	reasonImagePull, reasonContainerConfig, reasonOOMKilled, reasonCrashLoop, reasonUnschedulable, reasonModelsNotLoaded,
+}
+
+// failureOf is the worst failure of pods that are not ready; nil for none.
+func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) *PodFailure {
+	var worst *PodFailure
+	var pods []corev1.Pod
+	for i := range list {
+		var pod corev1.Pod
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) == nil && pod.DeletionTimestamp == nil && !isReady(&pod) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i := range pods {
+		f := failureOfPod(&pods[i], now, paths)
+		if f != nil && (worst == nil || slices.Index(severity, f.Reason) < slices.Index(severity, worst.Reason)) {
+			worst = f
+		}
+	}
+	return worst
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// failureOfPod says why one pod is not ready.
+func failureOfPod(pod *corev1.Pod, now time.Time, paths []string) *PodFailure {
+	fails := func(reason, format string, args ...any) *PodFailure {
+		return &PodFailure{reason, controller.Cut(fmt.Sprintf("pod %s: ", pod.Name)+fmt.Sprintf(format, args...), 2*maxPodText)}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return fails(reasonUnschedulable, "no node has room for it: %s", said(c.Message))
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil {
+			switch w.Reason {
+			case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable":
+				text := said(cmp.Or(w.Message, w.Reason))
+				return fails(reasonImagePull, "the image %s of container %s cannot be pulled: %s", said(c.Image), c.Name, text)
+			case "CreateContainerConfigError", "CreateContainerError":
+				return fails(reasonContainerConfig, "container %s cannot be started: %s", c.Name, said(cmp.Or(w.Message, w.Reason)))
+			}
+		}
+		end := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
+		if end != nil && !c.Ready && (end.ExitCode != 0 || c.RestartCount > 0) {
+			reason, text := endOf(c.Name, end)
+			return fails(reason, "%s", text)
+		}
+	}
+	return loading(pod, now, paths, fails)
+}
+
+// endOf says how a container ended.
+func endOf(container string, end *corev1.ContainerStateTerminated) (reason, text string) {
+	text = said(end.Message)
+	switch {
+	case end.Reason == "OOMKilled":
+		return reasonOOMKilled, fmt.Sprintf("container %s needed more memory than spec.resources.limits allow", container)
+	case text == "" && end.ExitCode == 137:
+		text = "it was killed, as after spec.startupTimeoutSeconds without an open port"
+	case text == "":
+		text = "see its log"
+	}
+	return reasonCrashLoop, fmt.Sprintf("container %s ended with exit code %d: %s", container, end.ExitCode, text)
+}
+
+// loading says that a server has run for a while without opening its ports: it waits for its initial models, and for a path that is wrong
+// or forbidden for ever, without another word.
+func loading(pod *corev1.Pod, now time.Time, paths []string, fails func(reason, format string, args ...any) *PodFailure) *PodFailure {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.Name != mainContainer || c.State.Running == nil || c.Started == nil || *c.Started || c.RestartCount > 0 {
+			continue
+		}
+		if now.Sub(c.State.Running.StartedAt.Time) >= loadingAfter {
+			return fails(reasonModelsNotLoaded, "TensorFlow Serving opens its ports when its initial models are loaded; if that takes "+
+				"longer than you expect, look at the credentials, and at the paths, for which it waits without an error: %s",
+				said(strings.Join(paths, ", ")))
+		}
+	}
+	return nil
+}
+
+// said is a text of somebody else within bounds: its end, which says more than its begin.
+func said(text string) string {
+	text = strings.Join(strings.Fields(clean(text)), " ")
+	if len(text) > maxPodText {
+		text = "…" + strings.ToValidUTF8(text[len(text)-maxPodText:], "")
+	}
+	return text
+}

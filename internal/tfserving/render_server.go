@@ -1,0 +1,113 @@
+package tfserving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
+)
+
+// serverArgs are the arguments of spec.server. An argument that TensorFlow Serving does not know is printed and ignored by it, so that
+// those without a field are named in the status.
+func (r *renderer) serverArgs() []string {
+	s := r.cr.Spec.Server
+	if s == nil {
+		return nil
+	}
+	var out []string
+	number := func(name string, n *int32, factor int64) {
+		if n != nil {
+			out = append(out, fmt.Sprintf("--%s=%d", name, int64(*n)*factor))
+		}
+	}
+	truth := func(name string, b *bool) {
+		if b != nil {
+			out = append(out, fmt.Sprintf("--%s=%t", name, *b))
+		}
+	}
+	if s.GPUMemoryPercent != nil {
+		out = append(out, "--per_process_gpu_memory_fraction="+strconv.FormatFloat(float64(*s.GPUMemoryPercent)/100, 'f', -1, 64))
+	}
+	number("tensorflow_intra_op_parallelism", s.IntraOpThreads, 1)
+	number("tensorflow_inter_op_parallelism", s.InterOpThreads, 1)
+	number("rest_api_num_threads", s.RESTThreads, 1)
+	number("rest_api_timeout_in_ms", s.RESTTimeoutMillis, 1)
+	number("grpc_max_threads", s.GRPCThreads, 1)
+	number("grpc_channel_arguments=grpc.max_connection_age_ms", s.GRPCMaxConnectionAgeSeconds, 1000)
+	number("num_load_threads", s.LoadThreads, 1)
+	number("max_num_load_retries", s.MaxLoadRetries, 1)
+	number("load_retry_interval_micros", s.LoadRetrySeconds, 1e6)
+	number("file_system_poll_wait_seconds", s.VersionPollSeconds, 1)
+	truth("enable_model_warmup", s.Warmup)
+	number("num_request_iterations_for_warmup", s.WarmupIterations, 1)
+	truth("enable_profiler", s.Profiler)
+	if s.PerModelBatching {
+		out = append(out, "--enable_per_model_batching_parameters=true")
+	}
+	if s.TLS != nil {
+		out = append(out, "--ssl_config_file="+join(tlsPath, cmp.Or(s.TLS.Key, defaultTLSKey)))
+	}
+	if len(s.ExtraArgs) > 0 {
+		var names []string
+		for _, a := range s.ExtraArgs {
+			name, _, _ := strings.Cut(a, "=")
+			names = append(names, name)
+		}
+		r.warn("spec.server.extraArgs are given to TensorFlow Serving unchecked, which ignores those that it does not know: %s",
+			strings.Join(names, " "))
+	}
+	return append(out, s.ExtraArgs...)
+}
+
+// tls is the TLS of the gRPC API; nil for none.
+func (r *renderer) tls() *v1alpha1.ServerTLSSpec {
+	if r.cr.Spec.Server == nil {
+		return nil
+	}
+	return r.cr.Spec.Server.TLS
+}
+
+// warnings tell of what was accepted and is not, or not yet, as declared.
+func (r *renderer) warnings() {
+	if r.facts.SingleNode && r.maxReplicas() > 1 {
+		where := "on one node"
+		if r.facts.SinglePod {
+			where = "one pod only"
+		}
+		r.warn("spec.modelVolume.claimName (%s) can be mounted %s: use a claim with ReadOnlyMany or ReadWriteMany for more than one server",
+			r.cr.Spec.ModelVolume.ClaimName, where)
+	}
+	if r.cr.Spec.ConfigReload == v1alpha1.ConfigPoll && !polls(r.cr, r.facts) {
+		r.warn("spec.configReload is used as Restart: the models that are downloaded before the server starts need another pod")
+	}
+	if n := len(r.facts.Config.Models()); n > maxQuestions {
+		r.warn("the servers are asked for the first %d of %d models", maxQuestions, n)
+	}
+	r.labels()
+}
+
+// labels tells of labels whose version is not available: those that stay where they are until it is, and those by which requests fail.
+func (r *renderer) labels() {
+	for _, h := range r.facts.Held {
+		r.warn("the label %q of model %q stays at version %d until every server has version %d available", h.Label, h.Model, h.At, h.To)
+	}
+	answer, running := r.facts.Answer, r.facts.Running
+	if answer == nil || answer.Answered == 0 || answer.Answered < answer.Servers || running == nil || !running.Current {
+		return
+	}
+	asked := map[string]bool{}
+	for _, w := range wantedOf(r.facts.Config) {
+		asked[w.name] = true
+	}
+	lacking := slices.DeleteFunc(r.facts.Config.Labels(), func(l modelconfig.Label) bool {
+		return !asked[l.Model] || slices.Contains(answer.Loaded, LoadedVersion{l.Model, l.Version})
+	})
+	for _, l := range lacking {
+		r.warn("the label %q of model %q names version %d, which not every server has available: requests by it fail there",
+			l.Name, l.Model, l.Version)
+	}
+}
