@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compare MLKeeper's reader of model configs with protobuf's text format and the schema of PyPI's tensorflow-serving-api.
-# UPDATE=1 writes testdata/schema.txt, which make test compares. Where there is no Python with venv, or its packages cannot be
-# fetched, nothing is tested, and the script says NOT RUN; with REQUIRE=1 it fails then. A package that is not the one whose
-# hash requirements.txt has fails it always.
+# Compare MLKeeper's reader of model configs with protobuf's text format, and the descriptors that MLKeeper has of TensorFlow Serving's
+# messages with those in PyPI's tensorflow-serving-api. UPDATE=1 writes the descriptors. Where there is no Python with venv, or its
+# packages cannot be fetched, nothing is tested, and the script says NOT RUN; with REQUIRE=1 it fails then. A package that is not the one
+# whose hash requirements.txt has fails it always.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,10 +23,11 @@ if ! why=$("$venv/bin/pip" install --quiet --disable-pip-version-check --require
   fi
   not_run "pip cannot install hack/modelconfig/requirements.txt: $why"
 fi
-schema=internal/tfserving/modelconfig/testdata/schema.txt
-"$venv/bin/python" hack/modelconfig/judge.py schema >"$venv/schema.txt"
+schema=internal/tfserving/protos/serving.textproto
+packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+"$venv/bin/python" hack/modelconfig/judge.py schema "$packages" >"$venv/serving.textproto"
 if [[ ${UPDATE-} == 1 ]]; then
-  cp "$venv/schema.txt" "$schema"
+  cp "$venv/serving.textproto" "$schema"
 fi
-diff "$schema" "$venv/schema.txt"
+diff "$schema" "$venv/serving.textproto"
 PYTHON=$venv/bin/python go test -tags python -count=1 -vet=off ./internal/tfserving/modelconfig -run TestProtobufsVerdict

@@ -1,14 +1,10 @@
 package modelconfig
 
 import (
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // seed is the model config of the tutorial.
@@ -79,51 +75,6 @@ func TestParseTakesTheConfigOfTheSeed(t *testing.T) {
 	}
 	if c.Labelled() {
 		t.Fatal("it has no labels")
-	}
-}
-
-// TestSchemaIsTensorFlowServings compares the schema with that of PyPI's tensorflow-serving-api, which make test-modelconfig
-// has written down.
-func TestSchemaIsTensorFlowServings(t *testing.T) {
-	var have []string
-	seen := map[protoreflect.FullName]bool{}
-	var walk func(protoreflect.MessageDescriptor)
-	walk = func(m protoreflect.MessageDescriptor) {
-		if seen[m.FullName()] || strings.HasPrefix(string(m.FullName()), "google.") {
-			return
-		}
-		seen[m.FullName()] = true
-		for i := range m.Fields().Len() {
-			f := m.Fields().Get(i)
-			cardinality, of, oneof := "singular", "-", "-"
-			if f.Cardinality() == protoreflect.Repeated {
-				cardinality = "repeated"
-			}
-			if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
-				oneof = string(o.Name())
-			}
-			if f.Message() != nil {
-				of = string(f.Message().FullName())
-				walk(f.Message())
-			}
-			if f.Enum() != nil {
-				of = string(f.Enum().FullName())
-				for j := range f.Enum().Values().Len() {
-					v := f.Enum().Values().Get(j)
-					have = append(have, fmt.Sprintf("%s.%s %d", of, v.Name(), v.Number()))
-				}
-			}
-			have = append(have, fmt.Sprintf("%s %d %s %s %s %s", f.FullName(), f.Number(), cardinality, f.Kind(), of, oneof))
-		}
-	}
-	walk(serverConfig)
-	slices.Sort(have)
-	raw, err := os.ReadFile("testdata/schema.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := strings.Fields(string(raw)); !slices.Equal(strings.Fields(strings.Join(have, " ")), want) {
-		t.Errorf("the schema is\n%s\nthat of TensorFlow Serving is\n%s", strings.Join(have, "\n"), raw)
 	}
 }
 
