@@ -115,7 +115,7 @@ test-acm: build ## Test the KServe participant on ONAP's own runtime: RUNTIME_JA
 	@RUNTIME_JAR=$(RUNTIME_JAR) RUNTIME_JAVA=$(RUNTIME_JAVA) hack/test-acm.sh bin/acm
 
 .PHONY: test-modelconfig
-test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI's tensorflow-serving-api (REQUIRE=1 fails without Python, UPDATE=1 writes the schema).
+test-modelconfig: ## Compare the reader of model configs with protobuf and PyPI's tensorflow-serving-api (REQUIRE=1 fails without Python, UPDATE=1 writes the descriptors).
 	@hack/test-modelconfig.sh
 
 .PHONY: test-kserve
@@ -137,6 +137,10 @@ test-rbac-proxy: ## Test the rendering for kube-rbac-proxy on that program, buil
 .PHONY: test-trustyai
 test-trustyai: ## Test the rendering for TrustyAI's service on that program, from the checkout SERVICE (PYTHON=python3.12, REQUIRE=1 fails without them, RECORD=1 writes the stand-in's test data).
 	@SERVICE="$(SERVICE)" hack/test-trustyai.sh bin/trustyai
+
+.PHONY: test-tfserving
+test-tfserving: ## Run the tests of the stand-in for TensorFlow Serving on the real program: SERVER is a tensorflow_model_server (REQUIRE=1 fails without it).
+	@SERVER="$(SERVER)" hack/test-tfserving.sh
 
 .PHONY: test-chart
 test-chart: build $(HELM) ## Install, upgrade and uninstall charts/mlkeeper with helm, built from its module, in a cluster of its own.

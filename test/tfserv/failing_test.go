@@ -14,6 +14,7 @@ import (
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
+	"mlkeeper.dev/test/tfserver"
 )
 
 // TestServersThatFail: the first pods of a Tfserv fail, and later those of another template. The status says what it waits for and
@@ -23,7 +24,7 @@ func TestServersThatFail(t *testing.T) {
 	for _, how := range []string{"Error", "ImagePullBackOff", "Unready"} {
 		t.Run(how, func(t *testing.T) {
 			ns := c.Namespace(t)
-			o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, servers{"AVAILABLE"})
+			o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, serving(t, &tfserver.Memory{}, 1538687457))
 			end := c.FailPods(t, ns, how)
 			c.Apply(t, seedFile, ns)
 			failing(t, c, o, ns, how)

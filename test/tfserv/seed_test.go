@@ -1,13 +1,10 @@
 package tfserv
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +18,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
+	"mlkeeper.dev/test/tfserver"
 )
 
 // TestTheSeedInAnyOrder applies the documents of the tutorial in every order, and walks through it.
@@ -191,26 +189,11 @@ func TestABrokenConfigRollsNothing(t *testing.T) {
 	}
 }
 
-// servers answers as TensorFlow Serving does.
-type servers struct{ state string }
-
-func (s servers) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	if r.URL.Path != "/v1/models/resnet" {
-		w.WriteHeader(http.StatusNotFound)
-		return w.Result(), nil
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"model_version_status": []any{map[string]any{
-		"version": "1538687457", "state": s.state, "status": map[string]any{"error_code": "OK", "error_message": ""},
-	}}})
-	return w.Result(), nil
-}
-
 // The answer to the first question is waited for, a moment, so that one status tells Ready and the models. On a slow clock
 // that moment outlasts what a busy machine needs, so that each try shows it.
 func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
 	c := cluster.Shared(t)
-	start(t, c, harness.Options{Engine: engine.Options{Clock: harness.NewSlowClock()}}, servers{"AVAILABLE"})
+	start(t, c, harness.Options{Engine: engine.Options{Clock: harness.NewSlowClock()}}, serving(t, &tfserver.Memory{}, 1538687457))
 	for range 3 {
 		ns := c.Namespace(t)
 		// With one pod nobody can be asked before the Deployment is complete.
@@ -226,42 +209,6 @@ func TestReadyAndTheModelsAreOneStatus(t *testing.T) {
 			t.Errorf("Ready was told without the models: %+v", first.Status)
 		}
 	}
-}
-
-// fleet answers as TensorFlow Serving does, with versions that the test sets, and counts the questions.
-type fleet struct {
-	versions atomic.Pointer[[]string]
-	asked    atomic.Int32
-}
-
-func (f *fleet) serve(versions ...string) { f.versions.Store(&versions) }
-
-func (f *fleet) RoundTrip(r *http.Request) (*http.Response, error) {
-	f.asked.Add(1)
-	w := httptest.NewRecorder()
-	var list []any
-	for _, one := range *f.versions.Load() {
-		version, state, _ := strings.Cut(one, " ")
-		list = append(list, map[string]any{"version": version, "state": state, "status": map[string]any{"error_code": "OK", "error_message": ""}})
-	}
-	if r.URL.Path != "/v1/models/resnet" || len(list) == 0 {
-		w.WriteHeader(http.StatusNotFound)
-		return w.Result(), nil
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"model_version_status": list})
-	return w.Result(), nil
-}
-
-// round waits until the three servers have been asked twice more, so that the first answers are in the status.
-func (f *fleet) round(t *testing.T) {
-	t.Helper()
-	before := f.asked.Load()
-	cluster.Eventually(t, time.Minute, func() error {
-		if n := f.asked.Load() - before; n < 6 {
-			return fmt.Errorf("%d questions", n)
-		}
-		return nil
-	})
 }
 
 // modelsAre waits until the status lists versions with their states, such as "6 AVAILABLE".
@@ -280,7 +227,7 @@ func modelsAre(t *testing.T, c *cluster.Cluster, ns string, want ...string) {
 }
 
 // startAsking runs the operator for one namespace, with servers that are asked every second once they have settled.
-func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *fleet) *harness.Operator {
+func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *tfserver.Server) *harness.Operator {
 	t.Helper()
 	c.InstallCRDs(t)
 	opts := harness.Options{Verbose: testing.Verbose(), Engine: engine.Options{Namespaces: []string{ns}}}
@@ -290,31 +237,32 @@ func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *fleet) *h
 
 // TensorFlow Serving loads and drops versions by itself while its pods run on.
 func TestVersionsThatComeAndGoLaterAreSeen(t *testing.T) {
-	c, servers := cluster.Shared(t), &fleet{}
-	servers.serve("6 AVAILABLE")
+	c, store := cluster.Shared(t), &tfserver.Memory{}
 	ns := c.Namespace(t)
-	startAsking(t, c, ns, servers)
+	startAsking(t, c, ns, serving(t, store, 6))
 	c.Apply(t, seedFile, ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	modelsAre(t, c, ns, "6 AVAILABLE")
-	for _, next := range [][]string{{"6 AVAILABLE", "7 LOADING"}, {"6 END", "7 AVAILABLE"}} {
-		servers.serve(next...)
-		modelsAre(t, c, ns, next...)
-		condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
-	}
-	// What does not answer for a moment is not told for ever.
-	servers.serve()
+	release := store.Hold(storedModel, 7)
+	t.Cleanup(release)
+	modelsAre(t, c, ns, "6 AVAILABLE", "7 LOADING")
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
+	release()
+	modelsAre(t, c, ns, "6 END", "7 AVAILABLE")
+	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
+	// A folder that is emptied takes every version along, until one comes back.
+	store.Remove(storedModel, 6)
+	store.Remove(storedModel, 7)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionFalse, "ModelsUnavailable")
-	servers.serve("7 AVAILABLE")
+	store.Put(storedModel, 7)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 }
 
 // Servers that say the same are asked without a request to the API server, and their answer is not written again.
 func TestServersThatSayTheSameCostNoRequest(t *testing.T) {
-	c, servers := cluster.Shared(t), &fleet{}
-	servers.serve("6 AVAILABLE")
+	c, servers := cluster.Shared(t), serving(t, &tfserver.Memory{}, 6)
 	ns := c.Namespace(t)
 	o := startAsking(t, c, ns, servers)
 	c.Apply(t, seedFile, ns)
@@ -322,8 +270,8 @@ func TestServersThatSayTheSameCostNoRequest(t *testing.T) {
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	o.Settle(t, time.Minute)
 	before, version := o.Requests.Snapshot(), get(t, c, ns, sample).ResourceVersion
-	servers.round(t)
-	servers.round(t)
+	round(t, servers)
+	round(t, servers)
 	asked := func(r cluster.Request) bool { return r.Read() || r.Write() }
 	if done := o.Requests.Since(before); cluster.Sum(done, asked, "leases") > 0 {
 		t.Errorf("what nobody changed was asked for:\n%s", cluster.Describe(done))

@@ -1,8 +1,8 @@
 // Command standin stands in for the images that a real node would run in the
 // test of one. It was made for that test and calculates nothing: as the TrustyAI
 // service it listens where the real one of a generation does, answers the probes,
-// shows metrics of the expected names, and remembers the payloads that it receives; as TensorFlow Serving it has one toy
-// model. Further commands let a pod play a client in the cluster, and
+// shows metrics of the expected names, and remembers the payloads that it receives; as TensorFlow Serving it is the stand-in
+// of test/tfserver. Further commands let a pod play a client in the cluster, and
 // kube-rbac-proxy.
 package main
 
@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mlkeeper.dev/test/tfserver"
 )
 
 const usage = `usage: standin COMMAND
@@ -31,8 +33,11 @@ const usage = `usage: standin COMMAND
 named tensorflow_model_server: TensorFlow Serving, with that program's flags`
 
 func main() {
+	if filepath.Base(os.Args[0]) == serverName {
+		os.Exit(tfserver.Main(os.Args[1:], buckets{}))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, filepath.Base(os.Args[0]), os.Args[1:])
+	err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "standin:", err)
@@ -40,10 +45,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, name string, args []string) error {
-	if name == serverName {
-		return serveModels(ctx, args)
-	}
+func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
