@@ -89,6 +89,7 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewHandBackCommand, false),
 		withSettings(connect, cli.NewRBACCommand, true),
 		newMonitoringCommand(),
+		cli.NewConvertCommand(),
 		cli.NewVersionCommand(),
 		newOptionsCommand(root),
 	)

@@ -1,0 +1,316 @@
+package convert
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
+)
+
+// What the image's entrypoint serves where nothing else is said (tensorflow_serving/tools/docker/Dockerfile).
+const (
+	imageModel, imageModelPath = "model", "/models"
+	imageGRPC, imageREST       = 8500, 8501
+	serverBinary               = "tensorflow_model_server"
+	gcsVariable                = "GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+var podPath = []string{"spec", "template", "spec"}
+
+// below is a path below that of the pod.
+func below(fields ...string) []string { return append(slices.Clone(podPath), fields...) }
+
+// server is what the arguments and the environment of a Deployment's container say.
+type server struct {
+	name, base, config, monitoring, batching string
+	// own says that the command is the server's own, and not the image's entrypoint.
+	own bool
+	env map[string]string
+}
+
+// deployment converts one of TensorFlow Serving.
+func (c *conversion) deployment() {
+	at, found := c.serverContainer()
+	if !found {
+		c.fail("spec.template.spec.containers", "none runs TensorFlow Serving: neither an image nor a command has its name, nor an argument a model")
+		return
+	}
+	labels := c.selector()
+	if n, ok := c.number("spec", "replicas"); ok {
+		c.out.Spec.Replicas = ptr.To(c.within("spec.replicas", n))
+	}
+	c.own([]string{"spec"}, "strategy", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")
+	s := c.command(at)
+	if c.failed {
+		return
+	}
+	c.models(s, at)
+	c.credentials(s, at)
+	c.container(at...)
+	c.containerPorts(at)
+	c.pod(podPath...)
+	c.service(labels)
+	if c.out.Spec.Image == "" {
+		c.fail(join(append(at, "image")), "is missing")
+	}
+	if c.options.Suffix == "" {
+		c.warn("metadata.name", "the Tfserv makes a Deployment of the same name, and reports ResourceConflict while this one exists: give it another name "+
+			"with --suffix, or delete this one first")
+	}
+}
+
+// serverContainer is the path of the container that runs the server.
+func (c *conversion) serverContainer() ([]string, bool) {
+	list := below("containers")
+	for i := range c.left.length(list...) {
+		at := append(slices.Clone(list), strconv.Itoa(i))
+		v, _ := c.left.peek(at...)
+		container, _ := v.(map[string]any)
+		image, _ := container["image"].(string)
+		words := []string{image}
+		for _, field := range []string{"command", "args"} {
+			given, _ := container[field].([]any)
+			for _, word := range given {
+				text, _ := word.(string)
+				words = append(words, text)
+			}
+		}
+		if slices.ContainsFunc(words, func(w string) bool {
+			return strings.Contains(w, "tensorflow/serving") || strings.Contains(w, "tensorflow-serving") || strings.Contains(w, serverBinary) ||
+				strings.HasPrefix(w, "--model_base_path=") || strings.HasPrefix(w, "--model_config_file=")
+		}) {
+			return at, true
+		}
+	}
+	return nil, false
+}
+
+// selector takes out what tells the pods of the Deployment apart, for which a Tfserv has a label of its own, and returns their labels.
+func (c *conversion) selector() map[string]string {
+	labels, _ := decode[map[string]string](c, "spec", "template", "metadata", "labels")
+	c.left.drop("spec", "selector")
+	c.left.drop("spec", "template", "metadata", "creationTimestamp")
+	if labels == nil || len(*labels) == 0 {
+		return nil
+	}
+	c.note("spec.template.metadata.labels", "the new pods have the label tfsName=%s alone: what else selects the old ones by theirs has to change", c.out.Name)
+	return *labels
+}
+
+// command reads the flags of the server.
+func (c *conversion) command(at []string) *server {
+	s := &server{env: c.environment(at)}
+	field := append(slices.Clone(at), "command")
+	flags := c.common()
+	for name, to := range map[string]*string{
+		"model_name": &s.name, "model_base_path": &s.base, "model_config_file": &s.config,
+		"monitoring_config_file": &s.monitoring, "batching_parameters_file": &s.batching,
+	} {
+		flags[name] = func(value string) bool {
+			*to = value
+			return true
+		}
+	}
+	if c.left.length(field...) > 0 {
+		first := c.text(append(slices.Clone(field), "0")...)
+		if path.Base(first) != serverBinary {
+			c.fail(join(field), "%q is not %s: what a script starts is not known here; write the flags of the server into args", first, serverBinary)
+			return s
+		}
+		s.own = true
+		c.arguments(field, flags)
+	}
+	c.arguments(append(slices.Clone(at), "args"), flags)
+	// Without the entrypoint of the image the server has no port for REST.
+	c.out.Spec.GrpcPort, c.out.Spec.RestPort = cmp.Or(c.out.Spec.GrpcPort, ptr.To(int32(imageGRPC))), cmp.Or(c.out.Spec.RestPort, ptr.To(int32(imageREST)))
+	return s
+}
+
+// environment takes out the variables that mean something.
+func (c *conversion) environment(at []string) map[string]string {
+	out := map[string]string{}
+	list := append(slices.Clone(at), "env")
+	for i := range c.left.length(list...) {
+		one := append(slices.Clone(list), strconv.Itoa(i))
+		name, _ := c.left.peek(append(slices.Clone(one), "name")...)
+		value, isText := c.left.peek(append(slices.Clone(one), "value")...)
+		if text, _ := value.(string); isText && slices.Contains([]any{"MODEL_NAME", "MODEL_BASE_PATH", gcsVariable}, name) {
+			out[name.(string)] = text
+			c.left.drop(append(slices.Clone(one), "name")...)
+			c.left.drop(append(slices.Clone(one), "value")...)
+			continue
+		}
+		c.left.drop(one...)
+		c.warn(join(one), "%v is not converted: the environment of the server is MLKeeper's", name)
+	}
+	return out
+}
+
+// containerPorts takes out the ports of the container, which those of the flags are in a Tfserv.
+func (c *conversion) containerPorts(at []string) {
+	list := append(slices.Clone(at), "ports")
+	for i := range c.left.length(list...) {
+		for _, field := range []string{"name", "containerPort", "protocol"} {
+			c.left.drop(append(slices.Clone(list), strconv.Itoa(i), field)...)
+		}
+	}
+}
+
+// models converts what is served.
+func (c *conversion) models(s *server, at []string) {
+	args := join(append(slices.Clone(at), "args"))
+	switch {
+	case s.config != "":
+		c.modelConfig(s.config, at)
+	case s.base != "" || s.env["MODEL_NAME"] != "" || s.env["MODEL_BASE_PATH"] != "" || !s.own:
+		name := cmp.Or(s.name, s.env["MODEL_NAME"], imageModel)
+		if s.own {
+			name = cmp.Or(s.name, "default")
+		}
+		base := cmp.Or(s.base, path.Join(cmp.Or(s.env["MODEL_BASE_PATH"], imageModelPath), name))
+		if s.base == "" && len(s.env) == 0 {
+			c.warn(args, "name no model: the image serves %s at %s unless it says otherwise itself; check spec.models", name, base)
+		}
+		c.out.Spec.Models = []v1alpha1.Model{{Name: name, BasePath: base}}
+		if strings.HasPrefix(base, "s3://") {
+			c.s3(args)
+		}
+		c.volume(base, at)
+	default:
+		c.fail(args, "name no model: neither --model_base_path nor --model_config_file is there")
+	}
+	if s.monitoring != "" {
+		c.out.Spec.Monitoring = &v1alpha1.MonitoringSpec{}
+		c.warn(args, "the path in the file of --monitoring_config_file is not converted: set spec.monitoring.path unless it is the usual one")
+	}
+	if s.batching != "" {
+		c.warn(args, "what the file of --batching_parameters_file says is not converted: set it in spec.batching")
+	}
+}
+
+// modelConfig converts a model config in a ConfigMap.
+func (c *conversion) modelConfig(file string, at []string) {
+	field := join(append(slices.Clone(at), "args"))
+	v, mount := c.mounted(file, at)
+	if v == nil || v.ConfigMap == nil {
+		c.fail(field, "--model_config_file=%s is in no volume of a ConfigMap: write the models into spec.models", file)
+		return
+	}
+	key := strings.TrimPrefix(strings.TrimPrefix(file, mount.MountPath), "/")
+	if mount.SubPath != "" {
+		key = mount.SubPath
+	}
+	inMap := key
+	for _, item := range v.ConfigMap.Items {
+		if item.Path == key {
+			inMap = item.Key
+		}
+	}
+	if inMap != key || mount.SubPath != "" {
+		c.note(field, "the file is at another path in the new pods, under the name of its key")
+	}
+	c.out.Spec.ConfigMap, c.out.Spec.ConfigFileName = v.ConfigMap.Name, inMap
+	c.out.Spec.ConfigFileLocation = path.Clean(mount.MountPath)
+	if mount.SubPath != "" {
+		c.out.Spec.ConfigFileLocation = path.Dir(path.Clean(mount.MountPath))
+	}
+	config := c.other("ConfigMap", v.ConfigMap.Name)
+	if config == nil {
+		c.warn(field, "the ConfigMap %s is not among the objects, so that its models, and the volumes that these need, are not known", v.ConfigMap.Name)
+		return
+	}
+	c.used[config] = true
+	text, _, _ := unstructured.NestedString(config.Object, "data", inMap)
+	parsed, err := modelconfig.Parse(text)
+	if err != nil {
+		c.fail(field, "the model config in ConfigMap %s: %v", v.ConfigMap.Name, err)
+		return
+	}
+	for _, m := range parsed.Models() {
+		if strings.HasPrefix(m.BasePath, "s3://") && c.out.Spec.S3 == nil {
+			c.s3(field)
+		}
+		c.volume(m.BasePath, at)
+	}
+}
+
+// volume converts the volume that has a base path.
+func (c *conversion) volume(base string, at []string) {
+	if !path.IsAbs(base) {
+		return
+	}
+	v, mount := c.mounted(base, at)
+	switch {
+	case v == nil:
+		if c.out.Spec.ModelVolume == nil {
+			c.warn(join(append(slices.Clone(at), "volumeMounts")), "%s is in no volume: the image has to have the model", base)
+		}
+	case v.PersistentVolumeClaim == nil:
+		c.fail(join(below("volumes")), "%s is in the volume %s, which is no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://", base, v.Name)
+	default:
+		c.out.Spec.ModelVolume = &v1alpha1.ModelVolumeSpec{
+			ClaimName: v.PersistentVolumeClaim.ClaimName, MountPath: path.Clean(mount.MountPath), SubPath: mount.SubPath,
+		}
+	}
+}
+
+// credentials converts the Secret for Google Cloud Storage.
+func (c *conversion) credentials(s *server, at []string) {
+	file := s.env[gcsVariable]
+	if file == "" {
+		return
+	}
+	v, mount := c.mounted(file, at)
+	if v == nil || v.Secret == nil {
+		c.fail(join(append(slices.Clone(at), "env")), "%s=%s is in no volume of a Secret", gcsVariable, file)
+		return
+	}
+	c.out.Spec.SecretName, c.out.Spec.SecretFileName = v.Secret.SecretName, path.Base(file)
+	c.out.Spec.SecretFileLocation = path.Clean(mount.MountPath)
+}
+
+// mounted is the volume with a file or folder, with its mount, which are taken out.
+func (c *conversion) mounted(file string, at []string) (*corev1.Volume, *corev1.VolumeMount) {
+	mounts := append(slices.Clone(at), "volumeMounts")
+	best := -1
+	var mount corev1.VolumeMount
+	for i := range c.left.length(mounts...) {
+		one, ok := peekAs[corev1.VolumeMount](c, append(slices.Clone(mounts), strconv.Itoa(i))...)
+		if !ok {
+			continue
+		}
+		folder := path.Clean(one.MountPath)
+		if (file == folder || strings.HasPrefix(file, folder+"/")) && (best < 0 || len(one.MountPath) > len(mount.MountPath)) {
+			best, mount = i, *one
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	for i := range c.left.length(below("volumes")...) {
+		v, ok := peekAs[corev1.Volume](c, below("volumes", strconv.Itoa(i))...)
+		if ok && v.Name == mount.Name {
+			c.takenMounts = append(c.takenMounts, append(slices.Clone(mounts), strconv.Itoa(best)), below("volumes", strconv.Itoa(i)))
+			return v, &mount
+		}
+	}
+	return nil, nil
+}
+
+// peekAs reads a field as a type of the API and leaves it.
+func peekAs[T any](c *conversion, at ...string) (*T, bool) {
+	v, found := c.left.peek(at...)
+	if !found {
+		return nil, false
+	}
+	copied := conversion{result: &Result{}, left: rest{map[string]any{"v": v}}}
+	return decode[T](&copied, "v")
+}

@@ -1,0 +1,89 @@
+package convert
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// other is an object of the input in the namespace of the one that is converted.
+func (c *conversion) other(kind, name string) *unstructured.Unstructured {
+	for _, u := range c.others {
+		if u.GetKind() == kind && u.GetName() == name && u.GetNamespace() == c.out.Namespace {
+			return u
+		}
+	}
+	return nil
+}
+
+// service converts the Service whose selector the pods match.
+func (c *conversion) service(labels map[string]string) {
+	c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
+	found := ""
+	for _, u := range c.others {
+		if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" || u.GetNamespace() != c.out.Namespace || c.used[u] {
+			continue
+		}
+		selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
+		if len(selector) == 0 || !within(selector, labels) {
+			continue
+		}
+		c.used[u] = true
+		s := newConversion(c.result, u, c.options)
+		if found != "" {
+			s.warn("", "is not converted: a Tfserv has one Service, which is converted from %s", found)
+			continue
+		}
+		found = s.object
+		c.oneService(s)
+	}
+	if found == "" {
+		c.note("", "no Service of it is among the objects: that of the Tfserv is of type ClusterIP")
+	}
+}
+
+// oneService converts a Service. That of the Tfserv has another name.
+func (c *conversion) oneService(s *conversion) {
+	s.left.drop("spec", "selector")
+	if kind := s.text("spec", "type"); kind != "" {
+		c.out.Spec.ServiceType = corev1.ServiceType(kind)
+	}
+	for i := range s.left.length("spec", "ports") {
+		at := func(field string) []string { return []string{"spec", "ports", fmt.Sprint(i), field} }
+		for _, field := range []string{"name", "targetPort", "protocol"} {
+			s.left.drop(at(field)...)
+		}
+		if n, ok := s.number(at("port")...); ok && n != int64(*c.out.Spec.GrpcPort) && n != int64(*c.out.Spec.RestPort) {
+			s.warn(join(at("port")), "%d is not converted: the new Service has the ports of the server, %d for REST and %d for gRPC", n,
+				*c.out.Spec.RestPort, *c.out.Spec.GrpcPort)
+		}
+	}
+	s.left.dropEqual("None", "spec", "sessionAffinity")
+	s.left.dropEqual("Cluster", "spec", "internalTrafficPolicy")
+	if ip, _ := s.left.peek("spec", "clusterIP"); ip != corev1.ClusterIPNone {
+		// What the API server allocated.
+		for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+			s.left.drop("spec", field)
+		}
+	}
+	s.note("", "the Service of the Tfserv is %s-service: clients have to call it by that name", c.out.Name)
+	if kind := c.out.Spec.ServiceType; kind != corev1.ServiceTypeClusterIP && kind != corev1.ServiceTypeNodePort && kind != corev1.ServiceTypeLoadBalancer {
+		s.warn("spec.type", "%s is not converted: a Tfserv's is of type ClusterIP", kind)
+		c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
+	}
+	for _, path := range s.left.paths() {
+		s.warn(path, noCounterpart)
+	}
+	c.failed = c.failed || s.failed
+}
+
+// within says that labels have all of a selector.
+func within(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
