@@ -2,8 +2,6 @@ package source
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -97,11 +95,7 @@ func (s *Store) fetchListed(ctx context.Context, r ChartRequest) (*Artifact, err
 	if u.Kind != KindArchive {
 		return nil, uriError("write the https address that index.yaml is under, or one of oci://", "the repository is none of charts")
 	}
-	raw, err := s.fetchFile(ctx, u, r.Auth)
-	if err != nil {
-		return nil, err
-	}
-	link, digest, err := s.find(ctx, raw, r)
+	link, digest, err := s.lookUp(ctx, u, r)
 	if err != nil {
 		return nil, err
 	}
@@ -155,38 +149,4 @@ func listed(raw []byte, r ChartRequest) (link, digest string, err error) {
 		return versions[i].URLs[0], digest, nil
 	}
 	return "", "", terminal(ReasonNotFound, "choose one that it has", "the repository has no version %s of chart %s", r.Version, r.Name)
-}
-
-// fetchFile reads one small file over HTTP.
-func (s *Store) fetchFile(ctx context.Context, u URI, auth Auth) ([]byte, error) {
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	defer s.running.Done()
-	ctx, cancel := context.WithTimeout(ctx, s.options.Limits.Total)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	client, err := s.newSession(ctx, &u.address, auth)
-	if err != nil {
-		return nil, err
-	}
-	defer client.close()
-	client.gate.authorization, client.gate.body = authorization(auth), s.options.Limits.Index
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.address.String(), http.NoBody)
-	if err != nil {
-		return nil, uriError("check the address of the repository", "the repository cannot be asked")
-	}
-	res, err := client.Do(request)
-	if err != nil {
-		return nil, client.failure(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		return nil, status(res.StatusCode, res.Header)
-	}
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, client.failure(err)
-	}
-	return raw, nil
 }

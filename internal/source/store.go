@@ -51,6 +51,7 @@ type Store struct {
 	cancel  context.CancelFunc
 	flights singleflight.Group
 	running sync.WaitGroup
+	charts  chartIndexes
 
 	mu      sync.Mutex
 	closed  bool
