@@ -32,6 +32,18 @@ var sourceAdvice = map[string]advice{
 		meaning: "The archive does not have the digest that the custom resource pins.",
 		remedy:  "Correct the digest, or find out who changed the archive.", stalled: true,
 	},
+	"SignatureMissing": {
+		meaning: "A chart is not signed, and the custom resource asks for a signature. What was rendered before is unchanged.",
+		remedy:  "Sign the chart as the message says, or remove verify.", stalled: true,
+	},
+	"SignatureInvalid": {
+		meaning: "A chart is signed by none of the keys, or what is signed is another chart. What was rendered before is unchanged.",
+		remedy:  "Find out who changed the chart, or add the public key that it is signed with.", stalled: true,
+	},
+	"KeysInvalid": {
+		meaning: "The public keys for the signature of a chart cannot be used.",
+		remedy:  "Correct the Secret or ConfigMap with the keys as the message says.", stalled: true,
+	},
 	"DigestRequired": {
 		meaning: "The source is not pinned, and this installation requires that (--source-require-digest).",
 		remedy:  "Pin the archive by its digest, the repository by a commit, or the chart by its digest, as the message says.", stalled: true,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +127,41 @@ func (o *Origin) ReadSecret(ctx context.Context, read controller.Reader, namespa
 		CA: []byte(text(keyCA)), SSHKey: []byte(text(keySSH)), KnownHosts: []byte(text(keyKnownHosts)),
 	}
 	return nil
+}
+
+// ReadKeys reads the public keys that a chart is verified with: the entries of a Secret or ConfigMap whose names end in one of the endings.
+func (o *Origin) ReadKeys(
+	ctx context.Context, read controller.Reader, gvk schema.GroupVersionKind, namespace, field, name string, endings ...string,
+) ([][]byte, error) {
+	object, err := o.Referenced(ctx, read, gvk, namespace, name, field)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, field := range []string{"data", "binaryData"} {
+		entries, _, _ := unstructured.NestedMap(object.Object, field)
+		for entry := range entries {
+			if slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(entry, end) }) {
+				names[entry] = true
+			}
+		}
+	}
+	var out [][]byte
+	for _, entry := range slices.Sorted(maps.Keys(names)) {
+		if text, found := Text(object, entry); found {
+			out = append(out, []byte(text))
+		} else if raw, found := Entry(object, entry); found {
+			out = append(out, raw)
+		}
+	}
+	if len(out) == 0 {
+		return nil, plan.Problem{
+			Class: plan.Waiting, Reason: ReasonKeyMissing, Field: field, Value: name,
+			Message: fmt.Sprintf("%s %s has no entry whose name ends in %s", gvk.Kind, name, strings.Join(endings, " or ")),
+			Remedy:  "put the public keys there, each under a name of its own",
+		}
+	}
+	return out, nil
 }
 
 // ReasonTokenRefused says that a Secret is the token of a ServiceAccount; stable across releases.

@@ -204,6 +204,9 @@ func (s Source) Problem(err error) *plan.Problem {
 	var fetch *source.Error
 	if errors.As(err, &fetch) {
 		out.Reason, out.Message, out.Remedy = fetch.Reason, fetch.Message, fetch.Remedy
+		if fetch.Field != "" {
+			out.Field += "." + fetch.Field
+		}
 		if fetch.Class == source.Terminal {
 			out.Class = plan.Terminal
 		}

@@ -88,6 +88,7 @@ func (s *system) chartOf(name string, given *v1alpha1.Chart) v1alpha1.Chart {
 			*field.to = field.from
 		}
 	}
+	out.Verify = given.Verify
 	return out
 }
 

@@ -213,6 +213,11 @@ func (s *system) request(
 			Repository: c.chart.Repository, Name: c.chart.Name, Version: c.chart.Version, Digest: c.chart.Digest, Before: true,
 		}
 	}
+	if c.chart.Verify != nil {
+		if err := r.readVerify(ctx, read, *c.chart.Verify); err != nil {
+			return r, err
+		}
+	}
 	return r, problem
 }
 

@@ -74,6 +74,9 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	if err != nil {
 		return r.failure(err)
 	}
+	if problem := r.misnamed(chart); problem != nil {
+		return problem
+	}
 	if r.overlay != nil {
 		r.values = helm.Merge(r.overlay(chart.Version), r.given)
 	}

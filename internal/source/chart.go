@@ -17,6 +17,8 @@ type ChartRequest struct {
 	// Digest is the sha256 of the archive in hexadecimal; empty where the repository says it.
 	Digest string
 	Auth   Auth
+	// Verify asks for a signature; nil where what the repository gives is trusted.
+	Verify *Verify
 	// Before allows what the repository gave the last time, if it cannot be asked now: Artifact.Stale then says why.
 	Before bool
 }
@@ -66,7 +68,7 @@ func checkChart(r ChartRequest) error {
 	case r.Digest != "" && !sha256Hex.MatchString(r.Digest):
 		return uriError("give the sha256 of the archive, in 64 hexadecimal digits", "the digest of the chart is not valid")
 	}
-	return nil
+	return r.Verify.fits(r.Repository)
 }
 
 // shown is an address without what may be a secret.
@@ -80,7 +82,8 @@ func (s *Store) chartKey(r ChartRequest) string {
 	return s.keyed(struct {
 		Repository, Name, Version string
 		Auth                      Auth
-	}{r.Repository, r.Name, r.Version, r.Auth})
+		Verify                    *Verify `json:",omitempty"`
+	}{r.Repository, r.Name, r.Version, r.Auth, r.Verify})
 }
 
 // fetchListed finds the chart in the index of its repository, and fetches it.
@@ -114,6 +117,16 @@ func (s *Store) fetchListed(ctx context.Context, r ChartRequest) (*Artifact, err
 	} else {
 		// The credentials are the repository's; the CA and the proxy are how the author reaches the network.
 		request.Auth = Auth{CA: r.Auth.CA, Proxy: r.Auth.Proxy}
+	}
+	if r.Verify != nil {
+		signed, err := s.signedDigest(ctx, at, request.Auth, r.Verify)
+		if err != nil {
+			return nil, err
+		}
+		if request.Digest != "" && request.Digest != signed {
+			return nil, badSignature("the archive that is signed has the sha256 %s, not %s", signed, request.Digest)
+		}
+		request.Digest = signed
 	}
 	return s.Fetch(ctx, request)
 }

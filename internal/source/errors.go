@@ -60,6 +60,11 @@ const (
 	ReasonServerError = "ServerError"
 	// ReasonUnreachable is given for names that cannot be looked up, connections that fail or break, and time that runs out.
 	ReasonUnreachable = "Unreachable"
+	// ReasonSignatureMissing is given for a chart without the signature that is asked for, ReasonSignatureInvalid for one that is signed by
+	// another key or signed as something else, and ReasonKeysInvalid for keys that cannot be read.
+	ReasonSignatureMissing = "SignatureMissing"
+	ReasonSignatureInvalid = "SignatureInvalid"
+	ReasonKeysInvalid      = "KeysInvalid"
 	// ReasonStoreFull is given when what is in use leaves no space.
 	ReasonStoreFull = "StoreFull"
 	// ReasonStoreFailed is given when the store's disk fails, and after Close.
@@ -71,6 +76,8 @@ type Error struct {
 	Class Class
 	// Reason is one of the Reason constants.
 	Reason string
+	// Field is the part of the request that is at fault, such as FieldVerify; empty for where the source is.
+	Field string
 	// Message says what is wrong.
 	Message string
 	// Remedy says what to do; empty where waiting is all.

@@ -23,6 +23,8 @@ type flight struct {
 	auth Auth
 	// fixed refuses branches of git.
 	fixed bool
+	// verify asks for a signature; nil for none.
+	verify *Verify
 	// work is a folder for this fetch alone, removed at its end.
 	work string
 }
@@ -36,7 +38,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 	if err != nil {
 		return nil, describe(err)
 	}
-	key := s.sourceKey(u, r.Auth)
+	key := s.sourceKey(u, r.Auth, r.verify)
 	if r.Fixed {
 		// What a branch gave is no answer to this request.
 		key += " fixed"
@@ -56,7 +58,7 @@ func (s *Store) Fetch(ctx context.Context, r Request) (*Artifact, error) {
 func (s *Store) fetch(ctx context.Context, r Request, u URI, key string, again bool) (*Artifact, error) {
 	// Two requests for one archive with two digests are not the same: one of them fails.
 	result := s.flights.DoChan(key+" "+u.Digest, func() (any, error) {
-		return s.fly(limit.NamespaceOf(ctx), &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed})
+		return s.fly(limit.NamespaceOf(ctx), &flight{uri: u, key: key, auth: r.Auth, fixed: r.Fixed, verify: r.verify})
 	})
 	select {
 	case <-ctx.Done():

@@ -29,14 +29,16 @@ type meta struct {
 	Used     time.Time `json:"used"`
 }
 
-// sourceKey names a source: where it is and with which credentials. Credentials are part of it, so that nobody is given
-// a private archive because somebody else was. It is a keyed digest, since URIs and credentials are secrets (invariant 16).
-func (s *Store) sourceKey(u URI, auth Auth) string {
+// sourceKey names a source: where it is, with which credentials, and whose signature it needs. Credentials are part of it, so that nobody
+// is given a private archive because somebody else was, and signatures, so that what was fetched without one is not taken for signed. It
+// is a keyed digest, since URIs and credentials are secrets (invariant 16).
+func (s *Store) sourceKey(u URI, auth Auth, verify *Verify) string {
 	return s.keyed(struct {
 		Kind              Kind
 		Address, Ref, Dir string
 		Auth              Auth
-	}{u.Kind, u.address.String(), u.Ref, u.Dir, auth})
+		Verify            *Verify `json:",omitempty"`
+	}{u.Kind, u.address.String(), u.Ref, u.Dir, auth, verify})
 }
 
 // keyed is a keyed digest of strings and bytes.

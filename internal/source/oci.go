@@ -47,6 +47,11 @@ func (s *Store) fetchOCI(ctx context.Context, f *flight) (meta, error) {
 			return m, nil
 		}
 	}
+	if f.verify != nil {
+		if err := verifySigned(ctx, repository, found, f.verify, failure); err != nil {
+			return meta{}, err
+		}
+	}
 	layer, err := s.layer(ctx, repository, found, failure)
 	if err != nil {
 		return meta{}, err

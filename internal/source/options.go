@@ -140,6 +140,8 @@ type Request struct {
 	Fixed bool
 	// Before allows what the source gave the last time, if it cannot be asked now: Artifact.Stale then says why.
 	Before bool
+	// verify asks for a signature of an artifact in a registry.
+	verify *Verify
 }
 
 // Auth is what a Secret holds for a source. Credentials are sent only to the origin of the (mapped) URI, only over TLS or

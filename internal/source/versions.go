@@ -21,6 +21,9 @@ const (
 // IsRange says that a version of a chart is a range, in which newer ones may appear.
 func IsRange(version string) bool { return !exact(version) }
 
+// InRange says that a chart has the version that is asked for, or one in the range that is.
+func InRange(want, version string) bool { return newestIn(want, []string{version}) == 0 }
+
 // exact says that a version of a chart is one, and no range.
 func exact(version string) bool { return chartVersion.MatchString(version) }
 
@@ -62,7 +65,9 @@ var errEnough = errors.New("enough")
 func (s *Store) fetchTagged(ctx context.Context, r ChartRequest) (*Artifact, error) {
 	at := strings.TrimSuffix(r.Repository, "/") + "/" + r.Name
 	request := func(version string) Request {
-		return Request{URI: at + ":" + strings.ReplaceAll(version, "+", "_"), Digest: r.Digest, Auth: r.Auth, Before: r.Before}
+		return Request{
+			URI: at + ":" + strings.ReplaceAll(version, "+", "_"), Digest: r.Digest, Auth: r.Auth, Before: r.Before, verify: r.Verify,
+		}
 	}
 	if exact(r.Version) {
 		return s.Fetch(ctx, request(r.Version))

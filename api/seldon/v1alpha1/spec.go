@@ -155,6 +155,9 @@ type ValuesReference struct {
 }
 
 // Chart is where a chart comes from. What is left out is taken from what the manager is set up with.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.repository) || self.verify.provider == (self.repository.startsWith('oci://') ? 'cosign' : 'pgp')",messageExpression="'chart.verify.provider (' + self.verify.provider + ') does not fit the repository: set it to cosign for an oci:// address, and to pgp for any other'"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.repository) || !(self.repository.startsWith('configmap:') || self.repository.startsWith('secret:'))",message="chart.verify cannot be set with an archive in a ConfigMap or Secret, which has no signature: remove it, or set repository to where the chart is published"
 type Chart struct {
 	// repository is an https address of a chart repository, the oci:// address that charts are under, or
 	// configmap:NAME/KEY or secret:NAME/KEY of an archive in an object of the SeldonOperator's namespace.
@@ -180,6 +183,38 @@ type Chart struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
+	// verify asks for a signature of the chart by a key that the user names. A chart without one is not rendered: the SeldonOperator is Stalled
+	// with reason SignatureMissing or SignatureInvalid, and what was rendered before stays declared. The chart must also have the name and a
+	// version that are asked for, so that no other signed chart takes its place.
+	// +optional
+	Verify *Verification `json:"verify,omitempty"`
+}
+
+// Verification asks for a signature of a chart; the words are those of Flux.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.configMapRef)",message="chart.verify needs the public keys: set either secretRef or configMapRef"
+type Verification struct {
+	// provider is how the chart is signed. It is cosign for a chart of an oci:// repository, signed by cosign sign --key: the public keys are the
+	// entries of the Secret or ConfigMap whose names end in .pub, in PEM. It is pgp for a chart of a repository with an index, signed by helm
+	// package --sign, with the file .prov beside the archive: the keys are the entries whose names end in .asc, armored, or in .gpg.
+	// +required
+	// +kubebuilder:validation:Enum=cosign;pgp
+	Provider string `json:"provider"`
+	// secretRef names a Secret of the SeldonOperator's namespace with the public keys, of which one must have signed.
+	// +optional
+	SecretRef *KeysReference `json:"secretRef,omitempty"`
+	// configMapRef names a ConfigMap with them in place of a Secret.
+	// +optional
+	ConfigMapRef *KeysReference `json:"configMapRef,omitempty"`
+}
+
+// KeysReference names an object with public keys.
+type KeysReference struct {
+	// name is that of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // PayloadStore says where payloads are kept.
