@@ -63,6 +63,7 @@ func (s *stacks[C, F]) failedHooks(p *reconciliation[C, F], stage decide.Stage) 
 		kind := strings.ToLower(item.Key.Kind)
 		p.problems = append(p.problems, plan.Problem{
 			Class: plan.Terminal, Reason: ReasonHookFailed, Field: item.Key.Kind, Value: item.Key.Namespace + "/" + item.Key.Name,
+			Object:  item.Key,
 			Message: "the hook has failed (" + why + "); nothing that comes after it is applied, and what runs stays as it is",
 			Remedy: fmt.Sprintf("see kubectl logs -n %s %s/%s, and correct the values or the chart; kubectl delete %s -n %s %s runs it again",
 				item.Key.Namespace, kind, item.Key.Name, kind, item.Key.Namespace, item.Key.Name),

@@ -100,6 +100,7 @@ func componentStatus(
 	if out.InstalledRevision == 0 && out.Phase == phaseReady {
 		out.InstalledRevision = out.Revision
 	}
+	out.History = historyOf(before.History, out, failureOf(keys, seen.Problems), metav1.NewTime(seen.Now))
 	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:

@@ -98,6 +98,17 @@ func TestAHookThatFails(t *testing.T) {
 	if now := c.Get(t, configMaps, ns, "between"); now == nil || now.GetUID() != between.GetUID() {
 		t.Error("what runs was made again because of a hook")
 	}
+	var history []string
+	for _, part := range get(t, c, ns, "stack").Status.Components {
+		for _, r := range part.History {
+			if part.Name == "core" {
+				history = append(history, fmt.Sprintf("%d %s", r.Revision, r.Outcome))
+			}
+		}
+	}
+	if got := strings.Join(history, ", "); got != "3 Deployed, 2 Failed, 1 Failed" {
+		t.Errorf("the history is %q", got)
+	}
 }
 
 // migrated is a chart with a hook whose Job is removed as soon as it has finished, and an object that comes after it.

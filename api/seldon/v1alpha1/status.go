@@ -44,6 +44,11 @@ type ComponentStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	DefinitionsVersion string `json:"definitionsVersion,omitempty"`
+	// history has the last five revisions, the newest first, as helm history has those of a release.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	History []ComponentRevision `json:"history,omitempty"`
 	// objects is how many objects the component has, ready how many of them are as declared and healthy.
 	// +optional
 	Objects int32 `json:"objects,omitempty"`
@@ -57,6 +62,51 @@ type ComponentStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
+
+// ComponentRevision is one revision of a component.
+type ComponentRevision struct {
+	// revision is its number.
+	// +required
+	Revision int32 `json:"revision"`
+	// chart is the name of the chart, and version its version.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Chart string `json:"chart,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+	// digest is the sha256 of the chart's archive, and valuesDigest a keyed digest of all values.
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	Digest string `json:"digest,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ValuesDigest string `json:"valuesDigest,omitempty"`
+	// firstDeployed is when it was applied first.
+	// +required
+	FirstDeployed metav1.Time `json:"firstDeployed"`
+	// outcome is Pending until it was ready, and then Deployed; Failed where a hook of it has failed before, or the API server has refused an
+	// object of it for good. Those before it are Superseded if they were ready, Failed, or else Unfinished.
+	// +required
+	// +kubebuilder:validation:Enum=Pending;Deployed;Failed;Superseded;Unfinished
+	Outcome RevisionOutcome `json:"outcome"`
+	// message says why it failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// RevisionOutcome is what became of a revision.
+type RevisionOutcome string
+
+// The outcomes.
+const (
+	RevisionPending    RevisionOutcome = "Pending"
+	RevisionDeployed   RevisionOutcome = "Deployed"
+	RevisionFailed     RevisionOutcome = "Failed"
+	RevisionSuperseded RevisionOutcome = "Superseded"
+	RevisionUnfinished RevisionOutcome = "Unfinished"
+)
 
 // SeldonOperatorStatus is what MLKeeper observed.
 type SeldonOperatorStatus struct {

@@ -33,6 +33,14 @@ const (
 // classify turns an answer of the API server into a problem, or leaves it as a transient error. user is whose rights were
 // used; empty for the operator's own.
 func classify(key plan.Key, gvk schema.GroupVersionKind, user string, err error) (*plan.Problem, error) {
+	problem, err := problemOf(key, gvk, user, err)
+	if problem != nil {
+		problem.Object = key
+	}
+	return problem, err
+}
+
+func problemOf(key plan.Key, gvk schema.GroupVersionKind, user string, err error) (*plan.Problem, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &plan.Problem{

@@ -227,6 +227,8 @@ type Problem struct {
 	Message string
 	// Remedy says what to do.
 	Remedy string
+	// Object is the object of the plan that is at fault; empty where it is none.
+	Object Key
 	// Brief says that it passes by itself within seconds, such as what is being fetched: a custom resource that is Ready is not
 	// told otherwise for it, as after each start of the manager.
 	Brief bool

@@ -1,0 +1,63 @@
+package seldon
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// The bounds of the schema.
+const maxHistory, maxOutcome = 5, 512
+
+// historyOf is the history of a component with its revision as it is now. What is recorded of the revisions before stays as it is, but that
+// none of them is the one that runs.
+func historyOf(before []v1alpha1.ComponentRevision, now v1alpha1.ComponentStatus, failure string, at metav1.Time) []v1alpha1.ComponentRevision {
+	if now.Revision == 0 {
+		// Nothing was rendered yet.
+		return before
+	}
+	out := slices.Clone(before)
+	if len(out) == 0 || out[0].Revision != now.Revision || out[0].Digest != now.Digest || out[0].ValuesDigest != now.ValuesDigest {
+		if len(out) > 0 {
+			out[0].Outcome = ended(out[0].Outcome)
+		}
+		out = slices.Insert(out, 0, v1alpha1.ComponentRevision{
+			Revision: now.Revision, Chart: now.Chart, Version: now.Version, Digest: now.Digest, ValuesDigest: now.ValuesDigest,
+			FirstDeployed: at, Outcome: v1alpha1.RevisionPending,
+		})
+		out = out[:min(len(out), maxHistory)]
+	}
+	switch first := &out[0]; {
+	case now.Phase == phaseReady:
+		first.Outcome, first.Message = v1alpha1.RevisionDeployed, ""
+	case failure != "" && first.Outcome != v1alpha1.RevisionDeployed:
+		// What was ready once does not fail any more: what is refused then is a repair.
+		first.Outcome, first.Message = v1alpha1.RevisionFailed, controller.Cut(failure, maxOutcome)
+	}
+	return out
+}
+
+// ended is what becomes of a revision when another follows.
+func ended(outcome v1alpha1.RevisionOutcome) v1alpha1.RevisionOutcome {
+	switch outcome {
+	case v1alpha1.RevisionDeployed:
+		return v1alpha1.RevisionSuperseded
+	case v1alpha1.RevisionPending:
+		return v1alpha1.RevisionUnfinished
+	}
+	return outcome
+}
+
+// failureOf says why a revision with these objects has failed; empty where nothing but time may be missing.
+func failureOf(objects []plan.Key, problems []plan.Problem) string {
+	for _, p := range problems {
+		if p.Class == plan.Terminal && slices.Contains(objects, p.Object) {
+			return p.Reason + ": " + p.Message
+		}
+	}
+	return ""
+}
