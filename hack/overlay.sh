@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 controllers=(trustyai tfserving kubeflow seldon)
-parts=(disruption-budget every-namespace manifests monitoring network-policy participant trusted)
+parts=(console disruption-budget every-namespace manifests monitoring network-policy participant trusted)
 chosen=" ${COMPONENTS-} "
 for name in ${CONTROLLERS-}; do
   if [[ $name == kserve ]]; then
@@ -63,7 +63,7 @@ resources:
 patches:
   - target:
       kind: Deployment
-      name: mlkeeper-controller-manager
+      labelSelector: app.kubernetes.io/name=mlkeeper
     patch: |-
       - op: replace
         path: /spec/template/spec/containers/0/image

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -156,5 +157,40 @@ func TestTheManagerReachesWhatItNeeds(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s is reachable: %t", name, got)
 		}
+	}
+}
+
+// TestTheConsoleInTheClusterHasNoRights: its pod has no token, the component has no binding, and its flags are those of the command.
+func TestTheConsoleInTheClusterHasNoRights(t *testing.T) {
+	const file = "components/console/console.yaml"
+	account := shipped[corev1.ServiceAccount](t, file, "ServiceAccount")
+	deployment := shipped[appsv1.Deployment](t, file, "Deployment")
+	service := shipped[corev1.Service](t, file, "Service")
+	pod := deployment.Spec.Template.Spec
+	if a, b := account.AutomountServiceAccountToken, pod.AutomountServiceAccountToken; a == nil || *a || b == nil || *b || pod.ServiceAccountName != account.Name {
+		t.Errorf("a token is mounted: %v, %v, %s", a, b, pod.ServiceAccountName)
+	}
+	for _, volume := range pod.Volumes {
+		if volume.Projected != nil {
+			t.Errorf("the volume %s may have a token", volume.Name)
+		}
+	}
+	files, err := filepath.Glob("../../config/components/console/*")
+	if err != nil || len(files) != 2 {
+		t.Errorf("%v: %v", files, err)
+	}
+	text, err := os.ReadFile(filepath.Join("../../config", file))
+	if err != nil || strings.Contains(string(text), "rbac.authorization.k8s.io") {
+		t.Errorf("it has rights: %v", err)
+	}
+	if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels)) {
+		t.Error("the Service leads elsewhere")
+	}
+	cmd, args, err := newRootCommand().Find(pod.Containers[0].Args)
+	if err != nil || cmd.Name() != "console" {
+		t.Fatal(cmd, err)
+	}
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // an image of nothing but this binary has no root certificates
 	"k8s.io/client-go/rest"
 
+	"mlkeeper.dev/config"
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/cli"
 	"mlkeeper.dev/internal/engine/controller"
@@ -55,8 +56,11 @@ func report(stderr io.Writer, err error) int {
 	return status
 }
 
-// connection tells which cluster is meant; all commands share its flags.
-type connection struct{ *cli.Connection }
+// connection tells which cluster is meant and how to print; all commands share its flags.
+type connection struct {
+	*cli.Connection
+	terminal *cli.Terminal
+}
 
 func (c connection) config() (*rest.Config, error) { return c.Config() }
 
@@ -68,8 +72,11 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	connect := connection{&cli.Connection{}}
+	connect := connection{&cli.Connection{}, &cli.Terminal{}}
 	connect.Bind(root.PersistentFlags())
+	connect.terminal.Bind(root.PersistentFlags())
+	// It fails for a flag that does not exist.
+	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	root.AddCommand(
 		newManagerCommand(connect),
 		newParticipantCommand(connect),
@@ -80,11 +87,13 @@ func newRootCommand() *cobra.Command {
 		withSettings(connect, cli.NewWaitCommand, false),
 		withSettings(connect, cli.NewExplainCommand, false),
 		withSettings(connect, cli.NewEventsCommand, false),
-		withSettings(connect, cli.NewConsoleCommand, false),
+		withSettings(connect, cli.NewLogsCommand, false),
+		withSettings(connect, cli.NewConsoleCommand, true),
 		withSettings(connect, cli.NewSuspendCommand, false),
 		withSettings(connect, cli.NewResumeCommand, false),
 		withSettings(connect, cli.NewReconcileCommand, false),
 		withSettings(connect, cli.NewUnwireCommand, false),
+		withSettings(connect, cli.NewInstallCommand, false),
 		withSettings(connect, cli.NewCheckCommand, false),
 		withSettings(connect, cli.NewHandBackCommand, false),
 		withSettings(connect, cli.NewRBACCommand, true),
@@ -130,6 +139,8 @@ func withSettings(connect connection, create func(cli.Environment) *cobra.Comman
 		Connection:  connect.Connection,
 		Controllers: func() []controller.Any { return controllers(s) },
 		Definitions: crd.Definitions,
+		Manifests:   config.Manifests,
+		Terminal:    connect.terminal,
 		Now:         time.Now,
 	}
 	cmd := create(env)

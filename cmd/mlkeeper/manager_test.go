@@ -23,7 +23,7 @@ func TestControllersAddUp(t *testing.T) {
 		{[]string{"--controllers=trustyai,tfserving"}, "trustyai,tfserving", ""},
 		{[]string{"--controllers=trustyay"}, "trustyay", `no controller "trustyay"`},
 	} {
-		cmd := newManagerCommand(connection{&cli.Connection{}})
+		cmd := newManagerCommand(connection{Connection: &cli.Connection{}})
 		if err := cmd.ParseFlags(test.args); err != nil {
 			t.Fatal(err)
 		}

@@ -64,9 +64,9 @@ func TestTheChartInstallsWhatTheFoldersInstall(t *testing.T) {
 		{name: "participant", values: "controllers: {trustyai: false, tfserving: false, kubeflow: false, seldon: false}\n" +
 			"participant: {enabled: true, application: " + application(t) + "}", components: []string{"participant"}},
 		{
-			name: "production", values: "replicas: 2\npodDisruptionBudget: {enabled: true}\nnetworkPolicy: {enabled: true}\n" +
+			name: "production", values: "replicas: 2\npodDisruptionBudget: {enabled: true}\nnetworkPolicy: {enabled: true}\nconsole: {enabled: true}\n" +
 				"monitoring: {podMonitor: {enabled: true}, alerts: {enabled: true}}",
-			components: []string{"trustyai", "tfserving", "kubeflow", "seldon", "disruption-budget", "network-policy", "monitoring"},
+			components: []string{"trustyai", "tfserving", "kubeflow", "seldon", "console", "disruption-budget", "network-policy", "monitoring"},
 		},
 	} {
 		t.Run(one.name, func(t *testing.T) {
@@ -139,7 +139,9 @@ func byName(t *testing.T, objects []map[string]any) map[string]map[string]any {
 		switch u.GetKind() {
 		case "Deployment":
 			template := at(object, "spec", "template").(map[string]any)
-			delete(at(template, "metadata", "annotations").(map[string]any), "keeper.mlkeeper.dev/participant-config")
+			if annotations, ok := at(template, "metadata", "annotations").(map[string]any); ok {
+				delete(annotations, "keeper.mlkeeper.dev/participant-config")
+			}
 			delete(at(template, "spec", "containers").([]any)[0].(map[string]any), "imagePullPolicy")
 		case "ConfigMap":
 			data := at(object, "data").(map[string]any)

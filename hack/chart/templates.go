@@ -54,6 +54,7 @@ func parts() []part {
 		component("manifests", "role.yaml", ".Values.rights.manifests"),
 		component("every-namespace", "role.yaml", ".Values.rights.everyNamespace"),
 		component("trusted", "cluster_admin.yaml", ".Values.rights.trusted"),
+		component("console", "console.yaml", ".Values.console.enabled"),
 		component("network-policy", "network-policy.yaml", ".Values.networkPolicy.enabled"),
 		component("disruption-budget", "pod-disruption-budget.yaml", ".Values.podDisruptionBudget.enabled"),
 		part{
@@ -102,6 +103,7 @@ const (
 	actionPlaceholder     = "action-placeholder"
 	labelPlaceholder      = "labels-placeholder"
 	annotationPlaceholder = "annotations-placeholder"
+	imagePlaceholder      = "image-placeholder"
 	keep                  = "helm.sh/resource-policy: keep"
 )
 
@@ -155,6 +157,11 @@ func mark(object map[string]any) {
 		if metadata["name"] == "mlkeeper-controller-manager" {
 			child("annotations")[annotationPlaceholder] = ""
 		}
+	case "Deployment":
+		template := object["spec"].(map[string]any)["template"].(map[string]any)
+		for _, container := range template["spec"].(map[string]any)["containers"].([]any) {
+			container.(map[string]any)["image"] = imagePlaceholder
+		}
 	case "PodMonitor", "PrometheusRule":
 		child("labels")[labelPlaceholder] = ""
 	}
@@ -178,6 +185,7 @@ func fill(data []byte) []byte {
 	})
 	text := strings.NewReplacer(
 		namespacePlaceholder, "{{ .Release.Namespace }}",
+		imagePlaceholder, `{{ include "mlkeeper.image" . }}`,
 		actionPlaceholder, "{{ if .Values.rights.trusted }}Audit{{ else }}Deny{{ end }}",
 	).Replace(string(data))
 	return []byte(text)

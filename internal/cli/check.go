@@ -23,7 +23,6 @@ type checkFlags struct {
 	pre         bool
 	controllers []string
 	output      string
-	color       string
 }
 
 // CheckReport is what `mlkeeper check -o json` prints. Fields are only ever added.
@@ -73,7 +72,6 @@ Nothing is written. The exit status is 1 if there is a problem.`,
 	flags.BoolVar(&f.pre, "pre", false, "check before an installation or an update")
 	flags.StringArrayVar(&f.controllers, "controller", nil, "with --pre, only for this controller; repeatable")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, yaml, json or jsonpath=TEMPLATE")
-	bindColor(flags, &f.color)
 	return cmd
 }
 
@@ -92,10 +90,7 @@ func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
 	if !f.pre && len(f.controllers) > 0 {
 		return fmt.Errorf("--controller is for --pre: without it, those are checked that the manager runs")
 	}
-	paint, err := newPalette(f.color, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
+	paint := env.Terminal.palette(cmd.OutOrStdout())
 	if _, err := rolesFor(env.Controllers(), f.controllers, true); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"os"
 
@@ -11,29 +11,59 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 )
 
-// bindColor adds --color.
-func bindColor(flags *pflag.FlagSet, mode *string) {
-	flags.StringVar(mode, "color", "auto", "auto, always or never; auto uses colour on a terminal unless NO_COLOR is set")
+// Terminal is how all commands print.
+type Terminal struct{ color colorMode }
+
+// Bind adds the flags.
+func (t *Terminal) Bind(flags *pflag.FlagSet) {
+	t.color = colorAuto
+	flags.Var(&t.color, "color", "auto, always or never; auto uses colour on a terminal unless NO_COLOR is set")
 }
+
+// palette is that for a writer.
+func (t *Terminal) palette(out io.Writer) palette {
+	if t == nil {
+		return newPalette(colorAuto, out)
+	}
+	return newPalette(t.color, out)
+}
+
+// colorMode is a value of --color.
+type colorMode string
+
+const (
+	colorAuto   colorMode = "auto"
+	colorAlways colorMode = "always"
+	colorNever  colorMode = "never"
+)
+
+// Set implements pflag.Value.
+func (m *colorMode) Set(text string) error {
+	switch mode := colorMode(text); mode {
+	case colorAuto, colorAlways, colorNever:
+		*m = mode
+		return nil
+	}
+	return errors.New("use auto, always or never")
+}
+
+// String implements pflag.Value.
+func (m *colorMode) String() string { return string(*m) }
+
+// Type implements pflag.Value.
+func (*colorMode) Type() string { return "string" }
 
 // palette colours text for a terminal, or leaves it as it is.
 type palette struct{ on bool }
 
 // newPalette decides whether text for a writer is coloured. What somebody asks for on the command line comes before
 // NO_COLOR (https://no-color.org), which comes before what the terminal can do.
-func newPalette(mode string, out io.Writer) (palette, error) {
-	switch mode {
-	case "always":
-		return palette{true}, nil
-	case "never":
-		return palette{}, nil
-	case "auto":
-		file, ok := out.(*os.File)
-		return palette{
-			ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd())),
-		}, nil
+func newPalette(mode colorMode, out io.Writer) palette {
+	if mode != colorAuto {
+		return palette{mode == colorAlways}
 	}
-	return palette{}, fmt.Errorf("--color %q: use auto, always or never", mode)
+	file, ok := out.(*os.File)
+	return palette{ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))}
 }
 
 // The colours that every terminal has; none says anything that the words do not say too.

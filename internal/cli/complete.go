@@ -39,7 +39,6 @@ func Complete(env Environment, cmd *cobra.Command) {
 	if output := cmd.Flags().Lookup("output"); output != nil {
 		register("output", cobra.FixedCompletions(valuesOf(output.Usage), cobra.ShellCompDirectiveNoFileComp))
 	}
-	register("color", cobra.FixedCompletions([]string{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	register("for", cobra.FixedCompletions([]string{goalReady, goalDeleted, "condition=Ready", "delete"}, cobra.ShellCompDirectiveNoFileComp))
 	// The controllers are known after the flags are parsed.
 	controllers := func(name func(controller.Any) string) cobra.CompletionFunc {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +16,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
@@ -32,6 +35,8 @@ const listPage = 500
 type Connection struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
+	// token is that of a user, in place of the credentials of the kubeconfig.
+	token string
 	// fake replaces the cluster in tests.
 	fake *cluster
 }
@@ -55,6 +60,13 @@ func (c *Connection) given() bool {
 		c.overrides.ClusterInfo.Server != "" || c.fake != nil
 }
 
+// as is the connection to the same cluster with the token of a user, and no other credentials.
+func (c *Connection) as(token string) *Connection {
+	out := *c
+	out.token = token
+	return &out
+}
+
 func (c *Connection) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
@@ -66,6 +78,10 @@ func (c *Connection) Config() (*rest.Config, error) {
 	cfg, err := c.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no cluster is configured: %w; name one with --kubeconfig or $KUBECONFIG", err)
+	}
+	if c.token != "" {
+		cfg = rest.AnonymousClientConfig(cfg)
+		cfg.BearerToken = c.token
 	}
 	cfg.UserAgent = "mlkeeper/" + version.Version
 	return cfg, nil
@@ -130,6 +146,13 @@ func (c *Connection) open() (*cluster, error) {
 	if out.metadata, err = metadata.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	core, err := typedcorev1.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	out.logs = func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return core.Pods(namespace).GetLogs(pod, options).Stream(ctx)
+	}
 	return out, nil
 }
 
@@ -189,6 +212,8 @@ type cluster struct {
 	kinds []servedKind
 	// openapi publishes the schemas of the kinds; nil where there are none.
 	openapi openapi.Client
+	// logs reads the logs of a container; nil where there are none.
+	logs func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
 	// version asks the API server for its version; nil where there is none.
 	version func() (*apiversion.Info, error)
 }

@@ -2,16 +2,21 @@ package cli
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"mlkeeper.dev/internal/console"
 )
 
 func TestUnreachableClusterSaysWhatToDo(t *testing.T) {
@@ -79,5 +84,39 @@ func TestNewMapper(t *testing.T) {
 	}
 	if _, _, err := newMapper(discovered{err: errors.New("refused")}); err == nil {
 		t.Error("an API server that does not answer is no error")
+	}
+}
+
+// TestATokenOfAUserComesAlone has a kubeconfig with credentials and impersonation: with the token of a user, nothing of these is sent.
+func TestATokenOfAUserComesAlone(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	// Credentials go over TLS alone.
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, r.Header.Get("Authorization")+" "+r.Header.Get("Impersonate-User"))
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(path, []byte(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "`+server.URL+`", insecure-skip-tls-verify: true}}],
+users: [{name: u, user: {token: own, as: admin}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	connection := &Connection{kubeconfig: path}
+	for _, one := range []struct {
+		connection *Connection
+		want       string
+	}{{connection, "Bearer own admin"}, {connection.as("theirs"), "Bearer theirs "}, {connection, "Bearer own admin"}} {
+		mu.Lock()
+		seen = nil
+		mu.Unlock()
+		if _, err := one.connection.open(); !errors.Is(unauthorized(err), console.ErrUnauthorized) {
+			t.Errorf("%v", err)
+		}
+		if len(seen) == 0 || slices.ContainsFunc(seen, func(s string) bool { return s != one.want }) {
+			t.Errorf("the API server is asked as %q, want %q", seen, one.want)
+		}
 	}
 }

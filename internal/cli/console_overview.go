@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -24,6 +25,8 @@ type stackRow struct {
 	// Objects hides those of the status: the overview does not read them.
 	Objects []ObjectStatus `json:"objects,omitempty"`
 	URL     string         `json:"url,omitempty"`
+	// Parts counts the applications, components or models that are ready, such as 12/44.
+	Parts string `json:"parts,omitempty"`
 }
 
 // noteRow says what the page cannot show.
@@ -34,9 +37,10 @@ type noteRow struct {
 // Overview implements console.Source: one watch for each kind.
 func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error {
 	// What client-go logs about watches that are refused is told by us.
-	ctx = logr.NewContext(ctx, logr.Discard())
+	ctx, cancel := context.WithCancelCause(logr.NewContext(ctx, logr.Discard()))
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer cancel(nil)
 	for _, c := range s.controllers {
 		kind := c.GVK().Kind
 		mapping, err := s.lookup(c.GVK())
@@ -54,20 +58,27 @@ func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error 
 			namespace = ""
 		}
 		i := dynamicinformer.NewFilteredDynamicInformer(s.dynamic, mapping.Resource, namespace, 0, cache.Indexers{}, nil).Informer()
-		if err := s.feed(c, i, feed); err != nil {
+		if err := s.feed(c, i, feed, cancel); err != nil {
 			return err
 		}
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	<-ctx.Done()
+	if err := context.Cause(ctx); errors.Is(err, console.ErrUnauthorized) {
+		return err
+	}
 	return nil
 }
 
-// feed turns the events of a watch into rows.
-func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed *console.Feed) error {
+// feed turns the events of a watch into rows. Credentials that are not accepted any more end all watches, so that no rows stay that were
+// read with them.
+func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed *console.Feed, end context.CancelCauseFunc) error {
 	note := "note/" + c.GVK().Kind
 	err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		if apierrors.IsUnauthorized(err) {
+			end(unauthorized(err))
+		}
+		if apierrors.IsForbidden(err) {
 			_ = feed.Set(note, noteRow{Clean(fmt.Sprintf("%s is not shown: %v. Request the rights list and watch, or name a namespace with -n.", c.GVK().Kind, err))})
 		}
 	})
@@ -111,6 +122,11 @@ func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed
 func (s *consoleSource) row(c controller.Any, u *unstructured.Unstructured) stackRow {
 	out := stackRow{Group: c.GVK().Group, StackStatus: (&collector{cluster: s.cluster}).stack(c, u, found{}, nil)}
 	out.URL, _, _ = unstructured.NestedString(u.Object, "status", "url")
+	for _, field := range []string{"applicationsReady", "componentsReady", "modelsAvailable"} {
+		if text, found, _ := unstructured.NestedString(u.Object, "status", field); found {
+			out.Parts = Clean(text)
+		}
+	}
 	return out
 }
 

@@ -21,7 +21,7 @@ func consoleOf(t *testing.T, objects ...*unstructured.Unstructured) *consoleSour
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &consoleSource{resolver: r, env: env}
+	return newConsoleSource(r, env, "")
 }
 
 // feeding runs a view, and returns what a viewer has seen when it is as wanted.
@@ -126,5 +126,24 @@ func TestActionsOfTheConsole(t *testing.T) {
 	s.namespace = "other"
 	if err := s.Act(t.Context(), ref, "resume"); err == nil || !strings.Contains(err.Error(), "the namespace other alone") {
 		t.Errorf("another namespace: %v", err)
+	}
+}
+
+func TestWhereTheConsoleMayBeServed(t *testing.T) {
+	for args, want := range map[string]string{
+		"--address 0.0.0.0": "everybody who reaches it would have your rights",
+		"--address ::":      "everybody who reaches it would have your rights",
+		"--address console": "use an IP address",
+		"--port 70000":      "use 0 to 65535",
+		"--user-tokens":     "go together",
+		"--tls-cert-file a": "go together",
+		"--tls-cert-file a --tls-private-key-file b":                                 "go together",
+		"--user-tokens --address 0.0.0.0 --tls-cert-file a --tls-private-key-file b": "--tls-cert-file a: ",
+	} {
+		c, _ := fakeCluster(t, statusKinds)
+		_, _, err := run(t, NewConsoleCommand(environment(fakeController{}, c)), "", append(strings.Fields(args), "--no-open")...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
 	}
 }

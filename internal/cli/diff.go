@@ -21,7 +21,6 @@ type diffFlags struct {
 	files     []string
 	namespace string
 	output    string
-	color     string
 	// adopt compares what MLKeeper would adopt, in all namespaces with all.
 	adopt, all bool
 }
@@ -102,7 +101,6 @@ The exit status is 0 without a difference, 1 with one, and 2 when there is an er
 	flags.StringVarP(&f.output, "output", "o", "diff", "diff, summary, yaml, json or jsonpath=TEMPLATE")
 	flags.BoolVar(&f.adopt, "adopt", false, "compare the custom resources that MLKeeper does not manage yet and would adopt")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "with --adopt, those of all namespaces")
-	bindColor(flags, &f.color)
 	failWith(exitFailed, cmd)
 	return cmd
 }
@@ -128,10 +126,7 @@ func runDiff(cmd *cobra.Command, env Environment, f diffFlags, args []string) er
 	if err := f.check(args); err != nil {
 		return err
 	}
-	paint, err := newPalette(f.color, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
+	paint := env.Terminal.palette(cmd.OutOrStdout())
 	r, err := newResolver(env)
 	if err != nil {
 		return err
@@ -214,15 +209,20 @@ func (r *resolver) diffTargets(
 	if _, unknown := s.controller.(uncontrolled); unknown {
 		return nil, fmt.Errorf("%s: %w: use a release that has it", s.key(), errNoController)
 	}
-	return []*target{{
-		controller: s.controller, given: s.live, admitted: s.live.DeepCopy(), adopted: s.controller.Previous().Has(s.live),
-	}}, printOwner(cmd, s)
+	return []*target{s.target()}, printOwner(cmd, s)
+}
+
+// target is the custom resource as it is.
+func (s *subject) target() *target {
+	return &target{controller: s.controller, given: s.live, admitted: s.live.DeepCopy(), adopted: s.controller.Previous().Has(s.live)}
 }
 
 // differ compares what would be declared with what is there.
 type differ struct {
 	*somewhere
-	schemas  *schemas
+	schemas *schemas
+	// local merges changes here, and sends no dry runs.
+	local    bool
 	warnings []string
 	// refusals are what the API server would refuse.
 	refusals []error

@@ -32,6 +32,10 @@ import (
 func (d *differ) predict(
 	ctx context.Context, a decide.Action, live, desired *unstructured.Unstructured, managers sets.Set[string],
 ) (after *unstructured.Unstructured, note string, err error) {
+	if d.local {
+		after, err = d.mergeLocally(a, live, desired)
+		return after, "", err
+	}
 	merged, err := d.schemas.apply(live, desired, managers)
 	if err != nil {
 		return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
@@ -55,10 +59,8 @@ func (d *differ) predict(
 	case untried(err):
 		d.warn("no dry run of " + a.Key.Kind + "s is possible, so fields that the API server fills in, or that would be " +
 			"removed, may be missing: " + withoutValues(a, err))
-		if after, err = d.schemas.apply(live, desired, nil); err != nil {
-			return nil, "", fmt.Errorf("merge %s: %w", a.Key, err)
-		}
-		return keepDefaulted(live, after), "", nil
+		after, err = d.mergeLocally(a, live, desired)
+		return after, "", err
 	case apistatus.Immutable(err):
 		note = "the change needs an immutable field to change: the object is recreated where that is safe, and otherwise Stalled: " + withoutValues(a, err)
 		return merged, note, nil
@@ -66,6 +68,15 @@ func (d *differ) predict(
 	note = "the API server would refuse it: " + withoutValues(a, err)
 	d.refusals = append(d.refusals, fmt.Errorf("%s: %s", a.Key, note))
 	return merged, note, nil
+}
+
+// mergeLocally is what an apply would leave without the defaults and the admission of the API server.
+func (d *differ) mergeLocally(a decide.Action, live, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	after, err := d.schemas.apply(live, desired, nil)
+	if err != nil {
+		return nil, fmt.Errorf("merge %s: %w", a.Key, err)
+	}
+	return keepDefaulted(live, after), nil
 }
 
 // untried says that the API server did not try the change: for want of rights, or since a webhook takes no dry run.

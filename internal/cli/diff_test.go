@@ -134,7 +134,8 @@ func TestDiff(t *testing.T) {
 	if status(err) != exitDifferent || json.Unmarshal([]byte(stdout), &report) != nil || len(report.Objects) != 6 {
 		t.Errorf("%v\n%s", err, stdout)
 	}
-	stdout, _, err = run(t, NewDiffCommand(env), "", "tas/s", "-o", "summary", "--color", "always")
+	env.Terminal = &Terminal{colorAlways}
+	stdout, _, err = run(t, NewDiffCommand(env), "", "tas/s", "-o", "summary")
 	if status(err) != exitDifferent || strings.Contains(stdout, "@@") || !strings.Contains(stdout, "\x1b[31m") {
 		t.Errorf("%v\n%s", err, stdout)
 	}

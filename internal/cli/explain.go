@@ -17,6 +17,7 @@ import (
 
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/health"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // Explanation is what `mlkeeper explain -o json` prints. Fields are only ever added.
@@ -87,7 +88,15 @@ func (r *resolver) explain(ctx context.Context, env Environment, s *subject) (*E
 	if err != nil {
 		return nil, err
 	}
-	status := &report.Stacks[0]
+	out := r.explainFrom(ctx, env, s, &report.Stacks[0], c.whole)
+	out.Warnings = append([]string{}, c.warnings...)
+	return out, nil
+}
+
+// explainFrom explains what was read of a custom resource, and of its objects as they were read.
+func (r *resolver) explainFrom(
+	ctx context.Context, env Environment, s *subject, status *StackStatus, whole map[plan.Key]*unstructured.Unstructured,
+) *Explanation {
 	out := &Explanation{
 		Object: s.key().String(), Ready: status.Ready, Reason: status.Reason, Clues: []string{}, Notes: []string{},
 	}
@@ -99,14 +108,13 @@ func (r *resolver) explain(ctx context.Context, env Environment, s *subject) (*E
 		explainReady(out, env, status, conditions)
 	default:
 		d := &detective{cluster: r.cluster, now: env.Now()}
-		explainNotReady(out, status, d.clues(ctx, status, c.whole))
+		explainNotReady(out, status, d.clues(ctx, status, whole))
 		if status.Reason == "NotReconciled" || !status.Observed {
 			out.Clues = append(out.Clues, d.managers(ctx)...)
 		}
 	}
 	explainBesides(out, status, conditions)
-	out.Warnings = append([]string{}, c.warnings...)
-	return out, nil
+	return out
 }
 
 func explainDeletion(out *Explanation, s *subject, status *StackStatus) {

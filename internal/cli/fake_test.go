@@ -26,7 +26,6 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/config/crd"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
 )
@@ -175,7 +174,7 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 	var whole, partial []runtime.Object
 	for _, u := range objects {
 		whole = append(whole, u)
-		if u.GroupVersionKind() == serviceKind || !health.NeedsStatus(u.GroupVersionKind().GroupKind()) {
+		if u.GroupVersionKind().GroupKind() != podKind.GroupKind() {
 			m := &metav1.PartialObjectMetadata{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{
 				"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": u.Object["metadata"],

@@ -25,7 +25,7 @@ func TestKindAndNameMayStandApart(t *testing.T) {
 	c, _ := fakeCluster(t, explainKinds, statusObjects()...)
 	env := environment(fakeController{}, c)
 	for name, create := range map[string]func(Environment) *cobra.Command{
-		"tree": NewTreeCommand, "explain": NewExplainCommand, "wait": NewWaitCommand, "diff": NewDiffCommand, "events": NewEventsCommand,
+		"tree": NewTreeCommand, "explain": NewExplainCommand, "wait": NewWaitCommand, "diff": NewDiffCommand, "events": NewEventsCommand, "logs": NewLogsCommand,
 		"suspend": NewSuspendCommand, "resume": NewResumeCommand, "reconcile": NewReconcileCommand,
 	} {
 		for _, args := range [][]string{{"tas/absent"}, {"tas", "absent"}} {
@@ -191,7 +191,6 @@ func TestCompletion(t *testing.T) {
 		{"deployment/x", ""},
 		{"tas/ready x", ""},
 		{"tas/ready -o j", "json"},
-		{"--color ", "never"},
 	} {
 		root := &cobra.Command{Use: "mlkeeper"}
 		cmd := NewTreeCommand(env)

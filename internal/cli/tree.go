@@ -14,7 +14,6 @@ type treeFlags struct {
 	namespace string
 	all       bool
 	output    string
-	color     string
 }
 
 const (
@@ -91,7 +90,6 @@ cluster is never written. The exit status is 0 whatever the health.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace; default: that of the context")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "all namespaces")
 	flags.StringVarP(&f.output, "output", "o", "tree", "tree, wide, yaml, json, name or jsonpath=TEMPLATE; wide shows whole messages")
-	bindColor(flags, &f.color)
 	return cmd
 }
 
@@ -99,10 +97,7 @@ func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) er
 	if err := checkOutput(f.output, &TreeReport{}, "tree", "wide"); err != nil {
 		return err
 	}
-	paint, err := newPalette(f.color, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
+	paint := env.Terminal.palette(cmd.OutOrStdout())
 	if f.all && len(args) > 0 {
 		return errors.New("--all-namespaces and KIND/NAME exclude each other: name the namespace with -n")
 	}

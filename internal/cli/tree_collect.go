@@ -19,6 +19,8 @@ import (
 type stageMap struct {
 	names []string
 	of    map[plan.Key]int
+	// waits are the stages that must be healthy before the objects of a stage are created; nil where nothing was rendered.
+	waits map[int][]int
 	// planned are the objects of a rendered plan; nil where nothing was rendered.
 	planned []ObjectStatus
 	// settled says that the plan is the whole truth: it was rendered, and no problem stands in its way.
@@ -134,6 +136,7 @@ func (c *collector) renderStages(ctx context.Context, env Environment, s *subjec
 	}
 	stages.names = stages.names[:0]
 	stages.settled = len(r.plan.Problems) == 0
+	stages.waits = waitsOf(r.plan.Stages)
 	for i, stage := range r.plan.Stages {
 		stages.names = append(stages.names, stage.Name)
 		for _, o := range stage.Objects {
@@ -150,6 +153,26 @@ func (c *collector) renderStages(ctx context.Context, env Environment, s *subjec
 			stages.planned = append(stages.planned, planned)
 		}
 	}
+}
+
+// waitsOf says which stages must be healthy before the objects of a stage are created: those that it names, and the latest before it that
+// holds back all later ones.
+func waitsOf(stages []plan.Stage) map[int][]int {
+	out, gate := map[int][]int{}, -1
+	for i := range stages {
+		if gate >= 0 {
+			out[i] = append(out[i], gate)
+		}
+		for j := range stages[:i] {
+			if j != gate && slices.Contains(stages[i].After, stages[j].Name) {
+				out[i] = append(out[i], j)
+			}
+		}
+		if stages[i].WaitHealthy {
+			gate = i
+		}
+	}
+	return out
 }
 
 // grow puts the objects of a custom resource into its stages.

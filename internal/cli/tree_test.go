@@ -55,7 +55,9 @@ func TestTreeInColour(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("NO_COLOR", "1")
-	coloured, _, err := run(t, NewTreeCommand(environment(fakeController{}, c)), "", "tas/ready", "--color=always")
+	env := environment(fakeController{}, c)
+	env.Terminal = &Terminal{colorAlways}
+	coloured, _, err := run(t, NewTreeCommand(env), "", "tas/ready")
 	if err != nil || !strings.Contains(coloured, "\x1b[31m✗ Missing\x1b[0m") {
 		t.Errorf("%v\n%q", err, coloured)
 	}
@@ -66,11 +68,12 @@ func TestTreeInColour(t *testing.T) {
 		t.Errorf("colour changes the words, or a hostile value reaches the terminal:\n%q\n%q", coloured, plain)
 	}
 	for mode, on := range map[string]bool{"auto": false, "never": false, "always": true} {
-		if p, err := newPalette(mode, &bytes.Buffer{}); err != nil || p.on != on {
-			t.Errorf("%s: %v, %v", mode, p, err)
+		var given Terminal
+		if err := given.color.Set(mode); err != nil || given.palette(&bytes.Buffer{}).on != on {
+			t.Errorf("%s: %v, %v", mode, given, err)
 		}
 	}
-	if _, err := newPalette("sometimes", &bytes.Buffer{}); err == nil {
+	if err := new(Terminal).color.Set("sometimes"); err == nil {
 		t.Error("a mode that there is not is accepted")
 	}
 }

@@ -1,13 +1,16 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"crypto/tls"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -28,43 +31,61 @@ const (
 	coalesce = 250 * time.Millisecond
 	// maxBody bounds a request, in bytes.
 	maxBody = 16 << 10
-	// maxStreams bounds the streams at once.
+	// maxHeaders bounds the headers of a request, in bytes; the token of a user has some kilobytes.
+	maxHeaders = 32 << 10
+	// maxStreams bounds the streams of a user at once.
 	maxStreams = 32
-	// headerTimeout bounds how long a client may take to ask.
+	// headerTimeout bounds how long a client may take to ask, and idleTimeout how long it may say nothing.
 	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
 )
 
-// Server serves the page.
+// Server serves the page: on a loopback address to one user, or over TLS to many, each of whom brings a bearer token of the cluster.
 type Server struct {
-	source  Source
 	actions bool
-	feeds   *feeds
-	// token authorizes requests. code is exchanged for it once: the address with the code is seen by others, in the list of processes.
+	// users are known by their tokens; nil where there is one user alone.
+	users *visitors
+	// one is that user, whose requests token authorizes. code is exchanged for it once: the address with the code is seen by others, in the
+	// list of processes.
+	one   *visitor
 	token string
 
-	mu      sync.Mutex
-	code    string
-	streams int
+	mu   sync.Mutex
+	code string
 }
 
-// New returns a server whose views end with the context. With actions, custom resources can be suspended, resumed and reconciled.
+// New returns a server for one user, whose views end with the context. With actions, custom resources can be suspended, resumed and
+// reconciled.
 func New(ctx context.Context, source Source, actions bool) *Server {
-	return &Server{
-		source: source, actions: actions, feeds: &feeds{ctx: ctx, open: map[string]*openFeed{}}, token: rand.Text() + rand.Text(), code: rand.Text() + rand.Text(),
-	}
+	return &Server{one: newVisitor(ctx, source), actions: actions, token: rand.Text() + rand.Text(), code: rand.Text() + rand.Text()}
 }
 
-// Serve serves until the context ends, and calls ready with the address to open.
-func (s *Server) Serve(ctx context.Context, listener net.Listener, ready func(address string)) error {
+// NewForUsers returns a server for everybody who has a bearer token of the cluster.
+func NewForUsers(ctx context.Context, login Login, actions bool) *Server {
+	return &Server{users: newVisitors(ctx, login), actions: actions}
+}
+
+// Serve serves until the context ends, with TLS where it is configured, and calls ready with the address to open.
+func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.Config, ready func(address string)) error {
+	if s.users != nil && secure == nil {
+		return errors.New("bearer tokens of users need TLS")
+	}
 	host := listener.Addr().String()
 	server := &http.Server{
-		Handler: s.handler(host), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxBody,
+		Handler: s.handler(host), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeaders, IdleTimeout: idleTimeout, TLSConfig: secure,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	ready("http://" + host + "/#" + s.code)
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	var err error
+	if secure != nil {
+		ready("https://" + host + "/")
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		ready("http://" + host + "/#" + s.code)
+		err = server.Serve(listener)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -77,26 +98,37 @@ func (s *Server) handler(host string) http.Handler {
 	for _, name := range assets() {
 		mux.HandleFunc("GET /"+name, asset(name))
 	}
-	mux.HandleFunc("POST /api/session", s.session)
-	api := map[string]func(*http.Request) (any, error){
-		"GET /api/about": func(r *http.Request) (any, error) {
-			return map[string]any{"actions": s.actions, "cluster": s.source.About(r.Context())}, nil
+	api := map[string]func(*visitor, *http.Request) (any, error){
+		"GET /api/about": func(v *visitor, r *http.Request) (any, error) {
+			return map[string]any{"actions": s.actions, "cluster": v.source.About(r.Context())}, nil
 		},
-		"GET /api/explain": func(r *http.Request) (any, error) { return s.source.Explain(r.Context(), refOf(r)) },
-		"GET /api/object":  func(r *http.Request) (any, error) { return s.source.Object(r.Context(), refOf(r)) },
+		"GET /api/object":  func(v *visitor, r *http.Request) (any, error) { return v.source.Object(r.Context(), refOf(r)) },
+		"POST /api/diff":   s.diff,
 		"POST /api/action": s.act,
 	}
 	for pattern, answer := range api {
-		mux.HandleFunc(pattern, s.authorized(func(w http.ResponseWriter, r *http.Request) { reply(w, r, answer) }))
+		mux.HandleFunc(pattern, s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
+			reply(w, r, func(r *http.Request) (any, error) { return answer(v, r) })
+		}))
 	}
-	mux.HandleFunc("GET /api/overview", s.authorized(func(w http.ResponseWriter, r *http.Request) {
-		s.stream(w, r, "overview", s.source.Overview)
+	mux.HandleFunc("GET /api/overview", s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
+		s.stream(w, r, v, "overview", v.source.Overview)
 	}))
-	mux.HandleFunc("GET /api/stack", s.authorized(func(w http.ResponseWriter, r *http.Request) {
-		ref := refOf(r)
-		s.stream(w, r, fmt.Sprintf("stack %q", ref), func(ctx context.Context, feed *Feed) error { return s.source.Stack(ctx, ref, feed) })
-	}))
-	return guard(host, mux)
+	for _, name := range []string{"stack", "timeline"} {
+		mux.HandleFunc("GET /api/"+name, s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
+			ref, view := refOf(r), v.source.Stack
+			if name == "timeline" {
+				view = v.source.Timeline
+			}
+			s.stream(w, r, v, fmt.Sprintf("%s %q", name, ref), func(ctx context.Context, feed *Feed) error { return view(ctx, ref, feed) })
+		}))
+	}
+	if s.users != nil {
+		return guard("https", nil, prompt(mux))
+	}
+	mux.HandleFunc("POST /api/session", s.session)
+	_, port, _ := net.SplitHostPort(host)
+	return guard("http", []string{host, "localhost:" + port}, prompt(mux))
 }
 
 // assets are the files of the page beside index.html.
@@ -127,10 +159,9 @@ func asset(name string) http.HandlerFunc {
 }
 
 // guard refuses what is not the page's own: another host (DNS rebinding), another origin, and requests that another site makes a browser
-// send. Its headers keep the page from loading or running anything else.
-func guard(host string, next http.Handler) http.Handler {
-	_, port, _ := net.SplitHostPort(host)
-	hosts := []string{host, "localhost:" + port}
+// send. Its headers keep the page from loading or running anything else. Without hosts, any will do: who directs a name there gets no
+// token of a user, which the page of another origin has.
+func guard(scheme string, hosts []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
@@ -143,9 +174,9 @@ func guard(host string, next http.Handler) http.Handler {
 		}
 		origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 		switch {
-		case !slices.Contains(hosts, r.Host):
-			http.Error(w, "the console answers to "+host+" alone", http.StatusMisdirectedRequest)
-		case origin != "" && origin != "http://"+r.Host, site != "" && site != "same-origin" && site != "none":
+		case hosts != nil && !slices.Contains(hosts, r.Host):
+			http.Error(w, "the console answers to "+hosts[0]+" alone", http.StatusMisdirectedRequest)
+		case origin != "" && origin != scheme+"://"+r.Host, site != "" && site != "same-origin" && site != "none":
 			http.Error(w, "the request comes from another site", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
@@ -153,22 +184,39 @@ func guard(host string, next http.Handler) http.Handler {
 	})
 }
 
-// authorized asks for the token.
-func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
+// authorized asks for the token, and says whose it is.
+func (s *Server) authorized(next func(http.ResponseWriter, *http.Request, *visitor)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !found || subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1 {
-			http.Error(w, "open the address that mlkeeper console printed", http.StatusUnauthorized)
+		if !found {
+			given = ""
+		}
+		if s.users == nil {
+			if subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1 {
+				http.Error(w, "open the address that mlkeeper console printed", http.StatusUnauthorized)
+				return
+			}
+			next(w, r, s.one)
 			return
 		}
-		next(w, r)
+		v, err := s.users.of(r.Context(), given)
+		switch {
+		case errors.Is(err, ErrUnauthorized):
+			// The page asks for a token then.
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, ErrUnauthorized.Error(), http.StatusUnauthorized)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		default:
+			next(w, r, v)
+		}
 	}
 }
 
 // session exchanges the code for the token, once.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	var given struct{ Code string }
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&given); err != nil {
+	if err := decode(r, &given); err != nil {
 		http.Error(w, "no code in the request", http.StatusBadRequest)
 		return
 	}
@@ -186,7 +234,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 }
 
 // act carries out an action.
-func (s *Server) act(r *http.Request) (any, error) {
+func (s *Server) act(v *visitor, r *http.Request) (any, error) {
 	if !s.actions {
 		return nil, errors.New("the console was started without --allow-actions")
 	}
@@ -194,10 +242,45 @@ func (s *Server) act(r *http.Request) (any, error) {
 		Ref
 		Verb string `json:"verb"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&asked); err != nil {
+	if err := decode(r, &asked); err != nil {
 		return nil, errors.New("the request names no action")
 	}
-	return map[string]string{}, s.source.Act(r.Context(), asked.Ref, asked.Verb)
+	return map[string]string{}, v.source.Act(r.Context(), asked.Ref, asked.Verb)
+}
+
+// diff compares. It is no GET, since with dry runs it asks the API server to write, though nothing is stored.
+func (s *Server) diff(v *visitor, r *http.Request) (any, error) {
+	var asked struct {
+		Ref
+		DryRun bool `json:"dryRun"`
+	}
+	if err := decode(r, &asked); err != nil {
+		return nil, errors.New("the request names no custom resource")
+	}
+	return v.source.Diff(r.Context(), asked.Ref, asked.DryRun)
+}
+
+func decode(r *http.Request, into any) error { return json.NewDecoder(r.Body).Decode(into) }
+
+// prompt ends requests whose bodies come too slowly.
+func prompt(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(headerTimeout))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			http.Error(w, "the body is too long, or comes too slowly", http.StatusBadRequest)
+			return
+		}
+		// The answer may take longer than that.
+		_ = control.SetReadDeadline(time.Time{})
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
 }
 
 func refOf(r *http.Request) Ref {
@@ -226,13 +309,13 @@ type message struct {
 }
 
 // stream sends what a view has, and then what changes, as lines of JSON.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, key string, run func(context.Context, *Feed) error) {
-	if !s.enter() {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *visitor, key string, run func(context.Context, *Feed) error) {
+	if !who.enter() {
 		http.Error(w, fmt.Sprintf("more than %d pages are open: close some", maxStreams), http.StatusTooManyRequests)
 		return
 	}
-	defer s.exit()
-	feed, leave, err := s.feeds.view(key, run)
+	defer who.exit()
+	feed, leave, err := who.feeds.view(key, run)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
@@ -254,6 +337,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, key string, run 
 		case <-r.Context().Done():
 			return
 		case <-feed.ended:
+			if s.users != nil && errors.Is(feed.failed, ErrUnauthorized) {
+				s.users.forget(who)
+			}
 			if feed.failed != nil {
 				send(message{Error: feed.failed.Error()})
 			}
@@ -278,20 +364,4 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, key string, run 
 			}
 		}
 	}
-}
-
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams >= maxStreams {
-		return false
-	}
-	s.streams++
-	return true
-}
-
-func (s *Server) exit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.streams--
 }

@@ -22,6 +22,7 @@ type fakeSource struct {
 	feed      chan *Feed
 	ended     chan struct{}
 	acted     atomic.Value
+	compared  atomic.Value
 }
 
 func (s *fakeSource) About(context.Context) any { return "here" }
@@ -42,10 +43,25 @@ func (s *fakeSource) Overview(ctx context.Context, feed *Feed) error {
 }
 
 func (*fakeSource) Stack(context.Context, Ref, *Feed) error { return errors.New("it was deleted") }
-func (*fakeSource) Explain(_ context.Context, ref Ref) (any, error) {
-	return nil, fmt.Errorf("no right to read %s", ref.Name)
+func (*fakeSource) Timeline(ctx context.Context, ref Ref, feed *Feed) error {
+	if err := feed.Set("timeline of "+ref.Name, 1); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
 }
-func (*fakeSource) Object(_ context.Context, ref Ref) (any, error) { return ref, nil }
+
+func (s *fakeSource) Diff(_ context.Context, ref Ref, dryRun bool) (any, error) {
+	s.compared.Store(fmt.Sprint(ref.Name, " ", dryRun))
+	return map[string]string{}, nil
+}
+
+func (*fakeSource) Object(_ context.Context, ref Ref) (any, error) {
+	if ref.Name == "x" {
+		return nil, fmt.Errorf("no right to read %s", ref.Name)
+	}
+	return ref, nil
+}
 func (s *fakeSource) Act(_ context.Context, ref Ref, verb string) error {
 	s.acted.Store(verb + " " + ref.Name)
 	return nil
@@ -158,9 +174,26 @@ func TestActionsHaveToBeAllowed(t *testing.T) {
 	}
 }
 
+// TestDryRunsAreAskedFor compares without them unless the request says otherwise, also where no action is allowed: nothing is stored.
+func TestDryRunsAreAskedFor(t *testing.T) {
+	source := &fakeSource{}
+	s := serve(t, source, false)
+	for body, want := range map[string]string{`{"name":"n"}`: "n false", `{"name":"n","dryRun":true}`: "n true"} {
+		if status, answer := s.ask("POST", "/api/diff", body, nil); status != http.StatusOK || source.compared.Load() != want {
+			t.Errorf("%s: %d %s, %v", body, status, answer, source.compared.Load())
+		}
+	}
+	if status, _ := s.ask("GET", "/api/diff?name=n&dryRun=true", "", nil); status != http.StatusMethodNotAllowed {
+		t.Errorf("a GET compares: %d", status)
+	}
+	if status, _ := s.ask("POST", "/api/diff", `{"name":"`+strings.Repeat("n", maxBody)+`"}`, nil); status != http.StatusBadRequest {
+		t.Errorf("a body of any length is read: %d", status)
+	}
+}
+
 func TestErrorsAreSentences(t *testing.T) {
 	s := serve(t, &fakeSource{}, false)
-	if status, body := s.ask("GET", "/api/explain?name=x", "", nil); status != http.StatusUnprocessableEntity || body != "no right to read x\n" {
+	if status, body := s.ask("GET", "/api/object?name=x", "", nil); status != http.StatusUnprocessableEntity || body != "no right to read x\n" {
 		t.Errorf("%d %q", status, body)
 	}
 	if _, body := s.ask("GET", "/api/stack?name=x", "", nil); !strings.Contains(body, `"error":"it was deleted"`) {

@@ -16,10 +16,12 @@ type Source interface {
 	About(ctx context.Context) any
 	// Overview feeds a row for each custom resource until the context ends.
 	Overview(ctx context.Context, feed *Feed) error
-	// Stack feeds a custom resource, its stages and its objects until the context ends.
+	// Stack feeds a custom resource, why it is as it is, its stages, its objects and their pods until the context ends.
 	Stack(ctx context.Context, ref Ref, feed *Feed) error
-	// Explain says why a custom resource is as it is.
-	Explain(ctx context.Context, ref Ref) (any, error)
+	// Timeline feeds what happened to a custom resource and its objects until the context ends.
+	Timeline(ctx context.Context, ref Ref, feed *Feed) error
+	// Diff says what MLKeeper would change for a custom resource. With dryRun the API server tries each change, and stores none.
+	Diff(ctx context.Context, ref Ref, dryRun bool) (any, error)
 	// Object shows one object, without the values of Secrets.
 	Object(ctx context.Context, ref Ref) (any, error)
 	// Act carries out suspend, resume or reconcile for a custom resource.

@@ -8,10 +8,6 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
-export function clear(node) {
-  node.replaceChildren();
-}
-
 const beyond = 8;
 
 export class List {
@@ -19,6 +15,7 @@ export class List {
     this.rows = [];
     this.active = null;
     this.chosen = () => {};
+    this.folding = () => {};
     this.head = element("div", { class: "head", role: "row" }, ...names.map((n, i) => element("span", { role: "columnheader", class: narrow[i] ? "wide" : "" }, n)));
     this.body = element("div", { role: "rowgroup" });
     this.node = element("div", { class: "list " + kind, role: "treegrid", "aria-label": label, tabindex: "0" },
@@ -67,7 +64,10 @@ export class List {
     if (node.shown !== text) {
       node.shown = text;
       node.replaceChildren(...this.cellsOf(row));
-      for (const [name, value] of Object.entries(this.more(row))) node.setAttribute(name, value);
+      for (const [name, value] of Object.entries(this.more(row))) {
+        if (value === "") node.removeAttribute(name);
+        else node.setAttribute(name, value);
+      }
     }
     node.setAttribute("aria-rowindex", String(i + 1));
     node.style.top = this.height() + i * h + "px";
@@ -111,6 +111,9 @@ export class List {
     } else if (event.key === "Enter" && at >= 0) {
       event.preventDefault();
       this.choose(at, true);
+    } else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && at >= 0) {
+      event.preventDefault();
+      this.folding(this.rows[at], event.key === "ArrowRight");
     }
   }
 }

@@ -1,4 +1,5 @@
 // What the page asks the server. The token stands in the session of the tab, and in no cookie, which other ports of the machine would get.
+import { element } from "./list.js";
 
 let token = "";
 
@@ -12,15 +13,46 @@ export async function session() {
     else if (!sessionStorage.getItem("token")) throw new Error(await answer.text());
   }
   token = sessionStorage.getItem("token") ?? "";
-  if (!token) throw new Error("Open the address that mlkeeper console printed.");
+}
+
+// login asks which cluster is shown. Where users bring tokens of their own and there is none yet, or none that is accepted, it asks for one.
+export async function login(main) {
+  for (;;) {
+    try {
+      return await ask("/api/about");
+    } catch (e) {
+      if (!e.bearer) throw e;
+      token = await entered(main, token ? e.message : "");
+      sessionStorage.setItem("token", token);
+    }
+  }
+}
+
+// entered is the token that somebody enters.
+function entered(main, complaint) {
+  const field = element("input", { type: "password", id: "token", autocomplete: "off", required: "required" });
+  const form = element("form", { class: "bar" }, element("label", {}, "Bearer token of the cluster", field), element("button", {}, "Log in"));
+  main.replaceChildren(element("h2", {}, "Log in"), element("p", {}, "The console has no rights of its own. It shows what you may see, with your token, such as kubectl create token prints."),
+    ...(complaint ? [element("p", { class: "note", role: "alert" }, complaint)] : []), form);
+  field.focus();
+  return new Promise((resolve) => {
+    form.addEventListener("submit", (e) => {
+      e.preventDefault();
+      resolve(field.value.trim());
+    });
+  });
+}
+
+function headers() {
+  return token ? { Authorization: "Bearer " + token } : {};
 }
 
 // ask gets an answer, or has something done where there is a body.
 export async function ask(path, body) {
   const answer = await fetch(path, {
-    method: body ? "POST" : "GET", headers: { Authorization: "Bearer " + token }, ...(body ? { body: JSON.stringify(body) } : {}),
+    method: body ? "POST" : "GET", headers: headers(), ...(body ? { body: JSON.stringify(body) } : {}),
   });
-  if (!answer.ok) throw new Error(await answer.text());
+  if (!answer.ok) throw Object.assign(new Error(await answer.text()), { bearer: answer.headers.has("WWW-Authenticate") });
   return answer.json();
 }
 
@@ -50,7 +82,7 @@ export class Stream {
 
   async run(signal) {
     try {
-      const answer = await fetch(this.path, { headers: { Authorization: "Bearer " + token }, signal });
+      const answer = await fetch(this.path, { headers: headers(), signal });
       if (!answer.ok) throw Object.assign(new Error(await answer.text()), { final: answer.status === 401 });
       let first = true;
       for await (const line of lines(answer.body)) {

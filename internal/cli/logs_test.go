@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+)
+
+// asked are the requests for logs.
+type asked struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// serve answers with the name of the pod, unless it is one that fails.
+func (a *asked) serve(_ context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text := namespace + "/" + pod + "/" + o.Container
+	if o.Follow {
+		text += " follow"
+	}
+	if o.Previous {
+		text += " previous"
+	}
+	if o.TailLines == nil {
+		text += " all"
+	}
+	if o.SinceSeconds != nil {
+		text += " since"
+	}
+	a.all = append(a.all, text)
+	if strings.HasSuffix(pod, "-fails") {
+		return nil, errors.New("the kubelet does not answer")
+	}
+	return io.NopCloser(strings.NewReader("hello from " + pod + "\n" + strings.Repeat("x", maxLogLine+10) + "\n\x1b[31mred")), nil
+}
+
+func logsOf(t *testing.T, more ...*unstructured.Unstructured) (Environment, *asked, *dynamicfake.FakeDynamicClient) {
+	t.Helper()
+	s, dyn := stackSource(t, fakeController{}, more...)
+	a := &asked{}
+	s.cluster.logs = a.serve
+	return s.env, a, dyn
+}
+
+func TestLogsAreThoseOfThePodsOfTheStack(t *testing.T) {
+	env, a, _ := logsOf(t)
+	stdout, stderr, err := run(t, NewLogsCommand(env), "", "deployment/d", "--since", "1m")
+	if err != nil {
+		t.Fatal(err, stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if len(lines) != 8 || lines[0] != "[d-1-a/c] hello from d-1-a" || lines[3] != `[d-1-a/c] \u001b[31mred` || lines[4] != "[d-1-b/c] hello from d-1-b" {
+		t.Errorf("%d lines: %.200q", len(lines), stdout)
+	}
+	if !slices.Equal(a.all, []string{"default/d-1-a/c since", "default/d-1-b/c since"}) {
+		t.Errorf("asked for %v", a.all)
+	}
+	for args, want := range map[string]string{
+		"tas/s -p --tail -1 -c c": "default/d-1-a/c previous all,default/d-1-b/c previous all",
+	} {
+		env, a, _ := logsOf(t)
+		if _, _, err := run(t, NewLogsCommand(env), "", strings.Fields(args)...); err != nil || strings.Join(a.all, ",") != want {
+			t.Errorf("%s: %v, asked for %v", args, err, a.all)
+		}
+	}
+	if _, _, err := run(t, NewLogsCommand(env), "", "tas/s", "-c", "absent"); err == nil || !strings.Contains(err.Error(), "mlkeeper explain trustyaiservice/s -n default") {
+		t.Errorf("a container that does not exist: %v", err)
+	}
+	for _, args := range []string{"tas/s --tail -2", "tas/s --since -1s", "tas/s -f -p"} {
+		if _, _, err := run(t, NewLogsCommand(env), "", strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), "--") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+func TestLogsThatCannotBeReadFailTheCommand(t *testing.T) {
+	env, _, _ := logsOf(t, podOf("d-1-fails", "replicaset", running(0)))
+	stdout, _, err := run(t, NewLogsCommand(env), "", "tas/s")
+	if err == nil || !strings.Contains(err.Error(), "the logs of default/d-1-fails, container c: the kubelet does not answer") || !strings.Contains(stdout, "hello from d-1-a") {
+		t.Errorf("%v\n%.300s", err, stdout)
+	}
+}
+
+// TestLogsFollowPodsThatComeLater creates a pod while logs are followed.
+func TestLogsFollowPodsThatComeLater(t *testing.T) {
+	env, a, dyn := logsOf(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := NewLogsCommand(env)
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"tas/s", "-f"})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	has := func(want ...string) func() bool {
+		return func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			all := slices.Clone(a.all)
+			slices.Sort(all)
+			return slices.Equal(all, want)
+		}
+	}
+	await(t, has("default/d-1-a/c follow", "default/d-1-b/c follow"))
+	pods := dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default")
+	if _, err := pods.Create(ctx, podOf("d-1-c", "replicaset", running(0)), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, has("default/d-1-a/c follow", "default/d-1-b/c follow", "default/d-1-c/c follow"))
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,192 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// userSource shows who looks.
+type userSource struct {
+	fakeSource
+	name string
+	// refused ends the overview, as an API server does that no longer accepts the token.
+	refused chan struct{}
+}
+
+func (s *userSource) About(context.Context) any { return s.name }
+
+func (s *userSource) Overview(ctx context.Context, feed *Feed) error {
+	if err := feed.Set("a", s.name); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.refused:
+		return fmt.Errorf("%w: expired", ErrUnauthorized)
+	}
+}
+
+// users is a server for users whose tokens begin with "good-".
+type users struct {
+	*site
+	mu      sync.Mutex
+	logins  int
+	refused map[string]chan struct{}
+}
+
+func serveUsers(t *testing.T) *users {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	u := &users{site: &site{t: t}, refused: map[string]chan struct{}{}}
+	u.server = NewForUsers(ctx, func(_ context.Context, token string) (Source, error) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.logins++
+		name, good := strings.CutPrefix(token, "good-")
+		if !good || u.refused[name] != nil && closed(u.refused[name]) {
+			return nil, fmt.Errorf("%w: who is that", ErrUnauthorized)
+		}
+		u.refused[name] = make(chan struct{})
+		return &userSource{name: name, refused: u.refused[name]}, nil
+	}, false)
+	u.http = httptest.NewUnstartedServer(nil)
+	u.http.Config.Handler = u.server.handler(u.http.Listener.Addr().String())
+	u.http.Start()
+	t.Cleanup(func() {
+		cancel()
+		u.http.CloseClientConnections()
+		u.http.Close()
+	})
+	return u
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func bearer(token string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Host = "console.example.com"
+	}
+}
+
+// TestEachUserSeesWithTheirOwnRights has two users, and one whose token is none.
+func TestEachUserSeesWithTheirOwnRights(t *testing.T) {
+	u := serveUsers(t)
+	for range 2 {
+		for _, name := range []string{"ann", "bob"} {
+			if status, body := u.ask("GET", "/api/about", "", bearer("good-"+name)); status != http.StatusOK || !strings.Contains(body, name) {
+				t.Errorf("%s: %d %s", name, status, body)
+			}
+		}
+	}
+	if u.logins != 2 {
+		t.Errorf("the API server is asked %d times about two tokens", u.logins)
+	}
+	for _, token := range []string{"bad", "", u.server.token} {
+		status, body := u.ask("GET", "/api/about", "", bearer(token))
+		if status != http.StatusUnauthorized || strings.Contains(body, "ann") || strings.Contains(body, "who is that") {
+			t.Errorf("the token %q: %d %s", token, status, body)
+		}
+	}
+	if u.logins != 3 {
+		t.Errorf("an empty token is tried: %d", u.logins)
+	}
+	if status, _ := u.ask("POST", "/api/session", `{"code":""}`, bearer("good-ann")); status == http.StatusOK {
+		t.Error("there is a token of the console's own")
+	}
+	if status, _ := u.ask("GET", "/api/about", "", func(r *http.Request) {
+		bearer("good-ann")(r)
+		r.Header.Set("Origin", "https://evil.example.com")
+	}); status != http.StatusForbidden {
+		t.Errorf("another origin: %d", status)
+	}
+}
+
+// TestATokenThatExpiresShowsNothingMore ends the streams of its user, and asks for another token.
+func TestATokenThatExpiresShowsNothingMore(t *testing.T) {
+	u := serveUsers(t)
+	if status, _ := u.ask("GET", "/api/about", "", bearer("good-ann")); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	u.server.token = "good-ann"
+	stream := u.stream(t.Context(), "/api/overview")
+	if m := <-stream; string(m.Set["a"]) != `"ann"` {
+		t.Fatalf("%+v", m)
+	}
+	close(u.refused["ann"])
+	if m := <-stream; m.Error == "" {
+		t.Errorf("%+v", m)
+	}
+	if status, body := u.ask("GET", "/api/about", "", bearer("good-ann")); status != http.StatusUnauthorized {
+		t.Errorf("a token that expired: %d %s", status, body)
+	}
+}
+
+func TestUsersAreLimitedAndForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		all := newVisitors(ctx, func(context.Context, string) (Source, error) { return &fakeSource{}, nil })
+		first, err := all.of(ctx, "0")
+		if err != nil || !first.enter() {
+			t.Fatal(err)
+		}
+		for i := 1; i <= maxVisitors; i++ {
+			time.Sleep(time.Second)
+			if _, err := all.of(ctx, fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(all.known) != maxVisitors || all.known[sha256.Sum256([]byte("0"))] == nil || all.known[sha256.Sum256([]byte("1"))] != nil {
+			t.Errorf("%d users are remembered, and not those who look or asked last", len(all.known))
+		}
+		time.Sleep(forgetAfter + time.Minute)
+		if _, err := all.of(ctx, "0"); err != nil || len(all.known) != 1 {
+			t.Errorf("%d users are remembered who ask for nothing: %v", len(all.known), err)
+		}
+		for _, one := range all.known {
+			one.enter()
+		}
+		for i := range maxVisitors {
+			v, err := all.of(ctx, fmt.Sprint("more", i))
+			if err == nil {
+				v.enter()
+			} else if i != maxVisitors-1 {
+				t.Fatal(err)
+			}
+		}
+		if _, err := all.of(ctx, "one too many"); err == nil {
+			t.Error("users who look have no limit")
+		}
+	})
+}
+
+func TestTokensOfUsersNeedTLS(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	server := NewForUsers(t.Context(), func(context.Context, string) (Source, error) { return nil, errors.New("unused") }, false)
+	if err := server.Serve(t.Context(), listener, nil, func(string) { t.Error("it serves") }); err == nil {
+		t.Error("tokens go over plain HTTP")
+	}
+}
