@@ -62,7 +62,7 @@ func (b *Bench) acm(ctx context.Context) error {
 	}
 	b.say("an element: %d writes", stack.writes())
 	var baselines, operators, idle []float64
-	sent := 0
+	sent, most := 0, 0
 	for i := range b.Config.Pairs {
 		for _, bare := range []bool{i%2 == 0, i%2 == 1} {
 			if bare {
@@ -78,6 +78,7 @@ func (b *Bench) acm(ctx context.Context) error {
 				return fmt.Errorf("operator of pair %d: %w", i+1, err)
 			}
 			operators, idle, sent = append(operators, seconds), append(idle, float64(after)), writes
+			most = max(most, writes)
 		}
 		b.say("pair %d of %d: %.2f s over %.2f s = %.3f", i+1, b.Config.Pairs, operators[i], baselines[i], operators[i]/baselines[i])
 	}
@@ -87,6 +88,10 @@ func (b *Bench) acm(ctx context.Context) error {
 		Samples: r, Statistic: fmt.Sprintf("median of %d interleaved pairs", len(r)),
 		Detail: fmt.Sprintf("operator %.2f s, baseline %.2f s (medians); %d writes by the operator, %d by the baseline", stat.Median(operators),
 			stat.Median(baselines), sent, stack.writes()*b.Config.Services),
+	})
+	b.Result.Add(report.Measure{
+		ID: "acm.efficiency", What: "least number of writes over those sent, elements", Value: float64(stack.writes()*b.Config.Services) / float64(most),
+		Statistic: "worst run", Detail: fmt.Sprintf("least: %d per element", stack.writes()),
 	})
 	b.Result.Add(report.Measure{
 		ID: "acm.idle", What: fmt.Sprintf("writes in %s after the last acknowledgement", acmIdle), Value: stat.Quantile(idle, 1), Samples: idle, Statistic: "worst run",
