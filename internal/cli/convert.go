@@ -29,11 +29,11 @@ func NewConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE",
 		Short: "Print the Tfservs that replace KServe's TensorFlow InferenceServices, or Deployments of TensorFlow Serving",
-		Long: `Print the Tfservs that replace KServe's InferenceServices with the TensorFlow runtime, or Deployments of TensorFlow Serving, in files.
+		Long: `Print the Tfservs that replace KServe's InferenceServices with the TensorFlow runtime, or Deployments of TensorFlow Serving.
 
 No cluster is read. A Deployment is converted together with the Service that selects its pods and the ConfigMap with its model config,
-where these are in the files. What of the originals is in no Tfserv is a warning on standard error, each with the path of its field, and what
-MLKeeper does by itself in another way is a note. An original that cannot be converted at all is an error; the others are printed
+where these are in the files. What of the originals is in no Tfserv is a warning on standard error with the path of its field, and
+what MLKeeper does by itself in another way is a note. An original that cannot be converted at all is an error; the others are printed
 nevertheless, and the exit status is 1. With --strict every warning is an error, and nothing is printed if there is one.`,
 		Example: `  mlkeeper convert -f inferenceservice.yaml
   kubectl get deployment,service,configmap -n models -o yaml | mlkeeper convert -f - --suffix=-tfs | mlkeeper render -f -`,

@@ -124,7 +124,7 @@ func atTheNodesPort(t *testing.T, c *cluster.Cluster, ns, version string) {
 		}
 		url := fmt.Sprintf("http://%s:%d/v1/models/resnet", address.Address, service.Spec.Ports[0].NodePort)
 		got := mustIn(t, c, ns, "client", "get", url)
-		for _, want := range []string{`"state":"AVAILABLE"`, `"version":"` + version + `"`} {
+		for _, want := range []string{`"state": "AVAILABLE"`, `"version": "` + version + `"`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s answers %s, not %s", url, got, want)
 			}

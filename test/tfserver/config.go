@@ -50,15 +50,15 @@ func platform(m protoreflect.Message) (string, error) {
 	of, kind := get(m, "model_platform").String(), get(m, "model_type").Enum()
 	switch {
 	case kind != 0 && of != "":
-		return "", invalid("Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform, model name is %s",
-			nameOf(m))
+		return "", invalid("Illegal setting both ModelServerConfig::model_type (deprecated) and ModelServerConfig::model_platform, model name "+
+			"is %s", nameOf(m))
 	case kind == 1:
 		return tensorflow, nil
 	case kind != 0:
 		return "", invalid("ModelServerConfig::model_type choice %d not supported.", kind)
 	case of == "":
-		return "", invalid("Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform, model name is %s",
-			nameOf(m))
+		return "", invalid("Illegal setting neither ModelServerConfig::model_type (deprecated) nor ModelServerConfig::model_platform, model "+
+			"name is %s", nameOf(m))
 	}
 	return of, nil
 }

@@ -72,7 +72,8 @@ func (o *Options) flags() map[string]any {
 	}
 }
 
-// ParseFlags reads arguments as TensorFlow does: --name=value, and --name alone for a switch. What is not known is returned; it is no error.
+// ParseFlags reads arguments as TensorFlow does: --name=value, and --name alone for a switch. What is not known is returned, and is no
+// error.
 func ParseFlags(args []string) (options Options, unknown []string, err error) {
 	options = DefaultOptions()
 	flags := options.flags()

@@ -90,7 +90,8 @@ var further = func() protoreflect.FileDescriptor {
 		Dependency: []string{"google/protobuf/wrappers.proto"},
 		MessageType: []*descriptorpb.DescriptorProto{
 			{Name: proto.String("PrometheusConfig"), Field: []*descriptorpb.FieldDescriptorProto{
-				field("enable", 1, descriptorpb.FieldDescriptorProto_TYPE_BOOL, ""), field("path", 2, descriptorpb.FieldDescriptorProto_TYPE_STRING, ""),
+				field("enable", 1, descriptorpb.FieldDescriptorProto_TYPE_BOOL, ""),
+				field("path", 2, descriptorpb.FieldDescriptorProto_TYPE_STRING, ""),
 			}},
 			{Name: proto.String("MonitoringConfig"), Field: []*descriptorpb.FieldDescriptorProto{
 				field("prometheus_config", 1, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, ".tensorflow.serving.PrometheusConfig"),

@@ -23,8 +23,8 @@ const (
 	defaultMetrics         = "/monitoring/prometheus/metrics"
 )
 
-// Main is the program: its status is what the real one ends with. It has no handler of SIGTERM, so that the signal ends it at once, unless it
-// is the first process of a container, which the kernel then does not send the signal to.
+// Main is the program: its status is what the real one ends with. It has no handler of SIGTERM, so that the signal ends it at once, unless
+// it is the first process of a container, which the kernel then does not send the signal to.
 func Main(args []string, store Store) int {
 	ctx := context.Background()
 	if os.Getpid() != 1 {
@@ -160,7 +160,8 @@ func (c *Core) open(ctx context.Context) error {
 		return nil
 	}
 	if port == c.options.Port {
-		c.log("server_options.http_port cannot be same as grpc_port. Please use a different port for HTTP/REST API. Skipped exporting HTTP/REST API.")
+		c.log("server_options.http_port cannot be same as grpc_port. Please use a different port for HTTP/REST API. " +
+			"Skipped exporting HTTP/REST API.")
 		return nil
 	}
 	metrics, err := c.metricsPath()

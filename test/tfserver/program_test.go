@@ -22,8 +22,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The tests that begin with TestServer know the server as a program only. SERVER names the real one; without it they run the stand-in, which
-// is this test's own binary.
+// The tests that begin with TestServer know the server as a program only. The variable realServer names the real one; without it they run
+// the stand-in, which is this test's own binary.
 const (
 	realServer = "TFSERVING_SERVER"
 	beServer   = "MLKEEPER_TEST_BE_THE_SERVER"
@@ -86,7 +86,8 @@ func run(t *testing.T, args ...string) *program {
 	if binary == "" {
 		binary = os.Args[0]
 	}
-	p.cmd = exec.Command(binary, append([]string{fmt.Sprintf("--port=%d", p.grpc), fmt.Sprintf("--rest_api_port=%d", p.rest)}, args...)...) //nolint:gosec // The test's own, or the one that is named.
+	all := append([]string{fmt.Sprintf("--port=%d", p.grpc), fmt.Sprintf("--rest_api_port=%d", p.rest)}, args...)
+	p.cmd = exec.Command(binary, all...) //nolint:gosec // The test's own, or the one that is named.
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = append(os.Environ(), beServer+"=1"), p, p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,8 @@ func (c *Core) pollOne(s servable) ([]wanted, error) {
 		}
 	}
 	if len(out) == 0 {
-		c.log("No versions of servable %s found under base path %s. Did you forget to name your leaf directory as a number (eg. '/1/')?", s.name, s.base)
+		c.log("No versions of servable %s found under base path %s. Did you forget to name your leaf directory as a number (eg. '/1/')?",
+			s.name, s.base)
 	}
 	return out, nil
 }

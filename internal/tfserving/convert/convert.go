@@ -1,6 +1,6 @@
 // Package convert makes Tfservs of what serves TensorFlow models otherwise: KServe's InferenceServices with the TensorFlow runtime, and
-// Deployments of TensorFlow Serving. It is pure, reads no cluster, and drops nothing silently: what a field of the original becomes is taken
-// out of a copy of it, and what is left of that copy in the end is reported.
+// Deployments of TensorFlow Serving. It is pure, reads no cluster, and drops nothing silently: a field that becomes something is taken out
+// of a copy of the original, and what is left of that copy in the end is reported.
 package convert
 
 import (
@@ -52,6 +52,7 @@ type Result struct {
 
 const (
 	noCounterpart = "a Tfserv has no such field, and it is not converted"
+	noOriginal    = "is not converted: it is neither an InferenceService nor a Deployment, nor a Service of one"
 	ownOfMLKeeper = "is not converted, since MLKeeper has its own"
 )
 
@@ -76,7 +77,7 @@ func Convert(objects []*unstructured.Unstructured, options Options) *Result {
 	}
 	for _, u := range objects {
 		if !used[u] {
-			out.Warnings = append(out.Warnings, Message{nameOf(u), "", "is not converted: it is neither an InferenceService nor a Deployment, nor a Service of one"})
+			out.Warnings = append(out.Warnings, Message{nameOf(u), "", noOriginal})
 		}
 	}
 	return out
@@ -249,8 +250,8 @@ func empty[T any](v *T) bool {
 // s3 completes a Tfserv whose models are below s3://.
 func (c *conversion) s3(field string) {
 	c.out.Spec.S3 = &v1alpha1.S3Spec{Downloader: &v1alpha1.DownloaderSpec{Image: c.options.Downloader}}
-	c.warn(field, "name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.s3.secretName, unless the ServiceAccount has a cloud "+
-		"identity, and the store in spec.s3.endpoint and region where it is not AWS: MLKeeper does not read the Secrets of a ServiceAccount")
+	c.warn(field, "name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.s3.secretName, unless the ServiceAccount has a "+
+		"cloud identity, and the store in spec.s3.endpoint and region where it is not AWS: MLKeeper does not read the Secrets of a ServiceAccount")
 }
 
 // rest is what is left of an object.

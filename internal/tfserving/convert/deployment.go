@@ -40,7 +40,7 @@ type server struct {
 func (c *conversion) deployment() {
 	at, found := c.serverContainer()
 	if !found {
-		c.fail("spec.template.spec.containers", "none runs TensorFlow Serving: neither an image nor a command has its name, nor an argument a model")
+		c.fail("spec.template.spec.containers", "none runs TensorFlow Serving: no image and no command has its name, and no argument a model")
 		return
 	}
 	labels := c.selector()
@@ -62,8 +62,8 @@ func (c *conversion) deployment() {
 		c.fail(join(append(at, "image")), "is missing")
 	}
 	if c.options.Suffix == "" {
-		c.warn("metadata.name", "the Tfserv makes a Deployment of the same name, and reports ResourceConflict while this one exists: give it another name "+
-			"with --suffix, or delete this one first")
+		c.warn("metadata.name", "the Tfserv makes a Deployment of the same name, and reports ResourceConflict while this one exists: give it "+
+			"another name with --suffix, or delete this one first")
 	}
 }
 
@@ -101,7 +101,8 @@ func (c *conversion) selector() map[string]string {
 	if labels == nil || len(*labels) == 0 {
 		return nil
 	}
-	c.note("spec.template.metadata.labels", "the new pods have the label tfsName=%s alone: what else selects the old ones by theirs has to change", c.out.Name)
+	c.note("spec.template.metadata.labels", "the new pods have the label tfsName=%s alone: what else selects the old ones by theirs has to change",
+		c.out.Name)
 	return *labels
 }
 
@@ -129,8 +130,8 @@ func (c *conversion) command(at []string) *server {
 		c.arguments(field, flags)
 	}
 	c.arguments(append(slices.Clone(at), "args"), flags)
-	// Without the entrypoint of the image the server has no port for REST.
-	c.out.Spec.GrpcPort, c.out.Spec.RestPort = cmp.Or(c.out.Spec.GrpcPort, ptr.To(int32(imageGRPC))), cmp.Or(c.out.Spec.RestPort, ptr.To(int32(imageREST)))
+	c.out.Spec.GrpcPort = cmp.Or(c.out.Spec.GrpcPort, ptr.To(int32(imageGRPC)))
+	c.out.Spec.RestPort = cmp.Or(c.out.Spec.RestPort, ptr.To(int32(imageREST)))
 	return s
 }
 
@@ -224,7 +225,8 @@ func (c *conversion) modelConfig(file string, at []string) {
 	}
 	config := c.other("ConfigMap", v.ConfigMap.Name)
 	if config == nil {
-		c.warn(field, "the ConfigMap %s is not among the objects, so that its models, and the volumes that these need, are not known", v.ConfigMap.Name)
+		c.warn(field, "the ConfigMap %s is not among the objects, so that its models, and the volumes that these need, are not known",
+			v.ConfigMap.Name)
 		return
 	}
 	c.used[config] = true
@@ -254,7 +256,8 @@ func (c *conversion) volume(base string, at []string) {
 			c.warn(join(append(slices.Clone(at), "volumeMounts")), "%s is in no volume: the image has to have the model", base)
 		}
 	case v.PersistentVolumeClaim == nil:
-		c.fail(join(below("volumes")), "%s is in the volume %s, which is no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://", base, v.Name)
+		c.fail(join(below("volumes")), "%s is in the volume %s, which is no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://",
+			base, v.Name)
 	default:
 		c.out.Spec.ModelVolume = &v1alpha1.ModelVolumeSpec{
 			ClaimName: v.PersistentVolumeClaim.ClaimName, MountPath: path.Clean(mount.MountPath), SubPath: mount.SubPath,

@@ -39,12 +39,12 @@ func (c *conversion) inferenceService() {
 	c.batcher()
 	c.kserveAnnotations()
 	if _, found := c.left.take("spec", "predictor", "canaryTrafficPercent"); found {
-		c.warn("spec.predictor.canaryTrafficPercent", "is not converted: KServe splits between two revisions of the InferenceService, of which this is "+
-			"one; put both versions into one base path, and label them with spec.models[].versionLabels")
+		c.warn("spec.predictor.canaryTrafficPercent", "is not converted: KServe splits between two revisions of the InferenceService, of which "+
+			"this is one; put both versions into one base path, and label them with spec.models[].versionLabels")
 	}
 	if c.out.Spec.ServiceAccountName != "" && len(c.out.Spec.Models) > 0 && strings.HasPrefix(c.out.Spec.Models[0].BasePath, "gs://") {
-		c.warn("spec.predictor.serviceAccountName", "name the Secret with the key of Google Cloud Storage in spec.secretName, unless the ServiceAccount "+
-			"has a cloud identity: MLKeeper does not read the Secrets of a ServiceAccount")
+		c.warn("spec.predictor.serviceAccountName", "name the Secret with the key of Google Cloud Storage in spec.secretName, unless the "+
+			"ServiceAccount has a cloud identity: MLKeeper does not read the Secrets of a ServiceAccount")
 	}
 }
 
@@ -97,8 +97,8 @@ func (c *conversion) storage(path []string) {
 		model.BasePath = uri
 		c.s3(join(field))
 	default:
-		c.fail(join(field), "%q cannot be served: TensorFlow Serving reads gs:// and volumes, and MLKeeper downloads from s3://; put the folder above the "+
-			"version folders into one of these", uri)
+		c.fail(join(field), "%q cannot be served: TensorFlow Serving reads gs:// and volumes, and MLKeeper downloads from s3://; put the folder "+
+			"above the version folders into one of these", uri)
 		return
 	}
 	c.out.Spec.Models = []v1alpha1.Model{model}

@@ -68,7 +68,9 @@ func (c *conversion) oneService(s *conversion) {
 		}
 	}
 	s.note("", "the Service of the Tfserv is %s-service: clients have to call it by that name", c.out.Name)
-	if kind := c.out.Spec.ServiceType; kind != corev1.ServiceTypeClusterIP && kind != corev1.ServiceTypeNodePort && kind != corev1.ServiceTypeLoadBalancer {
+	switch kind := c.out.Spec.ServiceType; kind {
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+	default:
 		s.warn("spec.type", "%s is not converted: a Tfserv's is of type ClusterIP", kind)
 		c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
 	}
