@@ -26,7 +26,9 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 				Inventory:              &cr.Status.Inventory,
 			}
 		},
-		Children:   []schema.GroupVersionKind{gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler},
+		Children: []schema.GroupVersionKind{
+			gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler, gvkIngress, gvkHTTPRoute, gvkGRPCRoute,
+		},
 		AlsoServed: []schema.GroupVersionKind{gvkConstraints},
 		// The tutorial's operator is started as bin/manager, or by "go run", which names it main.
 		PreviousManagers: []string{"manager", "main"},

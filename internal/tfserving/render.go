@@ -35,6 +35,7 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 	}
 	r.checkPaths()
 	r.service()
+	r.exposure()
 	r.disruption()
 	if len(r.plan.Problems) == 0 {
 		r.configuration()

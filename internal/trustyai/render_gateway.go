@@ -4,35 +4,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
-// httpRoute renders the HTTPRoute of the Gateway API. What the API server fills in is declared, since the lists belong to one writer as a
-// whole. For a Secured service a BackendTLSPolicy has the Gateway verify the proxy, which a Route does by itself.
+// httpRoute renders the HTTPRoute of the Gateway API. For a Secured service a BackendTLSPolicy has the Gateway verify the proxy, which a Route
+// does by itself.
 func (r *scene) httpRoute() {
 	spec := r.cr.Spec.HTTPRoute
 	if spec == nil {
 		return
-	}
-	parent := map[string]any{"group": gvkHTTPRoute.Group, "kind": "Gateway", "name": spec.Gateway.Name}
-	if spec.Gateway.Namespace != "" {
-		parent["namespace"] = spec.Gateway.Namespace
-	}
-	if spec.Gateway.SectionName != "" {
-		parent["sectionName"] = spec.Gateway.SectionName
 	}
 	service, port := r.names.base, int64(80)
 	if r.secured {
 		service, port = r.names.tlsService, 443
 		r.backendTLS()
 	}
-	r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.names.base, r.labels(), map[string]any{
-		"parentRefs": []any{parent},
-		"hostnames":  []any{spec.Host},
-		"rules": []any{map[string]any{
-			"matches":     []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/"}}},
-			"backendRefs": []any{map[string]any{"group": "", "kind": "Service", "name": service, "port": port, "weight": int64(1)}},
-		}},
-	}))
+	r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.names.base, r.labels(), workload.HTTPRoute(spec, service, port)))
 }
 
 // backendTLS renders the policy by which a Gateway speaks TLS to the proxy, and the ConfigMap with the authority, which it reads from

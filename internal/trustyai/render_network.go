@@ -4,10 +4,10 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 const (
@@ -112,34 +112,16 @@ func (r *scene) route() {
 // backendProtocol has ingress-nginx speak TLS to the proxy, which it does not do by the port's name alone.
 const backendProtocol = "nginx.ingress.kubernetes.io/backend-protocol"
 
-// ingress renders the Ingress. The owner of the custom resource says the host and the class and no annotation: some controllers take
-// configuration from them with which rights could be gained that the owner does not have.
+// ingress renders the Ingress.
 func (r *scene) ingress() {
 	spec := r.cr.Spec.Ingress
 	if spec == nil {
 		return
 	}
 	service, port := r.entrance()
-	out := &networkingv1.Ingress{
-		ObjectMeta: r.meta(r.names.base, r.labels()),
-		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
-			Host: spec.Host,
-			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
-				Path: "/", PathType: pointer(networkingv1.PathTypePrefix),
-				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-					Name: service, Port: networkingv1.ServiceBackendPort{Name: port},
-				}},
-			}}}},
-		}}},
-	}
+	out := workload.Ingress(r.meta(r.names.base, r.labels()), spec, service, port)
 	if r.secured {
 		out.Annotations = map[string]string{backendProtocol: "HTTPS"}
-	}
-	if spec.IngressClassName != "" {
-		out.Spec.IngressClassName = pointer(spec.IngressClassName)
-	}
-	if spec.TLSSecretName != "" {
-		out.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{spec.Host}, SecretName: spec.TLSSecretName}}
 	}
 	r.add(plan.Typed(gvkIngress, out))
 }

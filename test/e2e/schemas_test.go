@@ -47,7 +47,7 @@ func TestThirdPartiesTakeWhatIsRendered(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{"BackendTLSPolicy", "Broker", "Certificate", "Gateway", "HTTPRoute", "Issuer", "Route", "ServiceMonitor"} {
+	for _, kind := range []string{"BackendTLSPolicy", "Broker", "Certificate", "GRPCRoute", "Gateway", "HTTPRoute", "Issuer", "Route", "ServiceMonitor"} {
 		if !kinds[kind] {
 			t.Errorf("no rendering has a %s", kind)
 		}

@@ -29,7 +29,8 @@ var (
 func tfserv() *Kind {
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps/tfs|services/tfs-(service|grpc)|configmaps/tfs-config-([0-9a-f]{8}|live)|` +
-			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling)/tfs)$`),
+			`(poddisruptionbudgets\.policy|servicemonitors\.monitoring\.coreos\.com|horizontalpodautoscalers\.autoscaling|` +
+			`ingresses\.networking\.k8s\.io|(http|grpc)routes\.gateway\.networking\.k8s\.io)/tfs)$`),
 		Asks: true, Name: "tfserv", GVK: tfservGVK, Resource: tfservResource, Controller: tfservController(tfserving.DefaultImage),
 		Asking: func(pods http.RoundTripper) harness.Register {
 			return fixture.TfservControllerOf(tfserving.Settings{ModelsEvery: patienceWithServers}, pods)

@@ -169,6 +169,8 @@ type TfservSpec struct {
 	// autoscaling makes a HorizontalPodAutoscaler, to which replicas are then left.
 	// +optional
 	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
+	// The exposure is part of the spec itself.
+	ExposureSpec `json:",inline"`
 	// deletionPolicy says what happens to the children when the Tfserv is deleted: Delete, the default, deletes them; Orphan
 	// leaves all of them.
 	// +optional

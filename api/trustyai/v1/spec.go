@@ -147,10 +147,10 @@ type TrustyAIServiceSpec struct {
 	PodDisruptionBudget *keeper.DisruptionSpec `json:"podDisruptionBudget,omitempty"`
 	// ingress makes an Ingress for the service, for clusters without Routes.
 	// +optional
-	Ingress *IngressSpec `json:"ingress,omitempty"`
+	Ingress *keeper.IngressSpec `json:"ingress,omitempty"`
 	// httpRoute makes an HTTPRoute of the Gateway API for the service, where that API is served.
 	// +optional
-	HTTPRoute *HTTPRouteSpec `json:"httpRoute,omitempty"`
+	HTTPRoute *keeper.GatewayRouteSpec `json:"httpRoute,omitempty"`
 	// inferenceServices says which InferenceServices of the namespace are wired; the default is all of them.
 	// +optional
 	InferenceServices *InferenceServicesSpec `json:"inferenceServices,omitempty"`
@@ -280,54 +280,6 @@ type ProxySpec struct {
 	// resources are the compute resources of the container; the default requests 50m and 32Mi, with limits of 100m and 64Mi.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-}
-
-// IngressSpec describes the Ingress of the service.
-type IngressSpec struct {
-	// host is the DNS name under which the service is reached, such as trustyai.example.com.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="spec.ingress.host must be a DNS name in lower case, such as trustyai.example.com"
-	Host string `json:"host"`
-	// ingressClassName is the IngressClass; without it the default one of the cluster applies.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	IngressClassName string `json:"ingressClassName,omitempty"`
-	// tlsSecretName is a kubernetes.io/tls Secret of the namespace with the certificate of the host; without it the Ingress has no TLS.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	TLSSecretName string `json:"tlsSecretName,omitempty"`
-}
-
-// HTTPRouteSpec describes the HTTPRoute of the service.
-type HTTPRouteSpec struct {
-	// gateway is the Gateway that the HTTPRoute is attached to.
-	// +required
-	Gateway GatewayReference `json:"gateway"`
-	// host is the DNS name under which the service is reached, such as trustyai.example.com.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="spec.httpRoute.host must be a DNS name in lower case, such as trustyai.example.com"
-	Host string `json:"host"`
-}
-
-// GatewayReference names a Gateway.
-type GatewayReference struct {
-	// name is the name of the Gateway.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-	// namespace is the namespace of the Gateway, which must admit HTTPRoutes of this one; the default is the namespace of the resource.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	Namespace string `json:"namespace,omitempty"`
-	// sectionName is the listener of the Gateway; the default is every one that admits the host.
-	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	SectionName string `json:"sectionName,omitempty"`
 }
 
 // TLSSpec says where the certificates of a Secured service come from.
