@@ -35,6 +35,8 @@ func tfservBases() []Base {
 	values := map[string][]any{
 		"secretName":                 {"other", "tfs-secret"},
 		"s3.secretName":              {"other"},
+		"server.tls.secretName":      {"other"},
+		"server.tls.key":             {"token"},
 		"configMap":                  {"", "other"},
 		"imagePullSecrets.name":      {"other"},
 		"scheduling.nodeSelector":    {map[string]any{"kubernetes.io/os": "linux"}},

@@ -235,12 +235,17 @@ func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *tfserver.
 	return harness.Start(t, c, opts, harness.Controller(tfserving.Definition(), tfserving.New(settings)))
 }
 
+// ofTheLatest are the documents of the tutorial, with a model of which the latest version is served.
+func ofTheLatest(t *testing.T) string {
+	return strings.ReplaceAll(strings.Join(documents(t), "\n---\n"), "model_version_policy: { specific: { versions: 1538687457 } }", "")
+}
+
 // TensorFlow Serving loads and drops versions by itself while its pods run on.
 func TestVersionsThatComeAndGoLaterAreSeen(t *testing.T) {
 	c, store := cluster.Shared(t), &tfserver.Memory{}
 	ns := c.Namespace(t)
 	startAsking(t, c, ns, serving(t, store, 6))
-	c.Apply(t, seedFile, ns)
+	c.Apply(t, ofTheLatest(t), ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	modelsAre(t, c, ns, "6 AVAILABLE")
@@ -265,7 +270,7 @@ func TestServersThatSayTheSameCostNoRequest(t *testing.T) {
 	c, servers := cluster.Shared(t), serving(t, &tfserver.Memory{}, 6)
 	ns := c.Namespace(t)
 	o := startAsking(t, c, ns, servers)
-	c.Apply(t, seedFile, ns)
+	c.Apply(t, ofTheLatest(t), ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue, "ModelsAvailable")
 	o.Settle(t, time.Minute)
