@@ -10,6 +10,11 @@ var seldonAdvice = map[string]advice{
 		meaning: "The values of a component are not a map in YAML.", stalled: true,
 		remedy: "Correct the field, or the key of the ConfigMap or Secret, that the message names.",
 	},
+	"RolledBack": {
+		meaning: "A revision of a component has failed, and the last one that was ready is applied again, as its upgrade.onFailure asks.", stalled: true,
+		remedy: "Correct the values or the chart; the message says why it failed. `mlkeeper reconcile` tries it again as it is; delete a hook that has " +
+			"failed before.",
+	},
 	"GeneratingCredentials": {meaning: "Generated credentials are being stored in a Secret.", quiet: true},
 	"ComponentNotReady":     {meaning: "A component that is switched on is not ready yet.", quiet: true},
 	"CredentialsMissing": {

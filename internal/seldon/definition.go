@@ -48,6 +48,9 @@ type system struct {
 	results  *rendering.Cache[Content]
 	// keys are the *keys of the last pass for each SeldonOperator.
 	keys sync.Map
+	// packed are the results of components as they are kept for a rollback, and restored those that were read back, by rendering.Subject: what is
+	// the same stays the same pointer, and so does the plan.
+	packed, restored sync.Map
 }
 
 // New makes the controller.
@@ -59,6 +62,14 @@ func New(settings Settings) controller.Controller[*v1alpha1.SeldonOperator, Fact
 func (s *system) Forget(key types.NamespacedName) {
 	s.results.Forget(key)
 	s.keys.Delete(key)
+	for _, of := range []*sync.Map{&s.packed, &s.restored} {
+		of.Range(func(subject, _ any) bool {
+			if subject.(rendering.Subject).NamespacedName == key { //nolint:forcetypeassert // no other key is stored
+				of.Delete(subject)
+			}
+			return true
+		})
+	}
 }
 
 // subject is one component of a SeldonOperator.

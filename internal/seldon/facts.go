@@ -30,6 +30,8 @@ type Facts struct {
 	Postgres, Elastic Password
 	// URL is where Seldon Deploy is reached, and URLWarning why the operator could not look for a better address; empty where it could.
 	URL, URLWarning string
+	// KeepsRevisions says that revisions are kept for a rollback, and RevisionsAbsent that there is no Secret for them yet.
+	KeepsRevisions, RevisionsAbsent bool
 	// Namespaced says of the kinds that are rendered whether their objects are in namespaces, as far as that is known.
 	Namespaced map[schema.GroupKind]bool
 }
@@ -54,6 +56,8 @@ type Part struct {
 	Pending, Older bool
 	// Problem is why the values cannot be put together; nil where they can.
 	Problem *plan.Problem
+	// Rollback is what it has for going back; the result is then that of before.
+	Rollback Rollback
 }
 
 // report says why a component is not as it is declared; a warning tells that it is, but of what the repository gave before.
@@ -65,6 +69,8 @@ func (p Part) report() (problem *plan.Problem, warning string) {
 			out.Message += rendering.StaysDeclared
 		}
 		return &out, ""
+	case p.Rollback.Failed != nil:
+		return p.rolledBack(), ""
 	case p.Pending || p.Result == nil:
 		return nil, ""
 	}

@@ -51,6 +51,9 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 			facts.Parts = append(facts.Parts, part)
 		}
 	}
+	if err := s.gatherRevisions(ctx, read, cr, &facts); err != nil {
+		return Facts{}, err
+	}
 	if err := s.gatherMissing(ctx, read, cr, given, &facts); err != nil {
 		return Facts{}, err
 	}

@@ -3,19 +3,17 @@ package seldon
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
 // The bounds of the schema.
-const maxHistory, maxOutcome = 5, 512
+const maxHistory, maxOutcome, maxReconcileAt = 5, 512, 64
 
 // historyOf is the history of a component with its revision as it is now. What is recorded of the revisions before stays as it is, but that
-// none of them is the one that runs.
-func historyOf(before []v1alpha1.ComponentRevision, now v1alpha1.ComponentStatus, failure string, at metav1.Time) []v1alpha1.ComponentRevision {
+// none of them is the one that runs. at has what is to be noted of the one that is: since when it is there, and why it fails.
+func historyOf(before []v1alpha1.ComponentRevision, now v1alpha1.ComponentStatus, at v1alpha1.ComponentRevision) []v1alpha1.ComponentRevision {
 	if now.Revision == 0 {
 		// Nothing was rendered yet.
 		return before
@@ -27,16 +25,17 @@ func historyOf(before []v1alpha1.ComponentRevision, now v1alpha1.ComponentStatus
 		}
 		out = slices.Insert(out, 0, v1alpha1.ComponentRevision{
 			Revision: now.Revision, Chart: now.Chart, Version: now.Version, Digest: now.Digest, ValuesDigest: now.ValuesDigest,
-			FirstDeployed: at, Outcome: v1alpha1.RevisionPending,
+			FirstDeployed: at.FirstDeployed, Outcome: v1alpha1.RevisionPending, RollbackTo: at.RollbackTo,
 		})
 		out = out[:min(len(out), maxHistory)]
 	}
 	switch first := &out[0]; {
 	case now.Phase == phaseReady:
-		first.Outcome, first.Message = v1alpha1.RevisionDeployed, ""
-	case failure != "" && first.Outcome != v1alpha1.RevisionDeployed:
+		first.Outcome, first.Message, first.ReconcileAt = v1alpha1.RevisionDeployed, "", ""
+	case at.Message != "" && first.Outcome != v1alpha1.RevisionDeployed:
 		// What was ready once does not fail any more: what is refused then is a repair.
-		first.Outcome, first.Message = v1alpha1.RevisionFailed, controller.Cut(failure, maxOutcome)
+		first.Outcome, first.Message = v1alpha1.RevisionFailed, controller.Cut(at.Message, maxOutcome)
+		first.ReconcileAt = at.ReconcileAt
 	}
 	return out
 }

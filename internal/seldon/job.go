@@ -50,7 +50,7 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 	return rendering.Job[Content]{
 		Subject: subject(cr, r.component),
 		Inputs: rendering.Digest(string(cr.UID), []any{
-			r.chart, r.from.Versions, r.values, r.cluster.Version, r.user, string(r.keys.data[entrySeed]),
+			r.chart, r.from.Versions, r.values, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(),
 		}),
 		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,

@@ -33,6 +33,17 @@ func secretsOf(cr *v1alpha1.SeldonOperator, facts Facts) []plan.Object {
 	generated := secret(cr, keysName(cr), facts.Keys.data)
 	generated.IfNotPresent = facts.Keys.absent
 	out := []plan.Object{generated}
+	if facts.KeepsRevisions {
+		data := map[string][]byte{}
+		for _, part := range facts.Parts {
+			if part.Rollback.Kept != nil {
+				data[part.name] = part.Rollback.Kept
+			}
+		}
+		revisions := secret(cr, revisionsName(cr), data)
+		revisions.IfNotPresent = facts.RevisionsAbsent
+		out = append(out, revisions)
+	}
 	if facts.Postgres.Text != "" && !facts.Postgres.Theirs {
 		password := []byte(facts.Postgres.Text)
 		o := secret(cr, postgresSecret, map[string][]byte{

@@ -26,6 +26,11 @@ const maxRendered = 44
 // Render puts the objects of the components into stages. It is pure.
 func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 	out := plan.Plan{ActAs: facts.ActAs, WakeAt: facts.Keys.wakeAt, Inputs: inputsOf(facts.Parts)}
+	for _, part := range facts.Parts {
+		if at := part.Rollback.Deadline; !at.IsZero() && (out.WakeAt.IsZero() || at.Before(out.WakeAt)) {
+			out.WakeAt = at
+		}
+	}
 	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: secretsOf(cr, facts)})
 	for _, name := range order {
 		if p, missing := facts.Missing[name]; missing {
@@ -111,6 +116,10 @@ func problems(part Part, out *plan.Plan) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the CustomResourceDefinitions in crds/ stay as version %s of the chart has them, since those of "+
 			"version %s may lose fields of stored objects; apply them yourself if that is wanted",
 			part.name, part.Result.Content.DefinitionsVersion, part.Result.Content.Version))
+	}
+	if part.Rollback.TooLarge {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: an upgrade that fails cannot be rolled back, since the manifests of the revision that runs "+
+			"take more than %d KiB compressed", part.name, maxKept>>10))
 	}
 	for _, w := range part.Result.Content.Warnings {
 		out.Warnings = append(out.Warnings, part.name+": "+w)

@@ -42,6 +42,14 @@ func next(recorded v1alpha1.ComponentStatus, digest, valuesDigest string) revisi
 	return out
 }
 
+// rolledBack is the revision of a rollback that is the last one, after which what is declared is yet another: 0 where there is none.
+func (r request) rolledBack() int32 {
+	if h := r.recorded.History; len(h) > 0 && h[0].RollbackTo != 0 {
+		return h[0].Revision
+	}
+	return 0
+}
+
 // definitionsVersion is the newest version of a chart that was rendered so far, with the one that is now.
 func definitionsVersion(recorded v1alpha1.ComponentStatus, chart, version string) string {
 	if recorded.ValuesDigest == "" || recorded.Chart != chart {

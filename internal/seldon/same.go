@@ -9,11 +9,13 @@ import (
 // SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
 	sameParts := slices.EqualFunc(before.Parts, now.Parts, func(a, b Part) bool {
-		return a.Result == b.Result && a.Pending == b.Pending && a.Older == b.Older && reflect.DeepEqual(a.Problem, b.Problem)
+		return a.Result == b.Result && a.Pending == b.Pending && a.Older == b.Older && reflect.DeepEqual(a.Problem, b.Problem) &&
+			reflect.DeepEqual(a.Rollback, b.Rollback)
 	})
 	return sameParts && before.ActAs == now.ActAs && sameKeys(before.Keys, now.Keys) && before.Postgres == now.Postgres &&
 		before.Elastic == now.Elastic && before.Istio == now.Istio && before.AliasNamespace == now.AliasNamespace &&
-		maps.Equal(before.Namespaced, now.Namespaced) && maps.Equal(before.Missing, now.Missing)
+		maps.Equal(before.Namespaced, now.Namespaced) && maps.Equal(before.Missing, now.Missing) &&
+		before.KeepsRevisions == now.KeepsRevisions && before.RevisionsAbsent == now.RevisionsAbsent
 }
 
 func sameKeys(a, b *keys) bool {

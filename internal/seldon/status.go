@@ -74,7 +74,7 @@ func (s *system) Project(cr *v1alpha1.SeldonOperator, facts Facts, seen controll
 	status.ComponentsReady = fmt.Sprintf("%d/%d", ready, len(status.Components))
 	conditions(cr, seen)
 	unavailable(cr, facts, seen)
-	return controller.Verdict{Progress: status.ComponentsReady + " components ready"}
+	return controller.Verdict{Progress: status.ComponentsReady + " components ready", Again: advanced(before, facts, status.Components)}
 }
 
 // componentStatus counts the objects of a chart, beside what the status had of it before.
@@ -100,13 +100,22 @@ func componentStatus(
 	if out.InstalledRevision == 0 && out.Phase == phaseReady {
 		out.InstalledRevision = out.Revision
 	}
-	out.History = historyOf(before.History, out, failureOf(keys, seen.Problems), metav1.NewTime(seen.Now))
+	out.KeptRevision, out.KeptDigest = part.Rollback.Revision, part.Rollback.Digest
+	now := v1alpha1.ComponentRevision{
+		FirstDeployed: metav1.NewTime(seen.Now), ReconcileAt: reconcileAt(cr), Message: part.failure(keys, seen),
+	}
+	if part.Rollback.Failed != nil {
+		now.RollbackTo = part.Rollback.Revision
+	}
+	out.History = historyOf(before.History, out, now)
 	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:
 		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
 	case part.Problem != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(part.Problem.Error(), maxMessage)
+	case part.Rollback.Failed != nil:
+		out.Phase, out.Message = phaseFailed, controller.Cut(problem.Message, maxMessage)
 	case problem != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(part.Result.Failure.Message, maxMessage)
 	case part.Result == nil:

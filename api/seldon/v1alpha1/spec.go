@@ -102,11 +102,43 @@ type Component struct {
 	// deleted.
 	// +optional
 	DeletionPolicy keeper.DeletionPolicy `json:"deletionPolicy,omitempty"`
+	// upgrade says what becomes of an upgrade of the component that fails.
+	// +optional
+	Upgrade Upgrade `json:"upgrade,omitempty"`
 	// recreateStatefulSets allows StatefulSets of the component to be deleted and made again where an upgrade changes what
 	// cannot be changed. Their PersistentVolumeClaims stay. Without it the SeldonOperator is Stalled then.
 	// +optional
 	RecreateStatefulSets bool `json:"recreateStatefulSets,omitempty"`
 }
+
+// Upgrade says what becomes of an upgrade that fails.
+type Upgrade struct {
+	// onFailure is Keep by default: what a revision that fails has changed stays, and what it has not reached yet is as before. With Rollback
+	// the manifests of the last revision that was ready are applied again, as by helm rollback, and the SeldonOperator is Stalled with reason
+	// RolledBack until the values or the chart change, or the annotation keeper.mlkeeper.dev/reconcile-at. For that they are kept in the
+	// Secret NAME-revisions, with the Secrets among them. CustomResourceDefinitions, data and what hooks have done are not rolled back.
+	// +optional
+	OnFailure FailurePolicy `json:"onFailure,omitempty"`
+	// timeoutSeconds is how long a revision may take to be ready before it counts as failed, with Rollback; 300 by default, as for Helm. A
+	// hook that has failed, and an object that the API server refuses for good, fail it at once.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// FailurePolicy says what becomes of a revision that fails.
+//
+// +kubebuilder:validation:Enum=Keep;Rollback
+type FailurePolicy string
+
+// The policies of failures.
+const (
+	// FailureKeep leaves what it has changed.
+	FailureKeep FailurePolicy = "Keep"
+	// FailureRollback applies the last revision again that was ready.
+	FailureRollback FailurePolicy = "Rollback"
+)
 
 // CRDPolicy says what becomes of the CustomResourceDefinitions in the folder crds of a chart; the words are those of Flux.
 //
@@ -183,9 +215,9 @@ type Chart struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
-	// verify asks for a signature of the chart by a key that the user names. A chart without one is not rendered: the SeldonOperator is Stalled
-	// with reason SignatureMissing or SignatureInvalid, and what was rendered before stays declared. The chart must also have the name and a
-	// version that are asked for, so that no other signed chart takes its place.
+	// verify asks for a signature of the chart by a key that the user names. A chart without one is not rendered: the SeldonOperator is
+	// Stalled with reason SignatureMissing or SignatureInvalid, and what was rendered before stays declared. The chart must also have the
+	// name and a version that are asked for, so that no other signed chart takes its place.
 	// +optional
 	Verify *Verification `json:"verify,omitempty"`
 }
@@ -194,8 +226,8 @@ type Chart struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.configMapRef)",message="chart.verify needs the public keys: set either secretRef or configMapRef"
 type Verification struct {
-	// provider is how the chart is signed. It is cosign for a chart of an oci:// repository, signed by cosign sign --key: the public keys are the
-	// entries of the Secret or ConfigMap whose names end in .pub, in PEM. It is pgp for a chart of a repository with an index, signed by helm
+	// provider is how the chart is signed. It is cosign for a chart of an oci:// repository, signed by cosign sign --key: the public keys
+	// are the entries of the Secret or ConfigMap whose names end in .pub, in PEM. It is pgp for a chart of a repository with an index, signed by helm
 	// package --sign, with the file .prov beside the archive: the keys are the entries whose names end in .asc, armored, or in .gpg.
 	// +required
 	// +kubebuilder:validation:Enum=cosign;pgp

@@ -49,6 +49,12 @@ type ComponentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	History []ComponentRevision `json:"history,omitempty"`
+	// keptRevision is the revision that is kept for a rollback, in the Secret NAME-revisions, and keptDigest a keyed digest of it.
+	// +optional
+	KeptRevision int32 `json:"keptRevision,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	KeptDigest string `json:"keptDigest,omitempty"`
 	// objects is how many objects the component has, ready how many of them are as declared and healthy.
 	// +optional
 	Objects int32 `json:"objects,omitempty"`
@@ -90,6 +96,13 @@ type ComponentRevision struct {
 	// +required
 	// +kubebuilder:validation:Enum=Pending;Deployed;Failed;Superseded;Unfinished
 	Outcome RevisionOutcome `json:"outcome"`
+	// rollbackTo is the revision that this one applies again; 0 where it is no rollback.
+	// +optional
+	RollbackTo int32 `json:"rollbackTo,omitempty"`
+	// reconcileAt is the value that the annotation keeper.mlkeeper.dev/reconcile-at had when it failed: with another one it is tried again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ReconcileAt string `json:"reconcileAt,omitempty"`
 	// message says why it failed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

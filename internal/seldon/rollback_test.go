@@ -1,0 +1,290 @@
+package seldon
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/source"
+)
+
+// life is a SeldonOperator that goes through passes as the engine makes them.
+type life struct {
+	t    *testing.T
+	s    *system
+	c    *controllertest.Cluster
+	cr   *v1alpha1.SeldonOperator
+	from *fakeStore
+	plan plan.Plan
+}
+
+// upgradable is a chart with a hook.
+const upgradable = `
+{apiVersion: v1, kind: ConfigMap, metadata: {name: "of-{{ .Release.Name }}"}, data: {value: {{ .Values.value | default "none" | quote }}, port: "1"}, n: 7}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: "hook-{{ .Release.Name }}", annotations: {helm.sh/hook: "post-install,post-upgrade"}}}
+`
+
+func newLife(t *testing.T) *life {
+	t.Helper()
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	l := &life{t: t, from: &fakeStore{store: store}, c: controllertest.New(testNow), cr: &v1alpha1.SeldonOperator{}}
+	l.from.put(t, upgradable)
+	l.cr.Name, l.cr.Namespace, l.cr.UID = "stack", "ns", "uid"
+	l.cr.Spec.Core.Upgrade.OnFailure = v1alpha1.FailureRollback
+	l.restart()
+	l.values("first")
+	l.pass("")
+	return l
+}
+
+// restart is another process with the same cluster.
+func (l *life) restart() {
+	l.s = New(Settings{Trusted: true, Sources: l.from}).(*system)
+	l.c.Answers = map[string]any{}
+}
+
+func (l *life) values(value string) {
+	l.cr.Spec.Core.Values = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"value":%q}`, value)}
+}
+
+// pass is one reconcile: everything is ready, or nothing, or the hook of core has failed. It returns what is declared of core, the history,
+// and whether another reconcile follows.
+func (l *life) pass(what string) string {
+	l.t.Helper()
+	var facts Facts
+	for pending := true; pending; {
+		asked := len(l.c.Asked)
+		var err error
+		if facts, err = l.s.Gather(l.t.Context(), l.c, l.cr); err != nil {
+			l.t.Fatal(err)
+		}
+		pending = false
+		for _, one := range l.c.Asked[asked:] {
+			if l.c.Answers[one.Name] == nil {
+				l.c.Answers[one.Name], pending = one.Job(l.t.Context(), nil), true
+			}
+		}
+	}
+	l.plan = l.s.Render(l.cr, facts)
+	l.c.Written(l.plan, ownerID(l.cr))
+	seen := controller.ObservedState{Now: l.c.Time, Objects: map[plan.Key]controller.State{}, Problems: l.plan.Problems}
+	declared := "nothing"
+	for _, stage := range l.plan.Stages {
+		for _, o := range stage.Objects {
+			seen.Objects[o.Key()] = controller.State{Current: what == "ready"}
+			if o.Desired.GetName() == "of-seldon-core" {
+				declared, _, _ = unstructured.NestedString(o.Desired.Object, "data", "value")
+			}
+			if o.Desired.GetName() == "hook-seldon-core" && what == "failed" {
+				seen.Problems = append(seen.Problems, plan.Problem{Class: plan.Terminal, Reason: "HookFailed", Message: "so", Object: o.Key()})
+			}
+		}
+	}
+	verdict := l.s.Project(l.cr, facts, seen)
+	out := []string{declared}
+	for _, r := range recordedOf(l.cr, core).History {
+		out = append(out, fmt.Sprintf("%d %s %d", r.Revision, r.Outcome, r.RollbackTo))
+	}
+	if verdict.Again {
+		out = append(out, "again")
+	}
+	return strings.Join(out, ", ")
+}
+
+func (l *life) want(what, want string) {
+	l.t.Helper()
+	if got := l.pass(what); got != want {
+		l.t.Errorf("%q, not %q", got, want)
+	}
+}
+
+func (l *life) reason() string {
+	for _, p := range l.plan.Problems {
+		if p.Class == plan.Terminal {
+			return p.Reason + " " + p.Field
+		}
+	}
+	return ""
+}
+
+// failed is a life in which the second revision has failed and the first is applied again.
+func failed(t *testing.T) *life {
+	t.Helper()
+	l := newLife(t)
+	l.want("", "first, 1 Pending 0, again")
+	l.want("ready", "first, 1 Deployed 0, again")
+	l.want("ready", "first, 1 Deployed 0")
+	l.values("second")
+	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
+	l.want("failed", "second, 2 Failed 0, 1 Superseded 0, again")
+	l.want("", "first, 3 Pending 1, 2 Failed 0, 1 Superseded 0, again")
+	l.want("ready", "first, 3 Deployed 1, 2 Failed 0, 1 Superseded 0, again")
+	if t.Failed() {
+		t.FailNow()
+	}
+	return l
+}
+
+const afterwards = "first, 3 Deployed 1, 2 Failed 0, 1 Superseded 0"
+
+// TestWhatFailsIsRolledBackOnce: what is declared has failed and is not tried again, whatever goes on, until somebody asks for it.
+func TestWhatFailsIsRolledBackOnce(t *testing.T) {
+	l := failed(t)
+	asked := l.from.asked
+	for range 3 {
+		l.want("ready", afterwards)
+	}
+	if got := l.reason(); got != "RolledBack spec.core" || l.from.asked > asked+1 {
+		t.Errorf("the problem is %s, and the repository was asked %d times", got, l.from.asked-asked)
+	}
+	if got := recordedOf(l.cr, core); got.Phase != phaseFailed || !strings.Contains(got.Message, "revision 2 has failed, and revision 1 is applied again: HookFailed: so") {
+		t.Errorf("%s: %s", got.Phase, got.Message)
+	}
+	hooks := 0
+	for _, key := range l.plan.Keep {
+		if key.Name == "hook-seldon-core" {
+			hooks++
+		}
+	}
+	if hooks != 1 {
+		t.Errorf("kept are %v", l.plan.Keep)
+	}
+	// After a restart, with and without a repository.
+	l.from.down = errors.New("no route")
+	l.restart()
+	l.want("ready", afterwards)
+	l.from.down = nil
+	l.restart()
+	l.want("ready", afterwards)
+	// Somebody asks for it.
+	l.cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: "now"}
+	l.want("", "second, 4 Pending 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
+	l.want("failed", "second, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
+	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
+	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0")
+}
+
+// TestAfterARollback: what else a user may do then.
+func TestAfterARollback(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(*life)
+		want string
+	}{
+		"other values":         {func(l *life) { l.values("third") }, "third, 4 Deployed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again"},
+		"the values of before": {func(l *life) { l.values("first") }, afterwards},
+		"Keep":                 {func(l *life) { l.cr.Spec.Core.Upgrade.OnFailure = v1alpha1.FailureKeep }, "second, 4 Deployed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0"},
+	} {
+		l := failed(t)
+		c.do(l)
+		if got := l.pass("ready"); got != c.want || l.reason() != "" {
+			t.Errorf("%s: %q, %s", name, got, l.reason())
+		}
+	}
+	// What has failed is tried again after something else was ready.
+	l := failed(t)
+	l.values("third")
+	l.pass("ready")
+	l.pass("ready")
+	l.c.Answers = map[string]any{}
+	l.values("second")
+	l.want("", "second, 5 Pending 0, 4 Superseded 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
+	// What others put into the Secret is not applied.
+	l = failed(t)
+	evil, err := pack(manifests{Revision: 1, Objects: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "of-seldon-core"},
+		"data": map[string]any{"value": "evil"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.c.Get(plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "stack-revisions"}).Object["data"] = map[string]any{"core": base64.StdEncoding.EncodeToString(evil)}
+	if got := l.pass("ready"); strings.HasPrefix(got, "evil") {
+		t.Error(got)
+	}
+}
+
+// TestAnUpgradeThatTakesTooLongHasFailed: at the time that the plan is to be looked at again, and not before; not what is suspended.
+func TestAnUpgradeThatTakesTooLongHasFailed(t *testing.T) {
+	l := newLife(t)
+	l.want("", "first, 1 Pending 0, again")
+	l.want("ready", "first, 1 Deployed 0, again")
+	l.want("ready", "first, 1 Deployed 0")
+	l.values("second")
+	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
+	l.want("", "second, 2 Pending 0, 1 Superseded 0")
+	if !l.plan.WakeAt.Equal(l.c.Time.Add(defaultTimeout)) {
+		t.Errorf("looked at again at %s", l.plan.WakeAt)
+	}
+	l.c.Time = l.c.Time.Add(defaultTimeout - time.Second)
+	l.want("", "second, 2 Pending 0, 1 Superseded 0")
+	l.c.Time = l.c.Time.Add(time.Second)
+	l.cr.Spec.Core.Suspend = true
+	l.want("", "second, 2 Pending 0, 1 Superseded 0")
+	l.cr.Spec.Core.Suspend = false
+	l.want("", "second, 2 Failed 0, 1 Superseded 0, again")
+	l.want("", "first, 3 Pending 1, 2 Failed 0, 1 Superseded 0, again")
+	if got := recordedOf(l.cr, core).Message; !strings.Contains(got, "it was not ready within 5m0s") {
+		t.Error(got)
+	}
+}
+
+// TestAnInstallationIsNotRolledBack, since there is nothing to go back to; nor is what is too large to be kept, which is told.
+func TestAnInstallationIsNotRolledBack(t *testing.T) {
+	l := newLife(t)
+	l.want("failed", "first, 1 Failed 0, again")
+	l.want("failed", "first, 1 Failed 0")
+	l.want("ready", "first, 1 Deployed 0, again")
+	var noise strings.Builder
+	for i := range 40_000 {
+		noise.WriteString(fmt.Sprintf("%x ", i*i*7919))
+	}
+	l.values(noise.String())
+	l.pass("")
+	l.pass("ready")
+	l.pass("ready")
+	if got := strings.Join(l.plan.Warnings, "\n"); !strings.Contains(got, "core: an upgrade that fails cannot be rolled back") {
+		t.Errorf("warnings %q", got)
+	}
+}
+
+// TestWhatIsReadyIsKeptAtOnce: also where something else is declared before the next pass. Nothing of it is left in memory when the
+// SeldonOperator is gone.
+func TestWhatIsReadyIsKeptAtOnce(t *testing.T) {
+	l := newLife(t)
+	l.want("", "first, 1 Pending 0, again")
+	l.want("ready", "first, 1 Deployed 0, again")
+	recorded := recordedOf(l.cr, core)
+	keys := made(t, nil, testNow)
+	one := component{name: core, spec: l.cr.Spec.Core}
+	for _, pending := range []bool{false, true} {
+		part := Part{component: one, Result: l.s.results.Last(subject(l.cr, one)), Pending: pending, Older: pending}
+		l.s.rollBack(l.cr, &part, nil, keys)
+		if part.Rollback.Kept == nil || part.Rollback.Revision != recorded.Revision || part.Rollback.Failed != nil {
+			t.Errorf("while something else is rendered: %t, kept are %d bytes of revision %d", pending, len(part.Rollback.Kept), part.Rollback.Revision)
+		}
+	}
+	l = failed(t)
+	l.s.Forget(client.ObjectKeyFromObject(l.cr))
+	for _, of := range []*sync.Map{&l.s.packed, &l.s.restored} {
+		of.Range(func(key, _ any) bool {
+			t.Errorf("%v is remembered", key)
+			return true
+		})
+	}
+}
