@@ -198,9 +198,14 @@ func TestConsole(t *testing.T) {
 	b := start(t)
 	t.Run("Overview", func(t *testing.T) { b.t = t; b.overview() })
 	t.Run("Repair", func(t *testing.T) { b.t = t; b.repair() })
+	t.Run("Drawing", func(t *testing.T) { b.t = t; b.drawing() })
+	t.Run("Changes", func(t *testing.T) { b.t = t; b.changes() })
+	t.Run("Timeline", func(t *testing.T) { b.t = t; b.timeline() })
+	t.Run("Progress", func(t *testing.T) { b.t = t; b.progress() })
 	t.Run("Failure", func(t *testing.T) { b.t = t; b.failure() })
 	t.Run("Keyboard", func(t *testing.T) { b.t = t; b.keyboard() })
-	t.Run("Accessibility", func(t *testing.T) { b.t = t; b.accessibility() })
+	t.Run("Accessibility", func(t *testing.T) { b.t = t; b.accessibility(); b.pages() })
+	t.Run("ManyCustomResources", func(t *testing.T) { b.t = t; b.many() })
 }
 
 // overview has all five kinds.

@@ -87,13 +87,15 @@ export class Stack {
       const below = [];
       let settled = 0;
       let count = 0;
+      // What others have is listed, and not counted among the objects of the custom resource.
+      const own = s.key !== "stage/wired";
       for (const o of (children.get(s.key) ?? []).sort(worst)) {
-        objects++;
+        if (own) objects++;
         const pods = (children.get(o.key) ?? []).sort((a, b) => a.order - b.order);
-        const own = this.fits(o);
-        const some = own ? pods : pods.filter((p) => !p.more && this.fits(p));
-        if (!own && some.length === 0) continue;
-        fitting++;
+        const fits = this.fits(o);
+        const some = fits ? pods : pods.filter((p) => !p.more && this.fits(p));
+        if (!fits && some.length === 0) continue;
+        if (own) fitting++;
         count++;
         if (stateOf(o).kind === "good") settled++;
         below.push({ ...o, level: 2, folds: some.length > 0 });
