@@ -152,7 +152,7 @@ func (s settings) forKubeflow() kubeflow.Settings {
 	out := s.kubeflow
 	out.DefaultServiceAccount, out.OperatorNamespace = s.serviceAccount, s.operatorNamespace
 	out.Trusted = slices.Contains(s.operatorPrivileges, kubeflow.ControllerName)
-	out.Workers = s.sources.work.workers()
+	out.Workers, out.Results = s.sources.work.workers(), s.sources.work.memory()
 	out.RemoteBases = kubeflow.RemoteBases(s.remoteBases)
 	return out
 }
@@ -161,7 +161,7 @@ func (s settings) forSeldon() (seldon.Settings, error) {
 	out := s.seldon
 	out.ClusterDomain, out.DefaultServiceAccount, out.OperatorNamespace = s.clusterDomain, s.serviceAccount, s.operatorNamespace
 	out.Trusted = slices.Contains(s.operatorPrivileges, seldon.ControllerName)
-	out.Workers = s.sources.work.workers()
+	out.Workers, out.Results = s.sources.work.workers(), s.sources.work.memory()
 	out.Charts = map[string]seldonv1alpha1.Chart{}
 	for _, text := range s.seldonCharts {
 		component, chart, err := seldon.ParseChart(text)

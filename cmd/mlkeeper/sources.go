@@ -17,6 +17,7 @@ import (
 	watchsource "mlkeeper.dev/internal/engine/watch/source"
 	"mlkeeper.dev/internal/limit"
 	"mlkeeper.dev/internal/manifest/worker"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
 
@@ -43,6 +44,8 @@ func (s *sources) bind(flags *pflag.FlagSet) {
 		"how many bytes it keeps and large fetches under way take; what was used longest ago goes first")
 	flags.Int64Var(&s.work.bytes, "work-memory", worker.Share+64<<20,
 		"how many bytes of memory fetches and renderings take together; each process that renders takes 320 MiB of them, and one runs in any case")
+	flags.Int64Var(&s.work.results, "result-memory", 192<<20,
+		"how many bytes of memory the results of renderings take that are kept; one namespace has half of them")
 	l := &s.limits
 	flags.Int64Var(&l.Archive, "source-max-archive", 200<<20, "how many bytes an archive may have, compressed")
 	flags.Int64Var(&l.Unpacked, "source-max-unpacked", 1<<30, "how many bytes an archive may unpack to")
@@ -96,9 +99,10 @@ func (s *sources) options(log logr.Logger) (source.Options, error) {
 
 // sharedWork is what fetches and renderings share.
 type sharedWork struct {
-	bytes int64
-	once  sync.Once
-	pool  *worker.Pool
+	bytes, results int64
+	once           sync.Once
+	pool           *worker.Pool
+	kept           *rendering.Memory
 }
 
 // workers are the processes that render, within the memory of all; nil, for those that all share, where there are no flags.
@@ -106,8 +110,23 @@ func (w *sharedWork) workers() *worker.Pool {
 	if w == nil {
 		return nil
 	}
-	w.once.Do(func() { w.pool = &worker.Pool{Memory: limit.New(w.bytes, w.bytes)} })
+	w.prepare()
 	return w.pool
+}
+
+// memory bounds the results that are kept of all renderings; nil, for no bound, where there are no flags.
+func (w *sharedWork) memory() *rendering.Memory {
+	if w == nil {
+		return nil
+	}
+	w.prepare()
+	return w.kept
+}
+
+func (w *sharedWork) prepare() {
+	w.once.Do(func() {
+		w.pool, w.kept = &worker.Pool{Memory: limit.New(w.bytes, w.bytes)}, rendering.NewMemory(w.results)
+	})
 }
 
 // store is the one store that the flags describe, since a folder is one store's alone. One that is wrong is an error of

@@ -32,6 +32,11 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "Its dependsOn leads back to itself by way of other KfDefs, so that none of them would ever begin.", stalled: true,
 		remedy: "Remove one of the dependencies that the message names.",
 	},
+	"ResultTooLarge": {
+		meaning: "What it renders takes more of the manager's memory than one namespace may have; what was rendered before stays declared.",
+		stalled: true,
+		remedy:  "Split it among namespaces, leave out what is not needed, or have an administrator raise --result-memory.",
+	},
 	"RenderingAmbiguous": {
 		meaning: "Some of its applications are those of kfctl, and others are such as kfctl could not render, so that either rendering would be a guess.",
 		stalled: true,

@@ -34,10 +34,12 @@ type reconciliation[C client.Object, F any] struct {
 	// unconfirmed says that the custom resource as read may be out of date; recheckLive ends it.
 	unconfirmed bool
 
-	facts        F         // Set by prepare.
-	plan         plan.Plan // Set by prepare.
-	pruned       bool      // Set by decide: what the plan no longer has was judged too.
-	gatherFailed bool      // Set by prepare when gather found a problem, so that there is no plan.
+	facts        F            // Set by prepare.
+	plan         plan.Plan    // Set by prepare.
+	pruned       bool         // Set by decide: what the plan no longer has was judged too.
+	cache        *renderCache // Set by prepare: the plan as it is kept for the next reconcile; nil for controllers without a PlanCache.
+	evictions    int          // Set by prepare.
+	gatherFailed bool         // Set by prepare when gather found a problem, so that there is no plan.
 
 	inventories  []*keeper.Inventory                // Set by resolveOwners; empty for a stack that owns its children directly.
 	owners       []plan.Owner                       // Set by resolveOwners.
@@ -145,7 +147,7 @@ func (s *stacks[C, F]) resolveOwners(ctx context.Context, p *reconciliation[C, F
 
 // stamp gives the objects of the plan the engine's marks, or takes those of the pass before where nothing is different.
 func (s *stacks[C, F]) stamp(p *reconciliation[C, F]) error {
-	last := p.state.renderCache
+	last := p.cache
 	if last != nil && last.stamped != nil && slices.Equal(last.owners, p.owners) {
 		p.stamped = last.stamped
 	} else if err := s.stampAnew(p); err != nil {

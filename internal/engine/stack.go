@@ -72,6 +72,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 		return fmt.Errorf("register controller %s: %w", def.Controller, err)
 	}
 	s.queue, s.adopter = q, s.newAdopter()
+	s.followEvictions()
 	e.informers.WatchResources(def.GVK, s.decode, s.resourceChanged, nil)
 	for _, shared := range def.Shared {
 		e.informers.ShareWatch(shared.GVK, shared.Name)
@@ -451,6 +452,7 @@ func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F], ado
 
 // render gathers facts and renders the plan. It writes nothing.
 func (s *stacks[C, F]) render(ctx context.Context, p *reconciliation[C, F]) error {
+	p.cache, p.evictions = s.lastPlan(p.state)
 	facts, err := s.sys.Gather(ctx, p.reader, p.cr)
 	if p.reader.Panicked() {
 		p.problems = append(p.problems, jobPanicked)
@@ -487,7 +489,7 @@ func (s *stacks[C, F]) renderCached(p *reconciliation[C, F]) {
 		p.plan = s.sys.Render(p.cr, p.facts)
 		return
 	}
-	last := p.state.renderCache
+	last := p.cache
 	if last != nil && last.generation == p.cr.GetGeneration() {
 		if before, ok := last.facts.(F); ok && steady.SamePlan(before, p.facts) {
 			p.plan = last.plan
@@ -495,5 +497,6 @@ func (s *stacks[C, F]) renderCached(p *reconciliation[C, F]) {
 		}
 	}
 	p.plan = s.sys.Render(p.cr, p.facts)
-	p.state.renderCache = &renderCache{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
+	p.cache = &renderCache{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
+	s.keepPlan(p)
 }

@@ -83,3 +83,67 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 		t.Error("what is gone is not forgotten")
 	}
 }
+
+// evicting is a controller whose plans are kept, and that drops what it keeps.
+type evicting struct {
+	controller.Controller[*v1.TrustyAIService, int]
+	evicted  func(types.NamespacedName)
+	rendered int
+}
+
+func (e *evicting) OnEvict(evicted func(types.NamespacedName)) { e.evicted = evicted }
+
+func (e *evicting) SamePlan(before, now int) bool { return before == now }
+
+func (e *evicting) Render(*v1.TrustyAIService, int) plan.Plan {
+	e.rendered++
+	return plan.Plan{}
+}
+
+// TestEvictedPlansAreRenderedAgain drops the plan, and the results of the jobs that have ended, also where the eviction comes in the middle of
+// a reconcile.
+func TestEvictedPlansAreRenderedAgain(t *testing.T) {
+	done := make(chan watch.Referrer, 1)
+	clock := testclock.NewFakeClock(time.Unix(1e9, 0))
+	sys := &evicting{}
+	s := &stacks[*v1.TrustyAIService, int]{
+		Engine: &Engine{jobs: background.New(background.Options[watch.Referrer]{
+			Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Log: logr.Discard(),
+			Done: func(of watch.Referrer) { done <- of },
+		})},
+		sys: sys, states: map[client.ObjectKey]*reconcileState{},
+	}
+	key := client.ObjectKey{Namespace: "ns", Name: "x"}
+	referrer := watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name}
+	s.jobs.Get(referrer, "job", controller.Once, func(context.Context) any { return 1 })
+	<-done
+	reconcile := func(meanwhile func()) {
+		p := &reconciliation[*v1.TrustyAIService, int]{cr: &v1.TrustyAIService{}, state: s.stateOf(key)}
+		p.cache, p.evictions = s.lastPlan(p.state)
+		meanwhile()
+		s.renderCached(p)
+	}
+	s.followEvictions()
+	nothing, evict := func() {}, func() { sys.evicted(key) }
+	reconcile(nothing)
+	reconcile(nothing)
+	if sys.rendered != 1 || s.jobs.Len() != 1 {
+		t.Fatalf("rendered %d times, %d owners have jobs", sys.rendered, s.jobs.Len())
+	}
+	evict()
+	if s.jobs.Len() != 0 {
+		t.Error("the results of the jobs are kept")
+	}
+	for range 2 {
+		before := sys.rendered
+		s.stateOf(key).renderCache = nil
+		reconcile(evict)
+		if s.stateOf(key).renderCache != nil || sys.rendered != before+1 {
+			t.Errorf("rendered %d times, and the plan is kept that was evicted meanwhile", sys.rendered)
+		}
+	}
+	reconcile(nothing)
+	if s.stateOf(key).renderCache == nil {
+		t.Error("the plan after an eviction is not kept")
+	}
+}

@@ -50,8 +50,11 @@ type system struct {
 
 // New makes the controller.
 func New(settings Settings) controller.Controller[*kubeflowv1.KfDef, Facts] {
-	return &system{settings: settings, results: rendering.New[Content](settings.Sources)}
+	return &system{settings: settings, results: rendering.New[Content](settings.Sources, settings.Results)}
 }
+
+// OnEvict implements controller.Evicting.
+func (s *system) OnEvict(evicted func(types.NamespacedName)) { s.results.OnEvict(evicted) }
 
 // Forget implements controller.Forgetful.
 func (s *system) Forget(key types.NamespacedName) { s.results.Forget(key) }

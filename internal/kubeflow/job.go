@@ -67,6 +67,7 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 		}
 		one.Objects, one.Warnings = objects, slices.Concat(rendered.Warnings, warnings)
 		out.Applications = append(out.Applications, one)
+		run.Result.Bytes += worker.InMemory(objects)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package kubeflow
 import (
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // Settings are what an administrator decides for all KfDefs.
@@ -22,4 +23,6 @@ type Settings struct {
 	Sources origin.Fetcher
 	// Workers are the processes that render; nil for those that all share who name none.
 	Workers *worker.Pool
+	// Results bounds what is kept of renderings; nil for no bound.
+	Results *rendering.Memory
 }

@@ -128,7 +128,8 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedStat
 	switch {
 	case facts.Result == nil || facts.Pending:
 		return
-	case facts.Result.Failure == nil, facts.Result.Failure.Reason == reasonRenderingAmbiguous:
+	case facts.Result.Failure == nil,
+		slices.Contains([]string{reasonRenderingAmbiguous, rendering.ReasonResultTooLarge}, facts.Result.Failure.Reason):
 		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 		return
 	}

@@ -72,12 +72,15 @@ type Run[C any] struct {
 	Last, Result *Result[C]
 }
 
-// Cache has jobs run, and keeps the last result of every subject until its custom resource is forgotten.
+// Cache has jobs run, and keeps the last result of every subject until its custom resource is forgotten, or memory is needed for another.
 type Cache[C any] struct {
 	fetcher origin.Fetcher
+	memory  *Memory
 
 	mu   sync.Mutex
 	last map[Subject]entry[C]
+	// evicted is told of a custom resource whose results were dropped; nil for nobody.
+	evicted func(types.NamespacedName)
 }
 
 // entry is a result with the job that it is of: as it was requested, and under what name it ran.
@@ -86,10 +89,14 @@ type entry[C any] struct {
 	request, name string
 }
 
-// New makes a cache whose jobs fetch by fetcher.
-func New[C any](fetcher origin.Fetcher) *Cache[C] {
-	return &Cache[C]{fetcher: fetcher, last: map[Subject]entry[C]{}}
+// New makes a cache whose jobs fetch by fetcher, and whose results share memory.
+func New[C any](fetcher origin.Fetcher, memory *Memory) *Cache[C] {
+	return &Cache[C]{fetcher: fetcher, memory: memory, last: map[Subject]entry[C]{}}
 }
+
+// OnEvict has a function called with each custom resource whose results were dropped for lack of memory: whoever else keeps something
+// of them drops it, too. It must not call the cache. It is set before the first job.
+func (c *Cache[C]) OnEvict(evicted func(types.NamespacedName)) { c.evicted = evicted }
 
 // Get returns the result of a job. The job runs once for its inputs and trigger, and once more whenever the cluster would have it
 // render something else, as after an upgrade. Before it has ended, Get returns the last result, if there is one, and false.
@@ -108,8 +115,13 @@ func (c *Cache[C]) Get(read controller.Reader, job Job[C]) (result *Result[C], d
 		c.put(ctx, job.Subject, entry[C]{result: out, request: request, name: name})
 		return out
 	}).(*Result[C])
+	c.memory.used(owner{c, job.NamespacedName})
 	if !done {
 		return last.result, false
+	}
+	if c.Last(job.Subject) == nil {
+		// It was dropped when its job had yet to end, and counts again.
+		c.put(context.Background(), job.Subject, entry[C]{result: result, request: request, name: name})
 	}
 	return result, true
 }
@@ -119,9 +131,47 @@ func (c *Cache[C]) Last(of Subject) *Result[C] { return c.entry(of).result }
 
 // Forget drops the results of a custom resource that is gone, whatever its UID.
 func (c *Cache[C]) Forget(key types.NamespacedName) {
+	c.drop(key)
+	c.memory.count(owner{c, key})
+}
+
+func (c *Cache[C]) drop(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.last, func(of Subject, _ entry[C]) bool { return of.NamespacedName == key })
+}
+
+// evict implements evictable.
+func (c *Cache[C]) evict(key types.NamespacedName) {
+	c.drop(key)
+	if c.evicted != nil {
+		c.evicted(key)
+	}
+}
+
+// taken implements evictable.
+func (c *Cache[C]) taken(of types.NamespacedName) (bytes int64, again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	again = true
+	for subject, e := range c.last {
+		if subject.NamespacedName == of {
+			bytes, again = bytes+e.result.Bytes, again && e.result.again()
+		}
+	}
+	return bytes, again
+}
+
+// besides is what the results of the other parts of a custom resource take.
+func (c *Cache[C]) besides(of Subject) (bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for subject, e := range c.last {
+		if subject != of && subject.NamespacedName == of.NamespacedName {
+			bytes += e.result.Bytes
+		}
+	}
+	return bytes
 }
 
 func (c *Cache[C]) entry(of Subject) entry[C] {
@@ -133,9 +183,13 @@ func (c *Cache[C]) entry(of Subject) entry[C] {
 // put keeps the result of a job, but for one that was cancelled, as when the custom resource has gone.
 func (c *Cache[C]) put(ctx context.Context, of Subject, e entry[C]) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !errors.Is(ctx.Err(), context.Canceled) {
+	cancelled := errors.Is(ctx.Err(), context.Canceled)
+	if !cancelled {
 		c.last[of] = e
+	}
+	c.mu.Unlock()
+	if !cancelled {
+		c.memory.count(owner{c, of.NamespacedName})
 	}
 }
 
@@ -180,6 +234,9 @@ func (c *Cache[C]) run(ctx context.Context, live controller.Live, job Job[C]) *R
 	}
 	if failure := job.Render(ctx, run); failure != nil {
 		return last.With(failure)
+	}
+	if !c.memory.fits(c.besides(job.Subject) + next.Bytes) {
+		return last.With(c.memory.tooLarge())
 	}
 	return next
 }

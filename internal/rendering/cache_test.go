@@ -81,7 +81,7 @@ func newBench(t *testing.T) *bench {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	b := &bench{t: t, from: &repository{store: store, text: "one"}, cluster: controllertest.New(time.Unix(0, 0), removed, current)}
-	b.cache = rendering.New[content](b.from)
+	b.cache = rendering.New[content](b.from, nil)
 	b.job = rendering.Job[content]{
 		Subject: rendering.Subject{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cr"}, UID: "uid", Part: "part"},
 		Inputs:  "inputs", Every: controller.Once, Render: b.render,

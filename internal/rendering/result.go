@@ -8,6 +8,9 @@ import (
 	"mlkeeper.dev/internal/manifest/convert"
 )
 
+// ReasonResultTooLarge is the reason where the results of one custom resource take too much memory; stable across releases.
+const ReasonResultTooLarge = "ResultTooLarge"
+
 // ReasonFetching is the reason while there is no result yet; stable across releases.
 const ReasonFetching = "Fetching"
 
@@ -27,6 +30,8 @@ type Result[C any] struct {
 	Fetched []Revision
 	// Depends are the removed APIs that the content was converted from and to, and whether the cluster served them.
 	Depends convert.Depends
+	// Bytes are what the content takes in memory, about.
+	Bytes int64
 	// Volatile says that the same inputs may render something else, Incomplete that a part could not be rendered.
 	Volatile, Incomplete bool
 	// Failure is why the content is not what is declared, or not what the sources hold now; nil where it is.
@@ -35,6 +40,9 @@ type Result[C any] struct {
 
 // Revision is a source as it was used.
 type Revision struct{ Name, Digest string }
+
+// again says that rendering it once more would give the same, as far as anybody knows: nothing stands from before a failure.
+func (r *Result[C]) again() bool { return r.Failure == nil && !r.Incomplete }
 
 // Rendered says that there is content, of this job or of an earlier one.
 func (r *Result[C]) Rendered() bool { return r != nil && r.Inputs != "" }

@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/helm"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 )
@@ -131,6 +132,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 			return problem
 		}
 		*list.to, out.Content.Warnings = objects, append(out.Content.Warnings, warnings...)
+		out.Bytes += worker.InMemory(objects)
 	}
 	out.Content.leaveOthers()
 	return nil

@@ -62,6 +62,19 @@ func (s *fakeStore) Unpack(ctx context.Context, name string, data []byte) (*sour
 	return s.store.Unpack(ctx, name, data)
 }
 
+// newFakeStore has a chart with a template.
+func newFakeStore(t *testing.T, template string) *fakeStore {
+	t.Helper()
+	store, err := source.New(source.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	out := &fakeStore{store: store}
+	out.put(t, template)
+	return out
+}
+
 // small is a chart that asks the cluster for an API, and has an object of a version that is served no more.
 const small = `
 apiVersion: policy/v1beta1
@@ -71,13 +84,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {a: b}}}
 `
 
 func TestAChartThatHasNotChangedIsNotRenderedAgain(t *testing.T) {
-	store, err := source.New(source.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	from := &fakeStore{store: store}
-	from.put(t, small)
+	from := newFakeStore(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	old := schema.GroupVersionKind{Group: "policy", Version: "v1beta1", Kind: "PodDisruptionBudget"}
 	cluster, apis, kept := controllertest.New(testNow, old.GroupKind().WithVersion("v1")), map[string]bool{}, made(t, nil, testNow)
@@ -218,13 +225,7 @@ func ran(t *testing.T, s *system, cluster *controllertest.Cluster, job rendering
 // TestWhatIsOutdatedIsOneJob lets an API appear that a template asked for, while the chart cannot be fetched: each pass requests
 // the same job, which the engine runs with pauses.
 func TestWhatIsOutdatedIsOneJob(t *testing.T) {
-	store, err := source.New(source.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	from := &fakeStore{store: store}
-	from.put(t, small)
+	from := newFakeStore(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
@@ -269,13 +270,7 @@ func TestWhatIsOutdatedIsOneJob(t *testing.T) {
 // TestAnAPIThatAnUpgradeRemoves asks anew when what an object was converted from is no longer served; what was rendered stands
 // meanwhile.
 func TestAnAPIThatAnUpgradeRemoves(t *testing.T) {
-	store, err := source.New(source.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
-	from := &fakeStore{store: store}
-	from.put(t, small)
+	from := newFakeStore(t, small)
 	s := New(Settings{Sources: from}).(*system)
 	cr := &v1alpha1.SeldonOperator{}
 	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
@@ -416,6 +411,7 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 		"refused":                  {Part{Result: &Result{Failure: down}}, "core: nothing of it is repaired until its chart can be fetched: 404"},
 		"refused, and known":       {Part{Result: &Result{Inputs: "i", Failure: down}}, "core: what was rendered before stays declared, and nothing newer is applied: 404"},
 		"there":                    {Part{Result: &Result{Inputs: "i"}}, ""},
+		"there, and too large":     {Part{Result: &Result{Failure: &plan.Problem{Class: plan.Terminal, Reason: rendering.ReasonResultTooLarge}}}, ""},
 		"there, and not to render": {Part{Result: &Result{Failure: &plan.Problem{Class: plan.Terminal, Reason: reasonChartFailed}}}, ""},
 	} {
 		cr := &v1alpha1.SeldonOperator{}
@@ -430,6 +426,25 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		case got != nil && !got.LastTransitionTime.Equal(&since):
 			t.Errorf("%s: since %s", name, got.LastTransitionTime)
+		}
+	}
+}
+
+// TestAChartThatRendersTooMuch is refused by the memory that its namespace may have.
+func TestAChartThatRendersTooMuch(t *testing.T) {
+	from := newFakeStore(t, small)
+	r := request{
+		component: component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}, namespace: "ns", keys: made(t, nil, testNow),
+		from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}}, cluster: helm.Cluster{Serves: func(string) bool { return false }},
+	}
+	for bytes, want := range map[int64]string{100: rendering.ReasonResultTooLarge, 1 << 20: ""} {
+		s := New(Settings{Sources: from, Results: rendering.NewMemory(bytes)}).(*system)
+		got := ""
+		if result := ran(t, s, controllertest.New(testNow), r.job(&v1alpha1.SeldonOperator{})); result.Failure != nil {
+			got = result.Failure.Reason
+		}
+		if got != want {
+			t.Errorf("with %d bytes: %q", bytes, got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/origin"
+	"mlkeeper.dev/internal/rendering"
 )
 
 // DefaultClusterDomain is the DNS domain of a cluster.
@@ -36,6 +37,8 @@ type Settings struct {
 	Sources origin.Fetcher
 	// Workers are the processes that render; nil for those that all share who name none.
 	Workers *worker.Pool
+	// Results bounds what is kept of renderings; nil for no bound.
+	Results *rendering.Memory
 	// Random is where keys and passwords come from; crypto/rand by default.
 	Random io.Reader
 }

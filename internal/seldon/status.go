@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -214,7 +215,7 @@ func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Obser
 			known = false
 			continue
 		}
-		if r.Failure == nil || r.Failure.Reason == reasonChartFailed || r.Failure.Reason == rendering.ReasonFetching {
+		if r.Failure == nil || slices.Contains([]string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge}, r.Failure.Reason) {
 			continue
 		}
 		means := "nothing of it is repaired until its chart can be fetched: "

@@ -5,6 +5,7 @@ package background
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -198,6 +199,16 @@ func (j *Jobs[Owner]) Keep(owner Owner, names ...string) {
 		}
 		delete(j.by[owner], name)
 	}
+	if len(j.by[owner]) == 0 {
+		delete(j.by, owner)
+	}
+}
+
+// Release drops what the jobs of an owner gave that are not running: each runs again when it is asked for.
+func (j *Jobs[Owner]) Release(owner Owner) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.DeleteFunc(j.by[owner], func(_ string, one *state) bool { return one.cancel == nil })
 	if len(j.by[owner]) == 0 {
 		delete(j.by, owner)
 	}

@@ -223,3 +223,30 @@ func TestAPanicEndsOneRunOnly(t *testing.T) {
 		t.Fatalf("after it passed: %+v", got)
 	}
 }
+
+func TestReleasedResultsAreComputedAgain(t *testing.T) {
+	p := newJobs()
+	var runs atomic.Int32
+	job := func(context.Context) any { return runs.Add(1) }
+	p.Get(owner, "chart", controller.Once, job)
+	<-p.done
+	end := make(chan struct{})
+	p.Get(owner, "hangs", controller.Once, func(context.Context) any {
+		<-end
+		return 7
+	})
+	p.Release(owner)
+	if got := p.Get(owner, "chart", controller.Once, job); got.Result != nil || !got.Running {
+		t.Errorf("released: %+v", got)
+	}
+	<-p.done
+	close(end)
+	<-p.done
+	if got := p.Get(owner, "hangs", controller.Once, job); got.Result != 7 || runs.Load() != 2 {
+		t.Errorf("a job that ran meanwhile: %+v, %d runs", got, runs.Load())
+	}
+	p.Release(owner)
+	if p.Len() != 0 {
+		t.Error("an owner without jobs is kept")
+	}
+}

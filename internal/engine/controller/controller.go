@@ -134,6 +134,12 @@ type Forgetful interface {
 	Forget(key types.NamespacedName)
 }
 
+// Evicting is implemented by controllers that drop what they keep of custom resources where memory is needed for others. OnEvict has a
+// function called with each of these, so that the engine drops what it keeps of the same, too; it calls no method of the controller.
+type Evicting interface {
+	OnEvict(evicted func(types.NamespacedName))
+}
+
 // Reader is every read that a controller may do.
 type Reader interface {
 	// Referenced returns an object of somebody else that the custom resource refers to by name. The engine watches

@@ -81,3 +81,28 @@ func inMemory(raw []byte) int64 {
 	}
 	return size
 }
+
+// InMemory is what objects take in memory, in bytes, about.
+func InMemory(objects []*unstructured.Unstructured) (size int64) {
+	for _, o := range objects {
+		size += sizeOf(o.Object)
+	}
+	return size
+}
+
+func sizeOf(value any) int64 {
+	size := int64(ofValue)
+	switch value := value.(type) {
+	case string:
+		size += int64(len(value))
+	case map[string]any:
+		for name, inner := range value {
+			size += int64(len(name)) + sizeOf(inner)
+		}
+	case []any:
+		for _, inner := range value {
+			size += sizeOf(inner)
+		}
+	}
+	return size
+}
