@@ -57,26 +57,24 @@ func (r resolving) resolve(ctx context.Context, cr *kubeflowv1.KfDef) *plan.Prob
 	if problem != nil || content.Rendering != renderingKustomize || r.bases == NoBases {
 		return problem
 	}
-	from := &remotes.Resolver{FileName: source.FileName, Moving: r.bases == AnyBases, Fetch: func(a remotes.Address) (fs.FS, error) {
-		return r.fetch(ctx, a)
-	}}
-	resolved := map[string]*remotes.Tree{}
-	for name, tree := range trees {
-		resolved[name] = from.Tree(tree)
+	from := remotes.Input{
+		Namespace: cr.Namespace, Repos: trees, FileName: source.FileName, Moving: r.bases == AnyBases, Workers: r.workers,
+		Fetch: func(a remotes.Address) (fs.FS, error) { return r.fetch(ctx, a) },
+	}
+	for _, a := range in.Applications {
+		from.Applications = append(from.Applications, remotes.Application{Repo: a.Repo, Dirs: append([]string{a.Path}, a.Components...)})
+	}
+	resolved, err := remotes.Resolve(ctx, from)
+	if err != nil {
+		return notRendered(err)
 	}
 	for i, a := range in.Applications {
-		if resolved[a.Repo] == nil {
-			continue // Told by the rendering.
-		}
-		for _, dir := range append([]string{a.Path}, a.Components...) {
-			if err := resolved[a.Repo].Resolve(dir); err != nil {
-				r.failed(i, a.Name, err)
-				break
-			}
+		if err := resolved.Errors[i]; err != nil {
+			r.failed(i, a.Name, err)
 		}
 	}
 	for i := range r.run.Trees {
-		r.run.Trees[i] = resolved[r.run.Result.Sources[i].Name].FS()
+		r.run.Trees[i] = resolved.Repos[r.run.Result.Sources[i].Name]
 	}
 	return nil
 }

@@ -25,24 +25,25 @@ const (
 	maxHops = 4
 	// maxNested is how deep kustomizations may be nested, and maxFolders how many a KfDef may reach.
 	maxNested, maxFolders = 40, 10_000
-	// maxKustomization bounds a kustomization that is looked into, in bytes, and maxRead all of a KfDef.
+	// maxKustomization bounds a kustomization that is looked into, in bytes. maxRead bounds all of a KfDef and the files that they name by
+	// address, and what is written in place of them.
 	maxKustomization, maxRead = 1 << 20, 64 << 20
 	// mounted is the folder of the repository in which what was fetched is.
 	mounted = ".fetched"
 )
 
-// Resolver resolves the addresses of one KfDef.
-type Resolver struct {
-	// Fetch brings what an address names: the tree of a repository, or a tree with the file under FileName.
-	Fetch func(Address) (fs.FS, error)
-	// FileName is what a file that was fetched is called in its tree.
-	FileName string
-	// Moving allows addresses whose content may change, such as branches.
-	Moving bool
-
+// resolver resolves the addresses of one KfDef, as far as they were fetched.
+type resolver struct {
+	fileName string
+	moving   bool
+	// fetched is what became of fetching, by the URI.
 	fetched map[string]result
-	folders int
-	read    int64
+	// missing are the entries that have yet to be fetched, by the URI of each, in their order.
+	missing  map[string]bool
+	entries  []string
+	folders  int
+	read     int64
+	replaced int64
 }
 
 // result is what became of fetching.
@@ -51,32 +52,29 @@ type result struct {
 	err  error
 }
 
-// Tree is a repository whose addresses are being resolved.
-type Tree struct {
-	of      *Resolver
-	files   *overlay
+// errMissing says that something has to be fetched first.
+var errMissing = errors.New("is yet to be fetched")
+
+// tree is a repository whose addresses are being resolved.
+type tree struct {
+	of    *resolver
+	files *overlay
+	// names are the paths at which repositories are mounted, and files those of what was fetched alone, by their URIs.
 	names   map[string]string
+	linked  map[string]string
 	visited map[string]error
 }
 
-// Tree begins with a repository.
-func (r *Resolver) Tree(repo fs.FS) *Tree {
-	return &Tree{
+func (r *resolver) tree(repo fs.FS) *tree {
+	return &tree{
 		of: r, files: &overlay{repo: repo, mounts: map[string]fs.FS{}, written: map[string][]byte{}},
-		names: map[string]string{}, visited: map[string]error{},
+		names: map[string]string{}, linked: map[string]string{}, visited: map[string]error{},
 	}
 }
 
-// FS is the repository with paths in place of the addresses that were resolved, and with what these name.
-func (t *Tree) FS() fs.FS {
-	if len(t.files.written) == 0 {
-		return t.files.repo
-	}
-	return t.files
-}
-
-// Resolve resolves the addresses that a folder of the repository reaches. Its error is that of the first which cannot be.
-func (t *Tree) Resolve(dir string) error { return t.visit(path.Clean(dir), place{top: "."}) }
+// resolve resolves the addresses that a folder of the repository reaches. Its error is that of the first which cannot be, and errMissing
+// where that is yet to be known.
+func (t *tree) resolve(dir string) error { return t.visit(path.Clean(dir), place{top: "."}) }
 
 // place is where in the trees a kustomization is.
 type place struct {
@@ -87,7 +85,7 @@ type place struct {
 }
 
 // visit goes through the kustomization of a folder. What is wrong with it otherwise is kustomize's to tell.
-func (t *Tree) visit(dir string, at place) error {
+func (t *tree) visit(dir string, at place) error {
 	if slices.Contains(at.way, dir) {
 		if at.hops == 0 {
 			return nil
@@ -107,7 +105,7 @@ func (t *Tree) visit(dir string, at place) error {
 }
 
 // kustomization resolves what the kustomization of a folder refers to.
-func (t *Tree) kustomization(dir string, at place) error {
+func (t *tree) kustomization(dir string, at place) error {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		info, err := t.files.Stat(file)
@@ -115,7 +113,7 @@ func (t *Tree) kustomization(dir string, at place) error {
 			continue
 		}
 		if t.of.read += info.Size(); t.of.read > maxRead {
-			return fmt.Errorf("the kustomizations that the KfDef reaches have more than %d bytes: split it", maxRead)
+			return errTooLarge
 		}
 		content, err := t.files.ReadFile(file)
 		if err != nil {
@@ -125,33 +123,58 @@ func (t *Tree) kustomization(dir string, at place) error {
 		if yaml.Unmarshal(content, doc) != nil || len(doc.Content) != 1 {
 			return nil
 		}
-		changed := false
-		for _, e := range entries(doc.Content[0]) {
-			replaced, err := t.resolve(dir, e, at)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			changed = changed || replaced
+		changed, err := t.entries(dir, doc.Content[0], at)
+		if err == nil && changed {
+			err = t.write(file, doc)
 		}
-		if !changed {
-			return nil
-		}
-		out := &bytes.Buffer{}
-		if err := yaml.NewEncoder(out).Encode(doc); err != nil {
+		if err != nil && !errors.Is(err, errMissing) {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		t.files.written[file] = out.Bytes()
-		return nil
+		return err
 	}
 	return nil
 }
 
-// resolve goes on in the folder that an entry names, or replaces the address that it is by a path; replaced says so.
-func (t *Tree) resolve(dir string, e *found, at place) (replaced bool, err error) {
+// entries resolves the entries of a kustomization. It goes on behind one that is yet to be fetched, so that as much as possible is fetched
+// at once.
+func (t *tree) entries(dir string, kustomization *yaml.Node, at place) (changed bool, err error) {
+	var missing error
+	for _, e := range entries(kustomization) {
+		replaced, err := t.entry(dir, e, at)
+		switch {
+		case errors.Is(err, errMissing):
+			missing = err
+		case err != nil:
+			return false, err
+		}
+		changed = changed || replaced
+	}
+	return changed, missing
+}
+
+// write replaces a kustomization.
+func (t *tree) write(file string, doc *yaml.Node) error {
+	out := &bytes.Buffer{}
+	if err := yaml.NewEncoder(out).Encode(doc); err != nil {
+		return err
+	}
+	if t.of.replaced += int64(out.Len()); t.of.replaced > maxRead {
+		return errTooLarge
+	}
+	t.files.written[file] = out.Bytes()
+	return nil
+}
+
+// errTooLarge says that a KfDef reaches too much.
+var errTooLarge = fmt.Errorf(
+	"the kustomizations that the KfDef reaches, and the files that they name by address, have more than %d bytes: split it", maxRead)
+
+// entry goes on in the folder that an entry names, or replaces the address that it is by a path; replaced says so.
+func (t *tree) entry(dir string, e *found, at place) (replaced bool, err error) {
 	if !kustomize.IsAddress(e.node.Value) {
 		return false, t.local(dir, e, at)
 	}
-	a, err := parse(e.node.Value, t.of.Moving)
+	a, err := parse(e.node.Value, t.of.moving)
 	switch {
 	case err == nil && e.node.Anchor != "":
 		err = errors.New("has an anchor: write it out where it is used")
@@ -161,19 +184,25 @@ func (t *Tree) resolve(dir string, e *found, at place) (replaced bool, err error
 	if err != nil {
 		return false, fmt.Errorf("%q %w", shown(e.node.Value), err)
 	}
-	tree, err := t.of.fetch(a, at.hops+1)
+	tree, err := t.of.fetch(e.node.Value, a, at.hops+1)
+	if errors.Is(err, errMissing) {
+		return false, err
+	}
 	if err != nil {
 		return false, fmt.Errorf("%q cannot be fetched: %w", shown(e.node.Value), err)
 	}
 	if a.File {
-		content, err := fs.ReadFile(tree, t.of.FileName)
+		info, err := fs.Stat(tree, t.of.fileName)
 		if err != nil {
 			return false, err
+		}
+		if t.of.read += info.Size(); t.of.read > maxRead {
+			return false, errTooLarge
 		}
 		// Beside the kustomization, where it may name every file.
 		sum := sha256.Sum256([]byte(a.URI))
 		name := "fetched-" + hex.EncodeToString(sum[:8]) + ".yaml"
-		t.files.written[path.Join(dir, name)] = content
+		t.linked[path.Join(dir, name)] = a.URI
 		e.set(name)
 		return true, nil
 	}
@@ -187,7 +216,7 @@ func (t *Tree) resolve(dir string, e *found, at place) (replaced bool, err error
 }
 
 // local goes on in a folder of the same tree. One of a repository that was fetched must not lead out of it, as with kustomize.
-func (t *Tree) local(dir string, e *found, at place) error {
+func (t *tree) local(dir string, e *found, at place) error {
 	if !e.folders {
 		return nil
 	}
@@ -205,27 +234,25 @@ func (t *Tree) local(dir string, e *found, at place) error {
 	return t.visit(target, at)
 }
 
-// fetch brings what an address names, once for each.
-func (r *Resolver) fetch(a Address, hops int) (fs.FS, error) {
+// fetch is what an address names, or errMissing where that is yet to be fetched.
+func (r *resolver) fetch(entry string, a Address, hops int) (fs.FS, error) {
 	if known, done := r.fetched[a.URI]; done {
 		return known.tree, known.err
 	}
 	switch {
+	case r.missing[a.URI]:
+		return nil, errMissing
 	case hops > maxHops:
 		return nil, fmt.Errorf("more than %d addresses lead to it, one from the other: copy what it names into the repository", maxHops)
-	case len(r.fetched) >= maxFetched:
+	case len(r.fetched)+len(r.missing) >= maxFetched:
 		return nil, fmt.Errorf("the KfDef has more than %d addresses fetched: copy what some name into the repository", maxFetched)
 	}
-	if r.fetched == nil {
-		r.fetched = map[string]result{}
-	}
-	tree, err := r.Fetch(a)
-	r.fetched[a.URI] = result{tree, err}
-	return tree, err
+	r.missing[a.URI], r.entries = true, append(r.entries, entry)
+	return nil, errMissing
 }
 
 // mount puts the tree of a repository into the folder of what was fetched.
-func (t *Tree) mount(a Address, tree fs.FS) string {
+func (t *tree) mount(a Address, tree fs.FS) string {
 	if at, done := t.names[a.URI]; done {
 		return at
 	}

@@ -33,15 +33,29 @@ type world map[string]fstest.MapFS
 
 var errGone = errors.New("is gone")
 
-// resolver resolves from a world, and counts what is asked for.
-func (w world) resolver(asked *[]string) *Resolver {
-	return &Resolver{FileName: "file", Fetch: func(a Address) (fs.FS, error) {
+// input resolves from a world the addresses that the folders of a repository reach, each as an application, and counts what is asked for.
+func (w world) input(asked *[]string, repo fs.FS, dirs ...string) Input {
+	in := Input{Repos: map[string]fs.FS{"r": repo}, FileName: "file", Fetch: func(a Address) (fs.FS, error) {
 		*asked = append(*asked, a.URI)
 		if tree, found := w[a.URI]; found {
 			return tree, nil
 		}
 		return nil, errGone
 	}}
+	for _, dir := range dirs {
+		in.Applications = append(in.Applications, Application{Repo: "r", Dirs: []string{dir}})
+	}
+	return in
+}
+
+// resolved is what becomes of an input, and the error of its first application.
+func resolved(t *testing.T, in Input) (fs.FS, error) {
+	t.Helper()
+	out, err := Resolve(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Repos["r"], out.Errors[0]
 }
 
 var there = world{
@@ -124,22 +138,22 @@ resources: [object.yaml]
 func TestAddressesBecomePaths(t *testing.T) {
 	var asked []string
 	files := strings.ReplaceAll(here, `&release `, "")
-	tree := there.resolver(&asked).Tree(archive(files))
-	if err := tree.Resolve("example"); err != nil {
+	tree, err := resolved(t, there.input(&asked, archive(files), "example"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if len(asked) != 5 || len(slices.Compact(slices.Sorted(slices.Values(asked)))) != 5 {
 		t.Errorf("asked for %q", asked)
 	}
-	if err := fstest.TestFS(tree.FS(), "app/kustomization.yaml", ".fetched/github.com_argo_flows_v3.7.3/component/kustomization.yaml"); err != nil {
+	if err := fstest.TestFS(tree, "app/kustomization.yaml", ".fetched/github.com_argo_flows_v3.7.3/component/kustomization.yaml"); err != nil {
 		t.Error(err)
 	}
 	disk := filesys.MakeFsInMemory()
-	err := fs.WalkDir(tree.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(tree.FS(), name)
+		content, err := fs.ReadFile(tree, name)
 		return errors.Join(err, disk.WriteFile("/r/"+name, content))
 	})
 	if err != nil {
@@ -233,9 +247,12 @@ func TestAddressesThatAreRefused(t *testing.T) {
 			for i := range maxFetched {
 				w[fmt.Sprintf("git::https://example.org/a/n%d?ref=v1", i)] = archive("-- kustomization.yaml --\n{}")
 			}
-			tree := w.resolver(&asked).Tree(archive("-- app/kustomization.yaml --\nresources:\n" + c.list))
-			for range 2 {
-				err := tree.Resolve("app")
+			out, err := Resolve(t.Context(), w.input(&asked, archive("-- app/kustomization.yaml --\nresources:\n"+c.list), "app", "app"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				err := out.Errors[i]
 				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "s3cret") {
 					t.Fatalf("error %v, want %q", err, c.err)
 				}
@@ -255,11 +272,12 @@ func TestAddressesAreCounted(t *testing.T) {
 			fmt.Sprintf("-- kustomization.yaml --\nresources: ['https://example.org/a/n%d?ref=v1']", i+1))
 	}
 	var asked []string
-	err := w.resolver(&asked).Tree(archive("-- kustomization.yaml --\nbases: ['https://example.org/a/n0?ref=v1']")).Resolve(".")
+	repo := archive("-- kustomization.yaml --\nbases: ['https://example.org/a/n0?ref=v1']")
+	_, err := resolved(t, w.input(&asked, repo, "."))
 	if err == nil || !strings.Contains(err.Error(), "more than 4 addresses lead to it") || len(asked) != maxHops {
 		t.Errorf("%v, and %d were fetched", err, len(asked))
 	}
-	if !errors.Is(there.resolver(&asked).Tree(archive("-- kustomization.yaml --\nbases: ['https://example.org/a/n0?ref=v1']")).Resolve("."), errGone) {
+	if _, err = resolved(t, there.input(&asked, repo, ".")); !errors.Is(err, errGone) {
 		t.Error("the cause is lost")
 	}
 }
@@ -271,9 +289,9 @@ func TestAddressesThatMayMove(t *testing.T) {
 		"https://example.org/main/x.yaml?a=b": archive("-- file --\n{}"),
 	}
 	var asked []string
-	r := w.resolver(&asked)
-	r.Moving = true
-	if err := r.Tree(archive("-- kustomization.yaml --\nresources: ['github.com/argo/flows', 'https://example.org/main/x.yaml?a=b']")).Resolve("."); err != nil {
+	in := w.input(&asked, archive("-- kustomization.yaml --\nresources: ['github.com/argo/flows', 'https://example.org/main/x.yaml?a=b']"), ".")
+	in.Moving = true
+	if _, err := resolved(t, in); err != nil || len(asked) != 2 {
 		t.Error(err)
 	}
 }
@@ -286,11 +304,11 @@ func TestWhatIsNoAddress(t *testing.T) {
 	} {
 		var asked []string
 		repo := archive("-- kustomization.yaml --\n" + text)
-		tree := there.resolver(&asked).Tree(repo)
-		if err := tree.Resolve("."); err != nil || len(asked) > 0 {
+		tree, err := resolved(t, there.input(&asked, repo, "."))
+		if err != nil || len(asked) > 0 {
 			t.Errorf("%q: %v, asked for %q", text, err, asked)
 		}
-		content, err := fs.ReadFile(tree.FS(), "kustomization.yaml")
+		content, err := fs.ReadFile(tree, "kustomization.yaml")
 		if err != nil || string(content) != string(repo["kustomization.yaml"].Data) {
 			t.Errorf("%q: it is %q now", text, content)
 		}

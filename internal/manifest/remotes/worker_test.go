@@ -1,0 +1,96 @@
+package remotes
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"mlkeeper.dev/internal/limit"
+	"mlkeeper.dev/internal/manifest/worker"
+)
+
+// junk is about a megabyte of YAML that takes a hundred times as much once it is read.
+var junk = "configMapGenerator: [" + strings.Repeat("[],", maxKustomization/3-50) + "[]]\n"
+
+// bomb is a repository whose kustomizations are nested, each with junk.
+func bomb() fstest.MapFS {
+	out := fstest.MapFS{"good/kustomization.yaml": {Data: []byte("resources: ['https://github.com/argo/flows/manifests/crds?ref=v3.7.3']")}}
+	for i := range maxNested {
+		out[fmt.Sprintf("bomb/%d/kustomization.yaml", i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "resources: [../%d]\n%s", i+1, junk)}
+	}
+	return out
+}
+
+// TestNoAddressesEndTheManager has the kustomizations of one application take all memory that a worker has: it fails alone, and says why.
+func TestNoAddressesEndTheManager(t *testing.T) {
+	var asked []string
+	out, err := Resolve(t.Context(), there.input(&asked, bomb(), "good", "bomb/0", "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Errors[1]; err == nil || !strings.Contains(err.Error(), "takes more than 256 MiB of memory: split it") {
+		t.Errorf("the bomb: %v", err)
+	}
+	if out.Errors[0] != nil || out.Errors[2] != nil || len(asked) != 1 {
+		t.Errorf("the others: %v, %v; asked for %q", out.Errors[0], out.Errors[2], asked)
+	}
+	if _, err := fs.Stat(out.Repos["r"], ".fetched/github.com_argo_flows_v3.7.3/manifests/base/controller.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKustomizationsAreReadByWorkers holds what the manager takes for one that takes much.
+func TestKustomizationsAreReadByWorkers(t *testing.T) {
+	repo := fstest.MapFS{"kustomization.yaml": {Data: []byte(junk)}}
+	var asked []string
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := resolved(t, there.input(&asked, repo, "."))
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err != nil || took > 16 {
+		t.Errorf("the manager takes %d MiB (%v)", took, err)
+	}
+}
+
+// TestNoWorkerWaitsForAServer holds that others are rendered while something is fetched.
+func TestNoWorkerWaitsForAServer(t *testing.T) {
+	var asked []string
+	in := there.input(&asked, archive(here), "app", "side")
+	in.Repos["r"].(fstest.MapFS)["app/kustomization.yaml"].Data = []byte("resources: [../side, 'https://github.com/argo/flows/onward?ref=v3.7.3']")
+	in.Workers = &worker.Pool{Memory: limit.New(worker.Share, worker.Share)}
+	fetch := in.Fetch
+	in.Fetch = func(a Address) (fs.FS, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if !in.Workers.Memory.Acquire(ctx, "another", worker.Share) {
+			t.Error("a worker waits for " + a.URI)
+			return nil, errGone
+		}
+		in.Workers.Memory.Release("another", worker.Share)
+		return fetch(a)
+	}
+	out, err := Resolve(t.Context(), in)
+	if err != nil || len(out.Errors) > 0 || len(asked) != 2 {
+		t.Errorf("%v, %v, asked for %q", err, out, asked)
+	}
+}
+
+// TestAnApplicationOfNoRepositoryIsNotResolved leaves it to the rendering to say so.
+func TestAnApplicationOfNoRepositoryIsNotResolved(t *testing.T) {
+	var asked []string
+	in := there.input(&asked, archive(here), "side")
+	in.Applications[0].Repo = "none"
+	if out, err := Resolve(t.Context(), in); err != nil || len(out.Errors) > 0 || len(asked) > 0 {
+		t.Errorf("%v, %v, asked for %q", err, out, asked)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Resolve(ended, in); err == nil {
+		t.Error("it is resolved although nobody waits for it")
+	}
+}
