@@ -5,7 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
-	"mlkeeper.dev/internal/engine/healthexpr"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/rendering"
 )
@@ -46,9 +45,7 @@ type Application struct {
 	Name     string
 	Objects  []*unstructured.Unstructured
 	Warnings []string
-	// Health are its compiled healthCheckExprs, and HealthError says which of them is wrong; nil where none is.
-	Health      healthexpr.Rules
-	HealthError *healthexpr.Error
+	Health   rendering.Health
 	// Error says why it was not rendered; its objects are those of before then.
 	Error string
 }

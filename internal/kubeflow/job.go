@@ -13,7 +13,6 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/engine/controller"
-	"mlkeeper.dev/internal/engine/healthexpr"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/worker"
@@ -52,8 +51,7 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 		return notRendered(err)
 	}
 	for i, rendered := range all {
-		one := Application{Name: rendered.Name}
-		one.Health, one.HealthError = healthexpr.Compile(out.Spec[i].HealthCheckExprs)
+		one := Application{Name: rendered.Name, Health: rendering.HealthOf(out.Spec[i].Observation)}
 		if problem, bad := out.Unresolved[i]; bad {
 			problem.Field = ""
 			rendered.Err = problem

@@ -109,8 +109,8 @@ func failureOfApplication(content Content, i int, wrong, clash string) (message,
 		return a.Error, ""
 	case wrong != "":
 		return wrong, ".dependsOn"
-	case a.HealthError != nil:
-		return a.HealthError.Message, ".healthCheckExprs" + a.HealthError.Field
+	case a.Health.Error != nil:
+		return a.Health.Error.Message, ".healthCheckExprs" + a.Health.Error.Field
 	case clash != "" && content.Rendering == renderingKustomize:
 		return clash + leaveOneOut, ""
 	}
@@ -150,17 +150,13 @@ func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object,
 				continue
 			}
 			seen[key] = true
-			object := plan.Object{
-				Desired: plan.InNamespace(o, key.Namespace), Drift: plan.DriftOf(facts.Result.Content.Spec[i].DriftDetection, key),
-			}
+			object := plan.Object{Desired: plan.InNamespace(o, key.Namespace)}
+			a.Health.Observe(&object, facts.Result.Content.Spec[i].DriftDetection)
 			if plan.AlwaysRetained(key) {
 				// The namespace that the KfDef is in, and those of applications of others, may be there before.
 				object.Adopt, object.Retain = key.Kind == "Namespace" || key.Name == unmarked, kept
 				definitions = append(definitions, object)
 				continue
-			}
-			if a.Health != nil {
-				object.Health = a.Health.Of
 			}
 			object.Retain, object.IgnoreHealth = kept || key.GroupKind == claims, informational(key.GroupKind)
 			applications[i] = append(applications[i], object)

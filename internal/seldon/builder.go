@@ -56,6 +56,7 @@ func (b *builder) hooks(rendered []*unstructured.Unstructured, step int, add fun
 		}
 		for _, o := range b.objects(rendered[i : i+1]) {
 			if o.Hook = helm.Ends(u); o.Hook {
+				o.Health = nil // It is healthy when it has completed.
 				o.DeleteCompleted = helm.DeletedWhenCompleted(u)
 				o.Desired = runFor(o.Desired, b.part.Result.Content.Run)
 			}
@@ -103,6 +104,7 @@ func (b *builder) objects(rendered []*unstructured.Unstructured) []plan.Object {
 			key.GroupKind == customResourceDefinitions && !b.cr.Spec.DeleteCRDs
 		o.Adopt = key.Kind == "Namespace" && key.Group == ""
 		o.OnImmutable = b.onImmutable(key, o.Retain)
+		b.part.Result.Content.Health.Observe(&o, b.part.spec.DriftDetection)
 		out = append(out, o)
 	}
 	return out

@@ -74,7 +74,14 @@ func (p Part) report() (problem *plan.Problem, warning string) {
 	case p.Pending || p.Result == nil:
 		return nil, ""
 	}
-	return p.Result.Report(!p.Older)
+	problem, warning = p.Result.Report(!p.Older)
+	if e := p.Result.Content.Health.Error; e != nil && problem == nil {
+		problem = &plan.Problem{
+			Class: plan.Terminal, Reason: reasonChartFailed, Field: "spec." + p.name + ".healthCheckExprs" + e.Field, Message: e.Message,
+			Remedy: "correct the expression",
+		}
+	}
+	return problem, warning
 }
 
 // all are the objects of a component.
@@ -116,6 +123,7 @@ type Content struct {
 	// Left are the hooks of the installation that an upgrade leaves as they are.
 	Left     []*unstructured.Unstructured
 	Warnings []string
+	Health   rendering.Health
 	Told
 }
 

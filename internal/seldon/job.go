@@ -51,7 +51,7 @@ func (r request) job(cr *v1alpha1.SeldonOperator) rendering.Job[Content] {
 	return rendering.Job[Content]{
 		Subject: subject(cr, r.component),
 		Inputs: rendering.Digest(string(cr.UID), []any{
-			r.chart, r.from.Versions, r.values, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(),
+			r.chart, r.from.Versions, r.values, r.spec.HealthCheckExprs, r.cluster.Version, r.user, string(r.keys.data[entrySeed]), r.rolledBack(),
 		}),
 		Trigger: cr.Annotations[keeper.ReconcileAtAnnotation], Every: r.every(), Sources: []rendering.Source{r.from},
 		Changed: r.changed, Render: r.render,
@@ -114,7 +114,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	out.Volatile = rendered.LooksUp
 	out.Content = Content{
 		Chart: chart.Name, Version: chart.Version, ValuesDigest: digest, Warnings: rendered.Warnings, Told: told,
-		revision: now, DefinitionsVersion: definitionsVersion(r.recorded, chart.Name, chart.Version),
+		revision: now, DefinitionsVersion: definitionsVersion(r.recorded, chart.Name, chart.Version), Health: rendering.HealthOf(r.spec.Observation),
 	}
 	for _, list := range []struct {
 		from []*unstructured.Unstructured

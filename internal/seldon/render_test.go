@@ -79,7 +79,7 @@ func TestAPolicyIsReadAsHelmReadsIt(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		u.SetName("one")
 		u.SetAnnotations(map[string]string{"helm.sh/resource-policy": policy})
-		b := builder{cr: &v1alpha1.SeldonOperator{}, seen: map[plan.Key]bool{}}
+		b := builder{cr: &v1alpha1.SeldonOperator{}, part: Part{Result: &Result{}}, seen: map[plan.Key]bool{}}
 		if got := b.objects([]*unstructured.Unstructured{u})[0].Retain; got != kept {
 			t.Errorf("%q: retained is %t", policy, got)
 		}

@@ -3,6 +3,7 @@ package seldon
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,7 +119,7 @@ func componentStatus(
 	case part.Rollback.Failed != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(problem.Message, maxMessage)
 	case problem != nil:
-		out.Phase, out.Message = phaseFailed, controller.Cut(part.Result.Failure.Message, maxMessage)
+		out.Phase, out.Message = phaseFailed, controller.Cut(strings.TrimSuffix(problem.Message, rendering.StaysDeclared), maxMessage)
 	case part.Result == nil:
 		out.Message = "the chart is being fetched and rendered"
 	case part.Pending && out.Phase == phaseReady:

@@ -1,5 +1,18 @@
 package v1alpha1
 
+// Observation says what the values of rendered objects mean that others set: those of their fields, and those of their conditions.
+type Observation struct {
+	// driftDetection says what becomes of what others change in the objects, and which fields are left to them.
+	// +optional
+	DriftDetection *DriftDetection `json:"driftDetection,omitempty"`
+	// healthCheckExprs tell the health of custom resources among the objects, where their conditions do not tell it as kstatus reads them. What
+	// cannot be compiled is reported, and the objects stay declared.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
+}
+
 // DriftMode says what becomes of what others change in objects.
 //
 // +kubebuilder:validation:Enum=enabled;warn

@@ -125,15 +125,9 @@ type Application struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// prune false keeps the objects of this application when they leave it, and when the KfDef is deleted.
 	// +optional
-	Prune *bool `json:"prune,omitempty"`
-	// driftDetection says what becomes of what others change in the objects of this application, and which fields are left to them.
-	// +optional
-	DriftDetection *keeper.DriftDetection `json:"driftDetection,omitempty"`
-	// healthCheckExprs tell the health of custom resources of this application, where their conditions do not tell it as kstatus reads them.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	HealthCheckExprs []keeper.HealthCheckExpr `json:"healthCheckExprs,omitempty"`
+	Prune              *bool `json:"prune,omitempty"`
+	keeper.Observation `json:",inline"`
+
 	// images replaces images of the application, as kustomize does.
 	// +optional
 	// +listType=atomic

@@ -109,6 +109,8 @@ type Component struct {
 	// cannot be changed. Their PersistentVolumeClaims stay. Without it the SeldonOperator is Stalled then.
 	// +optional
 	RecreateStatefulSets bool `json:"recreateStatefulSets,omitempty"`
+
+	keeper.Observation `json:",inline"`
 }
 
 // Upgrade says what becomes of an upgrade that fails.
