@@ -28,6 +28,10 @@ var kubeflowAdvice = map[string]advice{
 		meaning: "An application cannot be rendered or ordered; the others are applied.", stalled: true,
 		remedy: "Correct the application as the message says.",
 	},
+	"DependencyUnknown": {
+		meaning: "It depends on a KfDef of another namespace that does not exist, or that its ServiceAccount may not read.",
+		remedy:  "Correct the dependency, or have the right get on that KfDef granted to the ServiceAccount.",
+	},
 	"DependencyCycle": {
 		meaning: "Its dependsOn leads back to itself by way of other KfDefs, so that none of them would ever begin.", stalled: true,
 		remedy: "Remove one of the dependencies that the message names.",

@@ -4,10 +4,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
 )
 
 // other is a KfDef of the same namespace that depends on others.
@@ -44,8 +49,67 @@ func TestAwaited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := awaited(other("a", false, c.dependsOn...), c.siblings); got.Hold != c.hold || got.Cycle != c.cycle {
-				t.Errorf("%+v", got)
+			cluster := controllertest.New(testNow)
+			cluster.Others = c.siblings
+			got, err := awaited(t.Context(), cluster, other("a", false, c.dependsOn...), "")
+			if err != nil || got != (Awaited{Hold: c.hold, Cycle: c.cycle}) {
+				t.Errorf("%+v (%v)", got, err)
+			}
+		})
+	}
+}
+
+// TestAwaitedInAnotherNamespace looks at KfDefs of other namespaces as the ServiceAccount may. Who may not read them learns nothing: not even
+// whether there are any.
+func TestAwaitedInAnotherNamespace(t *testing.T) {
+	const user, hold = "system:serviceaccount:kubeflow:tenant", "KfDef platform/istio, of which nothing is known"
+	there := func(ready bool, dependsOn ...kubeflowv1.Dependency) *kubeflowv1.KfDef {
+		out := other("istio", ready)
+		out.Namespace, out.Spec.DependsOn = "platform", dependsOn
+		out.APIVersion, out.Kind = kubeflowv1.GroupVersion.String(), "KfDef"
+		return out
+	}
+	for name, c := range map[string]struct {
+		other               *kubeflowv1.KfDef
+		denied, operator    bool
+		hold, cycle, reason string
+	}{
+		"Ready":                  {other: there(true)},
+		"not Ready":              {other: there(false), hold: "KfDef platform/istio, which is not Ready"},
+		"one another":            {other: there(true, kubeflowv1.Dependency{Name: "a", Namespace: "kubeflow"}), cycle: "a, platform/istio, a"},
+		"a namesake of theirs":   {other: there(true, kubeflowv1.Dependency{Name: "a"})},
+		"missing":                {hold: hold, reason: reasonDependencyUnknown},
+		"not to be read":         {other: there(true), denied: true, hold: hold, reason: reasonDependencyUnknown},
+		"not to be read, absent": {denied: true, hold: hold, reason: reasonDependencyUnknown},
+		"not to be watched":      {other: there(true), operator: true, hold: hold, reason: "Forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := controllertest.New(testNow)
+			cluster.Denied = map[string]bool{user: c.denied, "": c.operator}
+			if c.other != nil {
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.other)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cluster.Put(&unstructured.Unstructured{Object: content})
+			}
+			cr := other("a", false)
+			cr.Spec.DependsOn = []kubeflowv1.Dependency{{Name: "istio", Namespace: "platform"}}
+			got, err := awaited(t.Context(), cluster, cr, user)
+			if err != nil || got.Hold != c.hold || got.Cycle != c.cycle || got.Unknown.Reason != c.reason {
+				t.Errorf("%+v (%v)", got, err)
+			}
+			if got.Unknown.Reason != "" && (got.Unknown.Class != plan.Blocked || got.Unknown.Field != "spec.dependsOn[0]") {
+				t.Errorf("%+v", got.Unknown)
+			}
+			p := plan.Plan{Stages: []plan.Stage{{}}}
+			if got.hold(&p); (len(p.Problems) > 0) != (c.reason+c.cycle != "") || p.Stages[0].Hold != c.hold {
+				t.Errorf("%+v", p)
+			}
+			if c.reason == reasonDependencyUnknown {
+				if absent, err := awaited(t.Context(), controllertest.New(testNow), cr, user); err != nil || cmp.Diff(got, absent) != "" {
+					t.Errorf("it can be told from a KfDef that is not there: %s", cmp.Diff(got, absent))
+				}
 			}
 		})
 	}

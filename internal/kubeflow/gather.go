@@ -31,6 +31,10 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	if err != nil {
 		return Facts{}, err
 	}
+	awaits, err := awaited(ctx, read, cr, user)
+	if err != nil {
+		return Facts{}, err
+	}
 	job := s.jobOf(cr, from, values)
 	result, done := s.results.Get(read, job)
 	if !done && !result.Rendered() {
@@ -38,7 +42,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 	}
 	facts := Facts{
 		Result: result, Pending: !done && result.Inputs != job.Inputs, Current: result.Inputs == job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
-		Awaited: awaited(cr, read.Siblings()),
+		Awaited: awaits,
 	}
 	for _, a := range result.Content.Applications {
 		for _, o := range a.Objects {

@@ -1,6 +1,7 @@
 package kubeflow
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,6 +111,42 @@ func ordered(t *testing.T, c *cluster.Cluster) {
 	if out, err := c.TryKubectl("-n", ns, "patch", "kfdef", "first", "--type=merge", "-p", `{"spec":{"dependsOn":[{"name":"first"}]}}`); err == nil {
 		t.Errorf("a KfDef may depend on itself: %s", out)
 	}
+}
+
+// orderedElsewhere has a KfDef wait for one of another namespace, of which it learns nothing before it is granted the right to read it.
+func orderedElsewhere(t *testing.T, c *cluster.Cluster) {
+	platform, ns := c.Namespace(t), c.Namespace(t)
+	grant(t, c, platform)
+	c.Kubectl(t, "-n", ns, "create", "serviceaccount", "mlkeeper")
+	c.Kubectl(t, "-n", ns, "create", "rolebinding", "mlkeeper", "--clusterrole=edit", "--serviceaccount="+ns+":mlkeeper")
+	archive(t, c, platform, "istio", application("app", configMap("of-istio")))
+	archive(t, c, ns, "kf", application("app", configMap("of-kf")))
+	apply(t, c, ns, "kf", "dependsOn: [{name: istio, namespace: "+platform+"}]", "app")
+	told := func() string { return meta.FindStatusCondition(get(t, c, ns, "kf").Status.Conditions, "Ready").Message }
+	unknown := func() error {
+		return reason(get(t, c, ns, "kf"), "DependencyUnknown", "there is no such KfDef, or the ServiceAccount of this one may not read it")
+	}
+	cluster.Eventually(t, time.Minute, unknown)
+	before := told()
+	apply(t, c, platform, "istio", "", "app")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, platform, "istio")) })
+	reconcile := func(at string) {
+		c.Kubectl(t, "-n", ns, "annotate", "--overwrite", "kfdef", "kf", "keeper.mlkeeper.dev/reconcile-at="+at)
+		cluster.Eventually(t, time.Minute, func() error {
+			if got := get(t, c, ns, "kf").Status.LastHandledReconcileAt; got != at {
+				return fmt.Errorf("reconciled at %q", got)
+			}
+			return nil
+		})
+	}
+	reconcile("1")
+	if err := errors.Join(unknown(), c.Gone(t, configMaps, ns, "of-kf")); err != nil || told() != before {
+		t.Errorf("%v; it says %q, and said %q", err, told(), before)
+	}
+	c.Kubectl(t, "-n", platform, "create", "role", "kfdef-reader", "--verb=get", "--resource=kfdefs.kfdef.apps.kubeflow.org", "--resource-name=istio")
+	c.Kubectl(t, "-n", platform, "create", "rolebinding", "kfdef-reader", "--role=kfdef-reader", "--serviceaccount="+ns+":mlkeeper")
+	reconcile("2")
+	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 }
 
 // keeps has an object with the annotation stay that its application no longer has.

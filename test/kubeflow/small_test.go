@@ -40,6 +40,7 @@ func TestSmall(t *testing.T) {
 	t.Run("LeftTheSpec", func(t *testing.T) { prunes(t, c) })
 	t.Run("KeptByAnnotation", func(t *testing.T) { keeps(t, c) })
 	t.Run("OneAfterAnother", func(t *testing.T) { ordered(t, c) })
+	t.Run("OneAfterAnotherElsewhere", func(t *testing.T) { orderedElsewhere(t, c) })
 	t.Run("LeavesDrift", func(t *testing.T) { leavesDrift(t, c) })
 	t.Run("HealthByExpression", func(t *testing.T) { tellsHealth(t, c) })
 	t.Run("Adopt", func(t *testing.T) { adopts(t, c) })

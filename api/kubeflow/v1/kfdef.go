@@ -13,7 +13,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Applications",type=string,JSONPath=`.status.applicationsReady`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.dependsOn) || self.spec.dependsOn.all(d, d.name != self.metadata.name)",message="spec.dependsOn names the KfDef itself: remove that entry"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.dependsOn) || self.spec.dependsOn.all(d, d.name != self.metadata.name || size(d.__namespace__) > 0)",message="spec.dependsOn names the KfDef itself: remove that entry"
 type KfDef struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -59,11 +59,12 @@ type KfDefSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	Interval *metav1.Duration `json:"interval,omitempty"`
-	// dependsOn names other KfDefs of the same namespace that must be Ready before anything of this one is created. What exists is updated
-	// all the same. A KfDef that depends on itself by way of others is Stalled.
+	// dependsOn names other KfDefs that must be Ready before anything of this one is created. What exists is updated all the same. A KfDef
+	// that depends on itself by way of others is Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +listMapKey=namespace
 	// +kubebuilder:validation:MaxItems=16
 	DependsOn []Dependency `json:"dependsOn,omitempty"`
 	// deletionPolicy says what becomes of the objects when the KfDef is deleted: Delete, the default, deletes them; Orphan
@@ -75,11 +76,18 @@ type KfDefSpec struct {
 
 // Dependency is a KfDef that another one depends on.
 type Dependency struct {
-	// name is that of a KfDef of the same namespace.
+	// name is that of the KfDef.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// namespace is the namespace of the KfDef; empty, the default, for that of this one. In another namespace it is read with the rights of the
+	// ServiceAccount that this one acts as, which needs the right get on it: else nothing of this one is created.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // Rendering is how the applications of a KfDef are rendered.
