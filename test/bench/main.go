@@ -114,10 +114,15 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.StringVar(&f.Out, "out", "bin/bench", "folder of the results")
 	set.StringVar(&f.Kustomize, "kustomize", "bin/tools/kustomize", "the tool that KfDef is compared with")
 	set.StringVar(&f.Kubeflow, "kubeflow", "test/testdata/kubeflow", "folder with the KfDef and the archive of Kubeflow 1.2")
+	set.StringVar(&f.Manifests, "manifests", os.Getenv("MANIFESTS"), "checkout of github.com/kubeflow/manifests v1.11.0, for kfdef111")
+	set.Func("manifests-map", "FROM=TO: where what these refer to by address comes from, such as a mirror; repeatable", func(value string) error {
+		f.ManifestsMap = append(f.ManifestsMap, value)
+		return nil
+	})
 	set.StringVar(&f.Helm, "helm", "bin/tools/helm", "the tool that SeldonOperator is compared with")
 	set.StringVar(&f.Charts, "charts", "hack/demo/seldon/charts", "folder with the charts that both install")
 	set.StringVar(&f.thresholds, "thresholds", "test/bench/thresholds.yaml", "what is promised")
-	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all when empty, peer only with --peer-command")
+	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all when empty, peer only with --peer-command and kfdef111 with --manifests")
 	set.BoolVar(&f.Quick, "quick", false, "small sizes, which show that the bench works and are no result")
 	set.IntVar(&f.Services, "services", 1000, "custom resources that converge")
 	set.IntVar(&f.Pairs, "pairs", 5, "pairs of baseline and operator")
@@ -180,7 +185,7 @@ func (f *flags) scenarios() ([]scenario.Scenario, error) {
 	var out []scenario.Scenario
 	if f.only == "" {
 		for _, s := range scenario.All {
-			if s.Name != "peer" || f.Peer.Command != "" {
+			if (s.Name != "peer" || f.Peer.Command != "") && (s.Name != "kfdef111" || f.Manifests != "") {
 				out = append(out, s)
 			}
 		}

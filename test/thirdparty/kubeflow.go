@@ -1,7 +1,10 @@
 package thirdparty
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +25,27 @@ var Kubeflow12 = []Secret{
 	},
 }
 
+// OfCertificates are the Secrets that cert-manager makes for the Certificates among objects, each for the Service that its first DNS name
+// is that of.
+func OfCertificates(objects []*unstructured.Unstructured) []Secret {
+	var out []Secret
+	for _, u := range objects {
+		if gvk := u.GroupVersionKind(); gvk.Group != "cert-manager.io" || gvk.Kind != "Certificate" {
+			continue
+		}
+		names, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "dnsNames")
+		secret, _, _ := unstructured.NestedString(u.Object, "spec", "secretName")
+		if len(names) == 0 || secret == "" {
+			continue
+		}
+		service, _, _ := strings.Cut(names[0], ".")
+		one := ofCertManager(u.GetNamespace(), secret, service, u.GetName())
+		one.APIVersion = u.GetAPIVersion()
+		out = append(out, one)
+	}
+	return out
+}
+
 func named(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
@@ -29,7 +53,7 @@ func named(namespace, name string) types.NamespacedName {
 func ofCertManager(namespace, name, service, certificate string) Secret {
 	return Secret{
 		Name: named(namespace, name), Server: named(namespace, service), Maker: named("cert-manager", "cert-manager"),
-		Certificate: certificate, Chain: corev1.TLSCertKey, Key: corev1.TLSPrivateKeyKey,
+		Certificate: certificate, APIVersion: "cert-manager.io/v1alpha2", Chain: corev1.TLSCertKey, Key: corev1.TLSPrivateKeyKey,
 	}
 }
 

@@ -26,8 +26,8 @@ type Secret struct {
 	Server types.NamespacedName
 	// Maker is the Deployment of the controller.
 	Maker types.NamespacedName
-	// Certificate is the custom resource of cert-manager that asks for the Secret; empty where nothing does.
-	Certificate string
+	// Certificate is the custom resource of cert-manager that asks for the Secret, of an apiVersion; empty where nothing does.
+	Certificate, APIVersion string
 	// Chain and Key are the keys of the data.
 	Chain, Key string
 }
@@ -74,7 +74,7 @@ func (s Secret) make(ctx context.Context, c client.Client) error {
 	}
 	if s.Certificate != "" {
 		asked := &unstructured.Unstructured{}
-		asked.SetAPIVersion("cert-manager.io/v1alpha2")
+		asked.SetAPIVersion(s.APIVersion)
 		asked.SetKind("Certificate")
 		switch err := c.Get(ctx, types.NamespacedName{Namespace: s.Name.Namespace, Name: s.Certificate}, asked); {
 		case apierrors.IsNotFound(err):

@@ -23,6 +23,9 @@ type Config struct {
 	Operator, Devcluster, Manifest, Out string
 	// Kustomize is the tool, and Kubeflow the folder with the KfDef and the archive of Kubeflow 1.2.
 	Kustomize, Kubeflow string
+	// Manifests is a checkout of Kubeflow 1.11's manifests; empty for none. ManifestsMap is where what these refer to by address comes from.
+	Manifests    string
+	ManifestsMap []string
 	// Helm is the tool, and Charts the folder with the charts that both install.
 	Helm, Charts string
 
@@ -75,6 +78,7 @@ var All = []Scenario{
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
 	{"kfdef", "11 min", (*Bench).kfdef},
+	{"kfdef111", "20 min", (*Bench).kfdef111},
 	{"seldon", "17 min", (*Bench).seldon},
 	{"acm", "10 min", (*Bench).acm},
 	{"peer", "10 min", (*Bench).peer},
@@ -89,7 +93,7 @@ func (b *Bench) Run(ctx context.Context, selected []Scenario) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if slices.Contains([]string{"kfdef", "seldon", "acm", "peer"}, s.Name) {
+		if slices.Contains([]string{"kfdef", "kfdef111", "seldon", "acm", "peer"}, s.Name) {
 			// Nothing else runs beside a comparison.
 			b.endLarge()
 		}

@@ -32,18 +32,49 @@ const (
 	kfDefPath  = "/apis/kfdef.apps.kubeflow.org/v1/namespaces/kubeflow/kfdefs/kubeflow"
 )
 
-// kubeflow is the KfDef of Kubeflow 1.2 with its archive, served on this machine in place of its address.
+// kubeflow is a KfDef with its archive, served on this machine in place of its address.
 type kubeflow struct {
 	server *httptest.Server
 	asked  atomic.Int64
-	// manifest is the KfDef with a name, objects what it renders.
+	// maps are what the operator is told of where things come from.
+	maps []string
+	// manifest is the KfDef with a name, objects what it renders, and secrets what the controllers in it make.
 	manifest string
 	objects  []byte
+	secrets  []thirdparty.Secret
 }
 
 // flags are what the operator is told about the archive.
 func (k *kubeflow) flags() []string {
-	return []string{"--source-map", "https://github.com=" + k.server.URL, "--source-allow-cidr", "127.0.0.0/8"}
+	out := []string{"--source-allow-cidr", "127.0.0.0/8"}
+	for _, one := range k.maps {
+		out = append(out, "--source-map", one)
+	}
+	return out
+}
+
+// serve serves an archive in place of an address.
+func (k *kubeflow) serve(address string, archive http.HandlerFunc) {
+	k.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.asked.Add(1)
+		w.Header().Set("ETag", `"one"`)
+		archive(w, r)
+	}))
+	k.maps = append(k.maps, address+"="+k.server.URL)
+}
+
+// render has the operator's own command render the objects.
+func (b *Bench) render(ctx context.Context, k *kubeflow) error {
+	render := exec.CommandContext(ctx, b.Config.Operator, append([]string{"render", "--offline", "--show-secrets", "-f", "-"}, k.flags()...)...)
+	render.Stdin = strings.NewReader(k.manifest)
+	var failure strings.Builder
+	render.Stderr = &failure
+	var err error
+	if k.objects, err = render.Output(); err != nil {
+		k.server.Close()
+		return fmt.Errorf("render the KfDef: %w\n%s", err, failure.String())
+	}
+	return nil
 }
 
 // kfdef compares the KfDef of Kubeflow 1.2 with the tools that people use in its place.
@@ -95,31 +126,23 @@ func (b *Bench) kfdef(ctx context.Context) error {
 	return b.neighbours(ctx)
 }
 
-// kubeflow serves the archive and renders the objects with the operator's own command.
+// kubeflow serves the archive of Kubeflow 1.2 and renders the objects.
 func (b *Bench) kubeflow(ctx context.Context) (*kubeflow, error) {
 	raw, err := os.ReadFile(filepath.Join(b.Config.Kubeflow, "kfctl_istio_dex.v1.2.0.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	k := &kubeflow{manifest: strings.Replace(string(raw), "metadata:\n", "metadata:\n  name: kubeflow\n", 1)}
-	k.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		k.asked.Add(1)
-		w.Header().Set("ETag", `"one"`)
-		http.ServeFile(w, r, filepath.Join(b.Config.Kubeflow, "manifests-1.2.0.tar.gz"))
-	}))
-	render := exec.CommandContext(ctx, b.Config.Operator, append([]string{"render", "--offline", "--show-secrets", "-f", "-"}, k.flags()...)...)
-	render.Stdin = strings.NewReader(k.manifest)
-	var failure strings.Builder
-	render.Stderr = &failure
-	if k.objects, err = render.Output(); err != nil {
-		k.server.Close()
-		return nil, fmt.Errorf("render the KfDef: %w\n%s", err, failure.String())
+	k := &kubeflow{
+		manifest: strings.Replace(string(raw), "metadata:\n", "metadata:\n  name: kubeflow\n", 1), secrets: thirdparty.Kubeflow12,
 	}
-	return k, nil
+	k.serve("https://github.com", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, filepath.Join(b.Config.Kubeflow, "manifests-1.2.0.tar.gz"))
+	})
+	return k, b.render(ctx, k)
 }
 
-// bootKubeflow boots a cluster on which the controllers of Kubeflow 1.2 make their Secrets, and returns what ends both.
-func (b *Bench) bootKubeflow(ctx context.Context) (*world.Cluster, *world.Identity, func(), error) {
+// bootKubeflow boots a cluster on which the controllers of a Kubeflow make their Secrets, and returns what ends both.
+func (b *Bench) bootKubeflow(ctx context.Context, k *kubeflow) (*world.Cluster, *world.Identity, func(), error) {
 	c, id, err := b.bootTrusted(ctx, "kubeflow")
 	if err != nil {
 		return nil, nil, nil, err
@@ -128,7 +151,7 @@ func (b *Bench) bootKubeflow(ctx context.Context) (*world.Cluster, *world.Identi
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := thirdparty.Run(ctx, c.Client, thirdparty.Kubeflow12); err != nil {
+		if err := thirdparty.Run(ctx, c.Client, k.secrets); err != nil {
 			b.say("the controllers of Kubeflow failed: %v", err)
 		}
 	}()
@@ -141,7 +164,7 @@ func (b *Bench) bootKubeflow(ctx context.Context) (*world.Cluster, *world.Identi
 
 // kubectl returns how many seconds kustomize and kubectl take until every object is accepted.
 func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
-	c, _, stop, err := b.bootKubeflow(ctx)
+	c, _, stop, err := b.bootKubeflow(ctx, k)
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +197,7 @@ func (b *Bench) kubectl(ctx context.Context, k *kubeflow) (float64, error) {
 // keeper returns how many seconds the operator takes until every object is accepted, how many it takes to reconcile now, and
 // the most memory it used.
 func (b *Bench) keeper(ctx context.Context, k *kubeflow) (applied float64, now []float64, peak float64, err error) {
-	c, id, stop, err := b.bootKubeflow(ctx)
+	c, id, stop, err := b.bootKubeflow(ctx, k)
 	if err != nil {
 		return 0, nil, 0, err
 	}

@@ -22,7 +22,7 @@ import (
 // definitions, then what is built in, then the custom resources, over which the API server sleeps while their definitions are
 // less than two seconds old. It is what the API server itself needs.
 func (b *Bench) bareKubeflow(ctx context.Context, k *kubeflow) (float64, error) {
-	_, id, stop, err := b.bootKubeflow(ctx)
+	_, id, stop, err := b.bootKubeflow(ctx, k)
 	if err != nil {
 		return 0, err
 	}
