@@ -42,9 +42,18 @@ type dist struct {
 	signer *signer
 	// files are what is written, by name.
 	files map[string][]byte
-	// digest is that of the image index.
-	digest v1.Hash
+	// digest is that of the image index, which has an image for each of the architectures.
+	digest        v1.Hash
+	architectures map[string]bool
+	// operands are the images that the binary starts by default.
+	operands []operand
+	// layout is what the OCI layout has beside the index, by tag, and published what of it is no signature.
+	layout    map[string]v1.Image
+	published []subject
 }
+
+// operand is an image that the operator starts, with the flag of the manager that names another.
+type operand struct{ name, image string }
 
 // runDist is the command dist.
 func runDist(args []string) error {
@@ -79,7 +88,7 @@ func runDist(args []string) error {
 
 // makeDist makes everything of a release in memory, and writes it at the end: a release that fails leaves nothing.
 func makeDist(o distOptions) error {
-	d := &dist{distOptions: o, files: map[string][]byte{}}
+	d := &dist{distOptions: o, files: map[string][]byte{}, layout: map[string]v1.Image{}, architectures: map[string]bool{}}
 	if o.key != "" {
 		var err error
 		if d.signer, err = readSigner(o.key); err != nil {
@@ -90,11 +99,11 @@ func makeDist(o distOptions) error {
 	if err := d.notes(); err != nil {
 		return err
 	}
-	images, signatures, err := d.images()
+	images, err := d.images()
 	if err != nil {
 		return err
 	}
-	for _, step := range []func() error{d.kubernetes, d.chart, d.archives, d.packages, d.attest} {
+	for _, step := range []func() error{d.kubernetes, d.olm, d.chart, d.archives, d.packages, d.attest} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -110,7 +119,7 @@ func makeDist(o distOptions) error {
 			return err
 		}
 	}
-	if err := writeLayout(filepath.Join(o.output, imageFolder), images, imageTag(o.version), signatures); err != nil {
+	if err := writeLayout(filepath.Join(o.output, imageFolder), images, imageTag(o.version), d.layout); err != nil {
 		return err
 	}
 	fmt.Printf("wrote %s: %d files, and the image %s@%s as an OCI layout\n", o.output, len(d.files), o.image, d.digest)
@@ -140,29 +149,31 @@ func (d *dist) platforms() ([]string, error) {
 }
 
 // images makes the image index of the Linux binaries, and its signature.
-func (d *dist) images() (v1.ImageIndex, map[string]v1.Image, error) {
+func (d *dist) images() (v1.ImageIndex, error) {
 	all, err := d.platforms()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	binaries := map[string]string{}
 	for _, platform := range all {
 		if arch, ok := strings.CutPrefix(platform, "linux-"); ok {
 			binaries[arch] = filepath.Join(d.binaries, platform, "mlkeeper")
+			d.architectures[arch] = true
 		}
 	}
 	if len(binaries) == 0 {
-		return nil, nil, fmt.Errorf("%s has no binary for Linux, of which the image is made", d.binaries)
+		return nil, fmt.Errorf("%s has no binary for Linux, of which the image is made", d.binaries)
 	}
 	images, err := index(binaries, d.version, d.at, d.commit)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if d.digest, err = images.Digest(); err != nil || d.signer == nil {
-		return images, nil, err
+		return images, err
 	}
 	signature, tag, err := d.signer.signImage(d.image, d.digest)
-	return images, map[string]v1.Image{tag: signature}, err
+	d.layout[tag] = signature
+	return images, err
 }
 
 func (d *dist) notes() error {
@@ -246,7 +257,7 @@ func archiveName(version, platform string) string {
 const development = "registry.invalid/mlkeeper:dev"
 
 // operands finds the images that the binary starts by default, in the help of its flags.
-var operands = regexp.MustCompile(`(?m)--[a-z]+(?:-[a-z]+)*-image string .*\(default "([^"]+)"\)`)
+var operands = regexp.MustCompile(`(?m)--([a-z]+(?:-[a-z]+)*)-image string .*\(default "([^"]+)"\)`)
 
 // kubernetes writes the manifests with the image by its digest, and the list of all images for registries without the Internet.
 func (d *dist) kubernetes() error {
@@ -273,7 +284,8 @@ func (d *dist) kubernetes() error {
 	}
 	list := []string{d.reference()}
 	for _, m := range operands.FindAllSubmatch(help, -1) {
-		list = append(list, string(m[1]))
+		d.operands = append(d.operands, operand{string(m[1]), string(m[2])})
+		list = append(list, string(m[2]))
 	}
 	if len(list) == 1 {
 		return errors.New("the help of mlkeeper manager names no default image")
@@ -366,7 +378,7 @@ func (d *dist) packages() error {
 
 // attest writes checksums and provenance of all files and of the image, with signatures where there is a key.
 func (d *dist) attest() error {
-	subjects := []subject{{Name: d.image, Digest: map[string]string{d.digest.Algorithm: d.digest.Hex}}}
+	subjects := append([]subject{{Name: d.image, Digest: map[string]string{d.digest.Algorithm: d.digest.Hex}}}, d.published...)
 	var sums strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		sum := sha256Hex(d.files[name])

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -57,7 +55,11 @@ func release(t *testing.T, work string) distOptions {
 	for _, name := range []string{"linux-amd64/mlkeeper", "linux-arm64/mlkeeper", "windows-amd64/mlkeeper.exe"} {
 		write("binaries/"+name, binary)
 	}
-	write("manifests/install.yaml", []byte("image: "+development+"\n"))
+	manifest, err := os.ReadFile("../../config/install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("manifests/install.yaml", manifest)
 	write("completions/mlkeeper.bash", []byte("complete\n"))
 	write("help.txt", []byte(`      --trustyai-image string             image of one (default "quay.io/a/b:v1")`+"\n"+
 		`      --trustyai-image-generation string  what it is (default "no image")`+"\n"))
@@ -323,35 +325,17 @@ func TestTheImageIsPublished(t *testing.T) {
 
 func TestManifestsAndChartNameTheImageByItsDigest(t *testing.T) {
 	_, all := finished(t)
-	if text := string(all["install.yaml"]); !strings.HasPrefix(text, "image: "+repositoryName+":v0.1.0-rc.1@sha256:") {
-		t.Errorf("install.yaml: %s", text)
+	if !bytes.Contains(all["install.yaml"], []byte("image: "+repositoryName+":v0.1.0-rc.1@sha256:")) {
+		t.Error("install.yaml does not name the image of the release")
 	}
-	compressed, err := gzip.NewReader(bytes.NewReader(all["mlkeeper-0.1.0-rc.1.tgz"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed := map[string]string{}
-	for reader := tar.NewReader(compressed); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		packed[header.Name] = string(content)
-	}
+	packed := unpack(t, all["mlkeeper-0.1.0-rc.1.tgz"])
 	for name, wanted := range map[string][]string{
 		"mlkeeper/Chart.yaml":                {"version: 0.1.0-rc.1\n", "appVersion: v0.1.0-rc.1\n"},
 		"mlkeeper/values.yaml":               {"repository: " + repositoryName + "\n", "digest: sha256:"},
 		"mlkeeper/templates/deployment.yaml": {"kind: Deployment"},
 	} {
 		for _, want := range wanted {
-			if !strings.Contains(packed[name], want) {
+			if !bytes.Contains(packed[name], []byte(want)) {
 				t.Errorf("%s has no %q:\n%s", name, want, packed[name])
 			}
 		}
@@ -381,6 +365,9 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		{"image in the manifests", func(o *distOptions) error {
 			return os.WriteFile(o.manifests+"/install.yaml", []byte("image: another\n"), 0o600)
 		}, "0 times, not once"},
+		{"Deployment", func(o *distOptions) error {
+			return os.WriteFile(o.manifests+"/install.yaml", []byte("kind: Service\nmetadata: {name: "+development+"}\n"), 0o600)
+		}, "0 Deployments"},
 		{"default images", func(o *distOptions) error { return os.WriteFile(o.help, nil, 0o600) }, "names no default image"},
 		{"key", func(o *distOptions) error { return os.WriteFile(o.key, []byte("no key"), 0o600) }, "not PEM"},
 		{"kind of key", func(o *distOptions) error {

@@ -93,12 +93,26 @@ func run(o options) error {
 	return nil
 }
 
-// build makes an image of one layer.
+// build makes the operator's image.
 func build(o options) (v1.Image, error) {
 	content, err := layer(o)
 	if err != nil {
 		return nil, err
 	}
+	return single(content, o.arch, v1.Config{
+		User:       user,
+		Entrypoint: []string{"/mlkeeper"},
+		WorkingDir: "/",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "mlkeeper",
+			"org.opencontainers.image.version":  o.version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	})
+}
+
+// single makes an image of one layer.
+func single(content []byte, arch string, settings v1.Config) (v1.Image, error) {
 	blob, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
 	}, tarball.WithMediaType(types.OCILayer))
@@ -116,17 +130,8 @@ func build(o options) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS = "linux"
-	config.Architecture = o.arch
-	config.Config = v1.Config{
-		User:       user,
-		Entrypoint: []string{"/mlkeeper"},
-		WorkingDir: "/",
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "mlkeeper",
-			"org.opencontainers.image.version":  o.version,
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
-	}
+	config.Architecture = arch
+	config.Config = settings
 	return mutate.ConfigFile(image, config)
 }
 

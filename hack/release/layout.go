@@ -43,8 +43,8 @@ func index(binaries map[string]string, version string, created time.Time, revisi
 	return out, nil
 }
 
-// writeLayout writes an index under a tag, and signatures under theirs, as an OCI image layout.
-func writeLayout(folder string, images v1.ImageIndex, tag string, signatures map[string]v1.Image) error {
+// writeLayout writes an index under a tag, and other images under theirs, as an OCI image layout.
+func writeLayout(folder string, images v1.ImageIndex, tag string, others map[string]v1.Image) error {
 	path, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func writeLayout(folder string, images v1.ImageIndex, tag string, signatures map
 	if err := path.AppendIndex(images, layout.WithAnnotations(map[string]string{reference: tag})); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(signatures)) {
-		if err := path.AppendImage(signatures[name], layout.WithAnnotations(map[string]string{reference: name})); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if err := path.AppendImage(others[name], layout.WithAnnotations(map[string]string{reference: name})); err != nil {
 			return err
 		}
 	}
