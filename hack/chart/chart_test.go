@@ -96,10 +96,7 @@ func application(t *testing.T) string {
 // overlay builds the operator with some components, as hack/overlay.sh says it to kustomize.
 func overlay(t *testing.T, components []string) []map[string]any {
 	t.Helper()
-	objects, err := build(root, []string{"operator"}, components, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := with(t, components)
 	var out []map[string]any
 	for _, object := range objects {
 		u := unstructured.Unstructured{Object: object}
@@ -376,7 +373,7 @@ func load(t *testing.T) *chart.Chart {
 func capabilities(t *testing.T) *common.Capabilities {
 	t.Helper()
 	out := common.DefaultCapabilities.Copy()
-	version, err := common.ParseKubeVersion("v1.30.0")
+	version, err := common.ParseKubeVersion("v1.34.0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ helm test mlkeeper --namespace mlkeeper-system
 ` + "```" + `
 
 It installs what the folders of ` + "`config`" + ` install, object for object: each switch below is a component of ` + "`config/components`" + `, with the
-rights of that component alone. A cluster has one installation, whatever the name of the release. It needs Kubernetes 1.30 or later, and is tested
+rights of that component alone. A cluster has one installation, whatever the name of the release. It needs Kubernetes 1.34 or later, and is tested
 with Helm 4.
 
 The CustomResourceDefinitions are templates, so that an upgrade brings new ones, and stay when the release is uninstalled, since every custom

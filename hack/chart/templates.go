@@ -109,7 +109,7 @@ const (
 
 // template builds the sources of a part and makes a template of them.
 func (p part) template(root string) ([]byte, error) {
-	objects, err := build(root, p.sources, nil, namespacePlaceholder)
+	objects, err := build(root, types.Kustomization{Namespace: namespacePlaceholder, Resources: below("", p.sources)})
 	if err != nil {
 		return nil, err
 	}
@@ -194,8 +194,17 @@ func fill(data []byte) []byte {
 // work is the folder of the kustomization that build makes.
 const work = "/chart"
 
-// build has kustomize build sources and components of config/ for a namespace and returns the objects in their order.
-func build(root string, sources, components []string, namespace string) ([]map[string]any, error) {
+// below are the paths of files and folders in a folder of config/, as a kustomization in the folder work names them.
+func below(folder string, names []string) []string {
+	var out []string
+	for _, name := range names {
+		out = append(out, "../"+folder+name)
+	}
+	return out
+}
+
+// build has kustomize build a kustomization beside the folders of config/ and returns the objects in their order.
+func build(root string, kustomization types.Kustomization) ([]map[string]any, error) {
 	files := filesys.MakeFsInMemory()
 	if err := files.MkdirAll(work); err != nil {
 		return nil, err
@@ -212,13 +221,6 @@ func build(root string, sources, components []string, namespace string) ([]map[s
 		return files.WriteFile("/"+path, data)
 	}); err != nil {
 		return nil, err
-	}
-	kustomization := types.Kustomization{Namespace: namespace}
-	for _, source := range sources {
-		kustomization.Resources = append(kustomization.Resources, "../"+source)
-	}
-	for _, component := range components {
-		kustomization.Components = append(kustomization.Components, "../components/"+component)
 	}
 	data, err := yaml.Marshal(kustomization)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 // engineFolder has the definitions that every installation needs.
 const engineFolder = "engine"
 
-// oldest is the oldest release of Kubernetes whose API server takes an installation: it serves ValidatingAdmissionPolicies as
-// admissionregistration.k8s.io/v1, which hold the operator. The rules of the definitions have needed 1.29.
-var oldest = apiversion.MustParseGeneric("1.30.0")
+// oldest and newest are the minor releases of Kubernetes that are supported, with those in between; the tests run on the newest. Older ones
+// than 1.30 serve no ValidatingAdmissionPolicies as admissionregistration.k8s.io/v1, which hold the operator.
+var oldest, newest = apiversion.MustParseGeneric("1.34"), apiversion.MustParseGeneric("1.36")
 
 // checkFlags are the flags of `mlkeeper check`.
 type checkFlags struct {
@@ -170,11 +170,17 @@ func (c *checker) kubernetes() {
 		c.add(checkProblem, subject, "the API server does not tell its version: %v", err)
 		return
 	}
-	switch found, err := apiversion.ParseGeneric(info.GitVersion); {
-	case err != nil:
-		c.add(checkWarning, subject, "the version %s cannot be compared with %s, the oldest that is supported", info.GitVersion, oldest)
-	case found.LessThan(oldest):
-		c.add(checkProblem, subject, "%s is older than %s, the oldest release that has the policies which hold the operator", info.GitVersion, oldest)
+	found, err := apiversion.ParseGeneric(info.GitVersion)
+	if err != nil {
+		c.add(checkWarning, subject, "the version %s cannot be compared with %s to %s, which are supported", info.GitVersion, oldest, newest)
+		return
+	}
+	switch minor := apiversion.MustParseGeneric(fmt.Sprintf("%d.%d", found.Major(), found.Minor())); {
+	case minor.LessThan(oldest):
+		c.add(checkProblem, subject, "%s is older than %s, the oldest release that this version of MLKeeper supports: update Kubernetes", info.GitVersion, oldest)
+	case newest.LessThan(minor):
+		c.add(checkProblem, subject, "%s is newer than %s, the newest release that this version of MLKeeper was tested on: use a newer version of MLKeeper",
+			info.GitVersion, newest)
 	default:
 		c.add(checkOK, subject, "%s", info.GitVersion)
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,12 +134,43 @@ func TestCheckBeforeAnInstallation(t *testing.T) {
 	if one := checks(t, c, 0, "--pre", "--controller", "trustyai"); one["kfdefs.kfdef.apps.kubeflow.org"].State != "" || one[tasDefinition].State == "" {
 		t.Errorf("--controller does not limit the definitions: %v", one)
 	}
-	c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: "v1.28.9"}, nil }
-	expect(t, checks(t, c, 1, "--pre")["Kubernetes"], checkProblem, "v1.28.9", "1.30.0")
+	for version, want := range map[string]string{"v1.33.9": "older than 1.34", "v1.37.0-alpha.1": "newer than 1.36", "v2.0.0": "newer than 1.36"} {
+		c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
+		expect(t, checks(t, c, 1, "--pre")["Kubernetes"], checkProblem, version, want)
+	}
+	for _, version := range []string{"v1.34.0", "v1.35.2-gke.1", "v1.36.11"} {
+		c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
+		expect(t, checks(t, c, 0, "--pre")["Kubernetes"], checkOK, version)
+	}
 	for _, args := range [][]string{{"--controller", "trustyai"}, {"--pre", "--controller", "nobody"}, {"-o", "yaml"}} {
 		if _, _, err := run(t, NewCheckCommand(environment(fakeController{}, c)), "", args...); status(err) != 1 {
 			t.Errorf("%v: %v", args, err)
 		}
+	}
+}
+
+// TestSupportedReleasesAreTheSameEverywhere compares the supported releases with the control plane of the tests, what the chart refuses and the pages.
+func TestSupportedReleasesAreTheSameEverywhere(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for name, want := range map[string]string{
+		"devcluster/go.mod":          "\tk8s.io/kubernetes v" + newest.String() + ".",
+		"charts/mlkeeper/Chart.yaml": "kubeVersion: \">=" + oldest.String() + ".0-0\"",
+		"charts/mlkeeper/README.md":  "Kubernetes " + oldest.String() + " or later",
+		"docs/cli.md":                oldest.String() + " to " + newest.String(),
+		"docs/releases.md":           oldest.String() + " to " + newest.String(),
+	} {
+		if !strings.Contains(read(name), want) {
+			t.Errorf("%s does not say %q", name, want)
+		}
+	}
+	if oldest.Major() != newest.Major() || oldest.Minor()+2 != newest.Minor() {
+		t.Errorf("%s to %s are not three minor releases", oldest, newest)
 	}
 }
 
