@@ -35,9 +35,16 @@ func TestEveryBugStillCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	bugs := load(t)
-	compiler, err := newCompiler(t.Context(), root, slices.Concat(folders(bugs...), []string{"cmd/mlkeeper"}))
-	if err != nil {
-		t.Fatal(err)
+	packages := map[string][]string{".": {"./cmd/mlkeeper"}}
+	for _, folder := range folders(bugs...) {
+		module, pkg := moduleOf(root, folder)
+		packages[module] = append(packages[module], pkg)
+	}
+	compilers := map[string]*compiler{}
+	for module, packages := range packages {
+		if compilers[module], err = newCompiler(t.Context(), filepath.Join(root, module), packages); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, b := range bugs {
 		if err := tree.Apply(t.Context(), b); err != nil {
@@ -45,7 +52,8 @@ func TestEveryBugStillCompiles(t *testing.T) {
 			continue
 		}
 		for _, folder := range folders(b) {
-			if err := compiler.check(filepath.Join(tree.dir, folder)); err != nil {
+			module, _ := moduleOf(root, folder)
+			if err := compilers[module].check(filepath.Join(tree.dir, folder)); err != nil {
 				t.Errorf("%s does not compile: make the same mistake in the code as it is now, see README.md: %v", b.Name, err)
 			}
 		}
@@ -74,14 +82,11 @@ type compiler struct {
 	exports map[string]string
 }
 
-// newCompiler compiles all that packages in some folders of a module import.
-func newCompiler(ctx context.Context, root string, folders []string) (*compiler, error) {
-	args := []string{"list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}}\t{{.Export}}{{end}}"}
-	for _, folder := range folders {
-		args = append(args, "./"+folder)
-	}
+// newCompiler compiles all that packages of a module import.
+func newCompiler(ctx context.Context, module string, packages []string) (*compiler, error) {
+	args := append([]string{"list", "-export", "-deps", "-f", "{{if .Export}}{{.ImportPath}}\t{{.Export}}{{end}}"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Stderr = root, os.Stderr
+	cmd.Dir, cmd.Stderr = module, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list -export: %w", err)

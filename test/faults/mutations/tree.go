@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -91,13 +92,33 @@ func (t *Tree) Revert() error {
 
 // Build compiles the tests of a package, such as the campaigns, as they are in the tree now.
 func (t *Tree) Build(ctx context.Context, folder, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary, folder)
-	cmd.Dir = t.dir
+	module, pkg := moduleOf(t.dir, folder)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-o", binary, pkg)
+	cmd.Dir = filepath.Join(t.dir, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the tests of %s: %w\n%s", folder, err, out)
 	}
 	return nil
+}
+
+// moduleOf returns the folder of the Go module that the package in a folder is of, and the package as that module names it.
+func moduleOf(root, folder string) (module, pkg string) {
+	folder = path.Clean(folder)
+	module = folder
+	for module != "." {
+		if _, err := os.Stat(filepath.Join(root, module, "go.mod")); err == nil {
+			break
+		}
+		module = path.Dir(module)
+	}
+	if module == folder {
+		return module, "."
+	}
+	if module != "." {
+		folder = strings.TrimPrefix(folder, module+"/")
+	}
+	return module, "./" + folder
 }
 
 // Check says whether a bug applies to the tree at root, without changing it.
