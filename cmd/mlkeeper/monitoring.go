@@ -17,7 +17,8 @@ import (
 
 // newMonitoringCommand is `mlkeeper monitoring`, with which make manifests writes config/monitoring.
 func newMonitoringCommand() *cobra.Command {
-	return &cobra.Command{
+	var runbooks string
+	cmd := &cobra.Command{
 		Use:    "monitoring dashboard|rules|prometheusrule|metrics",
 		Short:  "Print the dashboard, the alert rules or the list of metrics, from the metrics that this binary has",
 		Hidden: true, Args: cobra.ExactArgs(1),
@@ -27,7 +28,7 @@ func newMonitoringCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out, err := monitoringFile(catalog, args[0])
+			out, err := monitoringFile(catalog, args[0], runbooks)
 			if err != nil {
 				return err
 			}
@@ -35,9 +36,11 @@ func newMonitoringCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&runbooks, "runbooks", monitoring.Runbooks, "address of the page with a section for each alert")
+	return cmd
 }
 
-func monitoringFile(catalog monitoring.Catalog, what string) ([]byte, error) {
+func monitoringFile(catalog monitoring.Catalog, what, runbooks string) ([]byte, error) {
 	switch what {
 	case "dashboard":
 		return monitoring.Dashboard(catalog)
@@ -45,7 +48,7 @@ func monitoringFile(catalog monitoring.Catalog, what string) ([]byte, error) {
 		raw, err := json.MarshalIndent(catalog.List(), "", "  ")
 		return append(raw, '\n'), err
 	}
-	groups, err := monitoring.Alerts(catalog, cli.StalledReasons())
+	groups, err := monitoring.Alerts(catalog, cli.StalledReasons(), runbooks)
 	if err != nil {
 		return nil, err
 	}

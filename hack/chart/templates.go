@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/cli/monitoring"
 )
 
 // folder is the chart's, below the root of the repository.
@@ -187,6 +189,7 @@ func fill(data []byte) []byte {
 		namespacePlaceholder, "{{ .Release.Namespace }}",
 		imagePlaceholder, `{{ include "mlkeeper.image" . }}`,
 		actionPlaceholder, "{{ if .Values.rights.trusted }}Audit{{ else }}Deny{{ end }}",
+		"runbook_url: "+monitoring.Runbooks, "runbook_url: {{ .Values.monitoring.alerts.runbooks }}",
 	).Replace(string(data))
 	return []byte(text)
 }

@@ -102,6 +102,12 @@ func (*seriesSet) Warnings() annotations.Annotations { return nil }
 // fires evaluates the expression of an alert.
 func fires(t *testing.T, engine *promql.Engine, r rulefmt.Rule, w world) bool {
 	t.Helper()
+	return len(fired(t, engine, r, w)) > 0
+}
+
+// fired are the series for which an alert fires.
+func fired(t *testing.T, engine *promql.Engine, r rulefmt.Rule, w world) promql.Vector {
+	t.Helper()
 	q, err := engine.NewInstantQuery(t.Context(), w.queryable(t), nil, r.Expr, now)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +118,7 @@ func fires(t *testing.T, engine *promql.Engine, r rulefmt.Rule, w world) bool {
 	if err != nil {
 		t.Fatalf("%s: %v", r.Alert, err)
 	}
-	return len(vector) > 0
+	return slices.Clone(vector)
 }
 
 // well is a manager with nothing to do.
@@ -175,20 +181,12 @@ func TestAFreshInstallationPagesNothing(t *testing.T) {
 	}
 }
 
-// TestAlertsFireWhenTheyShould breaks a world that is well in one way for each alert.
-func TestAlertsFireWhenTheyShould(t *testing.T) {
-	all := rules(t)
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: promQL})
-	t.Cleanup(func() { _ = engine.Close() })
-	for _, r := range all {
-		if fires(t, engine, r, well()) {
-			t.Errorf("%s fires while all is well", r.Alert)
-		}
-	}
+// failures break a world that is well, in one way for each alert.
+func failures() map[string]func(world) {
 	set := func(selector string, value, growth float64) func(world) {
 		return func(w world) { w[selector] = trend{value: value, growth: growth} }
 	}
-	broken := map[string]func(world){
+	return map[string]func(world){
 		"MLKeeperNotReady":                 set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="VolumeNotFound"}`, 1, 0),
 		"MLKeeperStalled":                  set(`mlkeeper_ready{kind="TrustyAIService",status="False",reason="DuplicateService"}`, 2, 0),
 		"MLKeeperObjectFailed":             set(`mlkeeper_managed_objects{kind="TrustyAIService",health="Failed"}`, 1, 0),
@@ -212,6 +210,19 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		"MLKeeperReportsUnsent":            set(`mlkeeper_acm_unsent_reports`, 1, 0),
 		"MLKeeperWatchMissing":             set(`rest_client_requests_total{code="403",method="GET",host="kubernetes"}`, 0, 1),
 	}
+}
+
+// TestAlertsFireWhenTheyShould breaks a world that is well in one way for each alert.
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	all := rules(t)
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: promQL})
+	t.Cleanup(func() { _ = engine.Close() })
+	for _, r := range all {
+		if fires(t, engine, r, well()) {
+			t.Errorf("%s fires while all is well", r.Alert)
+		}
+	}
+	broken := failures()
 	for _, r := range all {
 		spoil, known := broken[r.Alert]
 		if !known {

@@ -20,8 +20,8 @@ type Group struct {
 	Rules []Rule `json:"rules"`
 }
 
-// RunbookPage is the page of this repository that has a section for each alert.
-const RunbookPage = "docs/operations.md"
+// Runbooks is the address of the page that has a section for each alert: docs/operations.md, as make docs writes it.
+const Runbooks = "https://mlkeeper.dev/docs/operations.html"
 
 // alert is a rule before it gets its runbook.
 type alert struct {
@@ -29,19 +29,20 @@ type alert struct {
 	summary, description       string
 }
 
-func (a alert) rule() Rule {
+// rule returns the rule with its section of the page of runbooks. Tools make a link of an annotation with this name.
+func (a alert) rule(runbooks string) Rule {
 	return Rule{
 		Alert: a.name, Expr: a.expr, For: a.wait, Labels: map[string]string{"severity": a.severity},
 		Annotations: map[string]string{
 			"summary": a.summary, "description": a.description,
-			"runbook": RunbookPage + "#" + strings.ToLower(a.name),
+			"runbook_url": runbooks + "#" + strings.ToLower(a.name),
 		},
 	}
 }
 
 // Alerts are the rules for the metrics of a catalog. stalled are the reasons of Ready that wait for a change of the
-// user's.
-func Alerts(c Catalog, stalled []string) ([]Group, error) {
+// user's, and runbooks is the address of the page with a section for each alert.
+func Alerts(c Catalog, stalled []string, runbooks string) ([]Group, error) {
 	w := newWriter(c)
 	var out []Group
 	for _, g := range []struct {
@@ -54,7 +55,7 @@ func Alerts(c Catalog, stalled []string) ([]Group, error) {
 	} {
 		group := Group{Name: g.name}
 		for _, a := range g.alerts {
-			group.Rules = append(group.Rules, a.rule())
+			group.Rules = append(group.Rules, a.rule(runbooks))
 		}
 		out = append(out, group)
 	}

@@ -91,7 +91,7 @@ func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
 	} {
 		c := registered(t)
 		spoil(c)
-		_, rules := Alerts(c, []string{"DuplicateService"})
+		_, rules := Alerts(c, []string{"DuplicateService"}, Runbooks)
 		_, dashboard := Dashboard(c)
 		for _, err := range []error{rules, dashboard} {
 			if err == nil || !strings.Contains(err.Error(), name) {
@@ -104,7 +104,7 @@ func TestQueriesOnWhatDoesNotExistAreRefused(t *testing.T) {
 // TestNoAlertIsAboutWhatNeverWas shows that no alert fires where nothing scrapes the manager, or it is not there yet: absent()
 // cannot tell these from a manager that is gone. hack/monitoring evaluates the rules.
 func TestNoAlertIsAboutWhatNeverWas(t *testing.T) {
-	groups, err := Alerts(registered(t), []string{"Invalid"})
+	groups, err := Alerts(registered(t), []string{"Invalid"}, Runbooks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +112,22 @@ func TestNoAlertIsAboutWhatNeverWas(t *testing.T) {
 		for _, r := range g.Rules {
 			if strings.Contains(r.Expr, "absent") {
 				t.Errorf("%s: %s", r.Alert, r.Expr)
+			}
+		}
+	}
+}
+
+// TestRunbooksAreWhereTheyAreSaidToBe holds that a company which serves the pages itself can have the alerts link to its own copy.
+func TestRunbooksAreWhereTheyAreSaidToBe(t *testing.T) {
+	const page = "https://docs.example.com/runbooks.html"
+	groups, err := Alerts(registered(t), []string{"Invalid"}, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if want := page + "#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
+				t.Errorf("%s: the runbook is at %q and should be at %q", r.Alert, r.Annotations["runbook_url"], want)
 			}
 		}
 	}
