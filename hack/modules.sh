@@ -2,7 +2,7 @@
 # The Go modules of the repository, for scripts to source. make verify fails where one is in no list.
 
 # modules have code of ours: they are vetted, tested and linted.
-modules=(. devcluster hack/catalog hack/console hack/release hack/monitoring)
+modules=(. devcluster hack/catalog hack/console hack/docs hack/release hack/monitoring)
 # programs have code of ours around originals that one target alone builds: they are linted, which vets them, where these can be fetched.
 programs=(hack/servicemonitors hack/tools/cert-manager hack/tools/prometheus-operator)
 # tools pin the versions of programs that the Makefile builds.

@@ -15,6 +15,7 @@ generated() {
   find config -name '*.yaml' -o -name '*.json'
   find devcluster/internal/catalog/crds -name '*.yaml'
   find charts -type f
+  find docs/reference -type f
 }
 
 before=$copy/before after=$copy/after
