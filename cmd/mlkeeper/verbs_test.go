@@ -132,7 +132,8 @@ contexts: [{name: c, context: {cluster: c}}]}`), 0o600); err != nil {
 // served are the resources of an API server without objects.
 var served = map[string][]metav1.APIResource{
 	"v1": {
-		{Name: "configmaps", SingularName: "configmap", Kind: "ConfigMap", Namespaced: true}, {Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true},
+		{Name: "configmaps", SingularName: "configmap", Kind: "ConfigMap", Namespaced: true},
+		{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true},
 		{Name: "events", SingularName: "event", Kind: "Event", Namespaced: true},
 	},
 	"apps/v1": {{Name: "deployments", SingularName: "deployment", Kind: "Deployment", Namespaced: true}},

@@ -50,7 +50,7 @@ func logsOf(t *testing.T, more ...*unstructured.Unstructured) (Environment, *ask
 	t.Helper()
 	s, dyn := stackSource(t, fakeController{}, more...)
 	a := &asked{}
-	s.cluster.logs = a.serve
+	s.logs = a.serve
 	return s.env, a, dyn
 }
 

@@ -62,6 +62,7 @@ func (*fakeSource) Object(_ context.Context, ref Ref) (any, error) {
 	}
 	return ref, nil
 }
+
 func (s *fakeSource) Act(_ context.Context, ref Ref, verb string) error {
 	s.acted.Store(verb + " " + ref.Name)
 	return nil

@@ -43,7 +43,8 @@ func TestObjectsAreObservedAsTheirComponentSays(t *testing.T) {
 				Paths: []string{"/spec"}, Target: &keeper.DriftTarget{Kind: "Thing"},
 			}}},
 			HealthCheckExprs: []keeper.HealthCheckExpr{
-				{APIVersion: "x.io/v1", Kind: "Thing", Current: current}, {APIVersion: "v1", Kind: "Namespace", Current: "true"},
+				{APIVersion: "x.io/v1", Kind: "Thing", Current: current},
+				{APIVersion: "v1", Kind: "Namespace", Current: "true"},
 				{APIVersion: "batch/v1", Kind: "Job", Current: "true"},
 			},
 		}}

@@ -208,8 +208,10 @@ func TestAfterARollback(t *testing.T) {
 	l.want("", "second, 5 Pending 0, 4 Superseded 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
 	// What others put into the Secret is not applied.
 	l = failed(t)
-	evil, err := pack(manifests{Revision: 1, Objects: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "of-seldon-core"},
-		"data": map[string]any{"value": "evil"}}}})
+	evil, err := pack(manifests{Revision: 1, Objects: []map[string]any{{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "of-seldon-core"},
+		"data": map[string]any{"value": "evil"},
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestAnInstallationIsNotRolledBack(t *testing.T) {
 	l.want("ready", "first, 1 Deployed 0, again")
 	var noise strings.Builder
 	for i := range 40_000 {
-		noise.WriteString(fmt.Sprintf("%x ", i*i*7919))
+		fmt.Fprintf(&noise, "%x ", i*i*7919)
 	}
 	l.values(noise.String())
 	l.pass("")

@@ -122,8 +122,10 @@ func TestAnUnsignedChartLeavesWhatRuns(t *testing.T) {
 	facts.Keys.there, facts.Keys.stored = true, true
 	ask := func(name, version string) Part {
 		t.Helper()
-		one := component{name: core, chart: v1alpha1.Chart{Name: name, Version: version, Repository: "oci://example.test",
-			Verify: &v1alpha1.Verification{Provider: "cosign", SecretRef: &v1alpha1.KeysReference{Name: "keys"}}}}
+		one := component{name: core, chart: v1alpha1.Chart{
+			Name: name, Version: version, Repository: "oci://example.test",
+			Verify: &v1alpha1.Verification{Provider: "cosign", SecretRef: &v1alpha1.KeysReference{Name: "keys"}},
+		}}
 		for {
 			part, _, err := s.gatherPart(t.Context(), cluster, cr, one, facts)
 			if err != nil {

@@ -122,7 +122,8 @@ func TestIndexesAreRememberedWithinBounds(t *testing.T) {
 	const at = "Thu, 01 Jan 2026 00:00:00 GMT"
 	for _, header := range []http.Header{
 		{"Etag": {strings.Repeat("x", maxETag+1)}, "Last-Modified": {"a\x01b"}, "Date": {at}},
-		{"Last-Modified": {at}, "Date": {at}}, {"Last-Modified": {at}},
+		{"Last-Modified": {at}, "Date": {at}},
+		{"Last-Modified": {at}},
 	} {
 		if got := validatorsOf(header); got != (validators{}) {
 			t.Errorf("sent back would be %+v", got)

@@ -223,7 +223,7 @@ func TestAVersionThatNoServerKnowsIsTold(t *testing.T) {
 		t.Errorf("loaded %v, not %v", got.Loaded, want)
 	}
 	g.hosts = &hosts{}
-	lost := append(both, pod("10.0.0.3", true, false))
+	lost := append(slices.Clone(both), pod("10.0.0.3", true, false))
 	if got := g.question("models", []wanted{{"m", nil, []int64{41}}})(t.Context(), lost).(*Answer); len(got.Loaded) > 0 {
 		t.Errorf("a server does not answer, and %v is loaded everywhere", got.Loaded)
 	}

@@ -12,6 +12,7 @@ import (
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
+	"mlkeeper.dev/test/tfserver"
 )
 
 const withGPU = `
@@ -59,16 +60,17 @@ kind: Tfserv
 metadata: {name: ` + sample + `}
 spec:
   configReload: Poll
+  restPort: 8500
+  grpcPort: 9000
   models:
     - {name: resnet, basePath: /models/resnet, versionPolicy: {specific: {versions: [41]}}, versionLabels: {stable: 41}}
 `
 
 // TestALabelMovesWithoutARestart: servers that run load another version, get the label when they have it, and drop the old one.
 func TestALabelMovesWithoutARestart(t *testing.T) {
-	c, servers := cluster.Shared(t), &fleet{}
-	servers.serve("41 AVAILABLE")
+	c, store := cluster.Shared(t), &tfserver.Memory{}
 	ns := c.Namespace(t)
-	startAsking(t, c, ns, servers)
+	startAsking(t, c, ns, serving(t, store, 41))
 	c.Apply(t, reloading, ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	condition(t, c, ns, sample, "ModelsAvailable", metav1.ConditionTrue)
@@ -92,7 +94,7 @@ func TestALabelMovesWithoutARestart(t *testing.T) {
 		}
 		return nil
 	})
-	servers.serve("41 AVAILABLE", "42 AVAILABLE")
+	store.Put(storedModel, 42)
 	reads(`specific { versions: 42 } } version_labels { key: "stable" value: 42 }`)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	if now := field(t, c.Get(t, deployment, ns, sample), "spec", "template"); !reflect.DeepEqual(now, template) || !reflect.DeepEqual(pods(t, c, ns), were) {

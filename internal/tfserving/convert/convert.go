@@ -61,13 +61,13 @@ func Convert(objects []*unstructured.Unstructured, options Options) *Result {
 	out := &Result{}
 	used := map[*unstructured.Unstructured]bool{}
 	for _, u := range objects {
-		switch kind := u.GroupVersionKind().GroupKind(); {
-		case kind == schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}:
+		switch u.GroupVersionKind().GroupKind() {
+		case schema.GroupKind{Group: "serving.kserve.io", Kind: "InferenceService"}:
 			used[u] = true
 			c := newConversion(out, u, options)
 			c.inferenceService()
 			c.finish()
-		case kind == schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
 			used[u] = true
 			c := newConversion(out, u, options)
 			c.others, c.used = objects, used

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func (c *conversion) framework() []string {
 
 // storage converts where the model is.
 func (c *conversion) storage(path []string) {
-	field := append(path, "storageUri")
+	field := slices.Concat(path, []string{"storageUri"})
 	uri := c.text(field...)
 	model := v1alpha1.Model{Name: strings.TrimSuffix(c.out.Name, c.options.Suffix)}
 	switch {

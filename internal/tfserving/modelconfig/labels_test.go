@@ -23,17 +23,20 @@ func TestHoldLabels(t *testing.T) {
 			model("", label("stable", "1")), model("", label("stable", "2")), 2, nil, []string{"value: 2"},
 		},
 		"waits, and both are served": {
-			model("", label("stable", "1")), model("", label("stable", "2")), 0, []HeldLabel{{"m", "stable", 1, 2}},
+			model("", label("stable", "1")), model("", label("stable", "2")), 0,
+			[]HeldLabel{{"m", "stable", 1, 2}},
 			[]string{"specific", "versions: 1", "versions: 2", "value: 1"},
 		},
 		"the latest two are both": {
 			model("model_version_policy { latest { num_versions: 2 } }", label("stable", "1")),
-			model("model_version_policy { latest { num_versions: 2 } }", label("stable", "2")), 0, []HeldLabel{{"m", "stable", 1, 2}},
+			model("model_version_policy { latest { num_versions: 2 } }", label("stable", "2")), 0,
+			[]HeldLabel{{"m", "stable", 1, 2}},
 			[]string{"latest", "value: 1"},
 		},
 		"all are both": {
 			model("model_version_policy { all {} }", label("stable", "1")), model("model_version_policy { all {} }", label("stable", "2")), 0,
-			[]HeldLabel{{"m", "stable", 1, 2}}, []string{"all", "value: 1"},
+			[]HeldLabel{{"m", "stable", 1, 2}},
+			[]string{"all", "value: 1"},
 		},
 		"another label is of its own": {
 			model("", label("stable", "1")), model("", label("stable", "1")+label("canary", "9")), 0, nil, []string{"value: 9"},
