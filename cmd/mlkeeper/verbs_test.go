@@ -59,6 +59,7 @@ var verbs = map[string]map[string]wrong{
 		missing:   {[]string{"-f", "absent.yaml"}, "absent.yaml"},
 		noCluster: {[]string{"-f", "../../config/samples/trustyai-service.yaml"}, "does not answer"},
 	},
+	"convert":     {missing: {[]string{"-f", "absent.yaml"}, "absent.yaml"}},
 	"rbac":        {unknownKind: {[]string{"--controller", "nothing"}, "nothing"}},
 	"install":     {unknownKind: {[]string{"--export", "--image", "a/b:c", "--controllers", "nothing"}, `--controllers "nothing"`}},
 	"manager":     {},
