@@ -18,10 +18,14 @@ import (
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
 	"mlkeeper.dev/internal/kubeflow"
 	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
+
+// keptResults is the default of --result-memory.
+const keptResults = 192 << 20
 
 const kfDefResource = "kfdefs.kfdef.apps.kubeflow.org"
 
@@ -35,7 +39,7 @@ func kfDef() *Kind {
 		Name: "kfdef", GVK: kfDefGVK, Resource: kfDefResource, Workloads: kfDefWorkloads(),
 		Bases: kfDefBases(),
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
-			return harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}}))
+			return harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{Trusted: true, Sources: inline{}, Results: rendering.NewMemory(keptResults)}))
 		})),
 	}
 }

@@ -56,8 +56,8 @@ func (r *run) state() snapshot {
 	return out
 }
 
-// revisionOf are the revisions of a component, which count how often it was changed.
-var revisionOf = regexp.MustCompile(`^status\.components.*(r|R)evision$`)
+// revisionOf are the revisions of a component, which count how often it was changed, with the history of them and what is kept of the last good one.
+var revisionOf = regexp.MustCompile(`^status\.components\[\d+\]\.(.*(r|R)evision|history.*|kept.*)$`)
 
 // settledForm is an object with its owner, where that is the custom resource or one of its Inventories, in one form.
 func settledForm(u *unstructured.Unstructured, owners map[string]bool) *unstructured.Unstructured {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
+	"mlkeeper.dev/internal/rendering"
 	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/test/harness"
 )
@@ -26,12 +27,12 @@ func seldonOperator() *Kind {
 	}
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps/(seldon-controller-manager|seldon-deploy)|services/seldon-webhook-service|` +
-			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-generated)|` +
+			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-(generated|revisions))|` +
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
 		Bases: seldonBases(),
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
-			return harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts}))
+			return harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts, Results: rendering.NewMemory(keptResults)}))
 		})),
 	}
 }
