@@ -134,6 +134,7 @@ func TestEveryExampleOfTheCommandLineRuns(t *testing.T) {
 	// What was handed back is the original operator's only once that has its finalizer on it.
 	d.exits("mlkeeper diff --adopt", 0)
 	d.exits("mlkeeper install", 0)
+	d.prints("mlkeeper convert", 0)
 	for _, e := range d.examples {
 		if !d.ran[e.command] {
 			t.Errorf("the test has no place for: %s", e.command)
@@ -163,7 +164,16 @@ func newDoc(t *testing.T, c *cluster.Cluster) *doc {
 	}
 	for name, text := range map[string]string{
 		"service.yaml": strings.Replace(adr("mypv"), "spec:", "spec:\n  replicas: 0", 1),
-		"kfdef.yaml":   read(t, filepath.Join(root, "hack/demo/kubeflow/kfdef.yaml")),
+		"inferenceservice.yaml": `
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: ranker, namespace: models}
+spec:
+  predictor:
+    timeout: 60
+    model: {modelFormat: {name: tensorflow}, storageUri: "gs://models/ranker"}
+`,
+		"kfdef.yaml": read(t, filepath.Join(root, "hack/demo/kubeflow/kfdef.yaml")),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
