@@ -250,7 +250,7 @@ func (o *olm) release() error {
 	}
 	oldest := supported.FindSubmatch(chart)
 	if oldest == nil {
-		return errors.New(`Chart.yaml has no kubeVersion like ">=1.34.0-0"`)
+		return errors.New(`no kubeVersion like ">=1.34.0-0" in Chart.yaml`)
 	}
 	icon, err := os.ReadFile(filepath.Join(o.root, olmFolder, "icon.svg"))
 	if err != nil {
