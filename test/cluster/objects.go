@@ -270,6 +270,28 @@ func (c *Cluster) TryKubectl(args ...string) (string, error) {
 	return c.process.run(append([]string{"kubectl", "--dir", c.Dir}, args...)...)
 }
 
+// DeleteDefinitions deletes all CustomResourceDefinitions and waits until they are gone. The API server's finalizer of them lists their objects,
+// and after a failure, as while the storage of a definition that was just created is initialized, it looks at the definition again after
+// five minutes only (apiextensions-apiserver, crd_finalizer.go), or when it changes, as here.
+func (c *Cluster) DeleteDefinitions(t testing.TB) {
+	t.Helper()
+	c.Kubectl(t, "delete", "crd", "--all", "--wait=false")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		left := strings.Fields(c.Kubectl(t, "get", "crd", "-o", "name"))
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("definitions are still there: %v", left)
+		}
+		for _, name := range left {
+			if _, err := c.TryKubectl("annotate", name, "--overwrite", "looked-at="+time.Now().Format("150405")); err != nil && !strings.Contains(err.Error(), "NotFound") {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // InstallDefinitions adds third-party definitions of devcluster's catalog to a cluster that runs.
 func (c *Cluster) InstallDefinitions(t testing.TB, names ...string) {
 	t.Helper()

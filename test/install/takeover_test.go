@@ -269,7 +269,7 @@ func TestMakeOverUpstreamsDefinition(t *testing.T) {
 				}
 				checksWell(t, c)
 				o.prune(t, c)
-				c.Kubectl(t, "delete", "crd", "--all")
+				c.DeleteDefinitions(t)
 				c.Kubectl(t, "-n", namespace, "delete", "deployment", "--all")
 			})
 		}
@@ -317,7 +317,7 @@ func TestMakeOverTheOtherDefinitions(t *testing.T) {
 	for name, o := range originals {
 		for _, by := range appliers {
 			t.Run(name+", "+by.name, func(t *testing.T) {
-				t.Cleanup(func() { c.Kubectl(t, "delete", "crd", "--all") })
+				t.Cleanup(func() { c.DeleteDefinitions(t) })
 				old := stands(t, c, o, by.args...)
 				checksAlike(t, c, o.definition, false)
 				for range 2 {
