@@ -472,31 +472,3 @@ func (s *stacks[C, F]) render(ctx context.Context, p *reconciliation[C, F]) erro
 	p.blocked = slices.ContainsFunc(p.problems, func(problem plan.Problem) bool { return problem.Class == plan.Blocked })
 	return nil
 }
-
-// renderCache is the plan of a pass with the objects as they were stamped, for a system that tells when it stays the same.
-type renderCache struct {
-	facts      any
-	generation int64
-	plan       plan.Plan
-	owners     []plan.Owner
-	stamped    [][]plan.Stamped
-}
-
-// renderCached renders the plan, unless it is that of the pass before.
-func (s *stacks[C, F]) renderCached(p *reconciliation[C, F]) {
-	steady, ok := s.sys.(controller.PlanCache[F])
-	if !ok {
-		p.plan = s.sys.Render(p.cr, p.facts)
-		return
-	}
-	last := p.cache
-	if last != nil && last.generation == p.cr.GetGeneration() {
-		if before, ok := last.facts.(F); ok && steady.SamePlan(before, p.facts) {
-			p.plan = last.plan
-			return
-		}
-	}
-	p.plan = s.sys.Render(p.cr, p.facts)
-	p.cache = &renderCache{facts: p.facts, generation: p.cr.GetGeneration(), plan: p.plan}
-	s.keepPlan(p)
-}

@@ -75,41 +75,6 @@ func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {
 	return l
 }
 
-// followEvictions has the engine drop what it keeps of a custom resource whenever the controller does.
-func (s *stacks[C, F]) followEvictions() {
-	if evicting, ok := s.sys.(controller.Evicting); ok {
-		evicting.OnEvict(s.evict)
-	}
-}
-
-// evict drops the plan of a custom resource whose controller has dropped what it was rendered from, and the results of its jobs. It
-// enqueues nothing: the next reconcile renders anew.
-func (s *stacks[C, F]) evict(key client.ObjectKey) {
-	s.mu.Lock()
-	if l, ok := s.states[key]; ok {
-		l.renderCache = nil
-		l.evictions++
-	}
-	s.mu.Unlock()
-	s.jobs.Release(watch.Referrer{Kind: s.def.GVK.GroupKind(), Namespace: key.Namespace, Name: key.Name})
-}
-
-// lastPlan is the last plan of a custom resource, and how often it was evicted.
-func (s *stacks[C, F]) lastPlan(l *reconcileState) (*renderCache, int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return l.renderCache, l.evictions
-}
-
-// keepPlan keeps the plan of a reconcile, unless what it was rendered from was evicted meanwhile.
-func (s *stacks[C, F]) keepPlan(p *reconciliation[C, F]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.state.evictions == p.evictions {
-		p.state.renderCache = p.cache
-	}
-}
-
 // meet begins a new state for a custom resource that was recreated under its name. No reconciliation need have found the name absent:
 // the deletion and the creation may both have come while one was running.
 func (s *stacks[C, F]) meet(key client.ObjectKey, uid types.UID) {

@@ -276,20 +276,18 @@ func (c *Cluster) TryKubectl(args ...string) (string, error) {
 func (c *Cluster) DeleteDefinitions(t testing.TB) {
 	t.Helper()
 	c.Kubectl(t, "delete", "crd", "--all", "--wait=false")
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+	Eventually(t, time.Minute, func() error {
 		left := strings.Fields(c.Kubectl(t, "get", "crd", "-o", "name"))
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("definitions are still there: %v", left)
-		}
 		for _, name := range left {
 			if _, err := c.TryKubectl("annotate", name, "--overwrite", "looked-at="+time.Now().Format("150405")); err != nil && !strings.Contains(err.Error(), "NotFound") {
-				t.Fatal(err)
+				return err
 			}
 		}
-	}
+		if len(left) > 0 {
+			return fmt.Errorf("definitions are still there: %v", left)
+		}
+		return nil
+	})
 }
 
 // InstallDefinitions adds third-party definitions of devcluster's catalog to a cluster that runs.
