@@ -375,7 +375,13 @@ func TestTopicsThatChangeOneElement(t *testing.T) {
 	}
 	start(t, p)
 	first := b.send(order)
-	until(t, "the order waits", func() bool { return p.Healthy() != nil })
+	// Batches of different topics are evaluated beside each other: the deletion has to come after what it deletes.
+	until(t, "the order is evaluated and waits", func() bool {
+		p.mu.Lock()
+		_, known := p.state.Elements[element]
+		p.mu.Unlock()
+		return known && p.Healthy() != nil
+	})
 	second := b.send(map[string]any{
 		"messageType": acm.TypeSync, "messageId": newUUID(), "timestamp": noon.Format(time.RFC3339), "compositionId": order["compositionId"], "delete": true,
 		"automationcompositionList": []any{map[string]any{"automationCompositionId": order["automationCompositionId"], "deployState": "DELETED"}},
