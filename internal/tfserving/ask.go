@@ -42,14 +42,14 @@ type wanted struct {
 // since TensorFlow Serving opens its ports only when the initial models are available.
 func (g *gathering) ask() {
 	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
-	models := wantedOf(g.facts.Config)
+	models := wantedOf(g.facts.Config, g.live)
 	if running == nil || running.Ready == 0 || len(models) == 0 {
 		g.hosts.keep(of, "")
 		return
 	}
 	question := fmt.Sprintf("models of generation %d", running.Generation)
 	if polls(g.cr, g.facts) {
-		question += " with config " + hashOf(map[string]string{"": g.live})
+		question += " with config " + hashOf(map[string]string{"": g.liveText})
 	}
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
@@ -69,15 +69,23 @@ func (g *gathering) askEvery() time.Duration {
 	return g.settings.ModelsEvery
 }
 
-// wantedOf are the models of a config that are asked for; the first ones of a config that has more.
-func wantedOf(config modelconfig.Config) []wanted {
-	models, listed := config.Models(), config.Specific()
-	labelled := map[string][]int64{}
-	for _, l := range config.Labels() {
-		labelled[l.Model] = append(labelled[l.Model], l.Version)
+// askedOf are the models of a config that are asked for: the first ones of a config that has more.
+func askedOf(config modelconfig.Config) []modelconfig.Model {
+	models := config.Models()
+	return models[:min(len(models), maxQuestions)]
+}
+
+// wantedOf is what servers are asked of each model. The versions with a label are those of the config, and of that which servers
+// read now: a label that is held stays at a version of the latter.
+func wantedOf(config, live modelconfig.Config) []wanted {
+	listed, labelled := config.Specific(), map[string][]int64{}
+	for _, l := range slices.Concat(config.Labels(), live.Labels()) {
+		if !slices.Contains(labelled[l.Model], l.Version) {
+			labelled[l.Model] = append(labelled[l.Model], l.Version)
+		}
 	}
 	var out []wanted
-	for _, m := range models[:min(len(models), maxQuestions)] {
+	for _, m := range askedOf(config) {
 		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name]})
 	}
 	return out

@@ -36,8 +36,10 @@ type gathering struct {
 	facts    Facts
 	// secrets are the credentials that the pods read once at their start.
 	secrets []map[string][]byte
-	// live is the model config that servers read again and again; empty where there is none.
-	live string
+	// liveText is the model config that servers read again and again; empty where there is none. live is what it says; its zero value
+	// stands for a text that somebody else has written, and which is about to be replaced.
+	liveText string
+	live     modelconfig.Config
 }
 
 // Gather does every read that rendering needs.

@@ -18,22 +18,20 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 	if err != nil || live == nil {
 		return err
 	}
-	g.live, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
+	g.liveText, _, _ = unstructured.NestedString(live.Object, "data", configFile(g.cr))
+	if config, err := modelconfig.Parse(g.liveText); err == nil {
+		g.live = config
+	}
 	return nil
 }
 
 // holdLabels leaves a label that moves where it is, as long as not every server has the version that it moves to: TensorFlow Serving
 // would refuse the whole config until then. Where nobody serves, nobody can refuse it.
 func (g *gathering) holdLabels() {
-	if g.live == "" || g.facts.Running == nil || g.facts.Running.Ready == 0 {
+	if g.liveText == "" || g.facts.Running == nil || g.facts.Running.Ready == 0 {
 		return
 	}
-	before, err := modelconfig.Parse(g.live)
-	if err != nil {
-		// Somebody else has written it, and it is about to be replaced.
-		return
-	}
-	config, held := g.facts.Config.HoldLabels(before, func(model string, version int64) bool {
+	config, held := g.facts.Config.HoldLabels(g.live, func(model string, version int64) bool {
 		return g.facts.Answer != nil && slices.Contains(g.facts.Answer.Loaded, LoadedVersion{model, version})
 	})
 	if len(held) > 0 {

@@ -100,8 +100,8 @@ func (r *renderer) labels() {
 		return
 	}
 	asked := map[string]bool{}
-	for _, w := range wantedOf(r.facts.Config) {
-		asked[w.name] = true
+	for _, m := range askedOf(r.facts.Config) {
+		asked[m.Name] = true
 	}
 	lacking := slices.DeleteFunc(r.facts.Config.Labels(), func(l modelconfig.Label) bool {
 		return !asked[l.Model] || slices.Contains(answer.Loaded, LoadedVersion{l.Model, l.Version})

@@ -2,8 +2,10 @@ package tfserving
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,11 +233,18 @@ func TestALabelMovesInTwoSteps(t *testing.T) {
 	c.Asked = nil
 	gatherAndRender(t, c, cr)
 	question := c.Asked[0].Name
-	c.Answers[question] = &Answer{Servers: 1, Answered: 1, Available: 1, Loaded: []LoadedVersion{{"ranker", 42}}}
-	if text, _ := step(); !strings.Contains(text, held) {
-		t.Fatalf("the label has moved to a version that is not available: %s", text)
+	for _, serves := range []string{"42", "41"} {
+		c.Answers[question] = askedAt(t, c, cr, says(serves+" AVAILABLE"))
+		text, p := step()
+		if !strings.Contains(text, held) {
+			t.Fatalf("the label has moved to a version that is not available: %s", text)
+		}
+		lacks := slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "names version 41, which not every") })
+		if lacks == (serves == "41") {
+			t.Errorf("the label is at version 41, the servers have %s, and the warnings are %q", serves, p.Warnings)
+		}
 	}
-	c.Answers[question] = &Answer{Servers: 1, Answered: 1, Available: 1, Loaded: []LoadedVersion{{"ranker", 43}}}
+	c.Answers[question] = askedAt(t, c, cr, says("43 AVAILABLE"))
 	text, p := step()
 	if !strings.Contains(text, "specific { versions: 43 } } version_labels { key: \"stable\" value: 43 }") || len(p.Warnings) > 0 {
 		t.Errorf("the label has not moved: %s, warnings %q", text, p.Warnings)
@@ -245,6 +254,17 @@ func TestALabelMovesInTwoSteps(t *testing.T) {
 	if c.Asked[0].Name == question {
 		t.Error("the servers are not asked about the other config")
 	}
+}
+
+// askedAt is what a question that is asked now finds out, where each server answers as given.
+func askedAt(t *testing.T, c *controllertest.Cluster, cr *v1alpha1.Tfserv, answers http.HandlerFunc) any {
+	t.Helper()
+	s := testSystem()
+	s.settings.HTTP, c.Asked = fleet(map[string]http.HandlerFunc{"10.0.0.1": answers}), nil
+	if _, err := s.Gather(t.Context(), c, cr); err != nil {
+		t.Fatal(err)
+	}
+	return c.Asked[0].Job(t.Context(), pods{pod("10.0.0.1", true, false)})
 }
 
 func TestSettingsOfTheServer(t *testing.T) {

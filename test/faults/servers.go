@@ -180,7 +180,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked.Add(1)
 	s.note("a model server is asked for %s", r.URL.Path)
-	answer, err := fixture.Serving{}.RoundTrip(r)
+	answer, err := fixture.Serving(fixture.TutorialVersion).RoundTrip(r)
 	switch s.now() {
 	case ServerHangs:
 		s.wait(r.Context(), time.Hour)

@@ -37,7 +37,7 @@ func newWorld(t *testing.T, services int) *world {
 		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
 		duration, deadline := 2*time.Minute, 90*time.Second
 		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
-	}}, fixture.Controller(), fixture.TfservController("", fixture.Serving{}))}
+	}}, fixture.Controller(), fixture.TfservController("", fixture.Serving(fixture.TutorialVersion)))}
 	tfserv := c.Apply(t, "../testdata/seeds/tfserv.yaml", c.Namespace(t))[2]
 	for i := range services {
 		w.services = append(w.services, fixture.Create(t, c, fixture.Shapes[i%len(fixture.Shapes)]))
@@ -49,6 +49,12 @@ func newWorld(t *testing.T, services int) *world {
 		live := c.Get(t, tfserv.GroupVersionKind(), tfserv.GetNamespace(), tfserv.GetName())
 		if conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions"); !isReady(conditions) {
 			return fmt.Errorf("the Tfserv is not Ready: %v", conditions)
+		}
+		// Models of which a version is missing are asked for again and again, with growing pauses that may be longer than a look.
+		models, _, _ := unstructured.NestedSlice(live.Object, "status", "models")
+		missing := func(m any) bool { return m.(map[string]any)["state"] != "AVAILABLE" } //nolint:forcetypeassert // The schema says so.
+		if len(models) == 0 || slices.ContainsFunc(models, missing) {
+			return fmt.Errorf("not every version is available: %v", models)
 		}
 		return nil
 	})

@@ -55,7 +55,7 @@ func start(t *testing.T, c *cluster.Cluster) string {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	harness.Start(t, c, harness.Options{LeastRights: true, Verbose: testing.Verbose()},
-		fixture.Controller(), fixture.TfservController(tfserving.DefaultImage, fixture.Serving{}),
+		fixture.Controller(), fixture.TfservController(tfserving.DefaultImage, fixture.Serving(fixture.TutorialVersion)),
 		harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{OperatorNamespace: cluster.OperatorNamespace, Sources: store})),
 		harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{
 			OperatorNamespace: cluster.OperatorNamespace, Sources: store, Charts: charts,

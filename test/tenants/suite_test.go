@@ -65,7 +65,7 @@ func start(t *testing.T, c *cluster.Cluster, log logr.Logger) *harness.Operator 
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	operator, done, err := harness.Run(ctx, c, harness.Options{Engine: engine.Options{Log: log}},
-		fixture.Controller(), fixture.TfservController(tfserving.DefaultImage, fixture.Serving{}),
+		fixture.Controller(), fixture.TfservController(tfserving.DefaultImage, fixture.Serving(fixture.TutorialVersion)),
 		harness.Controller(kubeflow.Definition(), kubeflow.New(kubeflow.Settings{
 			DefaultServiceAccount: account, OperatorNamespace: cluster.OperatorNamespace, Sources: store,
 		})),
