@@ -58,12 +58,13 @@ func writeTar(to io.Writer, entries []entry, at time.Time) error {
 	return w.Close()
 }
 
-// zipped packs files as zip, which Windows opens by itself.
+// zipped packs files as zip, which Windows opens by itself. Such an archive has the time on the clock as well, which is that of one time zone
+// wherever it is made.
 func zipped(files []file, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for _, f := range files {
-		entry, err := w.CreateHeader(&zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at})
+		entry, err := w.CreateHeader(&zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at.UTC()})
 		if err != nil {
 			return nil, err
 		}

@@ -40,15 +40,16 @@ func provenance(subjects []subject, o distOptions) ([]byte, error) {
 	}, "", "  ")
 }
 
-// envelope signs a statement as DSSE (secure-systems-lab/dsse protocol.md).
+// envelope signs a statement as DSSE (secure-systems-lab/dsse protocol.md), on one line: a file of several attestations has one a line.
 func (s *signer) envelope(payload []byte) ([]byte, error) {
 	encoded := fmt.Sprintf("DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 	signature, err := s.sign([]byte(encoded))
 	if err != nil {
 		return nil, err
 	}
-	return json.MarshalIndent(map[string]any{
+	line, err := json.Marshal(map[string]any{
 		"payloadType": payloadType, "payload": base64.StdEncoding.EncodeToString(payload),
 		"signatures": []map[string]string{{"sig": signature}},
-	}, "", "  ")
+	})
+	return append(line, '\n'), err
 }
