@@ -106,6 +106,9 @@ const (
 	labelPlaceholder      = "labels-placeholder"
 	annotationPlaceholder = "annotations-placeholder"
 	imagePlaceholder      = "image-placeholder"
+	pullPlaceholder       = "pull-placeholder"
+	podPlaceholder        = "pod-placeholder"
+	userPlaceholder       = "user-placeholder"
 	keep                  = "helm.sh/resource-policy: keep"
 )
 
@@ -160,19 +163,28 @@ func mark(object map[string]any) {
 			child("annotations")[annotationPlaceholder] = ""
 		}
 	case "Deployment":
-		template := object["spec"].(map[string]any)["template"].(map[string]any)
-		for _, container := range template["spec"].(map[string]any)["containers"].([]any) {
-			container.(map[string]any)["image"] = imagePlaceholder
+		spec := object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		spec[podPlaceholder] = ""
+		for _, one := range spec["containers"].([]any) {
+			container := one.(map[string]any)
+			container["image"], container["imagePullPolicy"] = imagePlaceholder, pullPlaceholder
+			user := container["securityContext"].(map[string]any)
+			delete(user, "runAsUser")
+			delete(user, "runAsGroup")
+			user[userPlaceholder] = ""
 		}
 	case "PodMonitor", "PrometheusRule":
-		child("labels")[labelPlaceholder] = ""
+		metadata["labels"] = map[string]any{labelPlaceholder: ""}
 	}
 }
+
+// helpers are the templates of _helpers.tpl that stand where a placeholder is.
+var helpers = map[string]string{labelPlaceholder: "monitoringLabels", podPlaceholder: "pod", userPlaceholder: "user"}
 
 var (
 	braces     = regexp.MustCompile(`\{\{|\}\}`)
 	keepLine   = regexp.MustCompile(`(?m)^( *)` + keep + "\n")
-	labelsLine = regexp.MustCompile(`(?m)^( *)` + labelPlaceholder + `: ""` + "\n")
+	included   = regexp.MustCompile(`(?m)^( *)(` + labelPlaceholder + "|" + podPlaceholder + "|" + userPlaceholder + `): ""$`)
 	annotation = regexp.MustCompile("  annotations:\n    " + annotationPlaceholder + `: ""` + "\n")
 )
 
@@ -181,13 +193,14 @@ func fill(data []byte) []byte {
 	data = braces.ReplaceAllFunc(data, func(b []byte) []byte { return []byte(`{{"` + string(b) + `"}}`) })
 	data = keepLine.ReplaceAll(data, []byte("${1}{{- if .Values.crds.keep }}\n${1}"+keep+"\n${1}{{- end }}\n"))
 	data = annotation.ReplaceAll(data, []byte("  {{- with .Values.serviceAccount.annotations }}\n  annotations:\n{{ toYaml . | indent 4 }}\n  {{- end }}\n"))
-	data = labelsLine.ReplaceAllFunc(data, func(line []byte) []byte {
-		indent := len(line) - len(bytes.TrimLeft(line, " "))
-		return fmt.Appendf(nil, "{{- with .Values.monitoring.labels }}\n{{ toYaml . | indent %d }}\n{{- end }}\n", indent)
+	data = included.ReplaceAllFunc(data, func(line []byte) []byte {
+		name, _, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
+		return fmt.Appendf(nil, `{{- include "mlkeeper.%s" . | trim | nindent %d }}`, helpers[name], bytes.Index(line, []byte(name)))
 	})
 	text := strings.NewReplacer(
 		namespacePlaceholder, "{{ .Release.Namespace }}",
 		imagePlaceholder, `{{ include "mlkeeper.image" . }}`,
+		pullPlaceholder, "{{ .Values.image.pullPolicy }}",
 		actionPlaceholder, "{{ if .Values.rights.trusted }}Audit{{ else }}Deny{{ end }}",
 		"runbook_url: "+monitoring.Runbooks, "runbook_url: {{ .Values.monitoring.alerts.runbooks }}",
 	).Replace(string(data))
