@@ -45,27 +45,35 @@ type trend struct {
 	first, last int
 }
 
-// every answers queries with the series of a world.
+// queryable answers queries with the series of a world.
 func (w world) queryable(t *testing.T) storage.Queryable {
 	t.Helper()
-	var all []storage.Series
+	all := map[string][]chunks.Sample{}
 	for selector, v := range w {
+		for i := range scrapes {
+			if ago := scrapes - 1 - i; ago < v.last || v.first > 0 && ago > v.first {
+				continue
+			}
+			all[selector] = append(all[selector], sample{
+				at:    now.Add(time.Duration(i-scrapes+1) * time.Minute).UnixMilli(),
+				value: v.value + float64(i)*v.growth,
+			})
+		}
+	}
+	return queryable(t, all)
+}
+
+// queryable answers queries with samples, by the selectors of their series.
+func queryable(t *testing.T, samples map[string][]chunks.Sample) storage.Queryable {
+	t.Helper()
+	var all []storage.Series
+	for selector, list := range samples {
 		lset, err := promQL.ParseMetric(selector)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lset = labels.NewBuilder(lset).Set("job", "mlkeeper").Set("instance", "a").Labels()
-		var samples []chunks.Sample
-		for i := range scrapes {
-			if ago := scrapes - 1 - i; ago < v.last || v.first > 0 && ago > v.first {
-				continue
-			}
-			samples = append(samples, sample{
-				at:    now.Add(time.Duration(i-scrapes+1) * time.Minute).UnixMilli(),
-				value: v.value + float64(i)*v.growth,
-			})
-		}
-		all = append(all, storage.NewListSeries(lset, samples))
+		all = append(all, storage.NewListSeries(lset, list))
 	}
 	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
 		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
