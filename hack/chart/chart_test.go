@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,6 +339,9 @@ func capabilities(t *testing.T) *common.Capabilities {
 	return out
 }
 
+// exponent is how the template engine prints a large number of a values file.
+var exponent = regexp.MustCompile(`(?m): [0-9.]+e\+[0-9]+$`)
+
 // render renders the chart as helm install does, in a cluster with one object or none.
 func render(t *testing.T, values string, there *unstructured.Unstructured) ([]map[string]any, error) {
 	t.Helper()
@@ -355,6 +359,9 @@ func render(t *testing.T, values string, there *unstructured.Unstructured) ([]ma
 	for name, content := range files {
 		if strings.HasSuffix(name, ".txt") {
 			continue
+		}
+		if number := exponent.FindString(content); number != "" {
+			return nil, fmt.Errorf("%s has the number%s, which the API server does not take for an integer", name, number)
 		}
 		for document := range strings.SplitSeq("\n"+content, "\n---\n") {
 			object := map[string]any{}
