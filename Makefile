@@ -45,9 +45,10 @@ ARGS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
 PLAN ?=
 
-# ALL_CONTROLLERS are the controllers that have a ClusterRole of their own, and ALL_COMPONENTS what undeploy deletes.
+# ALL_CONTROLLERS are the controllers that have a ClusterRole of their own, and ALL_COMPONENTS what undeploy deletes. The kinds of monitoring are
+# not in every cluster: its objects go with the namespace, and its rights with what is off.
 ALL_CONTROLLERS := trustyai tfserving kubeflow seldon kserve
-ALL_COMPONENTS := console disruption-budget every-namespace manifests network-policy participant trusted
+ALL_COMPONENTS := $(filter-out $(ALL_CONTROLLERS) monitoring,$(notdir $(wildcard config/components/*)))
 VERSION ?= $(shell hack/version.sh)
 # KUBECTL is the kubectl on the PATH, else the one inside bin/devcluster, which wants to be told of another kubeconfig.
 KUBECTL ?= $(or $(shell command -v kubectl 2>/dev/null),bin/devcluster kubectl$(if $(KUBECONFIG), --kubeconfig=$(KUBECONFIG)))
@@ -267,6 +268,7 @@ deploy: $(kubectl_deps) ## Deploy the operator (IMG=image, NAMESPACE=namespace, 
 .PHONY: undeploy
 undeploy: $(kubectl_deps) ## Delete what deploy applied.
 	@IMG="$(IMG)" NAMESPACE="$(NAMESPACE)" CONTROLLERS="$(filter-out kserve,$(ALL_CONTROLLERS))" COMPONENTS="$(ALL_COMPONENTS)" hack/overlay.sh
+	$(KUBECTL) delete --ignore-not-found -k bin/deploy/off
 	$(KUBECTL) delete --ignore-not-found -k bin/deploy
 
 # The tools. Each is rebuilt when the go.mod that pins its version changes.

@@ -6,7 +6,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 controllers=(trustyai tfserving kubeflow seldon)
-parts=(console disruption-budget every-namespace manifests monitoring network-policy participant trusted)
+parts=()
+for folder in config/components/*/; do
+  name=$(basename "$folder")
+  [[ " ${controllers[*]} " == *" $name "* ]] || parts+=("$name")
+done
 chosen=" ${COMPONENTS-} "
 for name in ${CONTROLLERS-}; do
   if [[ $name == kserve ]]; then
@@ -26,6 +30,10 @@ for name in ${COMPONENTS-}; do
   fi
   if [[ " ${parts[*]} " != *" $name "* ]]; then
     echo "there is no component \"$name\"; there are: ${parts[*]}" >&2
+    exit 1
+  fi
+  if [[ $name == trusted && $chosen != *" kubeflow "* && $chosen != *" seldon "* ]]; then
+    echo "the component trusted is for KfDefs and SeldonOperators, whose controllers are off: name kubeflow or seldon in CONTROLLERS" >&2
     exit 1
   fi
 done

@@ -33,8 +33,25 @@ var (
 	participant = []string{"--participant-config=/etc/mlkeeper/participant/application.yaml"}
 )
 
-// allComponents are those that no controller has.
-const allComponents = "disruption-budget every-namespace manifests monitoring network-policy participant trusted"
+// allComponents are the folders of config/components but for those of controllers, which CONTROLLERS names.
+func allComponents(t *testing.T) []string {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(root, "config", "components"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, entry := range entries {
+		if controllers[entry.Name()] != entry.Name() {
+			out = append(out, entry.Name())
+		}
+	}
+	return out
+}
 
 // definition is a kind of the Prometheus operator, whatever is in it.
 const definition = `apiVersion: apiextensions.k8s.io/v1
@@ -138,6 +155,9 @@ func TestComponentsCombine(t *testing.T) {
 	if out, err := run("deploy", "IMG="+image, "CONTROLLERS=trustyai kserve"); err == nil || !strings.Contains(out, "component participant") {
 		t.Errorf("with a controller that comes with a component: %v\n%s", err, out)
 	}
+	if out, err := run("deploy", "IMG="+image, "CONTROLLERS=trustyai", "COMPONENTS=trusted"); err == nil || !strings.Contains(out, "kubeflow or seldon") {
+		t.Errorf("with rights for controllers that are off: %v\n%s", err, out)
+	}
 	var base []string
 	for _, step := range []struct {
 		components    string
@@ -147,7 +167,7 @@ func TestComponentsCombine(t *testing.T) {
 		{"trusted", trusted, participant},
 		{"trusted participant", slices.Concat(trusted, participant), nil},
 		{"participant disruption-budget", participant, trusted},
-		{allComponents, slices.Concat(trusted, participant), nil},
+		{strings.Join(allComponents(t), " "), slices.Concat(trusted, participant), nil},
 		{"", nil, slices.Concat(trusted, participant)},
 	} {
 		out, err := run("deploy", "IMG="+image, "COMPONENTS="+step.components)
@@ -242,9 +262,11 @@ func TestControllersAreSwitchedOff(t *testing.T) {
 		if err := runs(operator(t, c), with, without); err != nil {
 			t.Errorf("with %v: %v", on, err)
 		}
-		for _, definition := range []string{tasDefinition, "kfdefs.kfdef.apps.kubeflow.org", "seldonoperators.operator.seldon.io", "tfservs.servapi.dev-state.com"} {
-			if d := definitionOf(t, c, definition); d == nil || d.DeletionTimestamp != nil {
-				t.Errorf("with %v: the definition %s is not there", on, definition)
+		for _, controller := range all {
+			for _, definition := range build(t, filepath.Join("crd", controller)) {
+				if d := definitionOf(t, c, definition.GetName()); d == nil || d.DeletionTimestamp != nil {
+					t.Errorf("with %v: the definition %s is not there", on, definition.GetName())
+				}
 			}
 		}
 	}
@@ -253,9 +275,10 @@ func TestControllersAreSwitchedOff(t *testing.T) {
 // TestAllOfADeploymentIsInItsNamespace renders every component for another namespace, in which all of it has to be, and
 // whose ServiceAccount all bindings have to name.
 func TestAllOfADeploymentIsInItsNamespace(t *testing.T) {
-	c := cluster.Shared(t)
+	c := cluster.Start(t)
+	monitoringKinds(t, c)
 	run := maker(t, c)
-	out, err := run("deploy", "IMG="+image, "NAMESPACE=elsewhere", "COMPONENTS=trusted participant network-policy disruption-budget manifests every-namespace")
+	out, err := run("deploy", "IMG="+image, "NAMESPACE=elsewhere", "COMPONENTS="+strings.Join(allComponents(t), " "))
 	must(t, out, err)
 	t.Cleanup(func() {
 		out, err := run("undeploy", "NAMESPACE=elsewhere")
@@ -319,7 +342,7 @@ func TestInstallFileAndDeployMix(t *testing.T) {
 			agrees(t, c, "-f", file)
 			c.Kubectl(t, append(apply, "-f", file)...)
 			monitoringKinds(t, c)
-			for _, components := range []string{"", allComponents, "trusted"} {
+			for _, components := range []string{"", strings.Join(allComponents(t), " "), "trusted"} {
 				out, err := run("deploy", "IMG="+image, "COMPONENTS="+components)
 				must(t, out, err)
 				agrees(t, c, "-k", filepath.Join(root, "bin", "deploy"))
