@@ -42,6 +42,8 @@ SEED ?= $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null | cut -c
 HOURS ?= 2
 # ARGS are further flags of what run, faults, soak, test-bank, test-node and bench start.
 ARGS ?=
+# PREVIOUS is the commit that test-install upgrades from; empty for the last tag.
+PREVIOUS ?=
 # PLAN is the plan file that faults replays; empty for all campaigns.
 PLAN ?=
 
@@ -109,6 +111,10 @@ fuzz-smoke: ## Run every fuzz target for FUZZTIME (10s, or 1000x for a count), o
 .PHONY: test-node
 test-node: build ## Test the operator as a pod on a real node (REQUIRE_NODE=1 fails without root, containerd, runc, CNI plugins, iptables).
 	@ARGS="$(ARGS)" hack/test-node.sh
+
+.PHONY: test-install
+test-install: build $(HELM) ## Install a release of this commit on a real node by file, kustomize, chart and bundle, as an upgrade of the last tag or of PREVIOUS=commit, and uninstall it (REQUIRE_NODE=1 as above).
+	@HELM=$(abspath $(HELM)) PREVIOUS="$(PREVIOUS)" ARGS="$(ARGS)" hack/test-node.sh install
 
 .PHONY: test-kafka
 test-kafka: build ## Test the KServe participant on a real Apache Kafka, where Java and Maven are present (REQUIRE=1 fails without them).

@@ -5,10 +5,8 @@
 package chart
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -44,11 +42,7 @@ func run(t *testing.T, c *cluster.Cluster, args ...string) (string, error) {
 	for i, arg := range args {
 		args[i] = strings.ReplaceAll(arg, "CHART", filepath.Join(root, "charts", "mlkeeper"))
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Getenv("HELM"), append(args, "--namespace", namespace, "--kubeconfig", c.Kubeconfig)...)
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
-	out, err := cmd.CombinedOutput()
-	t.Logf("helm %s: %v", strings.Join(args, " "), err)
-	return string(out), err
+	return c.Helm(t, namespace, args...)
 }
 
 func must(t *testing.T, c *cluster.Cluster, args ...string) string {

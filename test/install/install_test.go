@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,22 +83,7 @@ func maker(t *testing.T, c *cluster.Cluster) func(args ...string) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	devcluster, err := cluster.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubectl := filepath.Join(t.TempDir(), "kubectl")
-	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --kubeconfig=%q \"$@\"\n", devcluster, c.Kubeconfig)
-	if err := os.WriteFile(kubectl, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return func(args ...string) (string, error) {
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "make", append(args, "KUBECTL="+kubectl)...)
-		cmd.Dir = root
-		out, err := cmd.CombinedOutput()
-		t.Logf("make %s: %v", strings.Join(args, " "), err)
-		return string(out), err
-	}
+	return func(args ...string) (string, error) { return c.Make(t, root, args...) }
 }
 
 // must fails the test with the output of what failed.

@@ -41,6 +41,28 @@ func loadImages(t *testing.T, c *cluster.Cluster) string {
 	if err != nil {
 		t.Fatalf("the operator's image: %v: run make image", err)
 	}
+	t.Log(strings.TrimSpace(devcluster(t, "image", "load", "--dir", c.Dir, operator)))
+	loadStandIns(t, c, standIn{serviceImage, "", []string{"serve", "JavaTLS"}}, standIn{proxyImage, "", []string{"proxy"}},
+		standIn{servingImage, servingPath, nil})
+	return name
+}
+
+// servingPath is where the image of TensorFlow Serving has its program.
+const servingPath = "/usr/bin/tensorflow_model_server"
+
+// standIn is an image of the program test/node/standin: its name, where the program is in it if that counts, and how it is started.
+type standIn struct {
+	name, path string
+	args       []string
+}
+
+// loadStandIns compiles the program and loads images of it into the node.
+func loadStandIns(t *testing.T, c *cluster.Cluster, images ...standIn) {
+	t.Helper()
+	root, err := cluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
 	folder := t.TempDir()
 	binary := filepath.Join(folder, "standin")
 	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binary, "./test/node/standin")
@@ -48,18 +70,13 @@ func loadImages(t *testing.T, c *cluster.Cluster) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the stand-in: %v\n%s", err, out)
 	}
-	service, proxy, serving := filepath.Join(folder, "service.tar"), filepath.Join(folder, "proxy.tar"), filepath.Join(folder, "serving.tar")
-	for _, args := range [][]string{
-		{"image", "make", "--name", serviceImage, "--output", service, binary, "serve", "JavaTLS"},
-		{"image", "make", "--name", proxyImage, "--output", proxy, binary, "proxy"},
-		{"image", "make", "--name", servingImage, "--output", serving, "--path", "/usr/bin/tensorflow_model_server", binary},
-		{"image", "load", "--dir", c.Dir, operator, service, proxy, serving},
-	} {
-		if out := strings.TrimSpace(devcluster(t, args...)); out != "" {
-			t.Log(out)
-		}
+	load := []string{"image", "load", "--dir", c.Dir}
+	for i, one := range images {
+		archive := filepath.Join(folder, fmt.Sprintf("%d.tar", i))
+		devcluster(t, append([]string{"image", "make", "--name", one.name, "--path", one.path, "--output", archive, binary}, one.args...)...)
+		load = append(load, archive)
 	}
-	return name
+	t.Log(strings.TrimSpace(devcluster(t, load...)))
 }
 
 // imageName reads the name of an image from its archive.

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -22,7 +20,6 @@ import (
 	seldonv1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/kserve"
 	"mlkeeper.dev/internal/kubeflow"
-	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/seldon"
 	"mlkeeper.dev/internal/source"
 	"mlkeeper.dev/internal/tfserving"
@@ -39,11 +36,8 @@ const patience = 2 * time.Minute
 // folder has the samples.
 const folder = "../../config/samples/"
 
-// charts are those of the SeldonOperator, which has no network here: an administrator's mirror in a ConfigMap.
-var charts = map[string]seldonv1alpha1.Chart{
-	"core":       {Repository: "configmap:charts/core.tgz", Name: "core", Version: "1.0.0"},
-	"enterprise": {Repository: "configmap:charts/enterprise.tgz", Name: "enterprise", Version: "1.0.0"},
-}
+// charts are those of the SeldonOperator, which has no network here.
+var charts = map[string]seldonv1alpha1.Chart{"core": ChartOf("core"), "enterprise": ChartOf("enterprise")}
 
 // start runs the operator with every controller, as an installation does, and returns the name of its ServiceAccount.
 func start(t *testing.T, c *cluster.Cluster) string {
@@ -89,34 +83,6 @@ spec:
 	c.Apply(t, manifest)
 }
 
-// grant does what the samples of KfDef and SeldonOperator ask for first.
-func grant(t *testing.T, c *cluster.Cluster, account, namespace string) {
-	t.Helper()
-	root, err := cluster.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "mlkeeper"), "rbac", "--namespace", namespace,
-		"--operator", cluster.OperatorNamespace+"/"+account).Output()
-	if err != nil {
-		t.Fatalf("mlkeeper rbac: %v", err)
-	}
-	c.Apply(t, string(out))
-}
-
-// chartOf is a small chart.
-func chartOf(t *testing.T, name string) string {
-	t.Helper()
-	raw, err := manifesttest.Pack(fstest.MapFS{
-		"Chart.yaml":           {Data: []byte("apiVersion: v2\nname: " + name + "\nversion: 1.0.0\n")},
-		"templates/order.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return base64.StdEncoding.EncodeToString(raw)
-}
-
 // TestSamplesBecomeReady applies one sample of each kind, and compares what kubectl prints with what the README says that it prints.
 func TestSamplesBecomeReady(t *testing.T) {
 	c := cluster.Start(t, fixture.CRDs())
@@ -129,13 +95,12 @@ func TestSamplesBecomeReady(t *testing.T) {
 		t.Run(one.resource, func(t *testing.T) {
 			ns := c.Namespace(t)
 			if one.resource == "kfdefs" || one.resource == "seldonoperators" {
-				grant(t, c, account, ns)
+				Grant(t, c, cluster.OperatorNamespace+"/"+account, ns)
 			}
-			c.Apply(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: charts}, binaryData: {core.tgz: "+
-				chartOf(t, "core")+", enterprise.tgz: "+chartOf(t, "enterprise")+"}}\n", ns)
+			Charts(t, c, ns)
 			objects := c.Apply(t, folder+one.file, ns)
 			sample := objects[len(objects)-1]
-			cluster.Eventually(t, patience, func() error { return ready(c.Get(t, sample.GroupVersionKind(), ns, sample.GetName())) })
+			cluster.Eventually(t, patience, func() error { return Ready(c.Get(t, sample.GroupVersionKind(), ns, sample.GetName())) })
 			compare(t, printed, one.resource, strings.ReplaceAll(c.Kubectl(t, "-n", ns, "get", one.resource), ns, "demo"))
 		})
 	}
@@ -148,7 +113,7 @@ func TestSamplesBecomeReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, patience, func() error { return ready(c.Get(t, sample[0].GroupVersionKind(), "", sample[0].GetName())) })
+		cluster.Eventually(t, patience, func() error { return Ready(c.Get(t, sample[0].GroupVersionKind(), "", sample[0].GetName())) })
 		compare(t, printed, "compositionelements", strings.ReplaceAll(c.Kubectl(t, "get", "compositionelements"), "models.devcluster.test", "example.com"))
 	})
 	record(t, "healthy.txt")
@@ -227,19 +192,6 @@ func ordered(t *testing.T) string {
 	}
 	t.Fatal("the instance has no element")
 	return ""
-}
-
-func ready(u *unstructured.Unstructured) error {
-	if u == nil {
-		return fmt.Errorf("it does not exist")
-	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, item := range conditions {
-		if one, _ := item.(map[string]any); one["type"] == "Ready" && one["status"] == "True" && one["observedGeneration"] == u.GetGeneration() {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s %s is not Ready: %v", u.GetKind(), u.GetName(), conditions)
 }
 
 // console are the blocks of a page that show a terminal.
