@@ -17,7 +17,7 @@ import (
 func (o *olm) catalog(bundle string) ([]byte, error) {
 	icon := at(o.csv, "spec", "icon").([]any)[0]
 	documents := []object{{
-		"schema": "olm.package", "name": packageName, "defaultChannel": o.channels[len(o.channels)-1],
+		"schema": "olm.package", "name": packageName, "defaultChannel": o.channel,
 		"description": at(o.csv, "spec", "description"), "icon": icon,
 	}}
 	entry := object{"name": o.name}

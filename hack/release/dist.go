@@ -45,6 +45,8 @@ type dist struct {
 	// digest is that of the image index, which has an image for each of the architectures.
 	digest        v1.Hash
 	architectures map[string]bool
+	// channel is that of OLM by default.
+	channel string
 	// operands are the images that the binary starts by default.
 	operands []operand
 	// layout is what the OCI layout has beside the index, by tag, and published what of it is no signature.
@@ -340,7 +342,7 @@ func (d *dist) chart() error {
 // packaged is an archive as package managers name it.
 type packaged struct{ OS, Arch, Name, Sum, Binary string }
 
-// packages fills the manifest of krew and the formula of Homebrew.
+// packages fills the manifest of krew, the formula of Homebrew and the Subscription of OLM.
 func (d *dist) packages() error {
 	all, err := d.platforms()
 	if err != nil {
@@ -358,6 +360,7 @@ func (d *dist) packages() error {
 	}
 	values := map[string]any{
 		"Version": d.version, "Number": strings.TrimPrefix(d.version, "v"), "Source": d.source, "Archives": archives,
+		"Image": d.image, "Tag": imageTag(d.version), "Channel": d.channel,
 	}
 	return fs.WalkDir(templates, "templates", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

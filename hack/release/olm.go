@@ -31,7 +31,7 @@ type olm struct {
 	*dist
 	// name is that of the ClusterServiceVersion and of the bundle, and number the version without a v.
 	name, number string
-	// channels are those that get the release; the last is the default.
+	// channels are those that get the release.
 	channels []string
 	// replaces is the name of the bundle before, and skipRange are the versions that are upgraded directly; both are empty for the first release.
 	replaces, skipRange string
@@ -50,6 +50,7 @@ func (d *dist) olm() error {
 		return err
 	}
 	o.graph(string(changelog))
+	d.channel = o.channels[len(o.channels)-1]
 	if err := o.read(); err != nil {
 		return fmt.Errorf("bundle for OLM: %w", err)
 	}
@@ -114,7 +115,7 @@ func (o *olm) annotations() map[string]string {
 		prefix + "metadata.v1":        "metadata/",
 		prefix + "package.v1":         packageName,
 		prefix + "channels.v1":        strings.Join(o.channels, ","),
-		prefix + "channel.default.v1": o.channels[len(o.channels)-1],
+		prefix + "channel.default.v1": o.channel,
 	}
 }
 

@@ -264,6 +264,29 @@ func TestTheCatalogIsValid(t *testing.T) {
 	published(t, o, bundle)
 }
 
+// TestTheSubscriptionIsOfTheCatalog reads what OLM is told by its own types.
+func TestTheSubscriptionIsOfTheCatalog(t *testing.T) {
+	o, all := finished(t)
+	objects, err := parse(all["subscription.yaml"])
+	if err != nil || len(objects) != 4 {
+		t.Fatalf("%d objects: %v", len(objects), err)
+	}
+	var source v1alpha1.CatalogSource
+	var subscription v1alpha1.Subscription
+	if err := errors.Join(yaml.UnmarshalStrict(marshal(objects[1]), &source), yaml.UnmarshalStrict(marshal(objects[3]), &subscription)); err != nil {
+		t.Fatal(err)
+	}
+	if want := o.image + ":catalog-v0.1.0-rc.1"; source.Spec.Image != want || source.Spec.GrpcPodConfig.ExtractContent.CatalogDir != "/configs" {
+		t.Errorf("the catalog is %+v, not %s", source.Spec, want)
+	}
+	wanted := v1alpha1.SubscriptionSpec{
+		CatalogSource: source.Name, CatalogSourceNamespace: source.Namespace, Package: packageName, Channel: "candidate",
+	}
+	if *subscription.Spec != wanted {
+		t.Errorf("the subscription is %+v, not %+v", subscription.Spec, wanted)
+	}
+}
+
 // published compares the images that the catalog names with those of the layout.
 func published(t *testing.T, o distOptions, bundle document) {
 	t.Helper()
