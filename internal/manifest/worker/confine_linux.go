@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +30,7 @@ const statmSize, statmData, statmFields = 0, 5, 7
 // which Linux has counted mappings to since 4.7) and not addresses, which Go reserves more of than it uses. Addresses are bounded
 // more widely, for kernels that count no mappings.
 func confine(l limits) error {
+	exitWhenLate()
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
@@ -63,6 +66,26 @@ func confine(l limits) error {
 		}
 	}
 	return nil
+}
+
+// exitWhenLate ends this process at the signal that comes where the soft limit of a piece is reached; the kernel ends it at the hard one,
+// whatever it does.
+func exitWhenLate() {
+	late := make(chan os.Signal, 1)
+	signal.Notify(late, syscall.SIGXCPU)
+	go func() {
+		<-late
+		os.Exit(exitLate)
+	}()
+}
+
+// used is the processor time that this process has taken.
+func used() time.Duration {
+	var r syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // bytesOf is a number of pages in bytes.

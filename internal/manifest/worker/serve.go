@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 	"time"
 )
 
@@ -60,13 +58,6 @@ func serve(in io.Reader, out io.Writer, work func(*Caller) error) error {
 	if err := c.Read(&c.limits); err != nil {
 		return err
 	}
-	// The signal comes where the soft limit of a piece is reached; the kernel ends the process at the hard one, whatever it does.
-	late := make(chan os.Signal, 1)
-	signal.Notify(late, syscall.SIGXCPU)
-	go func() {
-		<-late
-		os.Exit(exitLate)
-	}()
 	if err := confine(c.limits); err != nil {
 		return err
 	}
@@ -114,13 +105,4 @@ func Call[R, A any](c *Caller, method string, args A) (R, error) {
 		panic(fmt.Sprintf("%s: %v", method, err))
 	}
 	return result, nil
-}
-
-// used is the processor time that this process has taken.
-func used() time.Duration {
-	var r syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
-		return 0
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
