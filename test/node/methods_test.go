@@ -48,8 +48,10 @@ func TestInstallMethods(t *testing.T) {
 	}
 	loadStandIns(t, c, images...)
 	for _, m := range []method{
-		{"File", byFile, withoutFile}, {"Kustomize", byKustomize, withoutKustomize},
-		{"Chart", byChart, withoutChart}, {"Bundle", byBundle, withoutBundle},
+		{"File", byFile, withoutFile},
+		{"Kustomize", byKustomize, withoutKustomize},
+		{"Chart", byChart, withoutChart},
+		{"Bundle", byBundle, withoutBundle},
 	} {
 		t.Run(m.name, func(t *testing.T) { m.life(t, c, before, after) })
 	}
