@@ -227,7 +227,7 @@ func TestTheValuesAndTheirSchemaAgree(t *testing.T) {
 
 func TestEveryValueIsCarriedOut(t *testing.T) {
 	objects, err := render(t, `
-image: {repository: r, tag: t, digest: "sha256:`+strings.Repeat("a", 64)+`", pullPolicy: Always}
+image: {repository: "registry:5000/r", tag: t, digest: "sha256:`+strings.Repeat("a", 64)+`", pullPolicy: Always}
 imagePullSecrets: [{name: pull}]
 replicas: 3
 shards: 2
@@ -250,7 +250,7 @@ monitoring: {labels: {release: prometheus}, podMonitor: {enabled: true}, alerts:
 	spec := at(all["Deployment"][0], "spec", "template", "spec").(map[string]any)
 	container := spec["containers"].([]any)[0].(map[string]any)
 	for what, ok := range map[string]bool{
-		"image":         container["image"] == "r:t@sha256:"+strings.Repeat("a", 64) && container["imagePullPolicy"] == "Always",
+		"image":         container["image"] == "registry:5000/r:t@sha256:"+strings.Repeat("a", 64) && container["imagePullPolicy"] == "Always",
 		"pull secret":   text(t, spec["imagePullSecrets"]) == `[{"name":"pull"}]`,
 		"args":          hasAll(container["args"], "--shards=2", "--namespaces=team-a,team-b", "--source-map=https://github.com/=https://mirror.example.com/"),
 		"env":           strings.Contains(text(t, container["env"]), "HTTPS_PROXY") && strings.Contains(text(t, container["env"]), "SSL_CERT_DIR"),

@@ -22,6 +22,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		{name: "not a controller", values: "controllers: {kserve: true}", want: []string{"controllers", "kserve"}},
 		{name: "type", values: "replicas: two", want: []string{"replicas", "integer"}},
 		{name: "digest", values: "image: {digest: sha256:abc}", want: []string{"image/digest"}},
+		{name: "a tag in the repository", values: "image: {repository: registry.example.com:5000/mlkeeper:v0.1.0}", want: []string{"image/repository"}},
 		{name: "no image", values: `image: {repository: ""}`, want: []string{"image.repository is empty", "make push"}},
 		{
 			name: "nothing on", values: "controllers: {trustyai: false, tfserving: false, kubeflow: false, seldon: false}",
