@@ -12,30 +12,29 @@ var (
 	headings = regexp.MustCompile(`(?m)^## \[([^\]]+)\].*$`)
 )
 
-// notes are the section of a version in CHANGELOG.md (Keep a Changelog 1.1.0). A release candidate is described by what is not released.
+// notes are the section of a version in CHANGELOG.md (Keep a Changelog 1.1.0). A release candidate is described by the first section that says
+// something: what is not released, or what its release says already.
 func notes(changelog, version string) (string, error) {
 	m := versions.FindStringSubmatch(version)
 	if m == nil {
 		return "", fmt.Errorf("VERSION %q is not like v0.1.0 or v0.1.0-rc.1", version)
 	}
-	wanted := strings.TrimPrefix(version, "v")
-	if m[4] != "" {
-		wanted = "Unreleased"
-	}
+	wanted, candidate := strings.TrimPrefix(version, "v"), m[4] != ""
 	found := headings.FindAllStringSubmatchIndex(changelog, -1)
 	for i, at := range found {
-		if changelog[at[2]:at[3]] != wanted {
+		if !candidate && changelog[at[2]:at[3]] != wanted {
 			continue
 		}
 		end := len(changelog)
 		if i+1 < len(found) {
 			end = found[i+1][0]
 		}
-		text := strings.TrimSpace(changelog[at[1]:end])
-		if text == "" {
+		if text := strings.TrimSpace(changelog[at[1]:end]); text != "" {
+			return text + "\n", nil
+		}
+		if !candidate {
 			return "", fmt.Errorf("the section [%s] of CHANGELOG.md is empty: say what users notice", wanted)
 		}
-		return text + "\n", nil
 	}
 	return "", fmt.Errorf("CHANGELOG.md has no section [%s]: rename [Unreleased] to it, with the date", wanted)
 }

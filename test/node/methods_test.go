@@ -63,7 +63,11 @@ func (m method) life(t *testing.T, c *cluster.Cluster, before, after *release) {
 	samples.Grant(t, c, operatorNamespace+"/"+operatorDeployment, ns)
 	samples.Charts(t, c, ns)
 	volume(t, c, "mypv", ns, "")
-	t.Cleanup(func() { c.Kubectl(t, "delete", "persistentvolume", "mypv", "--wait=false") })
+	t.Cleanup(func() {
+		// The next installation has a volume of this name as well.
+		c.Kubectl(t, "delete", "-n", ns, "persistentvolumeclaims", "--all", "--timeout="+patience.String())
+		c.Kubectl(t, "delete", "persistentvolume", "mypv", "--timeout="+patience.String())
+	})
 	there := everything(t, c)
 
 	m.install(t, c, before)
