@@ -27,8 +27,9 @@ type feeds struct {
 type openFeed struct {
 	*Feed
 	viewers int
-	// leaves ends the view some time after the last viewer left.
+	// leaves ends the view some time after the last viewer left, which was at left.
 	leaves *time.Timer
+	left   time.Time
 	cancel context.CancelFunc
 	// ended is closed when the view cannot be kept up any more, failed says why.
 	ended  chan struct{}
@@ -41,7 +42,7 @@ func (f *feeds) view(key string, run func(context.Context, *Feed) error) (*openF
 	defer f.mu.Unlock()
 	one := f.open[key]
 	if one == nil {
-		if len(f.open) >= maxViews {
+		if len(f.open) >= maxViews && !f.endOne() {
 			return nil, nil, fmt.Errorf("more than %d pages are open: close some", maxViews)
 		}
 		ctx, cancel := context.WithCancel(f.ctx)
@@ -60,11 +61,29 @@ func (f *feeds) view(key string, run func(context.Context, *Feed) error) (*openF
 	return one, func() { f.leave(key, one) }, nil
 }
 
+// endOne ends the view that nobody has looked at for longest, and says whether there was one.
+func (f *feeds) endOne() bool {
+	var unseen *openFeed
+	var its string
+	for key, one := range f.open {
+		if one.viewers == 0 && (unseen == nil || one.left.Before(unseen.left)) {
+			unseen, its = one, key
+		}
+	}
+	if unseen == nil {
+		return false
+	}
+	unseen.cancel()
+	delete(f.open, its)
+	return true
+}
+
 // leave ends a view when nobody has looked at it for a while.
 func (f *feeds) leave(key string, one *openFeed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if one.viewers--; one.viewers == 0 {
+		one.left = time.Now()
 		one.leaves = time.AfterFunc(linger, func() { f.forget(key, one, false) })
 	}
 }

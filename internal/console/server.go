@@ -35,8 +35,10 @@ const (
 	maxHeaders = 32 << 10
 	// maxStreams bounds the streams of a user at once.
 	maxStreams = 32
-	// headerTimeout bounds how long a client may take to ask, and idleTimeout how long it may say nothing.
+	// headerTimeout bounds how long a client may take to ask, sendTimeout how long it may take to receive a line of a stream, and idleTimeout
+	// how long it may say nothing.
 	headerTimeout = 10 * time.Second
+	sendTimeout   = 2 * time.Minute
 	idleTimeout   = 2 * time.Minute
 )
 
@@ -108,7 +110,13 @@ func (s *Server) handler(host string) http.Handler {
 	}
 	for pattern, answer := range api {
 		mux.HandleFunc(pattern, s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
-			reply(w, r, func(r *http.Request) (any, error) { return answer(v, r) })
+			value, err := answer(v, r)
+			if s.users != nil && errors.Is(err, ErrUnauthorized) {
+				s.users.forget(v)
+				askForToken(w)
+				return
+			}
+			reply(w, value, err)
 		}))
 	}
 	mux.HandleFunc("GET /api/overview", s.authorized(func(w http.ResponseWriter, r *http.Request, v *visitor) {
@@ -127,8 +135,17 @@ func (s *Server) handler(host string) http.Handler {
 		return guard("https", nil, prompt(mux))
 	}
 	mux.HandleFunc("POST /api/session", s.session)
+	return guard("http", names(host), prompt(mux))
+}
+
+// names are those that a browser calls a loopback address with a port by. It leaves out the port of plain HTTP.
+func names(host string) []string {
 	_, port, _ := net.SplitHostPort(host)
-	return guard("http", []string{host, "localhost:" + port}, prompt(mux))
+	out := []string{host, "localhost:" + port}
+	if port == "80" {
+		out = append(out, strings.TrimSuffix(host, ":80"), "localhost")
+	}
+	return out
 }
 
 // assets are the files of the page beside index.html.
@@ -176,12 +193,18 @@ func guard(scheme string, hosts []string, next http.Handler) http.Handler {
 		switch {
 		case hosts != nil && !slices.Contains(hosts, r.Host):
 			http.Error(w, "the console answers to "+hosts[0]+" alone", http.StatusMisdirectedRequest)
-		case origin != "" && origin != scheme+"://"+r.Host, site != "" && site != "same-origin" && site != "none":
+		case origin != "" && origin != scheme+"://"+r.Host, site != "" && site != "same-origin" && site != "none" && (hosts != nil || !opens(r)):
 			http.Error(w, "the request comes from another site", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// opens says that a browser goes to the page, by a link of another site or from where an authenticating proxy has its users log in. Who does
+// that gets the page alone, which has nothing of the cluster.
+func opens(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // authorized asks for the token, and says whose it is.
@@ -191,6 +214,8 @@ func (s *Server) authorized(next func(http.ResponseWriter, *http.Request, *visit
 		if !found {
 			given = ""
 		}
+		// To the API server, a token after a further space is none: it answers as it does to anybody.
+		given = strings.TrimSpace(given)
 		if s.users == nil {
 			if subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1 {
 				http.Error(w, "open the address that mlkeeper console printed", http.StatusUnauthorized)
@@ -202,15 +227,19 @@ func (s *Server) authorized(next func(http.ResponseWriter, *http.Request, *visit
 		v, err := s.users.of(r.Context(), given)
 		switch {
 		case errors.Is(err, ErrUnauthorized):
-			// The page asks for a token then.
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, ErrUnauthorized.Error(), http.StatusUnauthorized)
+			askForToken(w)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		default:
 			next(w, r, v)
 		}
 	}
+}
+
+// askForToken refuses a request so that the page asks for a token.
+func askForToken(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, ErrUnauthorized.Error(), http.StatusUnauthorized)
 }
 
 // session exchanges the code for the token, once.
@@ -230,7 +259,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the address was opened before: use that tab, or start mlkeeper console again", http.StatusUnauthorized)
 		return
 	}
-	reply(w, r, func(*http.Request) (any, error) { return map[string]string{"token": s.token}, nil })
+	reply(w, map[string]string{"token": s.token}, nil)
 }
 
 // act carries out an action.
@@ -289,8 +318,7 @@ func refOf(r *http.Request) Ref {
 }
 
 // reply answers with JSON, or with the sentence of an error.
-func reply(w http.ResponseWriter, r *http.Request, answer func(*http.Request) (any, error)) {
-	value, err := answer(r)
+func reply(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
@@ -324,12 +352,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *visitor, ke
 	v := feed.look()
 	defer feed.leave(v)
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
+	out, control := json.NewEncoder(w), http.NewResponseController(w)
+	// The connection may have further requests.
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	send := func(m message) bool {
-		if out.Encode(m) != nil {
-			return false
-		}
-		return http.NewResponseController(w).Flush() == nil
+		// Who takes nothing any more does not keep the view up.
+		_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
+		return out.Encode(m) == nil && control.Flush() == nil
 	}
 	begun := false
 	for {

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -137,12 +139,36 @@ func TestOnlyThePageItselfIsAnswered(t *testing.T) {
 		"a file that is not ours":  {"GET", "/../server.go", nil, http.StatusNotFound},
 		"what is allowed":          {"GET", "/api/about", nil, http.StatusOK},
 		"the page's own request":   {"GET", "/api/about", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }, http.StatusOK},
+		"a link of another site":   {"GET", "/", navigates, http.StatusForbidden},
 		"by the name localhost": {"GET", "/api/about", func(r *http.Request) {
 			r.Host = strings.Replace(r.Host, "127.0.0.1", "localhost", 1)
 		}, http.StatusOK},
 	} {
 		if status, body := s.ask(one.method, one.path, "", one.change); status != one.want {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+}
+
+// navigates has a request come from a link of another site.
+func navigates(r *http.Request) {
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	r.Header.Set("Sec-Fetch-Mode", "navigate")
+	r.Header.Set("Sec-Fetch-Dest", "document")
+}
+
+// TestThePortOfPlainHTTPIsLeftOut asks as a browser does at port 80.
+func TestThePortOfPlainHTTPIsLeftOut(t *testing.T) {
+	s := New(t.Context(), &fakeSource{}, false)
+	for host, want := range map[string]int{
+		"127.0.0.1": http.StatusOK, "localhost": http.StatusOK, "127.0.0.1:80": http.StatusOK, "127.0.0.1:8080": http.StatusMisdirectedRequest,
+		"evil.example.com": http.StatusMisdirectedRequest,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if s.handler("127.0.0.1:80").ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: %d", host, w.Code)
 		}
 	}
 }
@@ -300,18 +326,86 @@ func TestAViewEndsWhenNobodyLooks(t *testing.T) {
 		if all.count() != 0 {
 			t.Error("a view that nobody looks at goes on")
 		}
-		leave := look()
-		if runs != 2 {
+		if look()(); runs != 2 {
 			t.Errorf("%d runs", runs)
 		}
-		leave()
-		for i := range maxViews - 1 {
-			if _, _, err := all.view(fmt.Sprint(i), func(ctx context.Context, _ *Feed) error { <-ctx.Done(); return nil }); err != nil {
+	})
+}
+
+// TestOnlyViewsThatSomebodyLooksAtFillUp looks at many after one another, and then at as many at once.
+func TestOnlyViewsThatSomebodyLooksAtFillUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		all := &feeds{ctx: ctx, open: map[string]*openFeed{}}
+		var ended sync.Map
+		look := func(key string) (func(), error) {
+			_, leave, err := all.view(key, func(ctx context.Context, _ *Feed) error {
+				<-ctx.Done()
+				ended.Store(key, true)
+				return nil
+			})
+			synctest.Wait()
+			return leave, err
+		}
+		for i := range 2 * maxViews {
+			leave, err := look(fmt.Sprint(i))
+			if err != nil {
+				t.Fatalf("the %d. of the pages that somebody looked at one after the other: %v", i+1, err)
+			}
+			leave()
+			time.Sleep(time.Millisecond)
+		}
+		_, first := ended.Load("0")
+		if _, last := ended.Load(fmt.Sprint(2*maxViews - 1)); all.count() != maxViews || !first || last {
+			t.Errorf("%d views are kept up, and not the latest", all.count())
+		}
+		for i := range maxViews {
+			if _, err := look(fmt.Sprint("at once ", i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := all.view("more", nil); err == nil {
+		if _, err := look("more"); err == nil {
 			t.Error("views have no limit")
+		}
+	})
+}
+
+// stalled is a client that takes nothing: a write ends at its deadline.
+type stalled struct {
+	http.ResponseWriter
+	deadline time.Time
+}
+
+func (s *stalled) SetWriteDeadline(at time.Time) error {
+	s.deadline = at
+	return nil
+}
+
+func (s *stalled) Write([]byte) (int, error) {
+	if s.deadline.IsZero() {
+		select {}
+	}
+	time.Sleep(time.Until(s.deadline))
+	return 0, os.ErrDeadlineExceeded
+}
+
+func TestAClientThatTakesNothingKeepsNoViewUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fakeSource{ended: make(chan struct{})}
+		s := New(t.Context(), source, false)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/overview", nil)
+		r.Host = "127.0.0.1:1"
+		r.Header.Set("Authorization", "Bearer "+s.token)
+		w := &stalled{ResponseWriter: httptest.NewRecorder()}
+		s.handler(r.Host).ServeHTTP(w, r)
+		if !w.deadline.IsZero() {
+			t.Error("the deadline stays for what the connection is asked next")
+		}
+		time.Sleep(linger)
+		synctest.Wait()
+		if !closed(source.ended) {
+			t.Error("the view is kept up")
 		}
 	})
 }

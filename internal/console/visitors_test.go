@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,13 @@ type userSource struct {
 
 func (s *userSource) About(context.Context) any { return s.name }
 
+func (s *userSource) Object(context.Context, Ref) (any, error) {
+	if closed(s.refused) {
+		return nil, fmt.Errorf("%w: expired", ErrUnauthorized)
+	}
+	return s.name, nil
+}
+
 func (s *userSource) Overview(ctx context.Context, feed *Feed) error {
 	if err := feed.Set("a", s.name); err != nil {
 		return err
@@ -40,8 +48,10 @@ func (s *userSource) Overview(ctx context.Context, feed *Feed) error {
 // users is a server for users whose tokens begin with "good-".
 type users struct {
 	*site
-	mu      sync.Mutex
-	logins  int
+	mu     sync.Mutex
+	logins int
+	// tokens are those that were tried.
+	tokens  []string
 	refused map[string]chan struct{}
 }
 
@@ -53,6 +63,7 @@ func serveUsers(t *testing.T) *users {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.logins++
+		u.tokens = append(u.tokens, token)
 		name, good := strings.CutPrefix(token, "good-")
 		if !good || u.refused[name] != nil && closed(u.refused[name]) {
 			return nil, fmt.Errorf("%w: who is that", ErrUnauthorized)
@@ -100,14 +111,14 @@ func TestEachUserSeesWithTheirOwnRights(t *testing.T) {
 	if u.logins != 2 {
 		t.Errorf("the API server is asked %d times about two tokens", u.logins)
 	}
-	for _, token := range []string{"bad", "", u.server.token} {
+	for _, token := range []string{"bad", "", " ", "  x", u.server.token} {
 		status, body := u.ask("GET", "/api/about", "", bearer(token))
 		if status != http.StatusUnauthorized || strings.Contains(body, "ann") || strings.Contains(body, "who is that") {
 			t.Errorf("the token %q: %d %s", token, status, body)
 		}
 	}
-	if u.logins != 3 {
-		t.Errorf("an empty token is tried: %d", u.logins)
+	if u.logins != 4 || slices.ContainsFunc(u.tokens, func(token string) bool { return strings.TrimSpace(token) != token }) {
+		t.Errorf("%q are tried: to the API server, a token after a space is none", u.tokens)
 	}
 	if status, _ := u.ask("POST", "/api/session", `{"code":""}`, bearer("good-ann")); status == http.StatusOK {
 		t.Error("there is a token of the console's own")
@@ -137,6 +148,42 @@ func TestATokenThatExpiresShowsNothingMore(t *testing.T) {
 	}
 	if status, body := u.ask("GET", "/api/about", "", bearer("good-ann")); status != http.StatusUnauthorized {
 		t.Errorf("a token that expired: %d %s", status, body)
+	}
+}
+
+// TestAnAnswerThatIsRefusedAsksForAToken has a token expire whose user looks at no stream.
+func TestAnAnswerThatIsRefusedAsksForAToken(t *testing.T) {
+	u := serveUsers(t)
+	if status, body := u.ask("GET", "/api/object", "", bearer("good-ann")); status != http.StatusOK {
+		t.Fatal(status, body)
+	}
+	close(u.refused["ann"])
+	for range 2 {
+		if status, body := u.ask("GET", "/api/object", "", bearer("good-ann")); status != http.StatusUnauthorized {
+			t.Errorf("a token that expired: %d %s", status, body)
+		}
+	}
+	if u.logins != 2 {
+		t.Errorf("the API server is asked %d times about the token: who is forgotten has to log in", u.logins)
+	}
+}
+
+// TestALinkLeadsToThePage: another site, such as that of the proxy's login, may lead to the page, and to nothing else.
+func TestALinkLeadsToThePage(t *testing.T) {
+	u := serveUsers(t)
+	for path, want := range map[string]int{"/": http.StatusOK, "/api/about": http.StatusForbidden, "/app.js": http.StatusForbidden} {
+		if status, body := u.ask("GET", path, "", func(r *http.Request) {
+			bearer("good-ann")(r)
+			navigates(r)
+		}); status != want {
+			t.Errorf("%s: %d %.60s", path, status, body)
+		}
+	}
+	if status, _ := u.ask("GET", "/", "", func(r *http.Request) {
+		navigates(r)
+		r.Header.Set("Sec-Fetch-Dest", "iframe")
+	}); status != http.StatusForbidden {
+		t.Errorf("a frame of another site: %d", status)
 	}
 }
 
