@@ -107,6 +107,7 @@ const (
 	annotationPlaceholder = "annotations-placeholder"
 	imagePlaceholder      = "image-placeholder"
 	pullPlaceholder       = "pull-placeholder"
+	argsPlaceholder       = "args-placeholder"
 	podPlaceholder        = "pod-placeholder"
 	userPlaceholder       = "user-placeholder"
 	keep                  = "helm.sh/resource-policy: keep"
@@ -168,6 +169,7 @@ func mark(object map[string]any) {
 		for _, one := range spec["containers"].([]any) {
 			container := one.(map[string]any)
 			container["image"], container["imagePullPolicy"] = imagePlaceholder, pullPlaceholder
+			container["args"] = append(container["args"].([]any), argsPlaceholder)
 			user := container["securityContext"].(map[string]any)
 			delete(user, "runAsUser")
 			delete(user, "runAsGroup")
@@ -185,6 +187,7 @@ var (
 	braces     = regexp.MustCompile(`\{\{|\}\}`)
 	keepLine   = regexp.MustCompile(`(?m)^( *)` + keep + "\n")
 	included   = regexp.MustCompile(`(?m)^( *)(` + labelPlaceholder + "|" + podPlaceholder + "|" + userPlaceholder + `): ""$`)
+	argsLine   = regexp.MustCompile(`(?m)^( *)- ` + argsPlaceholder + "\n")
 	annotation = regexp.MustCompile("  annotations:\n    " + annotationPlaceholder + `: ""` + "\n")
 )
 
@@ -197,6 +200,7 @@ func fill(data []byte) []byte {
 		name, _, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
 		return fmt.Appendf(nil, `{{- include "mlkeeper.%s" . | trim | nindent %d }}`, helpers[name], bytes.Index(line, []byte(name)))
 	})
+	data = argsLine.ReplaceAllFunc(data, func(line []byte) []byte { return block(line, "with .Values.console.extraArgs", "toYaml .") })
 	text := strings.NewReplacer(
 		namespacePlaceholder, "{{ .Release.Namespace }}",
 		imagePlaceholder, `{{ include "mlkeeper.image" . }}`,
@@ -205,6 +209,12 @@ func fill(data []byte) []byte {
 		"runbook_url: "+monitoring.Runbooks, "runbook_url: {{ .Values.monitoring.alerts.runbooks }}",
 	).Replace(string(data))
 	return []byte(text)
+}
+
+// block is a template action in place of a line, with the indentation of that.
+func block(line []byte, action, value string) []byte {
+	indent := len(line) - len(bytes.TrimLeft(line, " "))
+	return fmt.Appendf(nil, "%[1]*[2]s{{- %[3]s }}\n%[1]*[2]s{{- %[4]s | nindent %[1]d }}\n%[1]*[2]s{{- end }}\n", indent, "", action, value)
 }
 
 // work is the folder of the kustomization that build makes.
