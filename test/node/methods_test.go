@@ -29,14 +29,11 @@ type method struct {
 }
 
 // TestInstallMethods installs a release in each way on a real node, has samples become Ready, upgrades it to the release under test, which
-// replaces no pod of them, uninstalls it, and finds nothing left.
+// replaces no pod of them, uninstalls it, and finds nothing left. Each has a cluster of its own, since the garbage collector of Kubernetes is late
+// for kinds that are deleted and made again within minutes.
 func TestInstallMethods(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	before, after := readRelease(t, previousEnv), readRelease(t, releaseEnv)
-	c := cluster.Start(t, cluster.WithFlags("--node=real"))
-	explainFailures(t, c)
-	before.load(t, c)
-	after.load(t, c)
 	images := []standIn{{"docker.io/" + imageOfHello(t), "", []string{"wait"}}}
 	for _, image := range slices.Concat(before.operands, after.operands) {
 		switch {
@@ -46,14 +43,20 @@ func TestInstallMethods(t *testing.T) {
 			images = append(images, standIn{"docker.io/" + image, servingPath, nil})
 		}
 	}
-	loadStandIns(t, c, images...)
 	for _, m := range []method{
 		{"File", byFile, withoutFile},
 		{"Kustomize", byKustomize, withoutKustomize},
 		{"Chart", byChart, withoutChart},
 		{"Bundle", byBundle, withoutBundle},
 	} {
-		t.Run(m.name, func(t *testing.T) { m.life(t, c, before, after) })
+		t.Run(m.name, func(t *testing.T) {
+			c := cluster.Start(t, cluster.WithFlags("--node=real"))
+			explainFailures(t, c)
+			before.load(t, c)
+			after.load(t, c)
+			loadStandIns(t, c, images...)
+			m.life(t, c, before, after)
+		})
 	}
 }
 
@@ -63,11 +66,6 @@ func (m method) life(t *testing.T, c *cluster.Cluster, before, after *release) {
 	samples.Grant(t, c, operatorNamespace+"/"+operatorDeployment, ns)
 	samples.Charts(t, c, ns)
 	volume(t, c, "mypv", ns, "")
-	t.Cleanup(func() {
-		// The next installation has a volume of this name as well.
-		c.Kubectl(t, "delete", "-n", ns, "persistentvolumeclaims", "--all", "--timeout="+patience.String())
-		c.Kubectl(t, "delete", "persistentvolume", "mypv", "--timeout="+patience.String())
-	})
 	there := everything(t, c)
 
 	m.install(t, c, before)
