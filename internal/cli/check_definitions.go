@@ -238,7 +238,7 @@ func (c *checker) openDataHub(ctx context.Context, names []string) error {
 	if len(names) > 0 && !slices.Contains(names, "trustyai") {
 		return nil
 	}
-	mapping, err := c.mapper.RESTMapping(dataScienceCluster)
+	mapping, err := c.mapper().RESTMapping(dataScienceCluster)
 	if err != nil {
 		// It is not served, or nobody knows: then its objects cannot be read either.
 		return nil //nolint:nilerr // A cluster without Open Data Hub is the rule.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -129,17 +130,19 @@ func (c *Connection) open() (*cluster, error) {
 		// --request-timeout ends watches and long lists as well, so that it has no default.
 		cfg.Wrap(limitAnswers)
 	}
+	out := &cluster{reach: &reach{}}
+	cfg.Wrap(out.reach.wrap)
 	cfg.QPS = -1
 	finder, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	mapper, kinds, err := newMapper(finder)
-	if err != nil {
+	out.discover = func() (*served, error) { return discover(finder) }
+	if err := out.learn(); err != nil {
 		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
 			"server runs", cfg.Host, err)
 	}
-	out := &cluster{mapper: mapper, kinds: kinds, openapi: finder.OpenAPIV3(), version: finder.ServerVersion}
+	out.openapi, out.version = finder.OpenAPIV3(), finder.ServerVersion
 	if out.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -159,15 +162,17 @@ func (c *Connection) open() (*cluster, error) {
 // servedMapper is a RESTMapper that does not take a group whose discovery failed for one that is not served (invariant 4).
 type servedMapper struct {
 	meta.RESTMapper
+	// kinds are those that are served. The mapper of discovery takes the name of each in lower case, too, which no rule for Secrets knows.
+	kinds  map[schema.GroupKind]bool
 	failed map[schema.GroupVersion]error
 }
 
-// newMapper learns what the cluster serves: how kinds map to resources, and the names that people call them by.
-func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, []servedKind, error) {
+// discover asks what the cluster serves.
+func discover(finder discovery.ServerResourcesInterface) (*served, error) {
 	groups, lists, err := finder.ServerGroupsAndResources()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
-		return nil, nil, err
+		return nil, err
 	}
 	versions := map[string][]metav1.APIResource{}
 	for _, list := range lists {
@@ -175,24 +180,31 @@ func newMapper(finder discovery.ServerResourcesInterface) (meta.RESTMapper, []se
 	}
 	var all []*restmapper.APIGroupResources
 	for _, group := range groups {
-		served := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
+		one := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
 		for _, version := range group.Versions {
 			if resources, found := versions[version.GroupVersion]; found {
-				served.VersionedResources[version.Version] = resources
+				one.VersionedResources[version.Version] = resources
 			}
 		}
-		all = append(all, served)
+		all = append(all, one)
 	}
-	out := servedMapper{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}
+	out := servedMapper{RESTMapper: restmapper.NewDiscoveryRESTMapper(all), kinds: map[schema.GroupKind]bool{}}
+	kinds := kindsOf(lists)
+	for i := range kinds {
+		out.kinds[kinds[i].GroupKind] = true
+	}
 	if partial != nil {
 		out.failed = partial.Groups
 	}
-	return out, kindsOf(lists), nil
+	return &served{out, kinds}, nil
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m servedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := m.RESTMapper.RESTMapping(gk, versions...)
+	if err == nil && !m.kinds[gk] {
+		mapping, err = nil, &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: versions}
+	}
 	if meta.IsNoMatchError(err) {
 		for gv, failure := range m.failed {
 			if gv.Group == gk.Group {
@@ -207,9 +219,11 @@ func (m servedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*met
 type cluster struct {
 	dynamic  dynamic.Interface
 	metadata metadata.Interface
-	mapper   meta.RESTMapper
-	// kinds are what is served, with the names that people call them by.
-	kinds []servedKind
+	served   atomic.Pointer[served]
+	// discover asks what is served: definitions come and go while a command watches. It is nil where there is nothing to ask.
+	discover func() (*served, error)
+	// reach knows whether the API server answers; nil where there is none.
+	reach *reach
 	// openapi publishes the schemas of the kinds; nil where there are none.
 	openapi openapi.Client
 	// logs reads the logs of a container; nil where there are none.
@@ -220,7 +234,7 @@ type cluster struct {
 
 // lookup returns the mapping of a kind, or nil while it is not served.
 func (c *cluster) lookup(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := c.mapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}

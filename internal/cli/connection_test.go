@@ -64,17 +64,18 @@ func (d discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.AP
 		}}}, d.err
 }
 
-func TestNewMapper(t *testing.T) {
+func TestDiscover(t *testing.T) {
 	broken := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "route.openshift.io", Version: "v1"}: errors.New("down"),
 	}}
-	m, kinds, err := newMapper(discovered{err: broken})
+	found, err := discover(discovered{err: broken})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(kinds) != 1 || !slices.Contains(kinds[0].names, "deployments.apps") {
+	if kinds := found.kinds; len(kinds) != 1 || !slices.Contains(kinds[0].names, "deployments.apps") {
 		t.Errorf("kinds %v; a subresource is none", kinds)
 	}
+	m := found.mapper
 	mapping, err := m.RESTMapping(deployGVK.GroupKind(), "v1")
 	if err != nil || mapping.Resource.Resource != "deployments" || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		t.Errorf("%v, %v", mapping, err)
@@ -82,7 +83,13 @@ func TestNewMapper(t *testing.T) {
 	if _, err := m.RESTMapping(routeGVK.GroupKind(), "v1"); err == nil || meta.IsNoMatchError(err) {
 		t.Errorf("a broken group: %v", err)
 	}
-	if _, _, err := newMapper(discovered{err: errors.New("refused")}); err == nil {
+	// What is said of a kind, such as that nobody reads values of Secrets, is said of its name as it is.
+	for _, other := range []string{"deployment", "DeploymentList"} {
+		if mapping, err := m.RESTMapping(schema.GroupKind{Group: "apps", Kind: other}); !meta.IsNoMatchError(err) {
+			t.Errorf("%s: %v, %v", other, mapping, err)
+		}
+	}
+	if _, err := discover(discovered{err: errors.New("refused")}); err == nil {
 		t.Error("an API server that does not answer is no error")
 	}
 }

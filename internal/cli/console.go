@@ -134,16 +134,30 @@ func (f consoleFlags) server(ctx context.Context, env Environment, namespace str
 		pair, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
 		return &pair, err
 	}}
-	login := func(_ context.Context, token string) (console.Source, error) {
+	login, err := logins(env, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	return console.NewForUsers(ctx, login, f.actions), secure, nil
+}
+
+// logins has each user see with a token of their own. The definitions, which are megabytes, are the same for all of them.
+func logins(env Environment, namespace string) (console.Login, error) {
+	known, err := loadDefinitions(env.Definitions)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, token string) (console.Source, error) {
 		theirs := env
 		theirs.Connection = env.Connection.as(token)
-		r, err := newResolver(theirs)
+		r, err := known.connect(theirs)
 		if err != nil {
 			return nil, unauthorized(err)
 		}
-		return newConsoleSource(r, theirs, namespace), nil
-	}
-	return console.NewForUsers(ctx, login, f.actions), secure, nil
+		source := newConsoleSource(r, theirs, namespace)
+		source.shared = true
+		return source, nil
+	}, nil
 }
 
 // unauthorized marks an error of the API server that a new login mends.
@@ -175,7 +189,9 @@ type consoleSource struct {
 	*resolver
 	env       Environment
 	namespace string
-	board     board
+	// shared says that many users share the process.
+	shared bool
+	board  board
 	// comparing has an element while a comparison runs.
 	comparing chan struct{}
 }
@@ -220,7 +236,7 @@ func (s *consoleSource) open(ctx context.Context, ref console.Ref) (*subject, er
 	}
 	one, err := s.read(ctx, gk, ref.Namespace, ref.Name)
 	if err != nil {
-		return nil, err
+		return nil, unauthorized(err)
 	}
 	if one.live == nil {
 		return nil, absent(one)
@@ -238,5 +254,5 @@ func (s *consoleSource) Act(ctx context.Context, ref console.Ref, verb string) e
 	if err != nil {
 		return err
 	}
-	return s.annotate(ctx, one, set)
+	return unauthorized(s.annotate(ctx, one, set))
 }

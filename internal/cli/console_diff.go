@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"mlkeeper.dev/internal/console"
@@ -36,14 +37,20 @@ func (s *consoleSource) Diff(ctx context.Context, ref console.Ref, dryRun bool) 
 	if err != nil {
 		return nil, err
 	}
+	if s.shared && one.controller.RendersAnswers() {
+		// Whoever may create one would have this process fetch from wherever it can, and render what they like.
+		return nil, fmt.Errorf("%s is made of sources, which a console with --user-tokens does not fetch: run mlkeeper diff %s", one.key(), one.argument())
+	}
 	d := newDiffer(&somewhere{cluster: s.cluster, now: s.env.Now(), context: one.namespace})
 	d.local = !dryRun
 	t := one.target()
 	r, objects, err := d.diff(ctx, t, []*target{t})
 	if err != nil {
-		return nil, err
+		return nil, unauthorized(err)
 	}
-	out := &diffView{DiffReport: DiffReport{Objects: objects, Warnings: append([]string{}, d.warnings...)}, DryRun: dryRun}
+	out := &diffView{
+		DiffReport: DiffReport{Objects: append([]Difference{}, objects...), Warnings: append([]string{}, d.warnings...)}, DryRun: dryRun,
+	}
 	out.limit()
 	var said strings.Builder
 	for _, failed := range []error{printMessages(&said, []rendered{r}, true), d.refused()} {

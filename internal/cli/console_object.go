@@ -36,7 +36,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // Object implements console.Source. Of Secrets only the metadata is read.
 func (s *consoleSource) Object(ctx context.Context, ref console.Ref) (any, error) {
 	gk := schema.GroupKind{Group: ref.Group, Kind: ref.Kind}
-	mapping, err := s.mapper.RESTMapping(gk)
+	mapping, err := s.mapper().RESTMapping(gk)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster does not serve %s: %w", gk, err)
 	}
@@ -45,7 +45,7 @@ func (s *consoleSource) Object(ctx context.Context, ref console.Ref) (any, error
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("you may not read it: %w", err)
 	case err != nil:
-		return nil, err
+		return nil, unauthorized(err)
 	}
 	out := &objectView{Conditions: [][]string{}, Managers: managersOf(u), Events: s.eventsOf(ctx, u)}
 	u.SetManagedFields(nil)

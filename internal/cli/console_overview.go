@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/console"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
@@ -41,6 +43,10 @@ func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error 
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
+	if s.discover != nil && slices.ContainsFunc(s.controllers, s.unserved) {
+		// The definition may have come since. Where that cannot be asked, it is told as missing.
+		_ = s.learn()
+	}
 	for _, c := range s.controllers {
 		kind := c.GVK().Kind
 		mapping, err := s.lookup(c.GVK())
@@ -63,39 +69,52 @@ func (s *consoleSource) Overview(ctx context.Context, feed *console.Feed) error 
 		}
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
-	<-ctx.Done()
+	const note = "note/API server"
+	s.follow(ctx, func(lost string) {
+		if feed.Remove(note); lost != "" {
+			_ = feed.Set(note, noteRow{unanswered(lost)})
+		}
+	})
 	if err := context.Cause(ctx); errors.Is(err, console.ErrUnauthorized) {
 		return err
 	}
 	return nil
 }
 
+// unserved says that the definition of a controller was missing when that was asked last.
+func (s *consoleSource) unserved(c controller.Any) bool {
+	mapping, err := s.lookup(c.GVK())
+	return err == nil && mapping == nil
+}
+
 // feed turns the events of a watch into rows. Credentials that are not accepted any more end all watches, so that no rows stay that were
 // read with them.
 func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed *console.Feed, end context.CancelCauseFunc) error {
 	note := "note/" + c.GVK().Kind
+	remove := func(item any) {
+		if last, ok := item.(cache.DeletedFinalStateUnknown); ok {
+			item = last.Obj
+		}
+		if u, ok := item.(*unstructured.Unstructured); ok {
+			feed.Remove(rowKey(plan.KeyOf(u)))
+		}
+	}
 	err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsUnauthorized(err) {
 			end(unauthorized(err))
 		}
 		if apierrors.IsForbidden(err) {
+			// What was read before may be otherwise by now.
+			for _, item := range i.GetStore().List() {
+				remove(item)
+			}
 			_ = feed.Set(note, noteRow{Clean(fmt.Sprintf("%s is not shown: %v. Request the rights list and watch, or name a namespace with -n.", c.GVK().Kind, err))})
 		}
 	})
 	if err != nil {
 		return err
 	}
-	// What the rows do not show is not kept.
-	if err := i.SetTransform(func(item any) (any, error) {
-		if u, ok := item.(*unstructured.Unstructured); ok {
-			u.SetManagedFields(nil)
-			suspended, found, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
-			if delete(u.Object, "spec"); found {
-				u.Object["spec"] = map[string]any{"suspend": suspended}
-			}
-		}
-		return item, nil
-	}); err != nil {
+	if err := i.SetTransform(reduceStack); err != nil {
 		return err
 	}
 	set := func(item any) {
@@ -106,23 +125,57 @@ func (s *consoleSource) feed(c controller.Any, i cache.SharedIndexInformer, feed
 	}
 	_, err = i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: set, UpdateFunc: func(_, item any) { set(item) },
-		DeleteFunc: func(item any) {
-			if last, ok := item.(cache.DeletedFinalStateUnknown); ok {
-				item = last.Obj
-			}
-			if u, ok := item.(*unstructured.Unstructured); ok {
-				feed.Remove(rowKey(plan.KeyOf(u)))
-			}
-		},
+		DeleteFunc: remove,
 	})
 	return err
+}
+
+// partsReady are the fields of a status that count what is ready.
+var partsReady = []string{"applicationsReady", "componentsReady", "modelsAvailable"}
+
+// reduceStack keeps of a custom resource what its row shows. What is declared, who wrote it and which objects it has may be a megabyte.
+func reduceStack(item any) (any, error) {
+	u, ok := item.(*unstructured.Unstructured)
+	if !ok {
+		return item, nil
+	}
+	out := identityOf(u)
+	out.SetGeneration(u.GetGeneration())
+	if value, found := u.GetAnnotations()[keeper.SuspendAnnotation]; found {
+		out.SetAnnotations(map[string]string{keeper.SuspendAnnotation: value})
+	}
+	if suspended, found, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); found {
+		out.Object["spec"] = map[string]any{"suspend": suspended}
+	}
+	if status, ok := u.Object["status"].(map[string]any); ok {
+		kept := map[string]any{}
+		for _, field := range append([]string{"conditions", "observedGeneration", "url"}, partsReady...) {
+			if value, found := status[field]; found {
+				kept[field] = value
+			}
+		}
+		out.Object["status"] = kept
+	}
+	return out, nil
+}
+
+// identityOf is an object with what tells it from others, and when it came and goes.
+func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
+	out.SetNamespace(u.GetNamespace())
+	out.SetName(u.GetName())
+	out.SetUID(u.GetUID())
+	out.SetResourceVersion(u.GetResourceVersion())
+	out.SetCreationTimestamp(u.GetCreationTimestamp())
+	out.SetDeletionTimestamp(u.GetDeletionTimestamp())
+	return out
 }
 
 // row describes a custom resource by its own status.
 func (s *consoleSource) row(c controller.Any, u *unstructured.Unstructured) stackRow {
 	out := stackRow{Group: c.GVK().Group, StackStatus: (&collector{cluster: s.cluster}).stack(c, u, found{}, nil)}
 	out.URL, _, _ = unstructured.NestedString(u.Object, "status", "url")
-	for _, field := range []string{"applicationsReady", "componentsReady", "modelsAvailable"} {
+	for _, field := range partsReady {
 		if text, found, _ := unstructured.NestedString(u.Object, "status", field); found {
 			out.Parts = Clean(text)
 		}

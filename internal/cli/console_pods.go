@@ -115,13 +115,7 @@ func reduceOwned(item any) (any, error) {
 			Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, OwnerReferences: o.OwnerReferences,
 		}
 	case *unstructured.Unstructured:
-		out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": podKind.Kind}}
-		out.SetNamespace(o.GetNamespace())
-		out.SetName(o.GetName())
-		out.SetUID(o.GetUID())
-		out.SetResourceVersion(o.GetResourceVersion())
-		out.SetCreationTimestamp(o.GetCreationTimestamp())
-		out.SetDeletionTimestamp(o.GetDeletionTimestamp())
+		out := identityOf(o)
 		out.SetOwnerReferences(o.GetOwnerReferences())
 		if status, _, _ := unstructured.NestedMap(o.Object, "status"); status != nil {
 			out.Object["status"] = reducedStatus(status)

@@ -70,6 +70,7 @@ func (s *consoleSource) Stack(ctx context.Context, ref console.Ref, feed *consol
 	if err := v.watchWires(ctx); err != nil {
 		return err
 	}
+	v.running.Go(func() { v.follow(ctx, func(string) { v.wake() }) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,6 +140,9 @@ func (v *stackView) rows(ctx context.Context, now *snapshot) map[string]any {
 	top := topRow{
 		stackRow: v.source.row(v.subject.controller, now.live), Warnings: append(append([]string{}, now.warnings...), v.warnings...),
 		Progress: progressOf(now.live),
+	}
+	if lost, _ := v.reach.state(); lost != "" {
+		top.Warnings = append(top.Warnings, unanswered(lost))
 	}
 	out := v.podRows(now.whole)
 	out["stack"] = top

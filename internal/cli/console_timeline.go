@@ -137,7 +137,7 @@ func (s *consoleSource) Timeline(ctx context.Context, ref console.Ref, feed *con
 	if err != nil {
 		return err
 	}
-	t := &timeline{consoleSource: s, ref: ref, by: map[string]*informer{}, changed: make(chan struct{}, 1)}
+	t := &timeline{consoleSource: s, by: map[string]*informer{}, changed: make(chan struct{}, 1), failed: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
@@ -159,6 +159,8 @@ func (s *consoleSource) Timeline(ctx context.Context, ref console.Ref, feed *con
 		select {
 		case <-ctx.Done():
 			return nil
+		case err := <-t.failed:
+			return err
 		case <-t.changed:
 		case <-next:
 		}
@@ -173,9 +175,10 @@ func (s *consoleSource) Timeline(ctx context.Context, ref console.Ref, feed *con
 // timeline is what happened to one custom resource.
 type timeline struct {
 	*consoleSource
-	ref     console.Ref
 	by      map[string]*informer
 	changed chan struct{}
+	// failed gets that the credentials are not accepted any more.
+	failed  chan error
 	running sync.WaitGroup
 
 	mu sync.Mutex
@@ -203,7 +206,13 @@ func (t *timeline) watch(ctx context.Context, namespace string) error {
 		}
 	}
 	if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		if apierrors.IsUnauthorized(err) {
+			select {
+			case t.failed <- unauthorized(err):
+			default:
+			}
+		}
+		if apierrors.IsForbidden(err) {
 			t.mu.Lock()
 			t.refused = Clean(fmt.Sprintf("Events are not shown: %v. Request the rights list and watch.", err))
 			t.mu.Unlock()
@@ -229,12 +238,7 @@ func reduceEvent(item any) (any, error) {
 	if !ok {
 		return item, nil
 	}
-	out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": eventKind.Kind}}
-	out.SetNamespace(u.GetNamespace())
-	out.SetName(u.GetName())
-	out.SetUID(u.GetUID())
-	out.SetResourceVersion(u.GetResourceVersion())
-	out.SetCreationTimestamp(u.GetCreationTimestamp())
+	out := identityOf(u)
 	for _, field := range []string{"type", "reason", "message", "lastTimestamp", "eventTime"} {
 		if text, ok := u.Object[field].(string); ok {
 			out.Object[field] = cut(text, maxEventText)

@@ -141,16 +141,16 @@ func golden(t *testing.T, name, got string) {
 }
 
 // fakeCluster is a cluster that serves some kinds and holds some objects.
-func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*unstructured.Unstructured) (*cluster, *dynamicfake.FakeDynamicClient) {
+func fakeCluster(t *testing.T, kinds []schema.GroupVersionKind, objects ...*unstructured.Unstructured) (*cluster, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	var versions []schema.GroupVersion
-	for _, gvk := range served {
+	for _, gvk := range kinds {
 		versions = append(versions, gvk.GroupVersion())
 	}
 	mapper := meta.NewDefaultRESTMapper(versions)
 	lists := map[schema.GroupVersionResource]string{}
 	var resources []*metav1.APIResourceList
-	for _, gvk := range served {
+	for _, gvk := range kinds {
 		scope := meta.RESTScopeNamespace
 		if gvk == inventoryKind || gvk == bindingGVK {
 			scope = meta.RESTScopeRoot
@@ -185,8 +185,7 @@ func fakeCluster(t *testing.T, served []schema.GroupVersionKind, objects ...*uns
 		}
 	}
 	dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, lists, whole...)
-	return &cluster{
-		dynamic: dyn, metadata: metadatafake.NewSimpleMetadataClient(metaScheme, partial...), mapper: mapper,
-		kinds: kindsOf(resources),
-	}, dyn
+	c := &cluster{dynamic: dyn, metadata: metadatafake.NewSimpleMetadataClient(metaScheme, partial...)}
+	c.served.Store(&served{mapper, kindsOf(resources)})
+	return c, dyn
 }

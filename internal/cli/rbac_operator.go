@@ -206,7 +206,7 @@ func (*noCluster) namespacedKinds() []schema.GroupResource {
 // namespacedKinds implements world.
 func (s *somewhere) namespacedKinds() []schema.GroupResource {
 	var out []schema.GroupResource
-	for _, kind := range s.kinds {
+	for _, kind := range s.kinds() {
 		if kind.content {
 			out = append(out, schema.GroupResource{Group: kind.Group, Resource: kind.names[1]})
 		}

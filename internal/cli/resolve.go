@@ -155,11 +155,16 @@ func newResolver(env Environment) (*resolver, error) {
 	if err != nil {
 		return nil, err
 	}
+	return known.connect(env)
+}
+
+// connect connects where the kinds are known.
+func (d definitions) connect(env Environment) (*resolver, error) {
 	c, err := env.Connection.open()
 	if err != nil {
 		return nil, err
 	}
-	return &resolver{cluster: c, controllers: env.Controllers(), known: known}, nil
+	return &resolver{cluster: c, controllers: env.Controllers(), known: d}, nil
 }
 
 // find resolves KIND/NAME in a namespace: the kind by discovery, so that every name is understood that kubectl
@@ -233,7 +238,7 @@ func (r *resolver) kindsText() string {
 // kind finds the kind of a name. The kinds of the controllers come first, where several groups have one of the same name.
 func (r *resolver) kind(name string) (schema.GroupKind, error) {
 	var found []schema.GroupKind
-	for _, k := range r.kinds {
+	for _, k := range r.kinds() {
 		if slices.ContainsFunc(k.names, func(n string) bool { return strings.EqualFold(n, name) }) {
 			found = append(found, k.GroupKind)
 		}
@@ -277,7 +282,7 @@ func (r *resolver) read(ctx context.Context, gk schema.GroupKind, namespace, nam
 			s.controller, versions = a, []string{a.GVK().Version}
 		}
 	}
-	mapping, err := r.mapper.RESTMapping(gk, versions...)
+	mapping, err := r.mapper().RESTMapping(gk, versions...)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster does not serve %s: %w", gk, err)
 	}

@@ -85,7 +85,7 @@ func (r *resolver) strangers(inventories byOwner) []controller.Any {
 		if r.isController(gk) {
 			continue
 		}
-		if mapping, err := r.mapper.RESTMapping(gk); err == nil {
+		if mapping, err := r.mapper().RESTMapping(gk); err == nil {
 			found[gk.String()] = uncontrolled{mapping.GroupVersionKind}
 		}
 	}

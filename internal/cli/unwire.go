@@ -53,7 +53,7 @@ func runUnwire(cmd *cobra.Command, c *cluster, wires []wiring.Wire, dry bool) er
 		api, prefix = dryRun{api}, "dry run: "
 	}
 	var failed error
-	err := wiring.Unwire(cmd.Context(), api, c.mapper, wires, func(line string) {
+	err := wiring.Unwire(cmd.Context(), api, c.mapper(), wires, func(line string) {
 		failed = errors.Join(failed, printLines(cmd.OutOrStdout(), prefix+Clean(line)))
 	})
 	if err != nil {

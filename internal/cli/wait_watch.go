@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,9 @@ type watches struct {
 	// children are by kind and namespace.
 	children map[childWatch]*informer
 	refused  map[schema.GroupKind]string
+	// learnt is when it was asked last what the cluster serves, later says that it will be asked again.
+	learnt time.Time
+	later  bool
 }
 
 // childWatch is one watch on objects of the custom resource.
@@ -98,6 +102,7 @@ func (w *watches) ofStack(o *metav1.ListOptions) {
 // cover watches every kind that the controller or the inventories name and that is not watched yet, and says whether there was one.
 func (w *watches) cover(ctx context.Context, entries []keeper.InventoryEntry) (more bool, err error) {
 	ctx = logr.NewContext(ctx, logr.Discard())
+	w.learnKinds(entries)
 	for _, gvk := range childKinds(w.subject.controller, entries) {
 		mapping, err := w.lookup(gvk)
 		if err != nil {

@@ -375,7 +375,7 @@ func (r *somewhereReader) Namespaced(gvk schema.GroupVersionKind) (namespaced, s
 
 // ServesVersion implements controller.Reader.
 func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
-	return slices.ContainsFunc(r.kinds, func(kind servedKind) bool {
+	return slices.ContainsFunc(r.kinds(), func(kind servedKind) bool {
 		if kind.Group != gv.Group {
 			return false
 		}
@@ -390,8 +390,8 @@ func (r *somewhereReader) ServesVersion(gv schema.GroupVersion) bool {
 // Kinds implements controller.Reader.
 func (r *somewhereReader) Kinds() []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
-	for _, kind := range r.kinds {
-		mappings, err := r.mapper.RESTMappings(kind.GroupKind)
+	for _, kind := range r.kinds() {
+		mappings, err := r.mapper().RESTMappings(kind.GroupKind)
 		if err != nil {
 			r.reads.fail(err)
 		}
