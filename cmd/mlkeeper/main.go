@@ -154,7 +154,7 @@ func withSettings(connect connection, create func(cli.Environment) *cobra.Comman
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		defer s.sources.close()
 		if err := s.check(); err != nil {
-			return err
+			return cmd.FlagErrorFunc()(cmd, err)
 		}
 		return run(cmd, args)
 	}

@@ -22,6 +22,7 @@ const (
 	noCluster   = "no cluster"
 	badFlag     = "bad flag"
 	badColor    = "bad value of a flag"
+	badSetting  = "bad setting of a controller"
 )
 
 // wrong is what somebody does wrong: further arguments, and how the cluster answers.
@@ -91,6 +92,9 @@ func TestEveryVerbSaysWhatIsWrong(t *testing.T) {
 			continue
 		}
 		all := map[string]wrong{badFlag: {[]string{"--nonsense"}, "unknown flag: --nonsense"}, badColor: {[]string{"--color", "sometimes"}, "use auto, always or never"}}
+		if cmd.Flags().Lookup("source-deny-cidr") != nil && cmd.Name() != "manager" && cmd.Name() != "participant" {
+			all[badSetting] = wrong{append(slices.Clone(ways[noCluster].args), "--source-deny-cidr", "everywhere"), "write a range such as"}
+		}
 		for way, one := range ways {
 			all[way] = one
 		}

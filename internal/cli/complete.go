@@ -111,7 +111,12 @@ func completeNames(
 	const none = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(contextOf(cmd)), completionTimeout)
 	defer cancel()
-	c, err := env.Connection.open()
+	// Discovery, which has no context, ends with its requests.
+	quick := *env.Connection
+	if quick.overrides.Timeout == "" || quick.overrides.Timeout == "0" {
+		quick.overrides.Timeout = completionTimeout.String()
+	}
+	c, err := quick.open()
 	if err != nil {
 		return nil, none
 	}

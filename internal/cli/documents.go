@@ -27,6 +27,9 @@ type document struct {
 	text string
 }
 
+// errNoObject says that text has no object.
+var errNoObject = errors.New("there is no object in the input")
+
 // readInput reads a file, or standard input for "-".
 func readInput(name string, stdin io.Reader) (string, error) {
 	in := stdin
@@ -83,12 +86,19 @@ func readObjects(names []string, stdin io.Reader) ([]*unstructured.Unstructured,
 			return nil, fmt.Errorf("the files have more than %d MiB: name fewer", maxInput>>20)
 		}
 		objects, err := decodeDocuments(text)
+		if errors.Is(err, errNoObject) {
+			// One of several files may have nothing but comments, as for kubectl.
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if out = append(out, objects...); len(out) > maxDocuments {
 			return nil, fmt.Errorf("more than %d objects: name fewer files", maxDocuments)
 		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: %w", strings.Join(names, ", "), errNoObject)
 	}
 	return out, nil
 }
@@ -165,7 +175,7 @@ func decodeDocuments(text string) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	if len(out) == 0 && len(failures) == 0 {
-		return nil, errors.New("there is no object in the input")
+		return nil, errNoObject
 	}
 	return out, errors.Join(failures...)
 }

@@ -75,6 +75,11 @@ func runEvents(cmd *cobra.Command, env Environment, f eventsFlags, args []string
 	if err := checkOutput(f.output, &EventsReport{}, "table"); err != nil {
 		return err
 	}
+	for _, given := range f.types {
+		if !amongTypes(given, []string{"Normal", "Warning"}) {
+			return fmt.Errorf("--types %q: use Normal or Warning", given)
+		}
+	}
 	r, s, err := resolve(cmd, env, args, f.namespace, false)
 	if err != nil {
 		return err
@@ -121,7 +126,7 @@ func (r *resolver) events(ctx context.Context, s *subject, types []string) (*Eve
 			continue
 		}
 		for _, event := range all {
-			if one := readEvent(event); concerns(of, event) && (len(types) == 0 || slices.Contains(types, one.Type)) {
+			if one := readEvent(event); concerns(of, event) && (len(types) == 0 || amongTypes(one.Type, types)) {
 				report.Events = append(report.Events, one)
 			}
 		}
@@ -131,6 +136,11 @@ func (r *resolver) events(ctx context.Context, s *subject, types []string) (*Eve
 		report.Events = report.Events[report.Omitted:]
 	}
 	return report, nil
+}
+
+// amongTypes says that a type of events is among some, whatever their case, as for kubectl.
+func amongTypes(one string, among []string) bool {
+	return slices.ContainsFunc(among, func(other string) bool { return strings.EqualFold(one, other) })
 }
 
 func readEvent(event *unstructured.Unstructured) EventReport {
@@ -144,8 +154,7 @@ func readEvent(event *unstructured.Unstructured) EventReport {
 	}
 }
 
-// concerns says that an event is about one of some objects, or about what a workload among these made: ReplicaSets and pods carry its
-// name, with an ending.
+// concerns says that an event is about one of some objects, or about what a workload among these made: that carries its name, with an ending.
 func concerns(of map[plan.Key]bool, event *unstructured.Unstructured) bool {
 	about, _, _ := unstructured.NestedStringMap(event.Object, "involvedObject")
 	gv, err := schema.ParseGroupVersion(about["apiVersion"])
@@ -155,19 +164,20 @@ func concerns(of map[plan.Key]bool, event *unstructured.Unstructured) bool {
 	if of[plan.Key{GroupKind: gv.WithKind(about["kind"]).GroupKind(), Namespace: about["namespace"], Name: about["name"]}] {
 		return true
 	}
-	if about["kind"] != podKind.Kind && about["kind"] != "ReplicaSet" && about["kind"] != "Job" {
-		return false
-	}
 	for key := range of {
-		if slices.Contains(workloads, key.Kind) && key.Namespace == about["namespace"] && strings.HasPrefix(about["name"], key.Name+"-") {
+		ending, found := strings.CutPrefix(about["name"], key.Name+"-")
+		if found && key.Namespace == about["namespace"] && endings[[2]string{key.Kind, about["kind"]}] == 1+strings.Count(ending, "-") {
 			return true
 		}
 	}
 	return false
 }
 
-// workloads are the kinds whose pods have events that tell of them.
-var workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
+// endings are how many parts longer than that of a workload the name is of what it makes. Another workload may have its name and more.
+var endings = map[[2]string]int{
+	{"Deployment", "ReplicaSet"}: 1, {"Deployment", "Pod"}: 2, {"CronJob", "Job"}: 1, {"CronJob", "Pod"}: 2,
+	{"StatefulSet", "Pod"}: 1, {"DaemonSet", "Pod"}: 1, {"ReplicaSet", "Pod"}: 1, {"Job", "Pod"}: 1,
+}
 
 func (r *EventsReport) print(cmd *cobra.Command, now time.Time, s *subject) error {
 	if len(r.Events) == 0 {

@@ -131,6 +131,22 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// TestReconcileSaysThatNobodyHandlesIt has a custom resource that is Ready, and no manager.
+func TestReconcileSaysThatNobodyHandlesIt(t *testing.T) {
+	u, objects := waiting()
+	withReady(u, "True", "AllComponentsReady", "fine")
+	c, _ := fakeCluster(t, explainKinds, objects...)
+	_, _, err := run(t, NewReconcileCommand(environment(fakeController{}, c)), "", "tas/s", "--wait", "--timeout", "2s")
+	if err == nil || strings.Contains(err.Error(), "is not Ready") {
+		t.Fatalf("it is Ready: %v", err)
+	}
+	for _, want := range []string{"was not reconciled within 2s", "What to do: Check that a manager runs", "There is no lease of a manager"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %q: %v", want, err)
+		}
+	}
+}
+
 // TestReconcileWaitsUntilItIsHandled has a custom resource that is Ready before the manager sees the request.
 func TestReconcileWaitsUntilItIsHandled(t *testing.T) {
 	u, objects := waiting()
@@ -168,6 +184,8 @@ func TestEventsAreThoseOfTheCustomResourceAndItsObjects(t *testing.T) {
 		about("apps/v1", "Deployment", "d", "Second", "2026-01-02T03:02:05Z"),
 		about("v1", "Pod", "other-1", "Foreign", "2026-01-02T03:02:05Z"),
 		about("apps/v1", "Deployment", "d-2", "AlsoForeign", "2026-01-02T03:02:05Z"),
+		about("apps/v1", "ReplicaSet", "d-2-7c9f", "AlsoForeign", "2026-01-02T03:02:05Z"),
+		about("v1", "Pod", "d-2-7c9f-abcde", "AlsoForeign", "2026-01-02T03:02:05Z"),
 	)
 	c, _ := fakeCluster(t, explainKinds, objects...)
 	stdout, _, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/s")
@@ -178,6 +196,13 @@ func TestEventsAreThoseOfTheCustomResourceAndItsObjects(t *testing.T) {
 	stdout, stderr, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/s", "--types", "Normal")
 	if err != nil || stdout != "" || !strings.Contains(stderr, "no events") {
 		t.Errorf("no events: %v\n%s%s", err, stdout, stderr)
+	}
+	// As kubectl does, whatever the case, and no other.
+	if stdout, _, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/s", "--types", "warning"); err != nil || !strings.Contains(stdout, "Third") {
+		t.Errorf("--types warning: %v\n%s", err, stdout)
+	}
+	if _, _, err := run(t, NewEventsCommand(environment(fakeController{}, c)), "", "tas/s", "--types", "Warnings"); err == nil || !strings.Contains(err.Error(), "use Normal or Warning") {
+		t.Errorf("--types Warnings: %v", err)
 	}
 }
 
@@ -203,12 +228,34 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// TestCompletionsDoNotHang has an API server that does not answer while somebody types.
+func TestCompletionsDoNotHang(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	env := environment(fakeController{}, nil)
+	env.Connection = &Connection{}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	env.Connection.Bind(flags)
+	if err := flags.Parse([]string{"--server", server.URL}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	cmd := &cobra.Command{}
+	if names, _ := completeNames(cmd, env, namespaceKind, "", "", ""); len(names) > 0 || time.Since(begun) > 3*completionTimeout {
+		t.Errorf("%v after %s", names, time.Since(begun))
+	}
+}
+
 // TestAServerThatHangsIsNotWaitedForForEver bounds the time until an answer begins, and no more: a watch lasts.
 func TestAServerThatHangsIsNotWaitedForForEver(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hangs" {
 			<-r.Context().Done()
 			return
+		}
+		if r.URL.Query().Get("follow") == "true" {
+			// A log that says nothing for a while.
+			time.Sleep(600 * time.Millisecond)
 		}
 		w.(http.Flusher).Flush()
 		time.Sleep(600 * time.Millisecond)
@@ -228,8 +275,10 @@ func TestAServerThatHangsIsNotWaitedForForEver(t *testing.T) {
 	if _, err := get("/hangs"); err == nil || !strings.Contains(err.Error(), "--request-timeout") {
 		t.Errorf("%v", err)
 	}
-	if body, err := get("/streams"); err != nil || body != "late" {
-		t.Errorf("an answer that takes long: %q, %v", body, err)
+	for _, path := range []string{"/streams", "/log?follow=true&tailLines=0"} {
+		if body, err := get(path); err != nil || body != "late" {
+			t.Errorf("%s, an answer that takes long: %q, %v", path, body, err)
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func runLogs(cmd *cobra.Command, env Environment, f logsFlags, args []string) er
 	}
 	l := &logReader{
 		podWatches: &podWatches{watches: newWatches(r.cluster, s), by: map[childWatch]*informer{}}, flags: f,
-		begun: map[string]bool{}, out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(),
+		begun: map[string]int64{}, out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(),
 	}
 	return l.read(cmd.Context())
 }
@@ -93,11 +93,15 @@ func runLogs(cmd *cobra.Command, env Environment, f logsFlags, args []string) er
 type logReader struct {
 	*podWatches
 	flags logsFlags
-	// begun are the containers whose logs are read, or were.
-	begun map[string]bool
-	wg    sync.WaitGroup
+	// begun has, for each container whose logs are read or were, how often it had been restarted then.
+	begun map[string]int64
+	// crowded says that containers were left out.
+	crowded bool
+	wg      sync.WaitGroup
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	// reading is how many logs are read at once.
+	reading    int
 	out, notes io.Writer
 	failed     error
 }
@@ -173,13 +177,19 @@ func (l *logReader) podsInOrder(whole []*unstructured.Unstructured) []*unstructu
 	return out
 }
 
+// logged is a container that has logs, as often as it was restarted.
+type logged struct {
+	name     string
+	restarts int64
+}
+
 // containersOf are the containers of a pod that have logs.
-func (l *logReader) containersOf(pod *unstructured.Unstructured) []string {
+func (l *logReader) containersOf(pod *unstructured.Unstructured) []logged {
 	fields := []string{"containerStatuses"}
 	if l.flags.container != "" {
 		fields = append(fields, "initContainerStatuses")
 	}
-	var out []string
+	var out []logged
 	for _, field := range fields {
 		all, _, _ := unstructured.NestedSlice(pod.Object, "status", field)
 		for _, item := range all {
@@ -188,48 +198,71 @@ func (l *logReader) containersOf(pod *unstructured.Unstructured) []string {
 			_, waiting, _ := unstructured.NestedMap(c, "state", "waiting")
 			restarts, _ := c["restartCount"].(int64)
 			if name != "" && (l.flags.container == "" || l.flags.container == name) && (!waiting || restarts > 0) && (!l.flags.previous || restarts > 0) {
-				out = append(out, name)
+				out = append(out, logged{name, restarts})
 			}
 		}
 	}
 	return out
 }
 
-// begin reads the logs of one container, once.
-func (l *logReader) begin(ctx context.Context, pod *unstructured.Unstructured, container string) {
-	key := string(pod.GetUID()) + "/" + container
-	if l.begun[key] {
+// begin reads the logs of one container, once for each time that it was started.
+func (l *logReader) begin(ctx context.Context, pod *unstructured.Unstructured, container logged) {
+	key := string(pod.GetUID()) + "/" + container.name
+	before, again := l.begun[key]
+	if again && before >= container.restarts || !l.enter() {
 		return
 	}
-	if len(l.begun) == maxLogs {
-		l.note(fmt.Sprintf("there are more than %d containers: the others are left out; name one with --container", maxLogs))
-	}
-	if l.begun[key] = true; len(l.begun) > maxLogs {
-		return
-	}
-	options := &corev1.PodLogOptions{Container: container, Follow: l.flags.follow, Previous: l.flags.previous}
-	if l.flags.tail >= 0 {
+	l.begun[key] = container.restarts
+	options := &corev1.PodLogOptions{Container: container.name, Follow: l.flags.follow, Previous: l.flags.previous}
+	// All that a container logs after it was restarted is new.
+	if l.flags.tail >= 0 && !again {
 		options.TailLines = ptr.To(l.flags.tail)
 	}
-	if l.flags.since > 0 {
+	if l.flags.since > 0 && !again {
 		options.SinceSeconds = ptr.To(int64(max(l.flags.since, time.Second).Seconds()))
 	}
 	prefix := ""
 	if l.flags.prefix {
-		prefix = Clean(fmt.Sprintf("[%s/%s] ", pod.GetName(), container))
+		prefix = Clean(fmt.Sprintf("[%s/%s] ", pod.GetName(), container.name))
 	}
 	namespace, name := pod.GetNamespace(), pod.GetName()
 	copied := func() {
 		if err := l.copy(ctx, namespace, name, prefix, options); err != nil && ctx.Err() == nil {
-			l.fail(fmt.Errorf("the logs of %s/%s, container %s: %w", namespace, name, container, err))
+			l.fail(fmt.Errorf("the logs of %s/%s, container %s: %w", namespace, name, container.name, err))
 		}
 	}
 	if l.flags.follow {
-		l.wg.Go(copied)
+		l.wg.Go(func() {
+			copied()
+			l.exit()
+		})
 		return
 	}
 	// One after the other, so that lines of a container stand together.
 	copied()
+}
+
+// enter counts a log that is read, unless there are too many, which is told once.
+func (l *logReader) enter() bool {
+	l.mu.Lock()
+	full := l.reading == maxLogs
+	if !full {
+		l.reading++
+	}
+	l.mu.Unlock()
+	if full && !l.crowded {
+		l.crowded = true
+		l.note(fmt.Sprintf("there are more than %d containers: the others are left out; name one with --container", maxLogs))
+	}
+	return !full
+}
+
+// exit makes room for another container, as one that was started since.
+func (l *logReader) exit() {
+	l.mu.Lock()
+	l.reading--
+	l.mu.Unlock()
+	l.wake()
 }
 
 // copy prints the lines of one container.

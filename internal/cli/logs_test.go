@@ -93,6 +93,43 @@ func TestLogsThatCannotBeReadFailTheCommand(t *testing.T) {
 	}
 }
 
+// TestLogsFollowAContainerThatIsRestarted restarts one more often than there are logs at once: each of its runs is read, and whole.
+func TestLogsFollowAContainerThatIsRestarted(t *testing.T) {
+	env, a, dyn := logsOf(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := NewLogsCommand(env)
+	var notes strings.Builder
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(&notes)
+	cmd.SetArgs([]string{"tas/s", "-f"})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	read := func(text string) int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		n := 0
+		for _, asked := range a.all {
+			if asked == text {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, func() bool { return read("default/d-1-a/c follow") == 1 })
+	pods := dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace("default")
+	for i := range maxLogs + 5 {
+		// The first run was begun after two restarts.
+		if _, err := pods.Update(ctx, podOf("d-1-a", "replicaset", running(int64(i+3))), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, func() bool { return read("default/d-1-a/c follow all") == i+1 })
+	}
+	cancel()
+	if err := <-ended; err != nil || notes.Len() > 0 {
+		t.Errorf("%v\n%s", err, notes.String())
+	}
+}
+
 // TestLogsFollowPodsThatComeLater creates a pod while logs are followed.
 func TestLogsFollowPodsThatComeLater(t *testing.T) {
 	env, a, dyn := logsOf(t)

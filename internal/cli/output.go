@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -68,6 +69,14 @@ func printReport(w io.Writer, output string, report any) (printed bool, err erro
 		return true, printLines(w, list.names()...)
 	}
 	return false, nil
+}
+
+// tellWarnings says on standard error what a format leaves out that has a part of a report.
+func tellWarnings(cmd *cobra.Command, output string, warnings []string) error {
+	if output == outputJSON || output == outputYAML {
+		return nil
+	}
+	return printWarnings(cmd.ErrOrStderr(), warnings)
 }
 
 func printYAML(w io.Writer, report any) error {

@@ -35,7 +35,7 @@ func TestRenderTakesWhatTheFileRefersTo(t *testing.T) {
 	env := environment(fakeController{render: referring}, nil)
 	env.Connection = &Connection{}
 	folder := t.TempDir()
-	for name, text := range map[string]string{"b.yaml": resource, "a.yml": password, "notes.txt": "no manifest"} {
+	for name, text := range map[string]string{"b.yaml": resource, "a.yml": password, "c.yaml": "# nothing yet\n", "notes.txt": "no manifest"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +58,9 @@ func TestRenderTakesWhatTheFileRefersTo(t *testing.T) {
 		if _, _, err := run(t, NewRenderCommand(env), one.stdin, "-f", "-"); err == nil || !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if _, _, err := run(t, NewRenderCommand(env), "", "-f", filepath.Join(folder, "c.yaml")); err == nil || !strings.Contains(err.Error(), "c.yaml: there is no object") {
+		t.Errorf("nothing but comments: %v", err)
 	}
 	if _, _, err := run(t, NewRenderCommand(env), "", "-f", t.TempDir()); err == nil || !strings.Contains(err.Error(), "no file that ends with .yaml") {
 		t.Errorf("an empty folder: %v", err)

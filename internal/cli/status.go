@@ -122,7 +122,7 @@ func runStatus(cmd *cobra.Command, env Environment, f statusFlags) error {
 		return err
 	}
 	if printed, err := printReport(cmd.OutOrStdout(), f.output, report); printed || err != nil {
-		return errors.Join(err, report.exit(f.exitCode))
+		return errors.Join(err, tellWarnings(cmd, f.output, report.Warnings), report.exit(f.exitCode))
 	}
 	where := "in any namespace"
 	if collector.namespace != "" {

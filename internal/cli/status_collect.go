@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ func (c *collector) warn(format string, args ...any) {
 func (c *collector) collect(ctx context.Context, controllers []controller.Any) (*StatusReport, error) {
 	report := &StatusReport{Stacks: []StackStatus{}, Warnings: []string{}}
 	var unserved []string
+	var refused []error
 	for _, r := range controllers {
 		mapping, err := c.lookup(r.GVK())
 		if err != nil {
@@ -62,6 +64,10 @@ func (c *collector) collect(ctx context.Context, controllers []controller.Any) (
 			continue
 		}
 		resources, err := c.resources(ctx, mapping)
+		if apierrors.IsForbidden(err) {
+			refused = append(refused, c.explain(mapping.Resource.Resource, err))
+			continue
+		}
 		if err != nil {
 			return nil, c.explain(mapping.Resource.Resource, err)
 		}
@@ -82,6 +88,12 @@ func (c *collector) collect(ctx context.Context, controllers []controller.Any) (
 	if len(unserved) == len(controllers) {
 		return nil, fmt.Errorf("the cluster serves none of these kinds: %s; install the CustomResourceDefinitions with "+
 			"`make install` or `kubectl apply --server-side -k config/crd`", strings.Join(unserved, ", "))
+	}
+	if len(unserved)+len(refused) == len(controllers) {
+		return nil, errors.Join(refused...)
+	}
+	for _, err := range refused {
+		c.warn("%v", err)
 	}
 	for _, kind := range unserved {
 		c.warn("the cluster does not serve %s; its CustomResourceDefinition is not installed", kind)

@@ -14,8 +14,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 )
+
+// configController is a controller whose custom resources are ConfigMaps.
+type configController struct{ fakeController }
+
+func (configController) GVK() schema.GroupVersionKind { return configGVK }
+func (configController) Resource() string             { return "configmaps" }
 
 // child makes an object as the engine would mark it.
 func child(gvk schema.GroupVersionKind, owner *unstructured.Unstructured, name string, content map[string]any) *unstructured.Unstructured {
@@ -162,6 +169,16 @@ func TestStatusWarnsOfWhatItMayNotList(t *testing.T) {
 	stdout, stderr, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A")
 	if err != nil || !strings.Contains(stderr, "warning: deployments are left out: ") || strings.Contains(stdout, "Deployment") {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+	// Who may not list one kind, such as one that is in no namespace, sees the others.
+	env := environment(fakeController{}, c)
+	env.Controllers = func() []controller.Any { return []controller.Any{fakeController{}, configController{}} }
+	dyn.PrependReactor("list", "configmaps", refuse)
+	for _, output := range []string{"table", "name"} {
+		stdout, stderr, err := run(t, NewStatusCommand(env), "", "-A", "-o", output)
+		if err != nil || !strings.Contains(stderr, "warning: list configmaps: ") || !strings.Contains(strings.ToLower(stdout), "trustyaiservice") {
+			t.Errorf("%s: %v\n%s%s", output, err, stdout, stderr)
+		}
 	}
 	dyn.PrependReactor("list", "trustyaiservices", refuse)
 	if _, _, err := run(t, NewStatusCommand(environment(fakeController{}, c)), "", "-A"); err == nil || !strings.Contains(err.Error(), "-n") {

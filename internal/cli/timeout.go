@@ -24,6 +24,10 @@ type answerLimit struct {
 
 // RoundTrip implements http.RoundTripper.
 func (l answerLimit) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("follow") == "true" {
+		// The kubelet begins to answer with the first line of a log, whenever the container writes that.
+		return l.inner.RoundTrip(r)
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	late := time.AfterFunc(l.after, func() {
 		cancel(fmt.Errorf("the API server did not answer within %s: check that it runs, or allow more by --request-timeout", l.after))

@@ -123,7 +123,7 @@ func runTree(cmd *cobra.Command, env Environment, f treeFlags, args []string) er
 		return err
 	}
 	if printed, err := printReport(cmd.OutOrStdout(), f.output, report); printed || err != nil {
-		return err
+		return errors.Join(err, tellWarnings(cmd, f.output, report.Warnings))
 	}
 	if err := printWarnings(cmd.ErrOrStderr(), report.Warnings); err != nil {
 		return err

@@ -180,7 +180,7 @@ func (w *waiter) lookReady(ctx context.Context, now snapshot) (bool, error) {
 	if s.UID != string(w.subject.live.GetUID()) {
 		return true, fmt.Errorf("%s was deleted and recreated during the wait: wait again", w.subject.key())
 	}
-	if w.handled && !handled(now.live) {
+	if w.unhandled() {
 		return false, nil
 	}
 	if s.Ready == "True" && s.Observed && !s.Deleting {

@@ -127,24 +127,33 @@ func (s *snapshot) owned(owned bool) []*ObjectStatus {
 
 // timedOut is the failure after the whole time: what is missing, and what to do.
 func (w *waiter) timedOut(ctx context.Context, timeout time.Duration) error {
-	verdict := "is not Ready"
-	if w.goal == goalDeleted {
-		verdict = "is not gone"
+	verdict := "is not Ready after"
+	switch {
+	case w.goal == goalDeleted:
+		verdict = "is not gone after"
+	case w.unhandled():
+		verdict = "was not reconciled within"
 	}
-	text := fmt.Sprintf("%s %s after %s.\n%s", w.subject.key(), verdict, timeout, w.missing(ctx))
-	if w.goal == goalReady && w.seen.live != nil && (!w.seen.status.Observed || w.seen.status.Reason == "NotReconciled") {
+	text := fmt.Sprintf("%s %s %s.\n%s", w.subject.key(), verdict, timeout, w.missing(ctx))
+	if w.goal == goalReady && w.seen.live != nil && (!w.seen.status.Observed || w.seen.status.Reason == "NotReconciled" || w.unhandled()) {
 		d := &detective{cluster: w.cluster, now: w.env.Now()}
 		text += "\n" + strings.Join(d.managers(ctx), "\n")
 	}
 	return errors.New(text)
 }
 
+// unhandled says that no manager has seen the request to reconcile that is waited for.
+func (w *waiter) unhandled() bool { return w.handled && w.seen.live != nil && !handled(w.seen.live) }
+
 // remedy is what helps: what the reason says, or, where it only points at the objects, what these say.
 func (w *waiter) remedy(ctx context.Context) string {
 	status := &w.seen.status
 	reason := status.Reason
-	if status.Suspended {
+	switch {
+	case status.Suspended:
 		reason = "SuspendAnnotation"
+	case w.unhandled():
+		reason = "NotReconciled"
 	}
 	a, found := adviceOn(reason)
 	if found && !a.vague {
