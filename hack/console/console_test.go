@@ -204,6 +204,7 @@ func TestConsole(t *testing.T) {
 	t.Run("Progress", func(t *testing.T) { b.t = t; b.progress() })
 	t.Run("Failure", func(t *testing.T) { b.t = t; b.failure() })
 	t.Run("Keyboard", func(t *testing.T) { b.t = t; b.keyboard() })
+	t.Run("Time", func(t *testing.T) { b.t = t; b.time() })
 	t.Run("Accessibility", func(t *testing.T) { b.t = t; b.accessibility(); b.pages() })
 	t.Run("ManyCustomResources", func(t *testing.T) { b.t = t; b.many() })
 }
@@ -271,7 +272,27 @@ func (b *browser) keyboard() {
 	b.see("1 of 5 custom resources")
 	b.do(chromedp.KeyEvent(kb.Escape), chromedp.Focus(".list"), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
 	b.see("of 8 objects", "small-kubeflow")
+	b.do(chromedp.Evaluate(`document.querySelector(".skip").click()`, nil), chromedp.Evaluate("document.activeElement.id", &focused))
+	if focused != "main" {
+		b.t.Errorf("the link to the content leads to %q", focused)
+	}
+	b.see("of 8 objects", "small-kubeflow")
 	b.do(chromedp.KeyEvent(kb.Escape))
+	b.see("5 custom resources")
+}
+
+// time has the ages of the rows grow, and a connection noticed that says nothing any more.
+func (b *browser) time() {
+	b.do(chromedp.Evaluate(`location.hash = "#/"`, nil))
+	b.see("5 custom resources")
+	b.do(chromedp.Evaluate(`{ const now = Date.now; Date.now = () => now() + 50 * 3600e3; const { fetch, setTimeout } = window; window.mend = () => Object.assign(window, { fetch, setTimeout });
+		document.getElementById("filter").dispatchEvent(new Event("input")); }`, nil))
+	b.see("2d")
+	b.do(chromedp.Evaluate(`window.fetch = async () => new Response(new ReadableStream({}));
+		{ const later = window.setTimeout; window.setTimeout = (f, time) => later(f, Math.min(time, 200)); }
+		location.hash = "#/stack/a/b/c/d"`, nil))
+	b.see("the console says nothing any more")
+	b.do(chromedp.Evaluate(`window.mend(); location.hash = "#/"`, nil))
 	b.see("5 custom resources")
 }
 

@@ -62,8 +62,9 @@ function overview(filter) {
     announce(before, all);
     if (!begun && all.length > 0) performance.mark("first-rows");
     begun ||= all.length > 0;
-    list.show(shown, (r) => [r.group, r.kind, r.namespace, r.name].join("/"), (r) => [state(r), cell(r.kind),
-      cell(nameOf(r), false), cell(r.parts ?? ""), cell(r.reason, false), cell(r.message), cell(age(r.created))]);
+    // The age belongs to what a row shows: what stays as it is, is not drawn again.
+    list.show(shown.map((r) => ({ ...r, age: age(r.created) })), (r) => [r.group, r.kind, r.namespace, r.name].join("/"), (r) => [state(r), cell(r.kind),
+      cell(nameOf(r), false), cell(r.parts ?? ""), cell(r.reason, false), cell(r.message), cell(r.age)]);
   });
 }
 
@@ -85,9 +86,18 @@ function stack(ref) {
   watch("/api/stack" + query(ref), (rows) => view.draw(rows));
 }
 
+// names are the parts of an address; none of one that nobody wrote as such.
+function names(text) {
+  try {
+    return text.split("/").map(decodeURIComponent);
+  } catch {
+    return [];
+  }
+}
+
 function route() {
   closePanel();
-  const parts = location.hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
+  const parts = names(location.hash.replace(/^#\//, ""));
   if (parts[0] === "stack" && parts.length === 5) stack({ group: parts[1], kind: parts[2], namespace: parts[3], name: parts[4] });
   else overview("");
   main.focus();
@@ -131,6 +141,11 @@ function visible() {
 
 async function start() {
   themes();
+  // The address says what is shown, so that the link to the content must not change it.
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
   try {
     await session();
     about = await login(main);

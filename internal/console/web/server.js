@@ -61,6 +61,9 @@ export function open(stream) {
   if (stream?.closed) stream.begin();
 }
 
+// silence is how long a stream may say nothing, in milliseconds; the server says every 15 seconds that it lives.
+const silence = 45000;
+
 // Stream reads lines of JSON as long as the page is seen, and begins again when the connection is lost.
 export class Stream {
   constructor(path, handlers) {
@@ -83,6 +86,11 @@ export class Stream {
   async run(signal) {
     try {
       const answer = await fetch(this.path, { headers: headers(), signal });
+      if (answer.headers.has("WWW-Authenticate")) {
+        // Nothing stays that was read with the token, and the page asks for another one.
+        location.reload();
+        return;
+      }
       if (!answer.ok) throw Object.assign(new Error(await answer.text()), { final: answer.status === 401 });
       let first = true;
       for await (const line of lines(answer.body)) {
@@ -98,6 +106,7 @@ export class Stream {
       throw new Error("the console ended the connection");
     } catch (e) {
       if (signal.aborted) return;
+      this.abort.abort();
       if (e.final) {
         this.handlers.state(e.message);
         return;
@@ -114,11 +123,22 @@ async function* lines(body) {
   const reader = body.getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await within(silence, reader.read());
     if (done) return;
     rest += decoder.decode(value, { stream: true });
     const parts = rest.split("\n");
     rest = parts.pop();
     yield* parts.filter(Boolean);
+  }
+}
+
+// within is what a promise gives, unless that takes too long.
+async function within(time, promise) {
+  let timer;
+  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error("the console says nothing any more")), time); });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
