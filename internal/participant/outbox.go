@@ -91,7 +91,7 @@ func (p *Participant) forget(cr *keeper.CompositionElement) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Elements[cr.Name].Order.ID == record.Element(cr).Order.ID {
-		delete(p.state.Elements, cr.Name) // Else it was made anew meanwhile.
+		p.state.Apply(acm.DropElement{ID: cr.Name}) // Else it was made anew meanwhile.
 	}
 }
 

@@ -418,6 +418,25 @@ func TestARevisionWritesNothing(t *testing.T) {
 	}
 }
 
+// TestTheRevisionGoesWithItsInstance: the runtime makes instances and deletes them for as long as the participant runs.
+func TestTheRevisionGoesWithItsInstance(t *testing.T) {
+	p, _ := participant(&broker{}, &server{})
+	var elements []*keeper.CompositionElement
+	for _, id := range []string{"a", "b"} {
+		p.state.Elements[id] = acm.Element{ID: id, InstanceID: "i", Order: acm.Order{ID: "order"}}
+		cr := &keeper.CompositionElement{ObjectMeta: metav1.ObjectMeta{Name: id}}
+		cr.Spec = keeper.CompositionElementSpec{ParticipantID: me, AutomationCompositionID: "i", Order: &keeper.ElementOrder{ID: "order"}}
+		elements = append(elements, cr)
+	}
+	p.state.Revisions["i"] = "r2"
+	for i, want := range []int{1, 0} {
+		p.Saw(elements[i], nil)
+		if len(p.state.Elements) != want || len(p.state.Revisions) != want {
+			t.Errorf("with %d elements left, known are %v with the revisions %v", want, p.state.Elements, p.state.Revisions)
+		}
+	}
+}
+
 // stored is an object as it is stored, whatever the types say.
 func stored(t *testing.T, kind, name, spec string) unstructured.Unstructured {
 	t.Helper()

@@ -149,7 +149,7 @@ func (p *Participant) takeBackElement(written acm.Element, before undo, refusal 
 	if before.known {
 		p.state.Elements[written.ID] = before.before
 	} else {
-		delete(p.state.Elements, written.ID)
+		p.state.Apply(acm.DropElement{ID: written.ID})
 	}
 	if written.Order.Type == acm.NoOrder {
 		return nil
