@@ -23,6 +23,9 @@ type rejection struct {
 	request Request
 	uid     types.UID
 	problem plan.Problem
+	// released says that the write no longer waits for its pause: if it does not take place, something else holds it, such as the slot of
+	// rollouts, which enqueues the custom resource when it ends.
+	released bool
 }
 
 // holdRejections turns writes whose pause is not over into waits, and returns their problems. It forgets what is no longer to be written.
@@ -34,8 +37,9 @@ func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) R
 		if !ok || !a.Writes() || r.request != request(a.Key) || r.uid != a.UID {
 			continue
 		}
+		r.released = !r.retry.Waits(now) || r.problem.Class != plan.Blocked && r.digest != a.Object.Digest
 		kept[a.Key] = r
-		if r.retry.Waits(now) && (r.problem.Class == plan.Blocked || r.digest == a.Object.Digest) {
+		if !r.released {
 			a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
 			problems = append(problems, r.problem)
 		}

@@ -102,6 +102,24 @@ func TestInvalidObjectsAreTriedWhenTheSchemaChanges(t *testing.T) {
 	}
 }
 
+// A write that is due, and that something else holds, such as the slot of rollouts, is no reason to reconcile at once, again and again. When
+// it is rejected again, the next attempt is due later.
+func TestWhatIsDueAndHeldIsNotPolled(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonDenied})
+	r.reconcile("a")
+	r.now = r.Due()
+	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: "a"}}}
+	if r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now); !actions[0].Writes() {
+		t.Fatal("it is not tried when it is due")
+	}
+	if due := r.Due(); !due.IsZero() {
+		t.Errorf("at %s it is due at %s, though nothing tried it", r.now, due)
+	}
+	if !r.reconcile("a") || !r.Due().After(r.now) {
+		t.Errorf("after the next attempt at %s it is due at %s", r.now, r.Due())
+	}
+}
+
 // Both a rejected write and what else is blocked are due; an accepted write and an end of the block leave nothing.
 func TestDueIsTheFirstAttempt(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})

@@ -59,7 +59,7 @@ func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
 func (s *State) Due() time.Time {
 	next := s.blocked.Due()
 	for _, r := range s.rejections {
-		if r.problem.Class == plan.Blocked || r.request.Schema > 0 {
+		if !r.released && (r.problem.Class == plan.Blocked || r.request.Schema > 0) {
 			next = earlier(next, r.retry.Due())
 		}
 	}
