@@ -112,7 +112,13 @@ func (t rolloutTurn) Take() {
 }
 
 // End implements shard.Turn.
-func (t rolloutTurn) End() bool { return t.rollouts.EndTurn() }
+func (t rolloutTurn) End() bool {
+	ended, exceeded := t.rollouts.EndTurn(t.Clock.Now())
+	for _, k := range exceeded {
+		t.enqueue(k.Kind, k.Namespace, k.Name)
+	}
+	return ended
+}
 
 func rollsPods(kind string) bool {
 	return kind == "Deployment" || kind == "StatefulSet" || kind == "DaemonSet"

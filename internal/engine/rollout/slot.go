@@ -21,9 +21,8 @@ type Key struct {
 	client.ObjectKey
 }
 
-// Slot is held by one namespace. A namespace that is not Ready again by the deadline no longer holds the others back. The zero
-// value is free, and
-// it is the turn of this manager.
+// Slot is held by one namespace. A namespace that is not Ready again by the deadline no longer holds the others back. The zero value is free,
+// and it is the turn of this manager.
 type Slot struct {
 	// Changed is called with the namespace that gets the slot, and when, and with none when the slot is free; nil for nobody to call.
 	Changed func(holder string, since time.Time)
@@ -67,8 +66,7 @@ func (s *Slot) Acquire(key Key, now time.Time) Grant {
 			s.wait(key)
 			return Grant{Holder: s.holder, Until: until}
 		}
-		out.Exceeded = slices.Collect(maps.Keys(s.members))
-		s.exceeded, s.members = s.members, nil
+		out.Exceeded = s.exceed()
 	}
 	if len(s.members) == 0 {
 		s.holder, s.since, s.members = key.Namespace, now, map[Key]bool{}
@@ -103,15 +101,28 @@ func (s *Slot) TakeTurn() []Key {
 	return out
 }
 
-// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it.
-func (s *Slot) EndTurn() bool {
+// EndTurn ends the turn of this manager, unless a custom resource has the slot or waits for it. The turn of one whose namespace is not Ready
+// again by the deadline ends, too: exceeded are the custom resources that lose the slot.
+func (s *Slot) EndTurn(now time.Time) (ended bool, exceeded []Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.members)+len(s.waiting) > 0 {
-		return false
+	overdue := len(s.members) > 0 && !now.Before(s.since.Add(Deadline))
+	if len(s.members)+len(s.waiting) > 0 && !overdue {
+		return false, nil
+	}
+	if overdue {
+		exceeded = s.exceed()
+		s.changed("", time.Time{})
 	}
 	s.away = true
-	return true
+	return true, exceeded
+}
+
+// exceed takes the slot from the namespace that has it, at the deadline.
+func (s *Slot) exceed() []Key {
+	out := slices.Collect(maps.Keys(s.members))
+	s.exceeded, s.members = s.members, nil
+	return out
 }
 
 // Release ends the rollout of a custom resource: it is Ready again, or cannot become Ready without a change. It returns those that

@@ -107,21 +107,54 @@ func TestManagersThatShareShardsTakeTurns(t *testing.T) {
 		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: "x"}}
 	}
 	s := Slot{}
-	if !s.EndTurn() || s.Wanted() || s.Acquire(at("a"), now).OK || !s.Wanted() || s.EndTurn() {
+	ends := func() bool {
+		ended, exceeded := s.EndTurn(now)
+		if len(exceeded) > 0 {
+			t.Errorf("%v lose the slot before the deadline", exceeded)
+		}
+		return ended
+	}
+	if !ends() || s.Wanted() || s.Acquire(at("a"), now).OK || !s.Wanted() || ends() {
 		t.Fatal("outside the turn of this manager, a custom resource does not wait")
 	}
 	if waited := s.TakeTurn(); !slices.Equal(waited, []Key{at("a")}) || !s.Acquire(at("a"), now).OK {
 		t.Fatalf("in the turn of this manager, %v have waited", waited)
 	}
-	if s.Acquire(at("b"), now).OK || s.EndTurn() {
+	if s.Acquire(at("b"), now).OK || ends() {
 		t.Error("the turn ends while a namespace has the slot")
 	}
 	s.Release(at("a"))
-	if !s.Acquire(at("b"), now).OK || s.EndTurn() {
+	if !s.Acquire(at("b"), now).OK || ends() {
 		t.Error("the turn ends before the next namespace")
 	}
 	s.Release(at("b"))
-	if s.Wanted() || !s.EndTurn() || s.Acquire(at("a"), now).OK {
+	if s.Wanted() || !ends() || s.Acquire(at("a"), now).OK {
 		t.Error("the turn does not end when nobody wants it")
+	}
+}
+
+// TestATurnEndsAtTheDeadline: a namespace that does not become Ready again, such as one whose pods cannot start with a new release, does not
+// keep the other managers from their turns.
+func TestATurnEndsAtTheDeadline(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	at := func(ns string) Key {
+		return Key{schema.GroupKind{Kind: "Thing"}, client.ObjectKey{Namespace: ns, Name: "x"}}
+	}
+	holder := ""
+	s := Slot{Changed: func(of string, _ time.Time) { holder = of }}
+	s.Acquire(at("a"), now)
+	s.Acquire(at("b"), now)
+	if ended, _ := s.EndTurn(now.Add(Deadline - 1)); ended {
+		t.Fatal("the turn ends before the deadline of the namespace that has the slot")
+	}
+	ended, exceeded := s.EndTurn(now.Add(Deadline))
+	if !ended || !slices.Equal(exceeded, []Key{at("a")}) || holder != "" || !s.Exceeded(at("a")) {
+		t.Errorf("at the deadline, the turn ends: %t, %v lose the slot, which %q has", ended, exceeded, holder)
+	}
+	if !s.Wanted() || s.Acquire(at("a"), now.Add(Deadline)).OK || s.Release(at("a")) != nil {
+		t.Error("after the turn a namespace gets the slot, or those that wait do not want the next one")
+	}
+	if waited := s.TakeTurn(); !slices.Equal(waited, []Key{at("b")}) || !s.Acquire(at("b"), now.Add(Deadline)).OK {
+		t.Errorf("in the next turn, %v have waited", waited)
 	}
 }
