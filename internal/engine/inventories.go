@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 
@@ -112,6 +113,7 @@ func (s *stacks[C, F]) persistInventory(ctx context.Context, p *reconciliation[C
 	}
 	entries := s.entriesToKeep(p)
 	p.remaining = entries
+	s.forgetUnrecorded(p.state, entries)
 	ofStatus := &s.def.Common(p.cr).Inventory.Entries
 	if len(p.inventories) == 0 {
 		*ofStatus = inventory.ForStatus(entries)
@@ -154,6 +156,18 @@ func (s *stacks[C, F]) entriesToKeep(p *reconciliation[C, F]) []keeper.Inventory
 		return inventory.KeyOf(entries[i]).String() < inventory.KeyOf(entries[j]).String()
 	})
 	return entries
+}
+
+// forgetUnrecorded forgets what is remembered of children that the inventory does not have any more.
+func (s *stacks[C, F]) forgetUnrecorded(state *reconcileState, entries []keeper.InventoryEntry) {
+	recorded := make(map[plan.Key]bool, len(entries))
+	for _, e := range entries {
+		recorded[inventory.KeyOf(e)] = true
+	}
+	maps.DeleteFunc(state.schemas, func(key plan.Key, _ int64) bool { return !recorded[key] })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(state.finished, func(key plan.Key, _ types.UID) bool { return !recorded[key] })
 }
 
 // createdOnly reports whether this reconciliation wrote something and deleted nothing.

@@ -47,6 +47,8 @@ type reconciliation[C client.Object, F any] struct {
 	entries      map[plan.Key]keeper.InventoryEntry // Set by resolveOwners from status or Inventories; updated by act.
 	remaining    []keeper.InventoryEntry            // Set by report: the inventory that this reconcile leaves.
 	actions      []decide.Action                    // Set by decide.
+	gates        map[string]time.Time               // Set by decide: since when each gate is closed that is closed now.
+	refused      bool                               // Set by decide: something of the plan waits to be tried again, or is another's.
 	results      map[plan.Key]act.Result            // Set by act.
 	nextAt       time.Time                          // Set by decide and act: when to look again, if nothing enqueues it before.
 	blocked      bool                               // Set by prepare and act: something other than a write is blocked.
@@ -239,8 +241,18 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 	p.actions = decide.Decide(in)
 	explainUnwatched(p.actions, s.childWatchError)
 	leaveSuspended(p.plan.Stages, p.actions)
-	p.retry(p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now()))
+	s.holdRetries(p)
 	s.holdRollout(p)
+	p.state.gates = p.gates
+}
+
+// holdRetries has the writes wait that were refused and are not due. While there are such, or another owner has an object of the plan,
+// nothing that the plan no longer has is deleted, as in the reconcile that was refused.
+func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
+	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
+	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return problem.Reason != retry.ReasonRecreationBackOff }) ||
+		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict })
+	p.retry(problems, due)
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the
@@ -358,41 +370,9 @@ func (p *reconciliation[C, F]) retry(problems []plan.Problem, due time.Time) {
 }
 
 // userRequest changes whenever the user asks for something anew.
-func (p *reconciliation[C, F]) userRequest() string {
-	notes := p.cr.GetAnnotations()
-	return fmt.Sprint(p.cr.GetGeneration(), notes[keeper.ReconcileAtAnnotation], notes[keeper.AdoptAnnotation])
-}
-
-// gateTimedOut says that the gate of a stage has been closed for its timeout.
-func (s *stacks[C, F]) gateTimedOut(p *reconciliation[C, F], stage plan.Stage, st decide.Stage) bool {
-	waitsFor := decide.ClosedBy(decide.Input{Stack: p.stack, Owners: p.owners}, st)
-	return s.timedOut(p, "stage "+stage.Name, waitsFor, stage.Timeout)
-}
-
-// timedOut keeps since when a gate holds back what comes after it; one that has been closed for its timeout opens with
-// a warning (invariant 14).
-func (s *stacks[C, F]) timedOut(p *reconciliation[C, F], gate, waitsFor string, timeout time.Duration) bool {
-	if waitsFor == "" {
-		delete(p.state.gates, gate)
-		return false
-	}
-	now := s.Clock.Now()
-	since, ok := p.state.gates[gate]
-	if !ok {
-		since = now
-		p.state.gates[gate] = now
-	}
-	if timeout == 0 {
-		timeout = plan.DefaultGateTimeout
-	}
-	until := since.Add(timeout)
-	if now.Before(until) {
-		p.requeueAt(until)
-		return false
-	}
-	p.warnings = append(p.warnings, fmt.Sprintf(
-		"%s still waits for %s after %s; what comes after it goes on without it", gate, waitsFor, timeout))
-	return true
+func userRequest(cr metav1.Object) string {
+	notes := cr.GetAnnotations()
+	return fmt.Sprint(cr.GetGeneration(), notes[keeper.ReconcileAtAnnotation], notes[keeper.AdoptAnnotation], notes[keeper.SuspendAnnotation])
 }
 
 // extras are objects that MLKeeper made for this stack and that the plan no longer has: from its status or Inventories,
@@ -441,7 +421,7 @@ func (s *stacks[C, F]) act(ctx context.Context, p *reconciliation[C, F]) {
 	}
 	results := s.actor.Do(ctx, act.Request{
 		Stack: p.stack, Owners: p.owners, Actions: p.actions, ActAs: p.plan.ActAs, PreviousOwner: p.plan.PreviousOwner,
-		Adopt: wantsAdoption(p.cr), AdoptAnywhere: s.def.AnyChildren, PreviousManagers: s.def.PreviousManagers,
+		Adopt: wantsAdoption(p.cr), AdoptAnywhere: s.def.AnyChildren, PreviousManagers: s.def.PreviousManagers, Refused: p.refused,
 	})
 	for _, r := range results {
 		p.results[r.Action.Key] = r

@@ -4,11 +4,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
+	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/retry"
+	"mlkeeper.dev/internal/engine/watch"
 )
 
 // TestADefinitionIsLookedAtAgainWhenItIsCurrent: a health that changes by time alone causes no watch event.
@@ -27,5 +41,111 @@ func TestADefinitionIsLookedAtAgainWhenItIsCurrent(t *testing.T) {
 	p = &reconciliation[*keeper.Inventory, any]{}
 	if got := s.settling(p, definition); got != definition || !p.nextAt.IsZero() {
 		t.Errorf("then it is %s, and looked at again at %s", got.Health.Status, p.nextAt)
+	}
+}
+
+// bareStacks are stacks of TrustyAIServices in a cluster of which nothing is known.
+func bareStacks() (*stacks[*v1.TrustyAIService, struct{}], *testclock.FakeClock) {
+	s, clock, _ := rollingStacks()
+	s.catalog, s.metrics, s.states = catalog.New(nil, nil, logr.Discard()), newMetrics(), map[client.ObjectKey]*reconcileState{}
+	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
+	s.queue = &queue{backoff: backoff.NewLimiter[reconcile.Request](transientRetry, clock)}
+	s.pendingReady = map[client.ObjectKey]*pendingReady[*v1.TrustyAIService]{}
+	s.def.Common = func(cr *v1.TrustyAIService) controller.Common {
+		return controller.Common{
+			Conditions: &cr.Status.Conditions, ObservedGeneration: &cr.Status.ObservedGeneration, Inventory: &cr.Status.Inventory,
+			LastHandledReconcileAt: &cr.Status.LastHandledReconcileAt,
+		}
+	}
+	return s, clock
+}
+
+// TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain: an event that comes before the next attempt must not delete what the refused object
+// was to replace, nor while the name of an object is taken.
+func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
+	key := plan.Key{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"}, Namespace: "a", Name: "renamed"}
+	for name, c := range map[string]struct {
+		verb     decide.Verb
+		rejected bool
+		refused  bool
+	}{
+		"nothing is refused":       {decide.Create, false, false},
+		"a write was refused":      {decide.Create, true, true},
+		"it is not declared now":   {decide.Leave, true, false},
+		"another owner has a name": {decide.Conflict, false, true},
+	} {
+		s, clock := bareStacks()
+		state := newState("uid")
+		action := decide.Action{Verb: decide.Create, Key: key, Object: plan.Stamped{Key: key, Digest: "d"}}
+		p := passOf("a", state, "")
+		if c.rejected {
+			problem := &plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota}
+			state.retries.Record(act.Result{Action: action, Problem: problem}, retry.Request{User: userRequest(p.cr)}, clock.Now())
+		}
+		action.Verb = c.verb
+		p.actions = []decide.Action{action}
+		if s.holdRetries(p); p.refused != c.refused {
+			t.Errorf("%s: the plan counts as refused: %t", name, p.refused)
+		}
+	}
+}
+
+// TestAGateThatIsGoneIsForgotten: a stage that comes back later does not find that it has waited for hours.
+func TestAGateThatIsGoneIsForgotten(t *testing.T) {
+	s, clock := bareStacks()
+	state := newState("uid")
+	state.gates = map[string]time.Time{"stage removed": clock.Now()}
+	p := passOf("a", state, "")
+	if s.timedOut(p, "stage first", "Namespace x to exist", time.Minute) {
+		t.Fatal("a gate times out when it closes")
+	}
+	s.decide(p)
+	clock.Step(time.Hour)
+	if _, known := state.gates["stage removed"]; known || len(state.gates) != 1 {
+		t.Errorf("closed are %v", state.gates)
+	}
+	if p := passOf("a", state, ""); !s.timedOut(p, "stage first", "Namespace x to exist", time.Minute) ||
+		s.timedOut(p, "stage removed", "Namespace x to exist", time.Minute) {
+		t.Error("a gate that was closed for an hour has not timed out, or one has that closes now")
+	}
+}
+
+// TestWhatAUserAsksForIsTriedAtOnce: an event does not shorten the pause after an error, and what the user changes or asks for ends it.
+func TestWhatAUserAsksForIsTriedAtOnce(t *testing.T) {
+	s, _ := bareStacks()
+	cr := passOf("a", nil, "").cr
+	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(cr)}
+	s.stateOf(req.NamespacedName).tried = userRequest(cr)
+	s.queue.backoff.When(req)
+	if s.postponed(req, cr) == 0 {
+		t.Fatal("every event has it tried again")
+	}
+	for name, change := range map[string]func(*v1.TrustyAIService){
+		"another spec": func(cr *v1.TrustyAIService) { cr.Generation++ },
+		"a request":    func(cr *v1.TrustyAIService) { cr.Annotations = map[string]string{keeper.ReconcileAtAnnotation: "now"} },
+		"a suspension": func(cr *v1.TrustyAIService) { cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true"} },
+	} {
+		changed := cr.DeepCopy()
+		change(changed)
+		if rest := s.postponed(req, changed); rest > 0 {
+			t.Errorf("%s waits for %s", name, rest)
+		}
+	}
+}
+
+// TestWhatTheInventoryDoesNotHaveIsForgotten: the Jobs of each upgrade may have names of their own.
+func TestWhatTheInventoryDoesNotHaveIsForgotten(t *testing.T) {
+	s, _ := bareStacks()
+	job := func(name string) plan.Key {
+		return plan.Key{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, Namespace: "a", Name: name}
+	}
+	state := newState("uid")
+	state.schemas = map[plan.Key]int64{job("1"): 1, job("2"): 1}
+	state.finished = map[plan.Key]types.UID{job("1"): "1", job("2"): "2"}
+	s.forgetUnrecorded(state, []keeper.InventoryEntry{{
+		ObjectReference: keeper.ObjectReference{Group: "batch", Version: "v1", Kind: "Job", Namespace: "a", Name: "2"}, UID: "2",
+	}})
+	if len(state.schemas) != 1 || len(state.finished) != 1 || state.finished[job("2")] != "2" {
+		t.Errorf("remembered are %v and %v", state.schemas, state.finished)
 	}
 }

@@ -29,7 +29,7 @@ func effective(generation int64, since, now time.Time, delay time.Duration) (cou
 func (s *stacks[C, F]) request(p *reconciliation[C, F], key plan.Key) (request retry.Request, due time.Time) {
 	generation, since := s.catalog.Definition(key.GroupKind)
 	counts, due := effective(generation, since, s.Clock.Now(), schemaPause)
-	return retry.Request{User: p.userRequest(), Schema: counts}, due
+	return retry.Request{User: userRequest(p.cr), Schema: counts}, due
 }
 
 // heldRequest is the request for an object that was rejected before, for which a reconcile follows when it changes.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -390,16 +391,24 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	if !adopts && (deleting || s.inSyncAtStart(cr)) {
 		return reconcile.Result{}, nil
 	}
-	if rest := s.queue.backoff.Remaining(req); rest > 0 && s.stateOf(key).tried == cr.GetGeneration() {
-		// What failed is not tried again by every event that comes meanwhile; another spec is tried at once.
+	if rest := s.postponed(req, cr); rest > 0 {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	p := s.newReconciliation(cr)
-	p.unconfirmed, p.state.tried = unconfirmed, cr.GetGeneration()
+	p.unconfirmed, p.state.tried = unconfirmed, userRequest(cr)
 	if s.isSuspended(cr) && !adopts {
 		return s.suspended(ctx, p)
 	}
 	return s.run(ctx, p, adopts)
+}
+
+// postponed returns how long a custom resource that failed waits for its next attempt. It is not tried again by every event that comes
+// meanwhile, but at once when the user changed or asked for something.
+func (s *stacks[C, F]) postponed(req reconcile.Request, cr C) time.Duration {
+	if s.stateOf(req.NamespacedName).tried != userRequest(cr) {
+		return 0
+	}
+	return s.queue.backoff.Remaining(req)
 }
 
 // run does the steps from gather to report; adopts says that the finalizers of a previous operator are to be removed.

@@ -33,8 +33,8 @@ type reconcileState struct {
 	hold status.Hold
 	// seenBefore says that this process has reconciled the custom resource before.
 	seenBefore bool
-	// tried is the generation of the last reconciliation.
-	tried int64
+	// tried is what the user had asked for in the last reconciliation.
+	tried string
 	// fresh says that this process has known the custom resource since before its first status, so that the time to Ready can be
 	// measured.
 	fresh bool
@@ -61,7 +61,7 @@ type reconcileState struct {
 }
 
 func newState(uid types.UID) *reconcileState {
-	return &reconcileState{uid: uid, gates: map[string]time.Time{}, schemas: map[plan.Key]int64{}}
+	return &reconcileState{uid: uid, schemas: map[plan.Key]int64{}}
 }
 
 func (s *stacks[C, F]) stateOf(key client.ObjectKey) *reconcileState {

@@ -2,6 +2,11 @@ package engine
 
 import (
 	"context"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +52,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	request := reconcile.Request{NamespacedName: key}
 	s.meet(key, "a")
 	first := s.stateOf(key)
-	first.gates["stage"], first.tried, first.seenBefore = clock.Now(), 1, true
+	first.gates, first.tried, first.seenBefore = map[string]time.Time{"stage": clock.Now()}, "1", true
 	first.wiring = map[string][]wiring.Outcome{"target": {{}}}
 	s.waitForConflicts(key, first, []plan.Key{{Name: "of another"}})
 	s.progress(first, true)
@@ -61,7 +66,7 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	}
 	s.meet(key, "b")
 	second := s.stateOf(key)
-	if second == first || len(second.gates) > 0 || second.tried != 0 || second.seenBefore {
+	if second == first || len(second.gates) > 0 || second.tried != "" || second.seenBefore {
 		t.Errorf("the namesake inherits %+v", second)
 	}
 	if s.queue.backoff.Remaining(request) != 0 {
@@ -81,6 +86,31 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.forget(key)
 	if len(s.states) > 0 || len(sys.forgot) != 2 {
 		t.Error("what is gone is not forgotten")
+	}
+}
+
+// TestEveryFieldOfTheStateIsDocumented: ARCHITECTURE.md says of each field what its loss costs, and of no other.
+func TestEveryFieldOfTheStateIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## State of one custom resource\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented, fields []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\|").FindAllStringSubmatch(section, -1) {
+		cells := strings.Split(row[1], " | ")
+		for _, name := range strings.Split(cells[0], ", ") {
+			documented = append(documented, strings.Trim(name, "`"))
+		}
+	}
+	for i, of := 0, reflect.TypeFor[reconcileState](); i < of.NumField(); i++ {
+		fields = append(fields, of.Field(i).Name)
+	}
+	slices.Sort(documented)
+	slices.Sort(fields)
+	if !slices.Equal(documented, fields) {
+		t.Errorf("documented are %v, and the fields are %v", documented, fields)
 	}
 }
 

@@ -34,13 +34,9 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 			if !failed {
 				s.reportRunning(p, stage, before.Waits)
 			}
-			delete(p.state.gates, gate)
 		case s.timedOut(p, gate, before.Waits, stage.Timeout):
 			steps[step] = decide.Before{}
 		}
-	}
-	if free {
-		delete(p.state.gates, runningGate(stage))
 	}
 	for j := range in.Stages[i].Items {
 		item := &in.Stages[i].Items[j]
@@ -48,9 +44,6 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 	}
 	return free && !failed
 }
-
-// runningGate is the name under which it is kept since when a hook of a stage runs.
-func runningGate(stage plan.Stage) string { return "hooks of stage " + stage.Name }
 
 // failedHooks reports the hooks of a stage that have failed, and says whether there are any.
 func (s *stacks[C, F]) failedHooks(p *reconciliation[C, F], stage decide.Stage) (any bool) {
@@ -74,17 +67,11 @@ func (s *stacks[C, F]) failedHooks(p *reconciliation[C, F], stage decide.Stage) 
 
 // reportRunning reports a hook that has run for longer than the timeout of its stage. Nothing goes on without it.
 func (s *stacks[C, F]) reportRunning(p *reconciliation[C, F], stage plan.Stage, waits string) {
-	now, gate := s.Clock.Now(), runningGate(stage)
-	since, known := p.state.gates[gate]
-	if !known {
-		since = now
-		p.state.gates[gate] = now
-	}
-	timeout := stage.Timeout
+	now, timeout := s.Clock.Now(), stage.Timeout
 	if timeout == 0 {
 		timeout = plan.DefaultGateTimeout
 	}
-	if until := since.Add(timeout); now.Before(until) {
+	if until := p.closedSince("hooks of stage "+stage.Name, now).Add(timeout); now.Before(until) {
 		p.requeueAt(until)
 		return
 	}

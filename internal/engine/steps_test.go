@@ -45,7 +45,7 @@ func TestNothingGoesOnWithoutAHook(t *testing.T) {
 	} {
 		clock := testclock.NewFakeClock(time.Unix(1e9, 0))
 		s := &stacks[*keeper.Inventory, any]{Engine: &Engine{Options: Options{Clock: clock}}}
-		state := &reconcileState{gates: map[string]time.Time{}}
+		state := &reconcileState{}
 		var (
 			p    *reconciliation[*keeper.Inventory, any]
 			free bool
@@ -55,6 +55,7 @@ func TestNothingGoesOnWithoutAHook(t *testing.T) {
 			in = decide.Input{Stages: []decide.Stage{{Name: "s", Items: []decide.Item{c.first, item("b", 1, false, health.Current, false)}}}}
 			p = &reconciliation[*keeper.Inventory, any]{state: state, plan: plan.Plan{Stages: []plan.Stage{{Name: "s", Suspended: c.suspended}}}}
 			free = s.orderSteps(p, in, 0)
+			state.gates = p.gates
 			clock.Step(c.after)
 		}
 		reason := ""

@@ -91,13 +91,15 @@ type Request struct {
 	PreviousOwner plan.Mark
 	// PreviousManagers are the field managers of the previous operator.
 	PreviousManagers []string
-	Actions          []decide.Action
+	// Refused says that something of the plan is not written, since it was refused before or belongs to another owner.
+	Refused bool
+	Actions []decide.Action
 }
 
 // Do performs the actions that write and returns one result per performed action. They begin in the order of decide.InOrder; what must
 // wait for another is decided before. Failures of one object never stop its neighbours, but for one: deletions begin when everything
-// else is through, and what the plan no longer has is deleted only if nothing failed, as Helm and Flux do. A plan that cannot be
-// carried out must not take away what runs.
+// else is through, and what the plan no longer has is deleted only if nothing failed or is refused, as Helm and Flux do. A plan that cannot
+// be carried out must not take away what runs.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
 	a.once.Do(func() { a.crds = make(chan struct{}, crdSlots) })
 	var changes, deletions []decide.Action
@@ -110,7 +112,7 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 		}
 	}
 	results := a.batch(ctx, req, changes)
-	if slices.ContainsFunc(results, Result.failed) {
+	if req.Refused || slices.ContainsFunc(results, Result.failed) {
 		deletions = slices.DeleteFunc(deletions, prunesObserved)
 	}
 	return append(results, a.batch(ctx, req, deletions)...)

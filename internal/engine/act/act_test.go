@@ -163,10 +163,10 @@ func TestStagesComeOneAfterAnother(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrunedBesideARefusedWrite: a plan that cannot be carried out takes away nothing that runs. What is deleted to be made again
-// is in the plan, and goes.
+// TestNothingIsPrunedBesideARefusedWrite: a plan that cannot be carried out takes away nothing that runs, neither when a write is refused
+// nor while it waits to be tried again. What is deleted to be made again is in the plan, and goes.
 func TestNothingIsPrunedBesideARefusedWrite(t *testing.T) {
-	for _, refused := range []bool{false, true} {
+	for when, refused := range map[string]bool{"nothing": false, "the write": true, "a write before": true} {
 		c := newCast(t)
 		old, again := stamp(t, plan.Object{Desired: configMap("old", nil)}), stamp(t, plan.Object{Desired: configMap("again", nil)})
 		prune := deletes(old, c.server.put("/api/v1/namespaces/ns/configmaps/old", "mlkeeper", old.Desired).GetUID())
@@ -175,21 +175,23 @@ func TestNothingIsPrunedBesideARefusedWrite(t *testing.T) {
 		recreate.ResourceVersion = c.server.get("/api/v1/namespaces/ns/configmaps/again").GetResourceVersion()
 		recreate.Object = again
 		c.server.answer = func(verb, _ string) *apierrors.StatusError {
-			if refused && verb == http.MethodPost {
+			if when == "the write" && verb == http.MethodPost {
 				return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "new", nil)
 			}
 			return nil
 		}
 		create := creates(stamp(t, plan.Object{Desired: configMap("new", nil)}))
-		results := c.Do(t.Context(), Request{Stack: stack, Owners: []plan.Owner{self}, Actions: []decide.Action{prune, recreate, create}})
+		results := c.Do(t.Context(), Request{
+			Stack: stack, Owners: []plan.Owner{self}, Actions: []decide.Action{prune, recreate, create}, Refused: when == "a write before",
+		})
 		if got, want := len(results), map[bool]int{false: 3, true: 2}[refused]; got != want {
-			t.Errorf("refused %v: %d results, want %d: %+v", refused, got, want, results)
+			t.Errorf("%s is refused: %d results, want %d: %+v", when, got, want, results)
 		}
 		if exists := c.server.get("/api/v1/namespaces/ns/configmaps/old") != nil; exists != refused {
-			t.Errorf("refused %v: the old object exists: %v", refused, exists)
+			t.Errorf("%s is refused: the old object exists: %v", when, exists)
 		}
 		if c.server.get("/api/v1/namespaces/ns/configmaps/again") != nil {
-			t.Errorf("refused %v: an object that is made again is not deleted", refused)
+			t.Errorf("%s is refused: an object that is made again is not deleted", when)
 		}
 	}
 }
