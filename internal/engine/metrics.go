@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ func (m *engineMetrics) becameReady(kind string, age time.Duration) {
 func (m *engineMetrics) observe(
 	kind string, key client.ObjectKey, states map[plan.Key]controller.State, condition *metav1.Condition, now time.Time,
 ) {
-	counts := stackCounts{health: map[health.Status]int{}, status: string(metav1.ConditionUnknown)}
+	counts := newCounts(condition)
 	for _, state := range states {
 		switch {
 		case state.Observed != nil:
@@ -137,11 +138,30 @@ func (m *engineMetrics) observe(
 			counts.health["Missing"]++
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replaceLocked(kind, key, counts, now)
+}
+
+// observeReady replaces the condition Ready alone, where nothing is known of the objects of a custom resource.
+func (m *engineMetrics) observeReady(kind string, key client.ObjectKey, condition *metav1.Condition, now time.Time) {
+	counts := newCounts(condition)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(counts.health, m.stack[kind][key].health)
+	m.replaceLocked(kind, key, counts, now)
+}
+
+// newCounts counts a custom resource without objects.
+func newCounts(condition *metav1.Condition) stackCounts {
+	counts := stackCounts{health: map[health.Status]int{}, status: string(metav1.ConditionUnknown)}
 	if condition != nil {
 		counts.status, counts.reason = string(condition.Status), condition.Reason
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	return counts
+}
+
+func (m *engineMetrics) replaceLocked(kind string, key client.ObjectKey, counts stackCounts, now time.Time) {
 	m.resumeLocked(kind, key)
 	if m.stack[kind] == nil {
 		m.stack[kind] = map[client.ObjectKey]stackCounts{}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,6 +24,8 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	if s.adopts(bad) && bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, s.adoptUnrendered(ctx, bad)
 	}
+	key := client.ObjectKeyFromObject(bad)
+	s.progress(s.stateOf(key), false)
 	s.metrics.reconciled(s.def.GVK.Kind, outcomeStalled)
 	before, after := conditionsOf(bad.Unstructured), conditionsOf(bad.Unstructured)
 	problem := plan.Problem{
@@ -37,6 +40,7 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	}, now)
 	status.SetAbnormalTrue(&after, status.ConditionStalled, true, status.ReasonInvalidSpec, message, bad.GetGeneration(), now)
 	meta.RemoveStatusCondition(&after, status.ConditionReconciling)
+	s.metrics.observeReady(s.def.GVK.Kind, key, meta.FindStatusCondition(after, status.ConditionReady), now.Time)
 	if reflect.DeepEqual(before, after) || bad.GetDeletionTimestamp() != nil {
 		return reconcile.Result{}, nil
 	}
