@@ -221,6 +221,9 @@ func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (
 	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
+	if pending := p.state.pendingStatus; pending != nil {
+		*s.def.Common(p.cr).Inventory = *pending // This write replaces the one that was held.
+	}
 	reason, by := reasonSuspendAnnotation, "the annotation "+keeper.SuspendAnnotation
 	if p.cr.GetAnnotations()[keeper.SuspendAnnotation] != "true" {
 		reason, by = reasonSuspendField, "spec.suspend"

@@ -7,6 +7,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/reader"
 )
 
 // TestWhatIsSuspendedStays: nothing of a suspended stage is pruned, not even what a stage of its hooks had that the plan no longer has,
@@ -27,5 +28,20 @@ func TestWhatIsSuspendedStays(t *testing.T) {
 	}
 	if len(desired) != 2 || !desired[key("hook")] || !desired[key("own")] {
 		t.Errorf("what stays is %v", desired)
+	}
+}
+
+// TestASuspensionKeepsTheInventory: the status that was held when the custom resource was suspended lists children that exist.
+func TestASuspensionKeepsTheInventory(t *testing.T) {
+	s, _ := bareStacks()
+	p := passOf("a", newState("uid"), "")
+	p.cr, p.reader = p.before.DeepCopy(), &reader.Reader{}
+	p.cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true"}
+	p.state.pendingStatus = &keeper.ResourceInventory{Entries: []keeper.InventoryEntry{{UID: "child"}}}
+	if _, err := s.suspended(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.cr.Status.Inventory.Entries; len(got) != 1 || got[0].UID != "child" {
+		t.Errorf("the inventory is %v", got)
 	}
 }
