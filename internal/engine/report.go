@@ -41,7 +41,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 		*common.LastHandledReconcileAt = at
 	}
 	if err := s.persistInventory(ctx, p, seen.Ready); err != nil {
-		return reconcile.Result{}, err
+		return s.fail(ctx, p, err)
 	}
 	s.endUnusedWatches(p)
 	s.progress(p.state, meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling))

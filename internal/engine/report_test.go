@@ -1,20 +1,31 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/background"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/reader"
+	"mlkeeper.dev/internal/engine/status"
+	"mlkeeper.dev/internal/engine/watch"
 )
 
 // TestCreatedOnly: only a reconciliation that wrote and deleted nothing is followed by another one that can record its entries.
@@ -132,5 +143,44 @@ func TestWhatIsNotKnownYetIsNoVerdict(t *testing.T) {
 		if got := c.pass.warmingUp(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestWhatFailsForLongIsReported: a status must not say Ready for ever of what cannot be applied, nor nothing of what is new, while each
+// attempt ends before its report. What passes within seconds is not reported.
+func TestWhatFailsForLongIsReported(t *testing.T) {
+	s, clock := bareStacks()
+	s.jobs = background.New(background.Options[watch.Referrer]{
+		Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
+	})
+	s.readers = &reader.Readers{Informers: s.informers, Catalog: s.catalog, Jobs: s.jobs, Clock: clock}
+	denied := errors.New("write the Inventories: denied")
+	attempt := func(deleted bool) *metav1.Condition {
+		p := passOf("a", s.stateOf(client.ObjectKey{Namespace: "a", Name: "x"}), "")
+		p.cr, p.reader = p.before.DeepCopy(), s.readers.New(reader.Request{})
+		if deleted {
+			p.cr.DeletionTimestamp = &metav1.Time{Time: clock.Now()}
+		}
+		if _, err := s.fail(t.Context(), p, denied); !errors.Is(err, denied) {
+			t.Fatalf("the error is %v", err)
+		}
+		return meta.FindStatusCondition(p.cr.Status.Conditions, status.ConditionReady)
+	}
+	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "a", Name: "x"}}
+	began := clock.Now()
+	for range reportedAfter {
+		if ready := attempt(false); ready.Status != metav1.ConditionTrue {
+			t.Fatalf("after %s: %+v", clock.Since(began), ready)
+		}
+		clock.Step(s.queue.backoff.When(req))
+	}
+	if ready := attempt(false); ready.Status != metav1.ConditionFalse || ready.Reason != status.ReasonRetrying || !strings.Contains(ready.Message, denied.Error()) {
+		t.Errorf("after %s: %+v", clock.Since(began), ready)
+	}
+	if ready := attempt(true); ready.Status != metav1.ConditionTrue {
+		t.Errorf("of what is being deleted: %+v", ready)
+	}
+	if took := clock.Since(began); took < 10*time.Second || took > 30*time.Second {
+		t.Errorf("it is reported after %s", took)
 	}
 }

@@ -415,15 +415,16 @@ func (s *stacks[C, F]) postponed(req reconcile.Request, cr C) time.Duration {
 func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
 	// Not every reconcile comes to its report.
 	defer func() { p.state.refs = p.reader.Read(p.state.refs) }()
-	if done, err := s.prepare(ctx, p, adopts); done || err != nil {
-		return reconcile.Result{}, err
+	if done, err := s.prepare(ctx, p, adopts); err != nil {
+		return s.fail(ctx, p, err)
+	} else if done {
+		return reconcile.Result{}, nil
 	}
 	switch err := s.resolveOwners(ctx, p); {
 	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
 	case err != nil:
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
-		return reconcile.Result{}, err
+		return s.fail(ctx, p, err)
 	}
 	if p.opening() {
 		if rest := s.holdOpening(p.state, p.reader.Opening()); rest > 0 {
@@ -450,7 +451,6 @@ var jobPanicked = plan.Problem{
 // prepare renders the plan, and adopts the custom resource if adopts says so. done says that the reconcile ends.
 func (s *stacks[C, F]) prepare(ctx context.Context, p *reconciliation[C, F], adopts bool) (done bool, err error) {
 	if err := s.render(ctx, p); err != nil {
-		s.metrics.reconciled(s.def.GVK.Kind, outcomeError)
 		return true, err
 	}
 	if adopts {
