@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,10 +31,11 @@ const (
 	unknownVersion = "the server does not know the version: is its folder below the base path?"
 )
 
-// wanted is a model that the servers are asked for, with the versions that its policy lists and those that have a label.
+// wanted is a model that the servers are asked for, with the versions that its policy lists, those that have a label, and those that a
+// label is to move to.
 type wanted struct {
-	name             string
-	listed, labelled []int64
+	name                     string
+	listed, labelled, moving []int64
 }
 
 // ask asks the servers for the state of their models. TensorFlow Serving looks for other versions each second, and tells nobody of
@@ -49,7 +51,8 @@ func (g *gathering) ask() {
 	}
 	question := fmt.Sprintf("models of generation %d", running.Generation)
 	if polls(g.cr, g.facts) {
-		question += " with config " + hashOf(map[string]string{"": g.liveText})
+		// The one that is declared counts too: of a label that moves servers are asked at once, also where their config stays as it is.
+		question += " with config " + hashOf(map[string]string{"live": g.liveText, "declared": g.facts.ConfigText})
 	}
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
@@ -85,8 +88,23 @@ func wantedOf(config, live modelconfig.Config) []wanted {
 		}
 	}
 	var out []wanted
+	moving := movingOf(config, live)
 	for _, m := range askedOf(config) {
-		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name]})
+		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name], moving[m.Name]})
+	}
+	return out
+}
+
+// movingOf are the versions to which labels move from where they are now, by the name of the model.
+func movingOf(config, live modelconfig.Config) map[string][]int64 {
+	at, out := map[modelconfig.Label]int64{}, map[string][]int64{}
+	for _, l := range live.Labels() {
+		at[modelconfig.Label{Model: l.Model, Name: l.Name}] = l.Version
+	}
+	for _, l := range config.Labels() {
+		if was, had := at[modelconfig.Label{Model: l.Model, Name: l.Name}]; had && was != l.Version {
+			out[l.Model] = append(out[l.Model], l.Version)
+		}
 	}
 	return out
 }
@@ -138,7 +156,10 @@ func (h *hosts) keep(of types.NamespacedName, deployment string) {
 func (g *gathering) question(deployment string, models []wanted) controller.Job {
 	now, of, port := g.read.Now, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
-	client, remembered := g.settings.HTTP, g.hosts
+	client, remembered, longest := g.settings.HTTP, g.hosts, controller.RetryPassing
+	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {
+		longest = min(longest, time.Duration(*seconds)*time.Second)
+	}
 	return func(ctx context.Context, live controller.Live) any {
 		addresses, known := remembered.get(of, deployment)
 		if !known {
@@ -148,9 +169,11 @@ func (g *gathering) question(deployment string, models []wanted) controller.Job 
 			}
 			remembered.put(ctx, of, found{deployment, addresses})
 		}
-		ask := addresses[:min(len(addresses), maxServers, max(1, maxQuestions/len(models)))]
-		out := sum(models, queryHosts(ctx, client, ask, port, models))
-		out.At = now()
+		n := min(len(addresses), maxServers, max(1, maxQuestions/len(models)))
+		out := sum(models, queryHosts(ctx, client, addresses[:n], port, models))
+		rest := addresses[n:]
+		out.confirm(models, len(rest), func(moving []wanted) [][]serverAnswer { return queryHosts(ctx, client, rest, port, moving) })
+		out.At, out.longest = now(), longest
 		return out
 	}
 }
@@ -183,7 +206,7 @@ func queryHosts(ctx context.Context, client *http.Client, hosts []string, port i
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				said[i][j] = queryModel(ctx, client, host, port, model.name)
+				said[i][j] = queryModel(ctx, client, host, port, model)
 			})
 		}
 	}
@@ -198,7 +221,7 @@ func answers(pod *corev1.Pod) bool {
 
 // sum joins what the servers say of each model. The state of a version is that of the server that is behind.
 func sum(models []wanted, said [][]serverAnswer) *Answer {
-	out := &Answer{Servers: len(said), Asked: len(models)}
+	out := &Answer{Servers: len(said), Asked: len(models), Loaded: map[LoadedVersion]bool{}}
 	var answering [][]serverAnswer
 	for _, server := range said {
 		if slices.ContainsFunc(server, func(s serverAnswer) bool { return s.answered }) {
@@ -216,14 +239,53 @@ func sum(models []wanted, said [][]serverAnswer) *Answer {
 		}
 		out.Models = append(out.Models, versions...)
 		if out.Answered == out.Servers {
-			out.Loaded = append(out.Loaded, loaded(model, j, answering)...)
+			for _, l := range loaded(model, j, answering) {
+				out.Loaded[l] = true
+			}
 		}
 	}
 	out.Settled = out.Answered == out.Servers && out.Available == len(models) && !slices.ContainsFunc(out.Models, underway)
-	if len(out.Models) > maxVersions {
-		out.Models = out.Models[:maxVersions]
-	}
+	out.Models = trimmed(out.Models)
 	return out
+}
+
+// trimmed are as many versions as the status has. Those that ended without an error go first, of which TensorFlow Serving tells for ever.
+func trimmed(models []v1alpha1.ModelStatus) []v1alpha1.ModelStatus {
+	if len(models) > maxVersions {
+		models = slices.DeleteFunc(models, func(m v1alpha1.ModelStatus) bool { return m.State == stateEnd && m.Error == "" })
+	}
+	return models[:min(len(models), maxVersions)]
+}
+
+// confirm asks the rest of the servers for the versions that labels are to move to, where those that were asked before have them. A server
+// that reads of such a label before it has the version refuses every config from then on: it counts as loaded only if all have it.
+func (a *Answer) confirm(models []wanted, rest int, ask func([]wanted) [][]serverAnswer) {
+	var moving []wanted
+	missing := map[LoadedVersion]bool{}
+	for _, m := range models {
+		some := false
+		for _, v := range m.moving {
+			moves := LoadedVersion{m.name, v}
+			some = some || a.Loaded[moves]
+			missing[moves] = true
+		}
+		if some {
+			moving = append(moving, wanted{name: m.name, labelled: m.moving})
+		}
+	}
+	if rest > 0 {
+		moving = moving[:min(len(moving), max(1, maxQuestions/rest))]
+	}
+	said := ask(moving)
+	for j, m := range moving {
+		for _, l := range loaded(m, j, said) {
+			if a.Loaded[l] {
+				delete(missing, l)
+			}
+		}
+	}
+	maps.DeleteFunc(a.Loaded, func(l LoadedVersion, _ bool) bool { return missing[l] })
+	a.Settled = a.Settled && len(missing) == 0
 }
 
 // underway says that a version will become another one soon, or that a server knows nothing of the model. A version that has ended
@@ -237,7 +299,7 @@ func (a *Answer) Retry() time.Duration {
 	if a.Settled {
 		return 0
 	}
-	return controller.RetryPassing
+	return a.longest
 }
 
 // sumModel joins what the servers say of one model, and says whether every one has a version available.
@@ -245,9 +307,9 @@ func sumModel(model wanted, j int, said [][]serverAnswer) (versions []v1alpha1.M
 	available = true
 	behind := map[string]version{}
 	for _, server := range said {
-		some := false
+		some, knows := false, map[string]bool{}
 		for _, v := range server[j].versions {
-			some = some || v.state == stateAvailable
+			some, knows[v.number] = some || v.state == stateAvailable, true
 			if before, seen := behind[v.number]; !seen || rank(v.state) < rank(before.state) {
 				behind[v.number] = v
 			}
@@ -256,7 +318,7 @@ func sumModel(model wanted, j int, said [][]serverAnswer) (versions []v1alpha1.M
 			behind[""] = version{state: stateUnknown, message: server[j].failure}
 		}
 		for _, listed := range model.listed {
-			if number := strconv.FormatInt(listed, 10); some && !server[j].has(number) {
+			if number := strconv.FormatInt(listed, 10); some && !knows[number] {
 				behind[number] = version{number: number, state: stateUnknown, message: unknownVersion}
 			}
 		}
@@ -276,13 +338,17 @@ func sumModel(model wanted, j int, said [][]serverAnswer) (versions []v1alpha1.M
 
 // loaded are the versions with a label that every server has available.
 func loaded(model wanted, j int, said [][]serverAnswer) []LoadedVersion {
+	servers := map[string]int{}
+	for _, server := range said {
+		for _, v := range server[j].versions {
+			if v.state == stateAvailable && v.message == "" {
+				servers[v.number]++
+			}
+		}
+	}
 	var out []LoadedVersion
 	for _, v := range model.labelled {
-		number := strconv.FormatInt(v, 10)
-		lacks := func(server []serverAnswer) bool {
-			return !slices.Contains(server[j].versions, version{number: number, state: stateAvailable})
-		}
-		if !slices.ContainsFunc(said, lacks) {
+		if servers[strconv.FormatInt(v, 10)] == len(said) {
 			out = append(out, LoadedVersion{model.name, v})
 		}
 	}

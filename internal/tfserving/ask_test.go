@@ -106,7 +106,7 @@ func TestTheServerThatIsBehindCounts(t *testing.T) {
 	}), pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}, "m")
 	want := &Answer{Servers: 2, Answered: 2, Available: 1, Asked: 1, At: testNow, Models: []v1alpha1.ModelStatus{
 		{Name: "m", Version: "1", State: "END"}, {Name: "m", Version: "2", State: "LOADING"},
-	}}
+	}, Loaded: map[LoadedVersion]bool{}, longest: controller.RetryPassing}
 	if !reflect.DeepEqual(got, want) || got.Retry() == 0 {
 		t.Errorf("%+v", got)
 	}
@@ -215,16 +215,16 @@ func TestAVersionThatNoServerKnowsIsTold(t *testing.T) {
 		hosts:    &hosts{}, read: controllertest.New(testNow), cr: custom(t, inline),
 	}
 	both := pods{pod("10.0.0.1", true, false), pod("10.0.0.2", true, false)}
-	got := g.question("models", []wanted{{"m", []int64{41, 42}, []int64{41, 42}}})(t.Context(), both).(*Answer)
+	got := g.question("models", []wanted{{"m", []int64{41, 42}, []int64{41, 42}, nil}})(t.Context(), both).(*Answer)
 	if len(got.Models) != 2 || got.Models[1].Version != "42" || got.Models[1].State != stateUnknown || got.Models[1].Error == "" || got.Settled || got.Available != 1 {
 		t.Errorf("%+v", got)
 	}
-	if want := []LoadedVersion{{"m", 41}}; !reflect.DeepEqual(got.Loaded, want) {
+	if want := map[LoadedVersion]bool{{"m", 41}: true}; !reflect.DeepEqual(got.Loaded, want) {
 		t.Errorf("loaded %v, not %v", got.Loaded, want)
 	}
 	g.hosts = &hosts{}
 	lost := append(slices.Clone(both), pod("10.0.0.3", true, false))
-	if got := g.question("models", []wanted{{"m", nil, []int64{41}}})(t.Context(), lost).(*Answer); len(got.Loaded) > 0 {
+	if got := g.question("models", []wanted{{name: "m", labelled: []int64{41}}})(t.Context(), lost).(*Answer); len(got.Loaded) > 0 {
 		t.Errorf("a server does not answer, and %v is loaded everywhere", got.Loaded)
 	}
 }
@@ -244,6 +244,10 @@ func TestHowOftenServersAreAsked(t *testing.T) {
 	}
 	if got := every(custom(t, inline+"  modelStatusSeconds: 15\n")); got != 15*time.Second {
 		t.Errorf("every %s", got)
+	}
+	failing := c.Asked[0].Job(t.Context(), pods{}).(*Answer)
+	if got := failing.Retry(); got != 15*time.Second {
+		t.Errorf("while a model is missing the pauses grow to %s", got)
 	}
 	downloaded := strings.Replace(inline, "gs://", "s3://", 1) + "  s3: {downloader: {image: dl}}\n"
 	if got := every(custom(t, downloaded)); got != controller.Once {
@@ -301,7 +305,8 @@ func TestOnlyReadyPodsWithANetworkOfTheirOwnAreAsked(t *testing.T) {
 
 func TestNobodyAnswers(t *testing.T) {
 	got := answerOf(t, fleet(nil), pods{pod("10.0.0.1", true, false)}, "m")
-	if want := (&Answer{Servers: 1, Asked: 1, At: testNow}); !reflect.DeepEqual(got, want) {
+	want := &Answer{Servers: 1, Asked: 1, At: testNow, Loaded: map[LoadedVersion]bool{}, longest: controller.RetryPassing}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -353,8 +358,8 @@ func TestARealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := queryModel(t.Context(), newClient(), at.Hostname(), int32(port), "a/b c")
-	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c" {
+	got := queryModel(t.Context(), newClient(), at.Hostname(), int32(port), wanted{name: "a/b c:d"})
+	if !got.answered || len(got.versions) != 1 || got.versions[0].state != stateAvailable || path != "/v1/models/a%2Fb%20c%3Ad" {
 		t.Errorf("%+v by %s", got, path)
 	}
 }

@@ -85,7 +85,9 @@ type Answer struct {
 	Asked int
 	At    time.Time
 	// Loaded are the versions with a label that all of them have available.
-	Loaded []LoadedVersion
-	// Settled says that every server answered and has every model available, and that no version is about to change.
+	Loaded map[LoadedVersion]bool
+	// Settled says that every server answered and has every model available, and that no version and no label is about to change.
 	Settled bool
+	// longest is the longest pause until servers are asked again that have not settled.
+	longest time.Duration
 }

@@ -2,7 +2,6 @@ package tfserving
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,13 +25,13 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 }
 
 // holdLabels leaves a label that moves where it is, as long as not every server has the version that it moves to: TensorFlow Serving
-// would refuse the whole config until then. Where nobody serves, nobody can refuse it.
+// would refuse the whole config until then. Where there is no pod, nobody can refuse it; one that is not ready may run all the same.
 func (g *gathering) holdLabels() {
-	if g.liveText == "" || g.facts.Running == nil || g.facts.Running.Ready == 0 {
+	if g.liveText == "" || g.facts.Running == nil || g.facts.Running.Replicas == 0 {
 		return
 	}
 	config, held := g.facts.Config.HoldLabels(g.live, func(model string, version int64) bool {
-		return g.facts.Answer != nil && slices.Contains(g.facts.Answer.Loaded, LoadedVersion{model, version})
+		return g.facts.Answer != nil && g.facts.Answer.Loaded[LoadedVersion{model, version}]
 	})
 	if len(held) > 0 {
 		g.facts.Held, g.facts.Config, g.facts.ConfigText = held, config, config.String()

@@ -69,7 +69,7 @@ func (r *renderer) problem(class plan.Class, reason, field, value, message, reme
 }
 
 func (r *renderer) warn(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(r.plan.Warnings, text) {
+	if text := fmt.Sprintf(format, args...); len(r.plan.Warnings) < maxWarnings && !slices.Contains(r.plan.Warnings, text) {
 		r.plan.Warnings = append(r.plan.Warnings, text)
 	}
 }

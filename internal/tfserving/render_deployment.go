@@ -3,7 +3,6 @@ package tfserving
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -238,7 +237,7 @@ func (r *renderer) readinessProbe() *corev1.Probe {
 	}
 	first := r.facts.Config.Models()[0].Name
 	p.HTTPGet = &corev1.HTTPGetAction{
-		Path: "/v1/models/" + url.PathEscape(first) + "/metadata", Port: intstr.FromInt32(restPort(r.cr)), Scheme: corev1.URISchemeHTTP,
+		Path: "/v1/models/" + inPath(first) + "/metadata", Port: intstr.FromInt32(restPort(r.cr)), Scheme: corev1.URISchemeHTTP,
 	}
 	return p
 }

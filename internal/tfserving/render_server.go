@@ -104,7 +104,7 @@ func (r *renderer) labels() {
 		asked[m.Name] = true
 	}
 	lacking := slices.DeleteFunc(r.facts.Config.Labels(), func(l modelconfig.Label) bool {
-		return !asked[l.Model] || slices.Contains(answer.Loaded, LoadedVersion{l.Model, l.Version})
+		return !asked[l.Model] || answer.Loaded[LoadedVersion{l.Model, l.Version}]
 	})
 	for _, l := range lacking {
 		r.warn("the label %q of model %q names version %d, which not every server has available: requests by it fail there",

@@ -16,8 +16,8 @@ type HeldLabel struct {
 }
 
 // HoldLabels returns the config that servers which run with before can read in place of c. TensorFlow Serving refuses a whole config in
-// which a label moves to a version that is not available. Such a label stays where it is in before, its version is served on, and
-// the version that it moves to is served too, so that it becomes available.
+// which a label moves to a version that is not available, also where the base path of the model changes with it. Such a label stays
+// where it is in before, its version is served on, and the version that it moves to is served too, so that it becomes available.
 func (c Config) HoldLabels(before Config, available func(model string, version int64) bool) (Config, []HeldLabel) {
 	running := map[string]protoreflect.Message{}
 	for _, m := range before.each() {
@@ -27,7 +27,7 @@ func (c Config) HoldLabels(before Config, available func(model string, version i
 	out := proto.Clone(c.message.Interface()).ProtoReflect()
 	for _, m := range (Config{message: out}).each() {
 		name := textOf(m, "name")
-		if was := running[name]; was != nil && textOf(was, "base_path") == textOf(m, "base_path") {
+		if was := running[name]; was != nil {
 			held = append(held, holdLabels(m, labelsOf(was), func(v int64) bool { return available(name, v) })...)
 		}
 	}
@@ -66,7 +66,8 @@ func labelsOf(m protoreflect.Message) map[string]int64 {
 	return out
 }
 
-// serveToo extends a policy that may leave out one of the versions: a list of versions, and the latest version alone.
+// serveToo extends a policy that may leave out one of the versions: a list of versions by them, and the latest version alone by the one
+// before it, so that requests without a label go on to get the latest, whatever is published meanwhile.
 func serveToo(m protoreflect.Message, versions map[int64]bool) {
 	policy := m.Mutable(modelFields.ByName("model_version_policy")).Message()
 	choices := policy.Descriptor().Fields()
@@ -74,12 +75,11 @@ func serveToo(m protoreflect.Message, versions map[int64]bool) {
 	if policy.Has(all) {
 		return
 	}
-	if policy.Has(latest) {
-		one := policy.Get(latest).Message()
-		if one.Get(one.Descriptor().Fields().ByName("num_versions")).Uint() > 1 {
-			return
-		}
-		policy.Clear(latest)
+	if !policy.Has(specific) {
+		some := policy.Mutable(latest).Message()
+		number := some.Descriptor().Fields().ByName("num_versions")
+		some.Set(number, protoreflect.ValueOfUint32(max(uint32(some.Get(number).Uint()), 2))) //nolint:gosec // The field has 32 bits.
+		return
 	}
 	list := policy.Mutable(specific).Message()
 	declared := list.Mutable(list.Descriptor().Fields().ByName("versions")).List()

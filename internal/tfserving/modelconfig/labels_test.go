@@ -25,6 +25,12 @@ func TestHoldLabels(t *testing.T) {
 		"waits, and both are served": {
 			model("", label("stable", "1")), model("", label("stable", "2")), 0,
 			[]HeldLabel{{"m", "stable", 1, 2}},
+			[]string{"latest", "num_versions: 2", "value: 1"},
+		},
+		"a list has both": {
+			model("model_version_policy { specific { versions: 1 } }", label("stable", "1")),
+			model("model_version_policy { specific { versions: 2 } }", label("stable", "2")), 0,
+			[]HeldLabel{{"m", "stable", 1, 2}},
 			[]string{"specific", "versions: 1", "versions: 2", "value: 1"},
 		},
 		"the latest two are both": {
@@ -41,8 +47,13 @@ func TestHoldLabels(t *testing.T) {
 		"another label is of its own": {
 			model("", label("stable", "1")), model("", label("stable", "1")+label("canary", "9")), 0, nil, []string{"value: 9"},
 		},
-		"another folder is another model": {
-			strings.Replace(model("", label("stable", "1")), "/m", "/n", 1), model("", label("stable", "2")), 0, nil, []string{"value: 2"},
+		"another folder has the same labels": {
+			strings.Replace(model("", label("stable", "1")), "/m", "/n", 1), model("", label("stable", "2")), 0,
+			[]HeldLabel{{"m", "stable", 1, 2}},
+			[]string{`base_path: "/m"`, "value: 1"},
+		},
+		"another model has labels of its own": {
+			strings.Replace(model("", label("stable", "1")), `"m"`, `"n"`, 1), model("", label("stable", "2")), 0, nil, []string{"value: 2"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
