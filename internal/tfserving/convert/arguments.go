@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ func (c *conversion) arguments(path []string, handle map[string]func(string) boo
 		case !strings.HasPrefix(arg, "--"):
 			c.warn(join(at), "%q is no flag, and TensorFlow Serving ignores it", arg)
 		case convert == nil:
-			c.warn(join(at), "%q is not converted: a Tfserv has no field for this flag", arg)
+			c.warn(join(at), "%q is not converted: a Tfserv has no field for this flag; see spec.server.extraArgs", arg)
 		case !convert(value):
 			c.warn(join(at), "%q is not converted", arg)
 		}
@@ -50,7 +51,7 @@ func (c *conversion) port(to **int32) func(string) bool {
 // common are the flags that mean the same everywhere.
 func (c *conversion) common() map[string]func(string) bool {
 	byMLKeeper := func(string) bool { return true }
-	return map[string]func(string) bool{
+	out := map[string]func(string) bool{
 		"port": c.port(&c.out.Spec.GrpcPort), "rest_api_port": c.port(&c.out.Spec.RestPort),
 		"allow_version_labels_for_unavailable_models": byMLKeeper, "enable_grpc_healthcheck_service": byMLKeeper,
 		"enable_batching": func(value string) bool {
@@ -60,4 +61,6 @@ func (c *conversion) common() map[string]func(string) bool {
 			return true
 		},
 	}
+	maps.Copy(out, c.settings())
+	return out
 }

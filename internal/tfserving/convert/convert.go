@@ -207,6 +207,12 @@ func (c *conversion) pod(path ...string) {
 		c.out.Spec.ServiceAccountName = *v
 	}
 	c.left.drop(at("serviceAccount")...)
+	if v, ok := decode[string](c, at("priorityClassName")...); ok {
+		c.out.Spec.PriorityClassName = *v
+	}
+	if v, ok := decode[string](c, at("runtimeClassName")...); ok {
+		c.out.Spec.RuntimeClassName = *v
+	}
 	if v, ok := decode[[]corev1.LocalObjectReference](c, at("imagePullSecrets")...); ok {
 		c.out.Spec.ImagePullSecrets = *v
 	}

@@ -259,9 +259,14 @@ func (c *conversion) volume(base string, at []string) {
 		c.fail(join(below("volumes")), "%s is in the volume %s, which is no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://",
 			base, v.Name)
 	default:
-		c.out.Spec.ModelVolume = &v1alpha1.ModelVolumeSpec{
+		volume := v1alpha1.ModelVolumeSpec{
 			ClaimName: v.PersistentVolumeClaim.ClaimName, MountPath: path.Clean(mount.MountPath), SubPath: mount.SubPath,
 		}
+		if other := cmp.Or(c.out.Spec.ModelVolume, &volume); *other != volume {
+			c.fail(join(below("volumes")), "the models are on two volumes, at %s and at %s, and a Tfserv has one: put them onto one", other.MountPath,
+				volume.MountPath)
+		}
+		c.out.Spec.ModelVolume = &volume
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 )
 
 // other is an object of the input in the namespace of the one that is converted.
@@ -61,11 +63,10 @@ func (c *conversion) oneService(s *conversion) {
 	}
 	s.left.dropEqual("None", "spec", "sessionAffinity")
 	s.left.dropEqual("Cluster", "spec", "internalTrafficPolicy")
-	if ip, _ := s.left.peek("spec", "clusterIP"); ip != corev1.ClusterIPNone {
-		// What the API server allocated.
-		for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
-			s.left.drop("spec", field)
-		}
+	c.serviceSpec(s)
+	// What the API server allocated.
+	for _, field := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} {
+		s.left.drop("spec", field)
 	}
 	s.note("", "the Service of the Tfserv is %s-service: clients have to call it by that name", c.out.Name)
 	switch kind := c.out.Spec.ServiceType; kind {
@@ -78,6 +79,26 @@ func (c *conversion) oneService(s *conversion) {
 		s.warn(path, noCounterpart)
 	}
 	c.failed = c.failed || s.failed
+}
+
+// serviceSpec converts what a Service has beside its type and ports.
+func (c *conversion) serviceSpec(s *conversion) {
+	var out v1alpha1.ServiceSpec
+	if v, ok := decode[map[string]string](s, "metadata", "annotations"); ok && len(*v) > 0 {
+		out.Annotations = *v
+	}
+	out.LoadBalancerClass = s.text("spec", "loadBalancerClass")
+	if v, ok := decode[[]string](s, "spec", "loadBalancerSourceRanges"); ok {
+		out.LoadBalancerSourceRanges = *v
+	}
+	out.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicy(s.text("spec", "externalTrafficPolicy"))
+	if ip, _ := s.left.peek("spec", "clusterIP"); ip == corev1.ClusterIPNone {
+		out.Headless = true
+		s.note("spec.clusterIP", "the Service without an address is %s-grpc, beside %s-service", c.out.Name, c.out.Name)
+	}
+	if !empty(&out) {
+		c.out.Spec.Service = &out
+	}
 }
 
 // within says that labels have all of a selector.
