@@ -56,8 +56,11 @@ func Budget(meta metav1.ObjectMeta, pods map[string]string, spec *keeper.Disrupt
 
 // Undrainable warns of a budget that lets none of so many pods be drained; empty where it does.
 func Undrainable(spec *keeper.DisruptionSpec, replicas int32) string {
+	if n := spec.MaxUnavailable; n != nil && *n == 0 && replicas > 0 {
+		return "spec.podDisruptionBudget.maxUnavailable (0) lets no pod be drained: raise it"
+	}
 	n := spec.MinAvailable
-	if n == nil || *n < replicas {
+	if n == nil || *n < replicas || replicas == 0 {
 		return ""
 	}
 	return fmt.Sprintf("spec.podDisruptionBudget.minAvailable (%d) lets no pod be drained: lower it, or raise spec.replicas above it", *n)

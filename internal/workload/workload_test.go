@@ -48,6 +48,9 @@ func TestUndrainable(t *testing.T) {
 		{keeper.DisruptionSpec{MinAvailable: ptr.To(int32(1))}, 1, true},
 		{keeper.DisruptionSpec{MinAvailable: ptr.To(int32(1))}, 2, false},
 		{keeper.DisruptionSpec{MaxUnavailable: ptr.To(int32(1))}, 1, false},
+		{keeper.DisruptionSpec{MaxUnavailable: ptr.To(int32(0))}, 3, true},
+		{keeper.DisruptionSpec{MinAvailable: ptr.To(int32(1))}, 0, false},
+		{keeper.DisruptionSpec{MaxUnavailable: ptr.To(int32(0))}, 0, false},
 	} {
 		if got := Undrainable(&c.spec, c.replicas); (got != "") != c.want {
 			t.Errorf("%+v of %d: %q", c.spec, c.replicas, got)
