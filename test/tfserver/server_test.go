@@ -348,6 +348,7 @@ func TestServerRefusesAConfigAtItsStart(t *testing.T) {
 		"model_config_list { " + good + good + " }":                           "multiple times in config list",
 		config("relative", ""):                                                "to have an absolute path or URI",
 		config("", ""):                                                        "to have an absolute path or URI",
+		config("git+ssh://models/m", ""):                                      "to have an absolute path or URI; got base_path()=git+ssh",
 		config(m, "model_type: TENSORFLOW"):                                   "Illegal setting both",
 		config(m, "colour: 'red'"):                                            "Invalid protobuf file",
 		config(m, "logging_config {}"):                                        "No request-logger-creator provided.",

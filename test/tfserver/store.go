@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,9 +34,12 @@ type Disk struct {
 	Warmup bool
 }
 
+// uri is what begins a path with a scheme (tensorflow/core/platform/path.cc: ParseURI).
+var uri = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9.]*)://`)
+
 func scheme(path string) string {
-	if before, _, found := strings.Cut(path, "://"); found {
-		return before
+	if found := uri.FindStringSubmatch(path); found != nil {
+		return found[1]
 	}
 	return ""
 }

@@ -65,8 +65,8 @@ func plain(err error) string {
 	return strings.TrimSpace(strings.TrimPrefix(s, "proto:"))
 }
 
-// uri is the form of a base path that is no path.
-var uri = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://`)
+// uri is the form of a base path that is no path, of which TensorFlow takes fewer schemes than others (core/platform/path.cc).
+var uri = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9.]*://`)
 
 // check does what TensorFlow Serving's ServerCore does with a config before it loads anything.
 func (c Config) check() error {

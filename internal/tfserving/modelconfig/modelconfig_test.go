@@ -46,6 +46,7 @@ var refused = map[string]struct{ text, want string }{
 	"no name":        {one(`base_path: "/m" model_platform: "tensorflow"`), "model 1 has no name"},
 	"no path":        {one(`name: "a" model_platform: "tensorflow"`), "no base_path"},
 	"relative":       {one(`name: "a" base_path: "models/a" model_platform: "tensorflow"`), "neither an absolute path nor a URI"},
+	"scheme":         {one(`name: "a" base_path: "git+ssh://models/a" model_platform: "tensorflow"`), "neither an absolute path nor a URI"},
 	"no platform":    {one(`name: "a" base_path: "/m"`), "has no model_platform"},
 	"other platform": {one(`name: "a" base_path: "/m" model_platform: "caffe"`), `other than "tensorflow"`},
 	"both":           {one(`name: "a" base_path: "/m" model_platform: "tensorflow" model_type: TENSORFLOW`), "both model_platform and model_type"},
