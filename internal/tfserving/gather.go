@@ -2,6 +2,7 @@ package tfserving
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -101,6 +102,10 @@ func (g *gathering) config(ctx context.Context) error {
 		return nil
 	}
 	config, err := modelconfig.Parse(text)
+	if name := config.Logged(); err == nil && name != "" && g.cr.Spec.Image == "" {
+		err = fmt.Errorf("model %q has a logging_config, for which the images of TensorFlow Serving have no logger: take it out, or set "+
+			"spec.image to an image that has one", name)
+	}
 	if err != nil {
 		g.problem(plan.Terminal, reasonConfigInvalid, "spec.configMap", name+"/"+file, "TensorFlow Serving would refuse it: "+controller.Cut(err.Error(), 512),
 			"correct the ConfigMap; "+keepsRunning)
@@ -148,11 +153,10 @@ func (g *gathering) credentials(ctx context.Context) error {
 		return nil
 	}
 	data := controller.SecretData(secret)
-	g.secrets = append(g.secrets, data)
 	matching := matches(data, file)
 	switch {
 	case file == "" && len(data) == 1, file != "" && len(matching) == 1:
-		g.facts.CredentialsFile = matching[0]
+		g.facts.CredentialsFile, data = matching[0], controller.Only(data, matching[0])
 	case file == "":
 		// Several keys and none named: they are mounted, and the owner's image knows what to do with them.
 	case len(matching) == 0:
@@ -162,6 +166,7 @@ func (g *gathering) credentials(ctx context.Context) error {
 		g.problem(plan.Waiting, reasonSecretKeyNotFound, "spec.secretFileName", file,
 			"the Secret "+name+" has "+strconv.Itoa(len(matching))+" keys of this form", "name one of them")
 	}
+	g.secrets = append(g.secrets, data)
 	return nil
 }
 

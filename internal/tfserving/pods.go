@@ -111,13 +111,17 @@ var severity = []string{
 	reasonImagePull, reasonContainerConfig, reasonOOMKilled, reasonCrashLoop, reasonUnschedulable, reasonModelsNotLoaded,
 }
 
-// failureOf is the worst failure of pods that are not ready; nil for none.
+// failureOf is the worst failure of pods that are not ready; nil for none. A pod that has ended, such as one that was evicted, stays, and
+// others are in its place.
 func failureOf(list []unstructured.Unstructured, now time.Time, paths []string) *PodFailure {
 	var worst *PodFailure
 	var pods []corev1.Pod
 	for i := range list {
 		var pod corev1.Pod
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) == nil && pod.DeletionTimestamp == nil && !isReady(&pod) {
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &pod) != nil || pod.DeletionTimestamp != nil || isReady(&pod) {
+			continue
+		}
+		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
 			pods = append(pods, pod)
 		}
 	}

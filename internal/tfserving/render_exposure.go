@@ -5,8 +5,8 @@ import (
 	"mlkeeper.dev/internal/workload"
 )
 
-// restPortName is the port of the Service with the REST API.
-const restPortName = "rest"
+// restPortName and grpcPortName are the ports of the Service.
+const restPortName, grpcPortName = "rest", "grpc"
 
 // exposure renders what leads from outside of the cluster to the Service. Whether a controller admits it is not waited for: the servers
 // serve without.
@@ -19,6 +19,10 @@ func (r *renderer) exposure() {
 		r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), workload.HTTPRoute(spec, service, int64(restPort(r.cr)))))
 	}
 	if spec := r.cr.Spec.GRPCRoute; spec != nil {
+		if r.tls() != nil {
+			r.warn("spec.grpcRoute leads to a port with TLS (spec.server.tls), which a Gateway calls without unless a BackendTLSPolicy of yours "+
+				"for the Service %s says otherwise", service)
+		}
 		r.add(plan.Foreign(gvkGRPCRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), workload.GRPCRoute(spec, service, int64(grpcPort(r.cr)))))
 	}
 }

@@ -71,11 +71,8 @@ func (r *renderer) metrics() []autoscalingv2.MetricSpec {
 		if m == nil || m.Target.Type != autoscalingv2.UtilizationMetricType {
 			continue
 		}
-		requested := corev1.ResourceList{}
-		if r.cr.Spec.Resources != nil {
-			requested = r.cr.Spec.Resources.Requests
-		}
-		if n := requested[m.Name]; n.IsZero() {
+		// A limit without a request is the request too.
+		if !asksFor(r.cr.Spec.Resources, func(name string) bool { return name == string(m.Name) }) {
 			r.warn("spec.autoscaling needs spec.resources.requests.%s: without it the HorizontalPodAutoscaler cannot tell the utilization", m.Name)
 		}
 	}
@@ -100,7 +97,7 @@ func (r *renderer) monitor() {
 	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
 		"endpoints": []any{map[string]any{
-			"port": "rest", "path": cmp.Or(spec.Path, defaultMetrics), "interval": interval,
+			"port": restPortName, "path": cmp.Or(spec.Path, defaultMetrics), "interval": interval,
 		}},
 	}))
 }

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
@@ -84,10 +87,42 @@ func (r *renderer) warnings() {
 	if r.cr.Spec.ConfigReload == v1alpha1.ConfigPoll && !polls(r.cr, r.facts) {
 		r.warn("spec.configReload is used as Restart: the models that are downloaded before the server starts need another pod")
 	}
+	if name := r.facts.Config.Logged(); name != "" {
+		r.warn("model %q has a logging_config: spec.image needs a logger for it, without which the servers end at their start", name)
+	}
 	if n := len(r.facts.Config.Models()); n > maxQuestions {
 		r.warn("the servers are asked for the first %d of %d models", maxQuestions, n)
 	}
+	r.unused()
 	r.labels()
+}
+
+// unused tells of fields that mean nothing without another.
+func (r *renderer) unused() {
+	spec := r.cr.Spec
+	service, server := ptr.Deref(spec.Service, v1alpha1.ServiceSpec{}), ptr.Deref(spec.Server, v1alpha1.ServerSpec{})
+	s3, balanced := ptr.Deref(spec.S3, v1alpha1.S3Spec{}), r.serviceType() == corev1.ServiceTypeLoadBalancer
+	for _, f := range []struct {
+		unused       bool
+		field, needs string
+	}{
+		{spec.ConfigPollSeconds != nil && spec.ConfigReload != v1alpha1.ConfigPoll, "spec.configPollSeconds", "spec.configReload Poll"},
+		{spec.SecretFileLocation != "" && !usesSecret(r.cr), "spec.secretFileLocation", "spec.secretFileName or spec.secretName"},
+		{service.LoadBalancerClass != "" && !balanced, "spec.service.loadBalancerClass", "spec.serviceType LoadBalancer"},
+		{len(service.LoadBalancerSourceRanges) > 0 && !balanced, "spec.service.loadBalancerSourceRanges", "spec.serviceType LoadBalancer"},
+		{
+			service.ExternalTrafficPolicy != "" && r.serviceType() == corev1.ServiceTypeClusterIP,
+			"spec.service.externalTrafficPolicy", "spec.serviceType NodePort or LoadBalancer",
+		},
+		{server.WarmupIterations != nil && !ptr.Deref(server.Warmup, true), "spec.server.warmupIterations", "spec.server.warmup"},
+		{s3.Downloader != nil && s3.ImageReadsS3, "spec.s3.downloader", "spec.s3.imageReadsS3 false"},
+		{s3.Downloader != nil && !s3.ImageReadsS3 && len(r.facts.Downloads) == 0, "spec.s3.downloader", "a model below s3://"},
+		{s3.Insecure && s3.Endpoint == "", "spec.s3.insecure", "spec.s3.endpoint"},
+	} {
+		if f.unused {
+			r.warn("%s has no effect without %s", f.field, f.needs)
+		}
+	}
 }
 
 // labels tells of labels whose version is not available: those that stay where they are until it is, and those by which requests fail.

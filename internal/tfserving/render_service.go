@@ -2,6 +2,8 @@ package tfserving
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +22,7 @@ func (r *renderer) service() {
 	spec := ptr.Deref(r.cr.Spec.Service, v1alpha1.ServiceSpec{})
 	out := &corev1.Service{
 		ObjectMeta: r.meta(serviceName(r.cr)),
-		Spec:       corev1.ServiceSpec{Ports: r.servicePorts(true), Selector: podLabels(r.cr), Type: r.serviceType()},
+		Spec:       corev1.ServiceSpec{Ports: r.servicePorts(), Selector: podLabels(r.cr), Type: r.serviceType()},
 	}
 	out.Annotations = r.serviceAnnotations(spec.Annotations)
 	if r.serviceType() == corev1.ServiceTypeLoadBalancer {
@@ -34,9 +36,11 @@ func (r *renderer) service() {
 	}
 	r.add(plan.Typed(gvkService, out))
 	if spec.Headless {
+		// With the port for REST too, the ServiceMonitor would find each pod twice.
+		ports := []corev1.ServicePort{servicePort(grpcPortName, grpcPort(r.cr))}
 		r.add(plan.Typed(gvkService, &corev1.Service{
 			ObjectMeta: r.meta(headlessName(r.cr)),
-			Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: r.servicePorts(false), Selector: podLabels(r.cr)},
+			Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: ports, Selector: podLabels(r.cr)},
 		}))
 	}
 }
@@ -44,7 +48,7 @@ func (r *renderer) service() {
 // serviceAnnotations are those of the spec without MLKeeper's own, which say whose an object is and whether it is deleted.
 func (r *renderer) serviceAnnotations(declared map[string]string) map[string]string {
 	var out map[string]string
-	for name, value := range declared {
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
 		if domain, _, _ := strings.Cut(name, "/"); domain == "mlkeeper.dev" || strings.HasSuffix(domain, ".mlkeeper.dev") {
 			r.warn("spec.service.annotations: those of %s are left out, since they are MLKeeper's own", controller.Cut(domain, 64))
 			continue
@@ -52,22 +56,25 @@ func (r *renderer) serviceAnnotations(declared map[string]string) map[string]str
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[name] = value
+		out[name] = declared[name]
 	}
 	return out
 }
 
-// servicePorts are the ports of a Service; with those of the nodes only where the Service has such.
-func (r *renderer) servicePorts(nodes bool) []corev1.ServicePort {
-	port := func(name string, number int32) corev1.ServicePort {
-		p := corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: corev1.ProtocolTCP}
-		was, found := r.facts.Ports[name]
-		if nodes && found && was.Port != int64(number) && r.serviceType() != corev1.ServiceTypeClusterIP {
-			p.NodePort = int32(min(max(was.NodePort, 0), 65535)) //nolint:gosec // Bounded here.
+// servicePorts are the ports of the Service, with those of the nodes only where it has such.
+func (r *renderer) servicePorts() []corev1.ServicePort {
+	out := []corev1.ServicePort{servicePort(restPortName, restPort(r.cr)), servicePort(grpcPortName, grpcPort(r.cr))}
+	for i := range out {
+		was, found := r.facts.Ports[out[i].Name]
+		if found && was.Port != int64(out[i].Port) && r.serviceType() != corev1.ServiceTypeClusterIP {
+			out[i].NodePort = int32(min(max(was.NodePort, 0), 65535)) //nolint:gosec // Bounded here.
 		}
-		return p
 	}
-	return []corev1.ServicePort{port("rest", restPort(r.cr)), port("grpc", grpcPort(r.cr))}
+	return out
+}
+
+func servicePort(name string, number int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: corev1.ProtocolTCP}
 }
 
 func (r *renderer) serviceType() corev1.ServiceType {

@@ -332,7 +332,7 @@ func TestWhatAServiceHas(t *testing.T) {
 		s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		t.Errorf("%+v", s)
 	}
-	if h := served(t, p, "tfs-grpc"); h.Spec.ClusterIP != corev1.ClusterIPNone || h.Spec.Type != "" || len(h.Spec.Ports) != 2 || len(h.Annotations) > 0 {
+	if h := served(t, p, "tfs-grpc"); h.Spec.ClusterIP != corev1.ClusterIPNone || h.Spec.Type != "" || len(h.Spec.Ports) != 1 || len(h.Annotations) > 0 {
 		t.Errorf("%+v", h.Spec)
 	}
 	if pod := deployed(t, p, "tfs").Spec.Template.Spec; pod.PriorityClassName != "high" || *pod.RuntimeClassName != "nvidia" {

@@ -110,8 +110,11 @@ func (v *view) progressing() {
 	case found && state.Current:
 		v.set(ConditionProgressing, metav1.ConditionFalse, reasonRolledOut, "Every pod is as declared.")
 	case found && state.Observed != nil && state.Observed.Health.Reason == reasonDeadlineExceeded:
-		v.set(ConditionProgressing, metav1.ConditionFalse, reasonDeadlineExceeded,
-			"The new pods did not become ready in time; those before serve on. "+v.failure())
+		serve := "; those that are ready serve on. "
+		if v.cr.Status.ReadyReplicas == 0 {
+			serve = ", and none serves. "
+		}
+		v.set(ConditionProgressing, metav1.ConditionFalse, reasonDeadlineExceeded, "The new pods did not become ready in time"+serve+v.failure())
 	default:
 		v.set(ConditionProgressing, metav1.ConditionTrue, reasonRollingOut, "The pods are being rolled out.")
 	}

@@ -41,6 +41,9 @@ func (v *view) models() {
 	ready := status.ReadyReplicas > 0
 	defer func() { v.times(before) }()
 	switch {
+	case ready && v.facts.Config.Valid() && len(v.facts.Config.Models()) == 0:
+		status.Models, status.ModelsAvailable = nil, "0/0"
+		v.set(ConditionModelsAvailable, metav1.ConditionTrue, reasonModelsAvailable, "The config declares no model.")
 	case ready && answer == nil && len(status.Models) > 0:
 		// What was said last stands until somebody says otherwise.
 		if c := meta.FindStatusCondition(status.Conditions, ConditionModelsAvailable); c != nil {
@@ -50,7 +53,8 @@ func (v *view) models() {
 		status.Models, status.ModelsAvailable = nil, ""
 		v.set(ConditionModelsAvailable, metav1.ConditionUnknown, reasonEndpointUnreachable, "No model server answers at its REST endpoint.")
 	default:
-		total := min(len(v.facts.Config.Models()), maxQuestions)
+		// The servers may have been asked before the config changed.
+		total := answer.Asked
 		status.Models, status.ModelsAvailable = slices.Clone(answer.Models), fmt.Sprintf("%d/%d", answer.Available, total)
 		if answer.Available == total {
 			v.set(ConditionModelsAvailable, metav1.ConditionTrue, reasonModelsAvailable,

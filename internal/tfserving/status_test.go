@@ -102,7 +102,7 @@ func TestWhatTheServersSaidIsTold(t *testing.T) {
 	c.Written(p, ownerOf(cr))
 	rolledOut(t, c, cr, p, true)
 	c.Answers[allReady] = &Answer{
-		Servers: 3, Answered: 3, Available: 1,
+		Servers: 3, Answered: 3, Asked: 1, Available: 1,
 		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "1538687457", State: stateAvailable}},
 	}
 	project(t, c, cr)
@@ -134,7 +134,7 @@ func TestAnAnswerThatIsAsBeforeChangesNothing(t *testing.T) {
 	serves := func(version string) {
 		c.Time = c.Time.Add(DefaultModelsEvery)
 		c.Answers[allReady] = &Answer{
-			Servers: 3, Answered: 3, Available: 1, Settled: true,
+			Servers: 3, Answered: 3, Asked: 1, Available: 1, Settled: true,
 			Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: version, State: stateAvailable}},
 		}
 		project(t, c, cr)
@@ -164,7 +164,7 @@ func TestEachVersionTellsSinceWhen(t *testing.T) {
 	rolledOut(t, c, cr, p, true)
 	say := func(models ...v1alpha1.ModelStatus) {
 		c.Time = c.Time.Add(time.Minute)
-		c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Available: 1, Settled: true, At: c.Time.Add(-time.Second / 2), Models: models}
+		c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Asked: 1, Available: 1, Settled: true, At: c.Time.Add(-time.Second / 2), Models: models}
 		project(t, c, cr)
 	}
 	six, seven := v1alpha1.ModelStatus{Name: "resnet", Version: "6", State: stateAvailable}, v1alpha1.ModelStatus{Name: "resnet", Version: "7", State: stateLoading}
@@ -199,11 +199,11 @@ func TestColumnsDoNotContradictEachOther(t *testing.T) {
 	_, p := gatherAndRender(t, c, cr)
 	c.Written(p, ownerOf(cr))
 	rolledOut(t, c, cr, p, true)
-	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd}}}
+	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Asked: 1, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd}}}
 	if got := verdict(t, c, cr, true); got.Reason != reasonModelsUnavailable || !strings.Contains(got.Message, "resnet version 7 is END") || got.Hold {
 		t.Errorf("%+v", got)
 	}
-	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Available: 1, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateAvailable}}}
+	c.Answers[allReady] = &Answer{Servers: 3, Answered: 3, Asked: 1, Available: 1, Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateAvailable}}}
 	if got := verdict(t, c, cr, true); got.Reason != "" {
 		t.Errorf("%+v", got)
 	}
@@ -215,7 +215,7 @@ func TestAModelThatIsNotServedIsNamed(t *testing.T) {
 	c.Written(p, ownerOf(cr))
 	rolledOut(t, c, cr, p, true)
 	c.Answers[allReady] = &Answer{
-		Servers: 3, Answered: 3,
+		Servers: 3, Answered: 3, Asked: 1,
 		Models: []v1alpha1.ModelStatus{{Name: "resnet", Version: "7", State: stateEnd, Error: "NOT_FOUND: no such file"}},
 	}
 	project(t, c, cr)

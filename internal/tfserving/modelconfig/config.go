@@ -151,6 +151,19 @@ func (c Config) each() []protoreflect.Message {
 	return out
 }
 
+// Valid says that the config could be read, be it one without a model.
+func (c Config) Valid() bool { return c.message != nil }
+
+// Logged is the first model whose requests are to be logged; empty for none.
+func (c Config) Logged() string {
+	for _, m := range c.each() {
+		if m.Has(modelFields.ByName("logging_config")) {
+			return textOf(m, "name")
+		}
+	}
+	return ""
+}
+
 // Models returns the models in the order of the config.
 func (c Config) Models() []Model {
 	var out []Model
