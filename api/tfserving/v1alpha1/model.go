@@ -16,7 +16,7 @@ type Model struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') || self.matches('^[a-z][a-z0-9+.-]*://.+')",message="basePath must be an absolute path such as /models/resnet, or a URI such as gs://bucket/resnet"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') || self.matches('^[a-z][a-z0-9.]*://.+')",message="basePath must be an absolute path such as /models/resnet, or a URI such as gs://bucket/resnet"
 	BasePath string `json:"basePath"`
 	// versionPolicy says which versions are served; the default is the latest one.
 	// +optional

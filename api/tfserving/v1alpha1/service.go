@@ -23,8 +23,8 @@ type ServiceSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
-	// headless makes a second Service <name>-grpc without an address of its own, whose name resolves to the pods: a client that holds
-	// gRPC connections reaches all of them by it, where the other Service would lead each connection to one pod.
+	// headless makes a second Service <name>-grpc without an address of its own, with the gRPC port, whose name resolves to the pods: a
+	// client that holds gRPC connections reaches all of them by it, where the other Service would lead each connection to one pod.
 	// +optional
 	Headless bool `json:"headless,omitempty"`
 }

@@ -106,8 +106,9 @@ type TfservSpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	// +kubebuilder:validation:XValidation:rule="self >= 1",message="spec.configPollSeconds must be 1 or more: with 0 a server reads its model config once only, which is configReload Restart"
 	ConfigPollSeconds *int32 `json:"configPollSeconds,omitempty"`
-	// modelStatusSeconds is how often the servers are asked for the state of their models once they have all of them available, 10 seconds
-	// to a day; the default is the operator's --tfserving-models-every. Where it is set, status.modelsAskedAt is renewed as often.
+	// modelStatusSeconds is how often the servers are asked for the state of their models, 10 seconds to a day; the default is the
+	// operator's --tfserving-models-every. Until they have all of them available they are asked at least every five minutes. Where it is
+	// set, status.modelsAskedAt is renewed as often.
 	// +optional
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
