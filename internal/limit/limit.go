@@ -43,6 +43,11 @@ func New(total, each int64) *Limit {
 func (l *Limit) Acquire(ctx context.Context, namespace string, n int64) bool {
 	w := &waiter{namespace: namespace, n: min(n, l.each), granted: make(chan struct{})}
 	l.mu.Lock()
+	if _, known := l.last[namespace]; !known {
+		// It comes before the one that was served last, and after those that have waited since before. Otherwise several that come and go
+		// would be next all the time.
+		l.last[namespace] = l.given - 1
+	}
 	l.waiting = append(l.waiting, w)
 	l.grant()
 	l.mu.Unlock()

@@ -79,6 +79,24 @@ func TestANamespaceTakesTurns(t *testing.T) {
 	})
 }
 
+// TestWhoComesAndGoesStarvesNobody has two that ask for little, again and again, beside one that asks for two things at once.
+func TestWhoComesAndGoesStarvesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &requests{t: t, limit: New(1, 1)}
+		for _, namespace := range []string{"a", "a", "b", "c"} {
+			r.wait(ctx, namespace, namespace, 1)
+		}
+		for range 4 {
+			holder := r.order[len(r.order)-1]
+			r.release(holder)
+			r.wait(ctx, holder, holder, 1)
+		}
+		r.check("a", "b", "c", "a", "b")
+		cancel()
+	})
+}
+
 // TestALargeRequestIsNotStarved has small requests come behind a large one that does not fit yet.
 func TestALargeRequestIsNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
