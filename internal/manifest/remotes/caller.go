@@ -183,7 +183,7 @@ func (r *resolution) output() (*Output, error) {
 			return nil, fmt.Errorf("bug: a worker writes %q of repository %q", at, name)
 		}
 		if overlays[name] == nil {
-			overlays[name] = &overlay{repo: r.in.Repos[name], mounts: map[string]fs.FS{}, written: map[string][]byte{}}
+			overlays[name] = newOverlay(r.in.Repos[name])
 			out.Repos[name] = overlays[name]
 		}
 		return overlays[name], nil
@@ -200,9 +200,12 @@ func (r *resolution) output() (*Output, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.written[p.Path], err = fs.ReadFile(r.answers[p.URI].tree, r.in.FileName); err != nil {
+		tree := r.answers[p.URI].tree
+		info, err := fs.Stat(tree, r.in.FileName)
+		if err != nil {
 			return nil, err
 		}
+		o.linked[p.Path] = link{tree, r.in.FileName, info.Size()}
 	}
 	for _, p := range r.said.mounted {
 		o, err := of(p.Repo, p.Path)

@@ -18,6 +18,19 @@ type overlay struct {
 	// mounts are trees by the path at which each is, of which none lies in another.
 	mounts  map[string]fs.FS
 	written map[string][]byte
+	// linked are files of other trees, which are read when they are needed.
+	linked map[string]link
+}
+
+// link is a file of a tree.
+type link struct {
+	tree fs.FS
+	name string
+	size int64
+}
+
+func newOverlay(repo fs.FS) *overlay {
+	return &overlay{repo: repo, mounts: map[string]fs.FS{}, written: map[string][]byte{}, linked: map[string]link{}}
 }
 
 var (
@@ -30,6 +43,9 @@ var (
 func (o *overlay) locate(op, name string) (fs.FS, string, error) {
 	if !fs.ValidPath(name) {
 		return nil, "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	if l, found := o.linked[name]; found {
+		return l.tree, l.name, nil
 	}
 	for at, tree := range o.mounts {
 		if name == at {
@@ -46,6 +62,10 @@ func (o *overlay) locate(op, name string) (fs.FS, string, error) {
 func (o *overlay) Open(name string) (fs.File, error) {
 	if content, found := o.written[name]; found {
 		return &memory{entry: entry{name: path.Base(name), size: int64(len(content))}, Reader: bytes.NewReader(content)}, nil
+	}
+	if l, found := o.linked[name]; found {
+		file, err := l.tree.Open(l.name)
+		return opened{file, entry{name: path.Base(name), size: l.size}}, err
 	}
 	if info, err := o.Stat(name); err != nil || info.IsDir() {
 		list, err := o.ReadDir(name)
@@ -77,6 +97,9 @@ func (o *overlay) ReadFile(name string) ([]byte, error) {
 func (o *overlay) Stat(name string) (fs.FileInfo, error) {
 	if content, found := o.written[name]; found {
 		return entry{name: path.Base(name), size: int64(len(content))}, nil
+	}
+	if l, found := o.linked[name]; found {
+		return entry{name: path.Base(name), size: l.size}, nil
 	}
 	tree, at, err := o.locate("stat", name)
 	if err != nil {
@@ -123,11 +146,17 @@ func (o *overlay) below(name string) []entry {
 			found[first] = entry{name: first, dir: true}
 		}
 	}
-	for at, content := range o.written {
+	file := func(at string, size int64) {
 		if rest, is := strings.CutPrefix(at, prefix); is {
 			first, _, deeper := strings.Cut(rest, "/")
-			found[first] = entry{name: first, dir: deeper, size: int64(len(content))}
+			found[first] = entry{name: first, dir: deeper, size: size}
 		}
+	}
+	for at, content := range o.written {
+		file(at, int64(len(content)))
+	}
+	for at, l := range o.linked {
+		file(at, l.size)
 	}
 	var out []entry
 	for _, e := range found {
@@ -176,6 +205,23 @@ type memory struct {
 func (m *memory) Size() int64                { return m.entry.Size() }
 func (m *memory) Stat() (fs.FileInfo, error) { return m.entry, nil }
 func (m *memory) Close() error               { return nil }
+
+// opened is an open file of another tree, under a name of its own.
+type opened struct {
+	fs.File
+	info entry
+}
+
+func (f opened) Stat() (fs.FileInfo, error) { return f.info, nil }
+
+// ReadAt implements io.ReaderAt, as which a worker reads.
+func (f opened) ReadAt(p []byte, at int64) (int, error) {
+	from, ok := f.File.(io.ReaderAt)
+	if !ok {
+		return 0, errors.New("bug: it cannot be read in parts")
+	}
+	return from.ReadAt(p, at)
+}
 
 // folder is an open folder.
 type folder struct {

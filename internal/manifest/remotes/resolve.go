@@ -26,8 +26,8 @@ const (
 	// maxNested is how deep kustomizations may be nested, and maxFolders how many a KfDef may reach.
 	maxNested, maxFolders = 40, 10_000
 	// maxKustomization bounds a kustomization that is looked into, in bytes. maxRead bounds all of a KfDef and the files that they name by
-	// address, and what is written in place of them.
-	maxKustomization, maxRead = 1 << 20, 64 << 20
+	// address, and maxWritten those that are written anew, which the caller holds until all are rendered.
+	maxKustomization, maxRead, maxWritten = 1 << 20, 64 << 20, 2 << 20
 	// mounted is the folder of the repository in which what was fetched is.
 	mounted = ".fetched"
 )
@@ -67,7 +67,7 @@ type tree struct {
 
 func (r *resolver) tree(repo fs.FS) *tree {
 	return &tree{
-		of: r, files: &overlay{repo: repo, mounts: map[string]fs.FS{}, written: map[string][]byte{}},
+		of: r, files: newOverlay(repo),
 		names: map[string]string{}, linked: map[string]string{}, visited: map[string]error{},
 	}
 }
@@ -158,8 +158,8 @@ func (t *tree) write(file string, doc *yaml.Node) error {
 	if err := yaml.NewEncoder(out).Encode(doc); err != nil {
 		return err
 	}
-	if t.of.replaced += int64(out.Len()); t.of.replaced > maxRead {
-		return errTooLarge
+	if t.of.replaced += int64(out.Len()); t.of.replaced > maxWritten {
+		return fmt.Errorf("the kustomizations of the KfDef that name addresses have more than %d bytes: name these in small ones", maxWritten)
 	}
 	t.files.written[file] = out.Bytes()
 	return nil

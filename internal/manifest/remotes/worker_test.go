@@ -3,6 +3,7 @@ package remotes
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"runtime"
 	"strings"
@@ -54,6 +55,46 @@ func TestKustomizationsAreReadByWorkers(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err != nil || took > 16 {
 		t.Errorf("the manager takes %d MiB (%v)", took, err)
+	}
+}
+
+// TestWhatIsWrittenIsBounded: the manager holds neither the files that kustomizations name by address, however often they do, nor many
+// kustomizations that are written anew.
+func TestWhatIsWrittenIsBounded(t *testing.T) {
+	const dirs, uri = 40, "https://example.org/v1.0.0/large.yaml"
+	large := []byte("# " + strings.Repeat("x", 1<<20) + "\n{}")
+	w := world{uri: fstest.MapFS{"file": {Data: large}}}
+	repo, list := fstest.MapFS{}, ""
+	for i := range dirs {
+		list += fmt.Sprintf("- d%d\n", i)
+		repo[fmt.Sprintf("d%d/kustomization.yaml", i)] = &fstest.MapFile{Data: []byte("resources: ['" + uri + "']")}
+	}
+	repo["kustomization.yaml"] = &fstest.MapFile{Data: []byte("resources:\n" + list)}
+	var asked []string
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	tree, err := resolved(t, w.input(&asked, repo, "."))
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err != nil || took > dirs/2 || len(asked) != 1 {
+		t.Errorf("the manager takes %d MiB (%v) for %q", took, err, asked)
+	}
+	files, err := fs.Glob(tree, "d7/fetched-*.yaml")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	file, err := tree.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := make([]byte, 3)
+	if _, err := file.(io.ReaderAt).ReadAt(end, int64(len(large)-3)); err != nil || string(end) != "\n{}" {
+		t.Errorf("it ends in %q (%v)", end, err)
+	}
+	for i := range 3 {
+		repo[fmt.Sprintf("d%d/kustomization.yaml", i)].Data = fmt.Appendf(nil, "resources: ['%s']\nnamePrefix: %s", uri, strings.Repeat("x", maxWritten/3))
+	}
+	if _, err := resolved(t, w.input(&asked, repo, ".")); err == nil || !strings.Contains(err.Error(), "that name addresses have more than") {
+		t.Errorf("three large kustomizations: %v", err)
 	}
 }
 
