@@ -141,6 +141,11 @@ func (s *Store) resolve(r Request) (out URI, mapped bool, err error) {
 		}
 		out.Kind = KindFile
 	}
+	if r.verify != nil && out.Kind != KindOCI {
+		e := uriError("map the registry to another registry", "the signature of the chart is in a registry, which is mapped to something else")
+		e.Field = FieldVerify
+		return URI{}, false, e
+	}
 	// Behind a proxy nothing else sees the address of the host.
 	return out, mapped, s.guard.checkHost(out.address.Hostname())
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto"
 	"errors"
 	"io"
 	"net/url"
@@ -128,7 +129,7 @@ func signedIn(j provenanceJob) (string, error) {
 	if block == nil {
 		return "", badSignature("the file .prov beside the chart holds no signature of PGP")
 	}
-	_, err = block.VerifySignature(keys, nil)
+	signature, _, err := openpgp.VerifyDetachedSignature(keys, bytes.NewReader(block.Bytes), block.ArmoredSignature.Body, nil)
 	switch {
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return "", badSignature("the chart is signed by none of the keys")
@@ -136,6 +137,8 @@ func signedIn(j provenanceJob) (string, error) {
 		return "", badSignature("the chart is signed by a key that has expired or was revoked")
 	case err != nil:
 		return "", badSignature("the signature of the chart is not valid")
+	case signature.Hash == crypto.SHA1:
+		return "", badSignature("the signature of the chart is of its SHA-1, which another text may have, too: have it signed by helm package --sign")
 	}
 	var sums provenance.SumCollection
 	if err := provenance.ParseMessageBlock(block.Plaintext, nil, &sums); err != nil {

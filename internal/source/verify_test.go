@@ -21,9 +21,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"helm.sh/helm/v4/pkg/provenance"
@@ -173,6 +176,40 @@ func TestChartsSignedByPGP(t *testing.T) {
 	web.index = []byte("entries: {x: [{version: 1.0.0, urls: [x-1.0.0.tgz]}]}")
 	_, err = open(t, nil).FetchChart(t.Context(), web.request(exported(t, true, signer)))
 	wantError(t, err, Terminal, ReasonDigestMismatch)
+}
+
+// TestSignaturesOfSHA1AreNone: two texts with the same SHA-1 can be made, so that whoever has one of them signed has signed both.
+func TestSignaturesOfSHA1AreNone(t *testing.T) {
+	web, signer := newSigning(t), author(t)
+	block, _ := clearsign.Decode([]byte(packaged(t, signer, web.archive, "x-1.0.0.tgz")))
+	if block == nil {
+		t.Fatal("Helm signs otherwise")
+	}
+	plain := &packet.Config{NonDeterministicSignaturesViaNotation: packet.BoolPointer(false)}
+	for hash, refused := range map[crypto.Hash]bool{crypto.SHA256: false, crypto.SHA1: true} {
+		sum := hash.New()
+		_, _ = sum.Write(block.Bytes)
+		key := signer.PrivateKey
+		signature := &packet.Signature{
+			Version: key.Version, SigType: packet.SigTypeText, PubKeyAlgo: key.PubKeyAlgo, Hash: hash, CreationTime: time.Now(), IssuerKeyId: &key.KeyId,
+		}
+		var out bytes.Buffer
+		w, err := armor.Encode(&out, openpgp.SignatureType, nil)
+		if err := errors.Join(err, signature.Sign(sum, key, plain), signature.Serialize(w), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		web.prov = "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\n" + string(block.Plaintext) + "\n" + out.String() + "\n"
+		r := web.request(exported(t, true, signer))
+		if refused {
+			wantRefused(t, open(t, nil), r, Terminal, ReasonSignatureInvalid)
+			continue
+		}
+		a, err := open(t, nil).FetchChart(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+	}
 }
 
 // TestWhatWasNotVerifiedStandsForNothing: neither a chart that was fetched without a signature, nor one that another key has signed, is what
@@ -370,5 +407,23 @@ func TestChartsSignedByCosign(t *testing.T) {
 			request.Verify = &Verify{Provider: ProviderPGP, Keys: [][]byte{c.keys}}
 			wantRefused(t, s, request, Terminal, ReasonURIInvalid)
 		})
+	}
+}
+
+// TestAMappingLeadsAroundNoSignature: what is no registry has no signatures of cosign, and is not taken for signed where an administrator has
+// registries mapped there.
+func TestAMappingLeadsAroundNoSignature(t *testing.T) {
+	archive := forge(t)
+	web := serve(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) })
+	s := open(t, func(o *Options) { o.Map = []Mapping{{From: "oci://registry.example.test/", To: web.URL + "/"}} })
+	r := ChartRequest{Repository: "oci://registry.example.test/o", Name: "r", Version: "1.0.0", Auth: Auth{CA: caOf(web)}, Before: true}
+	a, err := s.FetchChart(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	for _, version := range []string{"1.0.0", "1.x"} {
+		r.Version, r.Verify = version, &Verify{Provider: ProviderCosign, Keys: [][]byte{publicPEM(t, newKey(t))}}
+		wantRefused(t, s, r, Terminal, ReasonURIInvalid)
 	}
 }
