@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mlkeeper.dev/internal/limit"
 )
 
 const (
@@ -102,6 +104,11 @@ func (s *Store) lookUp(ctx context.Context, u URI, r ChartRequest) (link, digest
 		Index string
 		Auth  Auth
 	}{u.address.String(), r.Auth})
+	namespace := limit.NamespaceOf(ctx)
+	if !s.indexes.Acquire(ctx, namespace, s.options.Limits.Index) {
+		return "", "", transient(ReasonStoreFull, "", "the indexes of other repositories leave no memory: it waits for them")
+	}
+	defer s.indexes.Release(namespace, s.options.Limits.Index)
 	chart := r.Name + " " + r.Version
 	before, of := s.charts.find(key, chart, s.options.Clock.Now())
 	raw, of, err := s.fetchFile(ctx, u, r.Auth, s.options.Limits.Index, of)

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -80,6 +81,38 @@ func TestAnIndexIsReadOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIndexesShareMemory: what many servers send at once does not add up, and a namespace leaves room for others.
+func TestIndexesShareMemory(t *testing.T) {
+	asked := 0
+	web := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; strings.HasSuffix(r.URL.Path, "/index.yaml") {
+			_, _ = w.Write([]byte("entries: {x: [{version: 1.0.0, urls: [x.tgz]}]}"))
+			return
+		}
+		_, _ = w.Write(forge(t))
+	})
+	s := open(t, nil)
+	r := ChartRequest{Repository: web.URL, Name: "x", Version: "1.0.0", Auth: Auth{CA: caOf(web)}}
+	for _, namespace := range []string{"a", "b"} {
+		if !s.indexes.Acquire(t.Context(), namespace, memoryOfIndexes) {
+			t.Fatal("one namespace takes all")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := s.FetchChart(ctx, r)
+	wantError(t, err, Transient, ReasonStoreFull)
+	if asked > 0 {
+		t.Error("the server is asked")
+	}
+	s.indexes.Release("a", memoryOfIndexes)
+	a, err := s.FetchChart(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
 }
 
 type recordingWriter struct {

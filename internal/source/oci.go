@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
@@ -17,8 +17,20 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// maxManifest bounds the manifest of an artifact, in bytes; registries take no more than 4 MiB.
-const maxManifest = 4 << 20
+// maxManifest bounds the manifest of an artifact, in bytes: those of charts have a few kilobytes. maxLayers bounds its layers: charts have two.
+const maxManifest, maxLayers = freeMemory, 32
+
+// manifest is what is read of a manifest. An array takes as many layers as it has room for, where a megabyte of them would take a hundred.
+type manifest struct {
+	Layers [maxLayers]struct {
+		MediaType   string        `json:"mediaType"`
+		Digest      digest.Digest `json:"digest"`
+		Size        int64         `json:"size"`
+		Annotations struct {
+			Signature string `json:"dev.cosignproject.cosign/signature"`
+		} `json:"annotations"`
+	} `json:"layers"`
+}
 
 // fetchOCI brings the first layer of an artifact that is a gzipped tar: what flux, oras and helm push.
 func (s *Store) fetchOCI(ctx context.Context, f *flight) (meta, error) {
@@ -70,12 +82,11 @@ func (s *Store) fetchOCI(ctx context.Context, f *flight) (meta, error) {
 		return meta{}, err
 	}
 	defer s.unpin(e)
-	digest := found.Digest.String()
-	revision := digest
-	if f.uri.Ref != digest {
-		revision = f.uri.Ref + "@" + digest
+	m := meta{ID: e.ID, Digest: found.Digest.String(), Revision: found.Digest.String()}
+	if f.uri.Ref != m.Digest {
+		m.Revision = f.uri.Ref + "@" + m.Digest
 	}
-	return meta{ID: e.ID, Digest: digest, Revision: revision}, nil
+	return m, nil
 }
 
 // layer reads a manifest, whose digest is checked, and finds the layer that is the archive.
@@ -93,24 +104,22 @@ func (s *Store) layer(
 	if err != nil {
 		return none, failure(err)
 	}
-	var manifest ocispec.Manifest
-	if err := json.Unmarshal(raw, &manifest); err != nil {
+	var m manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
 		return none, invalid("the artifact's manifest cannot be read")
 	}
-	i := slices.IndexFunc(manifest.Layers, func(l ocispec.Descriptor) bool {
-		return strings.HasSuffix(l.MediaType, "tar+gzip") || strings.HasSuffix(l.MediaType, "tar.gzip")
-	})
-	if i < 0 {
-		return none, invalid("the artifact has no layer that is a gzipped tar")
+	for _, l := range m.Layers {
+		switch {
+		case !strings.HasSuffix(l.MediaType, "tar+gzip") && !strings.HasSuffix(l.MediaType, "tar.gzip"):
+			continue
+		case l.Digest.Validate() != nil || l.Digest.Algorithm() != "sha256":
+			return none, invalid("the artifact's layer has no sha256")
+		case l.Size > s.options.Limits.Archive:
+			return none, tooLarge("the artifact's layer has %d bytes, more than %d", l.Size, s.options.Limits.Archive)
+		}
+		return ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}, nil
 	}
-	layer := manifest.Layers[i]
-	switch {
-	case layer.Digest.Validate() != nil || layer.Digest.Algorithm() != "sha256":
-		return none, invalid("the artifact's layer has no sha256")
-	case layer.Size > s.options.Limits.Archive:
-		return none, tooLarge("the artifact's layer has %d bytes, more than %d", layer.Size, s.options.Limits.Archive)
-	}
-	return layer, nil
+	return none, invalid("none of the first %d layers of the artifact is a gzipped tar", maxLayers)
 }
 
 // credential gives the credentials to the registry, and through it to the token service that it names.

@@ -1,15 +1,20 @@
 package source
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 )
 
 // registryOf serves one artifact under o/r:v1.
@@ -143,6 +148,27 @@ func TestArtifactsThatAreRefused(t *testing.T) {
 			wantError(t, err, c.class, c.reason)
 			wantEmpty(t, s)
 		})
+	}
+}
+
+// blob is a registry with one content.
+type blob []byte
+
+func (b blob) Fetch(context.Context, ocispec.Descriptor) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// TestAManifestOfManyLayersTakesLittleMemory, since it is the manager that reads it.
+func TestAManifestOfManyLayersTakesLittleMemory(t *testing.T) {
+	raw := []byte(`{"layers":[` + strings.Repeat("{},", maxManifest/3-10) + `{}]}`)
+	s := open(t, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := s.layer(t.Context(), blob(raw), content.NewDescriptorFromBytes("", raw), nil)
+	runtime.ReadMemStats(&after)
+	wantError(t, err, Terminal, ReasonArchiveInvalid)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4*maxManifest {
+		t.Errorf("a manifest of %d MiB takes %d MiB", len(raw)>>20, took>>20)
 	}
 }
 

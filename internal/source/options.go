@@ -79,6 +79,9 @@ const (
 	ratioGrace = 16 << 20
 	// memoryOfStore is what the fetches of a store may hold at once that shares its memory with nobody, in bytes.
 	memoryOfStore = 256 << 20
+	// memoryOfIndexes is what indexes of chart repositories may take at once. It is none of the memory for which a worker waits that reads one:
+	// several of them would wait for each other.
+	memoryOfIndexes = 64 << 20
 	// maxDepth bounds the folders within folders, so that no entry makes the store walk far.
 	maxDepth = 64
 	// maxName is the longest name of a file that Linux has.

@@ -40,8 +40,8 @@ type Store struct {
 	options Options
 	guard   guard
 	key     []byte
-	// disk shares out the disk among large fetches.
-	disk *limit.Limit
+	// disk shares out the disk among large fetches, and indexes the memory among the indexes of chart repositories.
+	disk, indexes *limit.Limit
 	// locked is the lock on the folder, and own says that it lies in that of another process.
 	locked *os.File
 	own    bool
@@ -99,6 +99,7 @@ func New(o Options) (*Store, error) {
 	}
 	s := &Store{
 		options: o, guard: newGuard(o.Allow, o.Deny), key: o.Key, disk: limit.New(o.Bytes/2, o.Bytes/2),
+		indexes: limit.New(memoryOfIndexes, memoryOfIndexes/2),
 		entries: map[string]*entryState{}, sources: map[string]meta{},
 	}
 	if err := s.occupy(); err != nil {

@@ -38,13 +38,11 @@ type Verify struct {
 }
 
 const (
-	// simpleSigning is the media type of what cosign signs, and signatureAnnotation has the signature (sigstore/cosign
-	// specs/SIGNATURE_SPEC.md).
-	simpleSigning       = "application/vnd.dev.cosign.simplesigning.v1+json"
-	signatureAnnotation = "dev.cosignproject.cosign/signature"
-	signatureType       = "cosign container image signature"
-	// maxSignatures bounds the signatures of one manifest that are read, maxPayload what is signed, in bytes, and maxPublicKeys the keys.
-	maxSignatures, maxPayload, maxPublicKeys = 16, 64 << 10, 16
+	// simpleSigning is the media type of what cosign signs; the signature is in an annotation (sigstore/cosign specs/SIGNATURE_SPEC.md).
+	simpleSigning = "application/vnd.dev.cosign.simplesigning.v1+json"
+	signatureType = "cosign container image signature"
+	// maxPayload bounds what is signed, in bytes, and maxPublicKeys the keys.
+	maxPayload, maxPublicKeys = 64 << 10, 16
 	// minRSA and maxRSA bound the keys of RSA, in bits: shorter ones are broken, and longer ones take long.
 	minRSA, maxRSA = 2048, 8192
 )
@@ -96,22 +94,22 @@ func verifySigned(
 	if err != nil {
 		return err
 	}
-	layers, err := signatures(ctx, from, artifact, failure)
+	found, err := signatures(ctx, from, artifact, failure)
 	if err != nil {
 		return err
 	}
-	for _, layer := range layers {
+	for _, layer := range found.Layers {
 		if layer.MediaType != simpleSigning || layer.Size > maxPayload || layer.Digest.Validate() != nil {
 			continue
 		}
-		payload, err := content.FetchAll(ctx, from, layer)
+		payload, err := content.FetchAll(ctx, from, ocispec.Descriptor{MediaType: layer.MediaType, Digest: layer.Digest, Size: layer.Size})
 		if err != nil {
 			if e := failure(err); e.Class == Transient {
 				return e
 			}
 			continue
 		}
-		signature, err := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
+		signature, err := base64.StdEncoding.DecodeString(layer.Annotations.Signature)
 		if err == nil && signedBy(keys, payload, signature) && names(payload, artifact.Digest.String()) {
 			return nil
 		}
@@ -119,10 +117,10 @@ func verifySigned(
 	return badSignature("no signature of the chart is by one of the keys and of the manifest %s", artifact.Digest)
 }
 
-// signatures are the layers of the manifest under the tag of an artifact's signatures.
+// signatures is the manifest under the tag of an artifact's signatures, of which each is a layer.
 func signatures(
 	ctx context.Context, from *remote.Repository, artifact ocispec.Descriptor, failure func(error) *Error,
-) ([]ocispec.Descriptor, error) {
+) (*manifest, error) {
 	tag := strings.Replace(artifact.Digest.String(), ":", "-", 1) + ".sig"
 	at, err := from.Resolve(ctx, tag)
 	if err != nil {
@@ -140,11 +138,11 @@ func signatures(
 	if err != nil {
 		return nil, failure(err)
 	}
-	var manifest ocispec.Manifest
-	if err := json.Unmarshal(raw, &manifest); err != nil {
+	var out manifest
+	if err := json.Unmarshal(raw, &out); err != nil {
 		return nil, badSignature("the manifest of the chart's signatures cannot be read")
 	}
-	return manifest.Layers[:min(len(manifest.Layers), maxSignatures)], nil
+	return &out, nil
 }
 
 // names says that what was signed is the digest of an artifact. Another signed artifact of the same registry has another one.

@@ -372,7 +372,7 @@ func TestChartsSignedByCosign(t *testing.T) {
 		}, publicPEM(t, key), Terminal, ReasonSignatureInvalid},
 		"many before it": {func(c *cosigned) {
 			good(key)(c)
-			c.signatures = append(make([]ocispec.Descriptor, maxSignatures), c.signatures...)
+			c.signatures = append(make([]ocispec.Descriptor, maxLayers), c.signatures...)
 		}, publicPEM(t, key), Terminal, ReasonSignatureInvalid},
 		"502":           {func(c *cosigned) { c.status.Store(http.StatusBadGateway) }, publicPEM(t, key), Transient, ReasonServerError},
 		"no keys":       {good(key), []byte("s3cret"), Terminal, ReasonKeysInvalid},
