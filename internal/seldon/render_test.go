@@ -1,6 +1,7 @@
 package seldon
 
 import (
+	"reflect"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +83,37 @@ func TestAPolicyIsReadAsHelmReadsIt(t *testing.T) {
 		b := builder{cr: &v1alpha1.SeldonOperator{}, part: Part{Result: &Result{}}, seen: map[plan.Key]bool{}}
 		if got := b.objects([]*unstructured.Unstructured{u})[0].Retain; got != kept {
 			t.Errorf("%q: retained is %t", policy, got)
+		}
+	}
+}
+
+// TestFactsThatChangeThePlan holds that a plan is kept only while all that it follows from is the same.
+func TestFactsThatChangeThePlan(t *testing.T) {
+	changes := map[string]func(*Facts){
+		"ActAs":           func(f *Facts) { f.ActAs = "user" },
+		"Keys":            func(f *Facts) { f.Keys = &keys{there: true} },
+		"Parts":           func(f *Facts) { f.Parts = []Part{{}} },
+		"Missing":         func(f *Facts) { f.Missing = map[string]plan.Problem{routing: {}} },
+		"Istio":           func(f *Facts) { f.Istio = "v1" },
+		"AliasNamespace":  func(f *Facts) { f.AliasNamespace = true },
+		"Postgres":        func(f *Facts) { f.Postgres.Text = "s3cret" },
+		"Elastic":         func(f *Facts) { f.Elastic.Theirs = true },
+		"URLWarning":      func(f *Facts) { f.URLWarning = "it may not be read" },
+		"KeepsRevisions":  func(f *Facts) { f.KeepsRevisions = true },
+		"RevisionsAbsent": func(f *Facts) { f.RevisionsAbsent = true },
+		"Namespaced":      func(f *Facts) { f.Namespaced = map[schema.GroupKind]bool{{Kind: "Secret"}: true} },
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Facts]()) {
+		change := changes[field.Name]
+		if change == nil {
+			if field.Name != "URL" { // It is in the status alone.
+				t.Errorf("nothing changes %s", field.Name)
+			}
+			continue
+		}
+		before, now := Facts{Keys: &keys{}}, Facts{Keys: &keys{}}
+		if change(&now); (&system{}).SamePlan(before, now) {
+			t.Errorf("with another %s, the plan is taken for the same", field.Name)
 		}
 	}
 }

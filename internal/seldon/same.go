@@ -14,7 +14,7 @@ func (s *system) SamePlan(before, now Facts) bool {
 	})
 	return sameParts && before.ActAs == now.ActAs && sameKeys(before.Keys, now.Keys) && before.Postgres == now.Postgres &&
 		before.Elastic == now.Elastic && before.Istio == now.Istio && before.AliasNamespace == now.AliasNamespace &&
-		maps.Equal(before.Namespaced, now.Namespaced) && maps.Equal(before.Missing, now.Missing) &&
+		maps.Equal(before.Namespaced, now.Namespaced) && maps.Equal(before.Missing, now.Missing) && before.URLWarning == now.URLWarning &&
 		before.KeepsRevisions == now.KeepsRevisions && before.RevisionsAbsent == now.RevisionsAbsent
 }
 
