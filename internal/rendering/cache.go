@@ -79,6 +79,8 @@ type Cache[C any] struct {
 
 	mu   sync.Mutex
 	last map[Subject]entry[C]
+	// restored are results of before that stand in for the last ones, such as after a rollback.
+	restored map[Subject]*Result[C]
 	// evicted is told of a custom resource whose results were dropped; nil for nobody.
 	evicted func(types.NamespacedName)
 }
@@ -91,7 +93,7 @@ type entry[C any] struct {
 
 // New makes a cache whose jobs fetch by fetcher, and whose results share memory.
 func New[C any](fetcher origin.Fetcher, memory *Memory) *Cache[C] {
-	return &Cache[C]{fetcher: fetcher, memory: memory, last: map[Subject]entry[C]{}}
+	return &Cache[C]{fetcher: fetcher, memory: memory, last: map[Subject]entry[C]{}, restored: map[Subject]*Result[C]{}}
 }
 
 // OnEvict has a function called with each custom resource whose results were dropped for lack of memory: whoever else keeps something
@@ -129,6 +131,26 @@ func (c *Cache[C]) Get(read controller.Reader, job Job[C]) (result *Result[C], d
 // Last returns the last result of a subject; nil where there is none.
 func (c *Cache[C]) Last(of Subject) *Result[C] { return c.entry(of).result }
 
+// Restored returns the result that stands in for the last one of a subject; nil where there is none.
+func (c *Cache[C]) Restored(of Subject) *Result[C] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restored[of]
+}
+
+// Restore has a result stand in for the last one of a subject, and none where it is nil. It is dropped as that is, and can be made again.
+func (c *Cache[C]) Restore(of Subject, result *Result[C]) {
+	c.mu.Lock()
+	before := c.restored[of]
+	if c.restored[of] = result; result == nil {
+		delete(c.restored, of)
+	}
+	c.mu.Unlock()
+	if result != before {
+		c.memory.count(owner{c, of.NamespacedName})
+	}
+}
+
 // Forget drops the results of a custom resource that is gone, whatever its UID.
 func (c *Cache[C]) Forget(key types.NamespacedName) {
 	c.drop(key)
@@ -139,6 +161,7 @@ func (c *Cache[C]) drop(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.last, func(of Subject, _ entry[C]) bool { return of.NamespacedName == key })
+	maps.DeleteFunc(c.restored, func(of Subject, _ *Result[C]) bool { return of.NamespacedName == key })
 }
 
 // evict implements evictable.
@@ -157,6 +180,11 @@ func (c *Cache[C]) taken(of types.NamespacedName) (bytes int64, again bool) {
 	for subject, e := range c.last {
 		if subject.NamespacedName == of {
 			bytes, again = bytes+e.result.Bytes, again && e.result.again()
+		}
+	}
+	for subject, result := range c.restored {
+		if subject.NamespacedName == of {
+			bytes += result.Bytes
 		}
 	}
 	return bytes, again

@@ -133,6 +133,23 @@ func TestWhatStandsForAFailureIsKeptLongest(t *testing.T) {
 	k.holds("a/2", "a/3")
 }
 
+// TestWhatStandsInSharesMemory counts a result of before with the last one, and drops both.
+func TestWhatStandsInSharesMemory(t *testing.T) {
+	k := newKeeping(t, rendering.NewMemory(1000))
+	of := rendering.Subject{NamespacedName: types.NamespacedName{Namespace: "a", Name: "1"}, UID: "uid", Part: "part"}
+	k.reconcile("a/1", "a/2")
+	k.cache.Restore(of, &rendering.Result[content]{Bytes: 100})
+	k.cache.Restore(of, nil)
+	k.holds("", "a/1 a/2")
+	k.cache.Restore(of, &rendering.Result[content]{Bytes: 101})
+	k.holds("a/2", "")
+	k.reconcile("a/2")
+	k.holds("a/1", "a/2")
+	if k.cache.Restored(of) != nil {
+		t.Error("it is still there")
+	}
+}
+
 // TestCachesShareMemory counts the results of two caches, such as those of two kinds.
 func TestCachesShareMemory(t *testing.T) {
 	memory := rendering.NewMemory(1000)

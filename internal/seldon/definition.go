@@ -48,9 +48,8 @@ type system struct {
 	results  *rendering.Cache[Content]
 	// keys are the *keys of the last pass for each SeldonOperator.
 	keys sync.Map
-	// packed are the results of components as they are kept for a rollback, and restored those that were read back, by rendering.Subject: what is
-	// the same stays the same pointer, and so does the plan.
-	packed, restored sync.Map
+	// packed are the results of components as they are kept for a rollback, by rendering.Subject.
+	packed sync.Map
 }
 
 // New makes the controller.
@@ -65,14 +64,12 @@ func (s *system) OnEvict(evicted func(types.NamespacedName)) { s.results.OnEvict
 func (s *system) Forget(key types.NamespacedName) {
 	s.results.Forget(key)
 	s.keys.Delete(key)
-	for _, of := range []*sync.Map{&s.packed, &s.restored} {
-		of.Range(func(subject, _ any) bool {
-			if subject.(rendering.Subject).NamespacedName == key { //nolint:forcetypeassert // no other key is stored
-				of.Delete(subject)
-			}
-			return true
-		})
-	}
+	s.packed.Range(func(subject, _ any) bool {
+		if subject.(rendering.Subject).NamespacedName == key { //nolint:forcetypeassert // no other key is stored
+			s.packed.Delete(subject)
+		}
+		return true
+	})
 }
 
 // subject is one component of a SeldonOperator.

@@ -69,8 +69,13 @@ func (p Part) report() (problem *plan.Problem, warning string) {
 			out.Message += rendering.StaysDeclared
 		}
 		return &out, ""
-	case p.Rollback.Failed != nil:
+	case p.Rollback.Failed != nil && (p.Pending || !p.Older || p.Rollback.Refused == nil):
 		return p.rolledBack(), ""
+	case p.Rollback.Failed != nil:
+		// What is declared is another than what has failed, and what is wrong with that is to be corrected.
+		out := *p.Rollback.Refused
+		out.Message += rendering.StaysDeclared
+		return &out, ""
 	case p.Pending || p.Result == nil:
 		return nil, ""
 	}

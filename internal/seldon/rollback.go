@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "k8s.io/apimachinery/pkg/util/json"
@@ -18,6 +19,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/worker"
 	"mlkeeper.dev/internal/rendering"
 )
 
@@ -27,8 +29,6 @@ const reasonRolledBack = "RolledBack"
 const (
 	// maxKept bounds the manifests of a revision that are kept for a rollback, compressed: five components fit into one Secret.
 	maxKept = 160 << 10
-	// maxUnpacked bounds what they unpack to.
-	maxUnpacked = 32 << 20
 	// defaultTimeout is how long an upgrade that is rolled back may take to be ready; that of Helm.
 	defaultTimeout = 5 * time.Minute
 )
@@ -44,6 +44,8 @@ type Rollback struct {
 	TooLarge bool
 	// Failed is the revision that was rolled back from; nil where what is declared runs.
 	Failed *v1alpha1.ComponentRevision
+	// Refused is why what is declared now cannot be fetched or rendered; nil where it can, or is yet to be.
+	Refused *plan.Problem
 	// Deadline is when the revision that is being applied has failed; zero where none is.
 	Deadline time.Time
 }
@@ -96,16 +98,12 @@ func (s *system) gatherRevisions(ctx context.Context, read controller.Reader, cr
 	return nil
 }
 
-// rollBack decides whether a component goes back, and what is kept of it. Manifests whose digest is not the one in the status are not those
-// that were kept: whoever may write Secrets in the namespace could else have anything applied.
+// rollBack decides whether a component goes back, and what is kept of it.
 func (s *system) rollBack(cr *v1alpha1.SeldonOperator, part *Part, stored []byte, k *keys) {
 	recorded, of := recordedOf(cr, part.name), subject(cr, part.component)
 	b := &part.Rollback
-	if len(stored) > 0 && recorded.KeptDigest == k.digestKept(stored) {
-		b.Kept, b.Digest, b.Revision = stored, recorded.KeptDigest, recorded.KeptRevision
-	}
-	if part.spec.Suspend {
-		return
+	if kept := s.authentic(of, stored, recorded.KeptDigest, k); kept != nil {
+		b.Kept, b.Digest, b.Revision = kept, recorded.KeptDigest, recorded.KeptRevision
 	}
 	var last v1alpha1.ComponentRevision
 	if len(recorded.History) > 0 {
@@ -117,21 +115,38 @@ func (s *system) rollBack(cr *v1alpha1.SeldonOperator, part *Part, stored []byte
 		// Also while what is declared since is being rendered.
 		s.keep(of, part, k)
 	}
-	if part.Pending || part.Older || part.Problem != nil || !part.Result.Rendered() {
-		// What is declared is not known. After a restart, what was rolled back stays so meanwhile.
+	if part.spec.Suspend || part.Pending || part.Older || part.Problem != nil || !part.Result.Rendered() {
+		// What is declared is not known, or not to be applied. What was rolled back stays so meanwhile, also after a restart.
 		if last.RollbackTo != 0 {
 			s.goBack(of, part, recorded, newestFailed(recorded.History))
 		}
-		return
-	}
-	wanted := part.Result
-	if failed := failedAttempt(recorded.History, wanted.Sources[0].Digest, wanted.Content.ValuesDigest, reconcileAt(cr)); failed != nil {
+	} else if failed := failedAttempt(
+		recorded.History, part.Result.Sources[0].Digest, part.Result.Content.ValuesDigest, reconcileAt(cr),
+	); failed != nil {
 		s.goBack(of, part, recorded, failed)
-		return
-	}
-	if same && last.Outcome == v1alpha1.RevisionPending {
+	} else if same && last.Outcome == v1alpha1.RevisionPending {
 		b.Deadline = last.FirstDeployed.Add(part.timeout())
 	}
+	if b.Failed == nil {
+		s.results.Restore(of, nil)
+	}
+}
+
+// authentic are the manifests whose digest is the one in the status: those that this process has put into the Secret or found there, whatever
+// others have made of it, or else those that it holds. Whoever may write Secrets in the namespace could else have anything applied.
+func (s *system) authentic(of rendering.Subject, stored []byte, digest string, k *keys) []byte {
+	known, _ := s.packed.Load(of)
+	p, _ := known.(packed)
+	switch {
+	case digest == "":
+		return nil
+	case digest == p.digest:
+		return p.kept
+	case len(stored) > 0 && digest == k.digestKept(stored):
+		s.packed.Store(of, packed{kept: stored, digest: digest})
+		return stored
+	}
+	return nil
 }
 
 // reconcileAt is the last request to reconcile now, as the history has it.
@@ -143,21 +158,27 @@ func reconcileAt(cr *v1alpha1.SeldonOperator) string {
 // for another attempt.
 func failedAttempt(history []v1alpha1.ComponentRevision, digest, valuesDigest, reconcileAt string) *v1alpha1.ComponentRevision {
 	for i, r := range history {
-		if r.Digest == digest && r.ValuesDigest == valuesDigest {
-			if r.Outcome == v1alpha1.RevisionFailed && r.ReconcileAt == reconcileAt {
+		switch {
+		case r.RollbackTo != 0:
+			// It is no attempt, whatever became of it.
+		case r.Digest == digest && r.ValuesDigest == valuesDigest:
+			// Who takes the request back asks for nothing.
+			if r.Outcome == v1alpha1.RevisionFailed && (reconcileAt == "" || r.ReconcileAt == reconcileAt) {
 				return &history[i]
 			}
 			return nil
-		}
-		if r.RollbackTo == 0 && (r.Outcome == v1alpha1.RevisionDeployed || r.Outcome == v1alpha1.RevisionSuperseded) {
+		case r.Outcome == v1alpha1.RevisionDeployed, r.Outcome == v1alpha1.RevisionSuperseded:
 			return nil
 		}
 	}
 	return nil
 }
 
+// newestFailed is the last attempt that failed.
 func newestFailed(history []v1alpha1.ComponentRevision) *v1alpha1.ComponentRevision {
-	i := slices.IndexFunc(history, func(r v1alpha1.ComponentRevision) bool { return r.Outcome == v1alpha1.RevisionFailed })
+	i := slices.IndexFunc(history, func(r v1alpha1.ComponentRevision) bool {
+		return r.Outcome == v1alpha1.RevisionFailed && r.RollbackTo == 0
+	})
 	if i < 0 {
 		return nil
 	}
@@ -170,9 +191,12 @@ func (s *system) goBack(of rendering.Subject, part *Part, recorded v1alpha1.Comp
 	if failed == nil || b.Kept == nil {
 		return
 	}
-	result := s.unpacked(of, b.Kept, recorded)
+	result := s.unpacked(of, part, recorded)
 	if result == nil {
 		return
+	}
+	if part.Result != nil {
+		b.Refused = part.Result.Failure
 	}
 	part.Result, b.Failed = result, failed.DeepCopy()
 }
@@ -181,7 +205,7 @@ func (s *system) goBack(of rendering.Subject, part *Part, recorded v1alpha1.Comp
 func (s *system) keep(of rendering.Subject, part *Part, k *keys) {
 	b := &part.Rollback
 	if known, found := s.packed.Load(of); found {
-		if p, _ := known.(packed); p.result == part.Result {
+		if p, _ := known.(packed); p.result == weak.Make(part.Result) {
 			b.Kept, b.Digest, b.Revision, b.TooLarge = p.kept, p.digest, part.Result.Content.Number, p.kept == nil
 			return
 		}
@@ -194,7 +218,7 @@ func (s *system) keep(of rendering.Subject, part *Part, k *keys) {
 	if err != nil || len(raw) > maxKept {
 		raw = nil
 	}
-	p := packed{result: part.Result, kept: raw}
+	p := packed{result: weak.Make(part.Result), kept: raw}
 	if raw != nil {
 		p.digest = k.digestKept(raw)
 	}
@@ -202,9 +226,9 @@ func (s *system) keep(of rendering.Subject, part *Part, k *keys) {
 	b.Kept, b.Digest, b.Revision, b.TooLarge = raw, p.digest, c.Number, raw == nil
 }
 
-// packed is a result as it is kept.
+// packed is a result as it is kept. It does not hold the result in memory, which may be needed for another.
 type packed struct {
-	result *Result
+	result weak.Pointer[Result]
 	kept   []byte
 	digest string
 }
@@ -243,7 +267,7 @@ func unpack(raw []byte) (manifests, error) {
 	if err != nil {
 		return out, err
 	}
-	text, err := io.ReadAll(io.LimitReader(zip, maxUnpacked))
+	text, err := io.ReadAll(zip)
 	if err != nil {
 		return out, err
 	}
@@ -251,27 +275,29 @@ func unpack(raw []byte) (manifests, error) {
 }
 
 // unpacked is a revision that is kept, as another revision after all others. Its hooks have run: they are left as they are.
-func (s *system) unpacked(of rendering.Subject, raw []byte, recorded v1alpha1.ComponentStatus) *Result {
-	m, err := unpack(raw)
+func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.ComponentStatus) *Result {
+	inputs := rendering.Digest(recorded.KeptDigest, []any{
+		recorded.Revision, recorded.InstalledRevision, recorded.Digest, recorded.ValuesDigest, recorded.DefinitionsVersion, part.spec.HealthCheckExprs,
+	})
+	if known := s.results.Restored(of); known != nil && known.Inputs == inputs {
+		return known
+	}
+	m, err := unpack(part.Rollback.Kept)
 	if err != nil {
 		return nil
 	}
 	now := next(recorded, m.Digest, m.ValuesDigest)
 	now.Run = ""
-	if known, found := s.restored.Load(of); found {
-		result, _ := known.(*Result)
-		if c := result.Content; result.Inputs == recorded.KeptDigest && c.revision == now && c.DefinitionsVersion == recorded.DefinitionsVersion {
-			return result
-		}
-	}
 	out := &Result{
-		Inputs: recorded.KeptDigest, Sources: []rendering.Revision{{Digest: m.Digest}},
+		Inputs: inputs, Sources: []rendering.Revision{{Digest: m.Digest}},
 		Content: Content{
 			Chart: m.Chart, Version: m.Version, ValuesDigest: m.ValuesDigest, revision: now, DefinitionsVersion: recorded.DefinitionsVersion,
-			Definitions: typed(m.Definitions), Objects: typed(m.Objects), Left: typed(m.Hooks),
+			Definitions: typed(m.Definitions), Objects: typed(m.Objects), Left: typed(m.Hooks), Health: rendering.HealthOf(part.spec.Observation),
 		},
 	}
-	s.restored.Store(of, out)
+	c := out.Content
+	out.Bytes = worker.InMemory(slices.Concat(c.Definitions, c.Objects, c.Left))
+	s.results.Restore(of, out)
 	return out
 }
 

@@ -4,13 +4,16 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"reflect"
+	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+	"weak"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -20,6 +23,9 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/source"
 )
+
+// revisions is the Secret that keeps them.
+var revisions = plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "stack-revisions"}
 
 // life is a SeldonOperator that goes through passes as the engine makes them.
 type life struct {
@@ -62,10 +68,13 @@ func (l *life) restart() {
 }
 
 func (l *life) values(value string) {
-	l.cr.Spec.Core.Values = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"value":%q}`, value)}
+	l.cr.Spec.Core.Values = &apiruntime.RawExtension{Raw: fmt.Appendf(nil, `{"value":%q}`, value)}
 }
 
-// pass is one reconcile: everything is ready, or nothing, or the hook of core has failed. It returns what is declared of core, the history,
+// reasons are those of objects in passes in which they fail.
+var reasons = map[string]string{"failed hook-seldon-core": "HookFailed", "refused of-seldon-core": "Invalid"}
+
+// pass is one reconcile: everything is ready, or nothing, or an object of core has failed. It returns what is declared of core, the history,
 // and whether another reconcile follows.
 func (l *life) pass(what string) string {
 	l.t.Helper()
@@ -93,8 +102,8 @@ func (l *life) pass(what string) string {
 			if o.Desired.GetName() == "of-seldon-core" {
 				declared, _, _ = unstructured.NestedString(o.Desired.Object, "data", "value")
 			}
-			if o.Desired.GetName() == "hook-seldon-core" && what == "failed" {
-				seen.Problems = append(seen.Problems, plan.Problem{Class: plan.Terminal, Reason: "HookFailed", Message: "so", Object: o.Key()})
+			if reason := reasons[what+" "+o.Desired.GetName()]; reason != "" {
+				seen.Problems = append(seen.Problems, plan.Problem{Class: plan.Terminal, Reason: reason, Message: "so", Object: o.Key()})
 			}
 		}
 	}
@@ -125,13 +134,20 @@ func (l *life) reason() string {
 	return ""
 }
 
-// failed is a life in which the second revision has failed and the first is applied again.
-func failed(t *testing.T) *life {
+// deployed is a life in which the first revision is ready.
+func deployed(t *testing.T) *life {
 	t.Helper()
 	l := newLife(t)
 	l.want("", "first, 1 Pending 0, again")
 	l.want("ready", "first, 1 Deployed 0, again")
 	l.want("ready", "first, 1 Deployed 0")
+	return l
+}
+
+// failed is a life in which the second revision has failed and the first is applied again.
+func failed(t *testing.T) *life {
+	t.Helper()
+	l := deployed(t)
 	l.values("second")
 	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
 	l.want("failed", "second, 2 Failed 0, 1 Superseded 0, again")
@@ -180,6 +196,9 @@ func TestWhatFailsIsRolledBackOnce(t *testing.T) {
 	l.want("failed", "second, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
 	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0, again")
 	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0")
+	// The request goes, as with a tool that applies the manifest again.
+	l.cr.Annotations = nil
+	l.want("ready", "first, 5 Deployed 1, 4 Failed 0, 3 Superseded 1, 2 Failed 0, 1 Superseded 0")
 }
 
 // TestAfterARollback: what else a user may do then.
@@ -215,7 +234,8 @@ func TestAfterARollback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.c.Get(plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "stack-revisions"}).Object["data"] = map[string]any{"core": base64.StdEncoding.EncodeToString(evil)}
+	l.c.Get(revisions).Object["data"] = map[string]any{"core": base64.StdEncoding.EncodeToString(evil)}
+	l.restart()
 	if got := l.pass("ready"); strings.HasPrefix(got, "evil") {
 		t.Error(got)
 	}
@@ -223,10 +243,7 @@ func TestAfterARollback(t *testing.T) {
 
 // TestAnUpgradeThatTakesTooLongHasFailed: at the time that the plan is to be looked at again, and not before; not what is suspended.
 func TestAnUpgradeThatTakesTooLongHasFailed(t *testing.T) {
-	l := newLife(t)
-	l.want("", "first, 1 Pending 0, again")
-	l.want("ready", "first, 1 Deployed 0, again")
-	l.want("ready", "first, 1 Deployed 0")
+	l := deployed(t)
 	l.values("second")
 	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
 	l.want("", "second, 2 Pending 0, 1 Superseded 0")
@@ -283,10 +300,150 @@ func TestWhatIsReadyIsKeptAtOnce(t *testing.T) {
 	}
 	l = failed(t)
 	l.s.Forget(client.ObjectKeyFromObject(l.cr))
-	for _, of := range []*sync.Map{&l.s.packed, &l.s.restored} {
-		of.Range(func(key, _ any) bool {
-			t.Errorf("%v is remembered", key)
-			return true
-		})
+	l.s.packed.Range(func(key, _ any) bool {
+		t.Errorf("%v is remembered", key)
+		return true
+	})
+	if l.s.results.Restored(subject(l.cr, one)) != nil {
+		t.Error("the result of a rollback is remembered")
+	}
+}
+
+// TestNothingIsAttemptedWhileSuspended: what was rolled back stays so when it is suspended and resumed, and a revision that is declared
+// meanwhile begins when it is resumed.
+func TestNothingIsAttemptedWhileSuspended(t *testing.T) {
+	l := failed(t)
+	for _, suspended := range []bool{true, true, false, false} {
+		l.cr.Spec.Core.Suspend = suspended
+		l.want("ready", afterwards)
+	}
+	if got := l.reason(); got != "RolledBack spec.core" {
+		t.Error(got)
+	}
+	l = deployed(t)
+	l.cr.Spec.Core.Suspend = true
+	l.values("second")
+	l.want("", "second, 1 Deployed 0")
+	if got := recordedOf(l.cr, core); got.Revision != 1 || got.ValuesDigest != got.History[0].ValuesDigest || got.Phase != phaseSuspended {
+		t.Errorf("while it is suspended: %+v", got)
+	}
+	l.c.Time = l.c.Time.Add(time.Hour)
+	l.cr.Spec.Core.Suspend = false
+	l.want("", "second, 2 Pending 0, 1 Superseded 0, again")
+	l.want("", "second, 2 Pending 0, 1 Superseded 0")
+}
+
+// TestWhatIsRefusedAfterARollbackIsTold: the remedy of a rollback is to declare something else. What is wrong with that is reported, and not
+// that what was declared before has failed.
+func TestWhatIsRefusedAfterARollbackIsTold(t *testing.T) {
+	l := failed(t)
+	l.values("third")
+	l.from.put(t, `{{ fail "so" }}`)
+	l.want("ready", afterwards)
+	if got := recordedOf(l.cr, core); l.reason() != "ChartFailed spec.core.values" || got.Phase != phaseFailed || strings.Contains(got.Message, "revision 2") {
+		t.Errorf("%s, %+v", l.reason(), got)
+	}
+	l.from.put(t, upgradable)
+	l.values("second")
+	l.c.Answers = map[string]any{}
+	l.want("ready", afterwards)
+	if got := l.reason(); got != "RolledBack spec.core" {
+		t.Error(got)
+	}
+	l.values("third")
+	l.from.down = &source.Error{Class: source.Terminal, Reason: source.ReasonSignatureInvalid, Message: "so", Field: source.FieldVerify}
+	l.want("ready", afterwards)
+	unavailable := meta.FindStatusCondition(l.cr.Status.Conditions, ConditionSourceUnavailable)
+	if unavailable == nil || unavailable.Reason != source.ReasonSignatureInvalid || l.reason() != "SignatureInvalid spec.core.chart.verify" {
+		t.Errorf("%s, %+v", l.reason(), unavailable)
+	}
+}
+
+// TestTheSecretOfRevisionsIsRepaired: whoever removes or changes it takes nothing away that is kept, and has nothing applied that has failed.
+func TestTheSecretOfRevisionsIsRepaired(t *testing.T) {
+	for name, harm := range map[string]func(*life){
+		"removed": func(l *life) { l.c.Remove(revisions) },
+		"emptied": func(l *life) { delete(l.c.Get(revisions).Object, "data") },
+		"changed": func(l *life) { l.c.Get(revisions).Object["data"] = map[string]any{"core": "eA=="} },
+	} {
+		l := failed(t)
+		before := find(t, l.plan, "Secret", revisions.Name).Desired
+		harm(l)
+		l.want("ready", afterwards)
+		if got := find(t, l.plan, "Secret", revisions.Name).Desired; !reflect.DeepEqual(got, before) {
+			t.Errorf("%s: it is not as before", name)
+		}
+		// During an upgrade.
+		l = deployed(t)
+		l.values("second")
+		l.pass("")
+		harm(l)
+		l.pass("failed")
+		l.want("", "first, 3 Pending 1, 2 Failed 0, 1 Superseded 0, again")
+	}
+}
+
+// TestARollbackThatFailsIsNoAttempt: it is not what is declared that has failed then, and what it went back to may be declared.
+func TestARollbackThatFailsIsNoAttempt(t *testing.T) {
+	const want = "first, 3 Failed 1, 2 Failed 0, 1 Superseded 0"
+	l := deployed(t)
+	l.values("second")
+	l.pass("")
+	l.pass("failed")
+	l.want("refused", want+", again")
+	l.want("refused", want)
+	part := Part{component: component{name: core, spec: l.cr.Spec.Core}, Pending: true}
+	l.s.rollBack(l.cr, &part, nil, made(t, nil, testNow))
+	if got := part.Rollback.Failed; got == nil || got.Revision != 2 {
+		t.Errorf("while something is rendered, failed has %+v", got)
+	}
+	l.values("first")
+	l.want("refused", want)
+	if got := l.reason(); got != "" {
+		t.Errorf("what is declared is applied, and reported is %s", got)
+	}
+}
+
+// TestManifestsAreReadOnce, and not at each reconcile of what was rolled back. They have the health that the component says now.
+func TestManifestsAreReadOnce(t *testing.T) {
+	l := failed(t)
+	recorded := recordedOf(l.cr, core)
+	l.s.packed.Store(subject(l.cr, component{name: core}), packed{kept: []byte("unread"), digest: recorded.KeptDigest})
+	l.want("ready", afterwards)
+	l = failed(t)
+	l.cr.Spec.Core.HealthCheckExprs = []keeper.HealthCheckExpr{{APIVersion: "v1", Kind: "ConfigMap", Current: "true"}}
+	l.want("ready", afterwards)
+	if find(t, l.plan, "ConfigMap", "of-seldon-core").Health == nil {
+		t.Error("the expressions of the component tell nothing")
+	}
+}
+
+// TestWhatIsPackedHoldsNoResult: results go for lack of memory, and nothing else may hold them.
+func TestWhatIsPackedHoldsNoResult(t *testing.T) {
+	l := deployed(t)
+	of := subject(l.cr, component{name: core})
+	result := weak.Make(l.s.results.Last(of))
+	if _, packed := l.s.packed.Load(of); !packed || result.Value() == nil {
+		t.Fatal("nothing is packed")
+	}
+	l.s.results.Forget(of.NamespacedName)
+	l.plan, l.c = plan.Plan{}, nil
+	runtime.GC()
+	if result.Value() != nil {
+		t.Error("the result is still in memory")
+	}
+}
+
+// TestARestartChangesNoVersion: while nothing is rendered yet, what runs is what was recorded, and no range.
+func TestARestartChangesNoVersion(t *testing.T) {
+	l := newLife(t)
+	l.cr.Spec.Core.Chart = &v1alpha1.Chart{Version: "1.x"}
+	l.pass("ready")
+	before := recordedOf(l.cr, core)
+	l.restart()
+	l.from.down = errors.New("no route")
+	l.pass("ready")
+	if now := recordedOf(l.cr, core); before.Version != "1.0.0" || now.Version != before.Version || now.Chart != before.Chart {
+		t.Errorf("%s %s, and before %s %s", now.Chart, now.Version, before.Chart, before.Version)
 	}
 }

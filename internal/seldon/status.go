@@ -86,10 +86,13 @@ func componentStatus(
 	out := v1alpha1.ComponentStatus{
 		Name: part.name, Phase: phasePending, Trial: part.trial, Chart: part.chart.Name, Version: part.chart.Version,
 	}
-	// After a restart nothing is rendered yet. What is recorded says what is an upgrade.
+	// What is recorded says what is an upgrade. After a restart nothing is rendered yet, and nothing is applied of what is suspended.
 	out.Digest, out.ValuesDigest, out.DefinitionsVersion = before.Digest, before.ValuesDigest, before.DefinitionsVersion
 	out.Revision, out.InstalledRevision = before.Revision, before.InstalledRevision
-	if r := part.Result; r.Rendered() {
+	if before.ValuesDigest != "" {
+		out.Chart, out.Version = before.Chart, before.Version
+	}
+	if r := part.Result; r.Rendered() && !part.spec.Suspend {
 		out.Chart, out.Version, out.Digest, out.ValuesDigest = r.Content.Chart, r.Content.Version, r.Sources[0].Digest, r.Content.ValuesDigest
 		out.DefinitionsVersion = r.Content.DefinitionsVersion
 		out.Revision, out.InstalledRevision = r.Content.Number, max(r.Content.Installed, before.InstalledRevision)
@@ -109,15 +112,15 @@ func componentStatus(
 	if part.Rollback.Failed != nil {
 		now.RollbackTo = part.Rollback.Revision
 	}
-	out.History = historyOf(before.History, out, now)
+	if out.History = before.History; !part.spec.Suspend {
+		out.History = historyOf(before.History, out, now)
+	}
 	problem, _ := part.report()
 	switch {
 	case part.spec.Suspend:
 		out.Phase, out.Message = phaseSuspended, "its objects are left as they are"
 	case part.Problem != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(part.Problem.Error(), maxMessage)
-	case part.Rollback.Failed != nil:
-		out.Phase, out.Message = phaseFailed, controller.Cut(problem.Message, maxMessage)
 	case problem != nil:
 		out.Phase, out.Message = phaseFailed, controller.Cut(strings.TrimSuffix(problem.Message, rendering.StaysDeclared), maxMessage)
 	case part.Result == nil:
@@ -216,7 +219,11 @@ func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Obser
 			known = false
 			continue
 		}
-		if r.Failure == nil || slices.Contains([]string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge}, r.Failure.Reason) {
+		failure := r.Failure
+		if part.Rollback.Failed != nil {
+			failure = part.Rollback.Refused
+		}
+		if failure == nil || slices.Contains([]string{reasonChartFailed, rendering.ReasonFetching, rendering.ReasonResultTooLarge}, failure.Reason) {
 			continue
 		}
 		means := "nothing of it is repaired until its chart can be fetched: "
@@ -224,8 +231,8 @@ func unavailable(cr *v1alpha1.SeldonOperator, facts Facts, seen controller.Obser
 			means = "what was rendered before stays declared, and nothing newer is applied: "
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, metav1.Condition{
-			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: r.Failure.Reason,
-			Message:            controller.Cut(part.name+": "+means+r.Failure.Message, maxMessage),
+			Type: ConditionSourceUnavailable, Status: metav1.ConditionTrue, Reason: failure.Reason,
+			Message:            controller.Cut(part.name+": "+means+failure.Message, maxMessage),
 			ObservedGeneration: cr.Generation, LastTransitionTime: metav1.NewTime(seen.Now),
 		})
 		return
