@@ -245,14 +245,16 @@ func (s *stacks[C, F]) conflicts(p *reconciliation[C, F]) {
 			p.blocked = true
 			conflicts = append(conflicts, a.Key)
 		}
-		for _, f := range s.actor.Tracker.Ceded(a.Key, a.UID) {
+		e, ok := p.entries[a.Key]
+		if !ok || e.AppliedHash != a.Object.Digest {
+			continue
+		}
+		for _, f := range act.CededOf(e.LeftOut) {
 			p.ceded = append(p.ceded, status.CededField{Object: a.Key, Field: f})
 		}
-		if e, ok := p.entries[a.Key]; ok && e.AppliedHash == a.Object.Digest {
-			for _, w := range e.LeftOut {
-				if !strings.HasPrefix(w, act.IgnoredField) {
-					p.warnings = append(p.warnings, a.Key.String()+": "+w)
-				}
+		for _, w := range e.LeftOut {
+			if !strings.HasPrefix(w, act.IgnoredField) && !strings.HasPrefix(w, act.CededField) {
+				p.warnings = append(p.warnings, a.Key.String()+": "+w)
 			}
 		}
 	}

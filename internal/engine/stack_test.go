@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/controller"
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/observe"
@@ -93,6 +95,25 @@ func TestCededFieldsEndWithTheirChild(t *testing.T) {
 	s.childChanged(child, nil)
 	if left := s.actor.Tracker.Ceded(child.Key, child.UID); len(left) > 0 {
 		t.Errorf("%v of a child that is gone are remembered", left)
+	}
+}
+
+// TestACededFieldIsReportedAfterAFailOver: the manager that ceded it wrote so into the inventory, and the next one finds nothing to write.
+func TestACededFieldIsReportedAfterAFailOver(t *testing.T) {
+	s, _ := bareStacks()
+	s.actor = &act.Actor{Tracker: &fieldownership.Tracker{}}
+	key := plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "a", Name: "x"}
+	p := passOf("a", newState("uid"), "")
+	p.actions = []decide.Action{{Verb: decide.Leave, Key: key, Object: plan.Stamped{Key: key, Digest: "d"}}}
+	p.entries = map[plan.Key]keeper.InventoryEntry{key: {
+		AppliedHash: "d", LeftOut: []string{act.CededField + "spec.type to somebody", act.IgnoredField + "/spec/x", "an undeclared field"},
+	}}
+	s.conflicts(p)
+	if len(p.ceded) != 1 || p.ceded[0].Object != key || p.ceded[0].Text != "spec.type" || p.ceded[0].Manager != "somebody" {
+		t.Errorf("ceded are %v", p.ceded)
+	}
+	if len(p.warnings) != 1 || !strings.HasSuffix(p.warnings[0], "an undeclared field") {
+		t.Errorf("warned is of %q", p.warnings)
 	}
 }
 

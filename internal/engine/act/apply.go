@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,6 +93,9 @@ func (a *Actor) applyOver(
 	}
 	if ceded := a.Tracker.Ceded(res.Action.Key, res.Action.UID); len(ceded) > 0 {
 		desired = fieldownership.Remove(desired, ceded)
+		for _, field := range ceded {
+			res.Warnings = append(res.Warnings, CededField+field.Text+cededTo+field.Manager)
+		}
 	}
 	desired.SetUID(res.Action.UID)
 	if takes {
@@ -108,11 +112,28 @@ func (a *Actor) applyOver(
 	}
 }
 
-// What begins the entries of what was left out of an object for other managers: the warning of a field, and the JSON pointer that is ignored.
+// What begins the entries of what was left out of an object for other managers: the warning of a field, the JSON pointer that is ignored, and
+// a field that was ceded.
 const (
 	DriftWarning = "drift: "
 	IgnoredField = "ignored: "
+	CededField   = "ceded: "
 )
+
+// cededTo stands between a ceded field and its manager.
+const cededTo = " to "
+
+// CededOf returns the ceded fields among what was left out of an object. Another process may have ceded them: without a record of that, the
+// conflict would not be reported after a fail-over, although the field is still another's.
+func CededOf(leftOut []string) (out []fieldownership.Field) {
+	for _, entry := range leftOut {
+		field, ceded := strings.CutPrefix(entry, CededField)
+		if at := strings.LastIndex(field, cededTo); ceded && at >= 0 {
+			out = append(out, fieldownership.Field{Text: field[:at], Manager: field[at+len(cededTo):]})
+		}
+	}
+	return out
+}
 
 // leave takes out of what is declared what is left to the managers that have set it: what the object ignores, and, where it leaves drift,
 // everything else too, with a warning.

@@ -172,10 +172,14 @@ func TestDriftIsTakenBackAndCounted(t *testing.T) {
 	if got := c.Tracker.Ceded(st.Key, made.UID); len(got) != 1 || got[0].Manager != "meddler" {
 		t.Fatalf("%v", got)
 	}
-	// From now on it is left to the other (invariant 11).
+	// From now on it is left to the other (invariant 11), and the record of the write says so.
 	disturb()
-	if res := c.do(t, applies(st, made.UID, decide.ReasonDrift)); res.Err != nil {
+	res := c.do(t, applies(st, made.UID, decide.ReasonDrift))
+	if res.Err != nil {
 		t.Fatal(res.Err)
+	}
+	if got := CededOf(res.Warnings); len(got) != 1 || got[0].Text != "data.a" || got[0].Manager != "meddler" {
+		t.Errorf("ceded by %q are %v", res.Warnings, got)
 	}
 	if got, _, _ := unstructured.NestedString(c.server.get(path).Object, "data", "a"); got != "theirs" {
 		t.Error(got)
