@@ -312,3 +312,23 @@ data:
 		}
 	}
 }
+
+// TestCredentialsKeepTheirKey, whatever the file is called.
+func TestCredentialsKeepTheirKey(t *testing.T) {
+	for name, c := range map[string]struct{ mount, items, file string }{
+		"as it is":     {"mountPath: /gcs", "", "/gcs/key"},
+		"another name": {"mountPath: /gcs", ", items: [{key: other, path: o}, {key: key, path: key.json}]", "/gcs/key.json"},
+		"a file alone": {"mountPath: /gcs/key.json, subPath: key", "", "/gcs/key.json"},
+		"both":         {"mountPath: /gcs/key.json, subPath: k", ", items: [{key: key, path: k}]", "/gcs/key.json"},
+	} {
+		text := serverOf("--model_base_path=gs://b/m", "{name: gcs, "+c.mount+"}", "{name: gcs, secret: {secretName: s"+c.items+"}}")
+		text = strings.Replace(text, "volumeMounts:", "env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: "+c.file+"}], volumeMounts:", 1)
+		r := Convert(objects(t, text), Options{Suffix: "-tfs"})
+		if len(r.Tfservs) != 1 {
+			t.Fatalf("%s:\n%s", name, printed(t, r))
+		}
+		if s := r.Tfservs[0].Spec; s.SecretName != "s" || s.SecretFileName != "key" || s.SecretFileLocation != "/gcs" {
+			t.Errorf("%s: %s of %s at %s", name, s.SecretFileName, s.SecretName, s.SecretFileLocation)
+		}
+	}
+}

@@ -205,24 +205,11 @@ func (c *conversion) modelConfig(file string, at []string) {
 		c.fail(field, "--model_config_file=%s is in no volume of a ConfigMap: write the models into spec.models", file)
 		return
 	}
-	key := strings.TrimPrefix(strings.TrimPrefix(file, mount.MountPath), "/")
-	if mount.SubPath != "" {
-		key = mount.SubPath
-	}
-	inMap := key
-	for _, item := range v.ConfigMap.Items {
-		if item.Path == key {
-			inMap = item.Key
-		}
-	}
-	if inMap != key || mount.SubPath != "" {
+	key, folder := mountedKey(file, mount, v.ConfigMap.Items)
+	if path.Join(folder, key) != path.Clean(file) {
 		c.note(field, "the file is at another path in the new pods, under the name of its key")
 	}
-	c.out.Spec.ConfigMap, c.out.Spec.ConfigFileName = v.ConfigMap.Name, inMap
-	c.out.Spec.ConfigFileLocation = path.Clean(mount.MountPath)
-	if mount.SubPath != "" {
-		c.out.Spec.ConfigFileLocation = path.Dir(path.Clean(mount.MountPath))
-	}
+	c.out.Spec.ConfigMap, c.out.Spec.ConfigFileName, c.out.Spec.ConfigFileLocation = v.ConfigMap.Name, key, folder
 	config := c.other("ConfigMap", v.ConfigMap.Name)
 	if config == nil {
 		c.warn(field, "the ConfigMap %s is not among the objects, so that its models, and the volumes that these need, are not known",
@@ -230,7 +217,7 @@ func (c *conversion) modelConfig(file string, at []string) {
 		return
 	}
 	c.used[config] = true
-	text, _, _ := unstructured.NestedString(config.Object, "data", inMap)
+	text, _, _ := unstructured.NestedString(config.Object, "data", key)
 	parsed, err := modelconfig.Parse(text)
 	if err != nil {
 		c.fail(field, "the model config in ConfigMap %s: %v", v.ConfigMap.Name, err)
@@ -281,8 +268,23 @@ func (c *conversion) credentials(s *server, at []string) {
 		c.fail(join(append(slices.Clone(at), "env")), "%s=%s is in no volume of a Secret", gcsVariable, file)
 		return
 	}
-	c.out.Spec.SecretName, c.out.Spec.SecretFileName = v.Secret.SecretName, path.Base(file)
-	c.out.Spec.SecretFileLocation = path.Clean(mount.MountPath)
+	key, folder := mountedKey(file, mount, v.Secret.Items)
+	c.out.Spec.SecretName, c.out.Spec.SecretFileName, c.out.Spec.SecretFileLocation = v.Secret.SecretName, key, folder
+}
+
+// mountedKey is the key of a ConfigMap or Secret that is at a path, and the folder in which it is mounted under its own name.
+func mountedKey(file string, mount *corev1.VolumeMount, items []corev1.KeyToPath) (key, folder string) {
+	key, folder = strings.TrimPrefix(strings.TrimPrefix(file, mount.MountPath), "/"), path.Clean(mount.MountPath)
+	if mount.SubPath != "" {
+		key, folder = mount.SubPath, path.Dir(folder)
+	}
+	for _, item := range items {
+		if item.Path == key {
+			key = item.Key
+			break
+		}
+	}
+	return key, folder
 }
 
 // mounted is the volume with a file or folder, with its mount, which are taken out.
