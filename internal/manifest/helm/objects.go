@@ -8,7 +8,6 @@ import (
 
 	"helm.sh/helm/v4/pkg/release/v1/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 )
 
 // maxObjects, maxOutput and maxValues bound what one chart renders; maxOutput is in bytes, and maxValues counts every value of
@@ -47,13 +46,13 @@ func (d *decoder) file(name, text string, definitions bool) error {
 	slices.SortFunc(keys, func(a, b string) int { return number(a) - number(b) })
 	for _, key := range keys {
 		var content map[string]any
-		if err := yaml.Unmarshal([]byte(parts[key]), &content); err != nil {
+		if err := decode([]byte(parts[key]), &content); err != nil {
 			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, oneLine(err))
 		}
 		if len(content) == 0 {
 			continue
 		}
-		if err := d.object(name, integers(content).(map[string]any), definitions); err != nil { //nolint:forcetypeassert // a map stays one
+		if err := d.object(name, content, definitions); err != nil {
 			return err
 		}
 	}

@@ -176,8 +176,8 @@ func TestValues(t *testing.T) {
 	if !reflect.DeepEqual(got, want) || under["a"].(map[string]any)["b"] != int64(1) {
 		t.Errorf("%v", got)
 	}
-	parsed, err := ParseValues([]byte("a: 1000000\nb: 1.5\nc: [2]\n"))
-	if err != nil || !reflect.DeepEqual(parsed, map[string]any{"a": int64(1000000), "b": 1.5, "c": []any{int64(2)}}) {
+	parsed, err := ParseValues([]byte("a: 1000000\nb: 1.5\nc: [2]\nd: 9007199254740993\ne: 1e3\n"))
+	if err != nil || !reflect.DeepEqual(parsed, map[string]any{"a": int64(1000000), "b": 1.5, "c": []any{int64(2)}, "d": int64(9007199254740993), "e": int64(1000)}) {
 		t.Errorf("%v, %v", parsed, err)
 	}
 	if _, err := ParseValues([]byte("[a]")); err == nil {

@@ -10,6 +10,7 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,33 +34,24 @@ func Merge(under, over map[string]any) map[string]any {
 
 // ParseValues reads values as YAML or JSON.
 func ParseValues(raw []byte) (map[string]any, error) {
-	var out map[string]any
-	if err := yaml.Unmarshal(raw, &out); err != nil {
+	out := map[string]any{}
+	if err := decode(raw, &out); err != nil {
 		return nil, fmt.Errorf("the values are no YAML: %w", err)
 	}
-	return integers(out).(map[string]any), nil //nolint:forcetypeassert // a map stays one
+	if out == nil {
+		out = map[string]any{} // The text is null.
+	}
+	return out, nil
 }
 
-// integers turns whole numbers into integers: JSON knows floats alone, and a template would print 1e+06 for a million.
-func integers(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		if v == nil {
-			return map[string]any{}
-		}
-		for key, item := range v {
-			v[key] = integers(item)
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = integers(item)
-		}
-	case float64:
-		if whole := int64(v); float64(whole) == v {
-			return whole
-		}
+// decode reads YAML or JSON. Whole numbers are integers, as for the API server: among floats, those beyond 2^53 would become others, and a
+// template would print 1e+06 for a million.
+func decode(text []byte, into *map[string]any) error {
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return err
 	}
-	return value
+	return json.Unmarshal(raw, into)
 }
 
 // valuesOf puts together what a template sees: the chart's values, those given, the release and the cluster. Charts that the

@@ -117,7 +117,7 @@ apiVersion: v1
 kind: ConfigMap
 metadata: {name: a, labels: {"${KEY:=key}": "${VALUE}"}}
 data: {text: "x ${VALUE} $${VALUE} $VALUE ${EMPTY:=}${OTHER:-fallback}", number: "${NUMBER}"}
-spec: {replicas: "${NUMBER}", paused: "${TRUE}", share: "${SHARE}", hash: "${HASH}", list: ["${NUMBER}", "${NUMBER}x"]}
+spec: {replicas: "${NUMBER}", paused: "${TRUE}", large: "${LARGE}", share: "${SHARE}", hash: "${HASH}", list: ["${NUMBER}", "${NUMBER}x"]}
 -- app/b.yaml --
 apiVersion: v1
 kind: ConfigMap
@@ -128,7 +128,7 @@ data: {script: "echo ${LIST[@]}"}
 // TestSubstitution holds the syntax of Flux: a number may come of a text, as there.
 func TestSubstitution(t *testing.T) {
 	in := input(variablesFile, func(a *Application) {
-		a.Substitute = map[string]string{"VALUE": "v", "NUMBER": "3", "UNUSED": "${VALUE}", "TRUE": "true", "SHARE": "1.5", "HASH": "$2y$12$a: b"}
+		a.Substitute = map[string]string{"VALUE": "v", "NUMBER": "3", "UNUSED": "${VALUE}", "TRUE": "true", "LARGE": "9007199254740993", "SHARE": "1.5", "HASH": "$2y$12$a: b"}
 	})
 	in.Rendering = Kustomize
 	r := rendered(t, in)
@@ -140,7 +140,7 @@ func TestSubstitution(t *testing.T) {
 	if diff := cmp.Diff(want, a.Object["data"]); diff != "" || a.GetLabels()["key"] != "v" {
 		t.Errorf("%v, labels %v", diff, a.GetLabels())
 	}
-	spec := map[string]any{"replicas": int64(3), "paused": true, "share": 1.5, "hash": "$2y$12$a: b", "list": []any{int64(3), "3x"}}
+	spec := map[string]any{"replicas": int64(3), "paused": true, "large": int64(9007199254740993), "share": 1.5, "hash": "$2y$12$a: b", "list": []any{int64(3), "3x"}}
 	if diff := cmp.Diff(spec, a.Object["spec"]); diff != "" {
 		t.Error(diff)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -101,17 +102,17 @@ func (s *substitution) value(value any, text bool) (any, error) {
 
 // typed is a number or a boolean where a text is one.
 func typed(text string) any {
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return text
+	}
 	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err == nil {
-		switch v := value.(type) {
-		case bool, int64:
-			return v
-		case float64:
-			if v == float64(int64(v)) && !strings.ContainsAny(text, ".eE") {
-				return int64(v)
-			}
-			return v
-		}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return text
+	}
+	switch value.(type) {
+	case bool, int64, float64:
+		return value
 	}
 	return text
 }
