@@ -221,6 +221,9 @@ func (a *Action) absent(item Item, gate string) {
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, gate
 	case item.Ordered != "" && !item.applied():
 		a.Verb, a.Reason, a.Detail = Wait, ReasonDependency, item.Ordered
+	case item.Known != nil && item.Known.Completed:
+		// It is gone since it completed as it was declared before.
+		a.Verb, a.Reason = Create, ReasonChanged
 	default:
 		a.Verb, a.Reason = Create, ReasonMissing
 	}

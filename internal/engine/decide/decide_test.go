@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 		{"completed, and gone", nil, func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, Leave, ReasonCompleted},
 		{
 			"completed as it was before, and gone", nil,
-			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.AppliedHash = nil, true, "old" }, Create, ReasonMissing,
+			func(i *Item, _ *thing) { i.Observed, i.Known.Completed, i.Known.AppliedHash = nil, true, "old" }, Create, ReasonChanged,
 		},
 		{
 			"completed, held and gone", held,

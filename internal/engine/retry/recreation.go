@@ -71,10 +71,10 @@ func deletedAgain(key plan.Key) plan.Problem {
 	}
 }
 
-// recordRecreation counts the creation of an object that existed before. It returns the problem of one that may be deleted again, and
-// until when.
+// recordRecreation counts the creation of an object that existed before and that somebody has deleted, which a hook has not that runs for
+// another revision. It returns the problem of one that may be deleted again, and until when.
 func (s *State) recordRecreation(r act.Result, now time.Time) (problems []plan.Problem, due time.Time) {
-	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || !r.Wrote {
+	if r.Action.Verb != decide.Create || r.Action.KnownUID == "" || r.Action.Reason == decide.ReasonChanged || !r.Wrote {
 		return nil, time.Time{}
 	}
 	if s.recreations == nil {

@@ -57,6 +57,20 @@ func TestDeletedAgainAndAgainIsRecreatedWithBackoff(t *testing.T) {
 	}
 }
 
+// TestAHookOfEachRevisionIsDeletedByNobody: a hook that is made once more for another revision was not deleted by another client.
+func TestAHookOfEachRevisionIsDeletedByNobody(t *testing.T) {
+	now, s := time.Unix(1e9, 0), State{}
+	for i := range 3 * freeRecreations {
+		actions := []decide.Action{{Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before"}}
+		held, _ := s.Hold(actions, unchanged, now)
+		recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
+		if problems := append(held, recorded...); len(problems) > 0 || actions[0].Verb != decide.Create {
+			t.Fatalf("revision %d: %s, %v", i, actions[0].Verb, problems)
+		}
+		now = now.Add(time.Second)
+	}
+}
+
 // TestARecreatedObjectIsReportedUntilItIsKept: an object that was recreated after a pause counts as kept only when it has existed for a
 // while. A Ready for the moment before the next deletion would be wrong, and cost two status writes and two events each time.
 func TestARecreatedObjectIsReportedUntilItIsKept(t *testing.T) {
