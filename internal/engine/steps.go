@@ -23,6 +23,9 @@ func (s *stacks[C, F]) orderSteps(p *reconciliation[C, F], in decide.Input, i in
 	if stage.Suspended {
 		return true
 	}
+	for _, item := range decide.Spend(in.Stages[i]) {
+		p.entries[item.Key] = *item.Known
+	}
 	failed := s.failedHooks(p, in.Stages[i])
 	steps := decide.Steps(in, in.Stages[i])
 	free := true

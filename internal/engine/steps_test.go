@@ -73,3 +73,22 @@ func TestNothingGoesOnWithoutAHook(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatHooksNeedIsRecordedAsDone: the inventory has it, so that what was made for hooks alone is not made again once it was deleted.
+func TestWhatHooksNeedIsRecordedAsDone(t *testing.T) {
+	key := plan.Key{GroupKind: batchv1.SchemeGroupVersion.WithKind("Role").GroupKind(), Namespace: "ns", Name: "a"}
+	seen := &observe.Object{Key: key}
+	seen.UID, seen.Annotations = "u", map[string]string{keeper.AppliedHashAnnotation: "d"}
+	item := decide.Item{
+		Stamped: plan.Stamped{Object: plan.Object{DeleteCompleted: true}, Key: key, Digest: "d"}, Observed: seen, Served: true, Synced: true,
+		Known: &keeper.InventoryEntry{UID: "u", AppliedHash: "d"},
+	}
+	p := &reconciliation[*keeper.Inventory, any]{
+		state: &reconcileState{}, plan: plan.Plan{Stages: []plan.Stage{{Name: "s"}}}, entries: map[plan.Key]keeper.InventoryEntry{},
+	}
+	s := &stacks[*keeper.Inventory, any]{Engine: &Engine{}}
+	s.orderSteps(p, decide.Input{Stages: []decide.Stage{{Name: "s", Items: []decide.Item{item}}}}, 0)
+	if !p.entries[key].Completed {
+		t.Errorf("the inventory has %+v", p.entries)
+	}
+}

@@ -57,7 +57,9 @@ func (b *builder) hooks(rendered []*unstructured.Unstructured, step int, add fun
 		for _, o := range b.objects(rendered[i : i+1]) {
 			if o.Hook = helm.Ends(u); o.Hook {
 				o.Health = nil // It is healthy when it has completed.
-				o.DeleteCompleted = helm.DeletedWhenCompleted(u)
+			}
+			o.DeleteCompleted = helm.DeletedWhenCompleted(u) && o.Key().GroupKind != claims && !plan.AlwaysRetained(o.Key())
+			if o.Hook || o.DeleteCompleted {
 				o.Desired = runFor(o.Desired, b.part.Result.Content.Run)
 			}
 			add(o, step)

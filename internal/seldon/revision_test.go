@@ -132,8 +132,8 @@ func sortedNames(part Part) []string {
 	return out
 }
 
-// TestTheStepsOfAComponent: hooks come before and after the objects, a step for each weight and after each Job. What is suspended is so
-// with its definitions.
+// TestTheStepsOfAComponent: hooks come before and after the objects, a step for each weight and after each Job. With hook-succeeded they go,
+// whatever they are but for volumes and definitions. What is suspended is so with its definitions.
 func TestTheStepsOfAComponent(t *testing.T) {
 	object := func(kind, name, hook string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
@@ -153,7 +153,9 @@ func TestTheStepsOfAComponent(t *testing.T) {
 	content := Content{
 		Definitions: []*unstructured.Unstructured{object("CustomResourceDefinition", "crd", "")},
 		Before: []*unstructured.Unstructured{
-			object("ServiceAccount", "account", "0"), object("Job", "a", "0 hook-succeeded"), object("Job", "b", "0"), object("Secret", "late", "1"),
+			object("ServiceAccount", "account", "0"), object("Role", "role", "0 hook-succeeded"), object("PersistentVolumeClaim", "data", "0 hook-succeeded"),
+			object("CustomResourceDefinition", "hooked", "0 hook-succeeded"),
+			object("Job", "a", "0 hook-succeeded"), object("Job", "b", "0"), object("Secret", "late", "1"),
 		},
 		Objects: []*unstructured.Unstructured{object("Service", "own", ""), object("Namespace", "space", "")},
 		After:   []*unstructured.Unstructured{object("Job", "after", "0"), object("ConfigMap", "last", "3")},
@@ -173,8 +175,8 @@ func TestTheStepsOfAComponent(t *testing.T) {
 		}
 	}
 	want := []string{
-		"definitions 0 crd false false true ", "definitions 0 space false false true ",
-		"core 0 account false false true ", "core 0 a true true true run", "core 1 b true false true run", "core 2 late false false true ",
+		"definitions 0 crd false false true ", "definitions 0 hooked false false true ", "definitions 0 space false false true ",
+		"core 0 account false false true ", "core 0 role false true true run", "core 0 data false false true ", "core 0 a true true true run", "core 1 b true false true run", "core 2 late false false true ",
 		"core 3 own false false true ",
 		"core 4 after true false true run", "core 5 last false false true ",
 	}
@@ -184,7 +186,7 @@ func TestTheStepsOfAComponent(t *testing.T) {
 	if len(p.Keep) != 1 || p.Keep[0].Name != "left" {
 		t.Errorf("kept are %v", p.Keep)
 	}
-	if content.Before[1].GetAnnotations()[keeper.RunAnnotation] != "" {
+	if content.Before[1].GetAnnotations()[keeper.RunAnnotation] != "" || content.Before[4].GetAnnotations()[keeper.RunAnnotation] != "" {
 		t.Error("what is rendered was changed")
 	}
 	// A chart without hooks has one step.

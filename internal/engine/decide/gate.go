@@ -124,6 +124,24 @@ func Steps(in Input, stage Stage) map[int]Before {
 	return out
 }
 
+// Spend records of the objects that were made for the hooks of a stage alone whether all of these have completed, and returns those of which
+// that is new.
+func Spend(stage Stage) []Item {
+	spent := !slices.ContainsFunc(stage.Items, func(i Item) bool { return i.Hook && !i.completed() })
+	var out []Item
+	for _, item := range stage.Items {
+		if item.Hook || !item.DeleteCompleted || item.Known == nil {
+			continue
+		}
+		made := item.applied() && item.Observed != nil && item.Observed.UID == item.Known.UID && item.Observed.AppliedHash() == item.Digest
+		if completed := spent && (made || item.Known.Completed); completed != item.Known.Completed {
+			item.Known.Completed = completed
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
 // Failed says why a hook has failed as it is declared now; false where it has not.
 func (i Item) Failed() (why string, failed bool) {
 	if !i.Hook || i.Observed == nil || i.Observed.AppliedHash() != i.Digest || i.completed() || i.Observed.Terminating() {

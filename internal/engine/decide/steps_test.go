@@ -73,4 +73,49 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestSpend: what is made for hooks alone has served when all of them have completed, and serves again before one that is to run again.
+func TestSpend(t *testing.T) {
+	for name, c := range map[string]struct {
+		hook       func(*Item, *thing)
+		helper     func(*Item, *thing)
+		deletes    bool
+		want, news bool
+	}{
+		"the hook runs":                       {nil, nil, true, false, false},
+		"it has completed":                    {func(_ *Item, th *thing) { th.completed = true }, nil, true, true, true},
+		"and is gone":                         {func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, nil, true, true, true},
+		"as it was before":                    {func(_ *Item, th *thing) { th.digest, th.completed = "old", true }, nil, true, false, false},
+		"the object stays":                    {func(_ *Item, th *thing) { th.completed = true }, nil, false, false, false},
+		"the object is to be changed":         {func(_ *Item, th *thing) { th.completed = true }, func(_ *Item, th *thing) { th.digest = "old" }, true, false, false},
+		"the object is not there yet":         {func(_ *Item, th *thing) { th.completed = true }, func(i *Item, _ *thing) { i.Observed = nil }, true, false, false},
+		"the object is another":               {func(_ *Item, th *thing) { th.completed = true }, func(_ *Item, th *thing) { th.uid = "v" }, true, false, false},
+		"the object has served, and is gone":  {func(_ *Item, th *thing) { th.completed = true }, func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, true, true, false},
+		"it has served, and the hook is made": {func(i *Item, _ *thing) { i.Observed = nil }, func(i *Item, _ *thing) { i.Observed, i.Known.Completed = nil, true }, true, false, true},
+	} {
+		made := func(hook, deletes bool, change func(*Item, *thing)) Item {
+			item, th := scene(t, deployments, func(o *plan.Object) { o.Hook, o.DeleteCompleted = hook, deletes })
+			if change != nil {
+				change(&item, &th)
+				if item.Observed != nil {
+					item.Observed = th.observed(deployments, item.Key)
+				}
+			}
+			return item
+		}
+		helper := made(false, c.deletes, c.helper)
+		news := Spend(Stage{Items: []Item{helper, made(true, false, c.hook)}})
+		if helper.Known.Completed != c.want || len(news) > 0 != c.news {
+			t.Errorf("%s: it has served: %t, and new are %d", name, helper.Known.Completed, len(news))
+		}
+	}
+	helper, _ := scene(t, deployments, func(o *plan.Object) { o.DeleteCompleted = true })
+	if news := Spend(Stage{Items: []Item{helper}}); len(news) != 1 || decideOne(news[0]).Verb != Delete {
+		t.Errorf("without a hook that ends, it stays: %+v", news)
+	}
+	helper.Known = nil
+	if news := Spend(Stage{Items: []Item{helper}}); len(news) > 0 {
+		t.Errorf("what was not recorded has served: %+v", news)
+	}
+}
+
 var ownersOfScene = []plan.Owner{self}

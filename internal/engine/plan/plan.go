@@ -79,7 +79,8 @@ type Object struct {
 	// Hook says that the object, a Job or a Pod, runs to its end: it is healthy when it has completed, and the custom resource is Stalled
 	// when it has failed. It is run anew for another value of keeper.RunAnnotation.
 	Hook bool
-	// DeleteCompleted deletes a Hook once it has completed. It is not run again.
+	// DeleteCompleted deletes a Hook once it has completed. It is not run again. Anything else it deletes once all Hooks of its stage have
+	// completed, for which it was made; it is made again before one that is to run again.
 	DeleteCompleted bool
 	// Suspended leaves the object as it is.
 	Suspended bool
