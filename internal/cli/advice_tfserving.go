@@ -81,4 +81,16 @@ var tfservingAdvice = map[string]advice{
 		meaning: "A server runs and has not loaded its initial models, for which TensorFlow Serving waits without an error.",
 		remedy:  "Check that each base path exists, has a folder with a number as its name, and that the credentials may read it.",
 	},
+	"CanaryAvailable": {meaning: "Every ready server of the canary has its version available.", quiet: true},
+	"VersionUnavailable": {
+		meaning: "A ready server of the canary does not have its version available, so that the canary gets no requests.",
+		remedy:  "Check that the folder of the version exists below the base path of the model; status.canary has what the server says.",
+	},
+	"ModelNotFound": {
+		meaning: "The model config has no model with the name in spec.canary.model, so that there is no canary.",
+		remedy:  "Correct spec.canary.model, or add the model to the config.",
+	},
+	"Paused":   {meaning: "spec.replicas is 0, which stops the servers of the canary too.", quiet: true},
+	"Promoted": {meaning: "The canary was promoted and gets no requests; spec.canary can go.", quiet: true},
+	"Aborted":  {meaning: "The canary was aborted and gets no requests; spec.canary can go.", quiet: true},
 }

@@ -31,8 +31,8 @@ const (
 	unknownVersion = "the server does not know the version: is its folder below the base path?"
 )
 
-// wanted is a model that the servers are asked for, with the versions that its policy lists, those that have a label, and those that a
-// label is to move to.
+// wanted is a model that the servers are asked for, with the versions that its policy lists, those that have a label or are a canary's,
+// and those that a label is to move to.
 type wanted struct {
 	name                     string
 	listed, labelled, moving []int64
@@ -42,11 +42,10 @@ type wanted struct {
 // what it loads or drops, so that the question comes again: with growing pauses until every server has settled, then seldom. It is
 // another question, and is asked at once, whenever the Deployment tells of other pods. Before a server is ready nobody answers,
 // since TensorFlow Serving opens its ports only when the initial models are available.
-func (g *gathering) ask() {
-	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
-	models := wantedOf(g.facts.Config, g.live)
+func (g *gathering) ask(models []wanted) {
+	running := g.facts.Running
 	if running == nil || running.Ready == 0 || len(models) == 0 {
-		g.hosts.keep(of, "")
+		g.hosts.keep(g.of, "")
 		return
 	}
 	question := fmt.Sprintf("models of generation %d", running.Generation)
@@ -57,8 +56,11 @@ func (g *gathering) ask() {
 	if running.Current {
 		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
 	}
-	g.hosts.keep(of, running.ResourceVersion)
-	g.facts.Answer, _ = g.read.Background(question, g.askEvery(), g.question(running.ResourceVersion, models)).(*Answer)
+	if c := promoted(g.cr); c != nil {
+		question += fmt.Sprintf(", with version %d of %s", c.Version, c.Model)
+	}
+	g.hosts.keep(g.of, running.ResourceVersion)
+	g.facts.Answer, _ = g.read.Background(g.track+question, g.askEvery(), g.question(running.ResourceVersion, models)).(*Answer)
 }
 
 // askEvery is how often servers are asked that have settled. Models that were downloaded before the server started do not change.
@@ -109,6 +111,19 @@ func movingOf(config, live modelconfig.Config) map[string][]int64 {
 	return out
 }
 
+// wanted is what the servers of the stable track are asked: a canary that is promoted goes when they have its version.
+func (g *gathering) wanted() []wanted {
+	models := wantedOf(g.facts.Config, g.live)
+	if c := promoted(g.cr); c != nil {
+		for i := range models {
+			if m := &models[i]; m.name == c.Model && !slices.Contains(m.labelled, c.Version) {
+				m.labelled = append(m.labelled, c.Version)
+			}
+		}
+	}
+	return models
+}
+
 // hosts remembers the addresses of the pods that were asked last, for each custom resource. While its Deployment is unchanged, whose status
 // counts the ready pods, they are the same, and nobody has to list them again.
 type hosts struct {
@@ -154,7 +169,7 @@ func (h *hosts) keep(of types.NamespacedName, deployment string) {
 
 // question asks the ready pods of the custom resource for every model. The pods are those as of a resourceVersion of the Deployment.
 func (g *gathering) question(deployment string, models []wanted) controller.Job {
-	now, of, port := g.read.Now, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}, restPort(g.cr)
+	now, of, port := g.read.Now, g.of, restPort(g.cr)
 	selector := labels.SelectorFromSet(podLabels(g.cr)).String()
 	client, remembered, longest := g.settings.HTTP, g.hosts, controller.RetryPassing
 	if seconds := g.cr.Spec.ModelStatusSeconds; seconds != nil {

@@ -63,6 +63,8 @@ func New(settings Settings) controller.Controller[*v1alpha1.Tfserv, Facts] {
 
 // Forget implements controller.Forgetful.
 func (s *system) Forget(gone types.NamespacedName) {
-	s.hosts.keep(gone, "")
-	s.rolls.end(gone)
+	for _, track := range []types.NamespacedName{gone, canaryTrack(gone)} {
+		s.hosts.keep(track, "")
+		s.rolls.end(track)
+	}
 }

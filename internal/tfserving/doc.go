@@ -6,5 +6,6 @@
 //   - Render is pure. What the model servers say is asked in the background while gathering, and is a fact.
 //   - A model config that TensorFlow Serving would refuse never reaches a pod template: the Deployment is then left out of
 //     the plan together with a problem, and the engine prunes nothing while there is one.
+//   - A canary has objects of its own: what they lack takes nothing from Ready, and the routes alone lead to them.
 //   - Fields that others fill (nodePorts, clusterIP, replicas under a HorizontalPodAutoscaler) are not declared.
 package tfserving

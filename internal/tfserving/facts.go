@@ -39,6 +39,8 @@ type Facts struct {
 	Held []modelconfig.HeldLabel
 	// Failure is what keeps pods from being ready; nil while nothing is known of it.
 	Failure *PodFailure
+	// Canary is the track of spec.canary; nil without it.
+	Canary *Canary
 }
 
 // LoadedVersion is a version of a model.
@@ -84,7 +86,7 @@ type Answer struct {
 	// Asked is how many models they were asked for, and At when.
 	Asked int
 	At    time.Time
-	// Loaded are the versions with a label that all of them have available.
+	// Loaded are the versions with a label, and that of a canary, that all of them have available.
 	Loaded map[LoadedVersion]bool
 	// Settled says that every server answered and has every model available, and that no version and no label is about to change.
 	Settled bool

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
@@ -35,6 +37,9 @@ type gathering struct {
 	read     controller.Reader
 	cr       *v1alpha1.Tfserv
 	facts    Facts
+	// of is the track in what is remembered of it, and track the begin of what is asked about it; empty for the stable one.
+	of    types.NamespacedName
+	track string
 	// secrets are the credentials that the pods read once at their start.
 	secrets []map[string][]byte
 	// liveText is the model config that servers read again and again; empty where there is none. live is what it says; its zero value
@@ -45,7 +50,7 @@ type gathering struct {
 
 // Gather does every read that rendering needs.
 func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha1.Tfserv) (Facts, error) {
-	g := &gathering{settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, read: read, cr: cr}
+	g := &gathering{settings: s.settings, hosts: &s.hosts, rolls: &s.rolls, read: read, cr: cr, of: client.ObjectKeyFromObject(cr)}
 	g.facts.Constraints = read.Serves(gvkConstraints)
 	for _, step := range []func(context.Context) error{g.config, g.credentials, g.s3, g.claim, g.tls, g.liveConfig} {
 		if err := step(ctx); err != nil {
@@ -57,7 +62,8 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	}
 	g.running()
 	g.ports()
-	g.ask()
+	g.ask(g.wanted())
+	g.canary()
 	g.holdLabels()
 	g.failures()
 	return g.facts, nil

@@ -39,13 +39,13 @@ func (podsAnswer) Retry() time.Duration { return podsEvery }
 
 // failures looks at the pods of a rollout that is not complete. A Deployment says nothing of why they are not ready before its deadline.
 func (g *gathering) failures() {
-	running, of := g.facts.Running, types.NamespacedName{Namespace: g.cr.Namespace, Name: g.cr.Name}
+	running := g.facts.Running
 	if running == nil || running.Current {
-		g.rolls.end(of)
+		g.rolls.end(g.of)
 		return
 	}
-	rollout := fmt.Sprintf("pods of generation %d", running.Generation)
-	answer, _ := g.read.Background(rollout, podsEvery, g.look(of, rollout)).(podsAnswer)
+	rollout := fmt.Sprintf("%spods of generation %d", g.track, running.Generation)
+	answer, _ := g.read.Background(rollout, podsEvery, g.look(g.of, rollout)).(podsAnswer)
 	g.facts.Failure = answer.failure
 }
 

@@ -21,6 +21,16 @@ const (
 	reasonModelsUnavailable   = "ModelsUnavailable"
 )
 
+// Reasons of a canary beside those of its pods.
+const (
+	reasonCanaryAvailable    = "CanaryAvailable"
+	reasonVersionUnavailable = "VersionUnavailable"
+	reasonModelNotFound      = "ModelNotFound"
+	reasonPaused             = "Paused"
+	reasonPromoted           = "Promoted"
+	reasonAborted            = "Aborted"
+)
+
 // Reasons of pods that are not ready; those that a kubelet or the scheduler gives have their names.
 const (
 	reasonImagePull       = "ImagePullBackOff"

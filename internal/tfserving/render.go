@@ -45,6 +45,7 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.monitor()
 		r.keep()
 	}
+	r.canary()
 	r.plan.Stages = []plan.Stage{{Name: stageServer, Objects: r.objects}}
 	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	return r.plan

@@ -11,18 +11,20 @@ const restPortName, grpcPortName = "rest", "grpc"
 // exposure renders what leads from outside of the cluster to the Service. Whether a controller admits it is not waited for: the servers
 // serve without.
 func (r *renderer) exposure() {
-	service := serviceName(r.cr)
+	service, split := serviceName(r.cr), r.split()
 	if spec := r.cr.Spec.Ingress; spec != nil {
 		r.add(plan.Typed(gvkIngress, workload.Ingress(r.meta(r.cr.Name), spec, service, restPortName)))
 	}
 	if spec := r.cr.Spec.HTTPRoute; spec != nil {
-		r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), workload.HTTPRoute(spec, service, int64(restPort(r.cr)))))
+		route := workload.HTTPRoute(spec, service, int64(restPort(r.cr)), split)
+		r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), route))
 	}
 	if spec := r.cr.Spec.GRPCRoute; spec != nil {
 		if r.tls() != nil {
 			r.warn("spec.grpcRoute leads to a port with TLS (spec.server.tls), which a Gateway calls without unless a BackendTLSPolicy of yours "+
 				"for the Service %s says otherwise", service)
 		}
-		r.add(plan.Foreign(gvkGRPCRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), workload.GRPCRoute(spec, service, int64(grpcPort(r.cr)))))
+		route := workload.GRPCRoute(spec, service, int64(grpcPort(r.cr)), split)
+		r.add(plan.Foreign(gvkGRPCRoute, r.cr.Namespace, r.cr.Name, podLabels(r.cr), route))
 	}
 }

@@ -20,6 +20,8 @@ const (
 	ConditionProgressing     = "Progressing"
 	ConditionConfigValid     = "ConfigValid"
 	ConditionModelsAvailable = "ModelsAvailable"
+	// ConditionCanaryAvailable is there with spec.canary only.
+	ConditionCanaryAvailable = "CanaryAvailable"
 )
 
 // Limits of the schema on lists and texts of the status.
@@ -42,6 +44,7 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Obser
 	v.progressing()
 	v.configValid()
 	v.models()
+	v.canary()
 	return v.verdict()
 }
 
@@ -97,9 +100,10 @@ func (v *view) pods() (replicas, ready int32) {
 	} else if r := v.facts.Running; r != nil && v.problems() {
 		all, good = r.Replicas, r.Ready
 	}
-	within := func(n int64) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // Bounded here.
-	return within(all), within(good)
+	return bounded(all), bounded(good)
 }
+
+func bounded(n int64) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // Bounded here.
 
 // progressing says how the rollout is.
 func (v *view) progressing() {

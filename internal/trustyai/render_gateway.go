@@ -19,7 +19,7 @@ func (r *scene) httpRoute() {
 		service, port = r.names.tlsService, 443
 		r.backendTLS()
 	}
-	r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.names.base, r.labels(), workload.HTTPRoute(spec, service, port)))
+	r.add(plan.Foreign(gvkHTTPRoute, r.cr.Namespace, r.names.base, r.labels(), workload.HTTPRoute(spec, service, port, nil)))
 }
 
 // backendTLS renders the policy by which a Gateway speaks TLS to the proxy, and the ConfigMap with the authority, which it reads from

@@ -13,6 +13,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.configMap) && size(self.configMap) > 0 && has(self.models) && size(self.models) > 0)",message="spec.configMap and spec.models exclude each other: declare the models in one of the two"
 // +kubebuilder:validation:XValidation:rule="!has(self.configFileLocation) || !has(self.secretFileLocation) || size(self.configFileLocation) == 0 || self.configFileLocation != self.secretFileLocation",message="spec.configFileLocation and spec.secretFileLocation must differ: two volumes cannot be mounted at one path"
 // +kubebuilder:validation:XValidation:rule="!has(self.server) || !has(self.server.perModelBatching) || !self.server.perModelBatching || has(self.batching)",message="spec.server.perModelBatching needs spec.batching: set spec.batching to {} for TensorFlow Serving's defaults"
+// +kubebuilder:validation:XValidation:rule="!has(self.canary) || has(self.httpRoute) || has(self.grpcRoute)",message="spec.canary needs spec.httpRoute or spec.grpcRoute, which split the requests: an Ingress has no weights"
+// +kubebuilder:validation:XValidation:rule="!has(self.canary) || !has(self.models) || size(self.models) == 0 || self.models.exists(m, m.name == self.canary.model)",message="spec.canary.model must be the name of one of spec.models"
 type TfservSpec struct {
 	// grpcPort is the port of the gRPC API, 1 to 65535; the default is TensorFlow Serving's own, 8500.
 	// +optional
@@ -172,6 +174,9 @@ type TfservSpec struct {
 	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
 	// The exposure is part of the spec itself.
 	ExposureSpec `json:",inline"`
+	// canary has another version of a model on servers of its own, which get a share of the requests by httpRoute and grpcRoute.
+	// +optional
+	Canary *CanarySpec `json:"canary,omitempty"`
 	// deletionPolicy says what happens to the children when the Tfserv is deleted: Delete, the default, deletes them; Orphan
 	// leaves all of them.
 	// +optional

@@ -38,7 +38,7 @@ type TfservStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Active []corev1.ObjectReference `json:"active,omitempty"`
-	// conditions are Ready, Reconciling and Stalled, and Progressing, ConfigValid and ModelsAvailable.
+	// conditions are Ready, Reconciling and Stalled, and Progressing, ConfigValid and ModelsAvailable, with spec.canary CanaryAvailable too.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -81,6 +81,9 @@ type TfservStatus struct {
 	// where spec.modelStatusSeconds is set.
 	// +optional
 	ModelsAskedAt *metav1.Time `json:"modelsAskedAt,omitempty"`
+	// canary is what was observed of spec.canary.
+	// +optional
+	Canary *CanaryStatus `json:"canary,omitempty"`
 	// lastHandledReconcileAt is the last value of the keeper.mlkeeper.dev/reconcile-at annotation that was handled.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -6,6 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 55 && !self.metadata.name.contains('.')",message="metadata.name must have no '.' and at most 55 characters, since the Service <name>-service is named after it: choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.canary) || size(self.metadata.name) <= 48",message="metadata.name must have at most 48 characters with spec.canary, since the Service <name>-canary-service is named after it"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector

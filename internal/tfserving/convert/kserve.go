@@ -41,7 +41,7 @@ func (c *conversion) inferenceService() {
 	c.kserveAnnotations()
 	if _, found := c.left.take("spec", "predictor", "canaryTrafficPercent"); found {
 		c.warn("spec.predictor.canaryTrafficPercent", "is not converted: KServe splits between two revisions of the InferenceService, of which "+
-			"this is one; put both versions into one base path, and label them with spec.models[].versionLabels")
+			"this is one; put both versions into one base path, and give one of them a share with spec.canary")
 	}
 	if c.out.Spec.ServiceAccountName != "" && len(c.out.Spec.Models) > 0 && strings.HasPrefix(c.out.Spec.Models[0].BasePath, "gs://") {
 		c.warn("spec.predictor.serviceAccountName", "name the Secret with the key of Google Cloud Storage in spec.secretName, unless the "+

@@ -1,0 +1,40 @@
+package tfserving
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller"
+)
+
+// canary says how the canary is. A canary that fails takes nothing from Ready: the stable track serves.
+func (v *view) canary() {
+	status, c, spec := &v.cr.Status, v.facts.Canary, v.cr.Spec.Canary
+	status.Canary = nil
+	if c == nil {
+		meta.RemoveStatusCondition(&status.Conditions, ConditionCanaryAvailable)
+		return
+	}
+	weight, message := c.Weight, c.Message
+	if weight > 0 && !v.routed() {
+		weight = 0
+		message += " There is no route that splits the requests: look at status.skipped."
+	}
+	status.Canary = &v1alpha1.CanaryStatus{
+		Model: spec.Model, Version: spec.Version, State: c.State, Weight: weight, Message: controller.Cut(message, maxConditionMessage),
+	}
+	if c.Available {
+		status.Canary.AvailableReplicas = bounded(c.Facts.Running.Ready)
+	}
+	v.set(ConditionCanaryAvailable, c.Status, c.Reason, c.Message)
+}
+
+// routed says that there is a route.
+func (v *view) routed() bool {
+	for key, state := range v.seen.Objects {
+		if state.Observed != nil && (key.GroupKind == gvkHTTPRoute.GroupKind() || key.GroupKind == gvkGRPCRoute.GroupKind()) {
+			return true
+		}
+	}
+	return false
+}
