@@ -136,6 +136,10 @@ test-kserve: build ## Test MLKeeper on KServe's own controller and agent, built 
 test-kubeflow: ## Compare the rendering of Kubeflow's example with kustomize build, in a checkout of kubeflow/manifests that MANIFESTS names (REMOTES=folder in place of the network; REQUIRE=1 fails without MANIFESTS).
 	@MANIFESTS=$(MANIFESTS) REMOTES=$(REMOTES) hack/test-kubeflow.sh
 
+.PHONY: test-charts
+test-charts: build ## Compare what becomes of charts with what helm template and helm upgrade make of them: CHARTS is a folder with two versions of each (REQUIRE=1 fails without it).
+	@CHARTS="$(CHARTS)" hack/test-charts.sh
+
 .PHONY: test-cert-manager
 test-cert-manager: build ## Test Secured services on cert-manager's own controllers, built from its module (REQUIRE=1 fails without it).
 	@hack/test-cert-manager.sh bin/cert-manager

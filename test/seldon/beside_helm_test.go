@@ -1,7 +1,6 @@
 package seldon
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
 
-// ordered is a chart whose hooks have weights and names that are not in the order of its template, with an object that an upgrade changes
-// and one that it removes.
+// ordered is a chart whose hooks have weights and names that are not in the order of its template, with an object that they need, one that an
+// upgrade changes and one that it removes.
 const ordered = `
 {apiVersion: batch/v1, kind: Job, metadata: {name: b, annotations: {helm.sh/hook: "pre-install,pre-upgrade"}}, spec: SPEC}
 ---
@@ -40,6 +40,8 @@ const ordered = `
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: early, annotations: {helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded}}, spec: SPEC}
 ---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: helper, annotations: {helm.sh/hook: "pre-install,pre-upgrade,post-install,post-upgrade", helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded"}}}
+---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {release: "RELEASE {{ .Release.Revision }} {{ .Release.IsUpgrade }} {{ .Release.IsInstall }}"}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: of-RELEASE}}
@@ -53,7 +55,7 @@ func TestBesideHelm(t *testing.T) {
 	c := cluster.Start(t)
 	start(t, c, repository(t).URL, harness.Options{})
 	helmSpace, ours := c.Namespace(t), c.Namespace(t)
-	command, home := helmCommand(t), t.TempDir()
+	command, home := manifesttest.HelmCommand(t), t.TempDir()
 	jobsOf := watchJobs(t, c, helmSpace, ours)
 	for i, release := range []string{"one", "two", "one"} {
 		spec := `{backoffLimit: 0, template: {metadata: {annotations: {release: "RELEASE"}}, spec: {restartPolicy: Never, containers: [{name: c, image: c}]}}}`
@@ -68,11 +70,7 @@ func TestBesideHelm(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		cmd := exec.Command(command, "upgrade", "--install", "seldon-core", chart, "--namespace", helmSpace, "--kubeconfig", c.Kubeconfig, "--timeout", "2m")
-		cmd.Env = []string{"HOME=" + home}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-		}
+		byHelm(t, c, command, helmSpace, chart)
 		chartMap(t, c, ours, map[string]string{"core": template})
 		if i == 0 {
 			apply(t, c, ours, `{core: {chart: {repository: "configmap:charts/core.tgz"}}}`)
@@ -89,21 +87,17 @@ func TestBesideHelm(t *testing.T) {
 	}
 }
 
-// helmCommand builds Helm's own command, or finds it in Go's cache.
-func helmCommand(t *testing.T) string {
+// byHelm installs the release of the component core, or upgrades it, with Helm's own command.
+func byHelm(t *testing.T, c *cluster.Cluster, command, ns, chart string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("go", "tool", "-n", "helm")
-	cmd.Dir = "../../hack/tools/helm"
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("build Helm's command: %v\n%s", err, problems.String())
+	cmd := exec.Command(command, "upgrade", "--install", "seldon-core", chart, "--namespace", ns, "--kubeconfig", c.Kubeconfig, "--timeout", "2m")
+	cmd.Args, cmd.Env = append(cmd.Args, args...), []string{"HOME=" + t.TempDir()}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
-	return strings.TrimSpace(string(out))
 }
 
-// watchJobs returns the Jobs that were made in a namespace since it was asked last, in their order.
+// watchJobs returns the Jobs that were made in a namespace since it was asked last, in their order, without those of CronJobs.
 func watchJobs(t *testing.T, c *cluster.Cluster, namespaces ...string) func(string) []string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(c.Config)
@@ -120,7 +114,7 @@ func watchJobs(t *testing.T, c *cluster.Cluster, namespaces ...string) func(stri
 		t.Cleanup(w.Stop)
 		go func() {
 			for event := range w.ResultChan() {
-				if job, ok := event.Object.(*batchv1.Job); ok && event.Type == watch.Added {
+				if job, ok := event.Object.(*batchv1.Job); ok && event.Type == watch.Added && job.Annotations[batchv1.CronJobScheduledTimestampAnnotation] == "" {
 					mu.Lock()
 					made[ns] = append(made[ns], job.Name)
 					mu.Unlock()

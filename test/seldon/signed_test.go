@@ -14,6 +14,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 
+	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/harness"
 )
@@ -54,7 +55,7 @@ func author(t *testing.T, dir string) {
 // runs, and what runs is repaired.
 func TestSignedCharts(t *testing.T) {
 	c := cluster.Start(t)
-	command, home, published := helmCommand(t), t.TempDir(), t.TempDir()
+	command, home, published := manifesttest.HelmCommand(t), t.TempDir(), t.TempDir()
 	ours, theirs := filepath.Join(home, "ours"), filepath.Join(home, "theirs")
 	for _, dir := range []string{ours, theirs} {
 		if err := os.Mkdir(dir, 0o750); err != nil {

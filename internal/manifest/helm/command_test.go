@@ -1,14 +1,10 @@
 package helm
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,27 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/manifest/manifesttest"
 )
-
-// tool is the module that pins Helm's own command.
-const tool = "../../../hack/tools/helm"
-
-// helmCommand builds Helm's own command, or finds it in Go's cache. Helm as a library would be another source too, but it would
-// bring its registry client and its databases into the go.mod of the product.
-func helmCommand(t *testing.T) string {
-	t.Helper()
-	cmd := exec.Command("go", "tool", "-n", "helm")
-	cmd.Dir = tool
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("build Helm's command: %v\n%s", err, problems.String())
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // everything is a Kept that has every certificate.
 type everything struct{ memory }
@@ -67,7 +46,7 @@ var webhookRandom = map[string][]string{
 // takes Lists apart, has no tests and no hooks of a deletion, and TestValues shows that it prints a million as 1000000, where Helm
 // prints 1e+06. What Helm makes at random is compared by its place alone.
 func TestLikeHelmsCommand(t *testing.T) {
-	command := helmCommand(t)
+	command := manifesttest.HelmCommand(t)
 	for name, c := range map[string]comparison{
 		"seldon-core-operator": {folder: "seldon-core-operator", random: webhookRandom},
 		"seldon-core-operator with values": {folder: "seldon-core-operator", random: webhookRandom, values: map[string]any{
@@ -97,101 +76,80 @@ func TestLikeHelmsCommand(t *testing.T) {
 				path = writeChart(t, c.files)
 			}
 			in := input(folder(t, path), c.values)
-			in.Kept, in.Upgrade = everything{memory{seed: "seed"}}, c.upgrade
-			// Without a cluster the command knows the APIs that Helm was built with.
-			in.Cluster.Serves = common.DefaultCapabilities.APIVersions.Has
-			in.Cluster.All = func() []string { return common.DefaultCapabilities.APIVersions }
-			ours, err := Render(t.Context(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, again := helmTemplate(t, command, path, in), helmTemplate(t, command, path, in)
-			got := map[string]map[string]any{}
-			for _, o := range slices.Concat(ours.Definitions, ours.Before, ours.Objects, ours.After) {
-				got[o.GetKind()+"/"+o.GetName()] = o.Object
-			}
-			places := map[string][]string{}
-			for key, object := range want {
-				removeDifferences(key, "", object, again[key], got[key], places)
-			}
-			for _, list := range places {
-				slices.Sort(list)
-			}
+			in.Upgrade = c.upgrade
+			places := likeHelm(t, command, path, in)
 			if diff := cmp.Diff(c.random, places); len(c.random)+len(places) > 0 && diff != "" {
 				t.Errorf("what Helm fills in anew is another (-listed +found):\n%s", diff)
-			}
-			if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, slices.Sorted(maps.Keys(got))) || len(want) == 0 {
-				t.Errorf("Helm's command renders %v, and MLKeeper %v", names, slices.Sorted(maps.Keys(got)))
-			}
-			for key, object := range want {
-				if diff := cmp.Diff(object, got[key]); diff != "" {
-					t.Errorf("%s differs from Helm's (-helm +ours):\n%s", key, diff)
-				}
 			}
 		})
 	}
 }
 
-// helmTemplate renders a chart with Helm's command.
+// likeHelm compares what becomes of a chart with what Helm's command makes of it, and returns the places that the latter fills in anew each
+// time, by object.
+func likeHelm(t *testing.T, command, path string, in Input) map[string][]string {
+	t.Helper()
+	in.Kept = everything{memory{seed: "seed"}}
+	// Without a cluster the command knows the APIs that Helm was built with.
+	in.Cluster.Serves = common.DefaultCapabilities.APIVersions.Has
+	in.Cluster.All = func() []string { return common.DefaultCapabilities.APIVersions }
+	ours, err := Render(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, again := helmTemplate(t, command, path, in), helmTemplate(t, command, path, in)
+	got := map[string]map[string]any{}
+	for _, o := range slices.Concat(ours.Definitions, ours.Before, ours.Objects, ours.After) {
+		got[keyOf(o)] = o.Object
+	}
+	places := map[string][]string{}
+	for key, object := range want {
+		removeDifferences(key, "", object, again[key], got[key], places)
+	}
+	for _, list := range places {
+		slices.Sort(list)
+	}
+	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, slices.Sorted(maps.Keys(got))) || len(want) == 0 {
+		t.Errorf("Helm's command renders %v, and MLKeeper %v", names, slices.Sorted(maps.Keys(got)))
+	}
+	for key, object := range want {
+		if diff := cmp.Diff(object, got[key]); diff != "" {
+			t.Errorf("%s differs from Helm's (-helm +ours):\n%s", key, diff)
+		}
+	}
+	return places
+}
+
+// keyOf tells the objects of a chart apart.
+func keyOf(u *unstructured.Unstructured) string {
+	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), u.GetNamespace(), u.GetName()}, func(s string) bool { return s == "" }), "/")
+}
+
+// helmTemplate renders a chart with Helm's command, without what is meant to differ.
 func helmTemplate(t *testing.T, command, path string, in Input) map[string]map[string]any {
 	t.Helper()
-	home := t.TempDir()
 	values, err := yaml.Marshal(in.Values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(home, "given.yaml")
-	if err := os.WriteFile(file, values, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(command, "template", in.Release, path, "--namespace", in.Namespace, "--include-crds", "--values", file,
-		"--kube-version", in.Cluster.Version)
+	args := []string{in.Release, path, "--namespace", in.Namespace, "--include-crds", "--kube-version", in.Cluster.Version}
 	if in.Upgrade {
-		cmd.Args = append(cmd.Args, "--is-upgrade")
-	}
-	// Nothing of a user's counts.
-	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, problems.String())
+		args = append(args, "--is-upgrade")
 	}
 	objects := map[string]map[string]any{}
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(&out, 4096); ; {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(u)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(u.Object) == 0 {
+	for _, one := range manifesttest.HelmTemplate(t, command, values, args...) {
+		_, isHook := one.GetAnnotations()[hookAnnotation]
+		if isHook && !Runs(one, false) && !Runs(one, true) && !slices.Contains(events(one, hookAnnotation), "crd-install") {
 			continue
 		}
-		items := []*unstructured.Unstructured{u}
-		if u.IsList() {
-			items = nil
-			list, err := u.ToList()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range list.Items {
-				items = append(items, &list.Items[i])
-			}
+		unstructured.RemoveNestedField(one.Object, "status")
+		if labels := one.GetLabels(); labels[managedBy] == "Helm" {
+			labels[managedBy] = "mlkeeper"
+			one.SetLabels(labels)
 		}
-		for _, one := range items {
-			if events := one.GetAnnotations()[hookAnnotation]; events == "test" || events == "post-delete" {
-				continue
-			}
-			unstructured.RemoveNestedField(one.Object, "status")
-			if labels := one.GetLabels(); labels[managedBy] == "Helm" {
-				labels[managedBy] = "mlkeeper"
-				one.SetLabels(labels)
-			}
-			objects[one.GetKind()+"/"+one.GetName()] = decoded(t, one.Object)
-		}
+		objects[keyOf(one)] = decoded(t, one.Object)
 	}
+	return objects
 }
 
 // decoded is an object as JSON has it, in which every number is of one type.
@@ -287,7 +245,7 @@ data: {word: {{ .Values.word }}, shared: {{ .Values.global.shared }}, chart: {{ 
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: things.example.test}
-spec: {group: example.test, scope: Namespaced, names: {kind: Thing, plural: things}, versions: []}
+spec: {group: example.test, scope: Namespaced, names: {kind: Thing, plural: things}, versions: [{name: v1, schema: {openAPIV3Schema: {maximum: 9223372036854775000}}}]}
 -- files/one.txt --
 first
 second
@@ -346,6 +304,7 @@ kind: Deployment
 metadata: {name: numbers, namespace: elsewhere}
 spec:
   replicas: {{ .Values.number }}
+  progressDeadlineSeconds: 9007199254740993
   selector: {matchLabels: {app.kubernetes.io/managed-by: Helm}}
   template:
     metadata: {labels: {app.kubernetes.io/managed-by: Helm}}

@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"testing/fstest"
 )
 
@@ -33,11 +35,15 @@ type Chart struct {
 // ChartRepository serves charts as a chart repository does.
 func ChartRepository(charts ...Chart) http.Handler {
 	mux := http.NewServeMux()
-	index := "apiVersion: v1\nentries:\n"
+	entries := map[string]string{}
 	for _, c := range charts {
 		name, sum := c.Name+"-"+c.Version+".tgz", sha256.Sum256(c.Archive)
-		index += fmt.Sprintf("  %s: [{name: %[1]s, version: %s, digest: %s, urls: [%s]}]\n", c.Name, c.Version, hex.EncodeToString(sum[:]), name)
+		entries[c.Name] += fmt.Sprintf("  - {name: %s, version: %s, digest: %s, urls: [%s]}\n", c.Name, c.Version, hex.EncodeToString(sum[:]), name)
 		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(c.Archive) })
+	}
+	index := "apiVersion: v1\nentries:\n"
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		index += "  " + name + ":\n" + entries[name]
 	}
 	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(index)) })
 	return mux

@@ -1,5 +1,4 @@
-// Package manifesttest reads the real KfDefs and repository archives of test/testdata/kubeflow for tests. It touches
-// nothing else.
+// Package manifesttest has what tests render: the real KfDefs and repository archives of test/testdata/kubeflow, and charts of the user's.
 package manifesttest
 
 import (
@@ -49,22 +48,28 @@ func OpenDataHub(t testing.TB) (KfDef, fstest.MapFS) {
 	return read(t, "odh_kfctl_openshift.v1.1.0.yaml"), archive(t, "odh-manifests-1.1.0.tar.gz")
 }
 
-// file is the path of a file of the test data, found upwards from the working directory of the test: a binary that is built with
-// -trimpath does not know the path of its sources.
+// file is the path of a file of the test data.
 func file(t testing.TB, name string) string {
+	t.Helper()
+	return above(t, filepath.Join("test", "testdata", "kubeflow", name))
+}
+
+// above is the path of something in the repository, found upwards from the working directory of the test: a binary that is built with
+// -trimpath does not know the path of its sources.
+func above(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for {
-		path := filepath.Join(dir, "test", "testdata", "kubeflow", name)
+		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			t.Fatalf("there is no test/testdata/kubeflow/%s above the working directory: run the test inside the repository", name)
+			t.Fatalf("there is no %s above the working directory: run the test inside the repository", name)
 		}
 		dir = parent
 	}
