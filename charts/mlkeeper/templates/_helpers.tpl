@@ -19,31 +19,26 @@ app.kubernetes.io/name: mlkeeper
 control-plane: controller-manager
 {{- end -}}
 
-{{/* mlkeeper.pod says where pods run, and what their image is pulled with. */}}
+{{/* mlkeeper.pod is what all pods of the chart have: where they run, and what their image is pulled with. */}}
 {{- define "mlkeeper.pod" -}}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+{{- range $field := list "imagePullSecrets" "nodeSelector" "tolerations" "priorityClassName" -}}
+{{- with index $.Values $field }}
+{{ toYaml (dict $field .) }}
 {{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* mlkeeper.user is whom a container runs as; nobody by name where the cluster says it. */}}
+{{/* mlkeeper.user is whom the containers run as. The numbers of a file are floating-point numbers, which would be written with an exponent. */}}
 {{- define "mlkeeper.user" -}}
-{{- with .Values.runAsUser }}
-runAsUser: {{ . }}
+{{- range $field := list "runAsUser" "runAsGroup" -}}
+{{- $id := index $.Values $field -}}
+{{- if not (kindIs "invalid" $id) }}
+{{ $field }}: {{ int64 $id }}
 {{- end }}
-{{- with .Values.runAsGroup }}
-runAsGroup: {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/* mlkeeper.monitoringLabels are those of the PodMonitor and the PrometheusRule. */}}
+{{- define "mlkeeper.monitoringLabels" -}}
+{{ toYaml (merge (deepCopy .Values.monitoring.labels) (dict "app.kubernetes.io/name" "mlkeeper" "app.kubernetes.io/part-of" "mlkeeper")) }}
 {{- end -}}
