@@ -116,7 +116,7 @@ func runCheck(cmd *cobra.Command, env Environment, f checkFlags) error {
 }
 
 func (c *checker) run(ctx context.Context, env Environment, names []string) error {
-	c.kubernetes()
+	c.kubernetes(ctx)
 	var managers []managerState
 	if !c.pre {
 		var err error
@@ -160,12 +160,12 @@ func (c *checker) add(state, subject, format string, args ...any) {
 }
 
 // kubernetes checks the release of the API server.
-func (c *checker) kubernetes() {
+func (c *checker) kubernetes(ctx context.Context) {
 	const subject = "Kubernetes"
 	if c.version == nil {
 		return
 	}
-	info, err := c.version()
+	info, err := c.version(ctx)
 	if err != nil {
 		c.add(checkProblem, subject, "the API server does not tell its version: %v", err)
 		return

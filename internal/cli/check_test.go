@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -79,7 +80,9 @@ func endpoints(ready bool) *unstructured.Unstructured {
 func checked(t *testing.T, may func(user, verb, resource string) bool, objects ...*unstructured.Unstructured) *cluster {
 	t.Helper()
 	c, dyn := fakeCluster(t, append(slices.Clone(statusKinds), definitionGVK, sliceGVK, odhGVK), objects...)
-	c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: "v1.36.2+k3s1"}, nil }
+	c.version = func(context.Context) (*apiversion.Info, error) {
+		return &apiversion.Info{GitVersion: "v1.36.2+k3s1"}, nil
+	}
 	reviewing(dyn, may)
 	return c
 }
@@ -135,11 +138,11 @@ func TestCheckBeforeAnInstallation(t *testing.T) {
 		t.Errorf("--controller does not limit the definitions: %v", one)
 	}
 	for version, want := range map[string]string{"v1.33.9": "older than 1.34", "v1.37.0-alpha.1": "newer than 1.36", "v2.0.0": "newer than 1.36"} {
-		c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
+		c.version = func(context.Context) (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
 		expect(t, checks(t, c, 1, "--pre")["Kubernetes"], checkProblem, version, want)
 	}
 	for _, version := range []string{"v1.34.0", "v1.35.2-gke.1", "v1.36.11"} {
-		c.version = func() (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
+		c.version = func(context.Context) (*apiversion.Info, error) { return &apiversion.Info{GitVersion: version}, nil }
 		expect(t, checks(t, c, 0, "--pre")["Kubernetes"], checkOK, version)
 	}
 	for _, args := range [][]string{{"--controller", "trustyai"}, {"--pre", "--controller", "nobody"}, {"-o", "yaml"}} {

@@ -142,7 +142,7 @@ func (c *Connection) open() (*cluster, error) {
 		return nil, fmt.Errorf("the cluster at %s does not answer: %w; check --kubeconfig and --context, and that the API "+
 			"server runs", cfg.Host, err)
 	}
-	out.openapi, out.version = finder.OpenAPIV3(), finder.ServerVersion
+	out.openapi, out.version = finder.OpenAPIV3(), finder.ServerVersionWithContext
 	if out.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -229,7 +229,7 @@ type cluster struct {
 	// logs reads the logs of a container; nil where there are none.
 	logs func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
 	// version asks the API server for its version; nil where there is none.
-	version func() (*apiversion.Info, error)
+	version func(ctx context.Context) (*apiversion.Info, error)
 }
 
 // lookup returns the mapping of a kind, or nil while it is not served.

@@ -109,7 +109,7 @@ func (v *stackView) watchWires(ctx context.Context) error {
 		}
 		one := wireWatch{&informer{i, wire.GVK}, wire.Name}
 		v.wires = append(v.wires, one)
-		if err := v.run(ctx, one.informer, v.refuses(wire.GVK.GroupKind())); err != nil {
+		if err := v.run(ctx, one.informer, v.refuses(one.informer)); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (p *podWatches) coverPods(ctx context.Context, whole []*unstructured.Unstru
 				return err
 			}
 			p.by[key] = &informer{i, gvk}
-			if err := p.run(ctx, p.by[key], p.refuses(gvk.GroupKind())); err != nil {
+			if err := p.run(ctx, p.by[key], p.refuses(p.by[key])); err != nil {
 				return err
 			}
 		}
@@ -167,8 +167,8 @@ func reducedStatus(status map[string]any) map[string]any {
 func (p *podWatches) listed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, i := range p.by {
-		if _, refused := p.refused[key.GroupKind]; !i.HasSynced() && !refused {
+	for _, i := range p.by {
+		if _, refused := p.refused[i]; !i.HasSynced() && !refused {
 			return false
 		}
 	}

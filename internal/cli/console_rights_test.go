@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +34,9 @@ func TestCredentialsThatEndAskForALogin(t *testing.T) {
 		return true, nil, apierrors.NewUnauthorized("expired")
 	}
 	dyn.PrependReactor("list", "events", refuse)
-	if err := s.Timeline(t.Context(), theService, console.NewFeed()); !errors.Is(err, console.ErrUnauthorized) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Timeline(ctx, theService, console.NewFeed()); !errors.Is(err, console.ErrUnauthorized) {
 		t.Errorf("a timeline goes on with the events that were read: %v", err)
 	}
 	dyn.PrependReactor("get", "*", refuse)
@@ -44,7 +47,7 @@ func TestCredentialsThatEndAskForALogin(t *testing.T) {
 		"diff":     func(ctx context.Context) error { _, err := s.Diff(ctx, theService, false); return err },
 		"action":   func(ctx context.Context) error { return s.Act(ctx, theService, actionSuspend) },
 	} {
-		if err := ask(t.Context()); !errors.Is(err, console.ErrUnauthorized) {
+		if err := ask(ctx); !errors.Is(err, console.ErrUnauthorized) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -94,6 +97,29 @@ func TestRowsGoWithTheRight(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAWarningGoesWithItsCause gives a right that was missing while somebody looks.
+func TestAWarningGoesWithItsCause(t *testing.T) {
+	s, dyn := stackSource(t, fakeController{})
+	var refused atomic.Bool
+	refused.Store(true)
+	dyn.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no"))
+	})
+	warned := func(rows map[string]string) bool {
+		warns := strings.Contains(rows["stack"], "Deployment may not be watched")
+		if warns && refused.Load() {
+			refused.Store(false)
+		}
+		return warns
+	}
+	told := false
+	feeding(t, func(ctx context.Context, feed *console.Feed) error { return s.Stack(ctx, theService, feed) }, func(rows map[string]string) bool {
+		now := warned(rows)
+		told = told || now
+		return told && !now && rows["object/Deployment.apps/default/d"] != ""
+	})
 }
 
 // TestACustomResourceIsHeldInShort has one of a megabyte, as kubectl apply writes it, with thousands of objects.

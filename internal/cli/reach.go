@@ -82,7 +82,7 @@ func (c *cluster) follow(ctx context.Context, tell func(lost string)) {
 		case <-next:
 		case <-again:
 			// The transport notes whether there is an answer.
-			_, _ = c.version()
+			_, _ = c.version(ctx)
 		}
 	}
 }

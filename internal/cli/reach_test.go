@@ -78,7 +78,7 @@ func TestThePageSaysThatTheAPIServerIsAway(t *testing.T) {
 	s, _ := stackSource(t, fakeController{})
 	s.reach = &reach{}
 	var back atomic.Bool
-	s.version = func() (*apiversion.Info, error) {
+	s.version = func(context.Context) (*apiversion.Info, error) {
 		if back.Load() {
 			s.reach.note(nil)
 		}

@@ -38,7 +38,8 @@ type watches struct {
 	custom, inventories *informer
 	// children are by kind and namespace.
 	children map[childWatch]*informer
-	refused  map[schema.GroupKind]string
+	// refused says why a watch is not allowed, as long as that is so.
+	refused map[*informer]string
 	// learnt is when it was asked last what the cluster serves, later says that it will be asked again.
 	learnt time.Time
 	later  bool
@@ -59,7 +60,7 @@ type informer struct {
 func newWatches(c *cluster, s *subject) *watches {
 	return &watches{
 		cluster: c, subject: s, changed: make(chan struct{}, 1), failed: make(chan error, 1),
-		children: map[childWatch]*informer{}, refused: map[schema.GroupKind]string{},
+		children: map[childWatch]*informer{}, refused: map[*informer]string{},
 	}
 }
 
@@ -86,7 +87,7 @@ func (w *watches) start(ctx context.Context) error {
 	if mapping != nil {
 		w.inventories = &informer{dynamicinformer.NewFilteredDynamicInformer(w.dynamic, mapping.Resource, "", 0,
 			cache.Indexers{}, w.ofStack).Informer(), inventoryKind}
-		if err := w.run(ctx, w.inventories, w.refuses(inventoryKind.GroupKind())); err != nil {
+		if err := w.run(ctx, w.inventories, w.refuses(w.inventories)); err != nil {
 			return err
 		}
 	}
@@ -124,7 +125,7 @@ func (w *watches) cover(ctx context.Context, entries []keeper.InventoryEntry) (m
 			w.children[key] = child
 			w.mu.Unlock()
 			more = true
-			if err := w.run(ctx, child, w.refuses(key.GroupKind)); err != nil {
+			if err := w.run(ctx, child, w.refuses(child)); err != nil {
 				return more, err
 			}
 		}
@@ -143,11 +144,11 @@ func (w *watches) childInformer(mapping *meta.RESTMapping, namespace string) cac
 		w.ofStack).Informer()
 }
 
-// refuses remembers that a kind may not be watched; the waiting goes on without it.
-func (w *watches) refuses(gk schema.GroupKind) func(error) {
+// refuses remembers that something may not be watched; the waiting goes on without it.
+func (w *watches) refuses(i *informer) func(error) {
 	return func(err error) {
 		w.mu.Lock()
-		w.refused[gk] = err.Error()
+		w.refused[i] = err.Error()
 		w.mu.Unlock()
 		w.wake()
 	}
@@ -162,9 +163,15 @@ func (w *watches) run(ctx context.Context, i *informer, refused func(error)) err
 	}); err != nil {
 		return err
 	}
-	wake := func(any) { w.wake() }
+	seen := func() {
+		w.mu.Lock()
+		delete(w.refused, i)
+		w.mu.Unlock()
+		w.wake()
+	}
+	wake := func(any) { seen() }
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: wake, UpdateFunc: func(any, any) { w.wake() }, DeleteFunc: wake,
+		AddFunc: wake, UpdateFunc: func(any, any) { seen() }, DeleteFunc: wake,
 	}); err != nil {
 		return err
 	}
@@ -172,7 +179,7 @@ func (w *watches) run(ctx context.Context, i *informer, refused func(error)) err
 	w.running.Go(func() {
 		// An empty list is news as well.
 		if cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
-			w.wake()
+			seen()
 		}
 	})
 	return nil
@@ -227,14 +234,18 @@ func (w *watches) snapshot() (out snapshot, synced bool) {
 	for key, child := range w.children {
 		if !child.HasSynced() {
 			children.unread[key.GroupKind] = true
-			_, refused := w.refused[key.GroupKind]
+			_, refused := w.refused[child]
 			out.complete = out.complete && refused
 			continue
 		}
 		children.objects[hash] = append(children.objects[hash], child.objects()...)
 	}
-	for _, gk := range sortedKinds(w.refused) {
-		c.warn("%s may not be watched, so their changes are not reported: %s", gk.Kind, w.refused[gk])
+	refused := map[schema.GroupKind]string{}
+	for i, why := range w.refused {
+		refused[i.gvk.GroupKind()] = why
+	}
+	for _, gk := range sortedKinds(refused) {
+		c.warn("%s may not be watched, so their changes are not reported: %s", gk.Kind, refused[gk])
 	}
 	subject := out.live
 	if subject == nil {

@@ -408,7 +408,7 @@ func (r *somewhereReader) KubernetesVersion() string {
 	if r.version == nil {
 		return ""
 	}
-	info, err := r.version()
+	info, err := r.version(r.ctx)
 	if err != nil {
 		r.reads.fail(fmt.Errorf("ask for the version of the API server: %w", err))
 		return ""
