@@ -155,7 +155,7 @@ func TestReconcileWaitsUntilItIsHandled(t *testing.T) {
 	handles := prompt{"is to be reconciled", func(ctx context.Context) {
 		go func() {
 			// The manager takes a moment, in which the custom resource is Ready all the same.
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(3 * time.Second)
 			live := c.read(ctx, t, "tas/s")
 			_ = unstructured.SetNestedField(live.Object, live.GetAnnotations()[keeper.ReconcileAtAnnotation], "status", "lastHandledReconcileAt")
 			mustUpdate(ctx, t, dyn, serviceGVR, live)
