@@ -1,6 +1,6 @@
-// Package pack moves the strings of an object that is kept for long into one piece of memory. Decoding makes each of them
-// apart, among garbage: with ten thousand objects half of every page is holes then, which stay when the garbage is gone. It
-// changes where strings are and never what they say.
+// Package pack moves the strings of a cached object into one block of memory. Decoding allocates each of them by itself, between garbage:
+// with ten thousand objects half of every page is free then and cannot be returned, since Go's collector moves nothing. It changes
+// where strings are and never what they say.
 package pack
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Strings moves strings into one piece of memory. Equal ones share their place.
+// Strings moves strings into one block of memory. Equal ones share it.
 func Strings(all ...*string) {
 	places := make(map[string]int, len(all))
 	size := 0
@@ -56,6 +56,9 @@ func Object(pointer any) {
 	c.refill(texts)
 }
 
+// stringPointer is the type of pointers to strings, to which those to named types such as types.UID convert.
+var stringPointer = reflect.TypeFor[*string]()
+
 // collector finds the strings of an object.
 type collector struct {
 	strings []*string
@@ -90,7 +93,7 @@ func (c *collector) visit(v reflect.Value) {
 		}
 	case reflect.String:
 		if v.CanAddr() {
-			c.strings = append(c.strings, (*string)(v.Addr().UnsafePointer()))
+			c.strings = append(c.strings, v.Addr().Convert(stringPointer).Interface().(*string))
 		}
 	}
 }
