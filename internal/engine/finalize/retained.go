@@ -68,7 +68,7 @@ func (f *Finalizer) deleteRetained(ctx context.Context, inv *keeper.Inventory) (
 	}
 	for live, content := range kept {
 		log.FromContext(ctx).Info("kept, because it is not empty", "object", plan.KeyOf(live).String(), "content", content)
-		f.Recorder.Eventf(live, nil, corev1.EventTypeNormal, "Kept", "Teardown",
+		f.Recorder.Eventf(live, nil, corev1.EventTypeNormal, "Retained", "Teardown",
 			"%s was deleted; this stays, since it still holds something: %s", inv.Annotations[keeper.OwnerAnnotation], content)
 	}
 	return 0, nil
