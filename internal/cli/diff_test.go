@@ -277,7 +277,7 @@ func TestUnified(t *testing.T) {
 func TestWithin(t *testing.T) {
 	small := map[string]any{"a": "1", "l": []any{map[string]any{"b": int64(2)}}}
 	large := map[string]any{"a": "1", "l": []any{map[string]any{"b": int64(2), "c": "default"}}, "d": true}
-	if !within(small, large) || within(large, small) || within([]any{"a"}, []any{"a", "b"}) || within("a", map[string]any{}) {
+	if !isSubset(small, large) || isSubset(large, small) || isSubset([]any{"a"}, []any{"a", "b"}) || isSubset("a", map[string]any{}) {
 		t.Error("what holds what is not seen")
 	}
 }

@@ -17,7 +17,7 @@ type treeFlags struct {
 }
 
 const (
-	// healthNotCreated is the health of an object that is declared and not made yet.
+	// healthNotCreated is the health of an object that is declared and not created yet.
 	healthNotCreated = "NotCreated"
 	// healthSkipped is the health of an optional object whose API is not served.
 	healthSkipped = "Skipped"
@@ -50,19 +50,19 @@ type StageTree struct {
 	Objects []ObjectStatus `json:"objects"`
 }
 
-// settled counts the objects of a stage that are as they should be.
-func (s *StageTree) settled() (settled, all int) {
+// current counts the objects of a stage that are current.
+func (s *StageTree) current() (current, all int) {
 	for i := range s.Objects {
 		switch s.Objects[i].Health {
 		case string(health.Current):
-			settled++
+			current++
 			all++
 		case healthSkipped:
 		default:
 			all++
 		}
 	}
-	return settled, all
+	return current, all
 }
 
 // NewTreeCommand returns `mlkeeper tree`.

@@ -113,8 +113,8 @@ func stageTitle(s *StageTree) string {
 	default:
 		title = "stage " + s.Name
 	}
-	settled, all := s.settled()
-	return Clean(fmt.Sprintf("%s (%d of %d ready)", title, settled, all))
+	current, all := s.current()
+	return Clean(fmt.Sprintf("%s (%d of %d ready)", title, current, all))
 }
 
 func shown(message string, wide bool) string {

@@ -11,7 +11,7 @@ import (
 	"mlkeeper.dev/internal/engine/observe"
 )
 
-// keepDefaulted puts back what the API server had filled in within the values that an apply replaces as a whole: where
+// keepDefaulted puts back what the API server had defaulted in the values that an apply replaces as a whole: where
 // everything that is declared in such a value is there already, the rest are defaults, and the live value stays. It changes
 // after and returns it.
 func keepDefaulted(live, after *unstructured.Unstructured) *unstructured.Unstructured {
@@ -26,9 +26,9 @@ func keepDefaulted(live, after *unstructured.Unstructured) *unstructured.Unstruc
 			continue
 		}
 		for path := range set.Leaves().All() {
-			was, found := at(live.Object, path)
-			if is, declared := at(after.Object, path); found && declared && !scalar(is) && within(is, was) {
-				put(after.Object, path, was)
+			was, found := valueAt(live.Object, path)
+			if is, declared := valueAt(after.Object, path); found && declared && !scalar(is) && isSubset(is, was) {
+				setValue(after.Object, path, was)
 			}
 		}
 	}
@@ -43,8 +43,8 @@ func scalar(value any) bool {
 	return true
 }
 
-// within says that a value holds nothing that the other does not hold too.
-func within(inner, outer any) bool {
+// isSubset says that a value holds nothing that the other does not hold too.
+func isSubset(inner, outer any) bool {
 	switch in := inner.(type) {
 	case map[string]any:
 		out, ok := outer.(map[string]any)
@@ -52,7 +52,7 @@ func within(inner, outer any) bool {
 			return false
 		}
 		for key, value := range in {
-			if !within(value, out[key]) {
+			if !isSubset(value, out[key]) {
 				return false
 			}
 		}
@@ -63,7 +63,7 @@ func within(inner, outer any) bool {
 			return false
 		}
 		for i := range in {
-			if !within(in[i], out[i]) {
+			if !isSubset(in[i], out[i]) {
 				return false
 			}
 		}
@@ -72,10 +72,10 @@ func within(inner, outer any) bool {
 	return reflect.DeepEqual(inner, outer)
 }
 
-// at finds the value of a path.
-func at(content any, path fieldpath.Path) (any, bool) {
+// valueAt finds the value of a path.
+func valueAt(content any, path fieldpath.Path) (any, bool) {
 	for _, element := range path {
-		next, _, ok := step(content, element)
+		next, _, ok := childOf(content, element)
 		if !ok {
 			return nil, false
 		}
@@ -84,10 +84,10 @@ func at(content any, path fieldpath.Path) (any, bool) {
 	return content, true
 }
 
-// put replaces the value of a path that is there.
-func put(content any, path fieldpath.Path, value any) {
+// setValue replaces the value of a path that is there.
+func setValue(content any, path fieldpath.Path, value any) {
 	for i, element := range path {
-		next, set, ok := step(content, element)
+		next, set, ok := childOf(content, element)
 		if !ok {
 			return
 		}
@@ -99,8 +99,8 @@ func put(content any, path fieldpath.Path, value any) {
 	}
 }
 
-// step goes one element down and says how to replace what is there.
-func step(content any, element fieldpath.PathElement) (next any, set func(any), ok bool) {
+// childOf goes one element down and says how to replace what is there.
+func childOf(content any, element fieldpath.PathElement) (next any, set func(any), ok bool) {
 	switch c := content.(type) {
 	case map[string]any:
 		if element.FieldName == nil {
