@@ -31,7 +31,7 @@ func renderingOf(
 		return cr.Spec.Rendering, "spec.rendering says so", nil
 	case cr.Status.Rendering != "":
 		return cr.Status.Rendering, "status.rendering says that it was before", nil
-	case last.Rendered() && settled(last.Content):
+	case last.Rendered() && keepsRendering(last.Content):
 		return last.Content.Rendering, last.Content.Why, nil
 	}
 	found, why, err := kustomize.Detect(ctx, in)
@@ -49,9 +49,9 @@ func renderingOf(
 	return kubeflowv1.Rendering(found), why, nil
 }
 
-// settled says that the rendering of a content is kept: as soon as it gave any application. One that gave none may be that of a path
+// keepsRendering says that the rendering of a content is kept: as soon as it gave any application. One that gave none may be that of a path
 // with a slip of the pen.
-func settled(content Content) bool {
+func keepsRendering(content Content) bool {
 	return content.Rendering != "" && slices.ContainsFunc(content.Applications, func(a Application) bool { return a.Error == "" })
 }
 

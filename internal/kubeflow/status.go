@@ -46,7 +46,7 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Obse
 		conditions(cr, seen)
 		return controller.Verdict{}
 	}
-	if settled(facts.Result.Content) {
+	if keepsRendering(facts.Result.Content) {
 		status.Rendering = facts.Result.Content.Rendering
 	}
 	status.ReposCache = nil
@@ -62,14 +62,14 @@ func (s *system) Project(cr *kubeflowv1.KfDef, facts Facts, seen controller.Obse
 func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
 	status := &cr.Status
 	before := status.Applications
-	_, wrong := sortByDependencies(facts.Result.Content.Spec)
-	clash := conflicts(cr, facts)
+	_, dependencyErrors := sortByDependencies(facts.Result.Content.Spec)
+	conflicting := conflicts(cr, facts)
 	status.Applications = make([]kubeflowv1.ApplicationStatus, len(facts.Result.Content.Applications))
-	made := make([]int32, len(facts.Result.Content.Applications))
+	existing := make([]int32, len(facts.Result.Content.Applications))
 	for i, a := range facts.Result.Content.Applications {
 		one := &status.Applications[i]
 		one.Name, one.Phase, one.Message = a.Name, phasePending, controller.Cut(a.Error, maxMessage)
-		var lack controller.Lack
+		var reason controller.NotReadyReason
 		for _, o := range a.Objects {
 			// An object of two applications belongs to both.
 			key := keyOf(cr, facts, i, o)
@@ -79,14 +79,14 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedSta
 			if ready {
 				one.Ready++
 			} else {
-				lack.Add(key, state)
+				reason.Add(key, state)
 			}
 			if state.Observed != nil {
-				made[i]++
+				existing[i]++
 			}
 		}
 		if one.Message == "" {
-			one.Message = controller.Cut(lack.Text, maxMessage)
+			one.Message = controller.Cut(reason.Text, maxMessage)
 		}
 	}
 	ready := 0
@@ -95,14 +95,14 @@ func applications(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedSta
 		if j := slices.IndexFunc(before, func(b kubeflowv1.ApplicationStatus) bool { return b.Name == one.Name }); j >= 0 {
 			one.Revision = before[j].Revision
 		}
-		failure, _ := failureOfApplication(facts.Result.Content, i, wrong[i], clash[i])
+		failure, _ := failureOfApplication(facts.Result.Content, i, dependencyErrors[i], conflicting[i])
 		switch {
 		case failure != "":
 			one.Phase, one.Message = phaseFailed, controller.Cut(failure, maxMessage)
 		case one.Ready == one.Objects:
 			one.Phase, one.Message, one.Revision = phaseReady, "", revision(facts.Result.Content.Spec[i], facts.Result.Sources)
 			ready++
-		case made[i] > 0:
+		case existing[i] > 0:
 			one.Phase = phaseProgressing
 		}
 	}
@@ -146,19 +146,19 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedStat
 
 // conditions writes the original's conditions, which are never True together.
 func conditions(cr *kubeflowv1.KfDef, seen controller.ObservedState) {
-	which, message := ConditionPending, seen.Waiting
+	current, message := ConditionPending, seen.Waiting
 	switch {
 	case seen.Ready:
-		which, message = ConditionAvailable, "every application is ready"
+		current, message = ConditionAvailable, "every application is ready"
 	case len(seen.Problems) > 0:
-		which, message = ConditionDegraded, seen.Problems[0].Error()
+		current, message = ConditionDegraded, seen.Problems[0].Error()
 	}
 	for _, kind := range []string{ConditionAvailable, ConditionDegraded, ConditionPending} {
 		c := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: which, ObservedGeneration: cr.Generation,
+			Type: kind, Status: metav1.ConditionFalse, Reason: current, ObservedGeneration: cr.Generation,
 			LastTransitionTime: metav1.NewTime(seen.Now),
 		}
-		if kind == which {
+		if kind == current {
 			c.Status, c.Message = metav1.ConditionTrue, controller.Cut(message, maxMessage)
 		}
 		meta.SetStatusCondition(&cr.Status.Conditions, c)

@@ -83,26 +83,26 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	}
 	digest := r.keys.digestValues(r.values)
 	now := next(r.recorded, run.Result.Sources[0].Digest, digest)
-	kept := r.keys.of(r.name)
+	credentials := r.keys.of(r.name)
 	in := helm.Input{
 		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values,
-		Cluster: r.cluster, Kept: kept, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
+		Cluster: r.cluster, Generated: credentials, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
 	}
 	rendered, err := helm.Render(ctx, in)
 	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {
 		// Nothing is stored, so that no later pass would render it.
-		if err = r.keys.makeAll(r.settings.Random, r.now, kept.certificates(rendered.Wanted)); err == nil {
+		if err = r.keys.makeAll(r.settings.Random, r.now, credentials.certificates(rendered.Wanted)); err == nil {
 			rendered, err = helm.Render(ctx, in)
 		}
 	}
 	if err != nil {
 		return r.failure(err)
 	}
-	told := Told{APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: kept.certificates(rendered.Wanted)}
+	told := Told{APIs: rendered.Asked, Certificates: map[string]string{}, Wanted: credentials.certificates(rendered.Wanted)}
 	if len(told.Wanted) == 0 {
-		told.Names = kept.found
+		told.Names = credentials.found
 	}
-	for _, c := range kept.certificates(rendered.Used) {
+	for _, c := range credentials.certificates(rendered.Used) {
 		told.Certificates[c.Name()] = r.keys.digest(c.Name(), c)
 	}
 	out := run.Result

@@ -338,7 +338,7 @@ func (k *keys) bytes(purpose string, n int) []byte {
 	return out.Bytes()
 }
 
-// Since implements helm.Kept.
+// Since implements helm.GeneratedCredentials.
 func (k *keys) Since() time.Time { return k.since() }
 
 // Certificate is one that is there, by the name by which it is kept.

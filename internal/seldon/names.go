@@ -18,8 +18,8 @@ const (
 	maxName  = 512
 )
 
-// kept are the credentials as one component has them.
-type kept struct {
+// componentCredentials are the credentials as one component has them.
+type componentCredentials struct {
 	*keys
 	component string
 	// known are the names of before by those of now. With unknown they are yet to be recorded, and found are those.
@@ -28,8 +28,8 @@ type kept struct {
 }
 
 // of are the credentials as a component has them.
-func (k *keys) of(component string) *kept {
-	out := &kept{keys: k, component: component, found: map[string]string{}}
+func (k *keys) of(component string) *componentCredentials {
+	out := &componentCredentials{keys: k, component: component, found: map[string]string{}}
 	raw, recorded := k.data[prefixNames+component]
 	if err := json.Unmarshal(raw, &out.known); recorded && err != nil {
 		out.known = nil // Somebody damaged it.
@@ -39,7 +39,7 @@ func (k *keys) of(component string) *kept {
 }
 
 // named is the name by which a value is made.
-func (k *kept) named(name helm.Name) string {
+func (k *componentCredentials) named(name helm.Name) string {
 	if before, ok := k.known[name.Now]; ok {
 		return before
 	}
@@ -52,16 +52,16 @@ func (k *kept) named(name helm.Name) string {
 	return k.component + " " + name.Now
 }
 
-// Bytes implements helm.Kept.
-func (k *kept) Bytes(name helm.Name, n int) []byte { return k.bytes(k.named(name), n) }
+// Bytes implements helm.GeneratedCredentials.
+func (k *componentCredentials) Bytes(name helm.Name, n int) []byte { return k.bytes(k.named(name), n) }
 
-// Certificate implements helm.Kept.
-func (k *kept) Certificate(c helm.Certificate) (helm.Pair, bool) {
+// Certificate implements helm.GeneratedCredentials.
+func (k *componentCredentials) Certificate(c helm.Certificate) (helm.Pair, bool) {
 	return k.keys.Certificate(k.certificate(c))
 }
 
 // certificate is one by the name by which it is kept.
-func (k *kept) certificate(c helm.Certificate) helm.Certificate {
+func (k *componentCredentials) certificate(c helm.Certificate) helm.Certificate {
 	if c.Kind == helm.Key {
 		c.CommonName = k.named(helm.Name{Now: c.CommonName, Before: c.Before})
 	}
@@ -69,7 +69,7 @@ func (k *kept) certificate(c helm.Certificate) helm.Certificate {
 }
 
 // certificates are several.
-func (k *kept) certificates(all []helm.Certificate) []helm.Certificate {
+func (k *componentCredentials) certificates(all []helm.Certificate) []helm.Certificate {
 	var out []helm.Certificate
 	for _, c := range all {
 		out = append(out, k.certificate(c))

@@ -25,7 +25,7 @@ func fits(t *testing.T, folder string, v values) error {
 		t.Fatal(err)
 	}
 	_, err = helm.Render(t.Context(), helm.Input{
-		Chart: chart, Release: "release", Namespace: "ns", Values: v, Kept: made(t, nil, testNow).of(core),
+		Chart: chart, Release: "release", Namespace: "ns", Values: v, Generated: made(t, nil, testNow).of(core),
 		Cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return true }},
 	})
 	return err

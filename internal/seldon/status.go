@@ -131,9 +131,9 @@ func componentStatus(
 	return out
 }
 
-// count counts objects, and says what they lack.
+// count counts objects, and says what they wait for.
 func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.ObservedState) {
-	made, lack := 0, controller.Lack{}
+	made, reason := 0, controller.NotReadyReason{}
 	for _, key := range keys {
 		state := seen.Objects[key]
 		out.Objects++
@@ -144,9 +144,9 @@ func count(out *v1alpha1.ComponentStatus, keys []plan.Key, seen controller.Obser
 			out.Ready++
 			continue
 		}
-		lack.Add(key, state)
+		reason.Add(key, state)
 	}
-	out.Message = controller.Cut(lack.Text, maxMessage)
+	out.Message = controller.Cut(reason.Text, maxMessage)
 	switch {
 	case out.Objects > 0 && out.Ready == out.Objects:
 		out.Phase, out.Message = phaseReady, ""

@@ -32,9 +32,9 @@ const methodFound = "found"
 
 func init() { worker.Serve(kindIndex, findInWorker) }
 
-func findInWorker(caller *worker.Caller) error {
+func findInWorker(parent *worker.Parent) error {
 	var j chartJob
-	if err := caller.Read(&j); err != nil {
+	if err := parent.Read(&j); err != nil {
 		return err
 	}
 	var out chartFound
@@ -45,7 +45,7 @@ func findInWorker(caller *worker.Caller) error {
 	} else {
 		out.Link, out.Digest = link, digest
 	}
-	_, err = worker.Call[bool](caller, methodFound, out)
+	_, err = worker.Call[bool](parent, methodFound, out)
 	return err
 }
 
@@ -54,7 +54,7 @@ func (s *Store) find(ctx context.Context, raw []byte, r ChartRequest) (link, dig
 	var found chartFound
 	err = s.options.Workers.Run(ctx, worker.Job{
 		Kind: kindIndex, Namespace: limit.NamespaceOf(ctx), Input: chartJob{Raw: raw, Name: r.Name, Version: r.Version},
-		Piece: maxIndexTime, Total: maxIndexTime,
+		StepTime: maxIndexTime, TotalTime: maxIndexTime,
 		Handlers: map[string]worker.Handler{methodFound: worker.Handle(func(_ *worker.Run, f chartFound) (bool, error) {
 			found = f
 			return true, nil

@@ -51,9 +51,9 @@ const methodSigned = "signed"
 
 func init() { worker.Serve(kindProvenance, verifyInWorker) }
 
-func verifyInWorker(caller *worker.Caller) error {
+func verifyInWorker(parent *worker.Parent) error {
 	var j provenanceJob
-	if err := caller.Read(&j); err != nil {
+	if err := parent.Read(&j); err != nil {
 		return err
 	}
 	var out provenanceFound
@@ -64,7 +64,7 @@ func verifyInWorker(caller *worker.Caller) error {
 	} else {
 		out.Digest = digest
 	}
-	_, err = worker.Call[bool](caller, methodSigned, out)
+	_, err = worker.Call[bool](parent, methodSigned, out)
 	return err
 }
 
@@ -102,7 +102,7 @@ func (s *Store) signedDigest(ctx context.Context, archive *url.URL, auth Auth, v
 func (s *Store) verified(ctx context.Context, job provenanceJob) (string, error) {
 	var found provenanceFound
 	err := s.options.Workers.Run(ctx, worker.Job{
-		Kind: kindProvenance, Namespace: limit.NamespaceOf(ctx), Input: job, Piece: maxPGPTime, Total: maxPGPTime,
+		Kind: kindProvenance, Namespace: limit.NamespaceOf(ctx), Input: job, StepTime: maxPGPTime, TotalTime: maxPGPTime,
 		Handlers: map[string]worker.Handler{methodSigned: worker.Handle(func(_ *worker.Run, f provenanceFound) (bool, error) {
 			found = f
 			return true, nil

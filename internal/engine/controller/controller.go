@@ -256,7 +256,7 @@ type State struct {
 	Current bool
 }
 
-// WaitingFor says what an object still lacks.
+// WaitingFor says what an object waits for.
 func (s State) WaitingFor(key plan.Key) string {
 	switch {
 	case s.Observed == nil:

@@ -42,7 +42,7 @@ func (g *gate) add(in Input, stage Stage) {
 		if !plan.AlwaysRetained(item.Key) {
 			continue
 		}
-		by := lacks(in, item)
+		by := notReadyReason(in, item)
 		switch {
 		case by == "":
 		case item.Key.Kind == "Namespace":
@@ -60,15 +60,15 @@ func ClosedBy(in Input, stage Stage) string {
 		if !stage.WaitHealthy && !plan.AlwaysRetained(item.Key) {
 			continue
 		}
-		if by := lacks(in, item); by != "" {
+		if by := notReadyReason(in, item); by != "" {
 			return by
 		}
 	}
 	return ""
 }
 
-// lacks names what an object lacks to let pass what comes after it, or returns "".
-func lacks(in Input, item Item) string {
+// notReadyReason names what an object waits for before it lets pass what comes after it, or returns "".
+func notReadyReason(in Input, item Item) string {
 	switch {
 	case !item.Served && item.Optional:
 		return ""
@@ -116,7 +116,7 @@ func Steps(in Input, stage Stage) map[int]Before {
 			if item.Step != step || before.Hook || before.Waits != "" && !item.Hook {
 				continue
 			}
-			if waits := lacks(in, item); waits != "" {
+			if waits := notReadyReason(in, item); waits != "" {
 				before = Before{Waits: waits, Hook: item.Hook}
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"mlkeeper.dev/internal/manifest/manifesttest"
 )
 
-// everything is a Kept that has every certificate.
+// everything has every certificate.
 type everything struct{ memory }
 
 func (everything) Certificate(Certificate) (Pair, bool) {
@@ -89,7 +89,7 @@ func TestLikeHelmsCommand(t *testing.T) {
 // time, by object.
 func likeHelm(t *testing.T, command, path string, in Input) map[string][]string {
 	t.Helper()
-	in.Kept = everything{memory{seed: "seed"}}
+	in.Generated = everything{memory{seed: "seed"}}
 	// Without a cluster the command knows the APIs that Helm was built with.
 	in.Cluster.Serves = common.DefaultCapabilities.APIVersions.Has
 	in.Cluster.All = func() []string { return common.DefaultCapabilities.APIVersions }

@@ -15,7 +15,7 @@ import (
 // standIns are the charts of make demo.
 const standIns = "../../../hack/demo/seldon/charts/"
 
-// memory is a Kept of a test: it has every certificate that it is encoded to.
+// memory are the generated credentials of a test: it has every certificate that it is encoded to.
 type memory struct {
 	seed string
 	has  map[string]Pair
@@ -67,7 +67,7 @@ func chartOf(t testing.TB, text string) *Chart {
 
 func input(c *Chart, values map[string]any) Input {
 	return Input{
-		Chart: c, Release: "release", Namespace: "ns", Values: values, Kept: memory{seed: "seed"},
+		Chart: c, Release: "release", Namespace: "ns", Values: values, Generated: memory{seed: "seed"},
 		Cluster: Cluster{
 			Version: "v1.36.2", Serves: func(v string) bool { return v == "apps/v1" },
 			All: func() []string { return []string{"apps/v1", "apps/v1/Deployment", "v1"} },

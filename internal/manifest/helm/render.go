@@ -28,8 +28,8 @@ type Input struct {
 	Revision int
 	Upgrade  bool
 	Cluster  Cluster
-	// Kept gives what is made at random.
-	Kept Kept
+	// Generated are the credentials that templates generate.
+	Generated GeneratedCredentials
 	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
 	// none. Without it nothing is ever found.
 	Lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
@@ -44,7 +44,7 @@ type Rendered struct {
 	Definitions, Before, Objects, After []*unstructured.Unstructured
 	// Asked are the APIs that the templates asked for, and whether the cluster had them.
 	Asked map[string]bool
-	// Used are the certificates that the templates asked for. Wanted are those of them that Kept did not have: nothing is
+	// Used are the certificates that the templates asked for. Wanted are those of them that Generated did not have: nothing is
 	// rendered until it has them.
 	Used, Wanted []Certificate
 	// LooksUp says that the templates looked something up in the cluster, so that the next rendering may be another.
@@ -77,7 +77,7 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
 	}
 	markFiles(c)
-	asked := &templateFunctions{kept: in.Kept, counts: map[string]int{}, begun: map[string]bool{}}
+	asked := &templateFunctions{generated: in.Generated, counts: map[string]int{}, begun: map[string]bool{}}
 	asked.lookup = func(apiVersion, kind, namespace, name string) (map[string]any, error) {
 		return in.Lookup(ctx, apiVersion, kind, namespace, name)
 	}

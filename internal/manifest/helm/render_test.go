@@ -17,7 +17,7 @@ import (
 // TestTheSameInputsGiveTheSameObjects renders what Helm makes another each time.
 func TestTheSameInputsGiveTheSameObjects(t *testing.T) {
 	in := input(folder(t, standIns+"seldon-core-operator"), nil)
-	in.Kept = memory{has: map[string]Pair{"Leaf seldon-webhook-service": {Cert: "a certificate", Key: "a key"}}}
+	in.Generated = memory{has: map[string]Pair{"Leaf seldon-webhook-service": {Cert: "a certificate", Key: "a key"}}}
 	first, err := Render(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestTheSameInputsGiveTheSameObjects(t *testing.T) {
 	if len(first.Objects) != 11 || len(first.Used) != 3 || len(first.Wanted) > 0 {
 		t.Errorf("%d objects: %s; used %v", len(first.Objects), names(first.Objects), first.Used)
 	}
-	in.Kept = memory{}
+	in.Generated = memory{}
 	if missing, err := Render(t.Context(), in); err != nil || len(missing.Wanted) != 1 || missing.Wanted[0].CommonName != "seldon-webhook-service" || len(missing.Objects) > 0 {
 		t.Errorf("%+v, %v", missing, err)
 	}
@@ -292,7 +292,7 @@ func TestACallMovesNoneOfOtherFiles(t *testing.T) {
 		t.Helper()
 		in := input(chartOf(t, files), nil)
 		kept := &named{everything: everything{memory{seed: "seed"}}}
-		in.Kept = kept
+		in.Generated = kept
 		out, err := Render(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
@@ -331,7 +331,7 @@ func TestACallMovesNoneOfOtherFiles(t *testing.T) {
 	}
 }
 
-// named is a Kept that notes the names that it is asked for.
+// named are generated credentials that note the names that it is asked for.
 type named struct {
 	everything
 	names []string

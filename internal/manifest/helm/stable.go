@@ -18,8 +18,8 @@ import (
 
 // templateFunctions are the functions of templates that would give another answer each time, or take without bounds.
 type templateFunctions struct {
-	kept   Kept
-	lookup func(apiVersion, kind, namespace, name string) (map[string]any, error)
+	generated GeneratedCredentials
+	lookup    func(apiVersion, kind, namespace, name string) (map[string]any, error)
 	// file is the one that is rendered, begun those that were. counts tells several calls of one function with the same arguments apart,
 	// in a file and in the whole chart.
 	file    string
@@ -109,7 +109,7 @@ func (s *templateFunctions) call(purpose string) (name string, inChart int) {
 // bytes are unguessable ones for this call of a function.
 func (s *templateFunctions) bytes(purpose string, n int) []byte {
 	name, inChart := s.call(purpose)
-	return s.kept.Bytes(Name{Now: name, Before: fmt.Sprintf("%s#%d", purpose, inChart)}, n)
+	return s.generated.Bytes(Name{Now: name, Before: fmt.Sprintf("%s#%d", purpose, inChart)}, n)
 }
 
 func (s *templateFunctions) text(name, alphabet string) func(int) (string, error) {
@@ -168,11 +168,11 @@ func (s *templateFunctions) shuffle(text string) (string, error) {
 	return string(runes), nil
 }
 
-func (s *templateFunctions) now() time.Time { return s.kept.Since() }
+func (s *templateFunctions) now() time.Time { return s.generated.Since() }
 
 // ago is the time between a moment and that of the first rendering.
 func (s *templateFunctions) ago(date any) string {
-	at := s.kept.Since()
+	at := s.generated.Since()
 	if t, ok := date.(time.Time); ok {
 		return at.Sub(t).Round(time.Second).String()
 	}
@@ -191,7 +191,7 @@ func (s *templateFunctions) certificate(c Certificate) (Pair, error) {
 		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
 	}
 	s.used = append(s.used, c)
-	pair, ok := s.kept.Certificate(c)
+	pair, ok := s.generated.Certificate(c)
 	if !ok {
 		s.wanted = append(s.wanted, c)
 	}

@@ -86,9 +86,9 @@ func (in Input) handlers(ctx context.Context) map[string]worker.Handler {
 	return map[string]worker.Handler{
 		methodServes: worker.Handle(func(_ *worker.Run, apiVersion string) (bool, error) { return in.Cluster.Serves(apiVersion), nil }),
 		methodAll:    worker.Handle(func(*worker.Run, bool) ([]string, error) { return in.Cluster.All(), nil }),
-		methodBytes:  worker.Handle(func(_ *worker.Run, p purpose) ([]byte, error) { return in.Kept.Bytes(p.Name, p.Count), nil }),
+		methodBytes:  worker.Handle(func(_ *worker.Run, p purpose) ([]byte, error) { return in.Generated.Bytes(p.Name, p.Count), nil }),
 		methodCertificate: worker.Handle(func(_ *worker.Run, c Certificate) (out known, err error) {
-			out.Pair, out.Found = in.Kept.Certificate(c)
+			out.Pair, out.Found = in.Generated.Certificate(c)
 			return out, nil
 		}),
 		methodLookup: worker.Handle(func(_ *worker.Run, l looked) ([]byte, error) {
@@ -106,13 +106,13 @@ func (in Input) handlers(ctx context.Context) map[string]worker.Handler {
 
 // parent is what a worker has of the one who called Render.
 type parent struct {
-	caller *worker.Caller
-	since  time.Time
+	from  *worker.Parent
+	since time.Time
 }
 
 // ask asks what has no errors.
 func ask[R, A any](c *parent, method string, args A) R {
-	result, err := worker.Call[R](c.caller, method, args)
+	result, err := worker.Call[R](c.from, method, args)
 	if err != nil {
 		panic(err)
 	}
@@ -125,15 +125,15 @@ func (c *parent) Serves(apiVersion string) bool { return ask[bool](c, methodServ
 // All asks for all APIs of the cluster.
 func (c *parent) All() []string { return ask[[]string](c, methodAll, true) }
 
-// Bytes implements Kept.
+// Bytes implements GeneratedCredentials.
 func (c *parent) Bytes(name Name, n int) []byte {
 	return ask[[]byte](c, methodBytes, purpose{Name: name, Count: n})
 }
 
-// Since implements Kept.
+// Since implements GeneratedCredentials.
 func (c *parent) Since() time.Time { return c.since }
 
-// Certificate implements Kept.
+// Certificate implements GeneratedCredentials.
 func (c *parent) Certificate(of Certificate) (Pair, bool) {
 	k := ask[known](c, methodCertificate, of)
 	return k.Pair, k.Found
@@ -141,7 +141,7 @@ func (c *parent) Certificate(of Certificate) (Pair, bool) {
 
 // Lookup is that of an Input.
 func (c *parent) Lookup(_ context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
-	raw, err := worker.Call[[]byte](c.caller, methodLookup, looked{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
+	raw, err := worker.Call[[]byte](c.from, methodLookup, looked{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}

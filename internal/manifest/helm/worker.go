@@ -40,10 +40,10 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 		pool = worker.Default
 	}
 	err = pool.Run(ctx, worker.Job{
-		Kind: kind, Namespace: in.Namespace, Piece: within, Total: within, Handlers: handlers,
+		Kind: kind, Namespace: in.Namespace, StepTime: within, TotalTime: within, Handlers: handlers,
 		Input: job{
 			Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
-			Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Kept.Since(),
+			Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Generated.Since(),
 		},
 	})
 	switch {
@@ -60,19 +60,19 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 }
 
 // work is the life of a worker: one chart.
-func work(caller *worker.Caller) error {
+func work(from *worker.Parent) error {
 	var j job
-	if err := caller.Read(&j); err != nil {
+	if err := from.Read(&j); err != nil {
 		return err
 	}
 	values := map[string]any{}
 	if err := json.Unmarshal(j.Values, &values); err != nil {
 		return err
 	}
-	c := &parent{caller: caller, since: j.Since}
+	c := &parent{from: from, since: j.Since}
 	rendered, err := render(context.Background(), Input{
-		Chart: &Chart{Name: j.Chart, tree: caller.Tree(chartTree)}, Release: j.Release, Namespace: j.Namespace, Values: values,
-		Revision: j.Revision, Upgrade: j.Upgrade, Kept: c, Lookup: c.Lookup, Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
+		Chart: &Chart{Name: j.Chart, tree: from.Tree(chartTree)}, Release: j.Release, Namespace: j.Namespace, Values: values,
+		Revision: j.Revision, Upgrade: j.Upgrade, Generated: c, Lookup: c.Lookup, Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
 	})
 	out := resultOf(rendered)
 	for name, list := range rendered.lists() {
@@ -80,7 +80,7 @@ func work(caller *worker.Caller) error {
 			if err != nil {
 				break
 			}
-			if err = caller.Send(name, o); err != nil {
+			if err = from.Send(name, o); err != nil {
 				err = fmt.Errorf("chart %s: %w: correct its template", j.Chart, err)
 			}
 		}
@@ -88,6 +88,6 @@ func work(caller *worker.Caller) error {
 	if err != nil {
 		out = result{Error: err.Error()}
 	}
-	_, err = worker.Call[bool](caller, methodDone, out)
+	_, err = worker.Call[bool](from, methodDone, out)
 	return err
 }

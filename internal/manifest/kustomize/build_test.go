@@ -142,7 +142,7 @@ func TestBuildRefuses(t *testing.T) {
 // TestStacksOfKustomize holds that the name which switches kfctl's mode means nothing to kustomize.
 func TestStacksOfKustomize(t *testing.T) {
 	in := inTree("namespaces", "controller/default")
-	in.Applications[0].Name = stacksMark
+	in.Applications[0].Name = stacksApplication
 	if got := strings.Join(names(rendered(t, in)), ", "); !strings.Contains(got, "Namespace /controller-system") {
 		t.Errorf("rendered are %s", got)
 	}

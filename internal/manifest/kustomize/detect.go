@@ -48,10 +48,10 @@ func (in Input) whyKfctl() string {
 		return "kfctl's operator had the KfDef before"
 	}
 	for _, a := range in.Applications {
-		if a.Name == stacksMark {
-			return "an application is called " + stacksMark
+		if a.Name == stacksApplication {
+			return "an application is called " + stacksApplication
 		}
-		if fields := ofKfctl(a); len(fields) > 0 {
+		if fields := kfctlFields(a); len(fields) > 0 {
 			return fmt.Sprintf("application %q has %s", a.Name, strings.Join(fields, " and "))
 		}
 		dir, err := locate(in, a)
@@ -119,7 +119,7 @@ func (s *search) known(content []byte, depth int) ([]byte, error) {
 		return nil, err
 	}
 	for name := range raw {
-		if !knownTo320(name) {
+		if !inKustomize320(name) {
 			delete(raw, name)
 		}
 	}

@@ -82,7 +82,7 @@ func TestDetect(t *testing.T) {
 
 // stacks adds the application that switches kfctl to its second mode.
 func stacks(in *Input) {
-	in.Applications = append(in.Applications, Application{Name: stacksMark, HasConfig: true, HasRepoRef: true, Repo: "manifests", Path: "gone"})
+	in.Applications = append(in.Applications, Application{Name: stacksApplication, HasConfig: true, HasRepoRef: true, Repo: "manifests", Path: "gone"})
 }
 
 // TestDetectKeepsRealKfDefs holds that nothing which Kubeflow and Open Data Hub published changes its meaning.

@@ -16,7 +16,7 @@ func (w *walk) addObjects(v *visit, file string) error {
 		one := nameOf(object)
 		v.name(one)
 		if one.kind == "Namespace" {
-			v.spaces[one.name] = true
+			v.namespaceNames[one.name] = true
 		}
 	}
 	return err

@@ -186,7 +186,7 @@ func FuzzRender(f *testing.F) {
 		in.Applications[0].Overlays = []string{"o"}
 		if stacks {
 			in.Applications[0].Path = "app/base"
-			in.Applications = append(in.Applications, Application{Name: stacksMark})
+			in.Applications = append(in.Applications, Application{Name: stacksApplication})
 		}
 		// Go ends a fuzz target after ten seconds, which a busy machine makes of one.
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

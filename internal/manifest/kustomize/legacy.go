@@ -319,7 +319,7 @@ func (l *legacy) resource(p string) {
 // rel turns a path as seen from dir into one as seen from the application's folder. An address stays what it is, to be
 // refused by its own name.
 func (l *legacy) rel(dir, p string) string {
-	if remote(p) {
+	if IsRemote(p) {
 		return p
 	}
 	joined := path.Join(dir, p)

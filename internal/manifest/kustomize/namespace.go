@@ -59,25 +59,25 @@ func keepNamespaces(v *visit) {
 	v.changed = true
 }
 
-// maxSpaces bounds the Namespaces below a prefix: each costs a look at every object.
-const maxSpaces = 64
+// maxNamespaces bounds the Namespaces below a prefix: each costs a look at every object.
+const maxNamespaces = 64
 
 // affixNamespaces gives the Namespaces below a kustomization its namePrefix and nameSuffix, as kustomize v3.2.0 did and today's does
 // not. Patches above know a Namespace by that name only, such as those that remove that of Kubeflow 1.3's notebook-controller.
 func affixNamespaces(v *visit) error {
-	if v.k.NamePrefix == "" && v.k.NameSuffix == "" || len(v.spaces) == 0 {
+	if v.k.NamePrefix == "" && v.k.NameSuffix == "" || len(v.namespaceNames) == 0 {
 		return nil
 	}
-	if len(v.spaces) > maxSpaces {
-		return fmt.Errorf("namePrefix and nameSuffix change the names of more than %d Namespaces: split it", maxSpaces)
+	if len(v.namespaceNames) > maxNamespaces {
+		return fmt.Errorf("namePrefix and nameSuffix change the names of more than %d Namespaces: split it", maxNamespaces)
 	}
 	// The longest first, since the new name of one may be the present one of another.
-	names := slices.Sorted(maps.Keys(v.spaces))
+	names := slices.Sorted(maps.Keys(v.namespaceNames))
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	clear(v.spaces)
+	clear(v.namespaceNames)
 	for _, name := range names {
 		affixed := v.k.NamePrefix + name + v.k.NameSuffix
-		v.spaces[affixed] = true
+		v.namespaceNames[affixed] = true
 		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/metadata/name", "value": affixed}})
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ func TestNamespacesGetPrefixes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := input(c.files, nil)
-			in.Applications = append(in.Applications, Application{Name: stacksMark})
+			in.Applications = append(in.Applications, Application{Name: stacksApplication})
 			got := renderAll(t, in)[0]
 			if diff := cmp.Diff(c.want, names(got)); diff != "" || got.Err != nil {
 				t.Errorf("%v\n%s", got.Err, diff)
@@ -62,7 +62,7 @@ func TestNamespacesGetPrefixes(t *testing.T) {
 // TestManyNamespacesBelowAPrefix refuses what would cost a look at every object for each of many Namespaces.
 func TestManyNamespacesBelowAPrefix(t *testing.T) {
 	var text strings.Builder
-	for i := range maxSpaces + 1 {
+	for i := range maxNamespaces + 1 {
 		fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: Namespace, metadata: {name: n%d}}\n", i)
 	}
 	in := input("-- app/kustomization.yaml --\nresources: [all.yaml]\nnamePrefix: p-\n-- app/all.yaml --\n"+text.String(), nil)

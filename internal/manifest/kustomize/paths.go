@@ -41,9 +41,9 @@ var address = regexp.MustCompile(`^[a-z][a-z0-9+.-]*(://|@)`)
 // remotePrefixes are how kustomize knows an address without a double slash behind its scheme.
 var remotePrefixes = []string{"git::", "gh:", "http:", "https:", "github.com/", "github.com:"}
 
-// remote says that kustomize would fetch p, over http or with git, before it looks for a file or folder of that name. It is
-// wider than kustomize's own test, so that a form which that one learns later is refused all the same.
-func remote(p string) bool {
+// IsRemote says that kustomize would fetch p, over http or with git, before it looks for a file or folder of that name. It is
+// wider than kustomize's own test, so that a form which that one learns later is refused all the same: whoever renders replaces an address by a path first.
+func IsRemote(p string) bool {
 	lower := strings.ToLower(strings.TrimSpace(p))
 	for _, prefix := range remotePrefixes {
 		if strings.HasPrefix(lower, prefix) {

@@ -104,8 +104,8 @@ var fieldsOf320 = []string{
 	"configMapGenerator", "secretGenerator", "generatorOptions", "configurations", "generators", "transformers", "inventory",
 }
 
-// knownTo320 says that the kustomize of kfctl knew a field, which it decoded in any case: Kubeflow 1.2 writes nameprefix.
-func knownTo320(name string) bool {
+// inKustomize320 says that the kustomize of kfctl knew a field, which it decoded in any case: Kubeflow 1.2 writes nameprefix.
+func inKustomize320(name string) bool {
 	return slices.ContainsFunc(fieldsOf320, func(known string) bool { return strings.EqualFold(known, name) })
 }
 
@@ -119,7 +119,7 @@ func (v *visit) findNewFields(content []byte) error {
 		v.newer = "kind " + types.ComponentKind
 	}
 	for _, name := range sortedKeys(raw) {
-		if raw[name] != nil && !knownTo320(name) {
+		if raw[name] != nil && !inKustomize320(name) {
 			v.newer = cmp.Or(v.newer, name)
 		}
 	}

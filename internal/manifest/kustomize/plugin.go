@@ -50,7 +50,7 @@ func scanValue(value any, loads bool) error {
 		}
 	case string:
 		_, file, _ := strings.Cut(v, "=")
-		if loads && (remote(v) || remote(file)) {
+		if loads && (IsRemote(v) || IsRemote(file)) {
 			return fmt.Errorf("names %q, which %w", v, errRemote)
 		}
 	}

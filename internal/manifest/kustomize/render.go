@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stacksMark is the application whose name switches a KfDef to kfctl's second mode.
-const stacksMark = "kubeflow-apps"
+// stacksApplication is the application whose name switches a KfDef to kfctl's second mode.
+const stacksApplication = "kubeflow-apps"
 
 // generated is the folder of what is generated around an application that is the kustomization at its path.
 const generated = "/application"
@@ -23,7 +23,7 @@ const generated = "/application"
 // Stacks says in which of its two modes kfctl rendered a KfDef. In stacks mode each application is the kustomization at its path and
 // nothing else; in legacy mode it is merged from a base, overlays and parameters.
 func (in Input) Stacks() bool {
-	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksMark })
+	return slices.ContainsFunc(in.Applications, func(a Application) bool { return a.Name == stacksApplication })
 }
 
 // renderAt renders one application of a KfDef in this process, which is a worker.
@@ -145,8 +145,8 @@ func prepareLegacy(in Input, a Application, dir string) (prepared, error) {
 	return out, err
 }
 
-// ofKfctl are the fields of an application that only kfctl's legacy mode reads.
-func ofKfctl(a Application) []string {
+// kfctlFields are the fields of an application that only kfctl's legacy mode reads.
+func kfctlFields(a Application) []string {
 	var out []string
 	if len(a.Overlays) > 0 {
 		out = append(out, "overlays")
@@ -160,7 +160,7 @@ func ofKfctl(a Application) []string {
 // prepareBuild has kustomize begin in the application's folder, as kustomize build does. Only what the KfDef changes itself
 // needs a kustomization around it.
 func prepareBuild(in Input, a Application, dir string) (prepared, error) {
-	if fields := ofKfctl(a); len(fields) > 0 {
+	if fields := kfctlFields(a); len(fields) > 0 {
 		return prepared{}, fmt.Errorf("%s need the rendering %s, and this KfDef is rendered as by kustomize build: "+
 			"point repoRef.path at the overlay and remove them, or set spec.rendering", strings.Join(fields, " and "), Kfctl)
 	}
@@ -173,9 +173,9 @@ func prepareBuild(in Input, a Application, dir string) (prepared, error) {
 // prepareStacks sets no namespace, as kfctl did on purpose: the folders name their own.
 func prepareStacks(in Input, a Application, dir string) (prepared, error) {
 	out, err := wrap(in, a, dir)
-	if ignored := ofKfctl(a); err == nil && len(ignored) > 0 {
+	if ignored := kfctlFields(a); err == nil && len(ignored) > 0 {
 		out.warnings = append(out.warnings, fmt.Sprintf("%s ignored, as kfctl did: a KfDef with an application %q takes every path "+
-			"as it is. Point repoRef.path at the overlay", strings.Join(ignored, " and "), stacksMark))
+			"as it is. Point repoRef.path at the overlay", strings.Join(ignored, " and "), stacksApplication))
 	}
 	return out, err
 }

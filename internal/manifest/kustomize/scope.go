@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// knowledge guards what kustomize knows of the kinds of Kubernetes, which it reads when it is asked first.
-var knowledge sync.Mutex
+// openAPI guards what kustomize knows of the kinds of Kubernetes, which it reads when it is asked first.
+var openAPI sync.Mutex
 
 // Namespaced says whether the objects of a kind of Kubernetes are in namespaces, as kustomize knows it without a cluster,
 // and whether it knows the kind.
 func Namespaced(gvk schema.GroupVersionKind) (namespaced, known bool) {
 	apiVersion, kind := gvk.ToAPIVersionAndKind()
-	knowledge.Lock()
-	defer knowledge.Unlock()
+	openAPI.Lock()
+	defer openAPI.Unlock()
 	return openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: apiVersion, Kind: kind})
 }

@@ -32,8 +32,8 @@ type walk struct {
 type visit struct {
 	// namespaces says that something below looks like a Namespace object.
 	namespaces bool
-	// spaces are the names that the Namespaces here and below have.
-	spaces map[string]bool
+	// namespaceNames are the names that the Namespaces here and below have.
+	namespaceNames map[string]bool
 	// named are the objects here and below that have a namespace before the kustomization above gives them its own.
 	named map[named]bool
 	// newer is what the kustomize of kfctl refused here or below; empty for nothing.
@@ -101,7 +101,7 @@ func (w *walk) enter(dir string) (*visit, error) {
 
 // load reads the kustomization of a folder exactly as kustomize does, so that both see the same fields.
 func (w *walk) load(dir string) (*visit, error) {
-	v := &visit{named: map[named]bool{}, spaces: map[string]bool{}}
+	v := &visit{named: map[named]bool{}, namespaceNames: map[string]bool{}}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		if w.tree.IsDir(file) || !w.tree.Exists(file) {
@@ -182,14 +182,14 @@ func (w *walk) descend(v *visit, dir string) error {
 	for n := range below.named {
 		v.name(n)
 	}
-	maps.Copy(v.spaces, below.spaces)
+	maps.Copy(v.namespaceNames, below.namespaceNames)
 	v.specs = append(v.specs, below.specs...)
 	return nil
 }
 
 // find resolves a path that a kustomization names.
 func (w *walk) find(dir, p string) (string, bool, error) {
-	if remote(p) {
+	if IsRemote(p) {
 		return "", false, fmt.Errorf("%q %w", p, errRemote)
 	}
 	target := path.Join(dir, p)

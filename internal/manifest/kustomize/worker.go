@@ -141,7 +141,7 @@ func (r *rendering) fail(err error) {
 }
 
 // run has a worker do a job.
-func (in Input) run(ctx context.Context, j job, handlers map[string]worker.Handler, piece, total time.Duration) error {
+func (in Input) run(ctx context.Context, j job, handlers map[string]worker.Handler, step, total time.Duration) error {
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -158,13 +158,13 @@ func (in Input) run(ctx context.Context, j job, handlers map[string]worker.Handl
 	if pool == nil {
 		pool = worker.Default
 	}
-	return pool.Run(ctx, worker.Job{Kind: kind, Namespace: in.Namespace, Input: j, Handlers: handlers, Piece: piece, Total: total})
+	return pool.Run(ctx, worker.Job{Kind: kind, Namespace: in.Namespace, Input: j, Handlers: handlers, StepTime: step, TotalTime: total})
 }
 
 // work is the life of a worker.
-func work(caller *worker.Caller) error {
+func work(parent *worker.Parent) error {
 	var j job
-	if err := caller.Read(&j); err != nil {
+	if err := parent.Read(&j); err != nil {
 		return err
 	}
 	in := Input{Repos: map[string]fs.FS{}}
@@ -172,44 +172,44 @@ func work(caller *worker.Caller) error {
 		return err
 	}
 	for _, name := range j.Repos {
-		in.Repos[name] = caller.Tree(name)
+		in.Repos[name] = parent.Tree(name)
 	}
 	if j.Detect {
-		return workDetection(caller, in)
+		return workDetection(parent, in)
 	}
 	for i := j.From; i < len(in.Applications); i++ {
-		more, err := workApplication(caller, in, i)
+		more, err := workApplication(parent, in, i)
 		if err != nil || !more {
 			return err
 		}
-		if err := caller.Next(); err != nil {
+		if err := parent.NextStep(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func workDetection(caller *worker.Caller, in Input) error {
+func workDetection(parent *worker.Parent, in Input) error {
 	rendering, why, err := detect(in)
 	d := detected{Rendering: string(rendering), Why: why}
 	if err != nil {
 		d.Error = err.Error()
 	}
-	_, err = worker.Call[bool](caller, methodDetected, d)
+	_, err = worker.Call[bool](parent, methodDetected, d)
 	return err
 }
 
 // workApplication renders one application and sends what became of it. It says whether the next one is to follow.
-func workApplication(caller *worker.Caller, in Input, i int) (bool, error) {
+func workApplication(parent *worker.Parent, in Input, i int) (bool, error) {
 	out := renderAt(in, i)
 	t := told{Index: i, Name: out.Name, Warnings: out.Warnings}
 	for _, o := range out.Objects {
-		if err := caller.Send(strconv.Itoa(i), o); err != nil {
+		if err := parent.Send(strconv.Itoa(i), o); err != nil {
 			return false, err
 		}
 	}
 	if out.Err != nil {
 		t.Error = out.Err.Error()
 	}
-	return worker.Call[bool](caller, methodRendered, t)
+	return worker.Call[bool](parent, methodRendered, t)
 }

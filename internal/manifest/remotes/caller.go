@@ -133,7 +133,7 @@ func (r *resolution) look(ctx context.Context) (missing []string, err error) {
 	}
 	left := max(time.Second, (allTime - r.spent).Truncate(time.Second))
 	err = pool.Run(ctx, worker.Job{
-		Kind: kind, Namespace: r.in.Namespace, Input: j, Handlers: handlers, Piece: min(oneTime, left), Total: left,
+		Kind: kind, Namespace: r.in.Namespace, Input: j, Handlers: handlers, StepTime: min(oneTime, left), TotalTime: left,
 	})
 	r.spent += r.used
 	return r.said.missing, err

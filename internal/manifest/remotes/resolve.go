@@ -74,19 +74,19 @@ func (r *resolver) tree(repo fs.FS) *tree {
 
 // resolve resolves the addresses that a folder of the repository reaches. Its error is that of the first which cannot be, and errMissing
 // where that is yet to be known.
-func (t *tree) resolve(dir string) error { return t.visit(path.Clean(dir), place{top: "."}) }
+func (t *tree) resolve(dir string) error { return t.visit(path.Clean(dir), location{root: "."}) }
 
-// place is where in the trees a kustomization is.
-type place struct {
-	// top is the folder of the tree that it is in, hops the number of addresses that lead there, and way the folders.
-	top  string
+// location is where in the trees a kustomization is.
+type location struct {
+	// root is that of the tree that it is in, hops the number of addresses that lead there, and path the folders.
+	root string
 	hops int
-	way  []string
+	path []string
 }
 
 // visit goes through the kustomization of a folder. What is wrong with it otherwise is kustomize's to tell.
-func (t *tree) visit(dir string, at place) error {
-	if slices.Contains(at.way, dir) {
+func (t *tree) visit(dir string, at location) error {
+	if slices.Contains(at.path, dir) {
 		if at.hops == 0 {
 			return nil
 		}
@@ -95,17 +95,17 @@ func (t *tree) visit(dir string, at place) error {
 	if err, done := t.visited[dir]; done {
 		return err
 	}
-	if t.of.folders++; t.of.folders > maxFolders || len(at.way) > maxNested {
+	if t.of.folders++; t.of.folders > maxFolders || len(at.path) > maxNested {
 		return fmt.Errorf("reaches more than %d kustomizations, or nests them more than %d deep at %q: split it", maxFolders, maxNested, dir)
 	}
-	at.way = append(slices.Clone(at.way), dir)
+	at.path = append(slices.Clone(at.path), dir)
 	err := t.kustomization(dir, at)
 	t.visited[dir] = err
 	return err
 }
 
 // kustomization resolves what the kustomization of a folder refers to.
-func (t *tree) kustomization(dir string, at place) error {
+func (t *tree) kustomization(dir string, at location) error {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := path.Join(dir, name)
 		info, err := t.files.Stat(file)
@@ -137,7 +137,7 @@ func (t *tree) kustomization(dir string, at place) error {
 
 // entries resolves the entries of a kustomization. It goes on behind one that is yet to be fetched, so that as much as possible is fetched
 // at once.
-func (t *tree) entries(dir string, kustomization *yaml.Node, at place) (changed bool, err error) {
+func (t *tree) entries(dir string, kustomization *yaml.Node, at location) (changed bool, err error) {
 	var missing error
 	for _, e := range entries(kustomization) {
 		replaced, err := t.entry(dir, e, at)
@@ -170,8 +170,8 @@ var errTooLarge = fmt.Errorf(
 	"the kustomizations that the KfDef reaches, and the files that they name by address, have more than %d bytes: split it", maxRead)
 
 // entry goes on in the folder that an entry names, or replaces the address that it is by a path; replaced says so.
-func (t *tree) entry(dir string, e *found, at place) (replaced bool, err error) {
-	if !kustomize.IsAddress(e.node.Value) {
+func (t *tree) entry(dir string, e *pathEntry, at location) (replaced bool, err error) {
+	if !kustomize.IsRemote(e.node.Value) {
 		return false, t.local(dir, e, at)
 	}
 	a, err := parse(e.node.Value, t.of.moving)
@@ -212,18 +212,18 @@ func (t *tree) entry(dir string, e *found, at place) (replaced bool, err error) 
 		return false, fmt.Errorf("%q names the folder %q, which its repository does not have: correct it", shown(e.node.Value), a.Dir)
 	}
 	e.set(relative(dir, target))
-	return true, t.visit(target, place{top: top, hops: at.hops + 1, way: at.way})
+	return true, t.visit(target, location{root: top, hops: at.hops + 1, path: at.path})
 }
 
 // local goes on in a folder of the same tree. One of a repository that was fetched must not lead out of it, as with kustomize.
-func (t *tree) local(dir string, e *found, at place) error {
+func (t *tree) local(dir string, e *pathEntry, at location) error {
 	if !e.folders {
 		return nil
 	}
 	target := path.Join(dir, e.node.Value)
-	inside := at.top == "." && fs.ValidPath(target) || target == at.top || strings.HasPrefix(target, at.top+"/")
+	inside := at.root == "." && fs.ValidPath(target) || target == at.root || strings.HasPrefix(target, at.root+"/")
 	switch {
-	case path.IsAbs(e.node.Value), !inside && at.top == ".":
+	case path.IsAbs(e.node.Value), !inside && at.root == ".":
 		return nil
 	case !inside:
 		return fmt.Errorf("%q leaves the repository that was fetched: correct it there", e.node.Value)
@@ -272,14 +272,14 @@ func relative(from, to string) string {
 	return strings.Repeat("../", strings.Count(from, "/")+1) + to
 }
 
-// found is an entry of a kustomization that names a file, or a folder where folders says so.
-type found struct {
+// pathEntry is an entry of a kustomization that names a file, or a folder where folders says so.
+type pathEntry struct {
 	node    *yaml.Node
 	folders bool
 }
 
 // set replaces the entry by a path.
-func (f *found) set(to string) { f.node.Value, f.node.Style, f.node.Tag = to, 0, "" }
+func (f *pathEntry) set(to string) { f.node.Value, f.node.Style, f.node.Tag = to, 0, "" }
 
 // fields are the fields of a kustomization whose entries are looked at, and whether folders may be among these. kustomize matches the
 // names of fields in any case.
@@ -290,11 +290,11 @@ var fields = map[string]bool{
 }
 
 // entries are the paths in a kustomization. Other fields with paths keep them; an address among these is kustomize's caller's to refuse.
-func entries(k *yaml.Node) []*found {
-	var out []*found
-	for name, list := range pairs(k) {
+func entries(k *yaml.Node) []*pathEntry {
+	var out []*pathEntry
+	for name, list := range fieldsOf(k) {
 		folders, known := fields[strings.ToLower(name)]
-		if list = target(list); !known || list.Kind != yaml.SequenceNode {
+		if list = resolveAlias(list); !known || list.Kind != yaml.SequenceNode {
 			continue
 		}
 		for _, item := range list.Content {
@@ -304,24 +304,24 @@ func entries(k *yaml.Node) []*found {
 			}
 			switch item.Kind {
 			case yaml.MappingNode:
-				for name, value := range pairs(item) {
+				for name, value := range fieldsOf(item) {
 					if strings.EqualFold(name, "path") && value.Kind == yaml.ScalarNode {
-						out = append(out, &found{node: value})
+						out = append(out, &pathEntry{node: value})
 					}
 				}
 			case yaml.ScalarNode:
-				out = append(out, &found{node: item, folders: folders})
+				out = append(out, &pathEntry{node: item, folders: folders})
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *found) int {
+	slices.SortStableFunc(out, func(a, b *pathEntry) int {
 		return cmp.Or(a.node.Line-b.node.Line, a.node.Column-b.node.Column)
 	})
 	return out
 }
 
-// pairs are the fields of a mapping.
-func pairs(node *yaml.Node) map[string]*yaml.Node {
+// fieldsOf are the fields of a mapping.
+func fieldsOf(node *yaml.Node) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
 	if node == nil || node.Kind != yaml.MappingNode {
 		return out
@@ -332,8 +332,8 @@ func pairs(node *yaml.Node) map[string]*yaml.Node {
 	return out
 }
 
-// target is what an alias stands for.
-func target(node *yaml.Node) *yaml.Node {
+// resolveAlias returns what an alias stands for.
+func resolveAlias(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node.Alias
 	}

@@ -23,7 +23,7 @@ type job struct {
 	Given map[int]bool
 }
 
-// fetched is what was fetched: a tree of the caller, or why there is none.
+// fetched is what was fetched: a tree of the parent, or why there is none.
 type fetched struct{ URI, Tree, Error string }
 
 // The methods by which a worker tells what it does.
@@ -58,7 +58,7 @@ type fetchError struct{ uri, text string }
 func (e *fetchError) Error() string { return e.text }
 
 // work is the life of a worker.
-func work(c *worker.Caller) error {
+func work(c *worker.Parent) error {
 	var j job
 	if err := c.Read(&j); err != nil {
 		return err
@@ -83,7 +83,7 @@ func work(c *worker.Caller) error {
 		if _, err := worker.Call[bool](c, methodBegin, i); err != nil {
 			return err
 		}
-		if err := c.Next(); err != nil {
+		if err := c.NextStep(); err != nil {
 			return err
 		}
 		if err := trees[a.Repo].resolveAll(a.Dirs); err != nil {
@@ -112,7 +112,7 @@ func (t *tree) resolveAll(dirs []string) error {
 }
 
 // tell sends what became of everything.
-func tell(c *worker.Caller, trees map[string]*tree, failed []failure) error {
+func tell(c *worker.Parent, trees map[string]*tree, failed []failure) error {
 	for _, f := range failed {
 		if _, err := worker.Call[bool](c, methodFailed, f); err != nil {
 			return err

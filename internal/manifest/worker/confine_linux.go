@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// ownNiceness has the scheduler prefer the manager, and firstToEnd has the kernel end a worker first where memory runs out.
-	ownNiceness = 10
-	firstToEnd  = "1000"
+	// niceness has the scheduler prefer the manager, and oomScoreAdj has the kernel end a worker first where memory runs out.
+	niceness    = 10
+	oomScoreAdj = "1000"
 	// streams are the descriptors that a worker has, and all that it may have.
 	streams = 3
 	// reserved are addresses that Go takes and does not use: it reserves 64 MiB at a time, aligned, at addresses that are random. In bytes.
@@ -26,11 +26,11 @@ const (
 // The fields of /proc/self/statm in pages (proc(5)): all addresses, and those that hold data of this process alone.
 const statmSize, statmData, statmFields = 0, 5, 7
 
-// confine bounds what this process may do from now on. Of memory it is what it takes beyond what it has. What counts is data (RLIMIT_DATA,
+// setLimits bounds what this process may do from now on. Of memory it is what it takes beyond what it has. What counts is data (RLIMIT_DATA,
 // which Linux has counted mappings to since 4.7) and not addresses, which Go reserves more of than it uses. Addresses are bounded
 // more widely, for kernels that count no mappings.
-func confine(l limits) error {
-	exitWhenLate()
+func setLimits(l limits) error {
+	exitWhenExceeded()
 	raw, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
@@ -48,15 +48,15 @@ func confine(l limits) error {
 		return err
 	}
 	// Neither bounds anything; where one is forbidden, the rest holds.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(firstToEnd), 0o600)
-	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, ownNiceness)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0o600)
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
 	for _, one := range []struct {
 		resource int
 		most     uint64
 	}{
 		{syscall.RLIMIT_DATA, data + l.Memory},
 		{syscall.RLIMIT_AS, size + l.Memory + reserved},
-		{syscall.RLIMIT_CPU, l.Total + 1}, // later than the signal
+		{syscall.RLIMIT_CPU, l.TotalTime + 1}, // later than the signal
 		{syscall.RLIMIT_CORE, 0},
 		{syscall.RLIMIT_FSIZE, 0},
 		{syscall.RLIMIT_NOFILE, streams},
@@ -68,19 +68,19 @@ func confine(l limits) error {
 	return nil
 }
 
-// exitWhenLate ends this process at the signal that comes where the soft limit of a piece is reached; the kernel ends it at the hard one,
+// exitWhenExceeded ends this process at the signal that comes where the soft limit of a step is reached; the kernel ends it at the hard one,
 // whatever it does.
-func exitWhenLate() {
+func exitWhenExceeded() {
 	late := make(chan os.Signal, 1)
 	signal.Notify(late, syscall.SIGXCPU)
 	go func() {
 		<-late
-		os.Exit(exitLate)
+		os.Exit(exitCPUTime)
 	}()
 }
 
-// used is the processor time that this process has taken.
-func used() time.Duration {
+// cpuTime is the processor time that this process has taken.
+func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
 		return 0
@@ -97,8 +97,8 @@ func bytesOf(pages string) (uint64, error) {
 	return n * uint64(os.Getpagesize()), nil //nolint:gosec // a page has a size
 }
 
-// confinePiece has the kernel send a signal when this process has taken so many seconds of processor time, as far as it may.
-func confinePiece(seconds, total uint64) error {
+// limitCPU has the kernel send a signal when this process has taken so many seconds of processor time, as far as it may.
+func limitCPU(seconds, total uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: min(seconds, total), Max: total + 1})
 }
 

@@ -16,8 +16,8 @@ type object struct {
 	Raw  []byte
 }
 
-// Send sends an object to the caller.
-func (c *Caller) Send(list string, o *unstructured.Unstructured) error {
+// Send sends an object to the parent.
+func (c *Parent) Send(list string, o *unstructured.Unstructured) error {
 	raw, err := json.Marshal(o.Object)
 	if err != nil {
 		return fmt.Errorf("%s %s cannot be written as JSON: %w", o.GetKind(), o.GetName(), err)
@@ -26,7 +26,7 @@ func (c *Caller) Send(list string, o *unstructured.Unstructured) error {
 	return err
 }
 
-// Objects are what a worker sends, by their lists. The caller keeps them, so that what they take in memory is bounded, and not their text
+// Objects are what a worker sends, by their lists. The parent keeps them, so that what they take in memory is bounded, and not their text
 // alone.
 type Objects struct {
 	lists map[string][]*unstructured.Unstructured
@@ -44,7 +44,7 @@ func (o *Objects) Drop(name string) {
 	delete(o.sizes, name)
 }
 
-// Collect adds the objects that a worker sends. It bounds what several workers send for one caller together.
+// Collect adds the objects that a worker sends. It bounds what several workers send for one job together.
 func (o *Objects) Collect(handlers map[string]Handler) {
 	o.lists, o.sizes = map[string][]*unstructured.Unstructured{}, map[string]int64{}
 	handlers[methodObject] = Handle(func(_ *Run, sent object) (bool, error) {

@@ -25,7 +25,7 @@ const (
 	maxOutput, maxResult = 128 << 20, 96 << 20
 	// maxWait bounds how long a worker lives that takes no processor time.
 	maxWait = 5 * time.Minute
-	// maxStderr bounds what is kept of the last words of a worker, in bytes.
+	// maxStderr bounds what is kept of what a worker writes to stderr, in bytes.
 	maxStderr = 16 << 10
 )
 
@@ -53,14 +53,14 @@ var Default = &Pool{}
 type Job struct {
 	// Kind is that of Serve, Namespace the namespace that the worker counts for.
 	Kind, Namespace string
-	// Input is sent first, and Handlers answer what the worker asks, one question after the other.
+	// Input is sent first, and Handlers answer the requests of the worker, one after the other.
 	Input    any
 	Handlers map[string]Handler
-	// Piece is how much processor time the worker may take from one call of Caller.Next to the next, and Total in all, in whole seconds.
-	Piece, Total time.Duration
+	// StepTime is how much processor time the worker may take from one call of Parent.NextStep to the next, and TotalTime in all, in whole seconds.
+	StepTime, TotalTime time.Duration
 }
 
-// Handler answers the questions of one method.
+// Handler answers the requests of one method.
 type Handler func(*Run, *gob.Decoder) (any, error)
 
 // Handle makes a handler of a function.
@@ -77,11 +77,11 @@ func Handle[A, R any](f func(*Run, A) (R, error)) Handler {
 // Run is a worker at work.
 type Run struct {
 	job Job
-	// used is the processor time that the worker had taken at its last question.
+	// used is the processor time that the worker had taken at its last request.
 	used time.Duration
 }
 
-// Used is the processor time that the worker had taken at its last question.
+// Used is the processor time that the worker had taken at its last request.
 func (r *Run) Used() time.Duration { return r.used }
 
 // errEnded says that a worker ended in the middle of an exchange.
@@ -113,7 +113,7 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, 
 
 // do starts the process, answers until it ends, and says how it did.
 func (r *Run) do(ctx context.Context, end context.CancelCauseFunc) error {
-	stderr := &lastWords{}
+	stderr := &stderrTail{}
 	process, to, from, err := r.start(ctx, stderr)
 	if err != nil {
 		return unavailable(err)
@@ -154,7 +154,7 @@ func (r *Run) start(ctx context.Context, stderr io.Writer) (process *exec.Cmd, t
 	process = exec.CommandContext(ctx, self, "renders")
 	// One processor is all that an endless template gets, and what is collected less often costs it less. A trace would only hide the reason
 	// of an end.
-	process.Env = []string{variable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=200"}
+	process.Env = []string{kindVariable + "=" + r.job.Kind, "GOMAXPROCS=1", "GOTRACEBACK=none", "GOGC=200"}
 	process.Dir, process.Stderr, process.WaitDelay = "/", stderr, time.Second
 	if to, err = process.StdinPipe(); err != nil {
 		return nil, nil, nil, err
@@ -169,19 +169,19 @@ func (r *Run) start(ctx context.Context, stderr io.Writer) (process *exec.Cmd, t
 // verdict says how a worker ended that nobody ended here.
 func (r *Run) verdict(state *os.ProcessState, err error) error {
 	switch {
-	case state.ExitCode() == exitLate:
-		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.Piece, r.job.Total))}
-	case state.UserTime()+state.SystemTime() >= r.job.Total:
-		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", r.job.Total)}
+	case state.ExitCode() == exitCPUTime:
+		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", min(r.job.StepTime, r.job.TotalTime))}
+	case state.UserTime()+state.SystemTime() >= r.job.TotalTime:
+		return &LimitError{fmt.Sprintf("rendering it takes more than %s of processor time", r.job.TotalTime)}
 	case !state.Exited():
 		return unavailable(errors.New("the kernel has ended the process that renders it, such as for lack of memory"))
 	}
 	return fmt.Errorf("rendering it ended too early: %w", err)
 }
 
-// answer sends the input, and answers until the worker has no more questions. The error is errEnded where it ended before.
+// answer sends the input, and answers until the worker has no more requests. The error is errEnded where it ended before.
 func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
-	bounds := limits{Memory: maxMemory, Piece: uint64(r.job.Piece / time.Second), Total: uint64(r.job.Total / time.Second)}
+	bounds := limits{Memory: maxMemory, StepTime: uint64(r.job.StepTime / time.Second), TotalTime: uint64(r.job.TotalTime / time.Second)}
 	if err := errors.Join(to.Encode(bounds), to.Encode(r.job.Input)); err != nil {
 		return fmt.Errorf("%w: %w", errEnded, err)
 	}
@@ -212,11 +212,11 @@ func (r *Run) answer(to *gob.Encoder, from *gob.Decoder) error {
 	}
 }
 
-// lastWords keeps the end of what a worker says. It is never shown: it may quote what is rendered.
-type lastWords struct{ bytes.Buffer }
+// stderrTail keeps the end of what a worker writes to stderr. It is never shown: it may quote what is rendered.
+type stderrTail struct{ bytes.Buffer }
 
 // Write implements io.Writer.
-func (w *lastWords) Write(p []byte) (int, error) {
+func (w *stderrTail) Write(p []byte) (int, error) {
 	w.Buffer.Write(p[max(0, len(p)-maxStderr):])
 	if over := w.Len() - maxStderr; over > 0 {
 		w.Next(over)
@@ -225,7 +225,7 @@ func (w *lastWords) Write(p []byte) (int, error) {
 }
 
 // outOfMemory says that the worker ran out of memory. Go tells it in several ways, by what was asked for last.
-func (w *lastWords) outOfMemory() bool {
+func (w *stderrTail) outOfMemory() bool {
 	for _, words := range []string{"out of memory", "cannot allocate memory", "stack exceeds", "newosproc"} {
 		if strings.Contains(w.String(), words) {
 			return true

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// The methods by which a worker reads the trees of its caller.
+// The methods by which a worker reads the trees of its parent.
 const methodList, methodRead = "list", "read"
 
-// chunk is how much of a file is sent at once, in bytes, so that the caller never holds a whole one.
+// chunk is how much of a file is sent at once, in bytes, so that the parent never holds a whole one.
 const chunk = 256 << 10
 
 // place is a folder, or a part of a file, of one of several trees.
@@ -102,14 +102,14 @@ func read(tree fs.FS, name string, at int64) ([]byte, error) {
 	return out[:n], err
 }
 
-// Tree is one of the caller's trees, which is read as it is needed.
-func (c *Caller) Tree(name string) fs.FS {
-	return &tree{caller: c, name: name, folders: map[string]map[string]entry{}}
+// Tree is one of the parent's trees, which is read as it is needed.
+func (c *Parent) Tree(name string) fs.FS {
+	return &tree{parent: c, name: name, folders: map[string]map[string]entry{}}
 }
 
-// tree is a tree of the caller. What its folders hold is asked for once.
+// tree is a tree of the parent. What its folders hold is asked for once.
 type tree struct {
-	caller  *Caller
+	parent  *Parent
 	name    string
 	folders map[string]map[string]entry
 }
@@ -131,7 +131,7 @@ func (t *tree) folder(name string) map[string]entry {
 			return nil
 		}
 	}
-	l, err := Call[listing](t.caller, methodList, place{Tree: t.name, Path: name})
+	l, err := Call[listing](t.parent, methodList, place{Tree: t.name, Path: name})
 	var out map[string]entry
 	if err == nil && l.Found {
 		out = make(map[string]entry, len(l.Entries))
@@ -195,7 +195,7 @@ func (t *tree) ReadFile(name string) ([]byte, error) {
 	}
 	out := make([]byte, 0, e.Bytes)
 	for int64(len(out)) < e.Bytes {
-		part, err := Call[[]byte](t.caller, methodRead, place{Tree: t.name, Path: name, At: int64(len(out))})
+		part, err := Call[[]byte](t.parent, methodRead, place{Tree: t.name, Path: name, At: int64(len(out))})
 		if err == nil && len(part) == 0 {
 			err = io.ErrUnexpectedEOF
 		}

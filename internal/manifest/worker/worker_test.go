@@ -26,7 +26,7 @@ import (
 const kindOfTests = "test"
 
 func init() {
-	Serve(kindOfTests, func(c *Caller) error {
+	Serve(kindOfTests, func(c *Parent) error {
 		var what string
 		if err := c.Read(&what); err != nil {
 			return err
@@ -35,41 +35,41 @@ func init() {
 	})
 }
 
-var does = map[string]func(*Caller) error{
-	"nothing": func(*Caller) error { return nil },
-	"fail":    func(*Caller) error { return errors.New("secret") },
-	"spin": func(*Caller) error {
+var does = map[string]func(*Parent) error{
+	"nothing": func(*Parent) error { return nil },
+	"fail":    func(*Parent) error { return errors.New("secret") },
+	"spin": func(*Parent) error {
 		for i := 0; ; i++ {
 			sink = i
 		}
 	},
-	"sleep": func(*Caller) error { time.Sleep(time.Hour); return nil },
-	"eat": func(*Caller) error {
+	"sleep": func(*Parent) error { time.Sleep(time.Hour); return nil },
+	"eat": func(*Parent) error {
 		for {
 			sink = append(sink.([]byte), make([]byte, 1<<20)...)
 		}
 	},
-	"recurse": func(c *Caller) error { return recurse(c, [1024]byte{}) },
-	"talk": func(c *Caller) error {
+	"recurse": func(c *Parent) error { return recurse(c, [1024]byte{}) },
+	"talk": func(c *Parent) error {
 		for {
 			if _, err := Call[bool](c, "text", strings.Repeat("x", 1<<20)); err != nil {
 				return err
 			}
 		}
 	},
-	"speak": func(*Caller) error {
+	"speak": func(*Parent) error {
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<20))
 		return nil
 	},
-	"pieces": func(c *Caller) error {
+	"steps": func(c *Parent) error {
 		for range 6 {
-			for began := used(); used()-began < 700*time.Millisecond; {
+			for began := cpuTime(); cpuTime()-began < 700*time.Millisecond; {
 				sink = began
 			}
 			if _, err := Call[bool](c, "text", "another"); err != nil {
 				return err
 			}
-			if err := c.Next(); err != nil {
+			if err := c.NextStep(); err != nil {
 				return err
 			}
 		}
@@ -77,14 +77,14 @@ var does = map[string]func(*Caller) error{
 	},
 	"reach": reach,
 	"list":  readTree,
-	"wide": func(c *Caller) error {
+	"wide": func(c *Parent) error {
 		return c.Send("", &unstructured.Unstructured{Object: map[string]any{"x": make([]any, 2<<20)}})
 	},
 }
 
 var sink any = []byte{}
 
-func recurse(c *Caller, x [1024]byte) error {
+func recurse(c *Parent, x [1024]byte) error {
 	if sink == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func recurse(c *Caller, x [1024]byte) error {
 }
 
 // reach tries to leave the process, and tells what it could.
-func reach(c *Caller) error {
+func reach(c *Parent) error {
 	var reached []string
 	try := func(what string, err error) {
 		if err == nil {
@@ -120,7 +120,7 @@ func reach(c *Caller) error {
 		}
 	}
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{variable, "GOMAXPROCS", "GOTRACEBACK", "GOGC"}, name) {
+		if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{kindVariable, "GOMAXPROCS", "GOTRACEBACK", "GOGC"}, name) {
 			reached = append(reached, v)
 		}
 	}
@@ -129,7 +129,7 @@ func reach(c *Caller) error {
 }
 
 // readTree reads all of a tree, and what is not there.
-func readTree(c *Caller) error {
+func readTree(c *Parent) error {
 	tree := c.Tree("t")
 	var out []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
@@ -152,7 +152,7 @@ func readTree(c *Caller) error {
 }
 
 // run has a worker of the tests do something, and returns what it said.
-func run(ctx context.Context, pool *Pool, what string, piece, total time.Duration) (string, error) {
+func run(ctx context.Context, pool *Pool, what string, step, total time.Duration) (string, error) {
 	var said []string
 	handlers := map[string]Handler{"text": Handle(func(_ *Run, text string) (bool, error) {
 		if len(said) < 10 {
@@ -165,7 +165,7 @@ func run(ctx context.Context, pool *Pool, what string, piece, total time.Duratio
 		"a/b": {Data: []byte("xxy")}, "large": {Data: append(bytes.Repeat([]byte("x"), 3*chunk), 'y')}, "empty": {},
 		"link": {Data: []byte("a/b"), Mode: fs.ModeSymlink},
 	}}, handlers)
-	err := pool.Run(ctx, Job{Kind: kindOfTests, Namespace: "ns", Input: what, Handlers: handlers, Piece: piece, Total: total})
+	err := pool.Run(ctx, Job{Kind: kindOfTests, Namespace: "ns", Input: what, Handlers: handlers, StepTime: step, TotalTime: total})
 	return strings.Join(said, "; "), err
 }
 
@@ -181,11 +181,11 @@ func TestAWorkerThatTakesTooMuchIsEnded(t *testing.T) {
 		"fail":    "rendering it ended too early: exit status 1",
 	} {
 		t.Run(what, func(t *testing.T) {
-			piece := 10 * time.Second
+			step := 10 * time.Second
 			if what == "spin" || what == "eat" {
-				piece = time.Second
+				step = time.Second
 			}
-			_, err := run(t.Context(), &Pool{}, what, piece, 20*time.Second)
+			_, err := run(t.Context(), &Pool{}, what, step, 20*time.Second)
 			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 				t.Errorf("%v, not %q", err, want)
 			}
@@ -212,12 +212,12 @@ func TestAWorkerIsUnavailable(t *testing.T) {
 	checkNoProcess(t)
 }
 
-// TestEachPieceHasItsTime has six pieces of 0.7 s, which take longer together than one may, and then longer than all may.
-func TestEachPieceHasItsTime(t *testing.T) {
-	if said, err := run(t.Context(), &Pool{}, "pieces", 2*time.Second, 60*time.Second); err != nil || strings.Count(said, "another") != 6 {
+// TestEachStepHasItsTime has six steps of 0.7 s, which take longer together than one may, and then longer than all may.
+func TestEachStepHasItsTime(t *testing.T) {
+	if said, err := run(t.Context(), &Pool{}, "steps", 2*time.Second, 60*time.Second); err != nil || strings.Count(said, "another") != 6 {
 		t.Errorf("%q, %v", said, err)
 	}
-	said, err := run(t.Context(), &Pool{}, "pieces", 2*time.Second, 2*time.Second)
+	said, err := run(t.Context(), &Pool{}, "steps", 2*time.Second, 2*time.Second)
 	if n := strings.Count(said, "another"); n < 1 || n > 3 || !errors.As(err, new(*LimitError)) || err.Error() != "rendering it takes more than 2s of processor time" {
 		t.Errorf("%q, %v", said, err)
 	}
@@ -252,7 +252,7 @@ func TestAWorkerIsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := exec.CommandContext(t.Context(), self)
-	worker.Env = []string{variable + "=" + kindOfTests}
+	worker.Env = []string{kindVariable + "=" + kindOfTests}
 	if out, err := worker.Output(); err == nil || len(out) > 0 {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -266,7 +266,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	var all sync.WaitGroup
 	start := func(namespace, what string) {
 		all.Go(func() {
-			_ = pool.Run(t.Context(), Job{Kind: kindOfTests, Namespace: namespace, Input: what, Piece: time.Second, Total: time.Second})
+			_ = pool.Run(t.Context(), Job{Kind: kindOfTests, Namespace: namespace, Input: what, StepTime: time.Second, TotalTime: time.Second})
 			mu.Lock()
 			defer mu.Unlock()
 			order = append(order, namespace)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Kept gives what templates have made at random, the same whenever they ask for the same.
-type Kept interface {
+// GeneratedCredentials are the random values, certificates and times that templates ask for, the same whenever they ask for the same.
+type GeneratedCredentials interface {
 	// Bytes returns n bytes that nobody can guess, the same for the same name.
 	Bytes(name Name, n int) []byte
 	// Since is the time that templates are encoded.

@@ -28,22 +28,22 @@ func TestWhatHasFailedIsToldBeforeWhatIsWaitedFor(t *testing.T) {
 		{"Deployment", state(health.InProgress, "It comes.")},
 	}
 	for range all {
-		var lack Lack
+		var reason NotReadyReason
 		for _, one := range all {
-			lack.Add(key(one.kind), one.state)
+			reason.Add(key(one.kind), one.state)
 		}
-		if want := "waiting for Job ns/one: It failed."; lack.Text != want {
-			t.Errorf("%v: %q, not %q", all, lack.Text, want)
+		if want := "waiting for Job ns/one: It failed."; reason.Text != want {
+			t.Errorf("%v: %q, not %q", all, reason.Text, want)
 		}
 		all = slices.Concat(all[1:], all[:1])
 	}
-	var lack Lack
+	var reason NotReadyReason
 	for _, one := range all[1:4:4] {
 		if one.state.Observed == nil || one.state.Observed.Health.Status != health.Failed {
-			lack.Add(key(one.kind), one.state)
+			reason.Add(key(one.kind), one.state)
 		}
 	}
-	if want := "waiting for ConfigMap ns/one to exist"; lack.Text != want {
-		t.Errorf("%q, not %q", lack.Text, want)
+	if want := "waiting for ConfigMap ns/one to exist"; reason.Text != want {
+		t.Errorf("%q, not %q", reason.Text, want)
 	}
 }
