@@ -74,9 +74,14 @@ func (g *gathering) askEvery() time.Duration {
 	return g.settings.ModelsEvery
 }
 
-// askedOf are the models of a config that are asked for: the first ones of a config that has more.
-func askedOf(config modelconfig.Config) []modelconfig.Model {
+// askedOf are the models of a config that are asked for: the first ones of a config that has more, and before them those with a label that
+// is to move, since it moves by the answer.
+func askedOf(config modelconfig.Config, moving map[string][]int64) []modelconfig.Model {
 	models := config.Models()
+	if len(models) > maxQuestions {
+		stays := func(m modelconfig.Model) int { return 1 - min(len(moving[m.Name]), 1) }
+		slices.SortStableFunc(models, func(a, b modelconfig.Model) int { return stays(a) - stays(b) })
+	}
 	return models[:min(len(models), maxQuestions)]
 }
 
@@ -91,7 +96,7 @@ func wantedOf(config, live modelconfig.Config) []wanted {
 	}
 	var out []wanted
 	moving := movingOf(config, live)
-	for _, m := range askedOf(config) {
+	for _, m := range askedOf(config, moving) {
 		out = append(out, wanted{m.Name, listed[m.Name], labelled[m.Name], moving[m.Name]})
 	}
 	return out

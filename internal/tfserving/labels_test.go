@@ -9,6 +9,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/tfserving/modelconfig"
 )
 
 // TestALabelMovesWhenEveryServerHasItsVersion, also those that are not asked for every model: with a hundred models two of the servers are. One
@@ -60,6 +61,29 @@ func TestALabelThatIsToMoveIsAskedForSoon(t *testing.T) {
 	}
 	if c.Asked[0].Name == before {
 		t.Error("the label waits until the question before is asked again")
+	}
+}
+
+// TestALabelOfTheLastModelIsAskedFor: not all models of a long config are, and the label would stay for ever.
+func TestALabelOfTheLastModelIsAskedFor(t *testing.T) {
+	config := func(version int) modelconfig.Config {
+		var models []modelconfig.Declared
+		for i := range 300 {
+			models = append(models, modelconfig.Declared{Model: modelconfig.Model{Name: fmt.Sprintf("m%d", i), BasePath: "/m"}})
+		}
+		models[299].Labels = map[string]int64{"stable": int64(version)}
+		out, err := modelconfig.New(models)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	asked := wantedOf(config(2), config(1))
+	if len(asked) != maxQuestions || asked[0].name != "m299" || !slices.Equal(asked[0].moving, []int64{2}) || asked[1].name != "m0" || asked[199].name != "m198" {
+		t.Errorf("%d models are asked for, first %+v", len(asked), asked[:2])
+	}
+	if asked := wantedOf(config(2), config(2)); asked[0].name != "m0" || asked[199].name != "m199" {
+		t.Errorf("asked for %+v", asked[:2])
 	}
 }
 

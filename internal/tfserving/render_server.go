@@ -135,7 +135,7 @@ func (r *renderer) labels() {
 		return
 	}
 	asked := map[string]bool{}
-	for _, m := range askedOf(r.facts.Config) {
+	for _, m := range askedOf(r.facts.Config, nil) {
 		asked[m.Name] = true
 	}
 	lacking := slices.DeleteFunc(r.facts.Config.Labels(), func(l modelconfig.Label) bool {

@@ -150,6 +150,10 @@ func TestServerMovesALabelInTwoSteps(t *testing.T) {
 	if err := p.reload(config(folder, both+label("stable", 2))); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("moved at once: %v", err)
 	}
+	// So it is in another folder, since a label is known by the name of the model.
+	if err := p.reload(config(base(t, 2), both+label("stable", 2))); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("moved at once with the folder: %v", err)
+	}
 	time.Sleep(1500 * time.Millisecond)
 	p.becomes("m", "1 AVAILABLE OK")
 	p.answers(http.MethodPost, "/v1/models/m/labels/stable:predict", `{"instances":[1]}`, http.StatusOK, "3")
