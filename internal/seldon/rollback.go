@@ -277,7 +277,8 @@ func unpack(raw []byte) (manifests, error) {
 // unpacked is a revision that is kept, as another revision after all others. Its hooks have run: they are left as they are.
 func (s *system) unpacked(of rendering.Subject, part *Part, recorded v1alpha1.ComponentStatus) *Result {
 	inputs := rendering.Digest(recorded.KeptDigest, []any{
-		recorded.Revision, recorded.InstalledRevision, recorded.Digest, recorded.ValuesDigest, recorded.DefinitionsVersion, part.spec.HealthCheckExprs,
+		recorded.Revision, recorded.InstalledRevision, recorded.Digest, recorded.ValuesDigest, recorded.DefinitionsVersion,
+		part.spec.HealthCheckExprs,
 	})
 	if known := s.results.Restored(of); known != nil && known.Inputs == inputs {
 		return known

@@ -17,7 +17,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// maxManifest bounds the manifest of an artifact, in bytes: those of charts have a few kilobytes. maxLayers bounds its layers: charts have two.
+// maxManifest bounds the manifest of an artifact, in bytes: those of charts have a few kilobytes. maxLayers bounds its layers, of which charts
+// have two.
 const maxManifest, maxLayers = freeMemory, 32
 
 // manifest is what is read of a manifest. An array takes as many layers as it has room for, where a megabyte of them would take a hundred.

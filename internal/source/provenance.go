@@ -138,7 +138,7 @@ func signedIn(j provenanceJob) (string, error) {
 	case err != nil:
 		return "", badSignature("the signature of the chart is not valid")
 	case signature.Hash == crypto.SHA1:
-		return "", badSignature("the signature of the chart is of its SHA-1, which another text may have, too: have it signed by helm package --sign")
+		return "", badSignature("the signature of the chart is of its SHA-1, which another text may have: have it signed anew")
 	}
 	var sums provenance.SumCollection
 	if err := provenance.ParseMessageBlock(block.Plaintext, nil, &sums); err != nil {
