@@ -15,6 +15,7 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 	c.InstallCRDs(t)
 	ns := c.Namespace(t)
 	model := func(fields string) string { return "models: [{name: m, basePath: /m" + fields + "}]" }
+	canary := func(spec string) string { return ", httpRoute: {host: a.b, gateway: {name: public}}, canary: " + spec }
 	for name, bad := range map[string]struct {
 		spec  string
 		words []string
@@ -53,6 +54,14 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"more than a GPU":        {"{configMap: c, server: {gpuMemoryPercent: 101}}", []string{"gpuMemoryPercent", "100"}},
 		"an argument with field": {"{configMap: c, server: {extraArgs: [\"--port=1\"]}}", []string{"spec.server.extraArgs", "use the field"}},
 		"no argument":            {"{configMap: c, server: {extraArgs: [rm]}}", []string{"spec.server.extraArgs", "must be arguments"}},
+		"a canary by an Ingress": {"{" + model("") + ", ingress: {host: a.b}, canary: {model: m, version: 1}}", []string{"spec.canary needs spec.httpRoute or spec.grpcRoute", "an Ingress has no weights"}},
+		"a canary of no model":   {"{" + model("") + canary("{model: other, version: 1}") + "}", []string{"spec.canary.model must be the name of one of spec.models"}},
+		"a share above all":      {"{" + model("") + canary("{model: m, version: 1, weight: 101}") + "}", []string{"spec.canary.weight must be a percentage from 0 to 100"}},
+		"a share below none":     {"{" + model("") + canary("{model: m, version: 1, weight: -1}") + "}", []string{"spec.canary.weight must be a percentage from 0 to 100"}},
+		"a canary of no version": {"{" + model("") + canary("{model: m}") + "}", []string{"spec.canary.version", "Required"}},
+		"a version below zero":   {"{" + model("") + canary("{model: m, version: -1}") + "}", []string{"spec.canary.version", "0"}},
+		"an unknown mode":        {"{" + model("") + canary("{model: m, version: 1, mode: Mirror}") + "}", []string{"spec.canary.mode", "Canary", "Shadow"}},
+		"an unknown state":       {"{" + model("") + canary("{model: m, version: 1, state: Done}") + "}", []string{"spec.canary.state", "Promoted", "Aborted"}},
 		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
