@@ -71,10 +71,10 @@ func setLimits(l limits) error {
 // exitWhenExceeded ends this process at the signal that comes where the soft limit of a step is reached; the kernel ends it at the hard one,
 // whatever it does.
 func exitWhenExceeded() {
-	late := make(chan os.Signal, 1)
-	signal.Notify(late, syscall.SIGXCPU)
+	exceeded := make(chan os.Signal, 1)
+	signal.Notify(exceeded, syscall.SIGXCPU)
 	go func() {
-		<-late
+		<-exceeded
 		os.Exit(exitCPUTime)
 	}()
 }
