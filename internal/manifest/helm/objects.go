@@ -46,7 +46,8 @@ func (d *decoder) file(name, text string, definitions bool) error {
 	slices.SortFunc(keys, func(a, b string) int { return number(a) - number(b) })
 	for _, key := range keys {
 		var content map[string]any
-		if err := decode([]byte(parts[key]), &content); err != nil {
+		// Helm ends each manifest with a line break, which belongs to a text in several lines at its end.
+		if err := decode([]byte(parts[key]+"\n"), &content); err != nil {
 			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, oneLine(err))
 		}
 		if len(content) == 0 {

@@ -234,6 +234,20 @@ func TestALibraryInstallsNothing(t *testing.T) {
 	}
 }
 
+// TestAManifestEndsWithALineBreak: a text in several lines at its end has the line break that it has with Helm.
+func TestAManifestEndsWithALineBreak(t *testing.T) {
+	const manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: |\n    last"
+	out, err := Render(t.Context(), input(chartOf(t, "-- templates/a.yaml --\n"+manifest+"\n---\n"+manifest), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range out.Objects {
+		if x, _, _ := unstructured.NestedString(u.Object, "data", "x"); x != "last\n" {
+			t.Errorf("it is %q", x)
+		}
+	}
+}
+
 func TestStandIns(t *testing.T) {
 	for chart, want := range map[string]string{
 		"postgresql": "Secret/release-postgresql Service/release-postgresql Service/release-postgresql-hl StatefulSet/release-postgresql",
