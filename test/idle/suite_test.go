@@ -31,13 +31,8 @@ func newWorld(t *testing.T, services int) *world {
 	// What another test leaves behind would not be idle, so each has a cluster of its own.
 	c := cluster.Start(t, fixture.CRDs())
 	c.InstallCRDs(t)
-	w := &world{cluster: c, operator: harness.Start(t, c, harness.Options{Manager: func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "idle", cluster.OperatorNamespace
-		o.LeaderElectionReleaseOnCancel = true
-		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
-		duration, deadline := 2*time.Minute, 90*time.Second
-		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
-	}}, fixture.Controller(), fixture.TfservController("", fixture.Serving(fixture.TutorialVersion)))}
+	w := &world{cluster: c}
+	w.start(t)
 	tfserv := c.Apply(t, "../testdata/seeds/tfserv.yaml", c.Namespace(t))[2]
 	for i := range services {
 		w.services = append(w.services, fixture.Create(t, c, fixture.Shapes[i%len(fixture.Shapes)]))
@@ -59,6 +54,18 @@ func newWorld(t *testing.T, services int) *world {
 		return nil
 	})
 	return w
+}
+
+// start starts an operator, where none runs any more.
+func (w *world) start(t *testing.T) {
+	t.Helper()
+	w.operator = harness.Start(t, w.cluster, harness.Options{Manager: func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "idle", cluster.OperatorNamespace
+		o.LeaderElectionReleaseOnCancel = true
+		// The API server may take its time to come back on a busy machine, and the lease must outlive that.
+		duration, deadline := 2*time.Minute, 90*time.Second
+		o.LeaseDuration, o.RenewDeadline = &duration, &deadline
+	}}, fixture.Controller(), fixture.TfservController("", fixture.Serving(fixture.TutorialVersion)))
 }
 
 func isReady(conditions []any) bool {
