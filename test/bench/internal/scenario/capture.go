@@ -30,10 +30,13 @@ type Stack struct {
 // Minimum is the least number of writes that brings the stack to Ready: one per child and two of the status.
 func (s Stack) Minimum() int { return len(s.Creates) + len(s.Late) + 2 }
 
+// all are the children in the order in which they were made.
+func (s Stack) all() []world.Request { return slices.Concat(s.Creates, s.Late) }
+
 // Resources are the paths of the children's resources, without a namespace.
 func (s Stack) Resources() []string {
 	var out []string
-	for _, r := range slices.Concat(s.Creates, s.Late) {
+	for _, r := range s.all() {
 		out = append(out, collection(r.Path()))
 	}
 	return out

@@ -22,7 +22,7 @@ type child struct {
 // none that belongs to others, which is what a service is wired to.
 func (s Stack) children(of world.Service) ([]child, error) {
 	var out []child
-	for _, r := range s.Creates {
+	for _, r := range s.all() {
 		r = s.For(r, of, s.uid)
 		if !bytes.Contains(r.Body, []byte(controllerLabel)) {
 			continue

@@ -114,7 +114,10 @@ func (b *Bench) failOver(
 	var took, repaired time.Time
 	for deadline := time.Now().Add(2*time.Minute + b.Config.Lease.Duration); took.IsZero() || repaired.IsZero(); {
 		if time.Now().After(deadline) {
-			return 0, 0, errors.New("the standby did not take over")
+			if took.IsZero() {
+				return 0, 0, errors.New("the standby took no lease")
+			}
+			return 0, 0, fmt.Errorf("the standby took the lease and did not repair %s", target.object)
 		}
 		if err := world.Pause(ctx, 20*time.Millisecond); err != nil {
 			return 0, 0, err
@@ -122,7 +125,7 @@ func (b *Bench) failOver(
 		if mark, err = l.c.Audit.Since(mark, l.id.User, func(e audit.Entry) {
 			switch {
 			case !e.OK() || e.Done.Before(ended):
-			case e.Class() == audit.Lease && e.Verb != "get" && took.IsZero():
+			case leads(e) && took.IsZero():
 				took = e.Done
 			case e.Class() == audit.Write && e.Object() == target.object:
 				repaired = e.Done

@@ -89,7 +89,7 @@ func (b *Bench) leading(ctx context.Context, l *large) error {
 func (b *Bench) grow(ctx context.Context, l *large, objects int) error {
 	per := 0
 	for _, s := range shapes {
-		for _, r := range b.stacks[s.Name].Creates {
+		for _, r := range b.stacks[s.Name].all() {
 			// The ConfigMap that a service is wired to is not managed: it belongs to ModelMesh.
 			if bytes.Contains(r.Body, []byte(controllerLabel)) {
 				per++

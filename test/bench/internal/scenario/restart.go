@@ -208,10 +208,15 @@ func (b *Bench) verified(ctx context.Context, op *world.Operator, services int) 
 // seconds turns the time of a metric into one of Go.
 func seconds(unix float64) time.Time { return time.UnixMicro(int64(unix * 1e6)) }
 
-// firstLease returns when the first write of a lease was acknowledged.
+// leads says that a manager wrote the lease of the leader, and not that by which it is a member of the shards.
+func leads(e audit.Entry) bool {
+	return e.Class() == audit.Lease && e.Name == world.LeaseName && e.Verb != "get" && e.OK()
+}
+
+// firstLease returns when the first write of the leader's lease was acknowledged.
 func firstLease(entries []audit.Entry) (time.Time, bool) {
 	for _, e := range entries {
-		if e.Class() == audit.Lease && e.Verb != "get" && e.OK() {
+		if leads(e) {
 			return e.Done, true
 		}
 	}

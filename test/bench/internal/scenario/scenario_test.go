@@ -28,6 +28,8 @@ func stack() Stack {
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/services?x=1", Body: []byte(`{"metadata":{"name":"captured-name","labels":{"keeper.mlkeeper.dev/controller":"t"},"ownerReferences":[{"uid":"uid-0"}]}}`)},
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/persistentvolumeclaims", Body: []byte(`{"metadata":{"name":"c","labels":{"keeper.mlkeeper.dev/controller":"t"}}}`)},
 			{Method: "POST", URI: "/api/v1/namespaces/captured-ns/configmaps", Body: []byte(`{"metadata":{"name":"model-serving-config"}}`)},
+		},
+		Late: []world.Request{
 			{Method: "POST", URI: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", Body: []byte(`{"metadata":{"name":"mlkeeper:trustyai-proxy:captured-ns:captured-name","labels":{"keeper.mlkeeper.dev/controller":"t"}}}`)},
 		},
 	}
@@ -134,6 +136,17 @@ func TestWhatWasNotChangedIsUnexpected(t *testing.T) {
 	}, []child{target})
 	if len(others) != 2 || statuses != 1 {
 		t.Fatalf("%v, %d", others, statuses)
+	}
+}
+
+func TestALeaseOfAShardIsNotTheLeaders(t *testing.T) {
+	took, ok := firstLease([]audit.Entry{
+		entry("op", "update", "leases", "", "n", "mlkeeper-shard-1", 10),
+		entry("op", "get", "leases", "", "n", world.LeaseName, 20),
+		entry("op", "update", "leases", "", "n", world.LeaseName, 30),
+	})
+	if !ok || !took.Equal(at(30)) {
+		t.Errorf("the lease was taken at %s: %t", took, ok)
 	}
 }
 
