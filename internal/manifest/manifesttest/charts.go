@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing/fstest"
+	"time"
 )
 
 // Folder reads the files of a folder.
@@ -45,6 +47,10 @@ func ChartRepository(charts ...Chart) http.Handler {
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		index += "  " + name + ":\n" + entries[name]
 	}
-	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(index)) })
+	mux.HandleFunc("/index.yaml", func(w http.ResponseWriter, r *http.Request) {
+		// As the hosts of static files do where charts are, such as those of Seldon and of GitHub's pages.
+		w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256([]byte(index)))))
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(index))
+	})
 	return mux
 }
