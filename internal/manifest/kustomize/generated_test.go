@@ -2,24 +2,20 @@ package kustomize
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"mlkeeper.dev/internal/limit"
 	"mlkeeper.dev/internal/manifest/manifesttest"
 	"mlkeeper.dev/internal/manifest/worker"
-	"mlkeeper.dev/internal/parallel"
 )
 
 // count is how many kustomizations are made up; a night may take 10000.
@@ -86,39 +82,24 @@ func printed(files fstest.MapFS) string {
 	return out.String()
 }
 
-// TestGeneratedKustomizations renders what is made up in the processes of production, several at a time as for several namespaces: each is
-// rendered or refused with a reason, none takes more of this process than its worker counts for, and after all of them a good one is still
-// rendered.
+// TestGeneratedKustomizations renders what is made up. After all of it a good kustomization is still rendered.
 func TestGeneratedKustomizations(t *testing.T) {
-	const atOnce = 4
-	workers := &worker.Pool{Memory: limit.New(atOnce*worker.Share, worker.Share)}
-	peak := manifesttest.PeakMemory(t)
-	var good, refused atomic.Int64
-	failures := parallel.Each(t.Context(), atOnce, make([]struct{}, *count), func(ctx context.Context, i int, _ struct{}) error {
+	manifesttest.RenderGenerated(t, *count, func(ctx context.Context, i int, namespace string, workers *worker.Pool) (bool, error) {
 		files := rapid.Custom(generatedTree).Example(i)
 		in := input("", func(a *Application) { a.Path = []string{"app", "app/base"}[i%2] })
-		in.Namespace, in.Workers, in.Repos = fmt.Sprint("ns", i%atOnce), workers, map[string]fs.FS{"manifests": files}
+		in.Namespace, in.Workers, in.Repos = namespace, workers, map[string]fs.FS{"manifests": files}
 		out, err := renderWithin(ctx, in, times{one: time.Second, all: 2 * time.Second, turn: time.Second})
 		if err != nil || len(out) != 1 {
-			return fmt.Errorf("tree %d gives %d results, %w\n%s", i, len(out), err, printed(files))
+			return false, fmt.Errorf("%d results, %w\n%s", len(out), err, printed(files))
 		}
 		switch err := out[0].Err; {
 		case err == nil:
-			good.Add(1)
+			return false, nil
 		case !strings.HasPrefix(err.Error(), `application "app": `), strings.Contains(err.Error(), "ended too early"), len(out[0].Objects) > 0:
-			return fmt.Errorf("tree %d is not refused with a reason: %w, %d objects\n%s", i, err, len(out[0].Objects), printed(files))
-		default:
-			refused.Add(1)
+			return false, fmt.Errorf("not refused with a reason: %w, %d objects\n%s", err, len(out[0].Objects), printed(files))
 		}
-		return nil
+		return true, nil
 	})
-	if err := errors.Join(failures...); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d were rendered, %d refused; this process took %d MiB more", good.Load(), refused.Load(), peak())
-	if most := atOnce * worker.Share >> 20; peak() > most || good.Load() == 0 || refused.Load() == 0 {
-		t.Errorf("there are none of the one, or it took more than %d MiB", most)
-	}
 	if r := rendered(t, input("-- app/base/kustomization.yaml --\nresources: [a.yaml]\n-- app/base/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", nil)); r.Err != nil {
 		t.Error(r.Err)
 	}
