@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func TestAHookOfEachRevisionIsDeletedByNobody(t *testing.T) {
 		actions := []decide.Action{{Verb: decide.Create, Reason: decide.ReasonChanged, Key: secret, KnownUID: "before"}}
 		held, _ := s.Hold(actions, unchanged, now)
 		recorded, _ := s.Record(act.Result{Action: actions[0], Wrote: true}, Request{}, now)
-		if problems := append(held, recorded...); len(problems) > 0 || actions[0].Verb != decide.Create {
+		if problems := slices.Concat(held, recorded); len(problems) > 0 || actions[0].Verb != decide.Create {
 			t.Fatalf("revision %d: %s, %v", i, actions[0].Verb, problems)
 		}
 		now = now.Add(time.Second)
