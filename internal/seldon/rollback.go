@@ -29,6 +29,8 @@ const reasonRolledBack = "RolledBack"
 const (
 	// maxKept bounds the manifests of a revision that are kept for a rollback, compressed: five components fit into one Secret.
 	maxKept = 160 << 10
+	// maxUnpacked bounds what they unpack to: who may write the Secret with the credentials of charts can make a digest that fits.
+	maxUnpacked = 32 << 20
 	// defaultTimeout is how long an upgrade that is rolled back may take to be ready; that of Helm.
 	defaultTimeout = 5 * time.Minute
 )
@@ -267,7 +269,7 @@ func unpack(raw []byte) (manifests, error) {
 	if err != nil {
 		return out, err
 	}
-	text, err := io.ReadAll(zip)
+	text, err := io.ReadAll(io.LimitReader(zip, maxUnpacked))
 	if err != nil {
 		return out, err
 	}

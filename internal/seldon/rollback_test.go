@@ -447,3 +447,14 @@ func TestARestartChangesNoVersion(t *testing.T) {
 		t.Errorf("%s %s, and before %s %s", now.Chart, now.Version, before.Chart, before.Version)
 	}
 }
+
+// TestWhatUnpacksToTooMuchIsNotKept: whoever may write the Secrets of the namespace could else fill the memory of the manager.
+func TestWhatUnpacksToTooMuchIsNotKept(t *testing.T) {
+	raw, err := pack(manifests{Chart: strings.Repeat("a", maxUnpacked)})
+	if err != nil || len(raw) > maxKept {
+		t.Fatalf("%d bytes, %v", len(raw), err)
+	}
+	if m, err := unpack(raw); err == nil {
+		t.Errorf("%d bytes were read", len(m.Chart))
+	}
+}
