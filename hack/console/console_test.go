@@ -222,11 +222,12 @@ func (b *browser) repair() {
 	b.picture("console-stack")
 	b.do(chromedp.Evaluate(`window.unchanged = true; window.confirm = () => true`, nil))
 	b.press("Suspend")
-	b.see("Resume")
+	b.offer("Resume")
 	b.kubectl("-n", namespace, "delete", "deployment", "trustyai-service")
 	b.see("Missing", "4 of 5 ready")
 	b.press("Resume")
-	b.see("5 of 5 ready", "Suspend")
+	b.see("5 of 5 ready")
+	b.offer("Suspend")
 	var same bool
 	if b.do(chromedp.Evaluate("window.unchanged === true", &same)); !same {
 		b.t.Error("the page was loaded anew")
@@ -237,15 +238,27 @@ func (b *browser) repair() {
 	b.do(chromedp.KeyEvent(kb.Escape))
 }
 
-// press presses the button that has a text.
+// press presses the button that has a text, once the page has it.
 func (b *browser) press(text string) {
 	b.t.Helper()
-	var found bool
-	b.do(chromedp.Evaluate(fmt.Sprintf(`(() => { const button = [...document.querySelectorAll("button")].find((e) => e.textContent === %q);
-		button?.click(); return Boolean(button); })()`, text), &found))
-	if !found {
-		b.t.Fatalf("there is no button %q:\n%s", text, b.text())
-	}
+	b.button(text, "button.click()")
+}
+
+// offer waits for the button that has a text: the message "Resume: done" of an earlier press has the text too.
+func (b *browser) offer(text string) {
+	b.t.Helper()
+	b.button(text, "")
+}
+
+// button runs a statement for the button that has a text, once the page has it.
+func (b *browser) button(text, statement string) {
+	b.t.Helper()
+	b.until(func(string) bool {
+		var found bool
+		b.do(chromedp.Evaluate(fmt.Sprintf(`(() => { const button = [...document.querySelectorAll("button")].find((e) => e.textContent === %q);
+			if (button) { %s } return Boolean(button); })()`, text, statement), &found))
+		return found
+	}, fmt.Sprintf("there is no button %q", text))
 }
 
 // failure shows a remedy.

@@ -42,7 +42,7 @@ func (b *browser) drawing() {
 // changes compares without and with dry runs; a field that somebody else changed while MLKeeper is suspended would be changed back.
 func (b *browser) changes() {
 	b.press("Suspend")
-	b.see("Resume")
+	b.offer("Resume")
 	b.kubectl("-n", namespace, "label", "service", "trustyai-service", "app.kubernetes.io/part-of=somebody-else", "--overwrite")
 	b.press("What would change")
 	b.see("What MLKeeper would change", "1 changed", "(compared here)", "somebody-else")
@@ -51,7 +51,8 @@ func (b *browser) changes() {
 	b.see("(tried by the API server)", "somebody-else")
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.press("Resume")
-	b.see("5 of 5 ready", "Suspend")
+	b.see("5 of 5 ready")
+	b.offer("Suspend")
 }
 
 // timeline has what happened before, and what happens now.
