@@ -16,8 +16,9 @@ const share = 128
 // lock; mu guards what request and taken use besides.
 //
 // Requests are handed out in rounds. A round has at most share requests of each namespace, by priority and then first in, first out.
-// So the next request of a namespace is handed out after at most twice share requests of each other namespace, the rest of this round and
-// the next one, whatever their priorities are and however many are queued.
+// A namespace without requests keeps what it has not used of the last round. So a few requests beside a namespace that has used up a share
+// are next, whatever their priorities are: a repair does not wait for the edits of another tenant. In the worst case, the next request of
+// a namespace is handed out after three times share requests of each other namespace: the last round, this one and the next one.
 type order struct {
 	// share is how many requests of one namespace a round has.
 	share int
@@ -102,8 +103,8 @@ func (o *order) Push(r reconcile.Request) {
 		ns = &namespace{index: -1}
 		o.namespaces[r.Namespace] = ns
 	}
-	if ns.round < o.round {
-		ns.round, ns.used = o.round, 0
+	if last := o.round - 1; ns.round < last {
+		ns.round, ns.used = last, 0
 	}
 	o.added++
 	one := &item{request: r, priority: priority, added: o.added}
@@ -155,11 +156,11 @@ func (o *order) Pop() reconcile.Request {
 	return next.request
 }
 
-// begin begins a round. What a namespace without requests used of the earlier rounds counts no more.
+// begin begins a round. What a namespace without requests used before the last round counts no more.
 func (o *order) begin(round int) {
 	o.round = round
 	for name, ns := range o.namespaces {
-		if ns.index < 0 && ns.round < round {
+		if ns.index < 0 && ns.round < round-1 {
 			delete(o.namespaces, name)
 		}
 	}
