@@ -33,7 +33,8 @@ type file struct {
 	Server struct {
 		Port    number `json:"port"`
 		Servlet struct {
-			ContextPath string `json:"context-path"`
+			// ContextPath is nil where the file names none, and empty for the root.
+			ContextPath *string `json:"context-path"`
 		} `json:"servlet"`
 	} `json:"server"`
 	// Kafka replaces the topic lists in the current master.

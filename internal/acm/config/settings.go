@@ -72,11 +72,9 @@ func Read(text []byte, options Options) (Settings, error) {
 	if err := f.checkKind(); err != nil {
 		return Settings{}, err
 	}
-	out := Settings{
-		HTTP: HTTP{
-			Port: int(f.Server.Port), ContextPath: cmp.Or(f.Server.Servlet.ContextPath, DefaultContextPath),
-			User: f.Spring.Security.User.Name, Password: f.Spring.Security.User.Password,
-		},
+	out := Settings{}
+	if out.HTTP, err = f.http(); err != nil {
+		return Settings{}, err
 	}
 	if out.Identity, err = f.identity(options); err != nil {
 		return Settings{}, err
