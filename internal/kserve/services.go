@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/acm"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
@@ -133,12 +134,24 @@ func (e entity) service(field string) (*unstructured.Unstructured, error) {
 	out.SetGroupVersionKind(gvkService)
 	out.SetName(name)
 	out.SetNamespace(namespace)
-	out.SetLabels(u.GetLabels())
-	out.SetAnnotations(u.GetAnnotations())
+	out.SetLabels(unmarked(u.GetLabels()))
+	out.SetAnnotations(unmarked(u.GetAnnotations()))
 	if spec, ok := object["spec"]; ok {
 		out.Object["spec"] = spec
 	}
 	return out, nil
+}
+
+// unmarked leaves out the labels and annotations that MLKeeper sets itself, which a payload has that was copied from a cluster: with
+// keeper.mlkeeper.dev/adopted, say, the service would run on when the element is undeployed.
+func unmarked(of map[string]string) map[string]string {
+	maps.DeleteFunc(of, func(key, _ string) bool {
+		return strings.HasPrefix(key, keeper.GroupVersion.Group+"/") && key != keeper.WireAnnotation
+	})
+	if len(of) == 0 {
+		return nil
+	}
+	return of
 }
 
 // payload decodes the payload.

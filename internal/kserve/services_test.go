@@ -58,14 +58,16 @@ func object(text string) map[string]any {
 // TestForms: the flat properties of the documentation and the list of the participant's code, payloads as JSON and YAML.
 func TestForms(t *testing.T) {
 	for name, values := range map[string]map[string]any{
-		"the seed's flat properties":            declared("sklearn-iris", "kserve-test", iris),
-		"a list":                                list(declared("sklearn-iris", "kserve-test", iris)),
-		"YAML":                                  list(declared("sklearn-iris", "kserve-test", irisYAML)),
-		"an object":                             list(declared("sklearn-iris", "kserve-test", object(iris))),
-		"a payload that names itself":           list(map[string]any{"payload": iris}),
-		"a payload without a name":              list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"name":"sklearn-iris","namespace":"kserve-test"`, "", 1))),
-		"beside properties of the definition":   {"provider": "ONAP", "startPhase": 0, "kserveInferenceEntities": []any{declared("sklearn-iris", "kserve-test", iris)}},
-		"flat, beside those of the definition":  merged(declared("sklearn-iris", "kserve-test", iris), map[string]any{"uninitializedToPassiveTimeout": 60}),
+		"the seed's flat properties":           declared("sklearn-iris", "kserve-test", iris),
+		"a list":                               list(declared("sklearn-iris", "kserve-test", iris)),
+		"YAML":                                 list(declared("sklearn-iris", "kserve-test", irisYAML)),
+		"an object":                            list(declared("sklearn-iris", "kserve-test", object(iris))),
+		"a payload that names itself":          list(map[string]any{"payload": iris}),
+		"a payload without a name":             list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"name":"sklearn-iris","namespace":"kserve-test"`, "", 1))),
+		"beside properties of the definition":  {"provider": "ONAP", "startPhase": 0, "kserveInferenceEntities": []any{declared("sklearn-iris", "kserve-test", iris)}},
+		"flat, beside those of the definition": merged(declared("sklearn-iris", "kserve-test", iris), map[string]any{"uninitializedToPassiveTimeout": 60}),
+		"the marks of MLKeeper": list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"metadata":{`, `"metadata":{
+			"labels":{"keeper.mlkeeper.dev/stack":"x"},"annotations":{"keeper.mlkeeper.dev/adopted":"true","keeper.mlkeeper.dev/prune":"disabled"},`, 1))),
 		"what others have put into the payload": list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"metadata":{`, `"status":{"x":1},"metadata":{"uid":"1","resourceVersion":"2","finalizers":["x"],"ownerReferences":[{"name":"x"}],`, 1))),
 	} {
 		got, err := services(properties(values))
@@ -79,6 +81,15 @@ func TestForms(t *testing.T) {
 		if string(a) != string(b) {
 			t.Errorf("%s:\n%s, not\n%s", name, a, b)
 		}
+	}
+}
+
+// TestMarksOfUsers: what users set on an InferenceService stays.
+func TestMarksOfUsers(t *testing.T) {
+	got, err := services(properties(list(declared("sklearn-iris", "kserve-test", strings.Replace(iris, `"metadata":{`, `"metadata":{
+		"labels":{"team":"a"},"annotations":{"keeper.mlkeeper.dev/wire":"false","serving.kserve.io/deploymentMode":"RawDeployment"},`, 1)))))
+	if err != nil || len(got) != 1 || len(got[0].GetLabels()) != 1 || len(got[0].GetAnnotations()) != 2 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
