@@ -36,6 +36,19 @@ func TestATroubleIsToldOnce(t *testing.T) {
 	}
 }
 
+// TestARefusedTopicIsToldOnce: a topic that nobody has named is tried for ever, and is no trouble.
+func TestARefusedTopicIsToldOnce(t *testing.T) {
+	said := &acmtest.Lines{}
+	c := &consumer{log: said.Logger(), optional: true}
+	for _, err := range []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed} {
+		c.note(kgo.Fetches{{Topics: []kgo.FetchTopic{{Partitions: []kgo.FetchPartition{{Err: &kgo.ErrGroupSession{Err: err}}}}}}})
+		c.note(kgo.Fetches{})
+	}
+	if got := said.With("does not let this topic be read"); len(got) != 1 || c.trouble.Load() != nil {
+		t.Errorf("it has said %q", got)
+	}
+}
+
 // TestConnectionsAreBounded: what closes the connections that it accepts is not asked as fast as it answers.
 func TestConnectionsAreBounded(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,6 +28,8 @@ type consumer struct {
 	optional     bool
 	// trouble is why the topic cannot be read; nil while it can.
 	trouble atomic.Pointer[error]
+	// toldRefused says that the log has told that the broker refuses an optional topic.
+	toldRefused bool
 	// made is closed when client is set: assignments may come before.
 	made chan struct{}
 	// committing has commits follow one another, and guards first: the positions that are not committed yet, by partition.
@@ -186,6 +188,10 @@ func (c *consumer) note(fetches kgo.Fetches) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 		case c.optional && refused(err):
+			if c.toldRefused {
+				return // The client tries to join the group every few seconds, for ever.
+			}
+			c.toldRefused = true
 			c.log.Info("the broker does not let this topic be read, which nobody has named: runtimes since Oslo synchronize by it", "why", err.Error())
 		default:
 			trouble = cmp.Or(trouble, fmt.Errorf("partition %d: %w", partition, err))
