@@ -60,6 +60,10 @@ func (c Config) Broker() acm.Broker {
 
 // base is the address of a server.
 func (c Config) base(server string) (*url.URL, error) {
+	if strings.Contains(server, "@") {
+		// The log names the servers.
+		return nil, errors.New("topicSources.servers has a server with credentials: set userName and password instead")
+	}
 	scheme, port := "http", "3904"
 	if c.HTTPS {
 		scheme, port = "https", "3905"

@@ -150,11 +150,12 @@ func TestConfig(t *testing.T) {
 		"no servers": func(c *dmaap.Config) { c.Servers = nil },
 		"no topic":   func(c *dmaap.Config) { c.Topic = "" },
 		"no address": func(c *dmaap.Config) { c.Servers = []string{"http://"} },
+		"a password": func(c *dmaap.Config) { c.Servers = []string{"http://kserve:secret@message-router"} },
 	} {
 		bad := good
 		change(&bad)
-		if _, err := dmaap.New(bad); err == nil {
-			t.Errorf("%s is taken", name)
+		if _, err := dmaap.New(bad); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s is told as %v", name, err)
 		}
 	}
 }
