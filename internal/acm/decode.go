@@ -23,6 +23,10 @@ func (t *Time) UnmarshalJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		t.Time, _ = time.Parse(time.RFC3339Nano, text)
+		// An offset of 24 hours, or a year that it leads to, is parsed and does not encode, as an order does that is held.
+		if t.Time = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
+			t.Time = time.Time{}
+		}
 		return nil
 	}
 	var number float64
@@ -55,13 +59,16 @@ func Decode(record []byte) (Message, error) {
 	}
 	var m Message
 	if err := json.Unmarshal(record, &m); err != nil {
-		return Message{}, refuse(record, "the record cannot be read: "+err.Error())
+		return Message{}, refuse(record, fmt.Sprintf("the record cannot be read: %.200s", err.Error()))
 	}
 	if m.MessageType == "" {
 		return Message{}, ErrNotOurs
 	}
 	if id, bad := m.malformedID(); bad {
 		return Message{}, refuse(record, fmt.Sprintf("%.64q is no UUID", id))
+	}
+	if revision, long := m.longRevision(); long {
+		return Message{}, refuse(record, fmt.Sprintf("a revision has %d bytes, more than %d", len(revision), maxWord))
 	}
 	return m, nil
 }
@@ -100,6 +107,19 @@ func (m Message) malformedID() (id string, found bool) {
 	return "", false
 }
 
+// longRevision finds a revision that is too long. Revisions are kept, and count for no limit.
+func (m Message) longRevision() (revision string, found bool) {
+	revisions := []string{m.RevisionComposition, m.RevisionInstance, m.RevisionCompositionTarget}
+	for _, instance := range m.Instances {
+		revisions = append(revisions, instance.Revision)
+	}
+	at := slices.IndexFunc(revisions, func(one string) bool { return len(one) > maxWord })
+	if at < 0 {
+		return "", false
+	}
+	return revisions[at], true
+}
+
 // uuid is the canonical form, in which the runtime writes ids.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
@@ -115,9 +135,13 @@ type outline struct {
 	LockOrder     lenient `json:"lockOrderedState"`
 	PrimeOrder    lenient `json:"primeOrder"`
 	Timestamp     Time    `json:"timestamp"`
+	// PreDeploy tells PREPARE from REVIEW, which end in other states when they fail.
+	PreDeploy json.RawMessage `json:"preDeploy"`
 
 	ParticipantIDList listOf[lenient]            `json:"participantIdList"`
+	Definitions       listOf[participantOutline] `json:"participantDefinitionUpdates"`
 	Updates           listOf[participantOutline] `json:"participantUpdatesList"`
+	Participants      listOf[participantOutline] `json:"participantList"`
 }
 
 type participantOutline struct {
@@ -129,13 +153,19 @@ type elementOutline struct {
 	ID lenient `json:"id"`
 }
 
-// lenient is a string; anything else is an empty one.
+// lenient is a string of at most maxWord bytes; anything else is an empty one, since what is read of a record that is refused is logged and
+// sent back.
 type lenient string
+
+// maxWord is how long an id, a revision or a word of the protocol may be, in bytes: the longest that a runtime sends has 38.
+const maxWord = 64
 
 func (l *lenient) UnmarshalJSON(raw []byte) error {
 	var text string
 	_ = json.Unmarshal(raw, &text)
-	*l = lenient(text)
+	if *l = lenient(text); len(text) > maxWord {
+		*l = ""
+	}
 	return nil
 }
 
@@ -163,12 +193,15 @@ func refuse(record []byte, why string) error {
 		MessageType: MessageType(o.MessageType), MessageID: string(o.MessageID), Timestamp: o.Timestamp,
 		ParticipantID: string(o.ParticipantID), ReplicaID: string(o.ReplicaID),
 		CompositionID: string(o.CompositionID), InstanceID: string(o.InstanceID),
-		DeployOrder: string(o.DeployOrder), LockOrder: string(o.LockOrder), PrimeOrder: string(o.PrimeOrder),
+		DeployOrder: string(o.DeployOrder), LockOrder: string(o.LockOrder), PrimeOrder: string(o.PrimeOrder), PreDeploy: string(o.PreDeploy) == "true",
 	}
 	for _, id := range o.ParticipantIDList {
 		m.ParticipantIDList = append(m.ParticipantIDList, string(id))
 	}
-	for _, p := range o.Updates {
+	for _, p := range o.Definitions {
+		m.Definitions = append(m.Definitions, DefinitionUpdate{ParticipantID: string(p.ParticipantID)})
+	}
+	for _, p := range slices.Concat(o.Updates, o.Participants) {
 		update := ParticipantUpdate{ParticipantID: string(p.ParticipantID)}
 		for _, e := range p.Elements {
 			update.Elements = append(update.Elements, ElementUpdate{ID: string(e.ID)})

@@ -48,6 +48,9 @@ func Refuse(me Identity, s *State, m Message, why string) []Effect {
 		return nil
 	}
 	if m.MessageType == TypePrime {
+		if len(m.Definitions) > 0 && !slices.ContainsFunc(m.Definitions, func(d DefinitionUpdate) bool { return d.ParticipantID == me.ParticipantID }) {
+			return nil // London's primings are broadcasts, and a failure of anybody ends them for all.
+		}
 		return []Effect{PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Commissioned, Failure: why}}
 	}
 	given := Order{Type: order(m), ID: m.MessageID}

@@ -454,7 +454,8 @@ func TestTimes(t *testing.T) {
 	want := time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
 	for text, ok := range map[string]bool{
 		`"2026-08-21T12:00:00Z"`: true, `"2026-08-21T12:00:00.000000Z"`: true, `1787313600`: true, `1787313600000`: true,
-		`1787313600.0`: true, `null`: false, `"noon"`: false, `-1`: false, `1e300`: false, `{}`: false,
+		`1787313600.0`: true, `null`: false, `"noon"`: false, `-1`: false,
+		`"2026-08-22T12:00:00+24:00"`: true, `"9999-12-31T23:00:00-24:00"`: false, `"0000-01-01T00:00:00Z"`: false, `1e300`: false, `{}`: false,
 	} {
 		got := Time{time.Unix(1, 0)}
 		if err := got.UnmarshalJSON([]byte(text)); err != nil || got.Equal(want) != ok || !ok && !got.IsZero() {

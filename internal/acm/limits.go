@@ -3,7 +3,7 @@ package acm
 import "fmt"
 
 // What a participant keeps is bounded, since anybody who may write to the broker can invent compositions and elements: by number, and by
-// the bytes of all properties. The participant keeps it in memory, and the cluster in etcd, whose default quota is 2 GiB.
+// the bytes of all properties and names. The participant keeps it in memory, and the cluster in etcd, whose default quota is 2 GiB.
 const (
 	maxElements    = 10_000
 	maxDefinitions = 1_000
@@ -108,8 +108,8 @@ func (c Content) size() int { return c.Common.size() + c.Properties.size() }
 
 func (d Definition) size() int {
 	out := 0
-	for _, properties := range d.Elements {
-		out += properties.size()
+	for id, properties := range d.Elements {
+		out += len(id.Name) + len(id.Version) + properties.size()
 	}
 	return out
 }

@@ -105,3 +105,14 @@ func TestLimitsAreLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesCount: what a definition is named takes memory as its properties do.
+func TestNamesCount(t *testing.T) {
+	s := NewState()
+	for n := range maxSize >> 20 {
+		s.Definitions[id(100_000+n)] = Definition{Elements: map[Identifier]Properties{{Name: strings.Repeat("x", 1<<20)}: nil}}
+	}
+	if got := told(t, s, primeMessage(1, `{"a":1}`)); !strings.Contains(failureOf(got), "keeps no more") {
+		t.Errorf("a priming gives %+v", got)
+	}
+}
