@@ -102,7 +102,7 @@ func (p *Participant) recovered(ctx context.Context, part string, f func(context
 type work struct {
 	writes  map[entry]undo
 	answers []acm.Effect
-	// released are the instances of orders that are no longer held.
+	// released are the instances of orders that are no longer held, or that are taken back.
 	released []string
 }
 
@@ -220,7 +220,7 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 	}
 }
 
-// retell has the runtime told what it was not told while an order was held.
+// retell has the runtime told what it was not told while another order stood, or was held.
 func (w *work) retell(p *Participant) {
 	for _, instanceID := range w.released {
 		p.outbox.retell(instanceID)

@@ -165,6 +165,9 @@ func (w *work) answer(refusals []acm.Effect) {
 		failed, primes := refusal.(acm.PrimeAnswer)
 		if !primes {
 			w.answers = append(w.answers, refusal)
+			if of, ok := refusal.(acm.ElementAnswer); ok {
+				w.released = append(w.released, of.InstanceID) // The order before may have ended while this one stood.
+			}
 			continue
 		}
 		for i, answer := range w.answers {
