@@ -50,6 +50,26 @@ func TestWhatLeadsToTheServersFromOutside(t *testing.T) {
 	}
 }
 
+// TestTheURLOutsideOfTheClusterIsThatOfTheIngress, once it exists and no longer than it is declared.
+func TestTheURLOutsideOfTheClusterIsThatOfTheIngress(t *testing.T) {
+	c := controllertest.New(testNow)
+	cr := custom(t, exposed)
+	_, p := gatherAndRender(t, c, cr)
+	wantURL := func(want string) {
+		t.Helper()
+		if project(t, c, cr); cr.Status.ExternalURL != want {
+			t.Errorf("status.externalURL is %q, not %q", cr.Status.ExternalURL, want)
+		}
+	}
+	wantURL("")
+	c.Written(p, ownerOf(cr))
+	wantURL("https://models.example.com")
+	cr.Spec.Ingress.TLSSecretName = ""
+	wantURL("http://models.example.com")
+	cr.Spec.Ingress = nil
+	wantURL("")
+}
+
 // TestARouteIsLeftOutWhereItsAPIIsNotServed: the routes are optional objects, which the engine names in the status, and a problem with the
 // models takes nothing away that leads to the servers.
 func TestARouteIsLeftOutWhereItsAPIIsNotServed(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 // The conditions of a Tfserv beside Ready, Reconciling and Stalled.
@@ -36,6 +37,7 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Obser
 	v := &view{cr: cr, facts: facts, seen: seen}
 	status := &cr.Status
 	status.URL = fmt.Sprintf("http://%s.%s.svc.%s:%d", serviceName(cr), cr.Namespace, s.settings.ClusterDomain, restPort(cr))
+	status.ExternalURL = v.externalURL()
 	status.Selector = labels.SelectorFromSet(podLabels(cr)).String()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
 	status.Warnings = limit(seen.Warnings, maxWarnings, maxWarningText)
@@ -53,6 +55,15 @@ type view struct {
 	cr    *v1alpha1.Tfserv
 	facts Facts
 	seen  controller.ObservedState
+}
+
+// externalURL is where the Ingress leads to the servers, once it exists.
+func (v *view) externalURL() string {
+	state := v.seen.Objects[plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: v.cr.Namespace, Name: v.cr.Name}]
+	if spec := v.cr.Spec.Ingress; spec != nil && state.Observed != nil {
+		return workload.IngressURL(spec)
+	}
+	return ""
 }
 
 // active are references to the Deployment and the Service, as the seed has them.

@@ -12,6 +12,7 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 // The conditions of a TrustyAIService beside Ready, Reconciling and Stalled: those of TrustyAI ADR 3, and those of
@@ -178,18 +179,15 @@ func (v *view) pods() (total, ready int64) {
 // externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route, else
 // at that of its Ingress.
 func (v *view) externalURL() string {
-	scheme := func(tls bool) string {
-		if tls {
-			return "https://"
-		}
-		return "http://"
-	}
 	if host := v.routeHost(); host != "" {
-		return scheme(ExposureOf(v.cr) == v1.ExposureSecured) + host
+		if ExposureOf(v.cr) == v1.ExposureSecured {
+			return "https://" + host
+		}
+		return "http://" + host
 	}
 	state, _ := v.state(plan.Key{GroupKind: gvkIngress.GroupKind(), Namespace: v.cr.Namespace, Name: v.names.base})
 	if spec := v.cr.Spec.Ingress; spec != nil && state.Observed != nil {
-		return scheme(spec.TLSSecretName != "") + spec.Host
+		return workload.IngressURL(spec)
 	}
 	return ""
 }

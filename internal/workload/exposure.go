@@ -32,6 +32,14 @@ func Ingress(meta metav1.ObjectMeta, spec *keeper.IngressSpec, service, port str
 	return out
 }
 
+// IngressURL is where the Ingress is reached.
+func IngressURL(spec *keeper.IngressSpec) string {
+	if spec.TLSSecretName != "" {
+		return "https://" + spec.Host
+	}
+	return "http://" + spec.Host
+}
+
 // Split gives a second Service a share of the requests, or copies of them.
 type Split struct {
 	Service string

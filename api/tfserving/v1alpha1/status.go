@@ -61,6 +61,11 @@ type TfservStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
+	// externalURL is where the REST API is reached from outside of the cluster by the Ingress. A route has none, since a listener of its
+	// Gateway decides whether it is http or https.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	ExternalURL string `json:"externalURL,omitempty"`
 	// configHash is the hash of the model config that the pods were started with last.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
