@@ -89,7 +89,7 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 	if err := receive(ctx, server, refs, want, p); err != nil {
 		return meta{}, gitError(err, failure)
 	}
-	commit, top, err := p.commit(want)
+	commit, top, err := p.commit(ctx, want)
 	if err != nil {
 		return meta{}, err
 	}

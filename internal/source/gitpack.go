@@ -15,8 +15,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// maxPeel bounds the tags of tags that are followed to a commit.
-const maxPeel = 5
+const (
+	// maxPeel bounds the tags of tags that are followed to a commit.
+	maxPeel = 5
+	// maxDecoded bounds a tree, a commit or a tag, in bytes. A tree with 100,000 entries has about 6 MiB.
+	maxDecoded = 16 << 20
+	// decodedFactor is how many times its size an object takes in memory while it is decoded: itself, a copy, and the entries of a tree.
+	decodedFactor = 8
+)
 
 // pack holds the objects of a pack, inflated into one file. go-git's own parser would resolve the same deltas over and
 // over, and hold a whole chain of them in memory: a small pack can cost it hours and gigabytes. Here every object is
@@ -28,6 +34,8 @@ type pack struct {
 
 	byOffset map[int64]packed
 	byHash   map[plumbing.Hash]packed
+	// listed counts the entries of the trees that were written.
+	listed int
 }
 
 // packed is where an object lies in the file.
@@ -204,45 +212,50 @@ func targetSize(delta []byte) (int64, bool) {
 	return size, true
 }
 
-// decoded reads an object of git that is not a file.
-func (p *pack) decoded(hash plumbing.Hash, kind plumbing.ObjectType) (plumbing.EncodedObject, error) {
+// decode reads an object of git that is not a file, as soon as there is memory for it.
+func (p *pack) decode(ctx context.Context, hash plumbing.Hash, kind plumbing.ObjectType, into func(plumbing.EncodedObject) error) error {
 	o, ok := p.byHash[hash]
-	if !ok || o.kind != kind {
-		return nil, invalid("the pack lacks the %s %s", kind, hash)
+	switch {
+	case !ok || o.kind != kind:
+		return invalid("the pack lacks the %s %s", kind, hash)
+	case o.size > maxDecoded:
+		return tooLarge("the pack has a %s of %d bytes, more than %d", kind, o.size, maxDecoded)
 	}
+	release, err := spaceOf(ctx).hold(ctx, decodedFactor*o.size)
+	if err != nil {
+		return err
+	}
+	defer release()
 	content, err := p.content(o)
 	if err != nil {
-		return nil, diskError(err)
+		return diskError(err)
 	}
-	out := &plumbing.MemoryObject{}
-	out.SetType(kind)
-	_, err = out.Write(content)
-	return out, err
+	raw := &plumbing.MemoryObject{}
+	raw.SetType(kind)
+	if _, err := raw.Write(content); err != nil {
+		return err
+	}
+	if err := into(raw); err != nil {
+		return packError(err)
+	}
+	return nil
 }
 
 // commit follows tags to a commit, and returns it with the tree at its top.
-func (p *pack) commit(want plumbing.Hash) (commit, top plumbing.Hash, err error) {
+func (p *pack) commit(ctx context.Context, want plumbing.Hash) (commit, top plumbing.Hash, err error) {
 	for range maxPeel {
 		if p.byHash[want].kind != plumbing.TagObject {
 			break
 		}
-		raw, err := p.decoded(want, plumbing.TagObject)
-		if err != nil {
-			return commit, top, err
-		}
 		var tag object.Tag
-		if err := tag.Decode(raw); err != nil {
-			return commit, top, packError(err)
+		if err := p.decode(ctx, want, plumbing.TagObject, tag.Decode); err != nil {
+			return commit, top, err
 		}
 		want = tag.Target
 	}
-	raw, err := p.decoded(want, plumbing.CommitObject)
-	if err != nil {
-		return commit, top, err
-	}
 	var c object.Commit
-	if err := c.Decode(raw); err != nil {
-		return commit, top, packError(err)
+	if err := p.decode(ctx, want, plumbing.CommitObject, c.Decode); err != nil {
+		return commit, top, err
 	}
 	return want, c.TreeHash, nil
 }
@@ -254,7 +267,7 @@ func (p *pack) checkout(ctx context.Context, top plumbing.Hash, dir string, to *
 		if part == "" {
 			continue
 		}
-		entries, err := p.list(at)
+		entries, err := p.list(ctx, at)
 		if err != nil {
 			return err
 		}
@@ -277,31 +290,31 @@ func (p *pack) checkout(ctx context.Context, top plumbing.Hash, dir string, to *
 	return nil
 }
 
-func (p *pack) list(hash plumbing.Hash) ([]object.TreeEntry, error) {
-	raw, err := p.decoded(hash, plumbing.TreeObject)
-	if err != nil {
-		return nil, err
-	}
+func (p *pack) list(ctx context.Context, hash plumbing.Hash) ([]object.TreeEntry, error) {
 	var t object.Tree
-	if err := t.Decode(raw); err != nil {
-		return nil, packError(err)
+	if err := p.decode(ctx, hash, plumbing.TreeObject, t.Decode); err != nil {
+		return nil, err
 	}
 	return t.Entries, nil
 }
 
-// write writes a folder with all below it. A tree may hold itself a thousand times over in few bytes: the entries that
+// write writes a folder with all below it. A tree may hold the same tree a thousand times over in few bytes: the entries that
 // are written are bounded, and so is the depth.
 func (p *pack) write(ctx context.Context, hash plumbing.Hash, dir string, to *tree) error {
-	entries, err := p.list(hash)
+	entries, err := p.list(ctx, hash)
 	if err != nil {
 		return err
+	}
+	// The entries of all folders on the way down are in memory, most of which were not written yet.
+	if p.listed += len(entries); p.listed > to.limits.Entries {
+		return tooManyEntries(to.limits)
 	}
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if strings.Contains(e.Name, "/") || e.Name == "" || e.Name == "." || e.Name == ".." {
-			return invalid("the repository has the name %q, which is none", e.Name)
+		if strings.Contains(e.Name, "/") || e.Name == "" || e.Name == "." || e.Name == ".." || len(e.Name) > maxName {
+			return invalid("the repository has the name %.80q, which is none", e.Name)
 		}
 		name := path.Join(dir, e.Name)
 		switch e.Mode {

@@ -18,6 +18,9 @@ const (
 	block = 4096
 	// overhead is what an entry of a tree takes in its list, in bytes, about.
 	overhead = 256
+	// maxPaths bounds the paths of a tree together, in bytes: they are in memory while it is filled, and while it is open. A hundred
+	// thousand files of a large repository have about 8 MiB.
+	maxPaths = 16 << 20
 )
 
 // tree is a tree that is being filled with files. It holds nothing but files and folders: whatever else an archive has is
@@ -31,8 +34,8 @@ type tree struct {
 
 	files   map[string]span
 	folders map[string]bool
-	// skipped and entries count what was left out, and all there was.
-	skipped, entries int
+	// skipped and entries count what was left out, and all there was, and paths the bytes of their paths.
+	skipped, entries, paths int
 	// written counts the bytes of the files.
 	written int64
 }
@@ -91,19 +94,25 @@ func (t *tree) clean(name string) (string, error) {
 	return out, nil
 }
 
-// count counts an entry.
-func (t *tree) count() error {
+// count counts an entry with its path, which is empty for one that is not kept.
+func (t *tree) count(name string) error {
 	t.entries++
-	if t.entries > t.limits.Entries {
-		return tooLarge("there are more than %d entries", t.limits.Entries)
+	t.paths += len(name)
+	switch {
+	case t.entries > t.limits.Entries:
+		return tooManyEntries(t.limits)
+	case t.paths > maxPaths:
+		return tooLarge("the paths have more than %d bytes together", maxPaths)
 	}
 	return nil
 }
 
+func tooManyEntries(l Limits) error { return tooLarge("there are more than %d entries", l.Entries) }
+
 // skip counts an entry that is left out.
 func (t *tree) skip() error {
 	t.skipped++
-	return t.count()
+	return t.count("")
 }
 
 // folder makes a folder with the folders it lies in, each of which counts as an entry.
@@ -130,7 +139,7 @@ func (t *tree) mkdirs(name string) error {
 			continue
 		}
 		t.folders[name[:i]] = true
-		if err := t.count(); err != nil {
+		if err := t.count(name[:i]); err != nil {
 			return err
 		}
 	}
@@ -147,7 +156,7 @@ func (t *tree) add(name string, content io.Reader) error {
 	if name == "" {
 		return invalid("a file has no name")
 	}
-	if err := t.count(); err != nil {
+	if err := t.count(name); err != nil {
 		return err
 	}
 	if err := t.mkdirs(path.Dir(name)); err != nil {

@@ -89,7 +89,7 @@ func entry(header *tar.Header, content io.Reader, to *tree) error {
 		return to.folder(header.Name)
 	case tar.TypeXGlobalHeader:
 		// The commit that an archive was made of; it is no entry, but must not come without end.
-		return to.count()
+		return to.count("")
 	}
 	// A link would lead out of the tree, or be opened in place of what it names; devices and pipes are no manifests.
 	if _, err := to.clean(header.Name); err != nil {

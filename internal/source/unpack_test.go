@@ -190,6 +190,26 @@ func TestBombs(t *testing.T) {
 	}
 }
 
+// TestPathsAreBounded fills a tree with few files whose paths would take all memory, and with as many that have short ones.
+func TestPathsAreBounded(t *testing.T) {
+	o := Options{}
+	o.setDefaults()
+	for _, folder := range []string{strings.Repeat(strings.Repeat("f", maxName)+"/", 3), "f/"} {
+		to, err := newTree(filepath.Join(t.TempDir(), "content"), o.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; err == nil && i < maxPaths/maxName/3; i++ {
+			err = to.add(fmt.Sprint(folder, i), strings.NewReader(""))
+		}
+		if err = errors.Join(err, to.close()); len(folder) > maxName {
+			wantError(t, err, Terminal, ReasonTooLarge)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestSparseFilesAreBounded unpacks an archive of two small blocks that stand for 60 MiB of zeros.
 func TestSparseFilesAreBounded(t *testing.T) {
 	h := make([]byte, 512)

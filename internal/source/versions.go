@@ -14,8 +14,8 @@ import (
 const (
 	// maxTags bounds the tags of a repository of a registry, of which the newest is looked for.
 	maxTags = 20_000
-	// maxTagPage bounds one page of them, in bytes.
-	maxTagPage = 4 << 20
+	// maxTagPage bounds one page of them, in bytes, and maxTag one of them, which has no more in a registry (OCI's distribution-spec).
+	maxTagPage, maxTag = 4 << 20, 128
 )
 
 // IsRange says that a version of a chart is a range, in which newer ones may appear.
@@ -117,7 +117,9 @@ func (s *Store) newestTag(ctx context.Context, request Request, r ChartRequest) 
 	var versions []string
 	err = repository.Tags(ctx, "", func(page []string) error {
 		for _, tag := range page {
-			versions = append(versions, strings.ReplaceAll(tag, "_", "+"))
+			if len(tag) <= maxTag {
+				versions = append(versions, strings.ReplaceAll(tag, "_", "+"))
+			}
 		}
 		if len(versions) > maxTags {
 			return errEnough

@@ -85,7 +85,8 @@ func TestChartsAreFetchedByARange(t *testing.T) {
 func TestTagsAreChosenByARange(t *testing.T) {
 	data := forge(t)
 	registry := artifactOf(map[string][]byte{fluxLayer: data}, fluxLayer)
-	tags, many := []string{"v0", "1.0.0", "1.1.0_build", "latest"}, false
+	// The last one is no tag of a registry: a list of such ones would fill the memory.
+	tags, many := []string{"v0", "1.0.0", "1.1.0_build", "latest", "1.2.0_" + strings.Repeat("b", maxTag)}, false
 	var asked []string
 	web := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path)

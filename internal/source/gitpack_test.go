@@ -1,0 +1,92 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"mlkeeper.dev/internal/limit"
+)
+
+// treeOf is a tree of git as it is in a pack: a folder, and files that the pack lacks.
+func treeOf(folder plumbing.Hash, files int) []byte {
+	out := append([]byte("40000 a\x00"), folder[:]...)
+	for range files {
+		out = append(append(out, "100644 b\x00"...), make([]byte, 20)...)
+	}
+	return out
+}
+
+// packWith is a pack with objects of one of git's numbered kinds, as it was read.
+func packWith(t *testing.T, limits Limits, kind byte, objects ...[]byte) *pack {
+	t.Helper()
+	o := Options{Limits: limits}
+	o.setDefaults()
+	p, err := newPack(filepath.Join(t.TempDir(), "objects"), o.Limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	var entries [][]byte
+	for _, content := range objects {
+		entries = append(entries, entryOf(kind, content))
+	}
+	if err := p.read(context.Background(), bytes.NewReader(packOf(entries...))); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestTreesOfGitAreNoBombs has folders in folders, of which each holds most of what all may, before the first file is written, and objects
+// that are larger than any real one.
+func TestTreesOfGitAreNoBombs(t *testing.T) {
+	inner := treeOf(plumbing.ZeroHash, 60)
+	outer := treeOf(plumbing.ComputeHash(plumbing.TreeObject, inner), 60)
+	p := packWith(t, Limits{Entries: 100}, 2, inner, outer)
+	to, err := newTree(filepath.Join(t.TempDir(), "content"), p.limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = to.close() }()
+	err = p.checkout(t.Context(), plumbing.ComputeHash(plumbing.TreeObject, outer), "", to)
+	wantError(t, err, Terminal, ReasonTooLarge)
+	if to.entries > 1 {
+		t.Errorf("%d entries were written before", to.entries)
+	}
+	large := make([]byte, maxDecoded+1)
+	_, err = packWith(t, Limits{}, 2, large).list(t.Context(), plumbing.ComputeHash(plumbing.TreeObject, large))
+	wantError(t, err, Terminal, ReasonTooLarge)
+	_, _, err = packWith(t, Limits{}, 1, large).commit(t.Context(), plumbing.ComputeHash(plumbing.CommitObject, large))
+	wantError(t, err, Terminal, ReasonTooLarge)
+}
+
+// TestTreesOfGitWaitForMemory has a large one decoded while everything is in use, and a small one, which need not wait.
+func TestTreesOfGitWaitForMemory(t *testing.T) {
+	memory := limit.New(64<<20, 64<<20)
+	s := open(t, func(o *Options) { o.Memory = memory })
+	small, large := treeOf(plumbing.ZeroHash, 1000), treeOf(plumbing.ZeroHash, 10_000)
+	p := packWith(t, Limits{}, 2, small, large)
+	if !memory.Acquire(t.Context(), "renders", 64<<20) {
+		t.Fatal("nothing is free")
+	}
+	late, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	ctx, _ := s.withSpace(late)
+	if entries, err := p.list(ctx, plumbing.ComputeHash(plumbing.TreeObject, small)); err != nil || len(entries) != 1001 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	_, err := p.list(ctx, plumbing.ComputeHash(plumbing.TreeObject, large))
+	wantError(t, err, Transient, ReasonStoreFull)
+	memory.Release("renders", 64<<20)
+	ctx, _ = s.withSpace(t.Context())
+	if entries, err := p.list(ctx, plumbing.ComputeHash(plumbing.TreeObject, large)); err != nil || len(entries) != 10_001 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	if !memory.Acquire(t.Context(), "renders", 64<<20) {
+		t.Error("it was not given back")
+	}
+}
