@@ -3,8 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"path/filepath"
@@ -72,9 +70,7 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 	if f.fixed && moves(refs, f.uri.Ref) {
 		return meta{}, terminal(ReasonRefMoves, "name a tag or the 40 digits of a commit by ?ref=", "the ref %q is a branch", name)
 	}
-	// The address is part of the name: a server can make up a repository for a commit, but not for another server's.
-	sum := sha256.Sum256([]byte(strings.Join([]string{"git", f.uri.String(), want.String(), f.uri.Dir}, "\x00")))
-	id := hex.EncodeToString(sum[:])
+	id := s.gitTree(f, want)
 	r := record{ID: id}
 	if e := s.pin(id); e != nil {
 		r = e.record
@@ -100,6 +96,16 @@ func (s *Store) clone(ctx context.Context, f *flight, server uploadPack, failure
 	}
 	s.unpin(e)
 	return meta{ID: id, Digest: r.Digest, Revision: r.Revision}, nil
+}
+
+// gitTree names the tree of a commit. The address is part of the name: a server can make up a repository for a commit, but not for another
+// server's. So are the credentials: who brings a CA and a proxy chooses the server that answers for an address, and its list of refs is no
+// proof that they may read a commit which somebody else has fetched.
+func (s *Store) gitTree(f *flight, commit plumbing.Hash) string {
+	return s.keyed(struct {
+		Git, Commit, Dir string
+		Auth             Auth
+	}{f.uri.address.String(), commit.String(), f.uri.Dir, f.auth})
 }
 
 // choose finds the object that a ref names, and what people call it. A tag comes before a branch of the same name.

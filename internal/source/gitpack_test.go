@@ -3,7 +3,10 @@ package source
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,4 +92,35 @@ func TestTreesOfGitWaitForMemory(t *testing.T) {
 	if !memory.Acquire(t.Context(), "renders", 64<<20) {
 		t.Error("it was not given back")
 	}
+}
+
+// TestPrivateRepositoriesAreNotShared has a commit of a private repository asked for by somebody whom a server tells its refs and nothing
+// else: the server of his own CA and proxy may do that in the name of any.
+func TestPrivateRepositoriesAreNotShared(t *testing.T) {
+	r := newRepository(t)
+	first, _ := r.sample()
+	var packs atomic.Int32
+	good := r.handler(&packs)
+	web := serve(t, true, func(w http.ResponseWriter, q *http.Request) {
+		if _, password, _ := q.BasicAuth(); password != "s3cret" && !strings.HasSuffix(q.URL.Path, "/info/refs") {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		good(w, q)
+	})
+	s := open(t, nil)
+	request := Request{URI: "git::" + web.URL + "/r.git?ref=" + first.String(), Auth: Auth{Username: "me", Password: "s3cret", CA: caOf(web)}}
+	for range 2 {
+		a, err := fetch(t, s, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantContents(t, a, sampled)
+	}
+	if packs.Load() != 1 {
+		t.Errorf("%d packs for one commit", packs.Load())
+	}
+	request.Auth = Auth{CA: caOf(web)}
+	_, err := fetch(t, s, request)
+	wantError(t, err, Terminal, ReasonUnauthorized)
 }
