@@ -339,8 +339,8 @@ func (c *checkout) whole(t *testing.T, all map[string]*unstructured.Unstructured
 	for key, u := range got {
 		if all[key] == nil {
 			t.Logf("only the example as a whole has %s", key)
-		} else if at := difference("", all[key].Object, u.Object); at != "" {
-			t.Logf("the example as a whole has another %s in %s", at, key)
+		} else if at, differ := difference(all[key].Object, u.Object); differ {
+			t.Logf("the example as a whole has another %s in %s (the innermost name first)", at, key)
 		}
 		delete(all, key)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kubeflowv1 "mlkeeper.dev/api/kubeflow/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/manifest/kustomize"
 )
@@ -80,41 +82,35 @@ func conflicts(cr *kubeflowv1.KfDef, facts Facts) map[int]string {
 			before, twice := first[key]
 			if !twice {
 				first[key] = made{a.Name, o}
-			} else if at := difference("", before.object.Object, o.Object); at != "" && out[i] == "" {
-				out[i] = fmt.Sprintf("%s is rendered by application %q, too, and differs in %s", key, before.application, at)
+			} else if at, differ := difference(before.object.Object, o.Object); differ && out[i] == "" {
+				slices.Reverse(at)
+				out[i] = fmt.Sprintf("%s is rendered by application %q, too, and differs in %s",
+					key, before.application, controller.Cut(strings.Join(at, "."), maxPath))
 			}
 		}
 	}
 	return out
 }
 
-// difference is the first field in which two values differ; empty where they are the same.
-func difference(at string, a, b any) string {
-	if reflect.DeepEqual(a, b) {
-		return ""
-	}
+// maxPath bounds the path of a field in a message, in bytes.
+const maxPath = 300
+
+// difference is the path of the first field in which two values differ, the innermost name first. A field that is null is one that is not
+// there.
+func difference(a, b any) (path []string, differ bool) {
 	one, first := a.(map[string]any)
 	two, second := b.(map[string]any)
 	if !first || !second {
-		return at
+		return nil, !reflect.DeepEqual(a, b)
 	}
-	names := map[string]bool{}
-	for name := range one {
-		names[name] = true
-	}
-	for name := range two {
-		names[name] = true
-	}
-	var differ []string
-	for name := range names {
-		if d := difference(strings.TrimPrefix(at+"."+name, "."), one[name], two[name]); d != "" {
-			differ = append(differ, d)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(one)), maps.Keys(two))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if inner, differs := difference(one[name], two[name]); differs {
+			return append(inner, name), true
 		}
 	}
-	if len(differ) == 0 {
-		return "" // A field that is null is one that is not there.
-	}
-	return slices.Min(differ)
+	return nil, false
 }
 
 // maxUnplaced is how many objects a warning names.

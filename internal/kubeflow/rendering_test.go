@@ -1,8 +1,10 @@
 package kubeflow
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -243,5 +245,25 @@ func TestObjectsWithoutANamespaceAreTold(t *testing.T) {
 	facts.Result.Content.Spec[1].Namespace, facts.Result.Content.Rendering = "", renderingKfctl
 	if p := New(Settings{}).Render(cr, facts); strings.Contains(strings.Join(p.Warnings, ""), "made in namespace") {
 		t.Errorf("warnings as by kfctl %q", p.Warnings)
+	}
+}
+
+// TestDifferencesCostLittle has two applications render an object with a field of a long name, in which much differs.
+func TestDifferencesCostLittle(t *testing.T) {
+	cr, facts := custom("first", "second"), shared(renderingKustomize, "a", "b")
+	long := strings.Repeat("x", 1<<20)
+	for i, a := range facts.Result.Content.Applications {
+		fields := map[string]any{}
+		for j := range 200 {
+			fields[fmt.Sprint(j)] = fmt.Sprint(i)
+		}
+		a.Objects[0].Object["data"] = map[string]any{long: fields, "same": "x"}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found := conflicts(cr, facts)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 32 || !strings.Contains(found[1], "differs in data.xxx") || len(found[1]) > 500 {
+		t.Errorf("%d MiB for %.100q of %d bytes", took, found[1], len(found[1]))
 	}
 }

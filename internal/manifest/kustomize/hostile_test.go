@@ -208,3 +208,26 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+// TestErrorsAndWarningsAreBounded has paths and names without end in them: both are kept as long as the objects are.
+func TestErrorsAndWarningsAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	r := rendered(t, input("-- app/kustomization.yaml --\nresources: ["+long+"]", nil))
+	if r.Err == nil || len(r.Err.Error()) > maxText+3 {
+		t.Errorf("%.300v", r.Err)
+	}
+	in := input("-- app/base/kustomization.yaml --\nresources: [a.yaml]\n-- app/base/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}",
+		func(a *Application) {
+			for i := range maxWarnings + 2 {
+				a.Parameters = append(a.Parameters, Parameter{Name: fmt.Sprint(i, long[:maxText]), Value: "y"})
+			}
+		})
+	r = rendered(t, in)
+	if len(r.Warnings) != maxWarnings+1 || len(r.Warnings[0]) > maxText+3 || r.Warnings[maxWarnings] != "and 2 warnings more" {
+		t.Errorf("%d warnings, the last one %.300q (%v)", len(r.Warnings), r.Warnings[len(r.Warnings)-1], r.Err)
+	}
+	in = input("-- app/kustomization.yaml --\nresources: [../beside/"+strings.Repeat("./", len(long)/2)+"]\n-- beside/kustomization.yaml --\nnamePrefix: x", nil)
+	if found, why, err := Detect(t.Context(), in); found != Kustomize || !strings.Contains(why, "refers to") || len(why) > maxText+3 {
+		t.Errorf("%s, since %.300s (%v)", found, why, err)
+	}
+}

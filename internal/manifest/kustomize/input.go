@@ -71,4 +71,7 @@ const (
 	maxDepth = 40
 	// maxReported is how many names a message lists.
 	maxReported = 10
+	// maxText bounds an error or a warning, in bytes, and maxWarnings the warnings: they quote what files have, of any length, and are
+	// kept beside the objects.
+	maxText, maxWarnings = 4 << 10, 256
 )

@@ -219,12 +219,28 @@ func build(t *tree, entry string) (resmap.ResMap, error) {
 // repositoryPaths shows the paths of an error of kustomize as the author of the repository knows them.
 func repositoryPaths(err error) string {
 	text := strings.ReplaceAll(err.Error(), mount+"/", "")
-	text = strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " ")
 	const most = 1500
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	return shorten(strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " "), most)
+}
+
+// shorten is the beginning of a text that is longer than a number of bytes.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return text
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// shortenAll are warnings as they are kept.
+func shortenAll(warnings []string) []string {
+	var out []string
+	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
+		out = append(out, shorten(w, maxText))
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		out = append(out, fmt.Sprintf("and %d warnings more", more))
+	}
+	return out
 }
 
 // collect turns kustomize's result into objects, within the bounds.

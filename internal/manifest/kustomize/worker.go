@@ -193,8 +193,9 @@ func workDetection(parent *worker.Parent, in Input) error {
 	rendering, why, err := detect(in)
 	d := detected{Rendering: string(rendering), Why: why}
 	if err != nil {
-		d.Error = err.Error()
+		d.Error = shorten(err.Error(), maxText)
 	}
+	d.Why = shorten(d.Why, maxText)
 	_, err = worker.Call[bool](parent, methodDetected, d)
 	return err
 }
@@ -202,14 +203,14 @@ func workDetection(parent *worker.Parent, in Input) error {
 // workApplication renders one application and sends what became of it. It says whether the next one is to follow.
 func workApplication(parent *worker.Parent, in Input, i int) (bool, error) {
 	out := renderAt(in, i)
-	t := told{Index: i, Name: out.Name, Warnings: out.Warnings}
+	t := told{Index: i, Name: out.Name, Warnings: shortenAll(out.Warnings)}
 	for _, o := range out.Objects {
 		if err := parent.Send(strconv.Itoa(i), o); err != nil {
 			return false, err
 		}
 	}
 	if out.Err != nil {
-		t.Error = out.Err.Error()
+		t.Error = shorten(out.Err.Error(), maxText)
 	}
 	return worker.Call[bool](parent, methodRendered, t)
 }

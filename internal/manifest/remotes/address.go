@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"path"
@@ -31,6 +32,9 @@ var (
 // parse reads an entry as kustomize reads it: a file over HTTP, or host/owner/repository/folder?ref=. moving allows what may move.
 func parse(entry string, moving bool) (Address, error) {
 	text := strings.TrimSpace(entry)
+	if len(text) > maxEntry {
+		return Address{}, fmt.Errorf("is longer than %d bytes: correct it", maxEntry)
+	}
 	rest, forced := cutFold(text, "git::")
 	if _, found := cutFold(rest, "github.com/"); found {
 		rest = "https://" + rest
@@ -144,5 +148,5 @@ func shown(entry string) string {
 	return text[:min(len(text), maxShown)]
 }
 
-// maxShown bounds an entry in a message.
-const maxShown = 300
+// maxEntry bounds an entry that is fetched, in bytes, as that of a repository of a KfDef is, and maxShown one in a message.
+const maxEntry, maxShown = 2048, 300

@@ -2,6 +2,7 @@ package remotes
 
 import (
 	"errors"
+	"strings"
 
 	"mlkeeper.dev/internal/manifest/worker"
 )
@@ -36,6 +37,9 @@ const (
 	// methodMounted that a folder is a repository that was fetched.
 	methodWritten, methodLinked, methodMounted = "written", "linked", "mounted"
 )
+
+// maxError bounds the text of a failure, in bytes.
+const maxError = 4 << 10
 
 // failure is why an application cannot be resolved. URI is what could not be fetched; empty where it is another cause.
 type failure struct {
@@ -87,7 +91,8 @@ func work(c *worker.Parent) error {
 			return err
 		}
 		if err := trees[a.Repo].resolveAll(a.Dirs); err != nil {
-			f := failure{Application: i, Error: err.Error()}
+			text := err.Error() // It may quote what a file has, of any length.
+			f := failure{Application: i, Error: strings.ToValidUTF8(text[:min(len(text), maxError)], "")}
 			if cause := new(fetchError); errors.As(err, &cause) {
 				f.URI = cause.uri
 			}

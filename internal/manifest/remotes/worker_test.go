@@ -135,3 +135,17 @@ func TestAnApplicationOfNoRepositoryIsNotResolved(t *testing.T) {
 		t.Error("it is resolved although nobody waits for it")
 	}
 }
+
+// TestErrorsOfAddressesAreShort has kustomizations name what is as long as a kustomization may be, in a repository and in one that was fetched.
+func TestErrorsOfAddressesAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1<<16)
+	const uri = "https://example.org/team/more?ref=v1.0.0"
+	w := world{"git::" + uri: fstest.MapFS{"kustomization.yaml": {Data: []byte("resources: [../../../../" + long + "]")}}}
+	for entry, want := range map[string]string{"https://example.org/v1.0.0/" + long + ".yaml": "is longer than 2048 bytes", uri: `/kustomization.yaml: "../../../../xxx`} {
+		var asked []string
+		_, err := resolved(t, w.input(&asked, fstest.MapFS{"kustomization.yaml": {Data: []byte("resources: ['" + entry + "']")}}, "."))
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxError {
+			t.Errorf("%.300v", err)
+		}
+	}
+}
