@@ -209,6 +209,25 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
+// TestObjectsHaveAnIdentity refuses those whose name or namespace is another one in the cluster than here, or none at all.
+func TestObjectsHaveAnIdentity(t *testing.T) {
+	for metadata, want := range map[string]string{
+		"{name: '${NUMBER}'}":                      "ConfigMap ${NUMBER}: its metadata.name is missing, no text",
+		"{name: a, namespace: '${NUMBER}'}":        "ConfigMap a: its metadata.namespace is missing, no text",
+		"{name: a, namespace: 2026}":               "ConfigMap a: its metadata.namespace is missing, no text",
+		"{name: '${NONE:=}'}":                      "its metadata.name is missing",
+		"{name: " + strings.Repeat("a", 254) + "}": "longer than 253 bytes",
+		"{name: 'a${NUMBER}', namespace: ''}":      "",
+	} {
+		in := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: "+metadata+"}",
+			func(a *Application) { a.Substitute = map[string]string{"NUMBER": "2026"} })
+		in.Rendering = Kustomize
+		if r := rendered(t, in); want == "" && r.Err != nil || want != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), want)) {
+			t.Errorf("%.80s: %.300v", metadata, r.Err)
+		}
+	}
+}
+
 // TestErrorsAndWarningsAreBounded has paths and names without end in them: both are kept as long as the objects are.
 func TestErrorsAndWarningsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)

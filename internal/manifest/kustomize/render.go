@@ -83,6 +83,31 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	return objects, append(p.warnings, w.warnings...), err
 }
 
+// checkIdentity refuses an object that cannot be found again by its kind, namespace and name, and that no Inventory could have in its list.
+// YAML and variables may make a number of each, which kustomize lets pass and the API server does not.
+func checkIdentity(o *unstructured.Unstructured) error {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	for _, field := range []struct {
+		name  string
+		value any
+		most  int
+	}{
+		{"apiVersion", o.Object["apiVersion"], 253}, {"kind", o.Object["kind"], 63}, {"metadata.name", metadata["name"], 253},
+		{"metadata.namespace", metadata["namespace"], 63},
+	} {
+		text, isText := field.value.(string)
+		absent := field.value == nil || text == "" && isText
+		if absent && field.name == "metadata.namespace" {
+			continue
+		}
+		if absent || !isText || len(text) > field.most {
+			return fmt.Errorf("its %s is missing, no text or longer than %d bytes: correct it, and write a number in quotes, or with a letter "+
+				"where a variable makes it", field.name, field.most)
+		}
+	}
+	return nil
+}
+
 // prepare generates what the rendering needs beside the files of an application.
 func prepare(in Input, a Application, dir string) (prepared, error) {
 	switch {
@@ -259,6 +284,9 @@ func collect(result resmap.ResMap) ([]*unstructured.Unstructured, error) {
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(raw); err != nil {
 			return nil, fmt.Errorf("%s %s is no object (%w): correct its file", r.GetKind(), r.GetName(), err)
+		}
+		if err := checkIdentity(u); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", truncate(r.GetKind()), truncate(r.GetName()), err)
 		}
 		restoreFields(u)
 		objects = append(objects, u)

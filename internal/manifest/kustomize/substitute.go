@@ -48,11 +48,15 @@ func substitute(objects []*unstructured.Unstructured, variables map[string]strin
 		if o.GetLabels()[substituteMark] == "disabled" || o.GetAnnotations()[substituteMark] == "disabled" {
 			continue
 		}
+		who := truncate(o.GetKind()) + " " + truncate(o.GetName())
 		replaced, err := s.value(o.Object, false)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", truncate(o.GetKind()), truncate(o.GetName()), err)
+		if err == nil {
+			o.Object, _ = replaced.(map[string]any)
+			err = checkIdentity(o)
 		}
-		o.Object, _ = replaced.(map[string]any)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", who, err)
+		}
 	}
 	return objects, nil
 }
