@@ -19,9 +19,13 @@ import (
 // variables are the values that post-build substitution takes from objects, by the place of the application.
 type variables map[int]map[string]string
 
+// maxVariables bounds the names and values that a KfDef reads, in bytes, those of an object once for each application that names it: so
+// often they are in the manager's memory.
+const maxVariables = 8 << 20
+
 // variablesOf reads the ConfigMaps and Secrets that the applications name, with the rights of a user.
 func variablesOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, user string) (variables, error) {
-	out := variables{}
+	out, size := variables{}, 0
 	for i, a := range cr.Spec.Applications {
 		if a.PostBuild == nil {
 			continue
@@ -42,6 +46,15 @@ func variablesOf(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfD
 			for key := range data {
 				if value, is := origin.Text(object, key); is {
 					out[i][key] = value
+					size += len(key) + len(value)
+				}
+			}
+			if size > maxVariables {
+				return nil, plan.Problem{
+					Class: plan.Terminal, Reason: reasonApplicationFailed, Field: field, Value: from.Name,
+					Message: fmt.Sprintf("with it, what the applications read has more than %d MiB, an object counted once for each of them",
+						maxVariables>>20),
+					Remedy: "name objects that have the variables alone",
 				}
 			}
 		}

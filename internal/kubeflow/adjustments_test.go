@@ -3,6 +3,7 @@ package kubeflow
 import (
 	"encoding/base64"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,28 @@ func TestValuesOfVariables(t *testing.T) {
 	}
 }
 
+// TestValuesOfVariablesAreBounded has applications name the same large Secret, of which each holds the values.
+func TestValuesOfVariablesAreBounded(t *testing.T) {
+	cluster := controllertest.New(testNow)
+	secret := object("v1", "Secret", "kubeflow", "large")
+	secret.Object["data"] = map[string]any{"A": base64.StdEncoding.EncodeToString(make([]byte, 1<<20))}
+	cluster.Put(secret)
+	names := strings.Split("abcdefgh", "")
+	cr := custom(names...)
+	for i := range names {
+		cr.Spec.Applications[i].PostBuild = &kubeflowv1.PostBuild{SubstituteFrom: []kubeflowv1.SubstituteReference{{Kind: "Secret", Name: "large"}}}
+	}
+	var problem plan.Problem
+	if _, err := variablesOf(t.Context(), cluster, cr, ""); !errors.As(err, &problem) || problem.Class != plan.Terminal ||
+		problem.Reason != reasonApplicationFailed || problem.Field != "spec.applications[7].postBuild.substituteFrom[0]" {
+		t.Errorf("%v", err)
+	}
+	cr.Spec.Applications[7].PostBuild = nil
+	if got, err := variablesOf(t.Context(), cluster, cr, ""); err != nil || len(got) != 7 {
+		t.Errorf("%d applications, %v", len(got), err)
+	}
+}
+
 // TestValuesAreReadAsTheServiceAccount holds that nobody has what he may not read substituted.
 func TestValuesAreReadAsTheServiceAccount(t *testing.T) {
 	cluster := controllertest.New(testNow)
@@ -62,6 +85,31 @@ func TestValuesAreReadAsTheServiceAccount(t *testing.T) {
 	}
 	if _, err := variablesOf(t.Context(), cluster, cr, user); err == nil {
 		t.Error("a Secret is read with the rights of the operator")
+	}
+}
+
+// TestAValueOfAVariableIsAnInput holds that pods which restart for another value are no rollout of the operator's: that would take a turn
+// of others, and wait for one.
+func TestAValueOfAVariableIsAnInput(t *testing.T) {
+	m := newManager(t)
+	m.put(selfContained)
+	m.cr.Spec.Rendering = renderingKustomize
+	m.cr.Spec.Applications[0].PostBuild = &kubeflowv1.PostBuild{
+		SubstituteFrom: []kubeflowv1.SubstituteReference{{Kind: "ConfigMap", Name: "values"}},
+	}
+	seen := map[string]bool{}
+	for _, value := range []string{"one", "two", "two"} {
+		config := object("v1", "ConfigMap", "kubeflow", "values")
+		config.Object["data"] = map[string]any{"A": value}
+		m.cluster.Put(config)
+		p, _ := m.reconcile()
+		if len(p.Problems) > 0 {
+			t.Fatal(p.Problems)
+		}
+		seen[p.Inputs] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("two values are the inputs %v", seen)
 	}
 }
 

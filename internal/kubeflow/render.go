@@ -37,7 +37,8 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	}
 	content := facts.Result.Content
 	out.ActAs = facts.ActAs
-	out.Inputs = fmt.Sprint(facts.Result.Sources)
+	// The inputs of the result have the values of variables in them, which are the author's, too.
+	out.Inputs = fmt.Sprint(facts.Result.Inputs, facts.Result.Sources)
 	for _, fetched := range facts.Result.Fetched {
 		out.Inputs += " " + fetched.Digest
 	}
