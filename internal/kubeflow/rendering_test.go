@@ -19,7 +19,10 @@ import (
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/manifest/kustomize"
 	"mlkeeper.dev/internal/manifest/manifesttest"
+	"mlkeeper.dev/internal/rendering"
+	"mlkeeper.dev/internal/source"
 )
 
 const renderingKfctl = kubeflowv1.Rendering("Kfctl")
@@ -265,5 +268,18 @@ func TestDifferencesCostLittle(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 32 || !strings.Contains(found[1], "differs in data.xxx") || len(found[1]) > 500 {
 		t.Errorf("%d MiB for %.100q of %d bytes", took, found[1], len(found[1]))
+	}
+}
+
+// TestTheSourceIsAvailableWhileNothingCanBeRendered holds that a worker which cannot be started is no failure of the repositories.
+func TestTheSourceIsAvailableWhileNothingCanBeRendered(t *testing.T) {
+	cr, facts := custom("first", "second"), shared(renderingKustomize, "a", "a")
+	for reason, unavailable := range map[string]bool{source.ReasonUnreachable: true, rendering.ReasonFetching: false} {
+		facts.Result.Failure = notRendered(kustomize.ErrUnavailable)
+		facts.Result.Failure.Reason = reason
+		New(Settings{}).Project(cr, facts, controller.ObservedState{Now: testNow})
+		if got := meta.IsStatusConditionTrue(cr.Status.Conditions, ConditionSourceUnavailable); got != unavailable {
+			t.Errorf("%s: %v", reason, cr.Status.Conditions)
+		}
 	}
 }

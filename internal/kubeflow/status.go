@@ -122,6 +122,9 @@ func revision(a kubeflowv1.Application, repos []rendering.Revision) string {
 	return ""
 }
 
+// fetchedReasons are the reasons of failures behind which the repositories were fetched.
+var fetchedReasons = []string{reasonRenderingAmbiguous, rendering.ReasonResultTooLarge, rendering.ReasonFetching}
+
 // unavailable says since when and why the repositories cannot be fetched, and what that means (invariant 16). While nothing is known of
 // them, it stays as it is.
 func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedState) {
@@ -129,7 +132,7 @@ func unavailable(cr *kubeflowv1.KfDef, facts Facts, seen controller.ObservedStat
 	case facts.Result == nil || facts.Pending:
 		return
 	case facts.Result.Failure == nil,
-		slices.Contains([]string{reasonRenderingAmbiguous, rendering.ReasonResultTooLarge}, facts.Result.Failure.Reason):
+		slices.Contains(fetchedReasons, facts.Result.Failure.Reason):
 		meta.RemoveStatusCondition(&cr.Status.Conditions, ConditionSourceUnavailable)
 		return
 	}

@@ -300,8 +300,12 @@ func TestWhatIsReportedOfAFailure(t *testing.T) {
 		current          bool
 		problem, warning string
 	}{
-		"none":                            {result{Inputs: "i"}, true, "", ""},
-		"it may pass":                     {result{Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m", ""},
+		"none":        {result{Inputs: "i"}, true, "", ""},
+		"it may pass": {result{Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m", ""},
+		"it is no repository's": {
+			result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Reason: rendering.ReasonFetching, Message: "m"}},
+			true, "", "what was rendered before is used: m",
+		},
 		"it may pass, beside the content": {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, true, "", "what the repositories gave before is used, since they cannot be asked now: m"},
 		"it may pass, beside older":       {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Waiting, Message: "m"}}, false, "m; what was rendered before stays declared", ""},
 		"it lasts":                        {result{Inputs: "i", Failure: &plan.Problem{Class: plan.Terminal, Message: "m"}}, true, "m; what was rendered before stays declared", ""},

@@ -80,6 +80,9 @@ func (r *Result[C]) Report(current bool) (problem *plan.Problem, warning string)
 	switch {
 	case r.Failure == nil:
 		return nil, ""
+	case r.Failure.Reason == ReasonFetching && r.Rendered() && current:
+		// The repositories were asked, and what they gave could not be rendered.
+		return nil, "what was rendered before is used: " + r.Failure.Message
 	case r.Failure.Class == plan.Waiting && r.Rendered() && current:
 		return nil, "what the repositories gave before is used, since they cannot be asked now: " + r.Failure.Message
 	}
