@@ -27,9 +27,16 @@ var crdScheme = func() *runtime.Scheme {
 // approval.
 const unapproved = "unapproved, converted from apiextensions.k8s.io/v1beta1"
 
+// maxDefinition bounds the values of a definition, of which each may become a schema that takes half a kilobyte, several times over. The
+// largest of Kubeflow 1.2 has 4,500.
+const maxDefinition = 50_000
+
 // customResourceDefinition takes a definition through the API server's own conversion and makes its schemas such that v1
 // takes them. Its metadata stays as it is.
 func customResourceDefinition(o *object, _ string) error {
+	if values(o.content) > maxDefinition {
+		return fmt.Errorf("it has more than %d values: make its schemas smaller", maxDefinition)
+	}
 	raw, err := json.Marshal(o.content)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package convert
 import (
 	"context"
 	"encoding/json"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // acceptedByServer runs the API server's own validation of a new definition.
@@ -121,5 +124,25 @@ spec: {group: app.k8s.io, version: v1beta1, names: {plural: applications, kind: 
 			t.Fatalf("%v, %v", got, err)
 		}
 		acceptedByServer(t, got)
+	}
+}
+
+// TestLargeDefinitionsAreRefused holds what the manager takes for one of a few hundred kilobytes, in which every value becomes a schema.
+func TestLargeDefinitionsAreRefused(t *testing.T) {
+	definition := func(schemas int) *unstructured.Unstructured {
+		u := parse(t, crdHead+`spec: {group: x.io, version: v1, names: {plural: widgets, kind: Widget}, validation: {openAPIV3Schema: {}}}`)
+		mapAt(u.Object, "spec", "validation", "openAPIV3Schema")["allOf"] = make([]any, schemas)
+		return u
+	}
+	c := Converter{Served: func(gvk schema.GroupVersionKind) bool { return gvk.Version == "v1" }}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := c.Convert(definition(maxDefinition + 1))
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition widgets.x.io") || took > 32 {
+		t.Errorf("%v, with %d MiB", err, took)
+	}
+	if _, _, err := c.Convert(definition(1000)); err != nil {
+		t.Error(err)
 	}
 }
