@@ -41,8 +41,8 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *kubeflo
 		return Facts{}, rendering.Fetching(fetching)
 	}
 	facts := Facts{
-		Result: result, Pending: !done && result.Inputs != job.Inputs, Current: result.Inputs == job.Inputs, ActAs: user, Namespaced: map[schema.GroupKind]bool{},
-		Awaited: awaits,
+		Result: result, Pending: !done && result.Inputs != job.Inputs, Current: result.Inputs == job.Inputs, ActAs: user, Awaited: awaits,
+		Namespaced: map[schema.GroupKind]bool{},
 	}
 	for _, a := range result.Content.Applications {
 		for _, o := range a.Objects {

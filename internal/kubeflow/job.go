@@ -119,8 +119,8 @@ var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomR
 
 // SamePlan implements controller.PlanCache.
 func (s *system) SamePlan(before, now Facts) bool {
-	return before.Result == now.Result && before.Pending == now.Pending && before.Current == now.Current && before.ActAs == now.ActAs && before.Awaited == now.Awaited &&
-		maps.Equal(before.Namespaced, now.Namespaced)
+	return before.Result == now.Result && before.Pending == now.Pending && before.Current == now.Current && before.ActAs == now.ActAs &&
+		before.Awaited == now.Awaited && maps.Equal(before.Namespaced, now.Namespaced)
 }
 
 // scopes adds what the CustomResourceDefinitions of the applications say of kinds that are not served yet.

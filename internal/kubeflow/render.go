@@ -128,7 +128,7 @@ func stage(content Content, names []string, i int, wrong map[int]string, objects
 	for _, name := range spec.DependsOn {
 		j := slices.IndexFunc(content.Spec, func(a kubeflowv1.Application) bool { return a.Name == name })
 		if j < 0 {
-			continue // Told by arrange.
+			continue // sortByDependencies says so.
 		}
 		out.After = append(out.After, names[j])
 		if content.Applications[j].Error != "" && out.Hold == "" {
@@ -193,8 +193,8 @@ var notLabel = regexp.MustCompile(`[^a-z0-9-]+`)
 const maxLabel = 50
 
 // stageNames are DNS labels that name the applications, each another one. The name of a stage does not depend on where its application is
-// in the list: its Inventory, which owns the objects, is found by it. A name that is no label, or taken, gets a digest of what it
-// is and the how manieth of that name.
+// in the list: its Inventory, which owns the objects, is found by it. A name that is no label, or taken, gets a digest of itself and of its
+// number among the applications of that name.
 func stageNames(applications []kubeflowv1.Application) []string {
 	out, taken, number := make([]string, len(applications)), map[string]bool{stageDefinitions: true}, map[string]int{}
 	for i, a := range applications {

@@ -42,7 +42,8 @@ var address = regexp.MustCompile(`^[a-z][a-z0-9+.-]*(://|@)`)
 var remotePrefixes = []string{"git::", "gh:", "http:", "https:", "github.com/", "github.com:"}
 
 // IsRemote says that kustomize would fetch p, over http or with git, before it looks for a file or folder of that name. It is
-// wider than kustomize's own test, so that a form which that one learns later is refused all the same: whoever renders replaces an address by a path first.
+// wider than kustomize's own test, so that a form which that one learns later is refused all the same: whoever renders replaces an address
+// by a path first.
 func IsRemote(p string) bool {
 	lower := strings.ToLower(strings.TrimSpace(p))
 	for _, prefix := range remotePrefixes {

@@ -56,7 +56,8 @@ type Job struct {
 	// Input is sent first, and Handlers answer the requests of the worker, one after the other.
 	Input    any
 	Handlers map[string]Handler
-	// StepTime is how much processor time the worker may take from one call of Parent.NextStep to the next, and TotalTime in all, in whole seconds.
+	// StepTime is how much processor time the worker may take from one call of Parent.NextStep to the next, and TotalTime in all, in whole
+	// seconds.
 	StepTime, TotalTime time.Duration
 }
 
