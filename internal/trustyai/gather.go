@@ -72,7 +72,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 			return Facts{}, err
 		}
 	}
-	if cr.Spec.Storage.Format == v1.StorageDatabase || facts.Running == v1.StorageDatabase {
+	if cr.Spec.Storage.Format == v1.StorageDatabase || usesDatabase(templateOf(cr.Spec.Storage.Format, facts)) {
 		if facts.Database, err = gatherDatabase(ctx, read, cr); err != nil {
 			return Facts{}, err
 		}

@@ -42,7 +42,7 @@ func templateFor(f v1.StorageFormat) Template {
 // anywhere goes on where it was.
 func templateOf(want v1.StorageFormat, facts Facts) Template {
 	m := facts.Migration
-	if m == nil || m.To != want {
+	if m == nil || m.To != want && m.Phase != v1.MigrationVerifying {
 		return templateFor(facts.Running)
 	}
 	switch m.Phase {
@@ -80,17 +80,19 @@ type migrationInput struct {
 // the same step, so that a crash repeats a step and never skips one. No row is lost: the pod that writes to the volume is
 // gone before the one that copies starts, and once the latter has served from the database nothing goes back.
 func next(in migrationInput) *v1.MigrationStatus {
-	if in.Want == in.Running {
-		if in.Stored != nil && in.Stored.Phase == v1.MigrationDone && in.Stored.To == in.Want {
-			return in.Stored
-		}
+	stored := in.Stored
+	switch {
+	case stored != nil && stored.Phase == v1.MigrationVerifying:
+		// Also where the spec says PVC again by now.
+		return in.verifying()
+	case in.Want == in.Running && stored != nil && stored.Phase == v1.MigrationDone && stored.To == in.Want:
+		return stored
+	case in.Want == in.Running:
 		return nil
-	}
-	if in.Running == v1.StorageDatabase {
+	case in.Running == v1.StorageDatabase:
 		return in.step(v1.MigrationFailed, "the service cannot export its database into files; the pods that run keep using "+
 			"the database. Set spec.storage.format back to DATABASE, or create another TrustyAIService with format PVC")
 	}
-	stored := in.Stored
 	if stored == nil || stored.To != in.Want || stored.Phase == v1.MigrationFailed && in.retried() {
 		return in.pending()
 	}
@@ -105,8 +107,6 @@ func next(in migrationInput) *v1.MigrationStatus {
 		return out
 	case v1.MigrationCopying:
 		return in.copying()
-	case v1.MigrationVerifying:
-		return in.verifying()
 	case v1.MigrationFailed:
 		return in.failedBefore()
 	default:
@@ -127,7 +127,7 @@ func (in migrationInput) step(phase v1.MigrationPhase, message string) *v1.Migra
 // on is the stored attempt in another phase: it goes on answering the request that it began with.
 func (in migrationInput) on(phase v1.MigrationPhase, message string) *v1.MigrationStatus {
 	out := in.step(phase, message)
-	out.Request, out.Generation = in.Stored.Request, in.Stored.Generation
+	out.From, out.To, out.Request, out.Generation = in.Stored.From, in.Stored.To, in.Stored.Request, in.Stored.Generation
 	out.InterruptedAt, out.ResumedAt = in.Stored.InterruptedAt, in.Stored.ResumedAt
 	return out
 }
@@ -238,8 +238,8 @@ func (r *scene) checkMigration() {
 	}
 	const field = "spec.storage.format"
 	switch {
-	case m.Phase == v1.MigrationFailed && m.From == v1.StorageDatabase:
-		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the service cannot export its database into files",
+	case m.Phase == v1.MigrationFailed && m.From == v1.StorageDatabase, m.Phase == v1.MigrationVerifying && m.To != r.cr.Spec.Storage.Format:
+		r.problem(plan.Terminal, "MigrationFailed", field, string(r.cr.Spec.Storage.Format), "the service cannot export its database into files",
 			"set spec.storage.format back to DATABASE, or create another TrustyAIService with format PVC")
 	case m.Phase == v1.MigrationFailed:
 		r.problem(plan.Terminal, "MigrationFailed", field, string(m.To), "the migration failed, and the service is back on the volume",

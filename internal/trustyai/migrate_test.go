@@ -66,6 +66,12 @@ func Test_MigrationSteps(t *testing.T) {
 		{"again by the spec", func(in *migrationInput) { in.Stored, in.Generation = at(v1.MigrationFailed), 3 }, v1.MigrationPending},
 		{"reverted after failing", func(in *migrationInput) { in.Stored, in.Want = at(v1.MigrationFailed), v1.StoragePVC }, ""},
 		{"reverted while copying", func(in *migrationInput) { in.Stored, in.Want = at(v1.MigrationCopying), v1.StoragePVC }, ""},
+		{"reverted once it has served", func(in *migrationInput) {
+			in.Stored, in.Want, in.Deployment = at(v1.MigrationVerifying), v1.StoragePVC, exceeded
+		}, v1.MigrationVerifying},
+		{"reverted, and seen ready once more", func(in *migrationInput) {
+			in.Stored, in.Want, in.Deployment = at(v1.MigrationVerifying), v1.StoragePVC, deployed(func(*Deployment) {})
+		}, v1.MigrationDone},
 		{"never the other way", func(in *migrationInput) { in.Want, in.Running = v1.StoragePVC, v1.StorageDatabase }, v1.MigrationFailed},
 		{"no migration", func(in *migrationInput) { in.Running = v1.StorageDatabase }, ""},
 	} {
@@ -241,6 +247,38 @@ func Test_DatabaseNeverBecomesFiles(t *testing.T) {
 	}
 	if got := mustFind(t, p, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != "DATABASE" {
 		t.Errorf("the pods are replaced by %s", got)
+	}
+}
+
+// Test_ARevertedMigrationKeepsTheRowsThatItServed: what arrived since the pod that copied was ready is in the database alone.
+func Test_ARevertedMigrationKeepsTheRowsThatItServed(t *testing.T) {
+	c, cr := newCluster(), custom(t, databaseSpec+"  exposure: Plain\n")
+	c.Put(credentials("p"))
+	cr.Status.StorageFormat, cr.Spec.Storage.Format = v1.StoragePVC, v1.StoragePVC
+	cr.Status.Migration = &v1.MigrationStatus{Phase: v1.MigrationVerifying, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
+	facts, p := gatherAndRender(t, c, cr)
+	settle(t, c, p, map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(0), "readyReplicas": int64(0)})
+	for _, want := range []struct {
+		phase    v1.MigrationPhase
+		template Template
+	}{
+		{v1.MigrationVerifying, TemplateMigration},
+		{v1.MigrationDone, TemplateMigration},
+		{v1.MigrationFailed, TemplateDatabase},
+		{v1.MigrationFailed, TemplateDatabase},
+	} {
+		facts, p = gatherAndRender(t, c, cr)
+		testSystem().Project(cr, facts, controller.ObservedState{Plan: p, Now: testNow})
+		if got := mustFind(t, p, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != string(want.template) || cr.Status.Migration.Phase != want.phase {
+			t.Errorf("the template is %s, the migration %+v, want %+v", got, cr.Status.Migration, want)
+		}
+		if want.phase != v1.MigrationDone && reasons(p) != "Terminal MigrationFailed" {
+			t.Errorf("%s: the problems are %v", want.phase, p.Problems)
+		}
+		settle(t, c, p, map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(1), "readyReplicas": int64(1)})
+	}
+	if cr.Status.StorageFormat != v1.StorageDatabase {
+		t.Errorf("the status says %s", cr.Status.StorageFormat)
 	}
 }
 
