@@ -28,7 +28,7 @@ func (s *stacks[C, F]) inSyncAtStart(cr C) bool {
 	state.seenBefore = true
 	common := s.def.Common(cr)
 	if s.isSuspended(cr) || *common.ObservedGeneration != cr.GetGeneration() ||
-		*common.LastHandledReconcileAt != cr.GetAnnotations()[keeper.ReconcileAtAnnotation] ||
+		*common.LastHandledReconcileAt != requestedAt(cr) ||
 		!meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReady) ||
 		meta.IsStatusConditionTrue(*common.Conditions, status.ConditionReconciling) {
 		return false

@@ -37,7 +37,7 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	})
 	common := s.def.Common(p.cr)
 	*common.ObservedGeneration = p.cr.GetGeneration()
-	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
+	if at := requestedAt(p.cr); at != "" {
 		*common.LastHandledReconcileAt = at
 	}
 	if err := s.persistInventory(ctx, p, seen.Ready); err != nil {
@@ -214,11 +214,19 @@ const (
 	reasonSuspendField      = "SuspendField"
 )
 
+// maxRequestedAt is the bound of the schemas on status.lastHandledReconcileAt: the API server refuses the whole status otherwise.
+const maxRequestedAt = 64
+
+// requestedAt is the last request to reconcile now, as the status has it once it was handled.
+func requestedAt(cr metav1.Object) string {
+	return controller.Cut(cr.GetAnnotations()[keeper.ReconcileAtAnnotation], maxRequestedAt)
+}
+
 // suspended reports that a custom resource is suspended, and does nothing else.
 func (s *stacks[C, F]) suspended(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
 	s.progress(p.state, false)
 	s.releaseRollout(p.key)
-	if at := p.cr.GetAnnotations()[keeper.ReconcileAtAnnotation]; at != "" {
+	if at := requestedAt(p.cr); at != "" {
 		*s.def.Common(p.cr).LastHandledReconcileAt = at
 	}
 	if pending := p.state.pendingStatus; pending != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,5 +44,23 @@ func TestASuspensionKeepsTheInventory(t *testing.T) {
 	}
 	if got := p.cr.Status.Inventory.Entries; len(got) != 1 || got[0].UID != "child" {
 		t.Errorf("the inventory is %v", got)
+	}
+}
+
+// TestALongRequestIsRecordedInPart: the schema bounds what the status says of it, and a status that is refused tells nothing at all.
+func TestALongRequestIsRecordedInPart(t *testing.T) {
+	for at, want := range map[string]string{
+		"2026-01-02T03:04:05Z": "2026-01-02T03:04:05Z", strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 65): strings.Repeat("x", 61) + "...",
+	} {
+		s, _ := bareStacks()
+		p := passOf("a", newState("uid"), "")
+		p.cr, p.reader = p.before.DeepCopy(), &reader.Reader{}
+		p.cr.Annotations = map[string]string{keeper.SuspendAnnotation: "true", keeper.ReconcileAtAnnotation: at}
+		if _, err := s.suspended(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := *s.def.Common(p.cr).LastHandledReconcileAt; got != want {
+			t.Errorf("of %q the status has %q", at, got)
+		}
 	}
 }

@@ -27,6 +27,9 @@ import (
 // reasonChartFailed says that a chart cannot be rendered as it is; stable across releases.
 const reasonChartFailed = "ChartFailed"
 
+// The bounds of the schema: the API server refuses a status with more, whatever else it tells.
+const maxChartName, maxChartVersion = 253, 128
+
 // request is everything that rendering a component depends on.
 type request struct {
 	component
@@ -74,6 +77,13 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	chart, err := helm.Load(run.Trees[0])
 	if err != nil {
 		return r.failure(err)
+	}
+	if len(chart.Name) > maxChartName || len(chart.Version) > maxChartVersion {
+		return &plan.Problem{
+			Class: plan.Terminal, Reason: reasonChartFailed, Field: r.from.Field, Value: r.from.Name,
+			Message: fmt.Sprintf("its Chart.yaml has a name of more than %d bytes, or a version of more than %d", maxChartName, maxChartVersion),
+			Remedy:  "package the chart with others",
+		}
 	}
 	if problem := r.misnamed(chart); problem != nil {
 		return problem

@@ -430,6 +430,33 @@ func TestSinceWhenASourceIsUnavailable(t *testing.T) {
 	}
 }
 
+// TestAChartWhoseNameTheStatusCannotHold: the API server would refuse the status as a whole, for as long as the chart is declared.
+func TestAChartWhoseNameTheStatusCannotHold(t *testing.T) {
+	from := newFakeStore(t, small)
+	for _, c := range []struct {
+		name, version int
+		refused       bool
+	}{{253, 128, false}, {254, 128, true}, {253, 129, true}} {
+		name, version := strings.Repeat("n", c.name), "1.0.0-"+strings.Repeat("v", c.version-len("1.0.0-"))
+		var err error
+		from.data, err = manifesttest.Pack(fstest.MapFS{
+			"Chart.yaml":              {Data: []byte("apiVersion: v2\nname: " + name + "\nversion: " + version + "\n")},
+			"templates/template.yaml": {Data: []byte(small)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request{
+			component: component{name: core, chart: v1alpha1.Chart{Name: name, Version: "1.x"}}, namespace: "ns", keys: made(t, nil, testNow),
+			from: rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}}, cluster: helm.Cluster{Serves: func(string) bool { return false }},
+		}
+		result := ran(t, New(Settings{Sources: from}).(*system), controllertest.New(testNow), r.job(&v1alpha1.SeldonOperator{}))
+		if refused := result.Failure != nil && result.Failure.Reason == reasonChartFailed && strings.Contains(result.Failure.Message, "128"); refused != c.refused || !refused && result.Failure != nil {
+			t.Errorf("%d and %d bytes: %+v", c.name, c.version, result.Failure)
+		}
+	}
+}
+
 // TestAChartThatRendersTooMuch is refused by the memory that its namespace may have.
 func TestAChartThatRendersTooMuch(t *testing.T) {
 	from := newFakeStore(t, small)

@@ -9,12 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
+	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
 // MigrationAnnotation asks for a migration, or for another attempt at one that failed, by another value
 // (trustyai-service-operator HEAD 11c335b).
 const MigrationAnnotation = "trustyai.opendatahub.io/db-migration"
+
+// maxRequest is the bound of the schema on what the status has of the annotation: the API server refuses the whole status otherwise.
+const maxRequest = 256
 
 // Template is the pod template that the Deployment runs.
 type Template string
@@ -219,7 +223,7 @@ func inputOf(cr *v1.TrustyAIService, facts Facts) migrationInput {
 	}
 	return migrationInput{
 		Want: cr.Spec.Storage.Format, Running: facts.Running, Stored: facts.Migration,
-		Request: cr.Annotations[MigrationAnnotation], Generation: cr.Generation,
+		Request: controller.Cut(cr.Annotations[MigrationAnnotation], maxRequest), Generation: cr.Generation,
 		Source:      cr.Spec.Storage.Folder != "" && cr.Spec.Data != nil && copies(facts.Generation, cr.Spec.Data.Filename),
 		Credentials: facts.Database.usable(), Replicas: replicas, Deployment: facts.Deployment, Now: facts.Now,
 	}

@@ -237,6 +237,17 @@ func Test_AMigrationTellsHowLongItInterrupts(t *testing.T) {
 	}
 }
 
+// Test_ALongRequestIsRecordedInPart: the schema bounds what the status has of the annotation, and a status that is refused ends the migration.
+func Test_ALongRequestIsRecordedInPart(t *testing.T) {
+	cr := custom(t, databaseSpec)
+	cr.Annotations = map[string]string{MigrationAnnotation: strings.Repeat("x", 300)}
+	in := inputOf(cr, Facts{Running: v1.StoragePVC})
+	in.Stored = next(in)
+	if n := len(in.Stored.Request); n != 256 || in.retried() {
+		t.Errorf("%d characters are recorded; it is another request: %t", n, in.retried())
+	}
+}
+
 func Test_DatabaseNeverBecomesFiles(t *testing.T) {
 	c, cr := newCluster(), custom(t, databaseSpec)
 	c.Put(credentials("p"))
