@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/decide"
@@ -84,7 +83,7 @@ func (s *system) gatherKeys(ctx context.Context, read controller.Reader, cr *v1a
 	if found == nil && read.Child(gvkSecret, cr.Namespace, name) != nil {
 		return nil, notYetRead(name)
 	}
-	ours := found != nil && found.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr)
+	ours := found != nil && stackOf(cr).Marked(found)
 	var data map[string][]byte
 	if ours {
 		// What somebody else put under the name is no seed of ours.
@@ -124,9 +123,9 @@ func notYetRead(name string) error {
 	}
 }
 
-// ownerID names a custom resource as the owner of its children.
-func ownerID(cr *v1alpha1.SeldonOperator) string {
-	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name}.ID()
+// stackOf names a custom resource as the owner of its children.
+func stackOf(cr *v1alpha1.SeldonOperator) plan.Stack {
+	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name}
 }
 
 // gatherPart asks for one component as it is declared now, and returns the values that the user gives for it.

@@ -1,11 +1,14 @@
 package seldon
 
 import (
+	"bytes"
 	"encoding/base64"
+	"maps"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 	"mlkeeper.dev/internal/engine/plan"
@@ -30,6 +33,31 @@ func secrets(p plan.Plan) map[string]plan.Object {
 		out[o.Desired.GetName()] = o
 	}
 	return out
+}
+
+// TestWhatIsGeneratedStaysWithoutAMark: whoever takes one of the marks off the Secret has it repaired, and no other passwords.
+func TestWhatIsGeneratedStaysWithoutAMark(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	s, c := New(Settings{Trusted: true}).(*system), controllertest.New(testNow)
+	pass := func() Facts {
+		t.Helper()
+		facts, err := s.Gather(t.Context(), c, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Written(s.Render(cr, facts), stackOf(cr).ID())
+		return facts
+	}
+	before := pass()
+	for _, labels := range []map[string]string{{keeper.StackLabel: stackOf(cr).Hash()}, nil} {
+		u := c.Get(plan.KeyOf(opaque("stack-generated", nil)))
+		u.SetAnnotations(nil)
+		u.SetLabels(labels)
+		if now := pass(); maps.EqualFunc(now.Keys.data, before.Keys.data, bytes.Equal) != (labels != nil) {
+			t.Errorf("with the labels %v, the credentials are others: %t", labels, labels != nil)
+		}
+	}
 }
 
 // TestWhatIsGeneratedIsUsedOnceItIsStored takes a SeldonOperator through its first passes: the passwords are made of the
@@ -59,7 +87,7 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	if got := secrets(p); len(got) != 1 || !got["stack-generated"].IfNotPresent || facts.Keys.stored {
 		t.Errorf("at first: %v", got)
 	}
-	c.Written(p, ownerID(cr))
+	c.Written(p, stackOf(cr).ID())
 	facts, p = pass()
 	got := secrets(p)
 	if len(got) != 3 || got["stack-generated"].IfNotPresent || !got[postgresSecret].IfNotPresent || !got[elasticSecret].IfNotPresent || !facts.Keys.stored {
@@ -68,7 +96,7 @@ func TestWhatIsGeneratedIsUsedOnceItIsStored(t *testing.T) {
 	// A user writes one of the passwords, and the other is stored.
 	theirs := opaque(postgresSecret, map[string]string{"password": "theirs"})
 	c.Put(theirs)
-	c.Own(got[elasticSecret].Desired, ownerID(cr))
+	c.Own(got[elasticSecret].Desired, stackOf(cr).ID())
 	facts, p = pass()
 	if got := secrets(p); len(got) != 2 || got[elasticSecret].IfNotPresent || facts.Postgres.Text != "theirs" || !facts.Postgres.Theirs {
 		t.Errorf("once the passwords are stored: %v, %+v", got, facts.Postgres)

@@ -46,7 +46,7 @@ func TestWhatIsRandomStaysWhenItsNamesChange(t *testing.T) {
 			cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
 			cluster := controllertest.New(testNow)
 			if data != nil {
-				cluster.Own(opaque("stack-generated", data), ownerID(cr))
+				cluster.Own(opaque("stack-generated", data), stackOf(cr).ID())
 			}
 			// settled has everything rendered and stored, and returns what is random.
 			settled := func() map[string]string {
@@ -58,7 +58,7 @@ func TestWhatIsRandomStaysWhenItsNamesChange(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					cluster.Written(s.Render(cr, facts), ownerID(cr))
+					cluster.Written(s.Render(cr, facts), stackOf(cr).ID())
 					if part := facts.Parts; len(part) > 0 && !part[0].Pending && facts.Keys.stored {
 						if failure := part[0].Result.Failure; failure != nil {
 							t.Fatal(failure)

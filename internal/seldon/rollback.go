@@ -88,7 +88,7 @@ func (s *system) gatherRevisions(ctx context.Context, read controller.Reader, cr
 		return notYetRead(name)
 	}
 	var data map[string][]byte
-	if found != nil && found.GetAnnotations()[keeper.OwnerAnnotation] == ownerID(cr) {
+	if found != nil && stackOf(cr).Marked(found) {
 		data = controller.SecretData(found)
 	}
 	facts.RevisionsAbsent = found == nil

@@ -93,7 +93,7 @@ func (l *life) pass(what string) string {
 		}
 	}
 	l.plan = l.s.Render(l.cr, facts)
-	l.c.Written(l.plan, ownerID(l.cr))
+	l.c.Written(l.plan, stackOf(l.cr).ID())
 	seen := controller.ObservedState{Now: l.c.Time, Objects: map[plan.Key]controller.State{}, Problems: l.plan.Problems}
 	declared := "nothing"
 	for _, stage := range l.plan.Stages {

@@ -38,6 +38,12 @@ func (s Stack) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// Marked says that an object has a mark of the stack. One of the two is enough: what is generated must not be made anew where somebody has
+// changed the other, which is repaired.
+func (s Stack) Marked(o metav1.Object) bool {
+	return o.GetAnnotations()[keeper.OwnerAnnotation] == s.ID() || o.GetLabels()[keeper.StackLabel] == s.Hash()
+}
+
 // Owner is what the children of a stack are owned by: the custom resource, or an Inventory.
 type Owner struct {
 	APIVersion string
