@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/pki"
@@ -170,6 +171,23 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 	}
 }
 
+// Test_CertificatesStayWithoutAMark: whoever takes one of the marks off a Secret has it repaired, and no other certificates.
+func Test_CertificatesStayWithoutAMark(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	before, _ := stored(t, c, cr)
+	c.APIs[gvkCertificate] = true
+	for _, name := range []string{"tas-ca", "tas-tls", "tas-internal"} {
+		u := c.Objects[plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: name}]
+		u.SetAnnotations(nil)
+		u.SetLabels(map[string]string{keeper.StackLabel: stackOf(cr).Hash()})
+	}
+	facts, _ := gatherAndRender(t, c, cr)
+	if facts.Certs.Source != CertsOwn || facts.Certs.Digest != before.Certs.Digest || facts.Certs.CA != before.Certs.CA ||
+		!bytes.Equal(facts.Certs.Own[0].Key, before.Certs.Own[0].Key) {
+		t.Errorf("they are made anew, of the source %s", facts.Certs.Source)
+	}
+}
+
 // startsWithCertificates goes through what a source brings one after the other, and wants pods to wait for the last of it: those
 // that were started meanwhile would be restarted once it is there.
 func startsWithCertificates(t *testing.T, c *cluster, cr *v1.TrustyAIService, annotation string) {
@@ -196,6 +214,52 @@ func startsWithCertificates(t *testing.T, c *cluster, cr *v1.TrustyAIService, an
 func Test_PodsStartWithTheCertificatesOfCertManager(t *testing.T) {
 	for _, tls := range []string{"", "  tls: {issuerRef: {name: corp}}\n"} {
 		startsWithCertificates(t, newCluster(gvkCertificate), custom(t, upstreamSpec+tls), "cert-manager.io/certificate-name")
+	}
+}
+
+// Test_ASecretOfSomebodyIsNotGivenToCertManager: it takes any Secret that a Certificate names, and the key that was in it is lost.
+func Test_ASecretOfSomebodyIsNotGivenToCertManager(t *testing.T) {
+	for _, tc := range []struct {
+		name, tls, annotation, value string
+		adopt                        bool
+		want                         string
+	}{
+		{name: "tas-tls", want: "Waiting ResourceConflict"},
+		{name: "tas-internal", want: "Waiting ResourceConflict"},
+		{name: "tas-ca", want: "Waiting ResourceConflict"},
+		{name: "tas-tls", tls: "  tls: {issuerRef: {name: corp}}\n", want: "Waiting ResourceConflict"},
+		{name: "tas-ca", tls: "  tls: {issuerRef: {name: corp}}\n"},
+		{name: "tas-tls", annotation: certificateAnnotation, value: "shop", want: "Waiting ResourceConflict"},
+		{name: "tas-tls", annotation: certificateAnnotation, value: "tas-tls"},
+		{name: "tas-tls", annotation: "service.beta.openshift.io/originating-service-name", value: "tas-tls", tls: "  tls: {issuerRef: {name: corp}}\n"},
+		{name: "tas-tls", annotation: keeper.OwnerAnnotation, value: testOwner, tls: "  tls: {issuerRef: {name: corp}}\n"},
+		{name: "tas-tls", adopt: true},
+	} {
+		c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec+tc.tls)
+		if tc.adopt {
+			cr.Annotations = map[string]string{keeper.AdoptAnnotation: "true"}
+		}
+		u := secretOf2("ns", tc.name, map[string]string{"tls.crt": "theirs", "tls.key": "theirs", "ca.crt": "theirs"})
+		u.SetAnnotations(map[string]string{tc.annotation: tc.value})
+		c.Put(u)
+		_, p := gatherAndRender(t, c, cr)
+		if reasons(p) != tc.want || (find(p, "Certificate", tc.name) == nil) != (tc.want != "" || tc.name == "tas-ca" && tc.tls != "") {
+			t.Errorf("%+v: the problems are %v", tc, p.Problems)
+		}
+		if text := compactJSON(t, mustFind(t, p, "Route", "tas").Object); tc.want != "" && strings.Contains(text, "theirs") {
+			t.Errorf("%+v: the Route is %s", tc, text)
+		}
+		for _, o := range p.Stages[0].Objects {
+			if o.Desired.GetKind() == "Deployment" && tc.want != "" && !strings.Contains(o.Hold, tc.name) {
+				t.Errorf("%+v: the Deployment waits for %q", tc, o.Hold)
+			}
+		}
+		// Once there is a Certificate, cert-manager has the Secret.
+		c.Written(p, testOwner)
+		c.Own(parse(t, "{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: "+tc.name+", namespace: ns}}"), testOwner)
+		if _, p = gatherAndRender(t, c, cr); len(p.Problems) > 0 {
+			t.Errorf("%+v: beside the Certificate, the problems are %v", tc, p.Problems)
+		}
 	}
 }
 

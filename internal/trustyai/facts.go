@@ -217,6 +217,8 @@ type Certs struct {
 	RenewAt time.Time
 	// ExpiresAt is when the first of the certificates expires that others renew; zero where that cannot be read.
 	ExpiresAt time.Time
+	// Foreign are the Secrets of others under the names of those that cert-manager would make.
+	Foreign []string
 	// Missing and MissingKeys tell that the user's Secret is absent or lacks keys.
 	Missing     bool
 	MissingKeys []string

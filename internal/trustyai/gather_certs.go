@@ -2,6 +2,7 @@ package trustyai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -41,19 +42,21 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	out.ExpiresAt = expiry(data)
 	if out.Source == CertsUser {
 		out.Missing = proxy == nil
-		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-			if proxy != nil && len(data[key]) == 0 {
-				out.MissingKeys = append(out.MissingKeys, key)
-			}
-		}
 		if proxy != nil {
-			out.Digest = read.Digest(data)
+			out.MissingKeys, out.Digest = missingKeys(data), read.Digest(data)
 		}
 		return out, nil
 	}
 	internal, err := read.Referenced(ctx, gvkSecret, cr.Namespace, n.internalSecret)
 	if err != nil {
 		return Certs{}, err
+	}
+	if out.Source == CertsCertManager {
+		if out.Foreign, err = foreignSecrets(ctx, read, cr); err != nil || len(out.Foreign) > 0 {
+			// Nothing is made of what they hold.
+			name := cmp.Or(out.Foreign...)
+			return Certs{Source: out.Source, Foreign: out.Foreign, AwaitsCA: name, AwaitsLeaf: name}, err
+		}
 	}
 	out.ExpiresAt = earliest(out.ExpiresAt, expiry(controller.SecretData(internal)))
 	if proxy != nil && internal != nil {
@@ -70,6 +73,53 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 		}
 	}
 	return out, nil
+}
+
+// missingKeys are the keys that a Secret with a certificate lacks.
+func missingKeys(data map[string][]byte) (out []string) {
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if len(data[key]) == 0 {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// foreignSecrets are the Secrets under the names of those of cert-manager that are none of this service, as long as there is no
+// Certificate: cert-manager takes any Secret that a Certificate names for its own, and the key that was in it is lost (v1.21
+// pkg/controller/certificates/issuing/internal/secret.go). Who has objects adopted by an annotation has these adopted too.
+func foreignSecrets(ctx context.Context, read controller.Reader, cr *v1.TrustyAIService) ([]string, error) {
+	if cr.Annotations[keeper.AdoptAnnotation] == "true" {
+		return nil, nil
+	}
+	n := namesOf(cr)
+	names := []string{n.tlsSecret, n.internalSecret}
+	if cr.Spec.TLS == nil || cr.Spec.TLS.IssuerRef == nil {
+		names = append(names, n.caSecret)
+	}
+	var out []string
+	for _, name := range names {
+		if read.Child(gvkCertificate, cr.Namespace, name) != nil {
+			continue
+		}
+		secret, err := read.Referenced(ctx, gvkSecret, cr.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && !stackOf(cr).Marked(secret) && secret.GetAnnotations()[certificateAnnotation] != name && !ofServiceCA(secret) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// certificateAnnotation is that of cert-manager on a Secret: the Certificate that it is of.
+const certificateAnnotation = "cert-manager.io/certificate-name"
+
+// ofServiceCA says that OpenShift's service-ca made a Secret.
+func ofServiceCA(secret *unstructured.Unstructured) bool {
+	marks := secret.GetAnnotations()
+	return marks["service.beta.openshift.io/originating-service-name"] != "" || marks["service.alpha.openshift.io/originating-service-name"] != ""
 }
 
 // serviceCABundle is the ConfigMap with the authority of service-ca, which OpenShift keeps in every namespace, and serviceCAKey its key.
@@ -128,11 +178,11 @@ func certSource(cr *v1.TrustyAIService, serves Serves, proxy *unstructured.Unstr
 	if proxy != nil {
 		marks := proxy.GetAnnotations()
 		switch {
-		case marks[keeper.OwnerAnnotation] != "":
+		case marks[keeper.OwnerAnnotation] != "", stackOf(cr).Marked(proxy):
 			return CertsOwn
-		case marks["cert-manager.io/certificate-name"] != "":
+		case marks[certificateAnnotation] != "":
 			return CertsCertManager
-		case marks["service.beta.openshift.io/originating-service-name"] != "", marks["service.alpha.openshift.io/originating-service-name"] != "":
+		case ofServiceCA(proxy):
 			return CertsServiceCA
 		}
 	}
@@ -172,7 +222,7 @@ func ownSecrets(
 		switch u := secrets[name]; {
 		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
 			return nil, nil, notYetRead(name)
-		case u != nil && belongsTo(u, cr):
+		case u != nil && (belongsTo(u, cr) || stackOf(cr).Marked(u)):
 			stored[name] = controller.SecretData(u)
 		}
 	}

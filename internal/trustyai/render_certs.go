@@ -2,11 +2,13 @@ package trustyai
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/pki"
 )
@@ -27,6 +29,11 @@ func (s Settings) dnsNames(service, namespace string) []string {
 // certManager renders Certificates for cert-manager, issued by the issuer that the spec names, else by a certificate
 // authority of this custom resource.
 func (r *scene) certManager() {
+	for _, name := range r.facts.Certs.Foreign {
+		r.problem(plan.Waiting, decide.ReasonForeignOwner, "metadata.name", r.cr.Name,
+			"the Secret "+name+" is of somebody else, and cert-manager would put another certificate and key into it",
+			"delete that Secret, name it in spec.tls.secretName if it is for this service, or create the TrustyAIService under another name")
+	}
 	issuer := map[string]any{"group": gvkIssuer.Group, "kind": "Issuer", "name": r.names.caSecret}
 	if tls := r.cr.Spec.TLS; tls != nil && tls.IssuerRef != nil {
 		kind := tls.IssuerRef.Kind
@@ -42,7 +49,7 @@ func (r *scene) certManager() {
 		authority := r.certificate(r.names.caSecret, selfSigned, "87600h", "Never")
 		authority["isCA"] = true
 		authority["commonName"] = pki.CommonName(r.cr.Namespace, r.names.base)
-		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, r.names.caSecret, r.labels(), authority))
+		r.addCertificate(r.names.caSecret, authority)
 		r.add(plan.Foreign(gvkIssuer, r.cr.Namespace, r.names.caSecret, r.labels(),
 			map[string]any{"ca": map[string]any{"secretName": r.names.caSecret}}))
 	}
@@ -56,7 +63,14 @@ func (r *scene) certManager() {
 		}
 		spec["dnsNames"] = dns
 		spec["usages"] = []any{"digital signature", "server auth"}
-		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, leaf.secret, r.labels(), spec))
+		r.addCertificate(leaf.secret, spec)
+	}
+}
+
+// addCertificate adds a Certificate, unless its Secret is there and of somebody else.
+func (r *scene) addCertificate(name string, spec map[string]any) {
+	if !slices.Contains(r.facts.Certs.Foreign, name) {
+		r.add(plan.Foreign(gvkCertificate, r.cr.Namespace, name, r.labels(), spec))
 	}
 }
 

@@ -36,8 +36,10 @@ func WiresIn(clusterDomain string) []wiring.Wire {
 }
 
 // ownerID names a custom resource as the owner of its children, and of its entries in objects of others.
-func ownerID(cr *v1.TrustyAIService) string {
-	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}.ID()
+func ownerID(cr *v1.TrustyAIService) string { return stackOf(cr).ID() }
+
+func stackOf(cr *v1.TrustyAIService) plan.Stack {
+	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}
 }
 
 // services returns the custom resources that a wire is for, oldest first. One that another keeps the names from makes no service, so
