@@ -204,7 +204,7 @@ func startsWithCertificates(t *testing.T, c *cluster, cr *v1.TrustyAIService, an
 		}
 		c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), testOwner)
 		if missing != "" {
-			u := secretOf2("ns", missing, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"})
+			u := secretOf2("ns", missing, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": pemOf("a")})
 			u.SetAnnotations(map[string]string{annotation: missing})
 			c.Put(u)
 		}
@@ -399,7 +399,8 @@ func Test_ARouteWithoutAnAuthorityIsWarnedOf(t *testing.T) {
 		warned bool
 	}{
 		{"without ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k"}, true},
-		{"with ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"}, false},
+		{"with ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": pemOf("a")}, false},
+		{"without a certificate in ca.crt", true, map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a"}, true},
 		{"without Routes", false, map[string]string{"tls.crt": "c", "tls.key": "k"}, false},
 		{"without the Secret", true, nil, false},
 	} {

@@ -31,7 +31,7 @@ const everyField = upstreamSpec + `
 // withCertificate is a cluster with the Secret that everyField names.
 func withCertificate() *cluster {
 	c := newCluster()
-	c.Put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": "CA\n"}))
+	c.Put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": pemOf("CA")}))
 	return c
 }
 
@@ -96,9 +96,9 @@ func Test_AGatewayVerifiesTheProxy(t *testing.T) {
 	}{
 		{
 			"the user's", "  tls: {secretName: mine}\n",
-			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "CA"})},
+			[]*unstructured.Unstructured{secretOf2("ns", "mine", map[string]string{"tls.crt": "c", "tls.key": "k", "ca.crt": "a password\n" + pemOf("CA")})},
 			nil,
-			"CA", `"caCertificateRefs":[{"group":"","kind":"ConfigMap","name":"tas-gateway-ca"}]`,
+			pemOf("CA"), `"caCertificateRefs":[{"group":"","kind":"ConfigMap","name":"tas-gateway-ca"}]`,
 		},
 		{
 			"a public one", "  tls: {secretName: mine}\n",

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,8 +37,9 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	}
 	data := controller.SecretData(proxy)
 	if out.Source != CertsServiceCA {
-		// A Route trusts service-ca by itself.
-		out.CA = string(data[corev1.ServiceAccountRootCAKey])
+		// A Route trusts service-ca by itself. Of what a Secret holds here, whoever may read a Route or a ConfigMap gets the
+		// certificates alone.
+		out.CA = strings.Join(certificatesIn(string(data[corev1.ServiceAccountRootCAKey])), "")
 	}
 	out.ExpiresAt = expiry(data)
 	if out.Source == CertsUser {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"strings"
 	"testing"
@@ -94,6 +95,11 @@ kind: PersistentVolume
 metadata: {name: mypv}
 spec: {capacity: {storage: 1Gi}}
 `
+
+// pemOf is a certificate as far as PEM goes, which holds a word.
+func pemOf(word string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(word)}))
+}
 
 func secretOf2(namespace, name string, data map[string]string) *unstructured.Unstructured {
 	encoded := map[string]any{}

@@ -96,8 +96,7 @@ func foreign(live *unstructured.Unstructured) bool {
 	return live != nil && live.GetAnnotations()[keeper.OwnerAnnotation] == "" && live.GetLabels()[keeper.ControllerLabel] == ""
 }
 
-// certificatesIn are the certificates of a text in PEM, each alone. A Secret is only taken at its word as far as it holds these, since
-// a ConfigMap has more readers.
+// certificatesIn are the certificates of a text in PEM, each alone.
 func certificatesIn(text string) []string {
 	var out []string
 	for rest := []byte(text); ; {

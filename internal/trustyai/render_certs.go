@@ -142,7 +142,7 @@ func (r *scene) checkAuthority() {
 	if !r.facts.Serves.Route || certs.Source == CertsServiceCA || certs.Digest == "" || certs.CA != "" || certs.AwaitsCA != "" {
 		return
 	}
-	r.warn("the Secret %s has no ca.crt, so that the Route %s names no destinationCACertificate and its router answers 503 unless it trusts "+
+	r.warn("the Secret %s has no ca.crt with a certificate, so that the Route %s names no destinationCACertificate and its router answers 503 unless it trusts "+
 		"the issuer of the certificate anyway: add the certificate of the issuer as ca.crt", r.names.tlsSecret, r.names.route)
 }
 

@@ -108,7 +108,7 @@ func goldenCases(t testing.TB) map[string]func() (*cluster, *v1.TrustyAIService)
 	}
 	user := func(c *cluster, cr *v1.TrustyAIService) {
 		cr.Spec.TLS = &v1.TLSSpec{SecretName: "mine.example"}
-		c.Put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": "CA\n"}))
+		c.Put(secretOf2("ns", "mine.example", map[string]string{"tls.crt": "CRT", "tls.key": "KEY", "ca.crt": pemOf("CA")}))
 	}
 	migrating := func(phase v1.MigrationPhase) func(c *cluster, cr *v1.TrustyAIService) {
 		return func(c *cluster, cr *v1.TrustyAIService) {
