@@ -64,6 +64,10 @@ func (p *Pair) Fresh(now time.Time) bool {
 	return !now.Before(p.Cert.NotBefore) && now.Before(p.RenewAt())
 }
 
+// Signs says that the pair is an authority. Nothing that another certificate has signed is ever verified, so that it would be signed anew
+// each time.
+func (p *Pair) Signs() bool { return p.Cert.IsCA && p.Cert.KeyUsage&x509.KeyUsageCertSign != 0 }
+
 // Serves says that the pair is a leaf of the authority for exactly these names.
 func (p *Pair) Serves(authority *Pair, dns []string) bool {
 	have, want := slices.Clone(p.Cert.DNSNames), slices.Clone(dns)

@@ -146,6 +146,14 @@ func (k *keys) pair(entry string) *pki.Pair {
 	return p
 }
 
+// authority is a pair that signs; whoever may write the Secret can put another certificate there.
+func (k *keys) authority(entry string) *pki.Pair {
+	if p := k.pair(entry); p != nil && p.Signs() {
+		return p
+	}
+	return nil
+}
+
 func (k *keys) put(entry string, p *pki.Pair, since time.Time) {
 	k.set(entry+suffixCert, p.CertPEM)
 	k.set(entry+suffixKey, p.KeyPEM)
@@ -167,7 +175,7 @@ func (k *keys) since() time.Time { return k.moment(entrySince) }
 // rotateAuthority makes an authority, and replaces it before it expires, without a moment in which a certificate is not trusted: the next
 // one is trusted beside it first, then it signs, and last the one before is trusted no more.
 func (k *keys) rotateAuthority(random io.Reader, now time.Time, name string) error {
-	active, next := k.pair(entryAuthority), k.pair(entryNext)
+	active, next := k.authority(entryAuthority), k.authority(entryNext)
 	if active == nil {
 		made, err := pki.NewAuthority(random, now, pki.CommonName(name))
 		if err != nil {
@@ -251,7 +259,7 @@ func (k *keys) make(random io.Reader, now time.Time, c helm.Certificate) error {
 func (k *keys) serve(random io.Reader, now time.Time, self bool, name string, dns, ips []string) (*pki.Pair, error) {
 	var authority *pki.Pair
 	if !self {
-		if authority = k.pair(entryAuthority); authority == nil {
+		if authority = k.authority(entryAuthority); authority == nil {
 			return nil, errors.New("bug: there is no authority")
 		}
 	}
@@ -266,7 +274,7 @@ func (k *keys) serve(random io.Reader, now time.Time, self bool, name string, dn
 
 // renew signs anew what is about to expire, or was signed by an authority that signs no more.
 func (k *keys) renew(random io.Reader, now time.Time) error {
-	authority := k.pair(entryAuthority)
+	authority := k.authority(entryAuthority)
 	for _, name := range slices.Sorted(maps.Keys(k.data)) {
 		entry, isCert := strings.CutSuffix(name, suffixCert)
 		self := strings.HasPrefix(entry, prefixSelf)

@@ -178,6 +178,29 @@ func TestDamagedKeysAreMadeAnew(t *testing.T) {
 	}
 }
 
+// TestWhatCannotSignIsNoAuthority: whoever may write the Secret can put there what looks like one. With that, each pass would sign every
+// certificate anew, and write the Secret for ever.
+func TestWhatCannotSignIsNoAuthority(t *testing.T) {
+	k := made(t, nil, testNow, webhook)
+	pair, _ := k.Certificate(webhook)
+	for _, entry := range []string{entryAuthority, entryNext} {
+		k.data[entry+suffixCert], k.data[entry+suffixKey] = []byte(pair.Cert), []byte(pair.Key)
+		now := testNow
+		k = made(t, &keys{data: k.data}, now, webhook)
+		for range 2 {
+			now = now.Add(propagation)
+			k = made(t, k, now, webhook)
+		}
+		if !k.stored {
+			t.Errorf("%s: the certificates are made anew in each pass", entry)
+		}
+		bundle, _ := k.Certificate(helm.Certificate{Kind: helm.Authority})
+		if served, _ := k.Certificate(webhook); trusted(bundle.Cert, served.Cert, now) != nil {
+			t.Errorf("%s: nobody trusts the certificate", entry)
+		}
+	}
+}
+
 func parse(cert string) (*x509.Certificate, error) {
 	block, _ := pem.Decode([]byte(cert))
 	if block == nil {

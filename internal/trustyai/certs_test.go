@@ -3,9 +3,14 @@ package trustyai
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +127,39 @@ func Test_GarbageInASecretIsReplaced(t *testing.T) {
 	}
 	if facts.Certs.Digest != "" || facts.Certs.AwaitsLeaf != "tas-tls" {
 		t.Errorf("the pods are told of it: %+v", facts.Certs)
+	}
+}
+
+// Test_WhatCannotSignIsNoAuthority: with a certificate of a server in its place, each pass would make other certificates, and restart the pods.
+func Test_WhatCannotSignIsNoAuthority(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	stored(t, c, cr)
+	for _, usage := range []x509.KeyUsage{x509.KeyUsageDigitalSignature, x509.KeyUsageCertSign} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), NotBefore: testNow.Add(-time.Hour), NotAfter: testNow.Add(pki.AuthorityLife), KeyUsage: usage,
+			BasicConstraintsValid: true, IsCA: usage != x509.KeyUsageCertSign,
+		}
+		cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Own(secretOf2("ns", "tas-ca", map[string]string{
+			"tls.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
+			"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
+		}), testOwner)
+		stored(t, c, cr) // The authority, and certificates of it.
+		facts, _ := stored(t, c, cr)
+		if again, _ := gatherAndRender(t, c, cr); again.Certs.Digest != facts.Certs.Digest || !bytes.Equal(again.Certs.Own[1].Cert, facts.Certs.Own[1].Cert) {
+			t.Errorf("with the usage %d, the certificates are made anew in each pass", usage)
+		}
 	}
 }
 

@@ -299,7 +299,7 @@ func usable(data map[string][]byte, now time.Time) bool {
 // storedAuthority takes the CA from the data of its Secret, and what is to be trusted with it; nil while there is none.
 func storedAuthority(data map[string][]byte, now time.Time) (p *pki.Pair, trusted []byte) {
 	p, err := pki.Decode(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
-	if err != nil || !p.Cert.IsCA || !now.Before(p.Cert.NotAfter) {
+	if err != nil || !p.Signs() || !now.Before(p.Cert.NotAfter) {
 		return nil, nil
 	}
 	if bundle := data[corev1.ServiceAccountRootCAKey]; bytes.HasPrefix(bundle, p.CertPEM) && pki.OnlyAuthorities(bundle) {
