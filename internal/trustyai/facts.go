@@ -51,7 +51,7 @@ type Facts struct {
 	Closed bool
 	// Claim is the claim of the service, or the one that its spec names; nil while there is none.
 	Claim *Claim
-	// Sharer is the name of an older custom resource whose pods use the claim that the spec names; empty for none.
+	// Sharer is the name of an older custom resource whose pods use the claim of this one; empty for none.
 	Sharer string
 	// Deployment is the Deployment as observed before this reconcile's writes; nil while there is none.
 	Deployment *Deployment

@@ -3,6 +3,7 @@ package trustyai
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -246,6 +247,24 @@ func Test_AClaimHasOneWriter(t *testing.T) {
 		_, p := gatherAndRender(t, c, cr)
 		if reasons(p) != tc.want || (find(p, "Deployment", "young") == nil) != (tc.want != "") {
 			t.Errorf("%s: the problems are %v", tc.name, p.Problems)
+		}
+	}
+}
+
+// Test_AClaimThatAnotherNamesHasOneWriter: the older service may have named the claim that the name of this one leads to.
+func Test_AClaimThatAnotherNamesHasOneWriter(t *testing.T) {
+	for _, tc := range []struct {
+		claim string
+		age   time.Duration
+		want  string
+	}{{"tas-pvc", time.Hour, "Terminal ClaimShared"}, {"tas-pvc", -time.Hour, ""}, {"other-pvc", time.Hour, ""}, {"", time.Hour, ""}} {
+		c, cr := newCluster(), custom(t, upstreamSpec)
+		other := custom(t, strings.Replace(upstreamSpec, "name: tas", "name: other", 1))
+		other.CreationTimestamp.Time, other.Spec.Storage.ExistingClaim = testNow.Add(-tc.age), tc.claim
+		c.Others = []client.Object{other}
+		_, p := gatherAndRender(t, c, cr)
+		if shared := tc.want != ""; reasons(p) != tc.want || (find(p, "Deployment", "tas") == nil) != shared || (find(p, "PersistentVolumeClaim", "tas-pvc") == nil) != shared {
+			t.Errorf("%+v: the problems are %v", tc, p.Problems)
 		}
 	}
 }

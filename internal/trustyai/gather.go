@@ -114,11 +114,12 @@ func first(siblings []client.Object, cr *v1.TrustyAIService) string {
 	return ""
 }
 
-// sharer names an older custom resource of the namespace that keeps files on the claim that the spec names.
+// sharer names an older custom resource of the namespace that keeps files on the claim of this one: one of the two has named it in its spec.
 func sharer(siblings []client.Object, cr *v1.TrustyAIService) string {
 	for _, o := range siblings {
 		sibling, ok := o.(*v1.TrustyAIService)
-		if !ok || sibling.UID == cr.UID || cr.Spec.Storage.ExistingClaim == "" || namesOf(sibling).pvc != cr.Spec.Storage.ExistingClaim {
+		if !ok || sibling.UID == cr.UID || sibling.Spec.Storage.ExistingClaim == "" && cr.Spec.Storage.ExistingClaim == "" ||
+			namesOf(sibling).pvc != namesOf(cr).pvc {
 			continue
 		}
 		if files := sibling.Spec.Storage.Format == v1.StoragePVC || sibling.Status.StorageFormat == v1.StoragePVC; files && older(sibling, cr) {

@@ -26,7 +26,7 @@ func (r *scene) claim() {
 		return
 	}
 	held := r.facts.Claim != nil && r.facts.Claim.Ours
-	if !usesVolume(r.template) && !held {
+	if !held && (!usesVolume(r.template) || r.facts.Sharer != "") {
 		return
 	}
 	size, ok := r.size()
@@ -85,8 +85,12 @@ func (r *scene) checkShared() bool {
 	if r.facts.Sharer == "" || !usesVolume(r.template) {
 		return true
 	}
-	r.problem(plan.Terminal, "ClaimShared", existingClaimField, r.cr.Spec.Storage.ExistingClaim,
-		"the TrustyAIService "+r.facts.Sharer+" keeps its files on this claim, and two pods that write to one volume lose data",
+	field, value := existingClaimField, r.cr.Spec.Storage.ExistingClaim
+	if value == "" {
+		field, value = "metadata.name", r.cr.Name
+	}
+	r.problem(plan.Terminal, "ClaimShared", field, value,
+		"the TrustyAIService "+r.facts.Sharer+" keeps its files on the claim "+r.names.pvc+", and two pods that write to one volume lose data",
 		"delete one of the two, or create this one again with another claim")
 	return false
 }
