@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller"
@@ -90,6 +91,15 @@ type secretKeys struct {
 	keys                 []string
 }
 
+// legal says that a Secret of the name can have the keys. Both are texts in values, and a message has a command with them.
+func (s secretKeys) legal() bool {
+	return len(validation.IsDNS1123Subdomain(s.name)) == 0 &&
+		!slices.ContainsFunc(s.keys, func(key string) bool { return len(validation.IsConfigMapKey(key)) > 0 })
+}
+
+// elasticField names the Secret of the user's own instance of Elasticsearch.
+const elasticField = "spec.enterprise.values.elasticsearch.secret.name"
+
 // postgresKeys are those of the Secret that Seldon Deploy is connected with.
 var postgresKeys = []string{"dbname", "host", "user", "password", "port", "sslmode"}
 
@@ -138,6 +148,13 @@ func (s *system) adminKey(cr *v1alpha1.SeldonOperator) string {
 // missingKeys looks for the keys of a user's Secret, with his rights: which keys it has is told to whoever may read the custom resource.
 // What he may not read is not checked.
 func missingKeys(ctx context.Context, read controller.Reader, cr *v1alpha1.SeldonOperator, wants secretKeys, facts *Facts) error {
+	if !wants.legal() {
+		facts.Missing[wants.feature] = plan.Problem{
+			Class: plan.Terminal, Reason: reasonValuesInvalid, Field: wants.field,
+			Message: "there can be no Secret of the name and with the keys that the values have", Remedy: "correct the values",
+		}
+		return nil
+	}
 	found, err := read.ReferencedAs(ctx, facts.ActAs, gvkSecret, cr.Namespace, wants.name)
 	if errors.As(err, new(controller.UserRefused)) {
 		return nil

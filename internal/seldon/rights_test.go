@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,27 @@ func TestCredentialsAreCheckedAsTheServiceAccount(t *testing.T) {
 		p, told := facts.Missing[payloadStore]
 		if told == denied || told && !strings.Contains(p.Message, "lacks guess") {
 			t.Errorf("the ServiceAccount may not read the Secret: %t; what the status tells: %t, %q", denied, told, p.Message)
+		}
+	}
+}
+
+// TestNoCommandHasATextOfValues: an administrator runs the command that the status has, and the author of the values may be nobody he knows.
+func TestNoCommandHasATextOfValues(t *testing.T) {
+	for _, c := range []struct{ name, key, reason string }{
+		{"elastic", "user", reasonCredentials}, {"x; id #", "user", reasonValuesInvalid}, {"elastic", "$(id)", reasonValuesInvalid},
+	} {
+		cr := &v1alpha1.SeldonOperator{}
+		cr.Name, cr.Namespace = "stack", "ns"
+		cr.Spec.Enterprise.Values = &runtime.RawExtension{
+			Raw: fmt.Appendf(nil, `{"elasticsearch": {"basicAuth": true, "secret": {"name": %q, "userKey": %q}}}`, c.name, c.key),
+		}
+		facts := Facts{ActAs: user, Missing: map[string]plan.Problem{}}
+		if err := New(Settings{}).(*system).gatherMissing(t.Context(), controllertest.New(testNow), cr, giving(t, cr), &facts); err != nil {
+			t.Fatal(err)
+		}
+		p := facts.Missing[payloadStore]
+		if p.Reason != c.reason || c.reason == reasonValuesInvalid && (p.Class != plan.Terminal || strings.Contains(p.Error(), "id")) {
+			t.Errorf("%q and %q: %+v", c.name, c.key, p)
 		}
 	}
 }

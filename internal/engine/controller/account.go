@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/internal/engine/plan"
@@ -56,6 +57,13 @@ func (a Account) User(ctx context.Context, read Reader, kind string, cr client.O
 			Remedy: fmt.Sprintf("make one with the rights that the objects need, and name it: %[4]s; "+
 				`kubectl patch %[3]s %[2]s -n %[1]s --type=merge -p '{"spec":{"serviceAccountName":"mlkeeper"}}'`,
 				namespace, cr.GetName(), strings.ToLower(kind), rolesCommand(kind, cr, "mlkeeper")),
+		}
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		// The name is a text of the author of the custom resource, and the remedies below have commands that an administrator runs.
+		return "", plan.Problem{
+			Class: plan.Terminal, Reason: ReasonServiceAccountNotFound, Field: field, Value: name,
+			Message: "there can be no ServiceAccount of this name", Remedy: "name one of namespace " + namespace,
 		}
 	}
 	if slices.Contains(systemNamespaces, namespace) || namespace == a.OperatorNamespace {
