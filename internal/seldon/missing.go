@@ -110,7 +110,7 @@ func (s *system) credentials(cr *v1alpha1.SeldonOperator, given values, facts *F
 	var out []secretKeys
 	if auth, _ := lookupValue(all, "elasticsearch.basicAuth"); auth == true && !internalElastic(cr) {
 		out = append(out, secretKeys{
-			feature: payloadStore, field: "spec.enterprise.values.elasticsearch.secret.name",
+			feature: payloadStore, field: elasticField,
 			name: textIn(all, "elasticsearch.secret.name", elasticSecret),
 			keys: []string{textIn(all, "elasticsearch.secret.userKey", "username"), textIn(all, "elasticsearch.secret.passwordKey", "password")},
 		})

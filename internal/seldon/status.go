@@ -197,7 +197,7 @@ func conditions(cr *v1alpha1.SeldonOperator, seen controller.ObservedState) {
 			}
 		}
 		for _, p := range seen.Problems {
-			if p.Reason == reasonCredentials && external {
+			if p.Field == elasticField && external {
 				c.Status, c.Reason, c.Message = metav1.ConditionFalse, p.Reason, p.Error()
 			}
 		}
