@@ -18,7 +18,7 @@ type builder struct {
 	cr    *v1alpha1.SeldonOperator
 	facts Facts
 	part  Part
-	// seen are the objects of all components so far: what two of them render is made once, as the first has it.
+	// seen are the objects of no chart, and those of all components so far: what is rendered twice is made once, as the first has it.
 	seen map[plan.Key]bool
 }
 

@@ -2,6 +2,7 @@ package seldon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +32,11 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			out.WakeAt = at
 		}
 	}
-	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: secretsOf(cr, facts)})
+	generated, gateways, forDetectors := secretsOf(cr, facts), routingObjects(cr, facts), []plan.Object(nil)
+	if cr.Spec.Enable.Detectors {
+		forDetectors = s.detectorObjects(cr, facts)
+	}
+	out.Stages = append(out.Stages, plan.Stage{Name: stageGenerated, Objects: generated})
 	for _, name := range order {
 		if p, missing := facts.Missing[name]; missing {
 			out.Problems = append(out.Problems, p)
@@ -49,6 +54,9 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 	definitions := plan.Stage{Name: stageDefinitions}
 	stages := map[string]plan.Stage{}
 	seen := map[plan.Key]bool{}
+	for _, o := range slices.Concat(generated, gateways, forDetectors) {
+		seen[o.Key()] = true
+	}
 	for _, part := range facts.Parts {
 		problems(part, &out)
 		if part.Result == nil {
@@ -58,10 +66,10 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 		stages[part.name] = b.stage(&definitions)
 		out.Keep = append(out.Keep, b.left()...)
 	}
-	stages[routing] = plan.Stage{Objects: routingObjects(cr, facts)}
+	stages[routing] = plan.Stage{Objects: gateways}
 	if cr.Spec.Enable.Detectors {
 		own := plan.Stage{}
-		for _, o := range s.detectorObjects(cr, facts) {
+		for _, o := range forDetectors {
 			if plan.AlwaysRetained(o.Key()) {
 				definitions.Objects = append(definitions.Objects, o)
 				continue

@@ -117,3 +117,31 @@ func TestFactsThatChangeThePlan(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAChartRendersToo: two objects of one name in a plan would be written in turns, and of the generated credentials others made each time.
+func TestWhatAChartRendersToo(t *testing.T) {
+	cr := &v1alpha1.SeldonOperator{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "stack"}}
+	cr.Spec.Enable.Routing, cr.Spec.Enable.Detectors = true, true
+	s := &system{settings: Settings{ClusterDomain: "cluster.local"}}
+	facts := Facts{Istio: "v1", Keys: made(t, nil, testNow), Postgres: Password{Text: "p"}}
+	var theirs []*unstructured.Unstructured
+	for _, stage := range s.Render(cr, facts).Stages {
+		for _, o := range stage.Objects {
+			theirs = append(theirs, o.Desired.DeepCopy())
+		}
+	}
+	only := theirs[0].DeepCopy()
+	only.SetName("only")
+	facts.Parts = []Part{{component: component{name: core}, Result: &Result{Inputs: "i", Content: Content{Before: theirs[:1], Objects: append(theirs[1:], only)}}}}
+	names := map[plan.Key]int{}
+	for _, stage := range s.Render(cr, facts).Stages {
+		for _, o := range stage.Objects {
+			if names[o.Key()]++; names[o.Key()] > 1 || stage.Name == core && o.Desired.GetName() != "only" {
+				t.Errorf("%s is rendered in stage %s", o.Key(), stage.Name)
+			}
+		}
+	}
+	if len(theirs) < 4 || len(names) != len(theirs)+1 {
+		t.Errorf("of %d objects and another, there are %v", len(theirs), names)
+	}
+}
