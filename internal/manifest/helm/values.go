@@ -20,16 +20,21 @@ func Merge(under, over map[string]any) map[string]any {
 	if out == nil {
 		out = map[string]any{}
 	}
+	mergeInto(out, over)
+	return out
+}
+
+// mergeInto lays values over others in place: a copy of each table within a table would take the square of how deep they are nested.
+func mergeInto(out, over map[string]any) {
 	for key, value := range over {
 		table, isTable := value.(map[string]any)
 		below, overTable := out[key].(map[string]any)
-		if isTable && overTable {
-			out[key] = Merge(below, table)
+		if isTable && overTable && below != nil {
+			mergeInto(below, table)
 			continue
 		}
 		out[key] = runtime.DeepCopyJSONValue(value)
 	}
-	return out
 }
 
 // ParseValues reads values as YAML or JSON.
