@@ -116,7 +116,7 @@ func TestOnlyRequestsWithoutAVersionAreSplit(t *testing.T) {
 			t.Errorf("mode %q: the rest of the requests goes to %s", mode, rest)
 		}
 	}
-	s.cr.Spec.Canary.Weight = ptr.To[int32](100)
+	s.cr.Spec.Canary.Mode, s.cr.Spec.Canary.Weight = v1alpha1.CanaryShadow, ptr.To[int32](100)
 	if text := printed(t, controllertest.MustFind(t, s.write(), "GRPCRoute", "tfs").Object); strings.Contains(text, "percent") ||
 		!strings.Contains(text, "RequestMirror") || !strings.Contains(text, "port: 8500") {
 		t.Errorf("all requests are copied by %s", text)
