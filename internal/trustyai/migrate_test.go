@@ -267,8 +267,8 @@ func Test_ARevertedMigrationKeepsTheRowsThatItServed(t *testing.T) {
 	c.Put(credentials("p"))
 	cr.Status.StorageFormat, cr.Spec.Storage.Format = v1.StoragePVC, v1.StoragePVC
 	cr.Status.Migration = &v1.MigrationStatus{Phase: v1.MigrationVerifying, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 1}
-	facts, p := gatherAndRender(t, c, cr)
-	settle(t, c, p, map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(0), "readyReplicas": int64(0)})
+	_, before := gatherAndRender(t, c, cr)
+	settle(t, c, before, map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(0), "readyReplicas": int64(0)})
 	for _, want := range []struct {
 		phase    v1.MigrationPhase
 		template Template
@@ -278,7 +278,7 @@ func Test_ARevertedMigrationKeepsTheRowsThatItServed(t *testing.T) {
 		{v1.MigrationFailed, TemplateDatabase},
 		{v1.MigrationFailed, TemplateDatabase},
 	} {
-		facts, p = gatherAndRender(t, c, cr)
+		facts, p := gatherAndRender(t, c, cr)
 		testSystem().Project(cr, facts, controller.ObservedState{Plan: p, Now: testNow})
 		if got := mustFind(t, p, "Deployment", "tas").GetAnnotations()[templateAnnotation]; got != string(want.template) || cr.Status.Migration.Phase != want.phase {
 			t.Errorf("the template is %s, the migration %+v, want %+v", got, cr.Status.Migration, want)

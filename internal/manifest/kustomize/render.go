@@ -92,7 +92,9 @@ func checkIdentity(o *unstructured.Unstructured) error {
 		value any
 		most  int
 	}{
-		{"apiVersion", o.Object["apiVersion"], 253}, {"kind", o.Object["kind"], 63}, {"metadata.name", metadata["name"], 253},
+		{"apiVersion", o.Object["apiVersion"], 253},
+		{"kind", o.Object["kind"], 63},
+		{"metadata.name", metadata["name"], 253},
 		{"metadata.namespace", metadata["namespace"], 63},
 	} {
 		text, isText := field.value.(string)
