@@ -13,6 +13,8 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // crdScheme knows the versions of CustomResourceDefinition, their defaults and the way between them, all of it as the
@@ -34,7 +36,7 @@ const maxDefinition = 50_000
 // customResourceDefinition takes a definition through the API server's own conversion and makes its schemas such that v1
 // takes them. Its metadata stays as it is.
 func customResourceDefinition(o *object, _ string) error {
-	if values(o.content) > maxDefinition {
+	if bounded.Values(o.content) > maxDefinition {
 		return fmt.Errorf("it has more than %d values: make its schemas smaller", maxDefinition)
 	}
 	raw, err := json.Marshal(o.content)

@@ -48,19 +48,3 @@ func childAt(m map[string]any, name string) map[string]any {
 	}
 	return map[string]any{}
 }
-
-// values counts a value with all that it holds.
-func values(of any) int {
-	count := 1
-	switch of := of.(type) {
-	case map[string]any:
-		for _, inner := range of {
-			count += values(inner)
-		}
-	case []any:
-		for _, inner := range of {
-			count += values(inner)
-		}
-	}
-	return count
-}

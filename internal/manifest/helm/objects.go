@@ -8,6 +8,8 @@ import (
 
 	"helm.sh/helm/v4/pkg/release/v1/util"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // maxObjects, maxOutput and maxValues bound what one chart renders; maxOutput is in bytes, and maxValues counts every value of
@@ -66,22 +68,6 @@ func number(key string) int {
 	return n
 }
 
-// size counts the values of one.
-func size(value any) int {
-	sum := 1
-	switch v := value.(type) {
-	case map[string]any:
-		for _, inner := range v {
-			sum += size(inner)
-		}
-	case []any:
-		for _, inner := range v {
-			sum += size(inner)
-		}
-	}
-	return sum
-}
-
 func (d *decoder) object(file string, content map[string]any, definitions bool) error {
 	u := &unstructured.Unstructured{Object: content}
 	if u.IsList() {
@@ -103,7 +89,7 @@ func (d *decoder) object(file string, content map[string]any, definitions bool) 
 	if d.count++; d.count > maxObjects {
 		return fmt.Errorf("chart %s renders more than %d objects: split it", d.in.Chart.Name, maxObjects)
 	}
-	if d.values += size(u.Object); d.values > maxValues {
+	if d.values += bounded.Values(u.Object); d.values > maxValues {
 		return fmt.Errorf("chart %s renders objects of more than %d values: split it", d.in.Chart.Name, maxValues)
 	}
 	unstructured.RemoveNestedField(u.Object, "status")

@@ -12,6 +12,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -110,12 +111,8 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 
 // oneLine is an error of the engine in one line, without what only the engine knows.
 func oneLine(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
 	const most = 1000
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
+	return bounded.Text(strings.Join(strings.Fields(err.Error()), " "), most)
 }
 
 // errLookups says that a chart looks up too much.

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
+
+	"mlkeeper.dev/internal/manifest/bounded"
 )
 
 // stacksApplication is the application whose name switches a KfDef to kfctl's second mode.
@@ -247,22 +249,14 @@ func build(t *tree, entry string) (resmap.ResMap, error) {
 func repositoryPaths(err error) string {
 	text := strings.ReplaceAll(err.Error(), mount+"/", "")
 	const most = 1500
-	return shorten(strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " "), most)
-}
-
-// shorten is the beginning of a text that is longer than a number of bytes.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return bounded.Text(strings.Join(strings.Fields(strings.ReplaceAll(text, mount, ".")), " "), most)
 }
 
 // shortenAll are warnings as they are kept.
 func shortenAll(warnings []string) []string {
 	var out []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
-		out = append(out, shorten(w, maxText))
+		out = append(out, bounded.Text(w, maxText))
 	}
 	if more := len(warnings) - maxWarnings; more > 0 {
 		out = append(out, fmt.Sprintf("and %d warnings more", more))

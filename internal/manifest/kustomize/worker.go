@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"mlkeeper.dev/internal/manifest/bounded"
 	"mlkeeper.dev/internal/manifest/worker"
 )
 
@@ -193,9 +194,9 @@ func workDetection(parent *worker.Parent, in Input) error {
 	rendering, why, err := detect(in)
 	d := detected{Rendering: string(rendering), Why: why}
 	if err != nil {
-		d.Error = shorten(err.Error(), maxText)
+		d.Error = bounded.Text(err.Error(), maxText)
 	}
-	d.Why = shorten(d.Why, maxText)
+	d.Why = bounded.Text(d.Why, maxText)
 	_, err = worker.Call[bool](parent, methodDetected, d)
 	return err
 }
@@ -210,7 +211,7 @@ func workApplication(parent *worker.Parent, in Input, i int) (bool, error) {
 		}
 	}
 	if out.Err != nil {
-		t.Error = shorten(out.Err.Error(), maxText)
+		t.Error = bounded.Text(out.Err.Error(), maxText)
 	}
 	return worker.Call[bool](parent, methodRendered, t)
 }
