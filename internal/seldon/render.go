@@ -32,7 +32,8 @@ func (s *system) Render(cr *v1alpha1.SeldonOperator, facts Facts) plan.Plan {
 			out.WakeAt = at
 		}
 	}
-	generated, gateways, forDetectors := secretsOf(cr, facts), routingObjects(cr, facts), []plan.Object(nil)
+	generated, gateways := secretsOf(cr, facts), routingObjects(cr, facts)
+	var forDetectors []plan.Object
 	if cr.Spec.Enable.Detectors {
 		forDetectors = s.detectorObjects(cr, facts)
 	}

@@ -224,7 +224,7 @@ func ownSecrets(
 		switch u := secrets[name]; {
 		case u == nil && read.Child(gvkSecret, cr.Namespace, name) != nil:
 			return nil, nil, notYetRead(name)
-		case u != nil && (belongsTo(u, cr) || stackOf(cr).Marked(u)):
+		case u != nil && (refersTo(u, cr) || stackOf(cr).Marked(u)):
 			stored[name] = controller.SecretData(u)
 		}
 	}
