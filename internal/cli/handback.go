@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -136,6 +137,10 @@ func (h *handBack) customResource(ctx context.Context, r controller.Any, cr *uns
 	}
 	for i := range inventories {
 		name := inventories[i].Name
+		if inventories[i].DeletionTimestamp != nil {
+			// An earlier run deleted it; the garbage collector removes its finalizer.
+			continue
+		}
 		// What could still refer to it is not deleted with it.
 		err := h.api.Resource(keeper.GroupVersion.WithResource("inventories")).Delete(ctx, name, metav1.DeleteOptions{
 			Preconditions: metav1.NewUIDPreconditions(string(inventories[i].UID)), PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan),
@@ -184,7 +189,11 @@ func (h *handBack) child(
 		}
 		return h.say(key.String() + ": deleted, since it binds a role of MLKeeper's; the original operator creates it with its own")
 	}
+	before := live.DeepCopy()
 	text := returned(live, cr, e, owners)
+	if equality.Semantic.DeepEqual(before, live) {
+		return nil
+	}
 	if _, err := api.Update(ctx, live, metav1.UpdateOptions{FieldManager: handBackManager}); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}

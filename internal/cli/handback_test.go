@@ -144,3 +144,29 @@ func TestHandBackKeepsTheInventoryOfWhatCouldNotBeWritten(t *testing.T) {
 		t.Error("the Inventory is deleted")
 	}
 }
+
+// TestHandBackRepeatedDoesNothing repeats the command at once: an Inventory deleted with the propagation policy Orphan stays until the garbage
+// collector has removed its finalizer, which takes seconds on a busy cluster.
+func TestHandBackRepeatedDoesNothing(t *testing.T) {
+	c, dyn := handedBack(t)
+	u := read(t, c, inventoryKind, "", "i")
+	dyn.PrependReactor("delete", "inventories", func(clienttesting.Action) (bool, runtime.Object, error) {
+		u.SetDeletionTimestamp(ptr.To(metav1.Now()))
+		u.SetFinalizers([]string{metav1.FinalizerOrphanDependents})
+		return true, nil, dyn.Tracker().Update(keeper.GroupVersion.WithResource("inventories"), u, "")
+	})
+	first, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "")
+	if err != nil || !strings.Contains(first, "Inventory i: deleted") {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	dyn.ClearActions()
+	again, _, err := run(t, NewHandBackCommand(environment(fakeController{}, c)), "")
+	if err != nil || strings.Count(again, "\n") != 1 {
+		t.Errorf("the second run says %v\n%s", err, again)
+	}
+	for _, a := range dyn.Actions() {
+		if a.GetVerb() != "get" && a.GetVerb() != "list" {
+			t.Errorf("the second run writes: %s of %s", a.GetVerb(), a.GetResource().Resource)
+		}
+	}
+}
