@@ -46,21 +46,17 @@ func (s *stacks[C, F]) isUnconfirmed(key client.ObjectKey) bool {
 	return s.unconfirmed[key]
 }
 
-// stale says that the custom resource is gone, or is not what it was read as. It is asked for live in two cases only: before
+// recheck fails with errStaleCache where the custom resource is gone, or is not what it was read as. It asks live in two cases only: before
 // the first write of a child for what was listed, and where a child that was there has gone. The watches are not in order, so
 // the end of a child may be heard of before that of its owner, with which it went: what were made anew then would have no owner.
-func (s *stacks[C, F]) stale(ctx context.Context, p *reconciliation[C, F]) (bool, error) {
-	var err error
+func (s *stacks[C, F]) recheck(ctx context.Context, p *reconciliation[C, F]) error {
 	switch {
 	case slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Create && a.KnownUID != "" }):
-		err = s.recheckLive(ctx, p)
+		return s.recheckLive(ctx, p)
 	case slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb.Writes() }):
-		err = s.confirm(ctx, p)
+		return s.confirm(ctx, p)
 	}
-	if errors.Is(err, errStaleCache) {
-		return true, nil
-	}
-	return false, err
+	return nil
 }
 
 // recheckLive reads the custom resource live. It fails with errStaleCache where that is gone, being deleted, another of its name, or of

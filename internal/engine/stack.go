@@ -413,34 +413,45 @@ func (s *stacks[C, F]) postponed(req reconcile.Request, cr C) time.Duration {
 	return s.queue.backoff.Remaining(req)
 }
 
-// run does the steps from gather to report; adopts says that the finalizers of a previous operator are to be removed.
+// run does the steps from gather to report; adopts says that the finalizers of a previous operator are to be removed. An error of any step
+// gets into the status once it has lasted.
 func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
 	// Not every reconcile comes to its report.
 	defer func() { p.state.refs = p.reader.Read(p.state.refs) }()
-	if done, err := s.prepare(ctx, p, adopts); err != nil {
-		return s.fail(ctx, p, err)
-	} else if done {
-		return reconcile.Result{}, nil
-	}
-	switch err := s.resolveOwners(ctx, p); {
+	result, done, err := s.apply(ctx, p, adopts)
+	switch {
 	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
 	case err != nil:
 		return s.fail(ctx, p, err)
+	case done:
+		return result, nil
+	}
+	return s.report(ctx, p)
+}
+
+// apply does the steps before the report. done says that the reconcile ends with the result, since there is nothing to report. It fails with
+// errStaleCache where the custom resource is not any more what it was read as.
+func (s *stacks[C, F]) apply(ctx context.Context, p *reconciliation[C, F], adopts bool) (result reconcile.Result, done bool, err error) {
+	if done, err := s.prepare(ctx, p, adopts); err != nil || done {
+		return reconcile.Result{}, done, err
+	}
+	if err := s.resolveOwners(ctx, p); err != nil {
+		return reconcile.Result{}, false, err
 	}
 	if p.opening() {
 		if rest := s.holdOpening(p.state, p.reader.Opening()); rest > 0 {
 			// The watch enqueues the custom resource once it is open: there is nothing to report yet.
 			p.state.refs = p.reader.Done(p.state.refs)
-			return reconcile.Result{RequeueAfter: rest}, nil
+			return reconcile.Result{RequeueAfter: rest}, true, nil
 		}
 	}
 	s.decide(p)
-	if stale, err := s.stale(ctx, p); err != nil || stale {
-		return reconcile.Result{}, err
+	if err := s.recheck(ctx, p); err != nil {
+		return reconcile.Result{}, false, err
 	}
 	s.act(ctx, p)
-	return s.report(ctx, p)
+	return reconcile.Result{}, false, nil
 }
 
 // jobPanicked is the problem of a custom resource one of whose background jobs panicked.

@@ -14,11 +14,20 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-// stateOf is which objects of a namespace there are, and in which version, pods left out.
+// stateOf is which objects of a namespace there are, and in which version, pods left out, once the controllers of Kubernetes write nothing more.
 func stateOf(t *testing.T, c *cluster.Cluster, ns string) string {
 	t.Helper()
-	return c.Kubectl(t, "-n", ns, "get", "sa,svc,cm,deploy,rs,servicemonitors,routes,pvc,secret,tas", "-o",
-		"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{'\\n'}{end}")
+	state := ""
+	cluster.Eventually(t, time.Minute, func() error {
+		before := state
+		state = c.Kubectl(t, "-n", ns, "get", "sa,svc,cm,deploy,rs,servicemonitors,routes,pvc,secret,tas", "-o",
+			"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{'\\n'}{end}")
+		if state != before {
+			return fmt.Errorf("it still changes:\n%s", state)
+		}
+		return nil
+	})
+	return state
 }
 
 // adopted waits until the operator has adopted the service of upstreamService.

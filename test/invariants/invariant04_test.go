@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/test/cluster"
 )
 
@@ -64,6 +65,30 @@ func TestInvariant04AnAnswerThatIsNotNotFoundMeansWait(t *testing.T) {
 	b.journal.hook(nil)
 	b.gone(clusterRoleGVK, "", b.ns+"-role")
 	b.noInventories("b")
+}
+
+// TestInvariant04AReadThatIsRefusedIsTold refuses the live read of a custom resource that comes before a child is created anew.
+func TestInvariant04AReadThatIsRefusedIsTold(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(configMap(b.ns, "one", "v")))
+	b.ready("b")
+	b.journal.hook(func(r *http.Request) *http.Response {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, b.ns+"/bundles/b") {
+			return answer(r, http.StatusForbidden, "Forbidden")
+		}
+		return nil
+	})
+	b.delete(configMapGVK, b.ns, "one")
+	got := b.condition("b", "Ready", metav1.ConditionFalse, status.ReasonRetrying)
+	if !strings.Contains(got.Message, "ask whether "+b.ns+"/b is still there") {
+		t.Errorf("the message does not name the read: %s", got.Message)
+	}
+	if b.c.Get(t, configMapGVK, b.ns, "one") != nil {
+		t.Error("the child was created anew for what may be gone")
+	}
+	b.journal.hook(nil)
+	b.ready("b")
+	b.value("one", "v")
 }
 
 func TestInvariant04AnotherShardDoesNotTearDown(t *testing.T) {
