@@ -6,14 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -157,178 +159,72 @@ func visit(value any, path []string, do func([]string)) {
 
 // TestHostileInputEndsInAMessage: whatever the fields of an original hold, there is no panic, and what is no Tfserv is an error.
 func TestHostileInputEndsInAMessage(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("testdata", "deployment.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	odd := []any{nil, "", "text", int64(-1), true, []any{}, []any{int64(1)}, map[string]any{}, map[string]any{"a": "b"}}
+	for _, name := range []string{"kserve", "deployment"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := append(objects(t, string(raw)), objects(t, service)...)
+		for i, one := range all {
+			for _, path := range paths(one.Object, nil) {
+				if path[0] == "metadata" {
+					continue // What has no name or labels is no object.
+				}
+				for _, value := range odd {
+					changed := slices.Clone(all)
+					changed[i] = one.DeepCopy()
+					set(changed[i].Object, path, value)
+					for _, tfserv := range Convert(changed, Options{}).Tfservs {
+						if what := lacks(&tfserv.Spec); what != "" {
+							t.Errorf("with %s = %#v of %s, %s has %s", strings.Join(path, "."), value, nameOf(one), tfserv.Name, what)
+						}
+					}
+				}
+			}
+		}
 	}
-	all := append(objects(t, string(raw)), objects(t, service)...)
-	odd := []any{nil, "text", int64(-1), true, []any{}, []any{int64(1)}, map[string]any{}, map[string]any{"a": "b"}}
-	rapid.Check(t, func(t *rapid.T) {
-		i := rapid.IntRange(0, len(all)-1).Draw(t, "object")
-		changed := slices.Clone(all)
-		changed[i] = all[i].DeepCopy()
-		var paths [][]string
-		var collect func(value any, path []string)
-		collect = func(value any, path []string) {
-			if len(path) > 1 {
-				paths = append(paths, path)
-			}
-			switch v := value.(type) {
-			case map[string]any:
-				for _, key := range sortedKeys(v) {
-					collect(v[key], append(slices.Clone(path), key))
-				}
-			case []any:
-				for n, inner := range v {
-					collect(inner, append(slices.Clone(path), fmt.Sprint(n)))
-				}
-			}
-		}
-		collect(changed[i].Object, nil)
-		path := rapid.SampledFrom(paths).Draw(t, "path")
-		if path[0] == "metadata" {
-			return // What has no name or labels is no object.
-		}
-		in, key := rest{changed[i].Object}.find(path)
-		value := rapid.SampledFrom(odd).Draw(t, "value")
-		switch in := in.(type) {
-		case map[string]any:
-			in[key] = value
-		case []any:
-			var n int
-			_, _ = fmt.Sscan(key, &n)
-			in[n] = value
-		}
-		result := Convert(changed, Options{})
-		for _, tfserv := range result.Tfservs {
-			if len(tfserv.Spec.Models) == 0 && tfserv.Spec.ConfigMap == "" {
-				t.Fatalf("%s serves nothing", tfserv.Name)
-			}
-		}
-	})
 }
 
-func sortedKeys(m map[string]any) []string {
-	var out []string
-	for key := range m {
-		out = append(out, key)
+// paths are those of every field and item below a value, but for those of the top.
+func paths(value any, at []string) (out [][]string) {
+	if len(at) > 1 {
+		out = append(out, at)
 	}
-	slices.Sort(out)
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			out = append(out, paths(inner, append(slices.Clone(at), key))...)
+		}
+	case []any:
+		for n, inner := range v {
+			out = append(out, paths(inner, append(slices.Clone(at), strconv.Itoa(n)))...)
+		}
+	}
 	return out
 }
 
-// TestTheModelKeepsItsName: the path that clients call has the name of the original, whatever that of the Tfserv is.
-func TestTheModelKeepsItsName(t *testing.T) {
-	r := Convert(objects(t, service), Options{Suffix: "-tfs"})
-	if len(r.Tfservs) != 1 || r.Tfservs[0].Name != "m-tfs" || r.Tfservs[0].Spec.Models[0].Name != "m" {
-		t.Errorf("%v", printed(t, r))
+// set puts a value in the place of what is at a path.
+func set(object map[string]any, path []string, value any) {
+	in, key := rest{object}.find(path)
+	switch in := in.(type) {
+	case map[string]any:
+		in[key] = value
+	case []any:
+		n, _ := strconv.Atoi(key)
+		in[n] = value
 	}
 }
 
-// serverOf is a Deployment of TensorFlow Serving with flags, and volumes with their mounts.
-func serverOf(flags, mounts, volumes string) string {
-	return `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: d, namespace: ns}
-spec:
-  template:
-    metadata: {labels: {app: d}}
-    spec:
-      priorityClassName: high
-      runtimeClassName: nvidia
-      containers:
-        - {name: main, image: "tensorflow/serving:2.20.0", args: [` + flags + `], volumeMounts: [` + mounts + `]}
-      volumes: [` + volumes + `]
-`
-}
-
-// TestFlagsBecomeFields: what a Tfserv has a field for is in it, and a value that the field cannot have is reported.
-func TestFlagsBecomeFields(t *testing.T) {
-	flags := `--model_base_path=gs://b/m, --per_process_gpu_memory_fraction=0.35, --rest_api_num_threads=8, --load_retry_interval_micros=2000000,
-        --grpc_channel_arguments=grpc.max_connection_age_ms=30000, --enable_model_warmup=false, --enable_profiler, --num_load_threads=0,
-        --model_config_file_poll_wait_seconds=60`
-	r := Convert(objects(t, serverOf(flags, "", "")+`
----
-apiVersion: v1
-kind: Service
-metadata: {name: d, namespace: ns, annotations: {example.com/lb: internal}}
-spec:
-  type: LoadBalancer
-  selector: {app: d}
-  loadBalancerClass: example.com/nlb
-  loadBalancerSourceRanges: [10.0.0.0/8]
-  externalTrafficPolicy: Local
-  ports: [{port: 8501}]
-`), Options{Suffix: "-tfs"})
-	got := printed(t, r)
-	for _, want := range []string{
-		"gpuMemoryPercent: 35", "restThreads: 8", "loadRetrySeconds: 2", "grpcMaxConnectionAgeSeconds: 30", "warmup: false", "profiler: true",
-		"loadThreads: 0", "configReload: Poll", "configPollSeconds: 60", "priorityClassName: high", "runtimeClassName: nvidia",
-		"example.com/lb: internal", "loadBalancerClass: example.com/nlb", "- 10.0.0.0/8", "externalTrafficPolicy: Local",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("lacks %q:\n%s", want, got)
-		}
+// lacks says what a Tfserv cannot do without and does not have.
+func lacks(spec *v1alpha1.TfservSpec) string {
+	switch {
+	case len(spec.Models) == 0 && spec.ConfigMap == "":
+		return "nothing to serve"
+	case spec.SecretFileName != "" && spec.SecretName == "":
+		return "a file of a Secret without a name"
+	case spec.ModelVolume != nil && spec.ModelVolume.ClaimName == "":
+		return "a volume without a claim"
 	}
-	if strings.Contains(got, "is not converted") {
-		t.Errorf("something is lost:\n%s", got)
-	}
-	for _, flag := range []string{
-		"--per_process_gpu_memory_fraction=0.333", "--per_process_gpu_memory_fraction=NaN", "--load_retry_interval_micros=500",
-		"--file_system_poll_wait_seconds=0", "--grpc_channel_arguments=a=b", "--enable_profiler=maybe", "--rest_api_num_threads=99999999999",
-		"--flush_filesystem_caches=false",
-	} {
-		r := Convert(objects(t, serverOf("--model_base_path=gs://b/m, "+flag, "", "")), Options{Suffix: "-tfs"})
-		if got := printed(t, r); len(r.Tfservs) != 1 || r.Tfservs[0].Spec.Server != nil || !strings.Contains(got, flag+`" is not converted`) {
-			t.Errorf("%s is lost:\n%s", flag, got)
-		}
-	}
-}
-
-// TestModelsOnTwoVolumes: a Tfserv has one.
-func TestModelsOnTwoVolumes(t *testing.T) {
-	config := `
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: config, namespace: ns}
-data:
-  models: |
-    model_config_list {
-      config { name: "a" base_path: "/a/a" model_platform: "tensorflow" }
-      config { name: "b" base_path: "/b/b" model_platform: "tensorflow" }
-      config { name: "c" base_path: "/b/c" model_platform: "tensorflow" }
-    }
-`
-	for first, want := range map[string]int{"/a/a": 0, "/b/a": 1} {
-		r := Convert(objects(t, serverOf("--model_config_file=/config/models",
-			"{name: config, mountPath: /config}, {name: one, mountPath: /b}, {name: two, mountPath: /a}",
-			"{name: config, configMap: {name: config}}, {name: one, persistentVolumeClaim: {claimName: one}}, "+
-				"{name: two, persistentVolumeClaim: {claimName: two}}",
-		)+strings.Replace(config, "/a/a", first, 1)), Options{Suffix: "-tfs"})
-		if len(r.Tfservs) != want || (len(r.Errors) > 0) != (want == 0) {
-			t.Errorf("%s:\n%s", first, printed(t, r))
-		}
-	}
-}
-
-// TestCredentialsKeepTheirKey, whatever the file is called.
-func TestCredentialsKeepTheirKey(t *testing.T) {
-	for name, c := range map[string]struct{ mount, items, file string }{
-		"as it is":     {"mountPath: /gcs", "", "/gcs/key"},
-		"another name": {"mountPath: /gcs", ", items: [{key: other, path: o}, {key: key, path: key.json}]", "/gcs/key.json"},
-		"a file alone": {"mountPath: /gcs/key.json, subPath: key", "", "/gcs/key.json"},
-		"both":         {"mountPath: /gcs/key.json, subPath: k", ", items: [{key: key, path: k}]", "/gcs/key.json"},
-	} {
-		text := serverOf("--model_base_path=gs://b/m", "{name: gcs, "+c.mount+"}", "{name: gcs, secret: {secretName: s"+c.items+"}}")
-		text = strings.Replace(text, "volumeMounts:", "env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: "+c.file+"}], volumeMounts:", 1)
-		r := Convert(objects(t, text), Options{Suffix: "-tfs"})
-		if len(r.Tfservs) != 1 {
-			t.Fatalf("%s:\n%s", name, printed(t, r))
-		}
-		if s := r.Tfservs[0].Spec; s.SecretName != "s" || s.SecretFileName != "key" || s.SecretFileLocation != "/gcs" {
-			t.Errorf("%s: %s of %s at %s", name, s.SecretFileName, s.SecretName, s.SecretFileLocation)
-		}
-	}
+	return ""
 }

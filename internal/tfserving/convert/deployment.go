@@ -201,8 +201,8 @@ func (c *conversion) models(s *server, at []string) {
 func (c *conversion) modelConfig(file string, at []string) {
 	field := join(append(slices.Clone(at), "args"))
 	v, mount := c.mounted(file, at)
-	if v == nil || v.ConfigMap == nil {
-		c.fail(field, "--model_config_file=%s is in no volume of a ConfigMap: write the models into spec.models", file)
+	if v == nil || v.ConfigMap == nil || v.ConfigMap.Name == "" {
+		c.fail(field, "--model_config_file=%s is in no volume that names a ConfigMap: write the models into spec.models", file)
 		return
 	}
 	key, folder := mountedKey(file, mount, v.ConfigMap.Items)
@@ -242,8 +242,8 @@ func (c *conversion) volume(base string, at []string) {
 		if c.out.Spec.ModelVolume == nil {
 			c.warn(join(append(slices.Clone(at), "volumeMounts")), "%s is in no volume: the image has to have the model", base)
 		}
-	case v.PersistentVolumeClaim == nil:
-		c.fail(join(below("volumes")), "%s is in the volume %s, which is no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://",
+	case v.PersistentVolumeClaim == nil || v.PersistentVolumeClaim.ClaimName == "":
+		c.fail(join(below("volumes")), "%s is in the volume %s, which names no PersistentVolumeClaim: put the models onto one, or into gs:// or s3://",
 			base, v.Name)
 	default:
 		volume := v1alpha1.ModelVolumeSpec{
@@ -264,8 +264,8 @@ func (c *conversion) credentials(s *server, at []string) {
 		return
 	}
 	v, mount := c.mounted(file, at)
-	if v == nil || v.Secret == nil {
-		c.fail(join(append(slices.Clone(at), "env")), "%s=%s is in no volume of a Secret", gcsVariable, file)
+	if v == nil || v.Secret == nil || v.Secret.SecretName == "" {
+		c.fail(join(append(slices.Clone(at), "env")), "%s=%s is in no volume that names a Secret", gcsVariable, file)
 		return
 	}
 	key, folder := mountedKey(file, mount, v.Secret.Items)
