@@ -56,12 +56,64 @@ func Test_Defect06_TheSecondOfTheADRsShapeIsStalled(t *testing.T) {
 	// Of the same second, the UID decides, for both in the same way.
 	younger.CreationTimestamp = older.CreationTimestamp
 	older.UID, younger.UID = "a", "b"
-	if first([]client.Object{younger}, older) != "" || first([]client.Object{older}, younger) != older.Name {
+	if first([]client.Object{younger}, older, olderByStatus) != "" || first([]client.Object{older}, younger, olderByStatus) != older.Name {
 		t.Error("the UID does not decide")
 	}
 	upstream := custom(t, upstreamSpec)
-	if first([]client.Object{older}, upstream) != "" {
+	if first([]client.Object{older}, upstream, olderByStatus) != "" {
 		t.Error("another shape is stalled")
+	}
+}
+
+// Test_OfTheSameSecondTheOneWithChildrenKeepsTheNames: its status may not tell of them yet, and of a Secured service has no entries. If
+// it gave way to the other, which cannot get the children, both would be stalled.
+func Test_OfTheSameSecondTheOneWithChildrenKeepsTheNames(t *testing.T) {
+	for _, spec := range []string{adrSpec, adrSpec + "  exposure: Secured\n"} {
+		for _, child := range []string{"Deployment", "PersistentVolumeClaim", "Service", "ServiceAccount"} {
+			c := newCluster()
+			serves, late := custom(t, spec), custom(t, strings.Replace(spec, "trustyai-service-example", "late", 1))
+			serves.UID, late.UID = "2", "1"
+			_, p := gatherAndRender(t, c, serves)
+			written := 0
+			for _, o := range p.Stages[0].Objects {
+				if o.Desired.GetKind() == child {
+					c.Own(o.Desired.DeepCopy(), ownerID(serves))
+					written++
+				}
+			}
+			if secured := strings.Contains(spec, "Secured"); written == 0 && (secured || child != "ServiceAccount") {
+				t.Fatalf("%s: there is no %s to begin with", spec, child)
+			} else if written == 0 {
+				continue
+			}
+			c.Others = []client.Object{serves}
+			if facts, _ := gatherAndRender(t, c, late); facts.First != serves.Name {
+				t.Errorf("%s of %s: the late one is not stalled", child, spec)
+			}
+			c.Others = []client.Object{late}
+			if facts, _ := gatherAndRender(t, c, serves); facts.First != "" {
+				t.Errorf("%s of %s: the one with children gives way to %s", child, spec, facts.First)
+			}
+		}
+	}
+}
+
+// Test_OfTheSameSecondTheOneWithPodsKeepsTheClaim: two pods that write to one volume lose data, whatever the UIDs are.
+func Test_OfTheSameSecondTheOneWithPodsKeepsTheClaim(t *testing.T) {
+	c := newCluster()
+	runs, late := custom(t, upstreamSpec), custom(t, strings.Replace(upstreamSpec, "name: tas", "name: late", 1))
+	runs.UID, late.UID = "2", "1"
+	late.Spec.Storage.ExistingClaim = "tas-pvc"
+	_, p := stored(t, c, runs)
+	c.Written(p, ownerID(runs))
+	for cr, want := range map[*v1.TrustyAIService]string{runs: "", late: runs.Name} {
+		c.Others = []client.Object{late}
+		if cr == late {
+			c.Others[0] = runs
+		}
+		if facts, _ := gatherAndRender(t, c, cr); facts.Sharer != want {
+			t.Errorf("%s shares the claim of %q, want %q", cr.Name, facts.Sharer, want)
+		}
 	}
 }
 

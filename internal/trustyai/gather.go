@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -50,7 +51,8 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 		},
 		Inference: gatherInference(read, cr),
 	}
-	facts.First = first(read.Siblings(), cr)
+	older := olderByChildren(read)
+	facts.First = first(read.Siblings(), cr, older)
 	if facts.First != "" {
 		facts.Running, facts.Next = cr.Status.StorageFormat, facts.Migration
 		return facts, nil
@@ -63,7 +65,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 	if facts.Claim, err = gatherClaim(ctx, read, cr); err != nil {
 		return Facts{}, err
 	}
-	facts.Sharer = sharer(read.Siblings(), cr)
+	facts.Sharer = sharer(read.Siblings(), cr, older)
 	facts.Running = running(cr, facts)
 	looks, again := looksAtVolume(read, cr)
 	facts.VolumeAt = again
@@ -101,7 +103,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1.Trus
 }
 
 // first names the oldest other custom resource of the namespace that holds the names of the ADR before this one does.
-func first(siblings []client.Object, cr *v1.TrustyAIService) string {
+func first(siblings []client.Object, cr *v1.TrustyAIService, older order) string {
 	for _, o := range siblings {
 		sibling, ok := o.(*v1.TrustyAIService)
 		if !ok || sibling.UID == cr.UID || !ADRShape(cr) || !ADRShape(sibling) {
@@ -115,7 +117,7 @@ func first(siblings []client.Object, cr *v1.TrustyAIService) string {
 }
 
 // sharer names an older custom resource of the namespace that keeps files on the claim of this one: one of the two has named it in its spec.
-func sharer(siblings []client.Object, cr *v1.TrustyAIService) string {
+func sharer(siblings []client.Object, cr *v1.TrustyAIService, older order) string {
 	for _, o := range siblings {
 		sibling, ok := o.(*v1.TrustyAIService)
 		if !ok || sibling.UID == cr.UID || sibling.Spec.Storage.ExistingClaim == "" && cr.Spec.Storage.ExistingClaim == "" ||
@@ -129,16 +131,49 @@ func sharer(siblings []client.Object, cr *v1.TrustyAIService) string {
 	return ""
 }
 
-// older says that a comes before b: by creationTimestamp, and within its one second by who has children already, then
-// by UID.
-func older(a, b *v1.TrustyAIService) bool {
+// order says that a comes before b. It is total: of two custom resources, each reconcile finds the same one first.
+type order func(a, b *v1.TrustyAIService) bool
+
+// olderByStatus orders by creationTimestamp, and within its one second by who has children already as far as the status tells, then by UID.
+// The children of a Secured service are in its Inventories, so of it the storage format tells, which is written with the Deployment.
+func olderByStatus(a, b *v1.TrustyAIService) bool {
 	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order < 0
 	}
-	if has, had := len(a.Status.Inventory.Entries) > 0, len(b.Status.Inventory.Entries) > 0; has != had {
+	begun := func(cr *v1.TrustyAIService) bool {
+		return len(cr.Status.Inventory.Entries) > 0 || cr.Status.StorageFormat != ""
+	}
+	if has, had := begun(a), begun(b); has != had {
 		return has
 	}
 	return a.UID < b.UID
+}
+
+// olderByChildren is olderByStatus, with the children themselves asked before the status, which is written later than they are: the one that
+// has them would otherwise give way to one of the same second, which cannot get them.
+func olderByChildren(read controller.Reader) order {
+	has := func(cr *v1.TrustyAIService, gvk schema.GroupVersionKind, name string) bool {
+		child := read.Child(gvk, cr.Namespace, name)
+		return child != nil && child.Annotations[keeper.OwnerAnnotation] == ownerID(cr)
+	}
+	return func(a, b *v1.TrustyAIService) bool {
+		if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+			return olderByStatus(a, b)
+		}
+		ofA, ofB := namesOf(a), namesOf(b)
+		for _, child := range []struct {
+			gvk  schema.GroupVersionKind
+			a, b string
+		}{
+			{gvkDeployment, ofA.base, ofB.base}, {gvkClaim, ofA.pvc, ofB.pvc},
+			{gvkService, ofA.base, ofB.base}, {gvkServiceAccount, ofA.proxyAccount, ofB.proxyAccount},
+		} {
+			if ours, theirs := has(a, child.gvk, child.a), has(b, child.gvk, child.b); ours != theirs {
+				return ours
+			}
+		}
+		return olderByStatus(a, b)
+	}
 }
 
 // running is the format of the pods that run: what the status says, else what the Deployment says (one adopted from

@@ -47,15 +47,15 @@ func stackOf(cr *v1.TrustyAIService) plan.Stack {
 func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []*v1.TrustyAIService {
 	var out []*v1.TrustyAIService
 	for _, o := range alive {
-		if cr, ok := o.(*v1.TrustyAIService); ok && cr != nil && eligible(cr) && first(alive, cr) == "" {
+		if cr, ok := o.(*v1.TrustyAIService); ok && cr != nil && eligible(cr) && first(alive, cr, olderByStatus) == "" {
 			out = append(out, cr)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *v1.TrustyAIService) int {
 		switch {
-		case older(a, b):
+		case olderByStatus(a, b):
 			return -1
-		case older(b, a):
+		case olderByStatus(b, a):
 			return 1
 		}
 		return 0

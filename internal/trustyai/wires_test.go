@@ -607,11 +607,21 @@ func TestWiringStatusIsBounded(t *testing.T) {
 
 // TestTheOldestIsOne: of two from the same second the one that has children keeps the names of the ADR, and so it is the one that wires.
 func TestTheOldestIsOne(t *testing.T) {
+	for name, tell := range map[string]func(*v1.TrustyAIServiceStatus){
+		"inventory":      func(s *v1.TrustyAIServiceStatus) { s.Inventory.Entries = []keeper.InventoryEntry{{}} },
+		"storage format": func(s *v1.TrustyAIServiceStatus) { s.StorageFormat = v1.StoragePVC }, // Of a Secured service.
+	} {
+		t.Run(name, func(t *testing.T) { oldestIsOne(t, tell) })
+	}
+}
+
+func oldestIsOne(t *testing.T, tell func(*v1.TrustyAIServiceStatus)) {
+	t.Helper()
 	serves, stalled := service("serves", true, 0), service("stalled", true, 0)
 	serves.UID, stalled.UID = "2", "1"
-	serves.Status.Inventory.Entries = []keeper.InventoryEntry{{}}
+	tell(&serves.Status)
 	alive := []client.Object{serves, stalled}
-	if first(alive, stalled) != "serves" || first(alive, serves) != "" {
+	if first(alive, stalled, olderByStatus) != "serves" || first(alive, serves, olderByStatus) != "" {
 		t.Fatal("the names are not those of the one with children")
 	}
 	if got := wirer(services(alive, ADRShape), nil); got != serves {
