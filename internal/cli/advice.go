@@ -107,7 +107,8 @@ var engineAdvice = map[string]advice{
 			"take the old one out of the definition's status.storedVersions.",
 	},
 	"ResourceConflict": {
-		meaning: "An object of another owner exists with the name of one of its objects, and MLKeeper does not modify objects of others.",
+		meaning: "An object of another owner exists with the name of one of its objects, and MLKeeper does not modify objects of others. " +
+			"Workloads whose pods refer to it are neither created nor changed.",
 		remedy: "Rename or delete that object, or, if it has no owner, let MLKeeper adopt it: annotate the custom resource with " +
 			"keeper.mlkeeper.dev/adopt=true.",
 	},

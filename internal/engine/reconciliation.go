@@ -247,12 +247,13 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 }
 
 // holdRetries has the writes wait that were refused and are not due. While there are such, or another owner has an object of the plan,
-// nothing that the plan no longer has is deleted, as in the reconcile that was refused.
+// nothing that the plan no longer has is deleted, as in the reconcile that was refused, and workloads that refer to another's object wait.
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
 	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return problem.Reason != retry.ReasonRecreationBackOff }) ||
 		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict })
 	p.retry(problems, due)
+	decide.HoldReferrers(p.actions)
 }
 
 // keepListed adds everything that the Inventories of a stage list, and those of the stages that belong to it: their names are that of the

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
@@ -86,6 +88,37 @@ func TestWhatWasRefusedPrunesNothingUntilItIsTriedAgain(t *testing.T) {
 		p.actions = []decide.Action{action}
 		if s.holdRetries(p); p.refused != c.refused {
 			t.Errorf("%s: the plan counts as refused: %t", name, p.refused)
+		}
+	}
+}
+
+// TestPodsWaitForAnothersObjectUntilItsNameIsTriedAgain: between the attempts no read tells whose the object is, so the refusal counts.
+func TestPodsWaitForAnothersObjectUntilItsNameIsTriedAgain(t *testing.T) {
+	workload := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"namespace": "a", "name": "w"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"volumes": []any{
+			map[string]any{"name": "v", "persistentVolumeClaim": map[string]any{"claimName": "data"}},
+		}}}},
+	}}
+	claim := plan.Key{GroupKind: schema.GroupKind{Kind: "PersistentVolumeClaim"}, Namespace: "a", Name: "data"}
+	for reason, want := range map[string]decide.Verb{act.ReasonConflict: decide.Wait, act.ReasonQuota: decide.Create} {
+		s, clock := bareStacks()
+		state := newState("uid")
+		creates := []decide.Action{
+			{Verb: decide.Create, Key: plan.KeyOf(workload), Object: plan.Stamped{Object: plan.Object{Desired: workload}}},
+			{Verb: decide.Create, Key: claim, Object: plan.Stamped{Key: claim, Digest: "d"}},
+		}
+		p := passOf("a", state, "")
+		problem := &plan.Problem{Class: plan.Blocked, Reason: reason}
+		state.retries.Record(act.Result{Action: creates[1], Problem: problem}, retry.Request{User: userRequest(p.cr)}, clock.Now())
+		p.actions = slices.Clone(creates)
+		if s.holdRetries(p); p.actions[0].Verb != want || p.actions[1].Verb != decide.Wait {
+			t.Errorf("%s: the workload is to %s, the claim to %s", reason, p.actions[0].Verb, p.actions[1].Verb)
+		}
+		clock.Step(time.Minute)
+		p.actions = slices.Clone(creates)
+		if s.holdRetries(p); p.actions[0].Verb != decide.Create || p.actions[1].Verb != decide.Create {
+			t.Errorf("%s: when it is due, the workload is to %s, the claim to %s", reason, p.actions[0].Verb, p.actions[1].Verb)
 		}
 	}
 }

@@ -97,7 +97,8 @@ type Request struct {
 }
 
 // Do performs the actions that write and returns one result per performed action. They begin in the order of decide.InOrder; what must
-// wait for another is decided before. Failures of one object never stop its neighbours, but for one: deletions begin when everything
+// wait for another is decided before. Failures of one object never stop its neighbours, but for two cases. Workloads begin when the objects
+// that pods may refer to are through, and not if theirs refer to one that turned out to be another's. Deletions begin when everything
 // else is through, and what the plan no longer has is deleted only if nothing failed or is refused, as Helm and Flux do. A plan that cannot
 // be carried out must not take away what runs.
 func (a *Actor) Do(ctx context.Context, req Request) []Result {
@@ -111,11 +112,31 @@ func (a *Actor) Do(ctx context.Context, req Request) []Result {
 			changes = append(changes, action)
 		}
 	}
-	results := a.batch(ctx, req, changes)
+	results := a.change(ctx, req, changes)
 	if req.Refused || slices.ContainsFunc(results, Result.failed) {
 		deletions = slices.DeleteFunc(deletions, prunesObserved)
 	}
-	return append(results, a.batch(ctx, req, deletions)...)
+	return append(results, a.batch(ctx, req, deletions, atOnce(deletions))...)
+}
+
+// change creates and applies, and begins with what pods may refer to.
+func (a *Actor) change(ctx context.Context, req Request, changes []decide.Action) []Result {
+	referred, limit := decide.InOrder(changes), atOnce(changes)
+	results := a.batch(ctx, req, changes[:referred], limit)
+	return append(results, a.batch(ctx, req, withoutReferrers(changes[referred:], results), limit)...)
+}
+
+// withoutReferrers leaves out the workloads whose pods refer to an object that a write found to be another's. Only the write can tell, since
+// the caches have no objects without MLKeeper's labels.
+func withoutReferrers(later []decide.Action, results []Result) []decide.Action {
+	all := slices.Clone(later)
+	for _, r := range results {
+		if r.Problem != nil && r.Problem.Reason == ReasonConflict {
+			all = append(all, decide.Action{Verb: decide.Conflict, Key: r.Action.Key})
+		}
+	}
+	decide.HoldReferrers(all)
+	return slices.DeleteFunc(all, func(action decide.Action) bool { return !action.Writes() })
 }
 
 // prunesObserved says that a deletion is of an observed child that the plan no longer has. One that no watch shows is judged by a read: a status may
@@ -126,14 +147,18 @@ func prunesObserved(deletion decide.Action) bool {
 
 func (r Result) failed() bool { return r.Err != nil || r.Problem != nil }
 
-// batch performs writes in their order, in parallel when there are many.
-func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action) []Result {
-	decide.InOrder(actions)
-	results, atOnce := make([]Result, len(actions)), 1
-	if len(actions) > fewWrites {
-		atOnce = parallelWrites
+// atOnce is how many writes of a stack are in flight.
+func atOnce(writes []decide.Action) int {
+	if len(writes) > fewWrites {
+		return parallelWrites
 	}
-	failures := parallel.Each(ctx, atOnce, actions, func(ctx context.Context, i int, action decide.Action) error {
+	return 1
+}
+
+// batch performs writes in their order, at most limit at once.
+func (a *Actor) batch(ctx context.Context, req Request, actions []decide.Action, limit int) []Result {
+	results := make([]Result, len(actions))
+	failures := parallel.Each(ctx, limit, actions, func(ctx context.Context, i int, action decide.Action) error {
 		results[i] = a.one(ctx, req, action)
 		return nil
 	})

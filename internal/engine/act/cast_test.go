@@ -46,6 +46,7 @@ var (
 var catalogOnce = sync.OnceValues(func() (*catalog.Catalog, error) {
 	disco := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{
 		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}},
+		{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments", Kind: "Deployment", Namespaced: true}}},
 		{
 			GroupVersion: "rbac.authorization.k8s.io/v1",
 			APIResources: []metav1.APIResource{{Name: "rolebindings", Kind: "RoleBinding", Namespaced: true}},

@@ -10,14 +10,20 @@ import (
 // InOrder sorts what a pass writes in the order of Helm's InstallOrder as far as it matters to pods: what they refer to, Services,
 // whose addresses are in their environment, the workloads, and then what only a controller or the API server reads. A pod that
 // starts before its ServiceAccount or ConfigMap fails and waits. Within a rank the order is that of the stages; what is deleted
-// comes after everything else.
-func InOrder(writes []Action) {
+// comes after everything else. InOrder returns how many of them pods may refer to.
+func InOrder(writes []Action) (referred int) {
 	slices.SortStableFunc(writes, func(a, b Action) int { return a.rank() - b.rank() })
+	if i := slices.IndexFunc(writes, func(a Action) bool { return a.rank() > rankReferred }); i >= 0 {
+		return i
+	}
+	return len(writes)
 }
 
 // The ranks of kinds.
 const (
 	rankReferred = iota
+	// CustomResourceDefinitions and Services may take the API server seconds, in which workloads are not to wait.
+	rankDefinition
 	rankService
 	rankWorkload
 	rankOther
@@ -31,6 +37,8 @@ func (a Action) rank() int {
 		return rankDeleted
 	case workloads[a.Key.GroupKind]:
 		return rankWorkload
+	case a.Key.GroupKind == schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
+		return rankDefinition
 	case a.Key.GroupKind == schema.GroupKind{Kind: "Service"}:
 		return rankService
 	case strings.Contains(a.Key.Group, ".") && !early[a.Key.Group]:
@@ -53,7 +61,6 @@ var workloads = map[schema.GroupKind]bool{
 
 // early are the API groups with a dot in their names whose kinds pods or other objects need.
 var early = map[string]bool{
-	"apiextensions.k8s.io":      true,
 	"networking.k8s.io":         true,
 	"rbac.authorization.k8s.io": true,
 	"scheduling.k8s.io":         true,
