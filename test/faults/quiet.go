@@ -23,7 +23,7 @@ const (
 	// perPause is how often a custom resource may be reconciled for each attempt, and a child be written.
 	perPause = 2
 	// readsPerPause is how many objects may be read for each attempt: the custom resource before a child that was there is created
-	// again, the object under the name that is taken, and the content of a Secret, which no watch shows.
+	// again, the object under the name that is taken or that a quota refuses, and the content of a Secret, which no watch shows.
 	readsPerPause = 3
 	// perCreation is the same for a child that is deleted after each creation: the creation, the debounce of the status, and the look at
 	// whether the child is kept. The events of the child come on top.

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,15 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/fieldownership"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/sanitize"
 )
 
-// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (invariant 1).
+// create posts the object. On a name that is taken one live GET decides: ours, adoptable, or a conflict (invariant 1). A quota refuses before
+// the API server looks at the name, and what has the name may be what fills it.
 func (a *Actor) create(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	desired := fieldownership.ForCreate(res.Action.Object.Desired)
 	// What is declared only in part is there already, and could not be created.
@@ -29,14 +32,17 @@ func (a *Actor) create(ctx context.Context, req Request, client dynamic.Resource
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			res.Err = err
-			return
+			if !apistatus.OverQuota(err) {
+				return
+			}
 		}
 	}
 	live, err := client.Get(ctx, desired.GetName(), metav1.GetOptions{})
 	if err != nil {
-		res.Err = err
+		res.Err = cmp.Or(res.Err, err)
 		return
 	}
+	res.Err = nil
 	found := observe.From(live, true)
 	ours, free := ownership(req, res.Action, live, found)
 	switch {
