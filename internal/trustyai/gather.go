@@ -137,8 +137,8 @@ type order func(a, b *v1.TrustyAIService) bool
 // olderByStatus orders by creationTimestamp, and within its one second by who has children already as far as the status tells, then by UID.
 // The children of a Secured service are in its Inventories, so of it the storage format tells, which is written with the Deployment.
 func olderByStatus(a, b *v1.TrustyAIService) bool {
-	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-		return order < 0
+	if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+		return c < 0
 	}
 	begun := func(cr *v1.TrustyAIService) bool {
 		return len(cr.Status.Inventory.Entries) > 0 || cr.Status.StorageFormat != ""

@@ -1,6 +1,7 @@
 package trustyai
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,14 +52,9 @@ func services(alive []client.Object, eligible func(*v1.TrustyAIService) bool) []
 			out = append(out, cr)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *v1.TrustyAIService) int {
-		switch {
-		case olderByStatus(a, b):
-			return -1
-		case olderByStatus(b, a):
-			return 1
-		}
-		return 0
+	// An order that changed when one of them gets children would have the predictors roll.
+	slices.SortFunc(out, func(a, b *v1.TrustyAIService) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	return out
 }

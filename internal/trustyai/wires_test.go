@@ -636,6 +636,20 @@ func oldestIsOne(t *testing.T, tell func(*v1.TrustyAIServiceStatus)) {
 	}
 }
 
+// TestTheOrderOfOneSecondLasts: of two that have names of their own, the same one wires before and after the other has children, or the
+// predictors would roll for nothing.
+func TestTheOrderOfOneSecondLasts(t *testing.T) {
+	a, b := service("a", false, 0), service("b", false, 0)
+	a.UID, b.UID = "1", "2"
+	all := func(*v1.TrustyAIService) bool { return true }
+	for _, format := range []v1.StorageFormat{"", v1.StoragePVC} {
+		b.Status.StorageFormat = format
+		if got := services([]client.Object{b, a}, all); len(got) != 2 || got[0] != a {
+			t.Errorf("format %q: the first of %d is %s", format, len(got), got[0].Name)
+		}
+	}
+}
+
 // TestNobodyWaitsForAStalledService: one that another keeps the names from is never reachable, even where it alone selects the target.
 func TestNobodyWaitsForAStalledService(t *testing.T) {
 	named, stalled, young := service("named", true, 0), service("stalled", true, 1), service("young", false, 2)
