@@ -4,13 +4,14 @@ package certmanager
 
 import (
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
 	"testing"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/ports"
 )
 
 // started are cert-manager's controllers, which the tests share like their cluster.
@@ -34,14 +35,11 @@ func run(c *cluster.Cluster) error {
 	if program == "" {
 		return errors.New("CERT_MANAGER is not set: run make test-cert-manager")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		return err
 	}
-	health := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return err
-	}
+	health := fmt.Sprintf("127.0.0.1:%d", port)
 	cmd := exec.Command(program, "--kubeconfig="+c.Kubeconfig, "--healthz-listen-address="+health)
 	return cluster.StartProgram(cmd, os.Getenv("CERT_MANAGER_LOG"), "http://"+health)
 }

@@ -2,20 +2,16 @@
 
 package kserve
 
-import (
-	"errors"
-	"net"
-)
+import "mlkeeper.dev/test/ports"
 
 // freePorts are ports that nothing listens on, all of them different.
 func freePorts(n int) (out []int, err error) {
 	for range n {
-		listener, listenErr := net.Listen("tcp", "127.0.0.1:0")
-		if listenErr != nil {
-			return nil, errors.Join(err, listenErr)
+		port, err := ports.Free()
+		if err != nil {
+			return nil, err
 		}
-		defer func() { err = errors.Join(err, listener.Close()) }()
-		out = append(out, listener.Addr().(*net.TCPAddr).Port)
+		out = append(out, port)
 	}
 	return out, nil
 }

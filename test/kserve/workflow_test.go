@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/test/acmruntime"
+	"mlkeeper.dev/test/ports"
 )
 
 // TestWorkflow is that of the seed: register, prime, instantiate, DEPLOYED when the service is Ready, UNDEPLOYED when it is gone.
@@ -227,10 +227,8 @@ func TestKServeComesLater(t *testing.T) {
 // health has the participant serve its health, and returns a function that asks for it.
 func (s *site) health() func() string {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	s.must(err)
-	port := listener.Addr().(*net.TCPAddr).Port
-	s.must(listener.Close())
 	s.yaml += fmt.Sprintf("server: {port: %d, servlet: {context-path: /kserve}}\n", port)
 	return func() string {
 		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/kserve/health/readiness", port))

@@ -2,7 +2,6 @@ package shards
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"mlkeeper.dev/test/cluster"
+	"mlkeeper.dev/test/ports"
 )
 
 // The durations of the leases: a busy machine must not lose one.
@@ -102,12 +102,11 @@ func kubeconfig(t *testing.T, c *cluster.Cluster, rights cluster.Rights, folder 
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // writes are what a manager changed since a time, except leases and events.

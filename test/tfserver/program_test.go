@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	freeports "mlkeeper.dev/test/ports"
 )
 
 // The tests that begin with TestServer know the server as a program only. The variable realServer names the real one; without it they run
@@ -67,12 +69,11 @@ func ports(t *testing.T) (a, b int) {
 	t.Helper()
 	var out [2]int
 	for i := range out {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+		port, err := freeports.Free()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }()
-		out[i] = l.Addr().(*net.TCPAddr).Port
+		out[i] = port
 	}
 	return out[0], out[1]
 }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"mlkeeper.dev/internal/pki"
+	"mlkeeper.dev/test/ports"
 )
 
 // rendered is where MLKeeper's own tests keep what it renders for a Secured service.
@@ -95,12 +96,11 @@ clusters: [{name: c, cluster: {server: %q}}]}`, server.URL),
 			t.Fatal(err)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = listener.Addr().String()
-	_ = listener.Close()
+	address = fmt.Sprintf("127.0.0.1:%d", port)
 	// What differs is where things are on this machine; of two values of a flag the last is taken.
 	args = append(args, "--secure-listen-address="+address, "--upstream="+upstream.URL, "--proxy-endpoints-port=0",
 		"--config-file="+filepath.Join(folder, "config.yaml"), "--tls-cert-file="+filepath.Join(folder, "tls.crt"),

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"mlkeeper.dev/internal/pki"
+	"mlkeeper.dev/test/ports"
 )
 
 // recording is what trustyai-service did as a process, which make test-trustyai records (realservice_test.go).
@@ -223,15 +225,14 @@ func TestRecordingOfMetrics(t *testing.T) {
 // TestRecordingOfTheEnd: the stand-in outlives the signal of a kubelet where the real service did, without its health.
 func TestRecordingOfTheEnd(t *testing.T) {
 	r := readRecording(t)
-	ports := map[string]string{"HEALTH_PORT": "", "HTTP_PORT": "", "SSL_PORT": ""}
-	for name := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	at := map[string]string{"HEALTH_PORT": "", "HTTP_PORT": "", "SSL_PORT": ""}
+	for name := range at {
+		port, err := ports.Free()
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, ports[name], _ = net.SplitHostPort(l.Addr().String())
-		_ = l.Close()
-		t.Setenv(name, ports[name])
+		at[name] = strconv.Itoa(port)
+		t.Setenv(name, at[name])
 	}
 	pair, err := pki.NewServer(rand.Reader, time.Now(), nil, "service", nil, []net.IP{net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -248,7 +249,7 @@ func TestRecordingOfTheEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, python) }()
 	listens := func(name string) bool {
-		connection, err := net.Dial("tcp", "127.0.0.1:"+ports[name])
+		connection, err := net.Dial("tcp", "127.0.0.1:"+at[name])
 		if err == nil {
 			_ = connection.Close()
 		}
