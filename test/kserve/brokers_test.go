@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/test/acmruntime"
+	"mlkeeper.dev/test/ports"
 )
 
 // allBrokers has every cause take place; in make test those do that have differed from the others.
@@ -107,12 +107,10 @@ func newBrokerSite(t *testing.T) *brokerSite {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
 	s.yaml = strings.Replace(s.yaml, "reportingTimeIntervalMs: 120000", "reportingTimeIntervalMs: 1000", 1)
 	s.yaml += fmt.Sprintf("server: {port: %d}\n", port)
 	url := fmt.Sprintf("http://127.0.0.1:%d%s/health/readiness", port, config.DefaultContextPath)
@@ -211,7 +209,7 @@ func (b *brokerSite) seen() seen {
 		now := e.ResourceVersion + " " + s.GetResourceVersion()
 		if now != last {
 			last = now
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Second)
 			return fmt.Errorf("%w: it changes", errNotYet)
 		}
 		return nil
