@@ -56,6 +56,9 @@ func (c *Cluster) Everything(ctx context.Context) ([]Object, error) {
 			}
 			gvr := gv.WithResource(r.Name)
 			items, err := api.Resource(gvr).List(ctx, metav1.ListOptions{})
+			if notServed(err) {
+				continue // Its definition went after the discovery, and its objects with it.
+			}
 			if err != nil {
 				return nil, fmt.Errorf("list %s: %w", gvr, err)
 			}

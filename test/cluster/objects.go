@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,8 +120,8 @@ func Parse(text string) ([]*unstructured.Unstructured, error) {
 }
 
 // Apply server-side applies every object of a YAML text, or of the file of that name where source is one line. Objects
-// of namespaced kinds that name no namespace go to the given one, or to "default". It waits for the discovery of kinds
-// whose definition was just made, which follows the definition. It returns the objects as stored.
+// of namespaced kinds that name no namespace go to the given one, or to "default". It waits for kinds whose definition was just made: their
+// discovery, and what serves them, follow the definition. It returns the objects as stored.
 func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text := source
@@ -144,7 +143,7 @@ func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*uns
 	for _, u := range objects {
 		var err error
 		Eventually(t, callTimeout, func() error {
-			if err = c.applyOne(u, ns); meta.IsNoMatchError(err) {
+			if err = c.applyOne(u, ns); meta.IsNoMatchError(err) || notServed(err) {
 				return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 			}
 			return nil
@@ -154,6 +153,11 @@ func (c *Cluster) Apply(t testing.TB, source string, namespace ...string) []*uns
 		}
 	}
 	return objects
+}
+
+// notServed says that the API server does not know the path of a request, as of a kind that is known from a definition of before.
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func (c *Cluster) applyOne(u *unstructured.Unstructured, namespace string) error {
@@ -215,44 +219,13 @@ func (c *Cluster) InstallCRDs(t testing.TB, folders ...string) {
 		files = append(files, found...)
 	}
 	sort.Strings(files)
+	var names []string
 	for _, file := range files {
 		for _, u := range c.Apply(t, file) {
-			Eventually(t, callTimeout, func() error { return c.served(u.GetName()) })
+			names = append(names, u.GetName())
 		}
 	}
-}
-
-// served says why a definition is not usable yet: the Established condition comes a little before the handlers do, so
-// it lists the resource itself.
-func (c *Cluster) served(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-		return err
-	}
-	established := false
-	for _, condition := range crd.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-			established = true
-		}
-	}
-	if !established {
-		return fmt.Errorf("%s is not Established: %+v", name, crd.Status.Conditions)
-	}
-	for _, version := range crd.Spec.Versions {
-		if !version.Served {
-			continue
-		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{
-			Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind,
-		})
-		if err := c.Client.List(ctx, list, client.Limit(1)); err != nil {
-			return err
-		}
-	}
-	return nil
+	c.AwaitServed(t, names...)
 }
 
 // Kubectl runs kubectl against the cluster and returns what it printed; a failure fails the test.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -29,6 +30,9 @@ const (
 	// OperatorAccount is the name of its ServiceAccount, and of its Deployment.
 	OperatorAccount = "mlkeeper-controller-manager"
 )
+
+// effectiveTimeout is how long the API server may take until roles and bindings are in effect, on a busy machine.
+const effectiveTimeout = 2 * time.Minute
 
 // Rights say which of the roles that config/ ships an operator has.
 type Rights struct {
@@ -94,7 +98,7 @@ func (c *Cluster) install(account string, rights Rights) (string, error) {
 			return "", fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), effectiveTimeout)
 	defer cancel()
 	if err := c.effective(ctx, account, objects); err != nil {
 		return "", err
@@ -298,11 +302,25 @@ func bound(objects []*unstructured.Unstructured, role string) bool {
 	})
 }
 
-// allowed waits until the API server allows the ServiceAccount something.
+// allowed waits until the API server allows the operator's ServiceAccount something.
 func (c *Cluster) allowed(ctx context.Context, account string, what *authorizationv1.ResourceAttributes) error {
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	return c.allowedTo(ctx, userOf(account), what)
+}
+
+// AwaitAllowed waits until the API server, which reads roles and bindings from watches, allows the ServiceAccount of a namespace something.
+func (c *Cluster) AwaitAllowed(t testing.TB, namespace, account string, what authorizationv1.ResourceAttributes) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), effectiveTimeout)
+	defer cancel()
+	if err := c.allowedTo(ctx, "system:serviceaccount:"+namespace+":"+account, &what); err != nil {
+		t.Fatalf("%s/%s may not yet %+v: %v", namespace, account, what, err)
+	}
+}
+
+func (c *Cluster) allowedTo(ctx context.Context, user string, what *authorizationv1.ResourceAttributes) error {
+	return wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: userOf(account), ResourceAttributes: what,
+			User: user, ResourceAttributes: what,
 		}}
 		err := c.Client.Create(ctx, review)
 		return review.Status.Allowed, err

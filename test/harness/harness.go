@@ -48,6 +48,9 @@ type Options struct {
 	LeastRights bool
 }
 
+// startTimeout is how long an operator may take until its watches are complete, where others start on the same machine.
+const startTimeout = 2 * time.Minute
+
 // silence keeps controller-runtime from complaining that it has no logger of its own; each operator has one.
 var silence sync.Once
 
@@ -81,7 +84,7 @@ func Start(t testing.TB, c *cluster.Cluster, opts Options, controllers ...Regist
 			c.EveryReferenceResolves(t)
 		}
 	})
-	cluster.Eventually(t, 30*time.Second, func() error {
+	cluster.Eventually(t, startTimeout, func() error {
 		if err := running.died(); err != nil {
 			t.Fatal(err)
 		}

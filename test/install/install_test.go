@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,7 +73,7 @@ func monitoringKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for kind, plural := range map[string]string{"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"} {
 		c.Apply(t, fmt.Sprintf(definition, plural, kind))
-		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+plural+".monitoring.coreos.com")
+		c.AwaitServed(t, plural+".monitoring.coreos.com")
 	}
 }
 
@@ -267,15 +268,16 @@ func TestAllOfADeploymentIsInItsNamespace(t *testing.T) {
 	t.Cleanup(func() {
 		out, err := run("undeploy", "NAMESPACE=elsewhere")
 		must(t, out, err)
-		all, err := c.Everything(context.WithoutCancel(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range all {
-			if strings.Contains(o.Name, "mlkeeper") {
-				t.Errorf("make undeploy leaves %s", o)
+		// What the control plane makes of the definitions goes a moment after them.
+		cluster.Eventually(t, time.Minute, func() error {
+			all, err := c.Everything(context.WithoutCancel(t.Context()))
+			for _, o := range all {
+				if strings.Contains(o.Name, "mlkeeper") {
+					err = errors.Join(err, fmt.Errorf("make undeploy leaves %s", o))
+				}
 			}
-		}
+			return err
+		})
 	})
 	all, err := c.Everything(t.Context())
 	if err != nil {

@@ -206,7 +206,6 @@ func (o *original) stand(t *testing.T, c *cluster.Cluster, apply ...string) {
 			}
 		}
 		c.Kubectl(t, append(slices.Clone(apply), "-f", filepath.Join(c.Dir, "crd.yaml"))...)
-		c.Kubectl(t, "wait", "--for=condition=Established", "crd/"+o.definition)
 		if o.legacy {
 			preserveUnknownFields(t, c, o.definition)
 		}

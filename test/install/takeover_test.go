@@ -340,6 +340,8 @@ func TestMakeOverAnotherToolsDefinitions(t *testing.T) {
 kind: CustomResourceDefinition
 metadata: {name: `+tasDefinition+`, annotations: {controller-gen.kubebuilder.io/version: v0.24.0}}
 `))
+	// Until it is served the API server writes its status.
+	c.AwaitServed(t, tasDefinition)
 	before := definitionOf(t, c, tasDefinition)
 	if out, err := run("install"); err == nil || !strings.Contains(out, "argocd-controller") || !strings.Contains(out, "FORCE=1") {
 		t.Errorf("%v\n%s", err, out)
@@ -405,5 +407,5 @@ func TestInstallFileOverUpstreamsDefinition(t *testing.T) {
 	c.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", file)
 	old.check(t, c)
 	sampled(t, c)
-	cluster.Eventually(t, 30*time.Second, operator.Engine.Ready)
+	cluster.Eventually(t, 90*time.Second, operator.Engine.Ready)
 }

@@ -72,13 +72,14 @@ var controller struct {
 // realKServe installs KServe and runs its manager.
 func realKServe(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	controller.once.Do(func() { controller.err = installKServe(c) })
+	controller.once.Do(func() { controller.err = installKServe(t, c) })
 	if controller.err != nil {
 		t.Fatalf("no KServe: %v", controller.err)
 	}
 }
 
-func installKServe(c *cluster.Cluster) error {
+func installKServe(t *testing.T, c *cluster.Cluster) error {
+	t.Helper()
 	manager, module := os.Getenv("KSERVE_MANAGER"), os.Getenv("KSERVE_MODULE")
 	if manager == "" || module == "" {
 		return errors.New("KSERVE_MANAGER and KSERVE_MODULE are not set: run make test-kserve")
@@ -96,11 +97,12 @@ func installKServe(c *cluster.Cluster) error {
 	if folder := filepath.Join(config, "crd/full/clusterstoragecontainer"); exists(folder) {
 		steps = append(steps, []string{"apply", "--server-side", "-k", folder})
 	}
-	for _, args := range append(steps, []string{"wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"}) {
+	for _, args := range steps {
 		if out, err := c.TryKubectl(args...); err != nil {
 			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+	c.AwaitServed(t)
 	if err := configure(c); err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package uninstall
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -122,13 +124,16 @@ func argsOf(child fixture.Child, more ...string) []string {
 // assertNothingOfTheInstallation asserts that nothing of install.yaml is left, whatever its kind.
 func assertNothingOfTheInstallation(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	all, err := c.Everything(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range all {
-		if o.Namespace == cluster.OperatorNamespace || strings.Contains(o.Name, "mlkeeper") {
-			t.Errorf("%s is left of install.yaml", o)
+	// What the control plane makes of the definitions goes a moment after them.
+	if err := poll(t, allGone, func(ctx context.Context) error {
+		all, err := c.Everything(ctx)
+		for _, o := range all {
+			if o.Namespace == cluster.OperatorNamespace || strings.Contains(o.Name, "mlkeeper") {
+				err = errors.Join(err, fmt.Errorf("%s is left of install.yaml", o))
+			}
 		}
+		return err
+	}); err != nil {
+		t.Error(err)
 	}
 }

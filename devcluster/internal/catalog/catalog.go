@@ -168,15 +168,43 @@ func Install(ctx context.Context, config *rest.Config, asked []string) ([]string
 	}
 	ctx, cancel := context.WithTimeout(ctx, served)
 	defer cancel()
+	var all []schema.GroupVersionResource
 	for _, crd := range crds {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 		for _, gvr := range resources(crd) {
 			if err := waitServed(ctx, client, found, gvr, kind); err != nil {
 				return nil, err
 			}
+			all = append(all, gvr)
 		}
 	}
-	return installed, nil
+	return installed, waitListed(ctx, found, all)
+}
+
+// waitListed waits until the discovery of all groups, which kubectl reads, has the
+// resources: it follows that of the single groups.
+func waitListed(ctx context.Context, found discovery.DiscoveryInterface, wanted []schema.GroupVersionResource) error {
+	for {
+		_, lists, err := found.ServerGroupsAndResources()
+		// An API that does not answer is no matter of theirs.
+		if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+			return err
+		}
+		missing := slices.DeleteFunc(slices.Clone(wanted), func(gvr schema.GroupVersionResource) bool {
+			return slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+				return list.GroupVersion == gvr.GroupVersion().String() &&
+					slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource })
+			})
+		})
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%v are installed, and no client finds them: %w", missing, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // resources lists the API resources that a definition serves.
