@@ -407,18 +407,23 @@ func TestAServiceAnswersTheAPIServerOnceItsPodIsReady(t *testing.T) {
 	kubectl := func(args ...string) (string, error) {
 		return call(t, called, append([]string{"--dir", dir, "kubectl"}, args...)...)
 	}
+	// The API server reads webhook configurations from a watch.
 	refused := func(when string) {
 		t.Helper()
-		if out, err := kubectl("create", "configmap", "refused"); err == nil || !strings.Contains(out, "failed calling webhook") {
-			t.Errorf("%s: %v %s", when, err, out)
-		}
+		eventually(t, "the webhook is called "+when, func() bool {
+			out, err := kubectl("create", "configmap", "refused", "--dry-run=server")
+			return err != nil && strings.Contains(out, "failed calling webhook")
+		})
 	}
 	must(t, called, "--dir", dir, "kubectl", "apply", "-f", "-")
 	refused("before the pod is there")
 	must(t, "", "--dir", dir, "kubectl", "scale", "deployment/server", "--replicas=1")
 	must(t, "", "--dir", dir, "kubectl", "wait", "--for=condition=Available", "--timeout=60s", "deployment/server", "apiservice/v1.aggregated.example.test")
 	must(t, "", "--dir", dir, "kubectl", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/server")
-	must(t, "", "--dir", dir, "kubectl", "create", "configmap", "taken")
+	eventually(t, "the webhook answers", func() bool {
+		_, err := kubectl("create", "configmap", "taken")
+		return err == nil
+	})
 	if out := must(t, "", "--dir", dir, "kubectl", "get", "configmap", "taken", "-o", "jsonpath={.metadata.annotations}"); !strings.Contains(out, "default/server") {
 		t.Errorf("the webhook was not called: %s", out)
 	}
