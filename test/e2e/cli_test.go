@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -99,8 +100,8 @@ func TestCommandsOnAServiceWhoseVolumeIsMissing(t *testing.T) {
 		"is not Ready (VolumeNotFound)", "requests the PersistentVolume " + pvName(ns) + ", which does not exist",
 		"What to do: Create that PersistentVolume", "belongs to TrustyAIService",
 	}, cli.NewExplainCommand, "deployment/trustyai-service", "-n", ns)
-	sh.says(1, []string{"is not Ready after 1s", "PersistentVolumeClaim trustyai-service-pvc is not ready", "What to do: Create that PersistentVolume"},
-		cli.NewWaitCommand, name, "-n", ns, "--timeout", "1s")
+	sh.says(1, []string{"is not Ready after 10s", "PersistentVolumeClaim trustyai-service-pvc is not ready", "What to do: Create that PersistentVolume"},
+		cli.NewWaitCommand, name, "-n", ns, "--timeout", "10s")
 	sh.says(2, []string{"problem", "VolumeNotFound", "0 changed"}, cli.NewDiffCommand, name, "-n", ns)
 
 	made := time.AfterFunc(time.Second, func() { volume(t, c, pvName(ns)) })
@@ -178,6 +179,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: `+ns+`}]
 	t.Cleanup(func() {
 		_, _ = c.TryKubectl("delete", "clusterrole,clusterrolebinding", "read-everything-"+ns, "--ignore-not-found")
 	})
+	c.AwaitAllowed(t, ns, "reader", authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "list"})
 	token := strings.TrimSpace(c.Kubectl(t, "-n", ns, "create", "token", "reader"))
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{

@@ -14,15 +14,19 @@ import (
 	"mlkeeper.dev/test/harness"
 )
 
-// stateOf is which objects of a namespace there are, and in which version, pods left out, once the controllers of Kubernetes write nothing more.
+// stateOf is which objects of a namespace there are, and in which version, pods left out, once the controllers of Kubernetes have written
+// nothing for two seconds.
 func stateOf(t *testing.T, c *cluster.Cluster, ns string) string {
 	t.Helper()
-	state := ""
+	state, since := "", time.Now()
 	cluster.Eventually(t, time.Minute, func() error {
 		before := state
 		state = c.Kubectl(t, "-n", ns, "get", "sa,svc,cm,deploy,rs,servicemonitors,routes,pvc,secret,tas", "-o",
 			"jsonpath={range .items[*]}{.kind} {.metadata.name} {.metadata.uid} {.metadata.resourceVersion}{'\\n'}{end}")
 		if state != before {
+			since = time.Now()
+		}
+		if time.Since(since) < 2*time.Second {
 			return fmt.Errorf("it still changes:\n%s", state)
 		}
 		return nil

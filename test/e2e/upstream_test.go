@@ -143,10 +143,7 @@ spec:
   storage: {format: DATABASE}
   metrics: {schedule: 5s}
 `, ns)
-	got := condition(t, c, ns, "tas", "Ready", metav1.ConditionFalse)
-	if !strings.Contains(got.Message, "tas-db-credentials") {
-		t.Errorf("the message does not name the Secret: %s: %s", got.Reason, got.Message)
-	}
+	says(t, c, ns, "tas", "Ready", metav1.ConditionFalse, "tas-db-credentials")
 	c.Apply(t, `
 apiVersion: v1
 kind: Secret

@@ -113,10 +113,14 @@ func TestNothingIsWrittenWhileAMigrationCopies(t *testing.T) {
 	release := hold(t, c, ns)
 	// More pods are for the database; the volume gets one.
 	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"spec":{"replicas":3,"storage":{"format":"DATABASE"}}}`)
+	// The interruption is told before the three seconds of oneWriter begin, which it has to last.
+	cluster.Eventually(t, 60*time.Second, func() error {
+		if m := phase(t, c, ns, v1.MigrationCopying); m.InterruptedAt == nil || m.ResumedAt != nil || !strings.Contains(m.Message, "interrupted until") {
+			return fmt.Errorf("the status says %+v", m)
+		}
+		return nil
+	})
 	oneWriter(t, c, ns)
-	if m := phase(t, c, ns, v1.MigrationCopying); m.InterruptedAt == nil || m.ResumedAt != nil || !strings.Contains(m.Message, "interrupted until") {
-		t.Errorf("the status says %+v", m)
-	}
 	release()
 	m := phase(t, c, ns, v1.MigrationDone)
 	if m.InterruptedAt == nil || m.ResumedAt == nil || m.ResumedAt.Sub(m.InterruptedAt.Time) < 3*time.Second ||
