@@ -189,10 +189,15 @@ func TestInvariant03TeardownGoesBackwardsStageByStage(t *testing.T) {
 		}
 		return nil
 	})
+	cluster.Eventually(t, patience, func() error {
+		out, want := b.c.Kubectl(t, "get", "inventories", b.inventories("b")[0].Name), "waiting for ConfigMap "+other+"/far to be deleted"
+		if !strings.Contains(out, want) {
+			return fmt.Errorf("kubectl get inventories does not say %q:\n%s", want, out)
+		}
+		return nil
+	})
+	b.settle()
 	before := b.inventories("b")[0]
-	if out, want := b.c.Kubectl(t, "get", "inventories", before.Name), "waiting for ConfigMap "+other+"/far to be deleted"; !strings.Contains(out, want) {
-		t.Errorf("kubectl get inventories does not say %q:\n%s", want, out)
-	}
 	// A manager that starts now continues: it neither asks again whether the custom resource is deleted nor begins the wait again.
 	b.op.Stop()
 	mark := b.journal.mark()

@@ -29,6 +29,9 @@ func TestInvariant05RetainedObjectsStayAndAreAdoptedAgain(t *testing.T) {
 	spec := one(retained(claim(b.ns, "data", "none")), retained(secret(b.ns, "key", "v")), configMap(b.ns, "goes", "v"))
 	b.apply("b", spec)
 	b.value("goes", "v")
+	// They are made at once, so that another may be there first.
+	b.field(claimGVK, b.ns, "data", "data", "metadata", "name")
+	b.field(secretGVK, b.ns, "key", "key", "metadata", "name")
 	data, key := b.must(claimGVK, b.ns, "data"), b.must(secretGVK, b.ns, "key")
 	if len(data.GetOwnerReferences())+len(key.GetOwnerReferences()) > 0 {
 		t.Fatalf("retained objects have owners: %v %v", data.GetOwnerReferences(), key.GetOwnerReferences())

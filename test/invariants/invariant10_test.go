@@ -19,6 +19,7 @@ func TestInvariant10NoDryRunAndNoWriteInAPassWithoutChange(t *testing.T) {
 	b.patch(configMapGVK, b.ns, "one", `{"data":{"k":"changed"}}`)
 	b.field(configMapGVK, b.ns, "one", "v", "data", "k")
 	b.quiet()
+	b.settle() // The event of the repair follows it.
 	mark := b.journal.mark()
 	for range 5 {
 		b.nudge("b")
@@ -68,6 +69,8 @@ func TestInvariant10DefinitionsHaveWorkersOfTheirOwn(t *testing.T) {
 	}
 	b.ready("x")
 	b.ready("y")
+	mu.Lock()
+	defer mu.Unlock()
 	if most != 2 {
 		t.Errorf("%d definitions were written at once, want 2", most)
 	}

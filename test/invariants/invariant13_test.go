@@ -159,9 +159,12 @@ func TestInvariant13ContentsAreDroppedWithTheirCustomResource(t *testing.T) {
 	b.delete(bundle.GVK, b.ns, "b")
 	b.gone(bundle.GVK, b.ns, "b")
 	b.quiet()
-	if n := harness.Sizes(b.op.Engine)["reader.contents.by"]; n > 0 {
-		t.Errorf("%d contents are kept", n)
-	}
+	cluster.Eventually(t, patience, func() error {
+		if n := harness.Sizes(b.op.Engine)["reader.contents.by"]; n > 0 {
+			return fmt.Errorf("%d contents are kept", n)
+		}
+		return nil
+	})
 }
 
 // TestInvariant13ANewSchemaIsTriedAtOnce: the API server rejects one object for its schema, and drops a field of another one; both fit the

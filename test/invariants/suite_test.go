@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long a test waits for what must come; while is how long it watches that nothing does.
 const (
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	while    = time.Second
 )
 
