@@ -87,6 +87,8 @@ func TestOrderForAnotherRevision(t *testing.T) {
 // quiet checks that something has no write of an InferenceService or of an order for an effect.
 func (s *site) quiet(do func()) {
 	s.t.Helper()
+	// What follows from an acknowledgement may still be written.
+	s.operator.Settle(s.t, patience)
 	before := s.operator.Requests.Snapshot()
 	do()
 	done := s.operator.Requests.Since(before)

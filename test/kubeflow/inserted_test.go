@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -145,6 +146,9 @@ func orderedElsewhere(t *testing.T, c *cluster.Cluster) {
 	}
 	c.Kubectl(t, "-n", platform, "create", "role", "kfdef-reader", "--verb=get", "--resource=kfdefs.kfdef.apps.kubeflow.org", "--resource-name=istio")
 	c.Kubectl(t, "-n", platform, "create", "rolebinding", "kfdef-reader", "--role=kfdef-reader", "--serviceaccount="+ns+":mlkeeper")
+	c.AwaitAllowed(t, ns, "mlkeeper", authorizationv1.ResourceAttributes{
+		Namespace: platform, Group: kfDef.Group, Resource: "kfdefs", Name: "istio", Verb: "get",
+	})
 	reconcile("2")
 	cluster.Eventually(t, time.Minute, func() error { return ready(get(t, c, ns, "kf")) })
 }

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,9 +108,13 @@ func dependsOn(t *testing.T, c *cluster.Cluster) {
 	apply(t, c, ns, "kf", "", "after {dependsOn: [stuck]}", "stuck", "free")
 	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "free") })
 	cluster.Consistently(t, 2*time.Second, func() error { return c.Gone(t, configMaps, ns, "after") })
-	if cr := get(t, c, ns, "kf"); cr.Status.Applications[0].Phase != "Pending" || cr.Status.ApplicationsReady != "1/3" {
-		t.Errorf("%+v", cr.Status)
-	}
+	cluster.Eventually(t, time.Minute, func() error {
+		s := get(t, c, ns, "kf").Status
+		if len(s.Applications) == 0 || s.Applications[0].Phase != "Pending" || s.ApplicationsReady != "1/3" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	// A shorter patience lets it go on, with a warning.
 	apply(t, c, ns, "kf", "", "after {dependsOn: [stuck], timeout: 1s}", "stuck", "free")
 	cluster.Eventually(t, time.Minute, func() error { return c.There(t, configMaps, ns, "after") })
@@ -399,6 +404,7 @@ func grant(t *testing.T, c *cluster.Cluster, ns string) {
 	t.Helper()
 	_, _ = c.TryKubectl("-n", ns, "create", "serviceaccount", "mlkeeper")
 	c.Kubectl(t, "create", "clusterrolebinding", "mlkeeper-"+ns, "--clusterrole=cluster-admin", "--serviceaccount="+ns+":mlkeeper")
+	c.AwaitAllowed(t, ns, "mlkeeper", authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"})
 	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "clusterrolebinding", "mlkeeper-"+ns) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,9 +82,15 @@ func TestBesideHelm(t *testing.T) {
 			}
 			return ready(get(t, c, ours, "stack"))
 		})
-		if got, want := jobsOf(ours), jobsOf(helmSpace); !slices.Equal(got, want) || len(want) == 0 {
-			t.Errorf("%s: the Jobs were made in the order %q, and by Helm %q", release, got, want)
-		}
+		// The watches tell of the Jobs a moment later.
+		var got, want []string
+		cluster.Eventually(t, 10*time.Second, func() error {
+			got, want = append(got, jobsOf(ours)...), append(want, jobsOf(helmSpace)...)
+			if !slices.Equal(got, want) || len(want) == 0 {
+				return fmt.Errorf("%s: the Jobs were made in the order %q, and by Helm %q", release, got, want)
+			}
+			return nil
+		})
 	}
 }
 

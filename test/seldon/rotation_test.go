@@ -73,7 +73,7 @@ func newHook(t *testing.T, c *cluster.Cluster, ns string) *hook {
 		t.Fatal(err)
 	}
 	h.url = fmt.Sprintf("https://127.0.0.1:%d/", listener.Addr().(*net.TCPAddr).Port)
-	server := &http.Server{Handler: http.HandlerFunc(allow), ReadHeaderTimeout: time.Second}
+	server := &http.Server{Handler: http.HandlerFunc(allow), ReadHeaderTimeout: time.Minute}
 	server.SetKeepAlivesEnabled(false) // Every request looks at the certificate.
 	ctx, cancel := context.WithCancel(context.Background())
 	running := sync.WaitGroup{}

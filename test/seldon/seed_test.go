@@ -250,10 +250,13 @@ func lookDetectors(t *testing.T, c *cluster.Cluster) {
 		return nil
 	})
 	runs(t, c, minimal, map[string]string{"seldon-request-logger": "1/1"})
-	env := environment(c.Get(t, deployments, namespace, "seldon-controller-manager"))
-	if want := "http://broker-ingress.knative-eventing.svc.cluster.local/seldon-system/default"; env["EXECUTOR_REQUEST_LOGGER_DEFAULT_ENDPOINT"] != want {
-		t.Errorf("Seldon Core sends to %q, not %q", env["EXECUTOR_REQUEST_LOGGER_DEFAULT_ENDPOINT"], want)
-	}
+	cluster.Eventually(t, patience, func() error {
+		env := environment(c.Get(t, deployments, namespace, "seldon-controller-manager"))
+		if want := "http://broker-ingress.knative-eventing.svc.cluster.local/seldon-system/default"; env["EXECUTOR_REQUEST_LOGGER_DEFAULT_ENDPOINT"] != want {
+			return fmt.Errorf("Seldon Core sends to %q, not %q", env["EXECUTOR_REQUEST_LOGGER_DEFAULT_ENDPOINT"], want)
+		}
+		return nil
+	})
 	// The manifest as it is has routing off, which detectors need.
 	cluster.Eventually(t, time.Minute, func() error {
 		return reason(get(t, c, namespace, sample), "RoutingDisabled", "set spec.enable.routing to true")

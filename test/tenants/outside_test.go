@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,6 +84,28 @@ func outside(ctx context.Context, c *cluster.Cluster, tenants []string) (objects
 	return everything(ctx, c, func(resource string, u *unstructured.Unstructured) bool {
 		return !slices.Contains(unsteady, resource) && !slices.Contains(tenants, u.GetNamespace()) && !ofTenants(resource, u, tenants)
 	})
+}
+
+// unchanging is outside once nothing of it has changed for three seconds: the controllers of Kubernetes and of KServe go on after the operator.
+func unchanging(t *testing.T, c *cluster.Cluster, tenants []string) objects {
+	t.Helper()
+	var last objects
+	since := time.Now()
+	cluster.Eventually(t, patience, func() error {
+		now, err := outside(t.Context(), c, tenants)
+		if err != nil {
+			return err
+		}
+		changed := changes(last, now)
+		if last == nil || len(changed) > 0 {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < 3*time.Second {
+			return fmt.Errorf("it still changes: %v", changed)
+		}
+		return nil
+	})
+	return last
 }
 
 // ofTenants says that a cluster-scoped object is there for a tenant's namespace, on the evidence of what only others than the tenant

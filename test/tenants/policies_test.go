@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -153,11 +152,15 @@ func TestPoliciesRefuseTheOperatorWhatItNeverDoes(t *testing.T) {
 	user := "system:serviceaccount:" + ns + "-operator:" + cluster.OperatorAccount
 	c.Kubectl(t, "create", "clusterrolebinding", ns, "--clusterrole=cluster-admin", "--user="+user)
 	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "clusterrolebinding", ns, ns+"-theirs") })
+	// Pods are refused while their ServiceAccount is missing.
+	cluster.Eventually(t, patience, func() error {
+		return c.There(t, schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, ns, "default")
+	})
 	config, operator := impersonating(t, c, user)
 	refused := map[string]bool{}
 	for _, a := range attempts() {
 		t.Run(a.name, func(t *testing.T) {
-			cluster.Eventually(t, 20*time.Second, func() error {
+			cluster.Eventually(t, patience, func() error {
 				if err := a.try(t.Context(), operator, ns); !deniedBy(err, a.policy) {
 					return errors.Join(fmt.Errorf("the policy %s does not refuse it", a.policy), err)
 				}
@@ -264,9 +267,7 @@ func TestAnOrdinaryLifeUnderThePolicies(t *testing.T) {
 			return nil
 		})
 	}
-	if c.Get(t, bindingGVK, "", secured.Binding()) != nil {
-		t.Error("the binding is left")
-	}
+	cluster.Eventually(t, patience, func() error { return c.Gone(t, bindingGVK, "", secured.Binding()) })
 }
 
 // place is the namespace of a custom resource.

@@ -119,10 +119,7 @@ func TestTenantsChangeAndReadNothingOfOthers(t *testing.T) {
 	// The namespaces of the tests before this one go in their own time.
 	cluster.Eventually(t, patience, func() error { return nothingTerminates(t.Context(), c) })
 	steady(t, operator)
-	before, err := outside(t.Context(), c, namespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := unchanging(t, c, namespaces)
 	began := time.Now()
 	var done tally
 	for range *operationsFlag {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
 	"mlkeeper.dev/test/fixture"
 	"mlkeeper.dev/test/harness"
@@ -61,8 +62,9 @@ func TestADeploymentOfOthersIsLeftAlone(t *testing.T) {
 // Defect 18: with an autoscaler the replicas are its own, also those of somebody who scales by hand without one.
 func TestAnAutoscalerIsNotFought(t *testing.T) {
 	c := cluster.Shared(t)
-	o := start(t, c, harness.Options{}, fixture.Nobody{})
 	ns := c.Namespace(t)
+	// What other tests leave behind is torn down meanwhile, and must not be counted.
+	o := start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, fixture.Nobody{})
 	docs := documents(t)
 	c.Apply(t, docs[0], ns)
 	c.Apply(t, docs[1], ns)

@@ -48,9 +48,12 @@ func walk(t *testing.T, c *cluster.Cluster, ns string) {
 	if got := c.Kubectl(t, "-n", ns, "get", "deployments", "--no-headers"); !strings.HasPrefix(got, sample+" ") || !strings.Contains(got, "3/3") {
 		t.Errorf("deployments: %s", got)
 	}
-	if got := c.Kubectl(t, "-n", ns, "get", "pods", "--no-headers"); strings.Count(got, sample+"-") != 3 {
-		t.Errorf("pods: %s", got)
-	}
+	cluster.Eventually(t, time.Minute, func() error {
+		if got := c.Kubectl(t, "-n", ns, "get", "pods", "--no-headers"); strings.Count(got, sample+"-") != 3 {
+			return fmt.Errorf("pods: %s", got)
+		}
+		return nil
+	})
 	describe := c.Kubectl(t, "-n", ns, "describe", "services", sample+"-service")
 	for _, want := range []string{
 		" tfsName=" + sample + " ", "Selector: tfsName=" + sample, "Type: NodePort", "Port: rest 8500/TCP", "TargetPort: 8500/TCP",
@@ -101,7 +104,8 @@ func TestAMissingConfigMapIsNamedAndSeenWhenItComes(t *testing.T) {
 	o.Settle(t, time.Minute)
 	harness.NoTimer(t, c, tfserv, ns, sample)
 	c.Apply(t, docs[0], ns)
-	cluster.Eventually(t, 10*time.Second, func() error {
+	// It is the watch that tells of it, since there is no timer.
+	cluster.Eventually(t, time.Minute, func() error {
 		if c.Get(t, deployment, ns, sample) == nil {
 			return fmt.Errorf("no Deployment yet")
 		}
@@ -231,7 +235,7 @@ func startAsking(t *testing.T, c *cluster.Cluster, ns string, servers *tfserver.
 	t.Helper()
 	c.InstallCRDs(t)
 	opts := harness.Options{Verbose: testing.Verbose(), Engine: engine.Options{Namespaces: []string{ns}}}
-	settings := tfserving.Settings{HTTP: &http.Client{Transport: servers, Timeout: time.Second}, ModelsEvery: time.Second}
+	settings := tfserving.Settings{HTTP: &http.Client{Transport: servers, Timeout: 10 * time.Second}, ModelsEvery: time.Second}
 	return harness.Start(t, c, opts, harness.Controller(tfserving.Definition(), tfserving.New(settings)))
 }
 
