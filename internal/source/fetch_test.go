@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -320,10 +321,8 @@ func TestConcurrentFetchesShareOneDownload(t *testing.T) {
 		t.Errorf("%v is no cancellation", err)
 	}
 	var wg sync.WaitGroup
-	waiting := make(chan bool, 10)
 	for range 10 {
 		wg.Go(func() {
-			waiting <- true
 			a, err := s.Fetch(context.Background(), Request{URI: server.URL + "/x"})
 			if err != nil {
 				t.Error(err)
@@ -335,11 +334,8 @@ func TestConcurrentFetchesShareOneDownload(t *testing.T) {
 			}
 		})
 	}
-	for range 10 {
-		<-waiting
-	}
-	// They are about to join; whoever came later than the answer would be counted as a second request.
-	time.Sleep(200 * time.Millisecond)
+	// Whoever came later than the answer would be counted as a second request.
+	joined(t, 10)
 	close(gate)
 	wg.Wait()
 	if asked.Load() != 1 {
@@ -347,6 +343,26 @@ func TestConcurrentFetchesShareOneDownload(t *testing.T) {
 	}
 	if e := s.entries[sumOf(data)]; e.pins != 0 {
 		t.Errorf("%d pins are left", e.pins)
+	}
+}
+
+// joined waits until so many callers wait for a fetch, which only their stacks tell.
+func joined(t *testing.T, callers int) {
+	t.Helper()
+	stacks := make([]byte, 4<<20)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		waiting := 0
+		for _, one := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if head, rest, _ := strings.Cut(one, "\n"); strings.Contains(head, "[select") && strings.Contains(rest, ".(*Store).fetch(") {
+				waiting++
+			}
+		}
+		if waiting == callers {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d callers wait", waiting)
+		}
 	}
 }
 

@@ -32,7 +32,9 @@ type Router struct {
 type log struct {
 	records   []string
 	positions map[string]int
-	grown     chan struct{}
+	// asking are how many requests of a group are under way.
+	asking map[string]int
+	grown  chan struct{}
 }
 
 // ServeHTTP implements http.Handler.
@@ -73,7 +75,7 @@ func (r *Router) topic(name string) *log {
 		r.topics = map[string]*log{}
 	}
 	if r.topics[name] == nil {
-		r.topics[name] = &log{positions: map[string]int{}, grown: make(chan struct{})}
+		r.topics[name] = &log{positions: map[string]int{}, asking: map[string]int{}, grown: make(chan struct{})}
 	}
 	return r.topics[name]
 }
@@ -106,11 +108,30 @@ func (r *Router) subscribe(w http.ResponseWriter, q *http.Request) {
 	limit, _ := strconv.Atoi(q.URL.Query().Get("limit"))
 	ctx, cancel := context.WithTimeout(q.Context(), time.Duration(wait)*time.Millisecond)
 	defer cancel()
-	records := r.read(ctx, q.PathValue("topic"), q.PathValue("group"), limit)
+	topic, group := q.PathValue("topic"), q.PathValue("group")
+	r.count(topic, group, 1)
+	defer r.count(topic, group, -1)
+	records := r.read(ctx, topic, group, limit)
 	if q.Context().Err() != nil {
 		return
 	}
 	_ = json.NewEncoder(w).Encode(records)
+}
+
+// Rests says that a group has asked for the records of a topic, and that no request of its is under way, which would take the next ones.
+func (r *Router) Rests(topic, group string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.topic(topic)
+	_, known := t.positions[group]
+	return known && t.asking[group] == 0
+}
+
+// count counts the requests of a group that are under way.
+func (r *Router) count(topic, group string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.topic(topic).asking[group] += n
 }
 
 // read waits for records that a group has not been answered with; none when the time is up.

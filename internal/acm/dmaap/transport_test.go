@@ -13,13 +13,15 @@ import (
 	"mlkeeper.dev/test/acmruntime"
 )
 
+const topic = "POLICY-ACRUNTIME-PARTICIPANT"
+
 // connect makes a transport to a router.
 func connect(t *testing.T, router http.Handler, change func(*dmaap.Config)) *dmaap.Transport {
 	t.Helper()
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	config := dmaap.Config{
-		Servers: []string{server.URL}, Topic: "POLICY-ACRUNTIME-PARTICIPANT", Group: "g", Instance: "i", FetchTimeout: 50 * time.Millisecond,
+		Servers: []string{server.URL}, Topic: topic, Group: "g", Instance: "i", FetchTimeout: 50 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)
@@ -40,12 +42,18 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// subscribed makes the router know the consumer: what is published before is not for it.
-func subscribed(t *testing.T, transport *dmaap.Transport) {
+// subscribed makes the router know the consumer: what is published before is not for it, nor what a request takes that nobody waits for.
+func subscribed(t *testing.T, router *acmruntime.Router, transport *dmaap.Transport) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	_, _ = transport.Receive(ctx)
+	for bound := within(t); !router.Rests(topic, "g"); {
+		if bound.Err() != nil {
+			t.Fatal("the router does not hear of the consumer")
+		}
+		ctx, cancel := context.WithTimeout(bound, 100*time.Millisecond)
+		_, _ = transport.Receive(ctx)
+		cancel()
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 func TestRecords(t *testing.T) {
@@ -61,7 +69,7 @@ func TestRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			router := &acmruntime.Router{}
 			transport := connect(t, router, func(c *dmaap.Config) { change(router, c) })
-			subscribed(t, transport)
+			subscribed(t, router, transport)
 			sent := []string{`{"a":1}`, `{"b":"ü <&>"}`, `{"c":[]}`}
 			for _, text := range sent {
 				if err := transport.Publish(within(t), acm.Outgoing{Key: "k ü", Body: []byte(text)}); err != nil {

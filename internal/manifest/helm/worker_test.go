@@ -103,7 +103,7 @@ func TestWhatIsNotTheChartsFault(t *testing.T) {
 	waits, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer leave()
 	memory := limit.New(worker.Share, worker.Share)
-	if !memory.Acquire(waits, "another", worker.Share) {
+	if !memory.Acquire(t.Context(), "another", worker.Share) {
 		t.Fatal("nothing is free")
 	}
 	endless.Workers = &worker.Pool{Memory: memory}
