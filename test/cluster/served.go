@@ -17,8 +17,8 @@ import (
 // servedTimeout is how long the API server may take until it serves a definition, on a busy machine.
 const servedTimeout = 2 * time.Minute
 
-// AwaitServed waits until the API server serves definitions and tells of their kinds. Both follow the condition Established, so that kubectl
-// may know no such kind although "kubectl wait" has seen the condition; and while the conditions of a new definition are null,
+// AwaitServed waits until the API server serves definitions and tells of their kinds. Both follow the condition Established, so that
+// kubectl may know no such kind although "kubectl wait" has seen the condition; and while the conditions of a new definition are null,
 // that command fails. Without names it waits for all definitions that there are.
 func (c *Cluster) AwaitServed(t testing.TB, definitions ...string) {
 	t.Helper()

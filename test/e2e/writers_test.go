@@ -115,7 +115,8 @@ func TestNothingIsWrittenWhileAMigrationCopies(t *testing.T) {
 	c.Kubectl(t, "-n", ns, "patch", "trustyaiservice", "tas", "--type=merge", "-p", `{"spec":{"replicas":3,"storage":{"format":"DATABASE"}}}`)
 	// The interruption is told before the three seconds of oneWriter begin, which it has to last.
 	cluster.Eventually(t, 60*time.Second, func() error {
-		if m := phase(t, c, ns, v1.MigrationCopying); m.InterruptedAt == nil || m.ResumedAt != nil || !strings.Contains(m.Message, "interrupted until") {
+		m := phase(t, c, ns, v1.MigrationCopying)
+		if m.InterruptedAt == nil || m.ResumedAt != nil || !strings.Contains(m.Message, "interrupted until") {
 			return fmt.Errorf("the status says %+v", m)
 		}
 		return nil

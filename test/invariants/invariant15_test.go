@@ -13,8 +13,8 @@ import (
 	"mlkeeper.dev/test/cluster"
 )
 
-// growing fails unless the attempts at a path become rarer: the first pause is a second, and each is twice as long as the one before. A busy
-// machine makes pauses longer and none shorter, so that they are not compared with each other.
+// growing fails unless the attempts at a path become rarer: the first pause is a second, and each is twice as long as the one before. A
+// busy machine makes pauses longer and none shorter, so that they are not compared with each other.
 func (b *bench) growing(mark int, suffix string) {
 	b.Helper()
 	var attempts []request

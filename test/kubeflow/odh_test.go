@@ -66,8 +66,9 @@ func TestOpenDataHub(t *testing.T) {
 		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 			namespace = ""
 		}
-		if u.GetName() != orphan && c.Get(t, gvk, namespace, u.GetName()) == nil {
-			t.Errorf("%s %s/%s was not applied", gvk.Kind, namespace, u.GetName())
+		if u.GetName() != orphan {
+			// What is refused is tried again with pauses that may be longer than those that count as settled.
+			cluster.Eventually(t, time.Minute, func() error { return c.There(t, gvk, namespace, u.GetName()) })
 		}
 	}
 	if fmt.Sprint(missing) != fmt.Sprint(elsewhere) {

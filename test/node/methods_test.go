@@ -116,7 +116,8 @@ func everything(t *testing.T, c *cluster.Cluster) []string {
 func available(t *testing.T, c *cluster.Cluster, r *release) {
 	t.Helper()
 	c.Kubectl(t, "rollout", "status", "-n", operatorNamespace, "deployment/"+operatorDeployment, "--timeout="+patience.String())
-	c.AwaitServed(t, strings.Fields(c.Kubectl(t, "get", "crd", "-l", "app.kubernetes.io/part-of=mlkeeper", "-o", "jsonpath={.items[*].metadata.name}"))...)
+	ours := c.Kubectl(t, "get", "crd", "-l", "app.kubernetes.io/part-of=mlkeeper", "-o", "jsonpath={.items[*].metadata.name}")
+	c.AwaitServed(t, strings.Fields(ours)...)
 	image := c.Kubectl(t, "get", "deployment", "-n", operatorNamespace, operatorDeployment, "-o",
 		"jsonpath={.spec.template.spec.containers[0].image}")
 	if _, digest, _ := strings.Cut(r.image, "@"); !strings.HasSuffix(image, "@"+digest) {

@@ -61,9 +61,7 @@ func missing(t *testing.T, c *cluster.Cluster, ns string) {
 		gvk  schema.GroupVersionKind
 		name string
 	}{{gateways, "seldon-gateway"}, {brokers, "default"}, {triggers, "seldon-request-logger-trigger"}, {deployments, "seldon-request-logger"}} {
-		if c.Get(t, gone.gvk, ns, gone.name) != nil {
-			t.Errorf("%s %s is left of what was switched off", gone.gvk.Kind, gone.name)
-		}
+		cluster.Eventually(t, patience, func() error { return c.Gone(t, gone.gvk, ns, gone.name) })
 	}
 }
 

@@ -86,7 +86,8 @@ func outside(ctx context.Context, c *cluster.Cluster, tenants []string) (objects
 	})
 }
 
-// unchanging is outside once nothing of it has changed for three seconds: the controllers of Kubernetes and of KServe go on after the operator.
+// unchanging is outside once nothing of it has changed for three seconds: the controllers of Kubernetes and of KServe go on after the
+// operator.
 func unchanging(t *testing.T, c *cluster.Cluster, tenants []string) objects {
 	t.Helper()
 	var last objects
