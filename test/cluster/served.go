@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -29,18 +28,13 @@ func (c *Cluster) AwaitServed(t testing.TB, definitions ...string) {
 func (c *Cluster) served(definitions []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	list := &apiextensionsv1.CustomResourceDefinitionList{}
-	if err := c.Client.List(ctx, list); err != nil {
+	list, err := c.definitions(ctx, definitions)
+	if err != nil {
 		return err
 	}
 	var wanted []schema.GroupVersionKind
-	found := 0
-	for i := range list.Items {
-		crd := &list.Items[i]
-		if len(definitions) > 0 && !slices.Contains(definitions, crd.Name) {
-			continue
-		}
-		found++
+	for i := range list {
+		crd := &list[i]
 		if !established(crd) {
 			return fmt.Errorf("%s is not Established: %+v", crd.Name, crd.Status.Conditions)
 		}
@@ -57,10 +51,24 @@ func (c *Cluster) served(definitions []string) error {
 			wanted = append(wanted, gvk)
 		}
 	}
-	if found < len(definitions) {
-		return fmt.Errorf("there are %d of the definitions %q", found, definitions)
-	}
 	return c.discovered(wanted)
+}
+
+// definitions are those with the names, or all of them.
+func (c *Cluster) definitions(ctx context.Context, names []string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	list := apiextensionsv1.CustomResourceDefinitionList{}
+	if len(names) == 0 {
+		err := c.Client.List(ctx, &list)
+		return list.Items, err
+	}
+	for _, name := range names {
+		crd := apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &crd); err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, crd)
+	}
+	return list.Items, nil
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
