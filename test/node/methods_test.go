@@ -26,6 +26,8 @@ type method struct {
 	name      string
 	install   func(*testing.T, *cluster.Cluster, *release)
 	uninstall func(*testing.T, *cluster.Cluster, *release)
+	// also tests what this way alone installs; nil where there is no such thing.
+	also func(*testing.T, *cluster.Cluster)
 }
 
 // TestInstallMethods installs a release in each way on a real node, has samples become Ready, upgrades it to the release under test, which
@@ -44,10 +46,10 @@ func TestInstallMethods(t *testing.T) {
 		}
 	}
 	for _, m := range []method{
-		{"File", byFile, withoutFile},
-		{"Kustomize", byKustomize, withoutKustomize},
-		{"Chart", byChart, withoutChart},
-		{"Bundle", byBundle, withoutBundle},
+		{"File", byFile, withoutFile, nil},
+		{"Kustomize", byKustomize, withoutKustomize, consoleShowsEachUserTheirOwn},
+		{"Chart", byChart, withoutChart, nil},
+		{"Bundle", byBundle, withoutBundle, nil},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			c := cluster.Start(t, cluster.WithFlags("--node=real"))
@@ -77,6 +79,9 @@ func (m method) life(t *testing.T, c *cluster.Cluster, before, after *release) {
 	reconciled(t, c, ns)
 	if now := pods(t, c, ns); now != running && slices.Equal(before.operands, after.operands) {
 		t.Errorf("before the upgrade there were\n%sand now there are\n%s", running, now)
+	}
+	if m.also != nil {
+		m.also(t, c)
 	}
 
 	for _, file := range applied {
@@ -219,9 +224,9 @@ func withoutFile(t *testing.T, c *cluster.Cluster, r *release) {
 	c.Kubectl(t, "delete", "--ignore-not-found", "-f", filepath.Join(r.folder, "install.yaml"), "--timeout="+patience.String())
 }
 
-// byKustomize deploys the release with two components.
+// byKustomize deploys the release with three components.
 func byKustomize(t *testing.T, c *cluster.Cluster, r *release) {
-	out, err := c.Make(t, r.tree, "deploy", "IMG="+r.image, "COMPONENTS=network-policy disruption-budget")
+	out, err := c.Make(t, r.tree, "deploy", "IMG="+r.image, "COMPONENTS=network-policy disruption-budget console")
 	must(t, out, err)
 }
 
