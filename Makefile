@@ -160,6 +160,10 @@ test-tfserving: ## Run the tests of the stand-in for TensorFlow Serving on the r
 test-chart: build $(HELM) ## Install, upgrade and uninstall charts/mlkeeper with helm, built from its module, in a cluster of its own.
 	@HELM=$(abspath $(HELM)) go test -tags realhelm -count=1 -timeout 20m -v ./test/chart
 
+.PHONY: test-versions
+test-versions: build ## Run the end-to-end tests on the oldest and the newest supported release of Kubernetes, built from their modules (PKG=other packages, REQUIRE=1 fails without them).
+	@hack/test-versions.sh $(PKG)
+
 .PHONY: test-console
 test-console: build ## Test the page of mlkeeper console on the demo, in a Chromium where one is installed (REQUIRE=1 fails without it; STACKS=2000 custom resources are measured).
 	@hack/test-console.sh

@@ -30,15 +30,15 @@ else
   failed=1
 fi
 
-# tidy module: say whether its go.mod and go.sum are what go mod tidy makes of them.
+# tidy module [file]: say whether its go.mod, or a file in its place, is what go mod tidy makes of it, and the sums beside it.
 tidy() {
-  local why
-  if why=$(go -C "$1" mod tidy -diff 2>&1); then
-    echo "verify: $1/go.mod is tidy"
+  local why file=${2-go.mod}
+  if why=$(go -C "$1" mod tidy -diff -modfile="$file" 2>&1); then
+    echo "verify: $1/$file is tidy"
   elif [[ $why == *"module lookup disabled"* ]]; then
-    echo "verify: $1/go.mod: NOT RUN, since go mod tidy needs modules that are not in the module cache: TIDY=all fetches them" >&2
+    echo "verify: $1/$file: NOT RUN, since go mod tidy needs modules that are not in the module cache: TIDY=all fetches them" >&2
   else
-    printf 'verify: %s/go.mod is not tidy: run go mod tidy there\n%s\n' "$1" "$why" >&2
+    printf 'verify: %s/%s is not tidy: run go mod tidy -modfile=%s there\n%s\n' "$1" "$file" "$file" "$why" >&2
     failed=1
   fi
 }
@@ -53,6 +53,13 @@ for module in "${originals[@]}"; do
     tidy "$module"
   else
     GOPROXY=off tidy "$module"
+  fi
+done
+for file in devcluster/versions/*.mod; do
+  if [[ ${TIDY-} == all ]]; then
+    tidy devcluster "${file#devcluster/}"
+  else
+    GOPROXY=off tidy devcluster "${file#devcluster/}"
   fi
 done
 

@@ -162,11 +162,12 @@ func TestSupportedReleasesAreTheSameEverywhere(t *testing.T) {
 		return string(data)
 	}
 	for name, want := range map[string]string{
-		"devcluster/go.mod":          "\tk8s.io/kubernetes v" + newest.String() + ".",
-		"charts/mlkeeper/Chart.yaml": "kubeVersion: \">=" + oldest.String() + ".0-0\"",
-		"charts/mlkeeper/README.md":  "Kubernetes " + oldest.String() + " or later",
-		"docs/cli.md":                oldest.String() + " to " + newest.String(),
-		"docs/releases.md":           oldest.String() + " to " + newest.String(),
+		"devcluster/go.mod": "\tk8s.io/kubernetes v" + newest.String() + ".",
+		"devcluster/versions/" + oldest.String() + ".mod": "\tk8s.io/kubernetes v" + oldest.String() + ".",
+		"charts/mlkeeper/Chart.yaml":                      "kubeVersion: \">=" + oldest.String() + ".0-0\"",
+		"charts/mlkeeper/README.md":                       "Kubernetes " + oldest.String() + " or later",
+		"docs/cli.md":                                     oldest.String() + " to " + newest.String(),
+		"docs/releases.md":                                oldest.String() + " to " + newest.String(),
 	} {
 		if !strings.Contains(read(name), want) {
 			t.Errorf("%s does not say %q", name, want)

@@ -75,7 +75,7 @@ func watched(ctx context.Context, kubeconfig, domain string) (Zone, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services := factory.Core().V1().Services().Lister()
 	endpoints := factory.Discovery().V1().EndpointSlices().Lister()
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
 			return Zone{}, fmt.Errorf("listing %s: %w", kind, context.Cause(ctx))

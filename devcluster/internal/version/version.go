@@ -7,13 +7,11 @@
 package version
 
 import (
+	"strings"
 	_ "unsafe" // for go:linkname
 
 	"k8s.io/component-base/version"
 )
-
-// Kubernetes is the release that go.mod pins; a test keeps the two equal.
-const Kubernetes = "v1.36.3"
 
 // The variables below are the ones that -X would set. The exported setter of
 // the package refuses any version other than the one that was linked in.
@@ -29,9 +27,10 @@ var (
 // Stamp sets the version of this process. It must run before any component is
 // constructed, because they read the version once.
 func Stamp() {
-	gitVersion, gitMajor, gitMinor = Kubernetes, "1", "36"
+	numbers := strings.Split(strings.TrimPrefix(Kubernetes, "v"), ".")
+	gitVersion, gitMajor, gitMinor = Kubernetes, numbers[0], numbers[1]
 	if err := version.SetDynamicVersion(Kubernetes); err != nil {
-		// Both values are constants of this file.
+		// Both values are constants.
 		panic(err)
 	}
 }

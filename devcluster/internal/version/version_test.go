@@ -2,6 +2,7 @@ package version
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,11 +18,18 @@ func TestStamp(t *testing.T) {
 }
 
 func TestVersionIsTheOneOfTheModule(t *testing.T) {
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(mod), "k8s.io/kubernetes "+Kubernetes+"\n") {
-		t.Errorf("go.mod does not require k8s.io/kubernetes %s; change the constant with it", Kubernetes)
+	for source, module := range map[string]string{"newest.go": "go.mod", "oldest.go": "versions/1.34.mod"} {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared := regexp.MustCompile(`const Kubernetes = "(.+)"`).FindSubmatch(text)
+		mod, err := os.ReadFile("../../" + module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if declared == nil || !strings.Contains(string(mod), "k8s.io/kubernetes "+string(declared[1])+"\n") {
+			t.Errorf("%s does not require the release of %s; change the constant with it", module, source)
+		}
 	}
 }
