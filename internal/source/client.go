@@ -122,8 +122,10 @@ type gate struct {
 	authorization string
 	// body bounds the bytes of an answer.
 	body int64
-	// refs bounds the answers to GET instead, if it is not zero: git lists its refs so.
-	refs int64
+	// refs are the names that are looked for in the answers to GET, which are a git server's lists of refs; empty for other servers.
+	refs []string
+	// pack is the answer to POST of a git server, which is held to maxPreamble until the pack begins.
+	pack *boundedBody
 	// strict turns statuses of failure into errors, for libraries that lose them.
 	strict bool
 	// rootless says that there is no certificate to check those of servers with.
@@ -161,13 +163,33 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, g.note(status(res.StatusCode, res.Header))
 	}
 	_ = g.note(nil)
-	limit := g.body
-	if g.refs != 0 && r.Method == http.MethodGet {
-		limit = g.refs
-	}
-	res.Body = &boundedBody{ReadCloser: res.Body, left: limit, limit: limit, gate: g}
+	res.Body = g.bound(r.Method, res.Body)
 	return res, nil
 }
+
+// bound bounds the body of an answer.
+func (g *gate) bound(method string, body io.ReadCloser) io.ReadCloser {
+	out := &boundedBody{ReadCloser: body, left: g.body, err: g.bodyTooLarge(), gate: g}
+	switch {
+	case len(g.refs) == 0:
+	case method == http.MethodGet:
+		out.left, out.err = maxRefs, tooManyRefs()
+		return &refsBody{refList{in: out, wanted: g.refs}, out}
+	default:
+		out.left, out.err = maxPreamble, longPreamble()
+		g.pack = out
+	}
+	return out
+}
+
+// beginPack has the pack follow, which is bounded as archives are.
+func (g *gate) beginPack() {
+	if g.pack != nil {
+		g.pack.left, g.pack.err = g.body, g.bodyTooLarge()
+	}
+}
+
+func (g *gate) bodyTooLarge() *Error { return tooLarge("the server sent more than %d bytes", g.body) }
 
 // admit refuses what no redirect and no library may ask for.
 func (g *gate) admit(u *url.URL) error {
@@ -234,8 +256,9 @@ func authorization(auth Auth) string {
 // boundedBody ends an answer that is too long with an error.
 type boundedBody struct {
 	io.ReadCloser
-	left, limit int64
-	gate        *gate
+	left int64
+	err  *Error
+	gate *gate
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -248,7 +271,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		err = b.gate.note(describe(err))
 	}
 	if b.left -= int64(n); b.left < 0 {
-		return 0, b.gate.note(tooLarge("the server sent more than %d bytes", b.limit))
+		return 0, b.gate.note(b.err)
 	}
 	return n, err
 }

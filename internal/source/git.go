@@ -43,7 +43,7 @@ func (s *Store) fetchGit(ctx context.Context, f *flight) (meta, error) {
 	}
 	defer client.close()
 	client.gate.authorization = authorization(f.auth)
-	client.gate.refs, client.gate.strict = maxRefs, true
+	client.gate.refs, client.gate.strict = refNames(f.uri.Ref), true
 	at, err := transport.NewEndpoint(f.uri.address.String())
 	if err != nil {
 		return meta{}, uriError("check the URI", "the URI names no repository")
@@ -53,7 +53,22 @@ func (s *Store) fetchGit(ctx context.Context, f *flight) (meta, error) {
 	if err != nil {
 		return meta{}, client.failure(err)
 	}
-	return s.clone(ctx, f, server, client.failure)
+	return s.clone(ctx, f, httpServer{server, client.gate}, client.failure)
+}
+
+// httpServer is git-upload-pack behind HTTP.
+type httpServer struct {
+	transport.UploadPackSession
+	gate *gate
+}
+
+// UploadPack asks for a pack.
+func (c httpServer) UploadPack(ctx context.Context, r *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+	res, err := c.UploadPackSession.UploadPack(ctx, r)
+	if err == nil {
+		c.gate.beginPack()
+	}
+	return res, err
 }
 
 // clone fetches the wanted commit, unless it is there, and keeps the wanted folder of it.
@@ -120,7 +135,7 @@ func choose(refs *packp.AdvRefs, ref string) (plumbing.Hash, string, error) {
 		}
 		return *refs.Head, "HEAD", nil
 	}
-	for _, name := range []string{ref, "refs/tags/" + ref, "refs/heads/" + ref} {
+	for _, name := range refNames(ref) {
 		if hash, ok := refs.References[name]; ok {
 			return hash, ref, nil
 		}

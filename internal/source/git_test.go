@@ -242,6 +242,9 @@ func TestGitServersThatFail(t *testing.T) {
 		"429 for the pack":  {failing(good, func(w http.ResponseWriter) { w.WriteHeader(429) }), Transient, ReasonServerError},
 		"no pack":           {failing(good, func(w http.ResponseWriter) { w.WriteHeader(200) }), Terminal, ReasonNotFound},
 		"text for the pack": {failing(good, func(w http.ResponseWriter) { _, _ = w.Write([]byte("0008NAK\ns3cret")) }), Terminal, ReasonArchiveInvalid},
+		"much before the pack": {failing(good, func(w http.ResponseWriter) {
+			_, _ = w.Write([]byte(strings.Repeat(line("ACK "+strings.Repeat("1", 40)+"\n"), 5000) + "s3cret"))
+		}), Terminal, ReasonRejected},
 		"an endless pack": {failing(good, func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte("0008NAK\nPACK\x00\x00\x00\x02\x00\x00\x00\x01\xbf\xff\xff\x0f"))
 			z := zlib.NewWriter(w)

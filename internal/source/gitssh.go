@@ -23,6 +23,9 @@ type sshServer struct {
 	in      io.WriteCloser
 	out     io.Reader
 	release func() bool
+	// refs are the names that are looked for in the list of refs, and most bounds the pack, in bytes.
+	refs []string
+	most int64
 }
 
 // dialSSH connects, with the server's key and the user's checked, and starts git-upload-pack.
@@ -45,7 +48,9 @@ func (s *Store) dialSSH(ctx context.Context, f *flight) (*sshServer, error) {
 		return nil, describe(err)
 	}
 	// Nothing in the protocol of SSH listens to a context: closing the connection ends every read and write.
-	out := &sshServer{release: context.AfterFunc(ctx, func() { _ = conn.Close() })}
+	out := &sshServer{
+		release: context.AfterFunc(ctx, func() { _ = conn.Close() }), refs: refNames(f.uri.Ref), most: s.options.Limits.Archive,
+	}
 	// More than a pack of the largest size and its refs take, encrypted.
 	limit := 2*s.options.Limits.Archive + 2*maxRefs
 	counted := &countedConn{Conn: conn, bounded: bounded{
@@ -120,8 +125,8 @@ func (c *sshServer) start(path string) error {
 // AdvertisedReferencesContext reads the refs, which the server sends first.
 func (c *sshServer) AdvertisedReferencesContext(ctx context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
-	list := &bounded{ctx: ctx, r: c.out, left: maxRefs, err: tooLarge("the list of refs has more than %d bytes", maxRefs)}
-	if err := refs.Decode(list); err != nil {
+	list := &bounded{ctx: ctx, r: c.out, left: maxRefs, err: tooManyRefs()}
+	if err := refs.Decode(&refList{in: list, wanted: c.refs}); err != nil {
 		return nil, err
 	}
 	if refs.IsEmpty() {
@@ -132,7 +137,7 @@ func (c *sshServer) AdvertisedReferencesContext(ctx context.Context) (*packp.Adv
 }
 
 // UploadPack asks for a pack.
-func (c *sshServer) UploadPack(_ context.Context, r *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+func (c *sshServer) UploadPack(ctx context.Context, r *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if err := r.UploadRequest.Encode(c.in); err != nil {
 		return nil, err
 	}
@@ -143,9 +148,11 @@ func (c *sshServer) UploadPack(_ context.Context, r *packp.UploadPackRequest) (*
 		return nil, err
 	}
 	res := packp.NewUploadPackResponse(r)
-	if err := res.Decode(io.NopCloser(c.out)); err != nil {
+	answer := &bounded{ctx: ctx, r: c.out, left: maxPreamble, err: longPreamble()}
+	if err := res.Decode(io.NopCloser(answer)); err != nil {
 		return nil, err
 	}
+	answer.left, answer.err = c.most, tooLarge("the pack has more than %d bytes", c.most)
 	return res, nil
 }
 

@@ -86,8 +86,6 @@ const (
 	maxDepth = 64
 	// maxName is the longest name of a file that Linux has.
 	maxName = 255
-	// maxRefs bounds a git server's list of refs, in bytes. It is read into memory.
-	maxRefs = 8 << 20
 )
 
 func orDefault[T int | int64 | time.Duration](value *T, otherwise T) {
