@@ -39,7 +39,7 @@ func TestWhatCannotBeConvertedFailsItsApplication(t *testing.T) {
 	from.put(autoscaler("Resuorce"))
 	p := rendered()
 	controllertest.MustFind(t, p, "HorizontalPodAutoscaler", "h")
-	if len(p.Problems) != 1 || p.Problems[0].Reason != reasonApplicationFailed || !strings.Contains(p.Problems[0].Message, `"Resuorce"`) {
+	if len(p.Problems) != 1 || p.Problems[0].Reason != reasonApplicationFailed || !strings.Contains(p.Problems[0].Message, "the type of metric 1") {
 		t.Errorf("%+v", p.Problems)
 	}
 }

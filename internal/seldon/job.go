@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,6 +97,7 @@ func (r request) render(ctx context.Context, run rendering.Run[Content]) *plan.P
 	in := helm.Input{
 		Chart: chart, Revision: int(now.Number), Upgrade: now.upgrade(), Release: r.release, Namespace: r.namespace, Values: r.values,
 		Cluster: r.cluster, Generated: credentials, Lookup: r.lookup(run.Live), Workers: r.settings.Workers,
+		Secret: slices.ContainsFunc(r.spec.ValuesFrom, func(ref v1alpha1.ValuesReference) bool { return ref.Kind == gvkSecret.Kind }),
 	}
 	rendered, err := helm.Render(ctx, in)
 	if err == nil && r.settings.DryRun && len(rendered.Wanted) > 0 {
@@ -223,8 +224,7 @@ func (k *keys) digestPair(name string, pair helm.Pair) string {
 // knows. The UID of the SeldonOperator is known to everybody who reads the digest in its status.
 func (k *keys) digestValues(v values) string { return rendering.Digest(string(k.data[entrySeed]), v) }
 
-// failure tells why a chart could not be read or rendered. The text of a template's error may quote values of Secrets, so
-// that none of them is told where some are used.
+// failure tells why a chart could not be read or rendered.
 func (r request) failure(err error) *plan.Problem {
 	if errors.Is(err, helm.ErrUnavailable) {
 		return &plan.Problem{
@@ -232,16 +232,8 @@ func (r request) failure(err error) *plan.Problem {
 			Message: err.Error(), Remedy: "nothing to do",
 		}
 	}
-	message := err.Error()
-	for _, ref := range r.spec.ValuesFrom {
-		if ref.Kind == "Secret" {
-			message, _, _ = strings.Cut(message, ": ")
-			message += ": it cannot be rendered with these values, some of which are secret"
-			break
-		}
-	}
 	return &plan.Problem{
-		Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".values", Value: r.from.Name, Message: message,
+		Class: plan.Terminal, Reason: reasonChartFailed, Field: r.field + ".values", Value: r.from.Name, Message: err.Error(),
 		Remedy: "correct the values; helm template shows the same",
 	}
 }

@@ -475,3 +475,25 @@ func TestAChartThatRendersTooMuch(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFailureOfAChartQuotesNoValueOfASecret: it is in the status. The file and the line are, and the whole text where no value is secret.
+func TestTheFailureOfAChartQuotesNoValueOfASecret(t *testing.T) {
+	from := newFakeStore(t, "{{ fail (printf \"%s is too short\" .Values.password) }}\n")
+	s := New(Settings{Sources: from}).(*system)
+	cr := &v1alpha1.SeldonOperator{}
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	cluster := controllertest.New(testNow)
+	for kind, want := range map[string]string{"Secret": "fails in line 1 (why is left out", "ConfigMap": "hunter2 is too short"} {
+		c := component{name: core, chart: v1alpha1.Chart{Name: "small", Version: "1.0.0"}}
+		c.spec.ValuesFrom = []v1alpha1.ValuesReference{{Kind: kind, Name: "login"}}
+		r := request{
+			component: c, namespace: "ns", values: values{"password": "hunter2"}, keys: made(t, nil, testNow), field: "spec.core",
+			from:    rendering.Source{Origin: origin.Origin{Chart: &source.ChartRequest{}}},
+			cluster: helm.Cluster{Version: "v1.36.2", Serves: func(string) bool { return false }},
+		}
+		failed := ran(t, s, cluster, r.job(cr)).Failure
+		if failed == nil || !strings.Contains(failed.Message, want) || kind == "Secret" && strings.Contains(failed.Error(), "hunter2") {
+			t.Errorf("%s: %v; want %q", kind, failed, want)
+		}
+	}
+}

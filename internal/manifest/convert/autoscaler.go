@@ -48,7 +48,7 @@ func kindOf(ref map[string]any) schema.GroupVersionKind {
 
 // autoscaler puts the metrics of v2beta1 into the shape of v2, in which every metric has an identifier and a target.
 func autoscaler(o *object, _ string) error {
-	for _, metric := range mapsAt(mapAt(o.content, "spec"), "metrics") {
+	for i, metric := range mapsAt(mapAt(o.content, "spec"), "metrics") {
 		kind, _ := metric["type"].(string)
 		var err error
 		switch kind {
@@ -63,7 +63,7 @@ func autoscaler(o *object, _ string) error {
 		case "External":
 			err = externalMetric(metric)
 		default:
-			err = fmt.Errorf("metric of type %q is not known: correct spec.metrics", kind)
+			err = fmt.Errorf("the type of metric %d is not known: correct spec.metrics", i+1)
 		}
 		if err != nil {
 			return err

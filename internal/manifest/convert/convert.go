@@ -58,7 +58,8 @@ var policies = []schema.GroupKind{
 // serves and no rule knows, comes back unchanged and not copied, but for an autoscaler that refers to a removed API. Nil stands
 // for an object that is left out, which only a PodSecurityPolicy is; a warning says so. An error names a field that cannot be read.
 //
-// Warnings tell what means something else than it did, or is no longer checked. They quote names and fields only.
+// Warnings tell what means something else than it did, or is no longer checked. They and errors quote names and fields only: a value may
+// come from a Secret.
 func (c Converter) Convert(u *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
 	gvk := u.GroupVersionKind()
 	if !superseded(gvk) || c.Served(gvk) {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -243,7 +244,7 @@ func TestServed(t *testing.T) {
 // TestErrors shows what cannot be converted, by a message that names the field.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: Odd}]}}`:  `metric of type "Odd"`,
+		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: Odd}]}}`:  "the type of metric 1 is not known: correct spec.metrics",
 		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: Pods}]}}`: "no field pods",
 		`{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition, metadata: {name: a}, spec: {names: []}}`:     "correct the field",
 		`{apiVersion: certificates.k8s.io/v1beta1, kind: CertificateSigningRequest, metadata: {name: a}, spec: {request: x}}`:    "asks for spec.signerName",
@@ -251,6 +252,23 @@ func TestErrors(t *testing.T) {
 		got, _, err := today.Convert(parse(t, text))
 		if got != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), " a: cannot be converted from ") {
 			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// TestErrorsAndWarningsQuoteNoValue: it may come from a Secret, by a variable or by the values of a chart.
+func TestErrorsAndWarningsQuoteNoValue(t *testing.T) {
+	const definition = `{apiVersion: apiextensions.k8s.io/v1beta1, kind: CustomResourceDefinition, metadata: {name: a`
+	for text, want := range map[string]string{
+		`{apiVersion: autoscaling/v2beta1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {metrics: [{type: hunter2}]}}`: "spec.metrics",
+		definition + `, creationTimestamp: hunter2}}`:                                                                  "correct the field",
+		definition + `}, spec: {names: hunter2}}`:                                                                      "spec.names",
+		definition + `}, spec: {version: v1, validation: {openAPIV3Schema: {type: hunter2}}}}`:                         "type: Invalid value: must be object",
+		definition + `}, spec: {version: v1, validation: {openAPIV3Schema: {type: hunter2, not: {type: "hunter2"}}}}}`: "and 1 more",
+	} {
+		_, warnings, err := today.Convert(parse(t, text))
+		if told := fmt.Sprint(warnings, err); strings.Contains(told, "hunter2") || !strings.Contains(told, want) {
+			t.Errorf("%s: %s; want %q", text, told, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"mlkeeper.dev/internal/manifest/bounded"
 )
@@ -45,7 +47,7 @@ func customResourceDefinition(o *object, _ string) error {
 	}
 	old := &apiextensionsv1beta1.CustomResourceDefinition{}
 	if err := json.Unmarshal(raw, old); err != nil {
-		return fmt.Errorf("%w: correct the field", err)
+		return mistyped(err)
 	}
 	crdScheme.Default(old)
 	kept := old.Spec.PreserveUnknownFields == nil || *old.Spec.PreserveUnknownFields
@@ -76,6 +78,15 @@ func customResourceDefinition(o *object, _ string) error {
 			"the API server no longer checks these objects", strings.Join(replaced, ", "), first)
 	}
 	return o.takeSpec(&out)
+}
+
+// mistyped names the field of a definition that has another type than v1beta1 gives it.
+func mistyped(err error) error {
+	field := "a field"
+	if at := new(json.UnmarshalTypeError); errors.As(err, &at) {
+		field = at.Field
+	}
+	return fmt.Errorf("%s has a value that it cannot have: correct the field", field)
 }
 
 // takeSpec replaces the spec by the converted one.
@@ -140,15 +151,18 @@ func notStructural(schema *apiextensionsv1.JSONSchemaProps) string {
 	case 0:
 		return ""
 	case 1:
-		return problems[0].Error()
+		return withoutValue(problems[0])
 	}
 	// The problems come out of a map, in an order that changes.
-	first := problems[0].Error()
+	first := withoutValue(problems[0])
 	for _, p := range problems {
-		first = min(first, p.Error())
+		first = min(first, withoutValue(p))
 	}
 	return fmt.Sprintf("%s, and %d more", first, len(problems)-1)
 }
+
+// withoutValue is the text of a problem without the value that it quotes.
+func withoutValue(p *field.Error) string { return fmt.Sprintf("%s: %s: %s", p.Field, p.Type, p.Detail) }
 
 // preserve marks every object of a structural schema as taking more than it declares. An object with free names checks
 // their values already and drops none. The metadata of a resource, which the root is and an embedded one, has a schema of

@@ -247,7 +247,7 @@ func TestConvertAllFails(t *testing.T) {
 	if err == nil || got != nil || warnings != nil {
 		t.Fatalf("%v, %v, %v", got, warnings, err)
 	}
-	for _, want := range []string{"HorizontalPodAutoscaler h0", `"Resuorce"`, "correct spec.metrics", "2 objects more"} {
+	for _, want := range []string{"HorizontalPodAutoscaler h0", "the type of metric 1", "correct spec.metrics", "2 objects more"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not name %s", err, want)
 		}

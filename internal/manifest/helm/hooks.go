@@ -79,11 +79,17 @@ func (d *decoder) hook(u *unstructured.Unstructured) {
 			return
 		}
 	}
-	if !slices.ContainsFunc(has, func(event string) bool { return event == "test" || event == "test-success" || event == "test-failure" }) {
-		d.out.Warnings = append(d.out.Warnings, fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not",
-			u.GetKind(), u.GetName(), u.GetAnnotations()[hookAnnotation]))
+	if slices.ContainsFunc(has, func(event string) bool { return event == "test" || event == "test-success" || event == "test-failure" }) {
+		return
 	}
+	// What is none of Helm's events may be any value of the chart, such as a secret one.
+	known := slices.DeleteFunc(has, func(event string) bool { return !slices.Contains(leftOut, event) })
+	d.out.Warnings = append(d.out.Warnings, fmt.Sprintf("%s %s is left out: it is a hook of %s, which MLKeeper has not",
+		u.GetKind(), u.GetName(), cmp.Or(strings.Join(known, ","), "an event that Helm does not know")))
 }
+
+// leftOut are the events of Helm whose hooks are not run.
+var leftOut = []string{"pre-delete", "post-delete", "pre-rollback", "post-rollback"}
 
 // sortHooks puts hooks into the order in which Helm runs them: by weight, and those of one weight by name (pkg/action, hookByWeight). Those
 // of one weight that run to their end come last, since they may need the others: Helm would wait for them forever where they do.

@@ -29,6 +29,7 @@ func Keeps(u *unstructured.Unstructured) bool {
 type decoder struct {
 	in                   Input
 	out                  *Rendered
+	asked                *templateFunctions
 	count, bytes, values int
 }
 
@@ -50,7 +51,8 @@ func (d *decoder) file(name, text string, definitions bool) error {
 		var content map[string]any
 		// Helm ends each manifest with a line break, which belongs to a text in several lines at its end.
 		if err := decode([]byte(parts[key]+"\n"), &content); err != nil {
-			return fmt.Errorf("chart %s: %s renders no YAML (%s): correct its values or its template", d.in.Chart.Name, name, oneLine(err))
+			why := d.asked.tell(fmt.Errorf("%s renders no YAML (%w)", name, err), name+" renders no YAML")
+			return fmt.Errorf("chart %s: %s: correct its values or its template", d.in.Chart.Name, why)
 		}
 		if len(content) == 0 {
 			continue

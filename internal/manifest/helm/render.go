@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -31,6 +34,9 @@ type Input struct {
 	Cluster  Cluster
 	// Generated are the credentials that templates generate.
 	Generated GeneratedCredentials
+	// Secret says that some of the values are secret. No text of an error quotes values then, nor what templates are told of Secrets and
+	// of generated credentials.
+	Secret bool
 	// Lookup answers the templates' lookup: the content of one object, or of a list where the name is empty; nil where there is
 	// none. Without it nothing is ever found.
 	Lookup func(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error)
@@ -63,9 +69,11 @@ func Render(ctx context.Context, in Input) (Rendered, error) {
 // render renders a chart in this process, which is a worker.
 func render(ctx context.Context, in Input) (out Rendered, err error) {
 	// Helm has panicked on odd charts before. One author's file must not end the operator of all.
+	asked := &templateFunctions{generated: in.Generated, counts: map[string]int{}, begun: map[string]bool{}, secret: in.Secret}
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("chart %s: Helm gave up on it (%v): try helm template on it", in.Chart.Name, cause)
+			const gaveUp = "Helm gave up on it"
+			err = fmt.Errorf("chart %s: %s: try helm template on it", in.Chart.Name, asked.tell(fmt.Errorf("%s (%v)", gaveUp, cause), gaveUp))
 		}
 	}()
 	c, err := in.Chart.parse()
@@ -75,22 +83,21 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	caps, told := capabilitiesOf(in.Cluster, usesList(c) || usesListIn(in.Values))
 	values, err := valuesOf(c, in, caps)
 	if err != nil {
-		return out, fmt.Errorf("chart %s: %w", in.Chart.Name, err)
+		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, asked.tell(err, "the values do not fit the chart"))
 	}
 	markFiles(c)
-	asked := &templateFunctions{generated: in.Generated, counts: map[string]int{}, begun: map[string]bool{}}
 	asked.lookup = func(apiVersion, kind, namespace, name string) (map[string]any, error) {
 		return in.Lookup(ctx, apiVersion, kind, namespace, name)
 	}
 	files, err := engine.Engine{CustomTemplateFuncs: asked.functions()}.RenderWithContext(ctx, c, values)
 	if err != nil {
-		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, oneLine(err))
+		return out, fmt.Errorf("chart %s: %s", in.Chart.Name, asked.tell(err, failedAt(c, err)))
 	}
 	out.Asked, out.Used, out.Wanted, out.LooksUp = told(), asked.used, asked.wanted, asked.lookups > 0
 	if len(out.Wanted) > 0 {
 		return out, nil
 	}
-	d := &decoder{in: in, out: &out}
+	d := &decoder{in: in, out: &out, asked: asked}
 	for _, crd := range c.CRDObjects() {
 		if err := d.file(crd.Filename, string(crd.File.Data), true); err != nil {
 			return Rendered{}, err
@@ -107,6 +114,44 @@ func render(ctx context.Context, in Input) (out Rendered, err error) {
 	sortHooks(out.Before)
 	sortHooks(out.After)
 	return out, nil
+}
+
+// tell is the text of an error; where it may quote something secret, only what has failed.
+func (s *templateFunctions) tell(err error, what string) string {
+	if s.secret {
+		return what + " (why is left out, as it may hold values of Secrets)"
+	}
+	return oneLine(err)
+}
+
+// failedAt is the file and the line of a chart that an error of the engine is from. The engine's text begins with them.
+func failedAt(c *chartv2.Chart, err error) string {
+	text := err.Error()
+	what, first := "its templates fail", len(text)
+	for _, file := range templatesOf(c) {
+		at := strings.Index(text, file+":")
+		if at < 0 || at >= first {
+			continue
+		}
+		line := text[at+len(file)+1:]
+		line = line[:len(line)-len(strings.TrimLeft(line, numerals))]
+		if n, _ := strconv.Atoi(line); n > 0 {
+			what, first = fmt.Sprintf("%s fails in line %d", file, n), at
+		}
+	}
+	return what
+}
+
+// templatesOf are the files of a chart that are rendered, and of the charts within it, as the engine names them.
+func templatesOf(c *chartv2.Chart) []string {
+	var out []string
+	for _, f := range c.Templates {
+		out = append(out, path.Join(c.ChartFullPath(), f.Name))
+	}
+	for _, inner := range c.Dependencies() {
+		out = append(out, templatesOf(inner)...)
+	}
+	return out
 }
 
 // oneLine is an error of the engine in one line, without what only the engine knows.

@@ -28,6 +28,8 @@ type templateFunctions struct {
 	lookups int
 	// used are the certificates that were asked for, wanted those of them that there were not.
 	used, wanted []Certificate
+	// secret says that the templates have been told something secret, which the text of their errors may quote.
+	secret bool
 }
 
 const (
@@ -109,6 +111,7 @@ func (s *templateFunctions) call(purpose string) (name string, inChart int) {
 // bytes are unguessable ones for this call of a function.
 func (s *templateFunctions) bytes(purpose string, n int) []byte {
 	name, inChart := s.call(purpose)
+	s.secret = true
 	return s.generated.Bytes(Name{Now: name, Before: fmt.Sprintf("%s#%d", purpose, inChart)}, n)
 }
 
@@ -191,6 +194,7 @@ func (s *templateFunctions) certificate(c Certificate) (Pair, error) {
 		return Pair{}, fmt.Errorf("the chart wants more than %d certificates", maxCertificates)
 	}
 	s.used = append(s.used, c)
+	s.secret = s.secret || c.Kind != Authority // Of the authority, templates have the certificate alone.
 	pair, ok := s.generated.Certificate(c)
 	if !ok {
 		s.wanted = append(s.wanted, c)
@@ -259,6 +263,7 @@ func (s *templateFunctions) lookupObject(apiVersion, kind, namespace, name strin
 	if err != nil || found == nil {
 		return map[string]any{}, err
 	}
+	s.secret = s.secret || kind == "Secret"
 	return found, nil
 }
 

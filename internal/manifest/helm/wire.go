@@ -15,7 +15,7 @@ type job struct {
 	Chart, Release, Namespace, Version string
 	Values                             []byte
 	Revision                           int
-	Upgrade                            bool
+	Upgrade, Secret                    bool
 	Since                              time.Time
 }
 

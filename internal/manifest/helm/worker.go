@@ -43,7 +43,7 @@ func renderInWorker(ctx context.Context, in Input, within time.Duration) (Render
 		Kind: kind, Namespace: in.Namespace, StepTime: within, TotalTime: within, Handlers: handlers,
 		Input: job{
 			Chart: in.Chart.Name, Release: in.Release, Namespace: in.Namespace, Version: in.Cluster.Version, Values: values,
-			Revision: in.Revision, Upgrade: in.Upgrade, Since: in.Generated.Since(),
+			Revision: in.Revision, Upgrade: in.Upgrade, Secret: in.Secret, Since: in.Generated.Since(),
 		},
 	})
 	switch {
@@ -72,7 +72,8 @@ func work(from *worker.Parent) error {
 	c := &parent{from: from, since: j.Since}
 	rendered, err := render(context.Background(), Input{
 		Chart: &Chart{Name: j.Chart, tree: from.Tree(chartTree)}, Release: j.Release, Namespace: j.Namespace, Values: values,
-		Revision: j.Revision, Upgrade: j.Upgrade, Generated: c, Lookup: c.Lookup, Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
+		Revision: j.Revision, Upgrade: j.Upgrade, Secret: j.Secret, Generated: c, Lookup: c.Lookup,
+		Cluster: Cluster{Version: j.Version, Serves: c.Serves, All: c.All},
 	})
 	out := resultOf(rendered)
 	for name, list := range rendered.lists() {
