@@ -181,3 +181,24 @@ func TestSubstitutionRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfVariablesQuoteNoValue: it may be of a Secret.
+func TestErrorsOfVariablesQuoteNoValue(t *testing.T) {
+	const secret = "12345678"
+	for content, want := range map[string]string{
+		`metadata: {name: "${SECRET}"}`:                                   "metadata.name is missing, no text",
+		`metadata: {name: a, namespace: "${SECRET}"}`:                     "metadata.namespace is missing, no text",
+		"metadata: {name: a}\ndata: {\"${SECRET}\": x, '12345678': y}":    "gives two fields the name of one",
+		"metadata: {name: a}\ndata: {x: \"${SECRET}\", y: \"${ABSENT}\"}": `the variable "ABSENT" has no value`,
+		"metadata: {name: a}\ndata: {x: \"${SECRET} ${a b}\"}":            "is no variable",
+	} {
+		in := input("-- app/kustomization.yaml --\nresources: [a.yaml]\n-- app/a.yaml --\napiVersion: v1\nkind: ConfigMap\n"+content+"\n",
+			func(a *Application) { a.Substitute = map[string]string{"SECRET": secret} })
+		in.Rendering = Kustomize
+		for range 10 { // The fields of a map come in any order.
+			if r := rendered(t, in); r.Err == nil || !strings.Contains(r.Err.Error(), want) || strings.Contains(r.Err.Error(), secret) {
+				t.Fatalf("%s: %v; want %q", content, r.Err, want)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -82,7 +83,8 @@ func (s *substitution) value(value any, text bool) (any, error) {
 				return nil, err
 			}
 			if _, twice := out[key]; twice {
-				return nil, fmt.Errorf("a variable gives two fields the name of one, as in %q: use another", truncate(name))
+				// Either may be the one that the file names, which is then the value of the variable.
+				return nil, errors.New("a variable gives two fields the name of one: use another")
 			}
 			out[key] = replaced
 		}
