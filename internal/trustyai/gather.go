@@ -165,8 +165,10 @@ func olderByChildren(read controller.Reader) order {
 			gvk  schema.GroupVersionKind
 			a, b string
 		}{
-			{gvkDeployment, ofA.base, ofB.base}, {gvkClaim, ofA.pvc, ofB.pvc},
-			{gvkService, ofA.base, ofB.base}, {gvkServiceAccount, ofA.proxyAccount, ofB.proxyAccount},
+			{gvkDeployment, ofA.base, ofB.base},
+			{gvkClaim, ofA.pvc, ofB.pvc},
+			{gvkService, ofA.base, ofB.base},
+			{gvkServiceAccount, ofA.proxyAccount, ofB.proxyAccount},
 		} {
 			if ours, theirs := has(a, child.gvk, child.a), has(b, child.gvk, child.b); ours != theirs {
 				return ours
