@@ -228,3 +228,119 @@ func lacks(spec *v1alpha1.TfservSpec) string {
 	}
 	return ""
 }
+
+// TestTheModelKeepsItsName: the path that clients call has the name of the original, whatever that of the Tfserv is.
+func TestTheModelKeepsItsName(t *testing.T) {
+	r := Convert(objects(t, service), Options{Suffix: "-tfs"})
+	if len(r.Tfservs) != 1 || r.Tfservs[0].Name != "m-tfs" || r.Tfservs[0].Spec.Models[0].Name != "m" {
+		t.Errorf("%v", printed(t, r))
+	}
+}
+
+// serverOf is a Deployment of TensorFlow Serving with flags, and volumes with their mounts.
+func serverOf(flags, mounts, volumes string) string {
+	return `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d, namespace: ns}
+spec:
+  template:
+    metadata: {labels: {app: d}}
+    spec:
+      priorityClassName: high
+      runtimeClassName: nvidia
+      containers:
+        - {name: main, image: "tensorflow/serving:2.20.0", args: [` + flags + `], volumeMounts: [` + mounts + `]}
+      volumes: [` + volumes + `]
+`
+}
+
+// TestFlagsBecomeFields: what a Tfserv has a field for is in it, and a value that the field cannot have is reported.
+func TestFlagsBecomeFields(t *testing.T) {
+	flags := `--model_base_path=gs://b/m, --per_process_gpu_memory_fraction=0.35, --rest_api_num_threads=8, --load_retry_interval_micros=2000000,
+        --grpc_channel_arguments=grpc.max_connection_age_ms=30000, --enable_model_warmup=false, --enable_profiler, --num_load_threads=0,
+        --model_config_file_poll_wait_seconds=60`
+	r := Convert(objects(t, serverOf(flags, "", "")+`
+---
+apiVersion: v1
+kind: Service
+metadata: {name: d, namespace: ns, annotations: {example.com/lb: internal}}
+spec:
+  type: LoadBalancer
+  selector: {app: d}
+  loadBalancerClass: example.com/nlb
+  loadBalancerSourceRanges: [10.0.0.0/8]
+  externalTrafficPolicy: Local
+  ports: [{port: 8501}]
+`), Options{Suffix: "-tfs"})
+	got := printed(t, r)
+	for _, want := range []string{
+		"gpuMemoryPercent: 35", "restThreads: 8", "loadRetrySeconds: 2", "grpcMaxConnectionAgeSeconds: 30", "warmup: false", "profiler: true",
+		"loadThreads: 0", "configReload: Poll", "configPollSeconds: 60", "priorityClassName: high", "runtimeClassName: nvidia",
+		"example.com/lb: internal", "loadBalancerClass: example.com/nlb", "- 10.0.0.0/8", "externalTrafficPolicy: Local",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "is not converted") {
+		t.Errorf("something is lost:\n%s", got)
+	}
+	for _, flag := range []string{
+		"--per_process_gpu_memory_fraction=0.333", "--per_process_gpu_memory_fraction=NaN", "--load_retry_interval_micros=500",
+		"--file_system_poll_wait_seconds=0", "--grpc_channel_arguments=a=b", "--enable_profiler=maybe", "--rest_api_num_threads=99999999999",
+		"--flush_filesystem_caches=false",
+	} {
+		r := Convert(objects(t, serverOf("--model_base_path=gs://b/m, "+flag, "", "")), Options{Suffix: "-tfs"})
+		if got := printed(t, r); len(r.Tfservs) != 1 || r.Tfservs[0].Spec.Server != nil || !strings.Contains(got, flag+`" is not converted`) {
+			t.Errorf("%s is lost:\n%s", flag, got)
+		}
+	}
+}
+
+// TestModelsOnTwoVolumes: a Tfserv has one.
+func TestModelsOnTwoVolumes(t *testing.T) {
+	config := `
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config, namespace: ns}
+data:
+  models: |
+    model_config_list {
+      config { name: "a" base_path: "/a/a" model_platform: "tensorflow" }
+      config { name: "b" base_path: "/b/b" model_platform: "tensorflow" }
+      config { name: "c" base_path: "/b/c" model_platform: "tensorflow" }
+    }
+`
+	for first, want := range map[string]int{"/a/a": 0, "/b/a": 1} {
+		r := Convert(objects(t, serverOf("--model_config_file=/config/models",
+			"{name: config, mountPath: /config}, {name: one, mountPath: /b}, {name: two, mountPath: /a}",
+			"{name: config, configMap: {name: config}}, {name: one, persistentVolumeClaim: {claimName: one}}, "+
+				"{name: two, persistentVolumeClaim: {claimName: two}}",
+		)+strings.Replace(config, "/a/a", first, 1)), Options{Suffix: "-tfs"})
+		if len(r.Tfservs) != want || (len(r.Errors) > 0) != (want == 0) {
+			t.Errorf("%s:\n%s", first, printed(t, r))
+		}
+	}
+}
+
+// TestCredentialsKeepTheirKey, whatever the file is called.
+func TestCredentialsKeepTheirKey(t *testing.T) {
+	for name, c := range map[string]struct{ mount, items, file string }{
+		"as it is":     {"mountPath: /gcs", "", "/gcs/key"},
+		"another name": {"mountPath: /gcs", ", items: [{key: other, path: o}, {key: key, path: key.json}]", "/gcs/key.json"},
+		"a file alone": {"mountPath: /gcs/key.json, subPath: key", "", "/gcs/key.json"},
+		"both":         {"mountPath: /gcs/key.json, subPath: k", ", items: [{key: key, path: k}]", "/gcs/key.json"},
+	} {
+		text := serverOf("--model_base_path=gs://b/m", "{name: gcs, "+c.mount+"}", "{name: gcs, secret: {secretName: s"+c.items+"}}")
+		text = strings.Replace(text, "volumeMounts:", "env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: "+c.file+"}], volumeMounts:", 1)
+		r := Convert(objects(t, text), Options{Suffix: "-tfs"})
+		if len(r.Tfservs) != 1 {
+			t.Fatalf("%s:\n%s", name, printed(t, r))
+		}
+		if s := r.Tfservs[0].Spec; s.SecretName != "s" || s.SecretFileName != "key" || s.SecretFileLocation != "/gcs" {
+			t.Errorf("%s: %s of %s at %s", name, s.SecretFileName, s.SecretName, s.SecretFileLocation)
+		}
+	}
+}
