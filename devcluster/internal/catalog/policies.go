@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"mlkeeper.dev/devcluster/internal/version"
 )
 
 // policies are admission policies that refuse and fill in what the originals do beside
@@ -37,7 +39,11 @@ var (
 
 // policyResource is where policies and bindings of a kind are.
 func policyResource(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: policyKinds[kind]}
+	out := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: policyKinds[kind]}
+	if strings.HasPrefix(kind, "Mutating") {
+		out.Version = version.MutatingPolicies
+	}
+	return out
 }
 
 // enforce installs the policies of the named definitions and returns once they are in
@@ -67,7 +73,9 @@ func enforce(ctx context.Context, client dynamic.Interface, names []string) erro
 		return err
 	}
 	for _, o := range append(objects, last...) {
-		_, err := client.Resource(policyResource(o.GetKind())).Apply(ctx, o.GetName(), o,
+		resource := policyResource(o.GetKind())
+		o.SetAPIVersion(resource.GroupVersion().String())
+		_, err := client.Resource(resource).Apply(ctx, o.GetName(), o,
 			metav1.ApplyOptions{FieldManager: "devcluster", Force: true})
 		if err != nil {
 			return fmt.Errorf("installing %s %s: %w", o.GetKind(), o.GetName(), err)

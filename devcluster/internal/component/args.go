@@ -3,6 +3,8 @@ package component
 import (
 	"fmt"
 	"strconv"
+
+	"mlkeeper.dev/devcluster/internal/version"
 )
 
 // Args renders the command line of a component, without the program's name. It
@@ -98,6 +100,7 @@ func apiServerArgs(s Spec) []string {
 	// On OpenShift it is on: who sets an owner reference needs the right to delete what gets it, and who blocks the owner's
 	// deletion the right to update the owner's finalizers.
 	args = append(args, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
+	args = append(args, version.APIServerFlags...)
 	if s.AuditLog != "" {
 		args = append(args,
 			"--audit-policy-file="+s.AuditPolicyFile(),
