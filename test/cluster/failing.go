@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -17,9 +18,10 @@ import (
 // failAnnotation makes a pod fail, as the package comment of devcluster/internal/simkubelet says.
 const failAnnotation = "devcluster.mlkeeper.dev/fail"
 
-// failingPolicy annotates every new pod of a namespace; what makes the pods may have no field for annotations.
+// failingPolicy annotates every new pod of a namespace; what makes the pods may have no field for annotations. VERSION is the one that
+// the release of Kubernetes serves.
 const failingPolicy = `
-apiVersion: admissionregistration.k8s.io/v1
+apiVersion: VERSION
 kind: MutatingAdmissionPolicy
 metadata: {name: failing-NS}
 spec:
@@ -36,7 +38,7 @@ spec:
         (has(object.metadata.annotations) ? [] : [JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]) + [
         JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("ANNOTATION"), value: "HOW"}]
 ---
-apiVersion: admissionregistration.k8s.io/v1
+apiVersion: VERSION
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: failing-NS}
 spec: {policyName: failing-NS}
@@ -46,7 +48,12 @@ spec: {policyName: failing-NS}
 // function that it returns ends that, for pods that have failed so far too.
 func (c *Cluster) FailPods(t testing.TB, namespace, how string) (end func()) {
 	t.Helper()
-	c.Apply(t, strings.NewReplacer("NS", namespace, "ANNOTATION", failAnnotation, "HOW", how).Replace(failingPolicy))
+	served, err := c.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := served.GroupVersionKind.GroupVersion().String()
+	c.Apply(t, strings.NewReplacer("VERSION", version, "NS", namespace, "ANNOTATION", failAnnotation, "HOW", how).Replace(failingPolicy))
 	remove := func() {
 		for _, kind := range []string{"mutatingadmissionpolicybinding", "mutatingadmissionpolicy"} {
 			if out, err := c.TryKubectl("delete", kind, "failing-"+namespace, "--ignore-not-found"); err != nil {
