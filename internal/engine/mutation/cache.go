@@ -35,8 +35,6 @@ type Cache struct {
 	mu        sync.RWMutex
 	writes    map[types.NamespacedName]write
 	deletions map[types.NamespacedName]deletion
-	// expiredAt is when expired writes and deletions were dropped last.
-	expiredAt time.Time
 }
 
 // write is the answer of a create, an update or a patch.
@@ -101,7 +99,6 @@ func (c *Cache) Updated(object metav1.Object) {
 	key := keyOf(object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expireLocked()
 	if d, ok := c.deletions[key]; ok && d.uid != object.GetUID() {
 		delete(c.deletions, key)
 	}
@@ -128,7 +125,6 @@ func (c *Cache) Updated(object metav1.Object) {
 func (c *Cache) Deleted(key types.NamespacedName, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expireLocked()
 	c.deletions[key] = deletion{uid: uid, at: c.clock.Now()}
 }
 
@@ -186,13 +182,11 @@ func (w write) observedBy(stored metav1.Object, version string) bool {
 
 func (c *Cache) expired(at time.Time) bool { return c.clock.Since(at) > TTL }
 
-// expireLocked drops what is expired. Readers do not rely on it, so that not every write looks at all deletions of the last minutes: of
-// a large stack that was deleted, there are thousands.
-func (c *Cache) expireLocked() {
-	if c.clock.Since(c.expiredAt) < TTL/10 {
-		return
-	}
-	c.expiredAt = c.clock.Now()
+// Expire drops what is expired, which readers do not rely on. It is called from time to time: with the last deletion of a large stack there
+// are thousands, and no later write need follow.
+func (c *Cache) Expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for key, w := range c.writes {
 		if c.expired(w.at) {
 			delete(c.writes, key)

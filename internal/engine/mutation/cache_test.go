@@ -186,7 +186,7 @@ func TestAWriteAndADeletionExpire(t *testing.T) {
 		t.Error("they never expire")
 	}
 	c.Updated(&metav1.ObjectMeta{Name: "another", ResourceVersion: "11"})
-	if len(c.writes) != 1 || len(c.deletions) != 0 {
+	if c.Expire(); len(c.writes) != 1 || len(c.deletions) != 0 {
 		t.Error("expired ones stay in memory")
 	}
 	c.Deleted(key, "a")

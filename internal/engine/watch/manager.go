@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"mlkeeper.dev/internal/engine/catalog"
+	"mlkeeper.dev/internal/engine/mutation"
 	"mlkeeper.dev/internal/engine/watch/source"
 )
 
@@ -75,7 +76,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 	m.refs.start(ctx)
-	<-ctx.Done()
+	m.expireUntil(ctx)
 	// The lock waits for a declaration that has checked ctx and is about to start a watch.
 	m.mu.Lock()
 	m.ctx = nil
@@ -83,6 +84,27 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.refs.stop()
 	m.wg.Wait()
 	return nil
+}
+
+// expireEvery is how often the writes are dropped that no watch has observed in time.
+const expireEvery = mutation.TTL / 10
+
+// expireUntil drops expired writes and deletions from the informers until ctx is done.
+func (m *Manager) expireUntil(ctx context.Context) {
+	ticker := m.clock.NewTicker(expireEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		m.mu.RLock()
+		for _, inf := range m.informersLocked() {
+			inf.mutations.Expire()
+		}
+		m.mu.RUnlock()
+	}
 }
 
 // WaitForCacheSync waits until HasSynced is true. It returns false if ctx is done before that.
