@@ -234,7 +234,6 @@ func (b *browser) repair() {
 	}
 	b.open("Deployment/trustyai-service")
 	b.see("Written by", "mlkeeper", "apiVersion: apps/v1", "Conditions")
-	b.picture("console-object")
 	b.do(chromedp.KeyEvent(kb.Escape))
 }
 
