@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the tutorial
 # on TensorFlow Serving unchanged, and a small Kubeflow, shows them become Ready, breaks one, and shows it repaired. It
-# stays up until Ctrl-C on a terminal, or with DEMO_EXIT=0; otherwise, or with DEMO_EXIT=1, it ends after the show.
+# stays up until Ctrl-C on a terminal, or with DEMO_EXIT=0, and serves the console in the browser; otherwise, or with DEMO_EXIT=1, it ends after the show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -68,7 +68,11 @@ done
 
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
-kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null
+# While the conditions of a new definition are null, the command fails.
+for _ in $(seq 1 60); do
+	kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null 2>&1 && break
+	sleep 1
+done
 kubectl create namespace mlkeeper-system
 # Like config/components/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
 bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --leader-election-namespace mlkeeper-system --allow-operator-privileges=kubeflow,seldon \
@@ -138,7 +142,8 @@ if [ "${DEMO_EXIT:-}" = 0 ] || { [ -t 0 ] && [ -t 1 ] && [ -z "${DEMO_EXIT:-}" ]
 	say "The cluster stays up until Ctrl-C. In another terminal:"
 	echo "    export KUBECONFIG=$KUBECONFIG"
 	echo "    bin/devcluster kubectl -n $ns get trustyaiservice -w"
-	echo "    bin/mlkeeper console    # the same in the browser"
-	while sleep 3600; do :; done
+	say "The same in the browser"
+	bin/mlkeeper console --kubeconfig "$KUBECONFIG" --no-open --allow-actions
+	exit
 fi
 say "Done"

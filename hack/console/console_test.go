@@ -34,11 +34,12 @@ type browser struct {
 	kubeconfig string
 }
 
-// start runs the demo and the console, and opens the page.
+// start runs the demo, and opens the page at the address that it prints.
 func start(t *testing.T) *browser {
 	t.Helper()
-	b := &browser{t: t, kubeconfig: demo(t)}
-	address := b.console()
+	b := &browser{t: t}
+	var address string
+	b.kubeconfig, address = demo(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1400, 900))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
@@ -82,33 +83,22 @@ func process(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	return bufio.NewScanner(out)
 }
 
-// demo runs hack/demo.sh until it shows everything, and returns the kubeconfig of its cluster.
-func demo(t *testing.T) string {
+// demo runs hack/demo.sh until it shows everything, and returns the kubeconfig of its cluster and the address of its console.
+func demo(t *testing.T) (kubeconfig, address string) {
 	t.Helper()
 	cmd := exec.Command("bash", "hack/demo.sh")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "DEMO_EXIT=0")
-	kubeconfig := ""
 	for lines := process(t, cmd); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
 		if name, found := strings.CutPrefix(line, "export KUBECONFIG="); found {
 			kubeconfig = name
 		}
-		if kubeconfig != "" && strings.HasPrefix(line, "bin/mlkeeper console") {
-			return kubeconfig
+		if kubeconfig != "" && strings.HasPrefix(line, "http://127.0.0.1:") {
+			return kubeconfig, line
 		}
 	}
 	t.Fatal("the demo ended early")
-	return ""
-}
-
-// console runs mlkeeper console, and returns the address that it prints.
-func (b *browser) console() string {
-	b.t.Helper()
-	lines := process(b.t, b.command("bin/mlkeeper", "console", "--no-open", "--allow-actions"))
-	if !lines.Scan() {
-		b.t.Fatal("the console prints no address")
-	}
-	return lines.Text()
+	return "", ""
 }
 
 func (b *browser) command(program string, args ...string) *exec.Cmd {
