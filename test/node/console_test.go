@@ -5,16 +5,11 @@ package node
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 
 	"mlkeeper.dev/test/cluster"
 )
@@ -36,33 +33,20 @@ const (
 // consoleCertificate makes the Secret that the component console asks for, and returns the authority of its certificate.
 func consoleCertificate(t *testing.T, c *cluster.Cluster) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{consoleHost}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	certificate, key, err := cert.GenerateSelfSignedCertKey(consoleHost, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	for name, block := range map[string]*pem.Block{
-		"tls.crt": {Type: "CERTIFICATE", Bytes: certificate}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c.Kubectl(t, "create", "secret", "tls", consoleName+"-tls", "-n", operatorNamespace,
 		"--cert", filepath.Join(folder, "tls.crt"), "--key", filepath.Join(folder, "tls.key"))
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
+	pool.AppendCertsFromPEM(certificate)
 	return pool
 }
 
