@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The demo: boots a real control plane, starts the operator, applies the manifests of TrustyAI ADR 3 and of the tutorial
 # on TensorFlow Serving unchanged, and a small Kubeflow, shows them become Ready, breaks one, and shows it repaired. It
-# stays up until Ctrl-C on a terminal, or with DEMO_EXIT=0, and serves the console in the browser; otherwise, or with DEMO_EXIT=1, it ends after the show.
+# stays up until Ctrl-C on a terminal, or with DEMO_EXIT=0, and serves the console in the browser; otherwise, or with
+# DEMO_EXIT=1, it ends after the show.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -68,11 +69,9 @@ done
 
 say "Installing MLKeeper's definitions and starting the operator"
 kubectl apply --server-side -k config/crd
-# While the conditions of a new definition are null, the command fails.
-for _ in $(seq 1 60); do
-	kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null 2>&1 && break
-	sleep 1
-done
+established() { kubectl wait --for=condition=Established --timeout=60s crd --all >/dev/null; }
+# While the conditions of a new definition are null, the command fails at once.
+established 2>/dev/null || { sleep 2 && established; }
 kubectl create namespace mlkeeper-system
 # Like config/components/trusted: the authors of the KfDef and the SeldonOperator below are trusted.
 bin/mlkeeper manager --kubeconfig "$KUBECONFIG" --leader-election-namespace mlkeeper-system --allow-operator-privileges=kubeflow,seldon \

@@ -15,7 +15,8 @@ import (
 const engineFolder = "engine"
 
 // oldest and newest are the minor releases of Kubernetes that are supported, with those in between; the tests run on the newest, and make
-// test-versions on the oldest, too. Older ones than 1.30 serve no ValidatingAdmissionPolicies as admissionregistration.k8s.io/v1, which hold the operator.
+// test-versions on the oldest, too. Older ones than 1.30 serve no ValidatingAdmissionPolicies as
+// admissionregistration.k8s.io/v1, which hold the operator.
 var oldest, newest = apiversion.MustParseGeneric("1.34"), apiversion.MustParseGeneric("1.36")
 
 // checkFlags are the flags of `mlkeeper check`.

@@ -139,8 +139,9 @@ func merge(live, own *corev1.PodStatus) corev1.PodStatus {
 		}
 	}
 	out.ResourceClaimStatuses = live.ResourceClaimStatuses
-	// The claims of the scheduler for a node's own resources are behind a gate that is off, and the oldest release in versions/ has no field for them.
 	out.ExtendedResourceClaimStatus = live.ExtendedResourceClaimStatus
+	// NodeAllocatableResourceClaimStatuses are behind a gate that is off, and the
+	// oldest release in versions/ has no such field.
 	if terminal(live.Phase) && !terminal(own.Phase) {
 		out.Phase, out.Reason, out.Message = live.Phase, live.Reason, live.Message
 	}
