@@ -189,6 +189,8 @@ func TestComponentsStopAndStart(t *testing.T) {
 }
 
 func TestTwoClustersSideBySide(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
 	first, a := up(t)
 	second, b := up(t)
 	if a.Server == b.Server {
@@ -197,6 +199,12 @@ func TestTwoClustersSideBySide(t *testing.T) {
 	must(t, "", "--dir", first, "kubectl", "create", "configmap", "mine")
 	if out, err := call(t, "", "--dir", second, "kubectl", "get", "configmap", "mine"); err == nil {
 		t.Errorf("the second cluster sees the first one's object:\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(home, ".kube")); err == nil {
+		t.Error("what kubectl knows of a cluster is kept in the user's cache, which the next cluster on that port reads")
+	}
+	if _, err := os.Stat(cluster.CacheDir(second)); err != nil {
+		t.Error(err)
 	}
 	checkGone(t, second)
 	must(t, "", "--dir", first, "status")

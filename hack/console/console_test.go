@@ -103,7 +103,7 @@ func demo(t *testing.T) (kubeconfig, address string) {
 
 func (b *browser) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.FromSlash(program), args...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+b.kubeconfig)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+b.kubeconfig, "KUBECACHEDIR="+filepath.Join(filepath.Dir(b.kubeconfig), "cache"))
 	return cmd
 }
 

@@ -77,3 +77,17 @@ func TestComponentsStopAndStart(t *testing.T) {
 		return nil
 	})
 }
+
+// TestUnboundClaimsGoWithTheirTest: a claim that waits takes any volume that the next test makes, until the namespace is gone.
+func TestUnboundClaimsGoWithTheirTest(t *testing.T) {
+	c := Shared(t)
+	var ns string
+	t.Run("first", func(t *testing.T) {
+		ns = c.Namespace(t)
+		c.Apply(t, "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: waits\nspec:\n  storageClassName: ''\n"+
+			"  accessModes: [ReadWriteOnce]\n  resources: {requests: {storage: 1Gi}}\n", ns)
+	})
+	if c.Get(t, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), ns, "waits") != nil {
+		t.Error("the claim outlives its test")
+	}
+}

@@ -38,8 +38,9 @@ const callTimeout = 30 * time.Second
 var notInAName = regexp.MustCompile(`[^a-z0-9]+`)
 
 // Namespace creates a namespace named after the test. When the test ends, everything that workloads in it refer to must be
-// there (MissingOnPurpose names exceptions). Then the namespace is deleted, without waiting for its end: only the custom
-// resources in it are gone by then, so that the operator of the next test does not care for them.
+// there (MissingOnPurpose names exceptions). Then the namespace is deleted, without waiting for its end: only what would reach
+// into the next test is gone by then, which are the custom resources, since its operator would care for them, and claims
+// that have no volume yet, since they would take its.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	slug := strings.Trim(notInAName.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -61,6 +62,10 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		}
 		if err := c.Client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
 			t.Logf("delete namespace %s: %v", ns.Name, err)
+		}
+		// Nobody creates another one in a namespace that ends.
+		if err := c.clearUnboundClaims(ctx, ns.Name); err != nil {
+			t.Logf("delete the claims of namespace %s: %v", ns.Name, err)
 		}
 	})
 	c.checkAtEnd(t, ns.Name)
@@ -84,6 +89,21 @@ func (c *Cluster) clearServices(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// clearUnboundClaims deletes the claims of a namespace that any PersistentVolume without a claim would be bound to.
+func (c *Cluster) clearUnboundClaims(ctx context.Context, namespace string) error {
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.Client.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range claims.Items {
+		if claims.Items[i].Status.Phase == corev1.ClaimPending {
+			errs = append(errs, c.clear(ctx, &claims.Items[i]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Cluster) clear(ctx context.Context, o client.Object) error {

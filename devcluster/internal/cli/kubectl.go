@@ -56,7 +56,7 @@ func runKubectl(dir string, args []string) int {
 	st, err := cluster.ReadState(abs)
 	switch {
 	case err == nil:
-		if err := os.Setenv("KUBECONFIG", st.Kubeconfig); err != nil {
+		if err := pointAt(st); err != nil {
 			fmt.Fprintln(os.Stderr, "devcluster:", err)
 			return 1
 		}
@@ -71,6 +71,16 @@ func runKubectl(dir string, args []string) int {
 		util.CheckErr(err)
 	}
 	return 0
+}
+
+// pointAt makes a cluster kubectl's default. The cache of discovery is the cluster's
+// own: kubectl files it by host and port for six hours, and a port that was another
+// cluster's yesterday would bring the APIs of that one.
+func pointAt(st cluster.State) error {
+	if err := os.Setenv("KUBECONFIG", st.Kubeconfig); err != nil {
+		return err
+	}
+	return os.Setenv("KUBECACHEDIR", cluster.CacheDir(st.Dir))
 }
 
 // needsCluster says whether a call makes no sense without a cluster. Without

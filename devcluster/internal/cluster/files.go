@@ -44,8 +44,13 @@ egressSelections:
 // layout lists what a cluster puts into its directory. Down removes these and
 // nothing else, so that a directory named by mistake keeps its files.
 var layout = []string{
-	"data", "pki", "conf", "logs", "kubeconfig", "state.json", "control.sock", "lock",
+	"data", "pki", "conf", "logs", cache, "kubeconfig", "state.json", "control.sock", "lock",
 }
+
+const cache = "cache"
+
+// CacheDir is where kubectl keeps what it found out about the cluster in a directory.
+func CacheDir(dir string) string { return filepath.Join(dir, cache) }
 
 // users gives each component the identity it has in a real cluster.
 var users = map[string][]string{
