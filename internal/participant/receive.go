@@ -24,7 +24,8 @@ func (p *Participant) receive(ctx context.Context) error {
 			if ctx.Err() != nil {
 				break
 			}
-			p.settings.Log.Error(err, "no records were received", "again", wait)
+			// The transport is not healthy then, which is told with pauses that grow.
+			p.settings.Log.V(1).Info("no records were received", "why", err.Error(), "again", wait)
 			_ = p.sleep(ctx, wait)
 			wait = min(2*wait, maxReceive)
 			continue

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -17,6 +17,7 @@ import (
 	"mlkeeper.dev/internal/acm/config"
 	"mlkeeper.dev/internal/acm/dmaap"
 	"mlkeeper.dev/internal/acm/kafka"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 // runner is a participant inside a manager. It starts when the manager leads.
@@ -84,23 +85,38 @@ func (r *runner) healthy() error {
 	return nil
 }
 
-// Start runs the participant until the context is done.
-func (r *runner) Start(ctx context.Context) error {
+// askForInstallation is when the API server is asked again after a failure.
+var askForInstallation = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+
+// installation is what tells this cluster from others: the UID of the namespace kube-system. It is asked for until there is an answer.
+func (r *runner) installation(ctx context.Context) (string, error) {
 	system := &corev1.Namespace{}
-	if err := wait.PollUntilContextCancel(ctx, maxReceive, true, func(ctx context.Context) (bool, error) {
+	for retry := (backoff.Retry{}); ; {
 		err := r.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: "kube-system"}, system)
 		if err == nil {
 			r.waiting.Store(nil)
-			return true, nil
+			return string(system.UID), nil
 		}
 		err = fmt.Errorf("tell this installation from others: %w", err)
 		r.waiting.Store(&err)
-		r.log.Error(err, "the participant does not start yet", "again", maxReceive)
-		return false, nil
-	}); err != nil {
+		now := time.Now()
+		pause := retry.Failed(askForInstallation, "", now).Sub(now)
+		r.log.Error(err, "the participant does not start yet", "again", pause)
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Start runs the participant until the context is done.
+func (r *runner) Start(ctx context.Context) error {
+	installation, err := r.installation(ctx)
+	if err != nil {
 		return nil // The context is done, which is no failure.
 	}
-	settings, err := r.read(string(system.UID))
+	settings, err := r.read(installation)
 	if err != nil {
 		return err
 	}

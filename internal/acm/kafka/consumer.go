@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"mlkeeper.dev/internal/acm"
+	"mlkeeper.dev/internal/engine/backoff"
 )
 
 // consumer is a member of one group.
@@ -84,40 +84,56 @@ func (c *consumer) positions(ctx context.Context, offsets map[string]map[int32]k
 	return offsets, nil
 }
 
-// commitFirst commits the first positions, again until the broker has taken them or the session with the group is over.
+// commitFirst commits the first positions, again until the broker has taken them or the session with the group is over. The next session
+// begins with positions again.
 func (c *consumer) commitFirst(ctx context.Context) {
-	_ = wait.PollUntilContextCancel(ctx, recommit, true, func(ctx context.Context) (bool, error) {
-		c.committing.Lock()
-		defer c.committing.Unlock()
-		if len(c.first) == 0 {
-			return true, nil
+	var retry backoff.Retry
+	for told := ""; ; {
+		failure := c.tryFirst(ctx)
+		if failure == nil || ctx.Err() != nil {
+			return
 		}
-		var failure error
-		c.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{c.topic: c.first},
-			func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
-				failure = err
-				if response == nil {
-					return
-				}
-				for _, t := range response.Topics {
-					for _, p := range t.Partitions {
-						failure = cmp.Or(failure, kerr.ErrorForCode(p.ErrorCode))
-					}
-				}
-			})
-		if failure != nil {
-			if ctx.Err() == nil {
-				c.log.Info("where the topic is read from is not stored yet, and what is sent while no participant runs would be skipped", "why", failure.Error())
-			}
-			return false, nil
+		if why := failure.Error(); why != told {
+			told = why
+			c.log.Info("where the topic is read from is not stored yet, and what is sent while no participant runs would be skipped", "why", why)
 		}
-		c.first = nil
-		return true, nil
-	}) // The session is over otherwise, and the next one begins with positions again.
+		now := time.Now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry.Failed(recommit, "", now).Sub(now)):
+		}
+	}
 }
 
-// recommit is how long after a failure the first positions are committed again.
-const recommit = time.Second
+// recommit is when the first positions are committed again after a failure.
+var recommit = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+
+// tryFirst commits what is left of the first positions, if anything.
+func (c *consumer) tryFirst(ctx context.Context) error {
+	c.committing.Lock()
+	defer c.committing.Unlock()
+	if len(c.first) == 0 {
+		return nil
+	}
+	var failure error
+	c.client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{c.topic: c.first},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+			failure = err
+			if response == nil {
+				return
+			}
+			for _, t := range response.Topics {
+				for _, p := range t.Partitions {
+					failure = cmp.Or(failure, kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		})
+	if failure == nil {
+		c.first = nil
+	}
+	return failure
+}
 
 // commit commits records. A first position that was not committed yet is not needed any more where there is a later one.
 func (c *consumer) commit(ctx context.Context, records []*kgo.Record) error {

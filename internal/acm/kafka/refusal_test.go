@@ -333,7 +333,8 @@ func TestAnElectionReplaysNothing(t *testing.T) {
 	}
 }
 
-// TestFirstPositionsAreStored: the broker does not take the first positions at once. What is sent while no participant runs is not skipped.
+// TestFirstPositionsAreStored: the broker does not take the first positions at once. What is sent while no participant runs is not skipped,
+// and one line for each topic tells that it might be.
 func TestFirstPositionsAreStored(t *testing.T) {
 	c := broker(t)
 	refused := atFirst(c, kmsg.OffsetCommit, 4, func(in *kmsg.OffsetCommitRequest) kmsg.Response {
@@ -350,7 +351,11 @@ func TestFirstPositionsAreStored(t *testing.T) {
 		}
 		return out
 	})
-	first := open(t, config(c))
+	said := &acmtest.Lines{}
+	first, err := kafka.New(config(c), said.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for ctx := within(t); ; time.Sleep(100 * time.Millisecond) {
 		client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
 		if err != nil {
@@ -366,6 +371,9 @@ func TestFirstPositionsAreStored(t *testing.T) {
 		}
 	}
 	first.Close()
+	if got := said.With("is not stored yet"); len(got) == 0 || len(got) > 2 {
+		t.Errorf("logged of four refusals: %q", got)
+	}
 	for n := range 20 {
 		send(t, c, operations, fmt.Sprint(n), "an order")
 	}
