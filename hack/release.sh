@@ -16,6 +16,7 @@ if [[ -n $(git status --porcelain) ]]; then
   echo "make release: the tree has changes that are in no commit: commit them, or make the release on a clean clone" >&2
   exit 1
 fi
+"$tool" check -version "$VERSION" -image "$IMAGE" ${KEY:+-key "$KEY"}
 work=bin/release/work
 rm -rf "$work" && mkdir -p "$work/manifests" "$work/completions"
 

@@ -18,6 +18,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
@@ -57,21 +58,52 @@ type dist struct {
 // operand is an image that the operator starts, with the flag of the manager that names another.
 type operand struct{ name, image string }
 
+// flags are those that the commands check and dist have in common.
+func (o *distOptions) flags(command string) *flag.FlagSet {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.StringVar(&o.version, "version", "", "version of the release, such as v0.1.0")
+	flags.StringVar(&o.image, "image", "", "repository of the image, without a tag")
+	flags.StringVar(&o.root, "root", ".", "folder of the repository")
+	flags.StringVar(&o.key, "key", "", "private key in PEM to sign with; empty for no signatures")
+	return flags
+}
+
+// runCheck is the command check. Compiling for every platform takes a quarter of an hour.
+func runCheck(args []string) error {
+	var o distOptions
+	if err := o.flags("check").Parse(args); err != nil {
+		return err
+	}
+	_, err := begin(o)
+	return err
+}
+
+// begin checks what needs no binary, and writes nothing.
+func begin(o distOptions) (*dist, error) {
+	d := &dist{distOptions: o, files: map[string][]byte{}, layout: map[string]v1.Image{}, architectures: map[string]bool{}}
+	if _, err := name.NewRepository(o.image); err != nil {
+		return nil, fmt.Errorf("IMAGE %q is not like registry.example.com/mlkeeper: %w", o.image, err)
+	}
+	if o.key != "" {
+		var err error
+		if d.signer, err = readSigner(o.key); err != nil {
+			return nil, err
+		}
+	}
+	return d, d.notes()
+}
+
 // runDist is the command dist.
 func runDist(args []string) error {
 	var o distOptions
-	flags := flag.NewFlagSet("dist", flag.ContinueOnError)
-	flags.StringVar(&o.version, "version", "", "version of the release, such as v0.1.0")
-	flags.StringVar(&o.image, "image", "", "repository of the image, without a tag")
+	flags := o.flags("dist")
 	flags.StringVar(&o.source, "source", "https://mlkeeper.dev/mlkeeper", "address of the source repository and of its downloads")
 	flags.StringVar(&o.commit, "commit", "", "commit that the binaries were built from")
 	flags.Int64Var(&o.seconds, "time", 0, "time of all files, in seconds since 1970: that of the commit")
-	flags.StringVar(&o.root, "root", ".", "folder of the repository")
 	flags.StringVar(&o.binaries, "binaries", "", "folder with OS-ARCH/mlkeeper of every platform")
 	flags.StringVar(&o.manifests, "manifests", "", "folder with the manifests that name the image registry.invalid/mlkeeper:dev")
 	flags.StringVar(&o.completions, "completions", "", "folder with the completions of shells")
 	flags.StringVar(&o.help, "help-text", "", "file with what mlkeeper manager --help prints, which names the images that the operator starts")
-	flags.StringVar(&o.key, "key", "", "private key in PEM to sign with; empty for no signatures")
 	flags.StringVar(&o.output, "output", "", "folder to write to")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -90,15 +122,8 @@ func runDist(args []string) error {
 
 // makeDist makes everything of a release in memory, and writes it at the end: a release that fails leaves nothing.
 func makeDist(o distOptions) error {
-	d := &dist{distOptions: o, files: map[string][]byte{}, layout: map[string]v1.Image{}, architectures: map[string]bool{}}
-	if o.key != "" {
-		var err error
-		if d.signer, err = readSigner(o.key); err != nil {
-			return err
-		}
-	}
-	// What takes long comes last.
-	if err := d.notes(); err != nil {
+	d, err := begin(o)
+	if err != nil {
 		return err
 	}
 	images, err := d.images()

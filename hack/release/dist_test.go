@@ -306,23 +306,26 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		name   string
 		change func(*distOptions) error
 		want   string
+		// early says that the command check says it, too.
+		early bool
 	}{
-		{"version", func(o *distOptions) error { o.version = "0.1"; return nil }, "not like v0.1.0"},
-		{"changelog", func(o *distOptions) error { o.version = "v9.9.9"; return nil }, "no section [9.9.9]"},
+		{"version", func(o *distOptions) error { o.version = "0.1"; return nil }, "not like v0.1.0", true},
+		{"changelog", func(o *distOptions) error { o.version = "v9.9.9"; return nil }, "no section [9.9.9]", true},
+		{"image", func(o *distOptions) error { o.image = "registry.example.com/MLKeeper"; return nil }, "IMAGE", true},
 		{"Linux", func(o *distOptions) error {
 			return errors.Join(os.RemoveAll(o.binaries+"/linux-amd64"), os.RemoveAll(o.binaries+"/linux-arm64"))
-		}, "no binary for Linux"},
+		}, "no binary for Linux", false},
 		{"image in the manifests", func(o *distOptions) error {
 			return os.WriteFile(o.manifests+"/install.yaml", []byte("image: another\n"), 0o600)
-		}, "0 times, not once"},
+		}, "0 times, not once", false},
 		{"Deployment", func(o *distOptions) error {
 			return os.WriteFile(o.manifests+"/install.yaml", []byte("kind: Service\nmetadata: {name: "+development+"}\n"), 0o600)
-		}, "0 Deployments"},
-		{"default images", func(o *distOptions) error { return os.WriteFile(o.help, nil, 0o600) }, "names no default image"},
-		{"key", func(o *distOptions) error { return os.WriteFile(o.key, []byte("no key"), 0o600) }, "not PEM"},
+		}, "0 Deployments", false},
+		{"default images", func(o *distOptions) error { return os.WriteFile(o.help, nil, 0o600) }, "names no default image", false},
+		{"key", func(o *distOptions) error { return os.WriteFile(o.key, []byte("no key"), 0o600) }, "not PEM", true},
 		{"kind of key", func(o *distOptions) error {
 			return os.WriteFile(o.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("x")}), 0o600)
-		}, "openssl genpkey"},
+		}, "openssl genpkey", true},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			o := release(t, t.TempDir())
@@ -331,6 +334,10 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 			}
 			if err := makeDist(o); err == nil || !strings.Contains(err.Error(), one.want) {
 				t.Errorf("%v", err)
+			}
+			err := runCheck([]string{"-version", o.version, "-image", o.image, "-key", o.key, "-root", o.root})
+			if one.early && (err == nil || !strings.Contains(err.Error(), one.want)) || !one.early && err != nil {
+				t.Errorf("before anything is compiled: %v", err)
 			}
 			if _, err := os.Stat(o.output); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("something was written: %v", err)

@@ -1,5 +1,5 @@
 // Command release makes what MLKeeper publishes, without Docker. The command image makes one image of one binary and pushes it, dist
-// makes everything of a release from binaries, and push publishes its images. The same inputs give the same files, byte for byte.
+// makes everything of a release from binaries, check says before these are compiled whether it would, and push publishes the images. The same inputs give the same files, byte for byte.
 // Nothing is compiled here: hack/release.sh does that.
 package main
 
@@ -17,9 +17,9 @@ func main() {
 }
 
 func dispatch(args []string) error {
-	commands := map[string]func([]string) error{"image": runImage, "dist": runDist, "push": runPush}
+	commands := map[string]func([]string) error{"image": runImage, "check": runCheck, "dist": runDist, "push": runPush}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return errors.New("give one of the commands image, dist and push")
+		return errors.New("give one of the commands image, check, dist and push")
 	}
 	return commands[args[0]](args[1:])
 }
