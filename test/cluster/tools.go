@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Make runs make in a tree of the repository against the cluster, and returns what it printed.
+// Make runs make in a tree of the repository against the cluster, and returns what it printed. Its kubectl is told the folder of the cluster,
+// not the kubeconfig, since only then does it keep what it discovers with the cluster.
 func (c *Cluster) Make(t testing.TB, tree string, args ...string) (string, error) {
 	t.Helper()
 	devcluster, err := Binary()
@@ -18,7 +19,7 @@ func (c *Cluster) Make(t testing.TB, tree string, args ...string) (string, error
 		return "", err
 	}
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
-	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --kubeconfig=%q \"$@\"\n", devcluster, c.Kubeconfig)
+	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --dir=%q \"$@\"\n", devcluster, c.Dir)
 	if err := os.WriteFile(kubectl, []byte(script), 0o755); err != nil {
 		return "", err
 	}
@@ -26,9 +27,13 @@ func (c *Cluster) Make(t testing.TB, tree string, args ...string) (string, error
 }
 
 // Helm runs the helm that the variable HELM names against a namespace of the cluster, with settings of its own, and returns what it printed.
+// Of the variables, KUBECACHEDIR is where it keeps what it discovers, by host and port, as kubectl does.
 func (c *Cluster) Helm(t testing.TB, namespace string, args ...string) (string, error) {
 	t.Helper()
-	settings := []string{"HELM_CACHE_HOME=" + t.TempDir(), "HELM_CONFIG_HOME=" + t.TempDir(), "HELM_DATA_HOME=" + t.TempDir()}
+	var settings []string
+	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"} {
+		settings = append(settings, name+"="+t.TempDir())
+	}
 	return run(t, settings, append(append([]string{os.Getenv("HELM")}, args...), "--namespace", namespace, "--kubeconfig", c.Kubeconfig)...)
 }
 

@@ -49,6 +49,8 @@ type doc struct {
 	t        *testing.T
 	dir, env string
 	kube     string
+	// cache is where kubectl keeps what it discovers; by default it does so for the user, by a host and port that may have been another cluster's.
+	cache    string
 	examples []exampleOf
 	ran      map[string]bool
 }
@@ -69,7 +71,7 @@ func (d *doc) run(begin string, status int, same bool) {
 		ran++
 		d.ran[e.command] = true
 		cmd := exec.CommandContext(d.t.Context(), "bash", "-c", "set -o pipefail; "+e.command)
-		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "KUBECONFIG="+d.kube, "PATH="+d.env+":"+os.Getenv("PATH"))
+		cmd.Dir, cmd.Env = d.dir, append(os.Environ(), "KUBECONFIG="+d.kube, "KUBECACHEDIR="+d.cache, "PATH="+d.env+":"+os.Getenv("PATH"))
 		out, _ := cmd.CombinedOutput()
 		if got := cmd.ProcessState.ExitCode(); got != status {
 			d.t.Errorf("$ %s\nthe exit status is %d, want %d:\n%s", e.command, got, status, out)
@@ -197,5 +199,5 @@ spec:
 	if len(examples) < 10 || !slices.ContainsFunc(examples, func(e exampleOf) bool { return len(e.output) > 1 }) {
 		t.Fatalf("the page has the examples %v", examples)
 	}
-	return &doc{t: t, dir: dir, env: programs, kube: c.Kubeconfig, examples: examples, ran: map[string]bool{}}
+	return &doc{t: t, dir: dir, env: programs, kube: c.Kubeconfig, cache: t.TempDir(), examples: examples, ran: map[string]bool{}}
 }
