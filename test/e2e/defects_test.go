@@ -174,7 +174,11 @@ func Test_Defect14_ServicesWhoseNamesMeetLeaveEachOtherAlone(t *testing.T) {
 	// Upstream's name of the ClusterRoleBinding is <name>-<namespace>-...: (a, b-NS) and (a-b, NS) meet. A binding of others is under it.
 	other := "b-" + ns
 	c.Kubectl(t, "create", "namespace", other)
-	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "namespace", other, "--wait=false") })
+	t.Cleanup(func() {
+		// The operator of the next test, and its hand-back, would care for a service that is there until the namespace is gone.
+		_, _ = c.TryKubectl("-n", other, "delete", "trustyaiservices", "--all", "--timeout=30s")
+		_, _ = c.TryKubectl("delete", "namespace", other, "--wait=false")
+	})
 	theirs := "a-" + other + "-proxy-rolebinding"
 	c.Kubectl(t, "create", "clusterrolebinding", theirs, "--clusterrole=view", "--serviceaccount="+other+":theirs")
 	t.Cleanup(func() { _, _ = c.TryKubectl("delete", "clusterrolebinding", theirs) })
