@@ -1,6 +1,6 @@
-// Command release makes what MLKeeper publishes, without Docker. The command image makes one image of one binary and pushes it, dist
-// makes everything of a release from binaries, check says before these are compiled whether it would, and push publishes the images. The same inputs give the same files, byte for byte.
-// Nothing is compiled here: hack/release.sh does that.
+// Command release makes what MLKeeper publishes, without Docker. The command image makes one image of one binary and pushes it, check
+// says before the binaries of a release are compiled whether it can be made, dist makes everything of it from them, and push publishes its
+// images. The same inputs give the same files, byte for byte. Nothing is compiled here: hack/release.sh does that.
 package main
 
 import (
