@@ -88,6 +88,6 @@ func TestUnboundClaimsGoWithTheirTest(t *testing.T) {
 			"  accessModes: [ReadWriteOnce]\n  resources: {requests: {storage: 1Gi}}\n", ns)
 	})
 	if c.Get(t, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), ns, "waits") != nil {
-		t.Error("the claim outlives its test")
+		t.Error("the claim is still there after its test")
 	}
 }

@@ -242,17 +242,6 @@ func (p *player) held() []keeper.PendingOrder {
 	return list.Items
 }
 
-// ended waits until no order is held and the service is gone, which an answer need not wait for.
-func (p *player) ended() {
-	p.t.Helper()
-	p.c.Eventually(p.t, patience, func() error {
-		if held, service := p.held(), p.service("sklearn-iris"); len(held) != 0 || service != nil {
-			return fmt.Errorf("held are %v, the service is %v", held, service)
-		}
-		return nil
-	})
-}
-
 func every(line) bool { return true }
 
 // TestReplayOfTheFirstPart: with the shipped file the orders are carried out, which the recorded participant held for ever.
@@ -271,10 +260,9 @@ func TestReplayOfTheFirstPart(t *testing.T) {
 			}
 		}
 	}
-	if len(orders) != 2 {
-		t.Errorf("there were %d orders", len(orders))
+	if len(orders) != 2 || len(p.held()) != 0 || p.service("sklearn-iris") != nil {
+		t.Errorf("of %d orders are held %v, the service is %v", len(orders), p.held(), p.service("sklearn-iris"))
 	}
-	p.ended()
 }
 
 // TestReplayOfTheSecondPart: the second topic is read late. The deployment that waited for it is not carried out, since the runtime
@@ -299,6 +287,7 @@ func TestReplayOfTheSecondPart(t *testing.T) {
 		t.Errorf("the removal is answered with %v", undeployed.Message)
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	questions := 0
 	for _, l := range p.said {
 		if l.text("responseTo") == wrong {
@@ -308,11 +297,9 @@ func TestReplayOfTheSecondPart(t *testing.T) {
 			questions++
 		}
 	}
-	p.mu.Unlock()
-	if questions > 6 {
-		t.Errorf("%d questions were asked", questions)
+	if questions > 6 || len(p.held()) != 0 || p.service("sklearn-iris") != nil {
+		t.Errorf("%d questions were asked, held are %v, the service is %v", questions, p.held(), p.service("sklearn-iris"))
 	}
-	p.ended()
 }
 
 // TestReplayOfTheThirdPart: every order of a whole life is answered as the recorded participant did.
