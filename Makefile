@@ -193,7 +193,7 @@ test-bank: build-devcluster ## Run SAMPLE mutations (5), other ones with each co
 	@hack/mutations.sh -sample $(SAMPLE) -seed $(SEED) $(ARGS)
 
 .PHONY: bench
-bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API-server baseline; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, ARGS=flags).
+bench: build $(KUSTOMIZE) $(HELM) ## Measure against the API-server baseline; table, JSON, profiles, page in bin/bench (QUICK=1, ONLY=converge,idle, SCALE=1, ARGS=flags).
 	@hack/bench.sh
 
 .PHONY: lint

@@ -122,7 +122,7 @@ func (f *flags) bind(set *flag.FlagSet) {
 	set.StringVar(&f.Helm, "helm", "bin/tools/helm", "the tool that SeldonOperator is compared with")
 	set.StringVar(&f.Charts, "charts", "hack/demo/seldon/charts", "folder with the charts that both install")
 	set.StringVar(&f.thresholds, "thresholds", "test/bench/thresholds.yaml", "what is promised")
-	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all when empty, peer only with --peer-command and kfdef111 with --manifests")
+	set.StringVar(&f.only, "only", "", "scenarios to run, with commas between them; all but scale when empty, peer only with --peer-command and kfdef111 with --manifests")
 	set.BoolVar(&f.Quick, "quick", false, "small sizes, which show that the bench works and are no result")
 	set.IntVar(&f.Services, "services", 1000, "custom resources that converge")
 	set.IntVar(&f.Pairs, "pairs", 5, "pairs of baseline and operator")
@@ -177,6 +177,17 @@ func (f *flags) settings(c scenario.Config) map[string]string {
 	}
 }
 
+// included says whether a scenario runs where none is named.
+func (f *flags) included(name string) bool {
+	switch name {
+	case "peer":
+		return f.Peer.Command != ""
+	case "kfdef111":
+		return f.Manifests != ""
+	}
+	return name != "scale"
+}
+
 func (f *flags) scenarios() ([]scenario.Scenario, error) {
 	var names []string
 	for _, s := range scenario.All {
@@ -185,7 +196,7 @@ func (f *flags) scenarios() ([]scenario.Scenario, error) {
 	var out []scenario.Scenario
 	if f.only == "" {
 		for _, s := range scenario.All {
-			if (s.Name != "peer" || f.Peer.Command != "") && (s.Name != "kfdef111" || f.Manifests != "") {
+			if f.included(s.Name) {
 				out = append(out, s)
 			}
 		}

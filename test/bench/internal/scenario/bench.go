@@ -77,6 +77,7 @@ var All = []Scenario{
 	{"drift", "2 min", (*Bench).drift},
 	{"restart", "1 min", (*Bench).restart},
 	{"failover", "5 min", (*Bench).failover},
+	{"scale", "75 min at 100,000 objects", (*Bench).scale},
 	{"kfdef", "11 min", (*Bench).kfdef},
 	{"kfdef111", "20 min", (*Bench).kfdef111},
 	{"seldon", "17 min", (*Bench).seldon},

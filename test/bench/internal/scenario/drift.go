@@ -24,6 +24,11 @@ func (b *Bench) drift(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return b.driftOf(ctx, l, "drift.", "drift repair")
+}
+
+// driftOf measures the drift repair of a large cluster. prefix is that of the ids of the figures, and what names them.
+func (b *Bench) driftOf(ctx context.Context, l *large, prefix, what string) error {
 	targets, err := b.targets(l, b.Config.Drifts)
 	if err != nil {
 		return err
@@ -54,7 +59,8 @@ func (b *Bench) drift(ctx context.Context) error {
 		return err
 	}
 	missed := b.missedRepairs(ctx, l, targets)
-	b.reportDrift(repairs(entries, l.id.User, targets), len(missed), strings.Join(missed, ", "))
+	b.reportDrift(prefix, what, repairs(entries, l.id.User, targets))
+	b.count(prefix+"missed", "changes that were not repaired", len(missed), strings.Join(missed, ", "))
 	return nil
 }
 
@@ -137,10 +143,10 @@ func repairs(entries []audit.Entry, user string, targets []child) map[string][]f
 	return out
 }
 
-func (b *Bench) reportDrift(took map[string][]float64, missed int, which string) {
+func (b *Bench) reportDrift(prefix, what string, took map[string][]float64) {
 	var all []float64
 	var detail []string
-	c := chart.Chart{Title: "Drift repair", Kind: chart.Line, XLabel: "ms from the acknowledged change to the acknowledged repair", YLabel: "percent"}
+	c := chart.Chart{Title: what, Kind: chart.Line, XLabel: "ms from the acknowledged change to the acknowledged repair", YLabel: "percent"}
 	by := map[string][]float64{}
 	for _, kind := range slices.Sorted(maps.Keys(took)) {
 		s := stat.Summarize(took[kind])
@@ -157,9 +163,8 @@ func (b *Bench) reportDrift(took map[string][]float64, missed int, which string)
 	b.Result.Charts = append(b.Result.Charts, c)
 	s := stat.Summarize(all)
 	b.Result.Add(report.Measure{
-		ID: "drift.p99", What: "drift repair", Value: s.P99, Unit: "s", Samples: all, Statistic: fmt.Sprintf("p99 of %d samples", s.N),
+		ID: prefix + "p99", What: what, Value: s.P99, Unit: "s", Samples: all, Statistic: fmt.Sprintf("p99 of %d samples", s.N),
 		Detail: strings.Join(detail, "; "),
 	})
-	b.Result.Add(report.Measure{ID: "drift.median", What: "drift repair, median", Value: s.P50, Unit: "s"})
-	b.count("drift.missed", "changes that were not repaired", missed, which)
+	b.Result.Add(report.Measure{ID: prefix + "median", What: what + ", median", Value: s.P50, Unit: "s"})
 }

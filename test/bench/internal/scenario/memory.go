@@ -32,7 +32,7 @@ func (b *Bench) memory(ctx context.Context) error {
 			// The smaller sizes only give the slope: the garbage collector needs no five minutes for that.
 			wait /= 5
 		}
-		r, h, err := b.readMemory(ctx, l, wait)
+		r, h, err := b.readMemory(ctx, l.op, wait)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func mebibytes(values []float64) []string {
 }
 
 // readMemory waits, and then reads RssAnon a few times, since the garbage collector moves it, and the heap in use.
-func (b *Bench) readMemory(ctx context.Context, l *large, wait time.Duration) (rss []float64, heap float64, err error) {
+func (b *Bench) readMemory(ctx context.Context, op *world.Operator, wait time.Duration) (rss []float64, heap float64, err error) {
 	b.say("waiting %s for memory to settle", wait)
 	if err := world.Pause(ctx, wait); err != nil {
 		return nil, 0, err
@@ -94,7 +94,7 @@ func (b *Bench) readMemory(ctx context.Context, l *large, wait time.Duration) (r
 		readings, every = 3, 100*time.Millisecond
 	}
 	for range readings {
-		v, err := l.op.RssAnon()
+		v, err := op.RssAnon()
 		if err != nil {
 			return nil, 0, err
 		}
@@ -103,13 +103,13 @@ func (b *Bench) readMemory(ctx context.Context, l *large, wait time.Duration) (r
 			return nil, 0, err
 		}
 	}
-	m, err := l.op.Metrics(ctx)
+	m, err := op.Metrics(ctx)
 	return rss, m.Sum("go_memstats_heap_inuse_bytes"), err
 }
 
 // foreign makes Secrets and ConfigMaps of others, in the namespaces of the services, where the operator looks.
 func (b *Bench) foreign(ctx context.Context, l *large) error {
-	before, _, err := b.readMemory(ctx, l, 0)
+	before, _, err := b.readMemory(ctx, l.op, 0)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (b *Bench) foreign(ctx context.Context, l *large) error {
 	}
 	l.sampler.mark(fmt.Sprintf("%d foreign", b.Config.Foreign))
 	b.say("made them in %s", time.Since(began).Round(time.Second))
-	after, _, err := b.readMemory(ctx, l, b.Config.MemoryWait)
+	after, _, err := b.readMemory(ctx, l.op, b.Config.MemoryWait)
 	if err != nil {
 		return err
 	}

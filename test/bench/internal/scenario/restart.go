@@ -33,6 +33,11 @@ func (b *Bench) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return b.restartOf(ctx, l, "restart.")
+}
+
+// restartOf measures the restart of the only manager of a large cluster. prefix is that of the ids of the figures.
+func (b *Bench) restartOf(ctx context.Context, l *large, prefix string) error {
 	bare, objects, err := b.bareLists(ctx, l)
 	if err != nil {
 		return err
@@ -58,19 +63,19 @@ func (b *Bench) restart(ctx context.Context) error {
 			report.Number(r.lease, "s"), report.Number(r.took, "s"), r.took/stat.Median(bare))
 	}
 	b.Result.Add(report.Measure{
-		ID: "restart.ratio", What: fmt.Sprintf("restart over %d objects, from the lease to the last one verified, over a bare LIST", objects),
+		ID: prefix + "ratio", What: fmt.Sprintf("restart over %d objects, from the lease to the last one verified, over a bare LIST", objects),
 		Value: stat.Median(took) / stat.Median(bare), Samples: ratios(took, repeat(stat.Median(bare), len(took))),
 		Statistic: fmt.Sprintf("median of %d restarts", restarts),
 		Detail:    fmt.Sprintf("%s over %s (medians); the lists one after the other, with client-go's metadata client", report.Number(stat.Median(took), "s"), report.Number(stat.Median(bare), "s")),
 	})
 	b.Result.Add(report.Measure{
-		ID: "restart.start", What: "the same from the start of the process: its caches are filled before it asks for the lease",
+		ID: prefix + "start", What: "the same from the start of the process: its caches are filled before it asks for the lease",
 		Value: stat.Median(whole) / stat.Median(bare), Samples: ratios(whole, repeat(stat.Median(bare), len(whole))),
 		Statistic: fmt.Sprintf("median of %d restarts", restarts),
 		Detail:    fmt.Sprintf("%s over %s (medians)", report.Number(stat.Median(whole), "s"), report.Number(stat.Median(bare), "s")),
 	})
-	b.count("restart.unrepaired", fmt.Sprintf("of %d objects changed while it was down, not repaired", restarts*changedWhileDown), unrepaired, "")
-	b.count("restart.other", "objects written after the restart that nobody had changed", len(others), fmt.Sprintf("%s; the status of a custom resource whose child was repaired is not among them: %d", describeInts(others), statuses))
+	b.count(prefix+"unrepaired", fmt.Sprintf("of %d objects changed while it was down, not repaired", restarts*changedWhileDown), unrepaired, "")
+	b.count(prefix+"other", "objects written after the restart that nobody had changed", len(others), fmt.Sprintf("%s; the status of a custom resource whose child was repaired is not among them: %d", describeInts(others), statuses))
 	return nil
 }
 
