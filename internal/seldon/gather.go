@@ -125,7 +125,7 @@ func notYetRead(name string) error {
 
 // stackOf names a custom resource as the owner of its children.
 func stackOf(cr *v1alpha1.SeldonOperator) plan.Stack {
-	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name}
+	return plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("SeldonOperator"), Namespace: cr.Namespace, Name: cr.Name, UID: cr.UID}
 }
 
 // gatherPart asks for one component as it is declared now, and returns the values that the user gives for it.

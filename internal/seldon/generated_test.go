@@ -6,7 +6,9 @@ import (
 	"maps"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	v1alpha1 "mlkeeper.dev/api/seldon/v1alpha1"
@@ -56,6 +58,37 @@ func TestWhatIsGeneratedStaysWithoutAMark(t *testing.T) {
 		u.SetLabels(labels)
 		if now := pass(); maps.EqualFunc(now.Keys.data, before.Keys.data, bytes.Equal) != (labels != nil) {
 			t.Errorf("with the labels %v, the credentials are others: %t", labels, labels != nil)
+		}
+	}
+}
+
+// TestNothingIsMadeOfWhatAnEarlierOneGenerated: the Secret of an earlier SeldonOperator of the same name is about to be deleted, and what
+// charts were rendered with its seed would be rendered again with another, as another revision.
+func TestNothingIsMadeOfWhatAnEarlierOneGenerated(t *testing.T) {
+	earlier, cr := &v1alpha1.SeldonOperator{}, &v1alpha1.SeldonOperator{}
+	earlier.Name, earlier.Namespace, earlier.UID = "stack", "ns", "earlier"
+	cr.Name, cr.Namespace, cr.UID = "stack", "ns", "uid"
+	s, c := New(Settings{Trusted: true}).(*system), controllertest.New(testNow)
+	facts, err := s.Gather(t.Context(), c, earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range []metav1.OwnerReference{
+		{APIVersion: keeper.GroupVersion.String(), Kind: "Inventory", Name: stackOf(earlier).InventoryPrefix() + "." + stageGenerated},
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SeldonOperator", Name: "stack", UID: earlier.UID},
+	} {
+		controls := true
+		controller.Controller = &controls
+		stored := secrets(s.Render(earlier, facts))["stack-generated"].Desired.DeepCopy()
+		stored.SetOwnerReferences([]metav1.OwnerReference{controller})
+		c.Own(stored, stackOf(earlier).ID())
+		s.Forget(client.ObjectKeyFromObject(earlier))
+		now, err := s.Gather(t.Context(), c, cr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Keys.there || now.Keys.stored || bytes.Equal(now.Keys.data[entrySeed], facts.Keys.data[entrySeed]) {
+			t.Errorf("beside a Secret that %s %s controls: %+v", controller.Kind, controller.Name, now.Keys)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func WiresIn(clusterDomain string) []wiring.Wire {
 func ownerID(cr *v1.TrustyAIService) string { return stackOf(cr).ID() }
 
 func stackOf(cr *v1.TrustyAIService) plan.Stack {
-	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name}
+	return plan.Stack{GVK: v1.GroupVersion.WithKind("TrustyAIService"), Namespace: cr.Namespace, Name: cr.Name, UID: cr.UID}
 }
 
 // services returns the custom resources that a wire is for, oldest first. One that another keeps the names from makes no service, so

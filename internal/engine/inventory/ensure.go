@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -137,14 +136,10 @@ func (in place) is(inv *keeper.Inventory) bool {
 	return inv.Spec.StageName == in.stage && inv.Spec.Stage == in.number && inv.Spec.Impersonate == in.user
 }
 
-// nameOf is stable for a custom resource and contains its UID, so that two of the same name never share an Inventory. A stage's name has no
-// dot, so that a part is never taken for a stage, nor for an Inventory of an earlier version, whose name ended in a dash and a number.
+// nameOf is stable for a custom resource. A stage's name has no dot, so that a part is never taken for a stage, nor for an Inventory of an
+// earlier version, whose name ended in a dash and a number.
 func nameOf(stack plan.Stack, stage string, part int32) string {
-	kind := strings.ToLower(stack.GVK.Kind)
-	if len(kind) > 150 {
-		kind = kind[:150]
-	}
-	name := fmt.Sprintf("%s-%s-%.8s.%s", kind, stack.Hash(), stack.UID, stage)
+	name := stack.InventoryPrefix() + "." + stage
 	if part > 0 {
 		name += fmt.Sprintf(".%d", part)
 	}

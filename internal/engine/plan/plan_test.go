@@ -265,3 +265,32 @@ func TestProblemError(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAnEarlierOneControlsIsNotMarked: custom resources of the same name have the same marks.
+func TestWhatAnEarlierOneControlsIsNotMarked(t *testing.T) {
+	earlier := stack
+	earlier.UID = "other-uid"
+	inventories := keeper.GroupVersion.String()
+	for name, c := range map[string]struct {
+		controller *metav1.OwnerReference
+		want       bool
+	}{
+		"nobody":                 {nil, true},
+		"its own Inventory":      {&metav1.OwnerReference{APIVersion: inventories, Kind: "Inventory", Name: stack.InventoryPrefix() + ".stage.1"}, true},
+		"an earlier Inventory":   {&metav1.OwnerReference{APIVersion: inventories, Kind: "Inventory", Name: earlier.InventoryPrefix() + ".stage"}, false},
+		"itself":                 {&metav1.OwnerReference{APIVersion: "g.io/v1", Kind: "Thing", Name: "cr", UID: "cr-uid"}, true},
+		"an earlier one":         {&metav1.OwnerReference{APIVersion: "g.io/v1beta1", Kind: "Thing", Name: "cr", UID: "other-uid"}, false},
+		"another program's kind": {&metav1.OwnerReference{APIVersion: "cert-manager.io/v1", Kind: "Certificate", Name: "c", UID: "c"}, true},
+	} {
+		u := configMap()
+		u.SetLabels(map[string]string{keeper.StackLabel: stack.Hash()})
+		if c.controller != nil {
+			controls := true
+			c.controller.Controller = &controls
+			u.SetOwnerReferences([]metav1.OwnerReference{*c.controller})
+		}
+		if got := stack.Marked(u); got != c.want {
+			t.Errorf("controlled by %s: %t", name, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,10 +39,34 @@ func (s Stack) Hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// InventoryPrefix is what the names of the stack's Inventories begin with. It contains the UID, so that two custom resources of the same name
+// never share an Inventory.
+func (s Stack) InventoryPrefix() string {
+	kind := strings.ToLower(s.GVK.Kind)
+	return fmt.Sprintf("%s-%s-%.8s", kind[:min(len(kind), 150)], s.Hash(), s.UID)
+}
+
 // Marked says that an object has a mark of the stack. One of the two is enough: what is generated must not be made anew where somebody has
-// changed the other, which is repaired.
+// changed the other, which is repaired. What an earlier custom resource of the same name controls is not of this one, and is about to go.
 func (s Stack) Marked(o metav1.Object) bool {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && s.ofEarlier(*ref) {
+		return false
+	}
 	return o.GetAnnotations()[keeper.OwnerAnnotation] == s.ID() || o.GetLabels()[keeper.StackLabel] == s.Hash()
+}
+
+// ofEarlier says that a controller is another custom resource of the stack's name, or an Inventory of one.
+func (s Stack) ofEarlier(controller metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(controller.APIVersion)
+	switch {
+	case err != nil:
+		return false
+	case gv.Group == keeper.GroupVersion.Group && controller.Kind == "Inventory":
+		return !strings.HasPrefix(controller.Name, s.InventoryPrefix())
+	case gv.Group == s.GVK.Group && controller.Kind == s.GVK.Kind:
+		return controller.UID != s.UID
+	}
+	return false
 }
 
 // Owner is what the children of a stack are owned by: the custom resource, or an Inventory.
