@@ -29,8 +29,8 @@ var kubeflowAdvice = map[string]advice{
 		remedy: "Correct the application as the message says.",
 	},
 	"DependencyUnknown": {
-		meaning: "It depends on a KfDef of another namespace that does not exist, or that its ServiceAccount may not read.",
-		remedy:  "Correct the dependency, or have the right get on that KfDef granted to the ServiceAccount.",
+		meaning: "It depends on a KfDef that does not exist, or that is in another namespace and its ServiceAccount may not read.",
+		remedy:  "Create that KfDef or correct its name, or have the right get on it granted to the ServiceAccount.",
 	},
 	"DependencyCycle": {
 		meaning: "Its dependsOn leads back to itself by way of other KfDefs, so that none of them would ever begin.", stalled: true,

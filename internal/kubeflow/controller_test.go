@@ -55,6 +55,7 @@ func definition(group, kind, scope string) *unstructured.Unstructured {
 // two are two applications that share a ConfigMap.
 func two() Facts {
 	facts := Facts{
+		Current: true,
 		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}, Content: Content{
 			Spec: custom("first", "Second App!").Spec.Applications,
 			Applications: []Application{
@@ -130,6 +131,20 @@ func TestRenderReportsWhatFailed(t *testing.T) {
 	cr.Spec.Plugins = []kubeflowv1.Plugin{{Kind: "KfGcpPlugin"}}
 	if p := New(Settings{}).Render(cr, two()); !strings.Contains(strings.Join(p.Warnings, "\n"), "KfGcpPlugin is not run") {
 		t.Errorf("warnings %v", p.Warnings)
+	}
+}
+
+// TestTheFailureOfAnotherSpecIsNotTold: while a correction is rendered, what was wrong before it is not told as what is wrong with it.
+func TestTheFailureOfAnotherSpecIsNotTold(t *testing.T) {
+	facts := two()
+	facts.Result.Content.Applications[0].Error = "no such folder"
+	facts.Pending, facts.Current = true, false
+	p := New(Settings{}).Render(custom("first", "Second App!"), facts)
+	if got := controllertest.Reasons(p); got != "Waiting "+rendering.ReasonFetching {
+		t.Errorf("problems %s", got)
+	}
+	if len(p.Stages) != 3 || len(p.Stages[2].Objects) == 0 {
+		t.Error("what was rendered is not declared any more")
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
-// reasonDependencyCycle is the reason of a KfDef that waits for itself, reasonDependencyUnknown that of one whose author learns nothing of
-// what it waits for; both are stable across releases.
+// reasonDependencyCycle is the reason of a KfDef that waits for itself, reasonDependencyUnknown that of one that waits for what is not there
+// or its author may not know of; both are stable across releases.
 const (
 	reasonDependencyCycle   = "DependencyCycle"
 	reasonDependencyUnknown = "DependencyUnknown"
@@ -30,7 +30,7 @@ type Awaited struct {
 	Hold string
 	// Cycle is the way by which the KfDef depends on itself; empty where it does not.
 	Cycle string
-	// Unknown is why nothing is known of one in another namespace; empty where all are known.
+	// Unknown is why nothing is known of one, since there is none or it may not be read; empty where all are known.
 	Unknown plan.Problem
 }
 
@@ -49,16 +49,15 @@ func awaited(ctx context.Context, read controller.Reader, cr *kubeflowv1.KfDef, 
 	var out Awaited
 	for i, d := range cr.Spec.DependsOn {
 		key := keyOfDependency(cr, d)
+		problem := missing(i, key.Name)
 		if key.Namespace != cr.Namespace {
-			other, problem, err := elsewhere(ctx, read, key, user, i)
-			if err != nil {
+			var err error
+			if all[key], problem, err = elsewhere(ctx, read, key, user, i); err != nil {
 				return Awaited{}, err
 			}
-			if other != nil {
-				all[key] = other
-			} else if out.Unknown.Reason == "" {
-				out.Unknown = problem
-			}
+		}
+		if all[key] == nil && out.Unknown.Reason == "" {
+			out.Unknown = problem
 		}
 		if out.Hold == "" {
 			out.Hold = notReady(cr, key, all[key])
@@ -83,6 +82,14 @@ func shownIn(cr *kubeflowv1.KfDef, key types.NamespacedName) string {
 		return key.Name
 	}
 	return key.String()
+}
+
+// missing is the problem of a KfDef that depends on none in its namespace. What exists of it is updated, but it is not as it is declared.
+func missing(i int, name string) plan.Problem {
+	return plan.Problem{
+		Class: plan.Waiting, Reason: reasonDependencyUnknown, Field: fmt.Sprintf("spec.dependsOn[%d].name", i), Value: name,
+		Message: "there is no such KfDef in the namespace", Remedy: "create it, or correct the name",
+	}
 }
 
 // elsewhere reads a KfDef of another namespace as a user may read it; nil with a problem where there is none, or the user may not. Which of

@@ -33,11 +33,15 @@ func TestAwaited(t *testing.T) {
 		dependsOn   []string
 		siblings    []client.Object
 		hold, cycle string
+		unknown     plan.Problem
 	}{
-		"nothing":             {siblings: []client.Object{other("b", false)}},
-		"one that is Ready":   {dependsOn: []string{"b"}, siblings: []client.Object{other("b", true)}},
-		"one that is not":     {dependsOn: []string{"b", "c"}, siblings: []client.Object{other("b", true), other("c", false)}, hold: "KfDef c, which is not Ready"},
-		"one that is missing": {dependsOn: []string{"b"}, hold: "KfDef b, which is not in namespace kubeflow"},
+		"nothing":           {siblings: []client.Object{other("b", false)}},
+		"one that is Ready": {dependsOn: []string{"b"}, siblings: []client.Object{other("b", true)}},
+		"one that is not":   {dependsOn: []string{"b", "c"}, siblings: []client.Object{other("b", true), other("c", false)}, hold: "KfDef c, which is not Ready"},
+		"one that is missing": {
+			dependsOn: []string{"c", "b"}, siblings: []client.Object{other("c", true)}, hold: "KfDef b, which is not in namespace kubeflow",
+			unknown: missing(1, "b"),
+		},
 		"one another": {
 			dependsOn: []string{"b"}, siblings: []client.Object{other("b", true, "c"), other("c", true, "a")}, cycle: "a, b, c, a",
 		},
@@ -52,7 +56,7 @@ func TestAwaited(t *testing.T) {
 			cluster := controllertest.New(testNow)
 			cluster.Others = c.siblings
 			got, err := awaited(t.Context(), cluster, other("a", false, c.dependsOn...), "")
-			if err != nil || got != (Awaited{Hold: c.hold, Cycle: c.cycle}) {
+			if err != nil || got != (Awaited{Hold: c.hold, Cycle: c.cycle, Unknown: c.unknown}) {
 				t.Errorf("%+v (%v)", got, err)
 			}
 		})

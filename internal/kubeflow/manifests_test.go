@@ -125,7 +125,7 @@ func (c *checkout) render(t *testing.T, cr *kubeflowv1.KfDef) Facts {
 		Result: &Result{Inputs: "inputs", Sources: []rendering.Revision{{Name: "manifests", Digest: "sha256:1"}}},
 	}
 	renderRun(t, cr, c.values, run)
-	facts := Facts{Result: run.Result, Namespaced: map[schema.GroupKind]bool{}}
+	facts := Facts{Current: true, Result: run.Result, Namespaced: map[schema.GroupKind]bool{}}
 	for _, a := range run.Result.Content.Applications {
 		for _, o := range a.Objects {
 			if namespaced, known := kustomize.Namespaced(o.GroupVersionKind()); known {

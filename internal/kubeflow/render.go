@@ -57,7 +57,9 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	facts.Awaited.hold(&out)
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
-		if problem, bad := content.Unresolved[i]; bad {
+		if !facts.Current {
+			// What is wrong with what was declared before is not wrong with what is declared now.
+		} else if problem, bad := content.Unresolved[i]; bad {
 			out.Problems = append(out.Problems, problem)
 		} else if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {
 			out.Problems = append(out.Problems, plan.Problem{

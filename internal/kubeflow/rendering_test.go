@@ -181,7 +181,7 @@ func TestTheSampleIsPinned(t *testing.T) {
 
 // shared are two applications that render one ConfigMap, with these values.
 func shared(rendering kubeflowv1.Rendering, values ...string) Facts {
-	facts := Facts{Result: &Result{Inputs: "inputs"}, Namespaced: map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true}}
+	facts := Facts{Current: true, Result: &Result{Inputs: "inputs"}, Namespaced: map[schema.GroupKind]bool{{Kind: "ConfigMap"}: true}}
 	content := &facts.Result.Content
 	content.Rendering, content.Spec = rendering, custom("first", "second").Spec.Applications
 	for i, value := range values {

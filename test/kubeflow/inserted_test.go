@@ -94,7 +94,7 @@ func ordered(t *testing.T, c *cluster.Cluster) {
 	}
 	apply(t, c, ns, "second", "dependsOn: [{name: first}]", "app")
 	cluster.Eventually(t, time.Minute, func() error {
-		return reason(get(t, c, ns, "second"), "Progressing", "waiting for KfDef first, which is not in namespace "+ns)
+		return reason(get(t, c, ns, "second"), "DependencyUnknown", "spec.dependsOn[0].name (first): there is no such KfDef in the namespace")
 	})
 	if err := c.Gone(t, configMaps, ns, "of-second"); err != nil {
 		t.Error(err)
