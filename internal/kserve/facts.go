@@ -81,16 +81,23 @@ func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
 	if refused != nil {
 		f.Refused = refused
 	}
-	if f.goesBack() {
-		before, _ := servicesOf(*f.Element.Previous)
+	if before := f.before(); before != nil {
 		f.Services, f.Held, err = admit(ctx, read, before, false)
 	}
 	return err
 }
 
 // goesBack says that an update or a migration has failed, so that what ran before runs on.
-func (f Facts) goesBack() bool {
-	return f.Element.Previous != nil && (f.Refused != nil || f.Outcome != nil && f.Outcome.Failure != "")
+func (f Facts) goesBack() bool { return f.before() != nil }
+
+// before are the services that ran before an update or a migration that has failed; nil where none has, or where the record of what ran
+// before has no services that can be read: then nothing is known to go back to, and what runs stays.
+func (f Facts) before() []*unstructured.Unstructured {
+	if f.Element.Previous == nil || f.Refused == nil && (f.Outcome == nil || f.Outcome.Failure == "") {
+		return nil
+	}
+	services, _ := servicesOf(*f.Element.Previous)
+	return services
 }
 
 // servicesOf reads the services of one content.

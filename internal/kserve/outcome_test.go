@@ -279,6 +279,16 @@ func TestUpdateGoesBack(t *testing.T) {
 	}
 }
 
+// TestAnUnreadableRecordTearsNothingDown: an update that is refused goes back to what ran before only where the record says what that was.
+func TestAnUnreadableRecordTearsNothingDown(t *testing.T) {
+	e := ordered(acm.OrderUpdate, map[string]any{"a": 1})
+	e.Previous = &acm.Content{Properties: properties(map[string]any{"b": 2})}
+	p, _ := look(t, resource(e, nil), 1, true, nil)
+	if len(p.Problems) != 1 || p.Problems[0].Reason != reasonInvalidProperties {
+		t.Errorf("without a problem, what runs is pruned: %+v", p.Problems)
+	}
+}
+
 // TestKnownOnly: an element that the runtime told of without an order is kept, and nothing is answered.
 func TestKnownOnly(t *testing.T) {
 	e := ordered(acm.NoOrder, list(declared("sklearn-iris", "kserve-test", iris)))
