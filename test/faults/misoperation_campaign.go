@@ -324,7 +324,7 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		if hasty {
 			return nil, nil
 		}
-		return m.prefixed(op, m.untouched(before, nil, m.mask)), nil
+		return m.prefixed(op, m.untouched(before, nil, m.mask, op.Edits)), nil
 	}
 	want, err := m.suite.fresh(m.kind, m.base, spec, false)
 	if err == nil && want.verdict.ready() != v.ready() {
@@ -349,7 +349,7 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		if v.stalled() && want.verdict.ready() || complainsOf(v, changed) {
 			against = nil
 		}
-		findings = append(findings, m.untouched(before, against, m.mask)...)
+		findings = append(findings, m.untouched(before, against, m.mask, changed)...)
 	}
 	return m.prefixed(op, append(findings, explained(v, m.origin, changed)...)), nil
 }

@@ -89,8 +89,9 @@ func (r *run) content(key string, u *unstructured.Unstructured) map[string]strin
 
 // untouched says which child is another one than before, or has other content, although a spec was refused that a fresh
 // custom resource with it has no such child for. What a fresh one has may be as there.
-func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, m mask) []Finding {
+func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, m mask, edits []Edit) []Finding {
 	var out []Finding
+	kept := slices.ContainsFunc(edits, decidesDeletion)
 	now := r.history.all("")
 	for key, was := range before {
 		resource, name, _ := strings.Cut(key, "/")
@@ -106,10 +107,10 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 		switch {
 		case is == nil || is.GetUID() != was.GetUID():
 			out = append(out, Finding{Oracle: "O10", Text: child + " was replaced or deleted by a spec that cannot be carried out"})
-		case is.GetGeneration() == was.GetGeneration() && len(r.differing(child, key, was, is, m)) == 0:
+		case is.GetGeneration() == was.GetGeneration() && len(r.differing(child, key, was, is, m, kept)) == 0:
 		case rendered && missing(child, wanted, r.content(key, is), m) == "":
 		default:
-			diffs := r.differing(child, key, was, is, m)
+			diffs := r.differing(child, key, was, is, m, kept)
 			text := child + " was written by a spec that cannot be carried out"
 			if len(diffs) > 0 {
 				text += ": " + diffs[0].String()
@@ -121,8 +122,19 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 	return out
 }
 
-func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m mask) []Diff {
-	return compare(snapshot{child: r.content(key, was)}, snapshot{child: r.content(key, is)}, m)
+// differing are the differences of a child; where kept is set, without those of its owners.
+func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m mask, kept bool) []Diff {
+	return slices.DeleteFunc(compare(snapshot{child: r.content(key, was)}, snapshot{child: r.content(key, is)}, m), func(d Diff) bool {
+		return kept && strings.HasPrefix(d.Path, "metadata.ownerReferences")
+	})
+}
+
+// decidesDeletion says that an edit decides what is deleted with the custom resource. It counts at once, whatever else is wrong with the spec,
+// since what a user wants to keep must not wait for a correction.
+func decidesDeletion(e Edit) bool {
+	return slices.ContainsFunc([]string{"/prune", "/deletionPolicy", "/retentionPolicy"}, func(field string) bool {
+		return strings.HasSuffix(e.Path, field)
+	})
 }
 
 // explained says whether a refusal names what was refused: a field of the edits, or its value, in the API server's answer or

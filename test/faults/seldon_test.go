@@ -27,7 +27,7 @@ func seldonOperator() *Kind {
 	}
 	return &Kind{
 		Makes: regexp.MustCompile(`^(deployments\.apps/(seldon-controller-manager|seldon-deploy)|services/seldon-webhook-service|` +
-			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-(generated|revisions))|` +
+			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-(generated|revisions)|metadata-postgres|elastic-credentials)|` +
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
 		Bases: seldonBases(),
