@@ -44,7 +44,7 @@ var tfservingAdvice = map[string]advice{
 	"Waiting":        {meaning: "The Deployment is not modified until a problem is solved.", quiet: true, vague: true},
 	"InvalidInterval": {
 		stalled: true,
-		meaning: "The scrape interval is shorter than a second, or not a duration; the default is used meanwhile.",
+		meaning: "The scrape interval is shorter than a second, or not a duration; the Deployment is left as it is meanwhile.",
 		remedy:  "Set spec.monitoring.interval to 1s or more.",
 	},
 	"ModelsAvailable":     {meaning: "Every server has every model available.", quiet: true},

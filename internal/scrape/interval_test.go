@@ -1,6 +1,11 @@
 package scrape
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
 
 func TestInterval(t *testing.T) {
 	for text, ok := range map[string]bool{
@@ -10,6 +15,40 @@ func TestInterval(t *testing.T) {
 		if err := Interval(text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// TestWhatTheSchemasTakeIsAnInterval: a duration of more than 292 years is none for Prometheus, so each schema bounds the digits of every unit.
+func TestWhatTheSchemasTakeIsAnInterval(t *testing.T) {
+	const longest = "99y999w9999d99999h999999m9999999s999999999ms"
+	if err := Interval(longest); err != nil {
+		t.Errorf("%s %v", longest, err)
+	}
+	files, err := filepath.Glob("../../config/crd/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, found := regexp.MustCompile(`(?m)^ *pattern: (\^\(0\|.*y\).*ms\).*)$`), 0
+	for _, file := range files {
+		schema, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range line.FindAllSubmatch(schema, -1) {
+			found++
+			pattern := regexp.MustCompile(string(match[1]))
+			if !pattern.MatchString(longest) || !pattern.MatchString("1m30s") {
+				t.Errorf("%s: %s refuses what is an interval", file, pattern)
+			}
+			for _, digits := range regexp.MustCompile(`9+`).FindAllStringIndex(longest, -1) {
+				if longer := longest[:digits[0]] + "9" + longest[digits[0]:]; pattern.MatchString(longer) {
+					t.Errorf("%s: %s takes %s", file, pattern, longer)
+				}
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d schemas have an interval", found)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/scrape"
 )
 
 // stageServer is the only stage: nothing of a Tfserv has to wait for anything else of it.
@@ -34,6 +35,7 @@ func (s *system) Render(cr *v1alpha1.Tfserv, facts Facts) plan.Plan {
 		r.plan.AppliedInputs = facts.Running.Inputs
 	}
 	r.checkPaths()
+	r.checkInterval()
 	r.service()
 	r.exposure()
 	r.disruption()
@@ -93,6 +95,15 @@ func (r *renderer) checkPaths() {
 	if _, written := r.parameters()[configFile(r.cr)]; written {
 		r.problem(plan.Terminal, reasonPathTaken, "spec.configFileName", configFile(r.cr), "is the name of a file that MLKeeper writes",
 			"choose another name")
+	}
+}
+
+// checkInterval refuses a scrape interval that the schema refuses too, but not in what was stored before.
+func (r *renderer) checkInterval() {
+	if spec := r.cr.Spec.Monitoring; spec != nil && spec.Interval != "" {
+		if err := scrape.Interval(spec.Interval); err != nil {
+			r.problem(plan.Terminal, "InvalidInterval", "spec.monitoring.interval", spec.Interval, err.Error(), "set a duration of 1s or more, such as 30s")
+		}
 	}
 }
 

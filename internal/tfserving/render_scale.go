@@ -9,7 +9,6 @@ import (
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
-	"mlkeeper.dev/internal/scrape"
 	"mlkeeper.dev/internal/workload"
 )
 
@@ -88,16 +87,10 @@ func (r *renderer) monitor() {
 	if spec == nil {
 		return
 	}
-	interval := cmp.Or(spec.Interval, defaultInterval)
-	if err := scrape.Interval(interval); err != nil {
-		// The schema refuses it too, but not in what was stored before.
-		r.problem(plan.Terminal, "InvalidInterval", "spec.monitoring.interval", interval, err.Error(), "set 1s or more; the default is used meanwhile")
-		interval = defaultInterval
-	}
 	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
 		"endpoints": []any{map[string]any{
-			"port": restPortName, "path": cmp.Or(spec.Path, defaultMetrics), "interval": interval,
+			"port": restPortName, "path": cmp.Or(spec.Path, defaultMetrics), "interval": cmp.Or(spec.Interval, defaultInterval),
 		}},
 	}))
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
@@ -162,14 +161,15 @@ func TestABudgetThatForbidsEveryDrainIsWarnedOf(t *testing.T) {
 }
 
 // The schema refuses it too; this is for what was stored before it did.
-func TestAnIntervalUnderASecondIsAProblemAndTheDefaultStandsIn(t *testing.T) {
+func TestAnIntervalUnderASecondIsAProblemThatChangesNothing(t *testing.T) {
 	_, p := gatherAndRender(t, controllertest.New(testNow, gvkServiceMonitor), custom(t, inline+"  monitoring: {interval: 1ms}\n"))
 	if got := controllertest.Reasons(p); got != "Terminal InvalidInterval" {
 		t.Errorf("problems %q", got)
 	}
-	monitor := controllertest.MustFind(t, p, "ServiceMonitor", "tfs")
-	if list, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints"); list[0].(map[string]any)["interval"] != defaultInterval {
-		t.Error(list)
+	for _, kind := range []string{"ServiceMonitor", "Deployment"} {
+		if u := controllertest.Find(p, kind, "tfs"); u != nil {
+			t.Errorf("a %s is declared", kind)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func TestLoggersGetTheAuthorityWhereTheySendOverTLS(t *testing.T) {
 }
 
 func selectorFor(key, value string) *v1.InferenceServicesSpec {
-	return &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}
+	return &v1.InferenceServicesSpec{Selector: &keeper.LabelSelector{MatchLabels: map[string]keeper.LabelValue{key: keeper.LabelValue(value)}}}
 }
 
 // TestServiceCAFillsTheLoggersBundle: OpenShift's own authority is asked for, since it replaces all that such a ConfigMap holds.

@@ -130,7 +130,7 @@ func selects(cr *v1.TrustyAIService, labels map[string]string) (bool, error) {
 	if cr.Spec.InferenceServices == nil || cr.Spec.InferenceServices.Selector == nil {
 		return true, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(cr.Spec.InferenceServices.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(cr.Spec.InferenceServices.Selector.Kubernetes())
 	if err != nil {
 		return false, err
 	}

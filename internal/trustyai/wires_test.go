@@ -404,7 +404,7 @@ func TestKServeLoggerGoesWithItsAnnotations(t *testing.T) {
 
 func TestKServeSelector(t *testing.T) {
 	cr := service("n", false, 0)
-	cr.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "y"}}}
+	cr.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &keeper.LabelSelector{MatchLabels: map[string]keeper.LabelValue{"team": "y"}}}
 	s := simulate(t, wireNamed(WireKServe), "m")
 	s.Put(isvc(t, "Standard", ""))
 	s.settle(cr)
@@ -419,7 +419,7 @@ func TestKServeSelector(t *testing.T) {
 	s.settle(cr)
 	cr.Spec.InferenceServices.Selector.MatchLabels["team"] = "x"
 	s.settle(cr)
-	cr.Spec.InferenceServices.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Bad"}}
+	cr.Spec.InferenceServices.Selector.MatchExpressions = []keeper.LabelSelectorRequirement{{Key: "a", Operator: "Bad"}}
 	s.settle(cr)
 	if got := loggerOf(s.target()); got == "" {
 		t.Error("a selector that cannot be read unwires")
@@ -653,7 +653,7 @@ func TestTheOrderOfOneSecondLasts(t *testing.T) {
 // TestNobodyWaitsForAStalledService: one that another keeps the names from is never reachable, even where it alone selects the target.
 func TestNobodyWaitsForAStalledService(t *testing.T) {
 	named, stalled, young := service("named", true, 0), service("stalled", true, 1), service("young", false, 2)
-	named.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "thing"}}}
+	named.Spec.InferenceServices = &v1.InferenceServicesSpec{Selector: &keeper.LabelSelector{MatchLabels: map[string]keeper.LabelValue{"no": "thing"}}}
 	setReachable(stalled, false)
 	s := simulate(t, wireNamed(WireKServe), "m")
 	s.Put(isvc(t, "Standard", ""))

@@ -226,7 +226,7 @@ type MonitoringSpec struct {
 	// interval is the scrape interval of the ServiceMonitor, a Prometheus duration of at least 1s; the default is 30s.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,2}y)?([0-9]{1,3}w)?([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?([0-9]{1,9}ms)?)$`
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('[1-9][0-9]*(y|w|d|h|s|m([0-9]|$))|[1-9][0-9]{3,}ms')",message="spec.monitoring.interval must be 1s or more: a shorter one overloads Prometheus"
 	Interval string `json:"interval,omitempty"`
 	// labels are added to the ServiceMonitor, such as those that a Prometheus selects it by.

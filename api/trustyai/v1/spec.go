@@ -2,7 +2,6 @@ package v1
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -163,7 +162,7 @@ type TrustyAIServiceSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.existingClaim) || !has(self.size) && !has(self.pv) && !has(self.storageClassName) && !has(self.accessModes) && !has(self.retentionPolicy)",message="spec.storage.existingClaim excludes size, pv, storageClassName, accessModes and retentionPolicy, which describe a claim that MLKeeper makes: remove them"
 // +kubebuilder:validation:XValidation:rule="has(self.existingClaim) == has(oldSelf.existingClaim) && (!has(self.existingClaim) || self.existingClaim == oldSelf.existingClaim)",message="spec.storage.existingClaim can be neither added, changed nor removed, since the data does not move to another claim: create a new TrustyAIService instead"
 // +kubebuilder:validation:XValidation:rule="has(self.accessModes) == has(oldSelf.accessModes) && (!has(self.accessModes) || self.accessModes == oldSelf.accessModes)",message="spec.storage.accessModes can be neither added, changed nor removed, since those of a claim are immutable: create a new TrustyAIService instead"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.pv) || (has(self.pv) && self.pv == oldSelf.pv)",messageExpression="'spec.storage.pv must stay ' + oldSelf.pv + ', since a claim cannot move to another volume: create a new TrustyAIService instead'"
+// +kubebuilder:validation:XValidation:rule="has(self.pv) == has(oldSelf.pv) && (!has(self.pv) || self.pv == oldSelf.pv)",messageExpression="(has(oldSelf.pv) ? 'spec.storage.pv must stay ' + oldSelf.pv : 'spec.storage.pv cannot be added') + ', since a claim cannot move to another volume: create a new TrustyAIService instead'"
 type StorageSpec struct {
 	// format is PVC or DATABASE. Changing PVC to DATABASE migrates the data.
 	// +required
@@ -263,7 +262,7 @@ type ServiceMonitoringSpec struct {
 	// interval is the scrape interval, a Prometheus duration of at least 1s; the default is 4s.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]{1,2}y)?([0-9]{1,3}w)?([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,6}m)?([0-9]{1,7}s)?([0-9]{1,9}ms)?)$`
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('[1-9][0-9]*(y|w|d|h|s|m([0-9]|$))|[1-9][0-9]{3,}ms')",message="spec.serviceMonitoring.interval must be 1s or more: a shorter one overloads Prometheus"
 	Interval string `json:"interval,omitempty"`
 	// metricNames are the metrics asked for; the default is trustyai_spd and trustyai_dir.
@@ -311,5 +310,5 @@ type IssuerReference struct {
 type InferenceServicesSpec struct {
 	// selector selects InferenceServices of the namespace by label; empty selects all.
 	// +optional
-	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	Selector *keeper.LabelSelector `json:"selector,omitempty"`
 }

@@ -31,7 +31,7 @@ func (in *InferenceServicesSpec) DeepCopyInto(out *InferenceServicesSpec) {
 	*out = *in
 	if in.Selector != nil {
 		in, out := &in.Selector, &out.Selector
-		*out = new(metav1.LabelSelector)
+		*out = new(v1alpha1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
 }
