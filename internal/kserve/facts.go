@@ -23,6 +23,8 @@ type Facts struct {
 	// then those of before, for an update or a migration, and none for a deployment.
 	Services []*unstructured.Unstructured
 	Refused  *plan.Problem
+	// Unknown says that what is refused is what should run, and not what is prepared: then it is not known what should not run.
+	Unknown bool
 	// Held is why some services are left out: their namespace is absent, or takes no orders, or they are somebody else's.
 	Held *plan.Problem
 	// HandedOver are the services of somebody else that were handed over to the element.
@@ -79,7 +81,7 @@ func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
 		refused, f.Services, f.Held = f.Held, nil, nil
 	}
 	if refused != nil {
-		f.Refused = refused
+		f.Refused, f.Unknown = refused, true
 	}
 	if before := f.before(); before != nil {
 		f.Services, f.Held, err = admit(ctx, read, before, false)

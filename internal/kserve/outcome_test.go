@@ -279,13 +279,20 @@ func TestUpdateGoesBack(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableRecordTearsNothingDown: an update that is refused goes back to what ran before only where the record says what that was.
+// TestAnUnreadableRecordTearsNothingDown: where the services that should run cannot be read, those that run stay, whatever is prepared. An
+// update that is refused goes back to what ran before only where the record says what that was.
 func TestAnUnreadableRecordTearsNothingDown(t *testing.T) {
-	e := ordered(acm.OrderUpdate, map[string]any{"a": 1})
-	e.Previous = &acm.Content{Properties: properties(map[string]any{"b": 2})}
-	p, _ := look(t, resource(e, nil), 1, true, nil)
-	if len(p.Problems) != 1 || p.Problems[0].Reason != reasonInvalidProperties {
-		t.Errorf("without a problem, what runs is pruned: %+v", p.Problems)
+	unreadable := &acm.Content{Properties: properties(map[string]any{"b": 2})}
+	readable := &acm.Content{Properties: properties(list(declared("sklearn-iris", "kserve-test", iris)))}
+	for name, c := range map[string]struct{ previous, candidate *acm.Content }{
+		"alone": {}, "previous": {previous: unreadable}, "prepared": {candidate: unreadable}, "readable, prepared": {candidate: readable},
+	} {
+		e := ordered(acm.OrderUpdate, map[string]any{"a": 1})
+		e.Previous, e.Candidate = c.previous, c.candidate
+		p, _ := look(t, resource(e, nil), 1, true, nil)
+		if len(p.Problems) != 1 || p.Problems[0].Reason != reasonInvalidProperties {
+			t.Errorf("%s: without a problem, what runs is pruned: %+v", name, p.Problems)
+		}
 	}
 }
 

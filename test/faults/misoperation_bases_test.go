@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"regexp"
 	"strings"
 )
@@ -106,9 +107,16 @@ func seldonBases() []Base {
 			[]any{map[string]any{"kind": "Secret", "name": "other", "valuesKey": "token", "targetPath": "runs"}},
 		},
 	}
+	// The passwords of trial instances stay with their volumes when those are switched off.
+	passwords := func(_ map[string]any, d Diff) bool {
+		return d.Path == "" && slices.Contains([]string{"secrets/metadata-postgres", "secrets/elastic-credentials"}, d.Object)
+	}
 	return []Base{
-		{Name: "minimal", Prepare: prepare, Manifest: stackOf("{}"), Values: values},
-		{Name: "valued", Prepare: prepare, Manifest: stackOf("{core: {values: {runs: mine}}, enterprise: {values: {runs: theirs}}}"), Values: values},
+		{Name: "minimal", Prepare: prepare, Manifest: stackOf("{}"), Values: values, Remembers: passwords},
+		{
+			Name: "valued", Prepare: prepare, Manifest: stackOf("{core: {values: {runs: mine}}, enterprise: {values: {runs: theirs}}}"), Values: values,
+			Remembers: passwords,
+		},
 	}
 }
 

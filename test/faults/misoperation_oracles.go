@@ -91,7 +91,6 @@ func (r *run) content(key string, u *unstructured.Unstructured) map[string]strin
 // custom resource with it has no such child for. What a fresh one has may be as there.
 func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, m mask, edits []Edit) []Finding {
 	var out []Finding
-	kept := slices.ContainsFunc(edits, decidesDeletion)
 	now := r.history.all("")
 	for key, was := range before {
 		resource, name, _ := strings.Cut(key, "/")
@@ -104,13 +103,14 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 		if b != nil {
 			wanted, rendered = b.state[child]
 		}
+		free := independent(now, name, edits)
 		switch {
 		case is == nil || is.GetUID() != was.GetUID():
 			out = append(out, Finding{Oracle: "O10", Text: child + " was replaced or deleted by a spec that cannot be carried out"})
-		case is.GetGeneration() == was.GetGeneration() && len(r.differing(child, key, was, is, m, kept)) == 0:
+		case (is.GetGeneration() == was.GetGeneration() || len(free) > 0) && len(r.differing(child, key, was, is, m, free)) == 0:
 		case rendered && missing(child, wanted, r.content(key, is), m) == "":
 		default:
-			diffs := r.differing(child, key, was, is, m, kept)
+			diffs := r.differing(child, key, was, is, m, free)
 			text := child + " was written by a spec that cannot be carried out"
 			if len(diffs) > 0 {
 				text += ": " + diffs[0].String()
@@ -122,11 +122,24 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 	return out
 }
 
-// differing are the differences of a child; where kept is set, without those of its owners.
-func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m mask, kept bool) []Diff {
+// differing are the differences of a child without those of some fields.
+func (r *run) differing(child, key string, was, is *unstructured.Unstructured, m mask, without []string) []Diff {
 	return slices.DeleteFunc(compare(snapshot{child: r.content(key, was)}, snapshot{child: r.content(key, is)}, m), func(d Diff) bool {
-		return kept && strings.HasPrefix(d.Path, "metadata.ownerReferences")
+		return slices.ContainsFunc(without, func(path string) bool { return strings.HasPrefix(d.Path, path) })
 	})
+}
+
+// independent are the fields of a child that may change although the spec cannot be carried out: its owners, where an edit decides what is
+// deleted, and its replicas, where an autoscaler has them.
+func independent(now map[string]*unstructured.Unstructured, name string, edits []Edit) []string {
+	var out []string
+	if slices.ContainsFunc(edits, decidesDeletion) {
+		out = append(out, "metadata.ownerReferences")
+	}
+	if now["horizontalpodautoscalers.autoscaling/"+name] != nil {
+		out = append(out, "spec.replicas")
+	}
+	return out
 }
 
 // decidesDeletion says that an edit decides what is deleted with the custom resource. It counts at once, whatever else is wrong with the spec,

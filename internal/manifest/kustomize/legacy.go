@@ -107,7 +107,7 @@ func (l *legacy) warnFlat(file string) {
 }
 
 func (l *legacy) overlay(name string) error {
-	if err := folderName("an overlay", name); err != nil {
+	if err := folderName("kustomizeConfig.overlays", name); err != nil {
 		return err
 	}
 	dir := path.Join(l.dir, "overlays", name)

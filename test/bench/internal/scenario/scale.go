@@ -61,7 +61,7 @@ func (b *Bench) memoryPerObject(ctx context.Context, l *large, id string, manage
 		wait = 0
 	}
 	b.Result.Add(report.Measure{
-		ID: id, What: fmt.Sprintf("memory (RssAnon) per managed object, of %d managers the one with the most", len(managers)), Unit: "B",
+		ID: id, What: fmt.Sprintf("memory (RssAnon) per managed object, managers: %d, the most of one", len(managers)), Unit: "B",
 		Value: stat.Median(most) / float64(n), Statistic: fmt.Sprintf("median of %d readings", len(most)),
 		Detail: fmt.Sprintf("%s over %d managed objects", report.Number(stat.Median(most), "B"), n),
 	})
