@@ -40,7 +40,10 @@ func init() {
 	flag.StringVar(&flags.folder, "faults.folder", "", "folder of the files of failed plans; the default is bin/faults")
 }
 
-func TestMain(m *testing.M) { cluster.Main(m, fixture.CRDs()) }
+// TestMain makes room for the pods of all plans that run at once, and of those whose namespaces are about to go.
+func TestMain(m *testing.M) {
+	cluster.Main(m, fixture.CRDs(), cluster.WithFlags("--node-size=cpu=16,memory=64Gi,pods=1000"))
+}
 
 // kinds are all kinds that are tested; one joins here.
 func kinds() []*Kind {

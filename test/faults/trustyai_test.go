@@ -25,7 +25,7 @@ func trustyAI() *Kind {
 		Makes: regexp.MustCompile(`^(deployments\.apps|services|persistentvolumeclaims|configmaps|secrets|serviceaccounts|` +
 			`routes\.route\.openshift\.io|servicemonitors\.monitoring\.coreos\.com|networkpolicies\.networking\.k8s\.io|clusterrolebindings\.rbac\.authorization\.k8s\.io|` +
 			`ingresses\.networking\.k8s\.io|poddisruptionbudgets\.policy|(httproutes|backendtlspolicies)\.gateway\.networking\.k8s\.io)/` +
-			`((data|tas|trustyai)(-(service|secured|tls|ca|internal|proxy|pvc|metrics|kube-rbac-proxy-config))*|mlkeeper:trustyai-proxy:NS:(data|plain|tas)|kserve-logger-ca-bundle)$`),
+			`((data|tas|trustyai)(-(service|secured|tls|ca|internal|proxy|pvc|metrics|gateway-ca|kube-rbac-proxy-config))*|mlkeeper:trustyai-proxy:NS:(data|plain|tas)|kserve-logger-ca-bundle)$`),
 		Name: "trustyai", GVK: fixture.GVK, Resource: "trustyaiservices.trustyai.opendatahub.io",
 		Controller: trustyAIController(trustyai.DefaultImage),
 		Workloads:  trustyAIWorkloads(),
