@@ -95,7 +95,7 @@ func (f Facts) goesBack() bool { return f.before() != nil }
 // before are the services that ran before an update or a migration that has failed; nil where none has, or where the record of what ran
 // before has no services that can be read: then nothing is known to go back to, and what runs stays.
 func (f Facts) before() []*unstructured.Unstructured {
-	if f.Element.Previous == nil || f.Refused == nil && (f.Outcome == nil || f.Outcome.Failure == "") {
+	if f.Element.Previous == nil || !f.Unknown && (f.Outcome == nil || f.Outcome.Failure == "") {
 		return nil
 	}
 	services, _ := servicesOf(*f.Element.Previous)

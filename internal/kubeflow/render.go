@@ -57,16 +57,11 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 	facts.Awaited.hold(&out)
 	out.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	for i, a := range content.Applications {
-		if !facts.Current {
+		switch problem := problemOfApplication(content, i, wrong[i], clash[i]); {
+		case problem != nil && facts.Current:
 			// What is wrong with what was declared before is not wrong with what is declared now.
-		} else if problem, bad := content.Unresolved[i]; bad {
-			out.Problems = append(out.Problems, problem)
-		} else if message, field := failureOfApplication(content, i, wrong[i], clash[i]); message != "" {
-			out.Problems = append(out.Problems, plan.Problem{
-				Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field), Value: a.Name,
-				Message: message,
-			})
-		} else if clash[i] != "" {
+			out.Problems = append(out.Problems, *problem)
+		case problem == nil && clash[i] != "":
 			out.Warnings = append(out.Warnings, a.Name+": "+clash[i]+madeAsTheFirst)
 		}
 		if w := unplaced(cr, facts, i); w != "" {
@@ -101,6 +96,21 @@ func unfetched(facts Facts, out *plan.Plan) {
 	}
 	if warning != "" {
 		out.Warnings = append(out.Warnings, warning)
+	}
+}
+
+// problemOfApplication is the problem of an application that is not made as it is declared; nil for one that is.
+func problemOfApplication(content Content, i int, wrong, clash string) *plan.Problem {
+	if problem, bad := content.Unresolved[i]; bad {
+		return &problem
+	}
+	message, field := failureOfApplication(content, i, wrong, clash)
+	if message == "" {
+		return nil
+	}
+	return &plan.Problem{
+		Class: plan.Terminal, Reason: reasonApplicationFailed, Field: fmt.Sprintf("spec.applications[%d]%s", i, field),
+		Value: content.Applications[i].Name, Message: message,
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"regexp"
+	"slices"
 	"strings"
 )
 

@@ -4,8 +4,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // LabelSelector selects objects by their labels, as one of Kubernetes does. Its schema says what the API server checks of selectors in its own
 // kinds alone.
-//
-// +structType=atomic
 type LabelSelector struct {
 	// matchLabels are labels that an object must have with these values.
 	// +optional

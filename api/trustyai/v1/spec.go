@@ -310,5 +310,6 @@ type IssuerReference struct {
 type InferenceServicesSpec struct {
 	// selector selects InferenceServices of the namespace by label; empty selects all.
 	// +optional
+	// +structType=atomic
 	Selector *keeper.LabelSelector `json:"selector,omitempty"`
 }
