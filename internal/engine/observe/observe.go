@@ -44,6 +44,8 @@ type Object struct {
 	Health health.Result
 	// Completed says that the object is a Job or a Pod that has completed, also while it is being deleted.
 	Completed bool
+	// marks are what labels, annotations and owner references are of: they are shared as long as an object refers to them.
+	marks *marks
 	// digest is the digest annotation, kept apart from the annotations, which all children of a stack share.
 	digest string
 	// stripped is what Stripped returns, as JSON: maps would take ten times as much of every object's memory.

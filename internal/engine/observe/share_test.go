@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +32,35 @@ func TestChildrenOfOneStackShareTheirMarks(t *testing.T) {
 	}
 }
 
+// TestMarksGoWithTheirObjects: what is kept of marks ends with the last object that has them.
+func TestMarksGoWithTheirObjects(t *testing.T) {
+	objects := []*Object{child("K.g/ns/going", "1"), child("K.g/ns/going", "2"), child("K.g/ns/staying", "1")}
+	going, staying := objects[0].marks.digest(), objects[2].marks.digest()
+	kept := func(key digest) bool {
+		known.mu.Lock()
+		defer known.mu.Unlock()
+		_, ok := known.by[key]
+		return ok
+	}
+	objects[0] = nil
+	runtime.GC()
+	if !kept(going) {
+		t.Error("marks of an object that is there are forgotten")
+	}
+	objects[1] = nil
+	for i := 0; kept(going); i++ {
+		if i == 1000 {
+			t.Fatal("marks of no object are kept")
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond) // Cleanups run in a goroutine of their own.
+	}
+	if !kept(staying) {
+		t.Error("marks of another object are forgotten")
+	}
+	runtime.KeepAlive(objects)
+}
+
 func TestMarksThatDifferAreNotShared(t *testing.T) {
 	// An annotation may hold anything, also what the marks of another object look like when they are printed.
 	for _, owner := range []string{"K.g/ns/other", `K.g/ns/n"] ["x`, `K.g/ns/n"} map[]`} {
@@ -38,7 +69,7 @@ func TestMarksThatDifferAreNotShared(t *testing.T) {
 		}
 	}
 	a, b := marks{annotations: map[string]string{"a": `b" "c":"d`}}, marks{annotations: map[string]string{"a": "b", "c": "d"}}
-	if a.key() == b.key() {
-		t.Error("two marks have one key")
+	if a.digest() == b.digest() {
+		t.Error("two marks have one digest")
 	}
 }
