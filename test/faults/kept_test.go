@@ -171,6 +171,7 @@ func (r *run) endNamespace() error {
 
 // unreached are maps in structs with a lock that the engine does not lead to, with the reason why their sizes do not matter.
 var unreached = map[string]string{
+	"observe.shared.by":                "an entry goes with the last object that has the marks (TestMarksGoWithTheirObjects)",
 	"impersonation.Clients.byUser":     "there are 256 at most",
 	"watch.refWatch.objects":           "no such watch is left",
 	"watch.refWatch.presentHashes":     "no such watch is left",

@@ -2,6 +2,9 @@ package invariants
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -47,7 +50,24 @@ func TestInvariant06WithoutTheDefinitionOfInventoryEverythingGoesWithoutUs(t *te
 	if err := b.c.Client.Delete(context.Background(), crd); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { explainGarbage(t, b.c) })
 	b.gone(clusterRoleGVK, "", b.ns+"-role")
 	b.gone(configMapGVK, b.ns, "near")
 	b.gone(configMapGVK, other, "far")
+}
+
+// explainGarbage logs, after a failure, what the garbage collector had to say: what it misses while a definition goes depends on its timing.
+func explainGarbage(t *testing.T, c *cluster.Cluster) {
+	if !t.Failed() {
+		return
+	}
+	log, err := os.ReadFile(filepath.Join(c.Dir, "logs", "kube-controller-manager.log"))
+	if err != nil {
+		t.Log(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "garbage") || strings.Contains(line, "inventories") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
 }
