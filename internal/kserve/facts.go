@@ -25,6 +25,8 @@ type Facts struct {
 	Refused  *plan.Problem
 	// Unknown says that what is refused is what should run, and not what is prepared: then it is not known what should not run.
 	Unknown bool
+	// GoesBack says that an update or a migration has failed, so that what ran before runs on.
+	GoesBack bool
 	// Held is why some services are left out: their namespace is absent, or takes no orders, or they are somebody else's.
 	Held *plan.Problem
 	// HandedOver are the services of somebody else that were handed over to the element.
@@ -84,13 +86,11 @@ func (f *Facts) settle(ctx context.Context, read controller.Reader) error {
 		f.Refused, f.Unknown = refused, true
 	}
 	if before := f.before(); before != nil {
+		f.GoesBack = true
 		f.Services, f.Held, err = admit(ctx, read, before, false)
 	}
 	return err
 }
-
-// goesBack says that an update or a migration has failed, so that what ran before runs on.
-func (f Facts) goesBack() bool { return f.before() != nil }
 
 // before are the services that ran before an update or a migration that has failed; nil where none has, or where the record of what ran
 // before has no services that can be read: then nothing is known to go back to, and what runs stays.

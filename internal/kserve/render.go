@@ -13,7 +13,7 @@ func (system) Render(_ *keeper.CompositionElement, facts Facts) plan.Plan {
 		stage.Objects = append(stage.Objects, plan.Object{Desired: service, Inherit: facts.HandedOver[plan.KeyOf(service)]})
 	}
 	out.Stages = []plan.Stage{stage}
-	if facts.Unknown && !facts.goesBack() {
+	if facts.Unknown && !facts.GoesBack {
 		out.Problems = []plan.Problem{*facts.Refused}
 	}
 	if facts.Held != nil && len(out.Problems) == 0 {

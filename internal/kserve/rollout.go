@@ -79,7 +79,7 @@ func (f Facts) rollsOut() bool {
 
 // rollouts asks what KServe made of the services of an order that is carried out as far as they tell, by namespace.
 func (f Facts) rollouts(read controller.Reader) map[string]*workloads {
-	if !f.rollsOut() || f.goesBack() || f.Outcome != nil && f.Outcome.Failure == "" {
+	if !f.rollsOut() || f.GoesBack || f.Outcome != nil && f.Outcome.Failure == "" {
 		return nil
 	}
 	names := map[string][]string{}

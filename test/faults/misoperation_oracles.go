@@ -107,7 +107,7 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 		switch {
 		case is == nil || is.GetUID() != was.GetUID():
 			out = append(out, Finding{Oracle: "O10", Text: child + " was replaced or deleted by a spec that cannot be carried out"})
-		case (is.GetGeneration() == was.GetGeneration() || len(free) > 0) && len(r.differing(child, key, was, is, m, free)) == 0:
+		case (is.GetGeneration() == was.GetGeneration() || slices.Contains(free, "spec.replicas")) && len(r.differing(child, key, was, is, m, free)) == 0:
 		case rendered && missing(child, wanted, r.content(key, is), m) == "":
 		default:
 			diffs := r.differing(child, key, was, is, m, free)
