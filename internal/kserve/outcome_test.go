@@ -282,12 +282,19 @@ func TestUpdateGoesBack(t *testing.T) {
 // TestAnUnreadableRecordTearsNothingDown: where the services that should run cannot be read, those that run stay, whatever is prepared. An
 // update that is refused goes back to what ran before only where the record says what that was.
 func TestAnUnreadableRecordTearsNothingDown(t *testing.T) {
-	unreadable := &acm.Content{Properties: properties(map[string]any{"b": 2})}
+	unreadable, null := &acm.Content{Properties: properties(map[string]any{"b": 2})}, map[string]any{"kserveInferenceEntities": nil}
 	readable := &acm.Content{Properties: properties(list(declared("sklearn-iris", "kserve-test", iris)))}
-	for name, c := range map[string]struct{ previous, candidate *acm.Content }{
+	for name, c := range map[string]struct {
+		previous, candidate *acm.Content
+		given               map[string]any
+	}{
 		"alone": {}, "previous": {previous: unreadable}, "prepared": {candidate: unreadable}, "readable, prepared": {candidate: readable},
+		"null": {given: null}, "null before and after": {previous: &acm.Content{Properties: properties(null)}, given: null},
 	} {
-		e := ordered(acm.OrderUpdate, map[string]any{"a": 1})
+		if c.given == nil {
+			c.given = map[string]any{"a": 1}
+		}
+		e := ordered(acm.OrderUpdate, c.given)
 		e.Previous, e.Candidate = c.previous, c.candidate
 		p, _ := look(t, resource(e, nil), 1, true, nil)
 		if len(p.Problems) != 1 || p.Problems[0].Reason != reasonInvalidProperties {

@@ -2,6 +2,7 @@ package kserve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -82,7 +83,12 @@ func entitiesOf(properties acm.Properties) ([]entity, string, error) {
 	const list = "kserveInferenceEntities"
 	if raw, listed := properties[list]; listed {
 		var out []entity
-		if err := json.Unmarshal(raw, &out); err != nil {
+		err := json.Unmarshal(raw, &out)
+		if err == nil && out == nil {
+			// As an empty list it would delete what runs.
+			err = errors.New("it is null")
+		}
+		if err != nil {
 			return nil, list, invalid(list, "", "it cannot be read: "+err.Error(), "give a list of objects with name, namespace and payload")
 		}
 		return out, list, nil

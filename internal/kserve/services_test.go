@@ -43,7 +43,7 @@ func declared(name, namespace string, payload any) map[string]any {
 }
 
 func list(entities ...map[string]any) map[string]any {
-	return map[string]any{"kserveInferenceEntities": entities}
+	return map[string]any{"kserveInferenceEntities": append([]map[string]any{}, entities...)}
 }
 
 // object is what a JSON text says.
