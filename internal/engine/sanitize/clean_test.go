@@ -178,3 +178,23 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+// TestDuplicatesAreSuspected: a create takes what a later apply refuses, so it has to be told before.
+func TestDuplicatesAreSuspected(t *testing.T) {
+	for list, want := range map[string]bool{
+		`[{name: a}, {name: b}]`: false, `[{name: a}, {name: a}]`: true,
+		`[{}, {}]`: true, `[{}, {name: ""}]`: true, `[{}]`: false,
+		`[{port: 80, protocol: TCP}, {port: 80, protocol: UDP}]`: false, `[{containerPort: 80}, {containerPort: 80}]`: true,
+		`[{ip: 10.0.0.1, hostnames: [a]}, {ip: 10.0.0.1, hostnames: [b]}]`: true,
+		`[{apiGroups: [""], verbs: [get]}, {apiGroups: [""], verbs: [get]}]`: false,
+	} {
+		var content any
+		if err := yaml.Unmarshal([]byte(list), &content); err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"list": content}}}
+		if got := Suspicious(u); got != want {
+			t.Errorf("%s: %v", list, got)
+		}
+	}
+}

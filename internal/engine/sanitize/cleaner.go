@@ -41,8 +41,12 @@ func RefusedStrictly(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "strict decoding error")
 }
 
-// Suspicious says that two items of some list have the same name or port, which no create refuses but a later apply
-// does. Whether it is a mistake, only the schema tells.
+// keys are the fields that Kubernetes' keyed lists have as their key or a part of it, but for those that tell as much in other lists. The
+// protocol of a port is the other part of its key.
+var keys = []string{"name", "port", "containerPort", "mountPath", "devicePath", "ip", "topologyKey"}
+
+// Suspicious says that two items of some list have the same name or port, or are empty, so that both have the default of their key, which no
+// create refuses but a later apply does. Whether it is a mistake, only the schema tells.
 func Suspicious(u *unstructured.Unstructured) bool { return suspicious(u.Object) }
 
 func suspicious(content any) bool {
@@ -63,8 +67,11 @@ func suspicious(content any) bool {
 			if !isMap {
 				continue
 			}
-			for _, key := range []string{"name", "port", "containerPort", "mountPath"} {
-				if v, ok := m[key]; ok {
+			for _, key := range keys {
+				if v, ok := m[key]; ok || len(m) == 0 {
+					if v == nil {
+						v = ""
+					}
 					text := fmt.Sprint(key, v, m["protocol"])
 					if seen[text] {
 						return true
