@@ -138,7 +138,7 @@ var trustyAIAdvice = map[string]advice{
 	},
 	"InvalidServiceMonitoring": {
 		stalled: true,
-		meaning: "A field of spec.serviceMonitoring is wrong, or may not be set there; the default ServiceMonitor is used meanwhile.",
+		meaning: "A field of spec.serviceMonitoring is wrong, or may not be set there; the ServiceMonitor stays as it is.",
 		remedy:  "Correct or remove the field that the message names.",
 	},
 	"MigrationFailed": {

@@ -40,7 +40,7 @@ func refProblem(field, value, message string) *plan.Problem {
 	return &plan.Problem{
 		Class: plan.Terminal, Reason: reasonInvalidMonitoring, Field: field, Value: value, Message: message,
 		Remedy: "write a partial ServiceMonitor of monitoring.coreos.com/v1 with labels and annotations, and of one endpoint interval, " +
-			"scrapeTimeout, honorTimestamps and metricRelabelings, such as {spec: {endpoints: [{interval: 15s}]}}; the default is used meanwhile",
+			"scrapeTimeout, honorTimestamps and metricRelabelings, such as {spec: {endpoints: [{interval: 15s}]}}",
 	}
 }
 

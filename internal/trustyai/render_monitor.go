@@ -17,10 +17,13 @@ const metricsPath = "/q/metrics"
 
 // monitor renders the ServiceMonitor: the one of TrustyAI ADR 3, or upstream's local one
 // (trustyai-service-operator HEAD 11c335b); upstream's central one is not made, since a namespace's services are
-// scraped by their own (defect 15).
+// scraped by their own (defect 15). Where the spec of it cannot be used, none is declared, and one that exists stays as it is.
 func (r *scene) monitor() {
 	labels := map[string]string{"modelmesh-service": "modelmesh-serving"}
-	endpoint := r.defaultEndpoint()
+	endpoint, ok := r.defaultEndpoint()
+	if !ok {
+		return
+	}
 	spec := map[string]any{"endpoints": []any{endpoint}}
 	if ADRShape(r.cr) {
 		spec["selector"] = map[string]any{"matchLabels": map[string]any{"app.kubernetes.io/name": adrBase}}
@@ -32,14 +35,14 @@ func (r *scene) monitor() {
 	}
 	o := plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.names.serviceMonitor, labels, spec)
 	if monitoring := r.cr.Spec.ServiceMonitoring; monitoring != nil && monitoring.Ref != nil && len(monitoring.Ref.Raw) > 0 {
-		// The default stands in for what is refused, so that metrics are scraped meanwhile.
-		if ref, problem := readRef(monitoring.Ref.Raw, endpoint["interval"].(string)); problem != nil {
+		ref, problem := readRef(monitoring.Ref.Raw, endpoint["interval"].(string))
+		if problem != nil {
 			r.plan.Problems = append(r.plan.Problems, *problem)
-		} else {
-			ref.applyTo(o.Desired, endpoint)
-			for _, unused := range ref.unused {
-				r.warn("%s.metadata.%s is not used: the ServiceMonitor is %s/%s", refField, quoteKey(unused), r.cr.Namespace, r.names.serviceMonitor)
-			}
+			return
+		}
+		ref.applyTo(o.Desired, endpoint)
+		for _, unused := range ref.unused {
+			r.warn("%s.metadata.%s is not used: the ServiceMonitor is %s/%s", refField, quoteKey(unused), r.cr.Namespace, r.names.serviceMonitor)
 		}
 	}
 	if r.secured {
@@ -52,17 +55,17 @@ func (r *scene) monitor() {
 // and the labels of its metrics, which could name another namespace, do not win over Prometheus' own.
 func (r *scene) trusted() bool { return r.cr.Spec.Image == "" }
 
-// defaultEndpoint is the endpoint before serviceMonitoring.ref is applied to it.
-func (r *scene) defaultEndpoint() map[string]any {
+// defaultEndpoint is the endpoint before serviceMonitoring.ref is applied to it; ok is false when the interval cannot be used.
+func (r *scene) defaultEndpoint() (endpoint map[string]any, ok bool) {
 	names, keep := []string{"trustyai_spd", "trustyai_dir"}, "trustyai_.*"
 	interval := "4s"
 	if m := r.cr.Spec.ServiceMonitoring; m != nil {
 		if m.Interval != "" {
 			if err := scrape.Interval(m.Interval); err != nil {
-				r.problem(plan.Terminal, reasonInvalidMonitoring, "spec.serviceMonitoring.interval", quote(m.Interval), err.Error(), "set 1s or more; the default is used meanwhile")
-			} else {
-				interval = m.Interval
+				r.problem(plan.Terminal, reasonInvalidMonitoring, "spec.serviceMonitoring.interval", quote(m.Interval), err.Error(), "set 1s or more")
+				return nil, false
 			}
+			interval = m.Interval
 		}
 		if len(m.MetricNames) > 0 {
 			names = m.MetricNames
@@ -77,7 +80,7 @@ func (r *scene) defaultEndpoint() map[string]any {
 	for _, name := range names {
 		match = append(match, fmt.Sprintf("{__name__= %q}", name))
 	}
-	endpoint := map[string]any{
+	endpoint = map[string]any{
 		"interval": interval, "path": metricsPath, "honorLabels": r.trusted(), "scheme": "http",
 		"params": map[string]any{"match[]": match},
 		"metricRelabelings": []any{map[string]any{
@@ -102,7 +105,7 @@ func (r *scene) defaultEndpoint() map[string]any {
 	default:
 		endpoint["port"] = "http"
 	}
-	return endpoint
+	return endpoint, true
 }
 
 // scrapeTLS is how Prometheus verifies the service: by the authority of its certificate where that is known, else by those

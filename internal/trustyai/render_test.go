@@ -253,8 +253,12 @@ func Test_Problems(t *testing.T) {
 					t.Errorf("the problem tells what is in another namespace: %q", problem.Error())
 				}
 			}
-			if find(p, "ServiceMonitor", namesOf(cr).serviceMonitor) == nil || find(p, "Service", ServiceName(cr)) == nil {
+			if find(p, "Service", ServiceName(cr)) == nil {
 				t.Error("a problem takes out what is harmless")
+			}
+			// What cannot be carried out changes nothing that exists.
+			if monitored := find(p, "ServiceMonitor", namesOf(cr).serviceMonitor) != nil; monitored == strings.Contains(tc.want, reasonInvalidMonitoring) {
+				t.Errorf("there is a ServiceMonitor: %v", monitored)
 			}
 		})
 	}
