@@ -126,6 +126,7 @@ type TfservSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.name) && size(s.name) > 0)",message="spec.imagePullSecrets needs a name in each item"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// resources are the compute resources of the tfs-main container, GPUs included (nvidia.com/gpu).
 	// +optional

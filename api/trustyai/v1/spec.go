@@ -117,6 +117,7 @@ type TrustyAIServiceSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.name) && size(s.name) > 0)",message="spec.imagePullSecrets needs a name in each item"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// env are further environment variables of the trustyai-service container, such as JAVA_OPTS; one that MLKeeper sets itself is refused.
 	// +optional
@@ -162,6 +163,7 @@ type TrustyAIServiceSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.existingClaim) || !has(self.size) && !has(self.pv) && !has(self.storageClassName) && !has(self.accessModes) && !has(self.retentionPolicy)",message="spec.storage.existingClaim excludes size, pv, storageClassName, accessModes and retentionPolicy, which describe a claim that MLKeeper makes: remove them"
 // +kubebuilder:validation:XValidation:rule="has(self.existingClaim) == has(oldSelf.existingClaim) && (!has(self.existingClaim) || self.existingClaim == oldSelf.existingClaim)",message="spec.storage.existingClaim can be neither added, changed nor removed, since the data does not move to another claim: create a new TrustyAIService instead"
 // +kubebuilder:validation:XValidation:rule="has(self.accessModes) == has(oldSelf.accessModes) && (!has(self.accessModes) || self.accessModes == oldSelf.accessModes)",message="spec.storage.accessModes can be neither added, changed nor removed, since those of a claim are immutable: create a new TrustyAIService instead"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.storage.storageClassName can be neither added, changed nor removed, since that of a claim is immutable: create a new TrustyAIService instead"
 // +kubebuilder:validation:XValidation:rule="has(self.pv) == has(oldSelf.pv) && (!has(self.pv) || self.pv == oldSelf.pv)",messageExpression="(has(oldSelf.pv) ? 'spec.storage.pv must stay ' + oldSelf.pv : 'spec.storage.pv cannot be added') + ', since a claim cannot move to another volume: create a new TrustyAIService instead'"
 type StorageSpec struct {
 	// format is PVC or DATABASE. Changing PVC to DATABASE migrates the data.
