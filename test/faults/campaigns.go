@@ -71,15 +71,16 @@ func (s *Suite) plan(campaign string, k *Kind, w *Workload, f Fault) Plan {
 	return Plan{Seed: s.Seed, Kind: k.Name, Workload: w.Name, Campaign: campaign, Fault: &f}
 }
 
-// crashes are C1: at every write of every workload, before it, after it, and with a lost answer.
+// crashes are C1: at every write of every workload, before it, after it, and with a lost answer. A crash before a write differs from one
+// after the write before it only where both are sent at once, so the short form has the first, or a lost answer, at every other write.
 func (s *Suite) crashes() []Plan {
-	actions := []Action{DieBefore, DieAfter, Lose}
-	if s.Long {
-		actions = append(actions, LoseDie)
-	}
 	var out []Plan
 	s.eachReference(func(k *Kind, w *Workload, ref *reference) {
-		for _, p := range s.points(ref) {
+		for i, p := range s.points(ref) {
+			actions := []Action{DieBefore, DieAfter, Lose, LoseDie}
+			if !s.Long {
+				actions = []Action{DieAfter, []Action{DieBefore, Lose}[i%2]}
+			}
 			for _, do := range actions {
 				out = append(out, s.plan("C1", k, w, Fault{At: p, Do: do}))
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mlkeeper.dev/test/cluster"
@@ -263,6 +264,8 @@ type misrun struct {
 	mask   mask
 	// hasty says that the last operation was not waited for.
 	hasty bool
+	// usual are the children of a fresh custom resource of the base.
+	usual snapshot
 	// last are the edits of the last spec that the API server accepted, and stuck says that it could not be carried out.
 	last  []Edit
 	stuck bool
@@ -285,7 +288,7 @@ func (m *misrun) begin() error {
 	if !one.verdict.ready() {
 		return fmt.Errorf("a fresh %s is %s", m.base.Name, one.verdict)
 	}
-	m.mask = learn([]snapshot{one.state, two.state})
+	m.mask, m.usual = learn([]snapshot{one.state, two.state}), two.state
 	_, err = m.create(m.base, m.origin)
 	return err
 }
@@ -345,13 +348,46 @@ func (m *misrun) step(op Operation) ([]Finding, error) {
 		findings = append(findings, Finding{Oracle: "O4", Text: fmt.Sprintf("it is %s; a fresh one is %s", v, want.verdict)})
 	}
 	if !hasty {
-		against := want
-		if v.stalled() && want.verdict.ready() || complainsOf(v, changed) {
-			against = nil
+		against, err := m.permitted(op, v, want, changed)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", op.Name, err)
+		}
+		if !v.stalled() {
+			m.withdraw(before, want)
 		}
 		findings = append(findings, m.untouched(before, against, m.mask, changed)...)
 	}
 	return m.prefixed(op, append(findings, explained(v, m.origin, changed)...)), nil
+}
+
+// withdraw takes out what neither the base nor the present spec declares: an operation before has added it, and it may go.
+func (m *misrun) withdraw(before map[string]*unstructured.Unstructured, want *fresh) {
+	for key := range before {
+		child := m.inSnapshot(key)
+		if m.usual[child] == nil && want.state[child] == nil {
+			delete(before, key)
+		}
+	}
+}
+
+// permitted is the fresh custom resource whose children may be there although the spec cannot be carried out; nil for none. Beside edits that are
+// complained of, the others may be carried out.
+func (m *misrun) permitted(op Operation, v verdict, want *fresh, changed []Edit) (*fresh, error) {
+	if v.stalled() && want.verdict.ready() {
+		return nil, nil
+	}
+	if !complainsOf(v, changed) {
+		return want, nil
+	}
+	rest := slices.DeleteFunc(slices.Clone(op.Edits), func(e Edit) bool { return complainsOf(v, []Edit{e}) })
+	if len(rest) == 0 || len(rest) == len(op.Edits) {
+		return nil, nil
+	}
+	spec, err := edited(m.origin, rest)
+	if err != nil {
+		return nil, err
+	}
+	return m.suite.fresh(m.kind, m.base, spec, false)
 }
 
 // later is the verdict when the custom resource gets Ready after all.

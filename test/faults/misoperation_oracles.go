@@ -87,6 +87,12 @@ func (r *run) content(key string, u *unstructured.Unstructured) map[string]strin
 	return nil
 }
 
+// inSnapshot is how a snapshot names an object of the history.
+func (r *run) inSnapshot(key string) string {
+	resource, name, _ := strings.Cut(key, "/")
+	return resource + "/" + lasting(name, r.world.Namespace)
+}
+
 // untouched says which child is another one than before, or has other content, although a spec was refused that a fresh
 // custom resource with it has no such child for. What a fresh one has may be as there.
 func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, m mask, edits []Edit) []Finding {
@@ -94,7 +100,7 @@ func (r *run) untouched(before map[string]*unstructured.Unstructured, b *fresh, 
 	now := r.history.all("")
 	for key, was := range before {
 		resource, name, _ := strings.Cut(key, "/")
-		child := resource + "/" + lasting(name, r.world.Namespace)
+		child := r.inSnapshot(key)
 		if resource == inventories {
 			continue
 		}
