@@ -54,7 +54,7 @@ func (g *gathering) ask(models []wanted) {
 		question += " with config " + hashOf(map[string]string{"live": g.liveText, "declared": g.facts.ConfigText})
 	}
 	if running.Current {
-		question += fmt.Sprintf(", rolled out to %d pods", running.Replicas)
+		question += fmt.Sprintf(", rolled out to %d pods", running.Total)
 	}
 	if c := promoted(g.cr); c != nil {
 		question += fmt.Sprintf(", with version %d of %s", c.Version, c.Model)

@@ -6,6 +6,7 @@ import (
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
+	"mlkeeper.dev/internal/workload"
 )
 
 // Facts are everything that rendering needs beyond the custom resource.
@@ -57,6 +58,7 @@ type Download struct {
 
 // Running is a Deployment as observed.
 type Running struct {
+	workload.Rollout
 	// Config is the name of the ConfigMap of ours that its template uses, and Hash the hash of its configuration.
 	Config, Hash string
 	// Template is the form of its pod template; empty for that of an earlier version of MLKeeper.
@@ -68,8 +70,6 @@ type Running struct {
 	// Generation and ResourceVersion are those of the Deployment.
 	Generation      int64
 	ResourceVersion string
-	// Replicas counts its pods, Ready those that are ready.
-	Replicas, Ready int64
 }
 
 // Port is one port of the Service.

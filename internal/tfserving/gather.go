@@ -18,6 +18,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/tfserving/modelconfig"
+	"mlkeeper.dev/internal/workload"
 )
 
 const (
@@ -222,16 +223,12 @@ func (g *gathering) running() {
 	if seen == nil {
 		return
 	}
-	count := func(path ...string) int64 {
-		n, _, _ := unstructured.NestedInt64(seen.Object, path...)
-		return max(n, 0)
-	}
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
 		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
-		Current:  child.Health.Status == health.Current,
-		Replicas: count("status", "replicas"), Ready: count("status", "readyReplicas"),
+		Current: child.Health.Status == health.Current,
+		Rollout: workload.RolloutOf(seen),
 	}
 }
 

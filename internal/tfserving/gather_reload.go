@@ -27,7 +27,7 @@ func (g *gathering) liveConfig(ctx context.Context) error {
 // holdLabels leaves a label that moves where it is, as long as not every server has the version that it moves to: TensorFlow Serving
 // would refuse the whole config until then. Where there is no pod, nobody can refuse it; one that is not ready may run all the same.
 func (g *gathering) holdLabels() {
-	if g.liveText == "" || g.facts.Running == nil || g.facts.Running.Replicas == 0 {
+	if g.liveText == "" || g.facts.Running == nil || g.facts.Running.Total == 0 {
 		return
 	}
 	config, held := g.facts.Config.HoldLabels(g.live, func(model string, version int64) bool {

@@ -104,14 +104,13 @@ func (v *view) deployment() *unstructured.Unstructured {
 
 // pods counts the pods. A Deployment that a problem keeps out of the plan still runs.
 func (v *view) pods() (replicas, ready int32) {
-	all, good := int64(0), int64(0)
+	var rollout workload.Rollout
 	if u := v.deployment(); u != nil {
-		all, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
-		good, _, _ = unstructured.NestedInt64(u.Object, "status", "readyReplicas")
+		rollout = workload.RolloutOf(u)
 	} else if r := v.facts.Running; r != nil && v.problems() {
-		all, good = r.Replicas, r.Ready
+		rollout = r.Rollout
 	}
-	return bounded(all), bounded(good)
+	return bounded(rollout.Total), bounded(rollout.Ready)
 }
 
 func bounded(n int64) int32 { return int32(min(max(n, 0), 1<<30)) } //nolint:gosec // Bounded here.

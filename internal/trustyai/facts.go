@@ -8,6 +8,7 @@ import (
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/digest"
+	"mlkeeper.dev/internal/workload"
 )
 
 // Settings are what the operator is told about the controller.
@@ -107,6 +108,7 @@ type Claim struct {
 
 // Deployment is what is known of the Deployment of the service.
 type Deployment struct {
+	workload.Rollout
 	// Template says which template it runs; empty for a Deployment that MLKeeper has not written yet.
 	Template Template
 	// Format is the format that a Deployment of the original operator runs with.
@@ -115,12 +117,6 @@ type Deployment struct {
 	AdoptedPods *AdoptedPods
 	// Selector is the selector that cannot be changed any more (invariant 8); nil for one that MLKeeper made.
 	Selector map[string]string
-	// Observed says that the deployment controller has seen the latest generation; the counts are meaningless before.
-	Observed bool
-	// Desired, Total, Updated and Available count pods.
-	Desired, Total, Updated, Available int64
-	// Exceeded says that the rollout exceeded its deadline.
-	Exceeded bool
 }
 
 // AdoptedPods is what the pods of the original operator follow from. As long as it stays as it was when they were
@@ -163,11 +159,6 @@ func sameDigest(then, now string) (string, string) {
 		return then, then
 	}
 	return then, now
-}
-
-// rolledOut says that every pod runs the latest template and is available.
-func (d *Deployment) rolledOut() bool {
-	return d != nil && d.Observed && d.Desired > 0 && d.Updated >= d.Desired && d.Available >= d.Desired && d.Total == d.Updated
 }
 
 // Database is what is known of the Secret with the credentials of the database, without any value of it.

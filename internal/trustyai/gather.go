@@ -21,6 +21,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/wiring"
+	"mlkeeper.dev/internal/workload"
 )
 
 // system is the controller.
@@ -212,7 +213,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 		// One that carries our digest and is not partial has our template, even if somebody took the mark of it off: taken
 		// for upstream's, it would be declared without a template, and lose the one it has.
 		if marks := seen.GetAnnotations(); marks[templateAnnotation] != "" || child.AppliedHash() != "" && !child.Partial() {
-			d := deploymentOf(seen)
+			d := &Deployment{Rollout: workload.RolloutOf(seen)}
 			d.Template = Template(marks[templateAnnotation])
 			if d.Template == "" {
 				d.Template = rendered(cr)
@@ -229,7 +230,7 @@ func gatherDeployment(ctx context.Context, read controller.Reader, cr *v1.Trusty
 	if err != nil || live == nil {
 		return nil, err
 	}
-	d := deploymentOf(live)
+	d := &Deployment{Rollout: workload.RolloutOf(live)}
 	d.Template = Template(live.GetAnnotations()[templateAnnotation])
 	selector, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
 	if d.Template == "" || live.GetAnnotations()[selectorAnnotation] != "" {
@@ -276,31 +277,6 @@ func decodeAdoptedPods(text string) *AdoptedPods {
 func fromUpstream(cr *v1.TrustyAIService) bool {
 	return cr.Status.StorageFormat == "" && (len(cr.Status.Conditions) > 0 || cr.Status.Phase != "" ||
 		cr.Annotations[keeper.PreviousOperatorAnnotation] != "" || slices.Contains(cr.Finalizers, upstreamFinalizer))
-}
-
-// deploymentOf reads the counts of a Deployment.
-func deploymentOf(u *unstructured.Unstructured) *Deployment {
-	number := func(missing int64, path ...string) int64 {
-		if n, found, err := unstructured.NestedInt64(u.Object, path...); err == nil && found {
-			return n
-		}
-		return missing
-	}
-	d := &Deployment{
-		Observed:  number(-1, "status", "observedGeneration") >= u.GetGeneration(),
-		Desired:   number(1, "spec", "replicas"),
-		Total:     number(0, "status", "replicas"),
-		Updated:   number(0, "status", "updatedReplicas"),
-		Available: number(0, "status", "availableReplicas"),
-	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, item := range conditions {
-		c, _ := item.(map[string]any)
-		if c["type"] == "Progressing" && c["status"] == "False" && c["reason"] == "ProgressDeadlineExceeded" {
-			d.Exceeded = true
-		}
-	}
-	return d
 }
 
 // imageIn reads the image of the service from a Deployment of the original operator.

@@ -176,7 +176,7 @@ func (in migrationInput) copying() *v1.MigrationStatus {
 		return in.on(v1.MigrationCopying, in.Stored.Message)
 	case d.Exceeded:
 		return in.failed()
-	case d.rolledOut():
+	case d.Complete():
 		return in.resumed(v1.MigrationVerifying, "the data is copied, and the pod that copied it serves from the database")
 	default:
 		return in.on(v1.MigrationCopying, in.Stored.Message)
@@ -186,7 +186,7 @@ func (in migrationInput) copying() *v1.MigrationStatus {
 // verifying ends when the pod that copied is seen ready once more. There is no way back from here: what arrived since it
 // was first ready is in the database alone.
 func (in migrationInput) verifying() *v1.MigrationStatus {
-	if in.migrating() && in.Deployment.rolledOut() {
+	if in.migrating() && in.Deployment != nil && in.Deployment.Complete() {
 		return in.on(v1.MigrationDone, in.Stored.Message+"; the volume is no longer mounted")
 	}
 	return in.on(v1.MigrationVerifying, in.Stored.Message)
@@ -204,7 +204,7 @@ func (in migrationInput) failed() *v1.MigrationStatus {
 // failedBefore is an attempt that failed, once the pod on the volume serves again.
 func (in migrationInput) failedBefore() *v1.MigrationStatus {
 	d := in.Deployment
-	if in.Stored.InterruptedAt == nil || in.Stored.ResumedAt != nil || d == nil || d.Template != TemplatePVC || !d.rolledOut() {
+	if in.Stored.InterruptedAt == nil || in.Stored.ResumedAt != nil || d == nil || d.Template != TemplatePVC || !d.Complete() {
 		return in.Stored
 	}
 	return in.resumed(v1.MigrationFailed, in.Stored.Message)

@@ -10,15 +10,16 @@ import (
 	v1 "mlkeeper.dev/api/trustyai/v1"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/workload"
 )
 
 func Test_MigrationSteps(t *testing.T) {
 	at := func(phase v1.MigrationPhase) *v1.MigrationStatus {
 		return &v1.MigrationStatus{Phase: phase, From: v1.StoragePVC, To: v1.StorageDatabase, Generation: 2}
 	}
-	old := &Deployment{Template: TemplatePVC, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
+	old := &Deployment{Template: TemplatePVC, Rollout: workload.Rollout{Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}}
 	deployed := func(f func(*Deployment)) *Deployment {
-		d := &Deployment{Template: TemplateMigration, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
+		d := &Deployment{Template: TemplateMigration, Rollout: workload.Rollout{Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}}
 		f(d)
 		return d
 	}
@@ -204,7 +205,7 @@ func Test_FailedMigrationGoesBackToTheVolume(t *testing.T) {
 
 // Test_AMigrationTellsHowLongItInterrupts follows the record of the interruption from the first step to each end.
 func Test_AMigrationTellsHowLongItInterrupts(t *testing.T) {
-	migrating := &Deployment{Template: TemplateMigration, Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}
+	migrating := &Deployment{Template: TemplateMigration, Rollout: workload.Rollout{Observed: true, Desired: 1, Total: 1, Updated: 1, Available: 1}}
 	back := *migrating
 	back.Template = TemplatePVC
 	exceeded := *migrating

@@ -167,13 +167,14 @@ func (v *view) state(key plan.Key) (controller.State, bool) {
 // pods counts all pods of the Deployment, and those that are ready.
 func (v *view) pods() (total, ready int64) {
 	if u := v.deployment(); u != nil {
-		total, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
-		ready, _, _ = unstructured.NestedInt64(u.Object, "status", "readyReplicas")
-	} else if d := v.facts.Deployment; d != nil {
-		// A Deployment that a problem keeps out of the plan still runs.
-		total, ready = d.Total, d.Available
+		r := workload.RolloutOf(u)
+		return r.Total, r.Ready
 	}
-	return max(total, 0), max(ready, 0)
+	if d := v.facts.Deployment; d != nil {
+		// A Deployment that a problem keeps out of the plan still runs.
+		return d.Total, d.Ready
+	}
+	return 0, 0
 }
 
 // externalURL is where the service is reached from outside of the cluster: at the host for which a router has admitted its Route, else

@@ -9,6 +9,7 @@ import (
 	"mlkeeper.dev/internal/engine/health"
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/wiring"
+	"mlkeeper.dev/internal/workload"
 )
 
 const kindInferenceService = "InferenceService"
@@ -87,11 +88,10 @@ func (v *view) overall(complete, some bool) {
 // workload says that pods serve: as many as declared, or those that a problem leaves running.
 func (v *view) workload() bool {
 	if u := v.deployment(); u != nil {
-		d := deploymentOf(u)
-		return d.Observed && d.Available >= d.Desired && d.Desired > 0
+		return workload.RolloutOf(u).Serves()
 	}
 	d := v.facts.Deployment
-	return d != nil && d.Observed && d.Desired > 0 && d.Available >= d.Desired
+	return d != nil && d.Serves()
 }
 
 // claim tells of the claim. Upstream says "not found" of a claim that is merely unbound.
@@ -132,16 +132,16 @@ func (v *view) existingClaim() finding {
 }
 
 // database tells of the database: the service is ready only with a connection to it.
-func (v *view) database(workload bool) finding {
+func (v *view) database(serves bool) finding {
 	switch db := v.facts.Database; {
 	case !db.Found:
 		return finding{no, reasonDBCredentialsNotFound, "Database credentials not found"}
 	case len(db.Missing) > 0:
 		return finding{no, reasonDBCredentialsError, "Error with database credentials"}
-	case workload:
+	case serves:
 		return finding{yes, "DBAvailable", "Database available"}
 	}
-	if u := v.deployment(); u != nil && deploymentOf(u).Exceeded {
+	if u := v.deployment(); u != nil && workload.RolloutOf(u).Exceeded {
 		return finding{no, "DBConnectionError", "Error connecting to database"}
 	}
 	return finding{unknown, "DBNotChecked", "The service is not ready yet, so that its connection to the database is not known"}
@@ -210,7 +210,7 @@ func (v *view) mesh() finding {
 		if _, known := u.Object["status"]; !known {
 			continue
 		}
-		if d := deploymentOf(u); d.Available < d.Desired {
+		if d := workload.RolloutOf(u); d.Available < d.Desired {
 			return finding{no, "ModelMeshNotAvailable", "ModelMesh is not running: the Deployment " + u.GetName() + " does not have all its pods"}
 		}
 	}

@@ -1,4 +1,5 @@
-// Package workload has what the controllers render alike for their pods. It reads nothing and decides nothing.
+// Package workload has what the controllers render alike for their pods, and how they read the status of a Deployment. It asks the API
+// server nothing and decides nothing.
 package workload
 
 import (

@@ -185,7 +185,7 @@ func TestDuplicatesAreSuspected(t *testing.T) {
 		`[{name: a}, {name: b}]`: false, `[{name: a}, {name: a}]`: true,
 		`[{}, {}]`: true, `[{}, {name: ""}]`: true, `[{}]`: false,
 		`[{port: 80, protocol: TCP}, {port: 80, protocol: UDP}]`: false, `[{containerPort: 80}, {containerPort: 80}]`: true,
-		`[{ip: 10.0.0.1, hostnames: [a]}, {ip: 10.0.0.1, hostnames: [b]}]`: true,
+		`[{ip: 10.0.0.1, hostnames: [a]}, {ip: 10.0.0.1, hostnames: [b]}]`:   true,
 		`[{apiGroups: [""], verbs: [get]}, {apiGroups: [""], verbs: [get]}]`: false,
 	} {
 		var content any
