@@ -70,10 +70,29 @@ func (p *Pair) Signs() bool { return p.Cert.IsCA && p.Cert.KeyUsage&x509.KeyUsag
 
 // Serves says that the pair is a leaf of the authority for exactly these names.
 func (p *Pair) Serves(authority *Pair, dns []string) bool {
+	return p.For(dns) && p.Cert.CheckSignatureFrom(authority.Cert) == nil
+}
+
+// For says that the pair is for exactly these names.
+func (p *Pair) For(dns []string) bool {
 	have, want := slices.Clone(p.Cert.DNSNames), slices.Clone(dns)
 	slices.Sort(have)
 	slices.Sort(want)
-	return slices.Equal(have, want) && p.Cert.CheckSignatureFrom(authority.Cert) == nil
+	return slices.Equal(have, want)
+}
+
+// Signer is the valid authority that signed the pair, in PEM, of a bundle of nothing but authorities; nil where there is none.
+func (p *Pair) Signer(bundle []byte, now time.Time) []byte {
+	if !OnlyAuthorities(bundle) {
+		return nil
+	}
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && now.Before(cert.NotAfter) && p.Cert.CheckSignatureFrom(cert) == nil {
+			return pem.EncodeToMemory(block)
+		}
+	}
+	return nil
 }
 
 // NewAuthority makes a certificate authority.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
@@ -188,10 +189,11 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 				}
 				for _, o := range p.Stages[0].Objects {
 					kind, dependsOn := o.Desired.GetKind(), ""
-					if kind == "ServiceMonitor" && name == "tas-ca" {
+					// Certificates that are in use need their authority no more.
+					if kind == "ServiceMonitor" && name == "tas-ca" && !runs {
 						dependsOn = name
 					}
-					if kind == "Deployment" && (name != "tas-ca" || !runs) || kind == "Route" && name == "tas-ca" {
+					if kind == "Deployment" && (name != "tas-ca" || !runs) || kind == "Route" && name == "tas-ca" && !runs {
 						dependsOn = name
 						if kind == "Deployment" && name == "tas-ca" {
 							dependsOn = "tas-tls" // It is not made, for want of the authority.
@@ -206,6 +208,60 @@ func Test_NothingDependsOnWhatIsNotStored(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Test_ALostAuthorityRestartsNoPod: what it signed stays in use, and is trusted by what trusted it, until it is due, however often the authority
+// is deleted. Then the new one signs, with the one before beside it.
+func Test_ALostAuthorityRestartsNoPod(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	before, _ := stored(t, c, cr)
+	for range 3 {
+		c.Remove(plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-ca"})
+		for _, step := range []string{"lost", "made again"} {
+			facts, p := gatherAndRender(t, c, cr)
+			if facts.Certs.Digest != before.Certs.Digest || facts.Certs.CA != before.Certs.CA || facts.Certs.AwaitsCA != "" {
+				t.Errorf("%s, it changes what is in use: %+v", step, facts.Certs)
+			}
+			for i, own := range facts.Certs.Own[1:] {
+				if was := before.Certs.Own[i+1]; !bytes.Equal(own.Cert, was.Cert) || !bytes.Equal(own.CA, was.CA) {
+					t.Errorf("%s, it changes %s", step, own.Name)
+				}
+			}
+			c.Written(p, ownerID(cr))
+		}
+	}
+	c.Time = before.Certs.RenewAt.Add(time.Second)
+	stored(t, c, cr)
+	after, _ := gatherAndRender(t, c, cr)
+	if after.Certs.Digest == before.Certs.Digest || !strings.Contains(after.Certs.CA, before.Certs.CA) || after.Certs.CA == before.Certs.CA {
+		t.Error("the new authority does not sign what is due, or the one before is not trusted beside it")
+	}
+}
+
+// Test_APodIsNotRestartedForWhatIsDeletedAgain: a certificate that was deleted is made again, and counts once it has stood for a while.
+func Test_APodIsNotRestartedForWhatIsDeletedAgain(t *testing.T) {
+	c, cr := newCluster(), custom(t, upstreamSpec)
+	before, p := stored(t, c, cr)
+	c.Own(mustFind(t, p, "NetworkPolicy", "tas-secured"), ownerID(cr))
+	key := plan.Key{GroupKind: gvkSecret.GroupKind(), Namespace: "ns", Name: "tas-tls"}
+	for _, o := range c.Children {
+		o.SetCreationTimestamp(metav1.NewTime(testNow))
+	}
+	c.Time = testNow.Add(time.Hour)
+	c.Remove(key)
+	_, p = gatherAndRender(t, c, cr)
+	made := mustFind(t, p, "Secret", "tas-tls").DeepCopy()
+	made.SetCreationTimestamp(metav1.NewTime(c.Time))
+	c.Own(made, ownerID(cr))
+	facts, p := gatherAndRender(t, c, cr)
+	if facts.Certs.AwaitsLeaf != "tas-tls" || deploymentIn(t, p).Hold == "" || !p.WakeAt.Equal(c.Time.Add(standsFor)) {
+		t.Errorf("the pods are restarted at once: %+v, again at %s", facts.Certs, p.WakeAt)
+	}
+	c.Time = c.Time.Add(standsFor)
+	facts, p = gatherAndRender(t, c, cr)
+	if facts.Certs.Digest == "" || facts.Certs.Digest == before.Certs.Digest || deploymentIn(t, p).Hold != "" {
+		t.Errorf("the pods are not restarted: %+v", facts.Certs)
 	}
 }
 

@@ -246,26 +246,44 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 	}
 	renew := func(p *pki.Pair) { out.RenewAt = earliest(out.RenewAt, p.RenewAt()) }
 	now := read.Now()
+	leaves := []leaf{
+		{n.tlsSecret, s.settings.dnsNames(n.tlsService, cr.Namespace)}, {n.internalSecret, s.settings.dnsNames(n.base, cr.Namespace)},
+	}
 	authority, trusted := storedAuthority(stored[n.caSecret], now)
-	wanted, bundle, err := s.authority(authority, trusted, now, pki.CommonName(cr.Namespace, n.base))
+	inUse, signer := certificatesInUse(stored, leaves, now)
+	wanted, bundle, err := s.authority(authority, trusted, signer, now, pki.CommonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
+	}
+	if authority != nil && !bytes.Contains(trusted, signer) {
+		inUse = nil // Somebody replaced the authority, and trusts the one before no more.
 	}
 	add(n.caSecret, wanted.CertPEM, wanted.KeyPEM, bundle)
 	renew(wanted)
 	if authority == nil && s.settings.DryRun {
 		authority, trusted = wanted, bundle
 	}
-	out.CA = string(trusted)
-	if authority == nil {
+	switch {
+	case inUse != nil:
+		out.CA = string(inUse)
+	case authority == nil:
 		out.AwaitsCA = n.caSecret
+	default:
+		out.CA = string(trusted)
 	}
 	var mounted []map[string][]byte
-	for _, leaf := range []struct{ secret, service string }{{n.tlsSecret, n.tlsService}, {n.internalSecret, n.base}} {
+	for _, leaf := range leaves {
 		have := stored[leaf.secret]
 		switch {
+		case inUse != nil:
+			p, err := pki.Decode(have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey])
+			if err != nil {
+				return Certs{}, err
+			}
+			add(leaf.secret, p.CertPEM, p.KeyPEM, inUse)
+			renew(p)
 		case authority != nil:
-			p, err := s.leaf(have, now, authority, s.settings.dnsNames(leaf.service, cr.Namespace))
+			p, err := s.leaf(have, now, authority, leaf.dns)
 			if err != nil {
 				return Certs{}, err
 			}
@@ -277,7 +295,11 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		case have != nil:
 			add(leaf.secret, have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey], have[corev1.ServiceAccountRootCAKey])
 		}
-		if !usable(have, now) && out.AwaitsLeaf == "" {
+		at := stands(read, cr, secrets[leaf.secret])
+		if now.Before(at) {
+			out.StandsAt = earliest(out.StandsAt, at)
+		}
+		if (!usable(have, now) || now.Before(at)) && out.AwaitsLeaf == "" {
 			out.AwaitsLeaf = leaf.secret
 		}
 		mounted = append(mounted, map[string][]byte{
@@ -288,6 +310,27 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		out.Digest = read.Digest(mounted...)
 	}
 	return out, nil
+}
+
+// standsFor is how long a Secret that was made again has to stand before pods are restarted for it: where somebody deletes it whenever it was
+// made, each new certificate would restart them, to wait for a Secret that is gone.
+const standsFor = 10 * time.Second
+
+// stands is when a Secret that was made again counts; zero for the first of its name. Of a new service that is made before the Deployment is. Where
+// a service became Secured later, it is made with the NetworkPolicy.
+func stands(read controller.Reader, cr *v1.TrustyAIService, secret *unstructured.Unstructured) time.Time {
+	policy, deployment := read.Child(gvkPolicy, cr.Namespace, namesOf(cr).policy), read.Child(gvkDeployment, cr.Namespace, ServiceName(cr))
+	if secret == nil || policy == nil || deployment == nil {
+		return time.Time{}
+	}
+	made, first := secret.GetCreationTimestamp(), deployment.CreationTimestamp.Time
+	if first.Before(policy.CreationTimestamp.Time) {
+		first = policy.CreationTimestamp.Add(standsFor)
+	}
+	if !made.After(first) {
+		return time.Time{}
+	}
+	return made.Add(standsFor)
 }
 
 // usable says that pods can serve with what a Secret holds, even if it is due for renewal.
@@ -308,20 +351,46 @@ func storedAuthority(data map[string][]byte, now time.Time) (p *pki.Pair, truste
 	return p, p.CertPEM
 }
 
+// leaf is a certificate of a server: its Secret, and the names that it is for.
+type leaf struct {
+	secret string
+	dns    []string
+}
+
+// certificatesInUse is the bundle that the stored certificates are to be trusted by, and the authority in it that signed them. Both are nil
+// unless all of them have time left, are for their names, and have the bundle beside them. They stay in use until they are due, whatever
+// becomes of the authority: one that was lost and made again, even again and again, restarts no pod.
+func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, now time.Time) (bundle, signer []byte) {
+	for i, leaf := range leaves {
+		have := stored[leaf.secret]
+		p, err := pki.Decode(have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey])
+		if err != nil || !p.Fresh(now) || !p.For(leaf.dns) {
+			return nil, nil
+		}
+		ca := have[corev1.ServiceAccountRootCAKey]
+		by := p.Signer(ca, now)
+		if by == nil || i > 0 && !bytes.Equal(ca, bundle) {
+			return nil, nil
+		}
+		bundle, signer = ca, by
+	}
+	return bundle, signer
+}
+
 // authority is the CA that the Secret is to hold: the one that is stored, or another where that is due for renewal or
-// missing. A renewed CA comes with the one before, so that who has the new bundle still trusts a pod with an old certificate.
-func (s *system) authority(stored *pki.Pair, trusted []byte, now time.Time, name string) (p *pki.Pair, bundle []byte, err error) {
+// missing. A new CA comes with the one before, or the one that signed what is in use, so that who has the new bundle still trusts a pod with
+// an old certificate.
+func (s *system) authority(stored *pki.Pair, trusted, signer []byte, now time.Time, name string) (p *pki.Pair, bundle []byte, err error) {
 	if stored != nil && stored.Fresh(now) {
 		return stored, trusted, nil
 	}
 	if p, err = pki.NewAuthority(s.random, now, name); err != nil {
 		return nil, nil, err
 	}
-	bundle = p.CertPEM
 	if stored != nil {
-		bundle = slices.Concat(p.CertPEM, stored.CertPEM)
+		signer = stored.CertPEM
 	}
-	return p, bundle, nil
+	return p, slices.Concat(p.CertPEM, signer), nil
 }
 
 // leaf takes a server certificate from its Secret, or makes one.

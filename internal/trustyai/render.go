@@ -80,8 +80,10 @@ func (s *system) Render(cr *v1.TrustyAIService, facts Facts) plan.Plan {
 	r.plan.SetDeletionPolicy(cr.Spec.DeletionPolicy)
 	r.plan.Inputs = fmt.Sprintf("%s %s %t %t", facts.Certs.Digest, facts.Database.Digest, facts.Database.CA, facts.TrustedCA)
 	r.plan.WakeAt = earliest(facts.Certs.RenewAt, facts.VolumeAt)
-	if at := facts.Certs.ExpiresAt; at.After(facts.Now) {
-		r.plan.WakeAt = earliest(r.plan.WakeAt, at)
+	for _, at := range []time.Time{facts.Certs.ExpiresAt, facts.Certs.StandsAt} {
+		if at.After(facts.Now) {
+			r.plan.WakeAt = earliest(r.plan.WakeAt, at)
+		}
 	}
 	if !sameMigration(facts.Migration, facts.Next) {
 		r.plan.WakeAt = facts.Now.Add(stepDelay)

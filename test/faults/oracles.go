@@ -62,7 +62,7 @@ func (r *run) converged(ref *reference, quiet time.Duration) []Finding {
 	err := r.await("the state of the reference", func() error {
 		// Comparing is dear, and its answer is the same until something happens.
 		if n := r.history.length(); n != events {
-			events, diffs = n, compare(ref.end, r.snapshot(), r.masked(ref))
+			events, diffs = n, r.apart(ref)
 		}
 		if len(diffs) > 0 {
 			return fmt.Errorf("%d fields differ", len(diffs))
@@ -75,7 +75,14 @@ func (r *run) converged(ref *reference, quiet time.Duration) []Finding {
 	if err := r.still(quiet); err != nil {
 		return []Finding{{Oracle: "O3", Text: err.Error()}}
 	}
-	return r.diverging(compare(ref.end, r.snapshot(), r.masked(ref)))
+	return r.diverging(r.apart(ref))
+}
+
+// apart is how the run differs from the reference, but for what follows from what its plan destroyed for good.
+func (r *run) apart(ref *reference) []Diff {
+	return slices.DeleteFunc(compare(ref.end, r.snapshot(), r.masked(ref)), func(d Diff) bool {
+		return r.kind.Follows != nil && r.kind.Follows(r.plan, d)
+	})
 }
 
 // masked is the mask of the reference with what the plan itself changed for good.

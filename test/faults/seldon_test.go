@@ -30,11 +30,17 @@ func seldonOperator() *Kind {
 			`secrets/(seldon-deploy-cookie|seldon-webhook-server-cert|stack-(generated|revisions)|metadata-postgres|elastic-credentials)|` +
 			`clusterroles\.rbac\.authorization\.k8s\.io/seldon-manager-NS|validatingwebhookconfigurations\.admissionregistration\.k8s\.io/seldon-NS)$`),
 		Name: "seldonoperator", GVK: seldonGVK, Resource: "seldonoperators.operator.seldon.io", Workloads: seldonWorkloads(),
-		Bases: seldonBases(),
+		Bases: seldonBases(), Follows: otherCredentials,
 		Controller: harness.Trusted(harness.PerOperator(func() harness.Register {
 			return harness.Controller(seldon.Definition(), seldon.New(seldon.Settings{Trusted: true, Sources: inline{}, Charts: charts, Results: rendering.NewMemory(keptResults)}))
 		})),
 	}
+}
+
+// otherCredentials says that a revision is another one since the generated credentials were lost.
+func otherCredentials(p Plan, d Diff) bool {
+	return p.Standing != nil && p.Standing.Name == "stack-generated" && strings.HasPrefix(d.Path, "status.components[") &&
+		(strings.Contains(d.Path, "].history[") || strings.HasSuffix(d.Path, "].revision"))
 }
 
 // coreTemplate is shaped like the chart of Seldon Core: a webhook with a certificate that is made at random. Nothing is in the

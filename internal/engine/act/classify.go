@@ -3,6 +3,7 @@ package act
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -119,6 +120,10 @@ func Conflict(key plan.Key, owner string) *plan.Problem {
 	}
 }
 
+// ofWebhook matches the begin of an answer that a webhook is the cause of, which nothing of the object is in (k8s.io/apiserver,
+// pkg/util/webhook/error.go and pkg/admission/plugin/webhook/errors/statuserror.go).
+var ofWebhook = regexp.MustCompile(`^(?:Internal error occurred: failed calling|admission) webhook "([a-z0-9][-a-z0-9.]{0,251}[a-z0-9])"`)
+
 // answer is the API server's own text, bounded, since it goes into status. Of a Secret it is the reason and the fields
 // alone: the text may quote values, an admission webhook's any of them.
 func answer(key plan.Key, err error) string {
@@ -140,6 +145,9 @@ func answer(key plan.Key, err error) string {
 	}
 	if len(fields) > 0 {
 		s += " at " + strings.Join(fields, ", ")
+	}
+	if webhook := ofWebhook.FindStringSubmatch(err.Error()); webhook != nil {
+		s += ", by the webhook " + webhook[1]
 	}
 	return cut(s, 600) + " (the answer itself is left out, as it may hold values)"
 }

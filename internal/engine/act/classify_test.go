@@ -172,6 +172,14 @@ func TestNoAnswerAboutASecretIsQuoted(t *testing.T) {
 	if !strings.Contains(problem.Message, "Invalid at data[password]") {
 		t.Error(problem.Message)
 	}
+	// A webhook is named: its name stands before everything that it says.
+	down := apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "w.example.com": no endpoints; %s`, value))
+	hostile := apierrors.NewInternalError(fmt.Errorf(`no: failed calling webhook "%s"`, value))
+	for err, want := range map[error]string{webhookDenied(): ", by the webhook w.example.com (", down: ", by the webhook w.example.com (", hostile: "InternalError ("} {
+		if text := answer(key("", "Secret"), err); !strings.Contains(text, want) || strings.Contains(text, value) {
+			t.Errorf("%q is told as %q", err, text)
+		}
+	}
 	// A kind of that name in another group is no Secret.
 	problem, _ = classify(key("x.io", "Secret"), schema.GroupVersionKind{Group: "x.io", Kind: "Secret"}, "", invalid("x"))
 	if !strings.Contains(problem.Message, value) {
