@@ -250,13 +250,10 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		{n.tlsSecret, s.settings.dnsNames(n.tlsService, cr.Namespace)}, {n.internalSecret, s.settings.dnsNames(n.base, cr.Namespace)},
 	}
 	authority, trusted := storedAuthority(stored[n.caSecret], now)
-	inUse, signer := certificatesInUse(stored, leaves, now)
+	inUse, signer := certificatesInUse(stored, leaves, trusted, now)
 	wanted, bundle, err := s.authority(authority, trusted, signer, now, pki.CommonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
-	}
-	if authority != nil && !bytes.Contains(trusted, signer) {
-		inUse = nil // Somebody replaced the authority, and trusts the one before no more.
 	}
 	add(n.caSecret, wanted.CertPEM, wanted.KeyPEM, bundle)
 	renew(wanted)
@@ -360,7 +357,7 @@ type leaf struct {
 // certificatesInUse is the bundle that the stored certificates are to be trusted by, and the authority in it that signed them. Both are nil
 // unless all of them have time left, are for their names, and have the bundle beside them. They stay in use until they are due, whatever
 // becomes of the authority: one that was lost and made again, even again and again, restarts no pod.
-func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, now time.Time) (bundle, signer []byte) {
+func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, trusted []byte, now time.Time) (bundle, signer []byte) {
 	for i, leaf := range leaves {
 		have := stored[leaf.secret]
 		p, err := pki.Decode(have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey])
@@ -371,6 +368,9 @@ func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, now t
 		by := p.Signer(ca, now)
 		if by == nil || i > 0 && !bytes.Equal(ca, bundle) {
 			return nil, nil
+		}
+		if trusted != nil && !bytes.Contains(trusted, by) {
+			return nil, nil // Somebody replaced the authority, and trusts the one before no more.
 		}
 		bundle, signer = ca, by
 	}
