@@ -24,6 +24,9 @@ import (
 // report projects the observed state onto the status of the custom resource, writes the status if it changed, and returns when to
 // reconcile next.
 func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (reconcile.Result, error) {
+	if !p.gatherFailed {
+		p.reader.WatchLost(ctx, p.plan)
+	}
 	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)
 	p.lags = !seen.Ready && p.lagging(seen)

@@ -60,17 +60,19 @@ var (
 	// spread matches the resources that no namespace has, and those whose use a quota learns of late.
 	spread = regexp.MustCompile(`^(persistentvolumeclaims|.*\.(rbac\.authorization|admissionregistration)\.k8s\.io|inferenceservices\..*|` +
 		`routes\..*|servicemonitors\..*)$`)
-	inputs = regexp.MustCompile(`^(configmaps|secrets)$`)
-	none   = regexp.MustCompile(`^$`)
+	// uncalled matches what no webhook is asked of, besides claims (k8s.io/apiserver, IsExemptAdmissionConfigurationResource).
+	uncalled = regexp.MustCompile(`^(persistentvolumeclaims|.*configurations\.admissionregistration\.k8s\.io)$`)
+	inputs   = regexp.MustCompile(`^(configmaps|secrets)$`)
+	none     = regexp.MustCompile(`^$`)
 )
 
 // causes are all that stand on children.
 var causes = []cause{
-	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this`)},
+	{name: Foreign, early: true, but: claims, begin: (*run).replaceByForeign, says: regexp.MustCompile(`belongs to nobody|nothing on it says that it is this|is not MLKeeper's`)},
 	{name: ForeignMarked, but: claims, begin: (*run).replaceByMarked, says: regexp.MustCompile(`belongs to (ConfigMap|ClusterRole) owner-of-`)},
 	{name: Quota, early: true, late: inputs, but: spread, begin: (*run).setQuota, says: regexp.MustCompile(`(?i)quota`)},
 	{name: Policy, early: true, but: claims, begin: (*run).denyByPolicy, says: regexp.MustCompile(`(?i)policy`)},
-	{name: WebhookDown, early: true, but: claims, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
+	{name: WebhookDown, early: true, but: uncalled, begin: (*run).addWebhook, says: regexp.MustCompile(`(?i)webhook`)},
 	{name: Forbidden, but: none, begin: (*run).forbid, says: regexp.MustCompile(`(?i)forbidden`)},
 	{name: Immutable, but: none, begin: (*run).refuseAsImmutable, says: regexp.MustCompile(`cannot be changed`), asks: true},
 	{name: Invalid, but: none, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},

@@ -373,7 +373,7 @@ func (r *run) replaceChild(u *unstructured.Unstructured) error {
 	}
 	err = r.await("the foreign object to be reported", func() error {
 		for _, cr := range r.history.all(r.kind.Resource) {
-			if ready := conditionOf(cr, "Ready"); ready == nil || ready["status"] != "False" {
+			if ready := conditionOf(cr, "Ready"); !r.kind.yields(resource, u.GetName()) && (ready == nil || ready["status"] != "False") {
 				return fmt.Errorf("%s says %v", cr.GetName(), ready)
 			}
 		}
@@ -425,6 +425,11 @@ func foreign(u *unstructured.Unstructured) *unstructured.Unstructured {
 		unstructured.RemoveNestedField(out.Object, "spec", field)
 	}
 	out.SetLabels(map[string]string{foreignLabel: "true"})
+	if data, ok := out.Object["data"].(map[string]any); ok && out.GetKind() == "ConfigMap" {
+		for key := range data {
+			data[key] = "of somebody else"
+		}
+	}
 	return out
 }
 

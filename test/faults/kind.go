@@ -20,6 +20,8 @@ type Kind struct {
 	Controller harness.Register
 	// Makes matches what the kind makes by its documentation, as resource/name; a run in which more is made is wrong.
 	Makes *regexp.Regexp
+	// Yields matches the children, as resource/name, that an object of somebody else may stand for, which status.warnings tells; nil for none.
+	Yields *regexp.Regexp
 	// Follows says of a difference from the reference that it follows from content that a plan destroyed and nobody can make again; nil for none.
 	Follows func(Plan, Diff) bool
 	// Workloads are what users do with it.

@@ -79,7 +79,7 @@ func (r *run) says(c *cause) error {
 		}
 		said := conditionOf(cr, kind)
 		message := fmt.Sprint(said["message"])
-		if c.on != onChild {
+		if c.on != onChild || c.name == Foreign && r.kind.yields(t.Resource, t.Name) {
 			return r.tells(c, cr)
 		}
 		switch {
@@ -93,6 +93,10 @@ func (r *run) says(c *cause) error {
 		return nil
 	}
 	return fmt.Errorf("there is no %s", r.kind.GVK.Kind)
+}
+
+func (k *Kind) yields(resource, name string) bool {
+	return k.Yields != nil && k.Yields.MatchString(resource+"/"+name)
 }
 
 // tells says why a custom resource does not report a cause that may let it be Ready. It is then a warning, an object that is left out, or

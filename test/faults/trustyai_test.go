@@ -30,6 +30,7 @@ func trustyAI() *Kind {
 		Controller: trustyAIController(trustyai.DefaultImage),
 		Workloads:  trustyAIWorkloads(),
 		Bases:      trustyAIBases(),
+		Yields:     regexp.MustCompile(`^configmaps/kserve-logger-ca-bundle$`),
 	}
 }
 

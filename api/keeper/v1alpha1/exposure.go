@@ -11,10 +11,12 @@ type IngressSpec struct {
 	// ingressClassName is the IngressClass; without it the default one of the cluster applies.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	IngressClassName string `json:"ingressClassName,omitempty"`
 	// tlsSecretName is a kubernetes.io/tls Secret of the namespace with the certificate of the host; without it the Ingress has no TLS.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	TLSSecretName string `json:"tlsSecretName,omitempty"`
 }
 

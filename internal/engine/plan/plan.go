@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -157,6 +158,13 @@ type Plan struct {
 	// WakeAt is the next deadline at which the plan may differ without any event, such as a certificate's renewal;
 	// zero means never.
 	WakeAt time.Time
+}
+
+// Has says that the plan declares an object.
+func (p *Plan) Has(key Key) bool {
+	return slices.ContainsFunc(p.Stages, func(stage Stage) bool {
+		return slices.ContainsFunc(stage.Objects, func(o Object) bool { return o.Key() == key })
+	})
 }
 
 // SetDeletionPolicy marks every object of the plan, so that it is orphaned where the policy says so. A controller calls it when

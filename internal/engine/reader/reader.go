@@ -98,6 +98,8 @@ type Reader struct {
 	referrer watch.Referrer
 	// used are the objects of others that the custom resource refers to, read those with contents that were read.
 	used, read []watch.Ref
+	// lost are the objects that were read live because they were recorded as children and are not seen as such.
+	lost []watch.Ref
 	// opening names the object whose watch is being opened.
 	opening string
 	// jobs are the names of the background jobs, due is when the first of them runs again.
@@ -126,6 +128,7 @@ func (r *Reader) ReferencedAs(
 		return r.content(ctx, user, ref, &own.ObjectMeta)
 	} else if r.Recorded(plan.Key{GroupKind: gvk.GroupKind(), Namespace: namespace, Name: name}) {
 		// It is gone, or has lost the label by which children are watched.
+		r.lost = append(r.lost, ref)
 		return r.live(ctx, user, ref)
 	}
 	r.used = append(r.used, ref)
@@ -324,6 +327,19 @@ func (r *Reader) Read(before []watch.Ref) []watch.Ref {
 		}
 	}
 	return out
+}
+
+// WatchLost has the lost objects watched that a plan no longer has: an object of somebody else may have taken the place of one, and no watch on
+// children tells when that goes.
+func (r *Reader) WatchLost(ctx context.Context, p plan.Plan) {
+	for _, ref := range r.lost {
+		if p.Has(plan.Key{GroupKind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name}) {
+			continue
+		}
+		r.used = append(r.used, ref)
+		// The custom resource is enqueued once the watch is open. What keeps it from opening is told when the object is read the next time.
+		_, _, _ = r.shared.Informers.Reference(ctx, r.referrer, ref.GVK, ref.Namespace, ref.Name)
+	}
 }
 
 // Done ends the reconcile: it releases the references that were not used, ends the background jobs that were not asked for, and drops

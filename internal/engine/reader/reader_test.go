@@ -46,11 +46,13 @@ type fakeCluster struct {
 	children   map[plan.Key]*observe.Object
 	resources  []metav1.Object
 	kept       []watch.Ref
+	asked      []string
 }
 
 func (f *fakeCluster) Reference(
 	_ context.Context, _ watch.Referrer, _ schema.GroupVersionKind, _, name string,
 ) (*metav1.PartialObjectMetadata, bool, error) {
+	f.asked = append(f.asked, name)
 	return f.references[name], !f.unknown, f.err
 }
 
@@ -221,6 +223,23 @@ func TestAChildNeedsNoWatchOfItsOwn(t *testing.T) {
 	}
 	if r.Done(nil); len(cluster.kept) > 0 {
 		t.Errorf("the children %v are watched as objects of others", cluster.kept)
+	}
+}
+
+// TestWhatTookThePlaceOfAChildIsWatched: no watch on children tells when it goes.
+func TestWhatTookThePlaceOfAChildIsWatched(t *testing.T) {
+	cluster := &fakeCluster{unknown: true}
+	readers, _ := newReaders(cluster, secret("theirs", "1"), secret("ours", "1"))
+	r := readers.reader(keyOf("theirs"), keyOf("ours"))
+	for _, name := range []string{"theirs", "ours"} {
+		if _, err := r.Referenced(t.Context(), secrets, "ns", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.WatchLost(t.Context(), plan.Plan{Stages: []plan.Stage{{Objects: []plan.Object{{Desired: secret("ours", "")}}}}})
+	r.Done(nil)
+	if want := []watch.Ref{{GVK: secrets, Namespace: "ns", Name: "theirs"}}; !slices.Equal(cluster.kept, want) || !slices.Equal(cluster.asked, []string{"theirs"}) {
+		t.Errorf("watched are %v, asked for %v", cluster.kept, cluster.asked)
 	}
 }
 
