@@ -26,6 +26,9 @@ const (
 	backdate = 5 * time.Minute
 )
 
+// certificateType is the type of a certificate in PEM (RFC 7468).
+const certificateType = "CERTIFICATE"
+
 // Pair is a certificate with its key, decoded and in PEM.
 type Pair struct {
 	Cert            *x509.Certificate
@@ -83,13 +86,9 @@ func (p *Pair) For(dns []string) bool {
 
 // Signer is the valid authority that signed the pair, in PEM, of a bundle of nothing but authorities; nil where there is none.
 func (p *Pair) Signer(bundle []byte, now time.Time) []byte {
-	if !OnlyAuthorities(bundle) {
-		return nil
-	}
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && now.Before(cert.NotAfter) && p.Cert.CheckSignatureFrom(cert) == nil {
-			return pem.EncodeToMemory(block)
+	for _, cert := range authorities(bundle) {
+		if now.Before(cert.NotAfter) && p.Cert.CheckSignatureFrom(cert) == nil {
+			return pem.EncodeToMemory(&pem.Block{Type: certificateType, Bytes: cert.Raw})
 		}
 	}
 	return nil
@@ -158,25 +157,32 @@ func newPair(random io.Reader, template *x509.Certificate, authority *Pair) (*Pa
 	}
 	return &Pair{
 		Cert: cert, key: key,
-		CertPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		CertPEM: pem.EncodeToMemory(&pem.Block{Type: certificateType, Bytes: der}),
 		KeyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey}),
 	}, nil
 }
 
-// OnlyAuthorities says that a text holds certificates of authorities in PEM and nothing else.
-func OnlyAuthorities(bundle []byte) bool {
+// maxAuthorities bounds a bundle, which is verified with in every pass.
+const maxAuthorities = 16
+
+// OnlyAuthorities says that a text holds certificates of authorities in PEM, sixteen at most, and nothing else.
+func OnlyAuthorities(bundle []byte) bool { return authorities(bundle) != nil }
+
+// authorities are the certificates of a bundle; nil for one that holds anything but authorities, or too many.
+func authorities(bundle []byte) []*x509.Certificate {
+	var out []*x509.Certificate
 	for len(bundle) > 0 {
 		block, rest := pem.Decode(bundle)
-		if block == nil {
-			return false
+		if block == nil || len(out) == maxAuthorities {
+			return nil
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil || !cert.IsCA {
-			return false
+			return nil
 		}
-		bundle = rest
+		out, bundle = append(out, cert), rest
 	}
-	return true
+	return out
 }
 
 // CommonName joins words to a common name, which may have 64 characters.

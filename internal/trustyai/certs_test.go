@@ -239,6 +239,27 @@ func Test_ALostAuthorityRestartsNoPod(t *testing.T) {
 	}
 }
 
+// Test_ABundleIsBounded: the bundle of a Secret that a tenant may write is verified with in every pass.
+func Test_ABundleIsBounded(t *testing.T) {
+	authority, err := pki.NewAuthority(rand.Reader, testNow, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := pki.NewLeaf(rand.Reader, testNow, authority, []string{"a.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]bool{1: true, 16: true, 17: false} {
+		bundle := bytes.Repeat(authority.CertPEM, n)
+		if pki.OnlyAuthorities(bundle) != want || (leaf.Signer(bundle, testNow) != nil) != want {
+			t.Errorf("%d authorities", n)
+		}
+	}
+	if leaf.Signer(leaf.CertPEM, testNow) != nil || leaf.Signer(nil, testNow) != nil || leaf.Signer(authority.CertPEM, testNow.Add(pki.AuthorityLife)) != nil {
+		t.Error("a leaf, nothing, or what has expired signed it")
+	}
+}
+
 // Test_APodIsNotRestartedForWhatIsDeletedAgain: a certificate that was deleted is made again, and counts once it has stood for a while.
 func Test_APodIsNotRestartedForWhatIsDeletedAgain(t *testing.T) {
 	c, cr := newCluster(), custom(t, upstreamSpec)
