@@ -164,6 +164,7 @@ func TestSnapshotsHoldNothingOfTheRun(t *testing.T) {
 			"status": map[string]any{
 				"inventory":  map[string]any{"entries": []any{map[string]any{"name": "c", "ownedFieldsHash": uid}}},
 				"conditions": []any{map[string]any{"type": "Ready", "lastTransitionTime": at}},
+				"message":    "the service was interrupted for " + uid + "m" + uid + "s; done",
 			},
 		}}}
 	}

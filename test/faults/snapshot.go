@@ -22,6 +22,9 @@ var unstable = regexp.MustCompile(`^status\.(children|objects)\[\d+\]\.fields$|^
 // instant matches a time, to the second or finer.
 var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
+// interruption matches how long a migration kept a service from serving, which is how fast the machine is.
+var interruption = regexp.MustCompile(`interrupted for (\d+h)?(\d+m)?\d+s`)
+
 // digested matches what a key has of a digest of names, which are others in each run's namespace.
 var digested = regexp.MustCompile(`-[0-9a-f]{16}\b`)
 
@@ -48,7 +51,7 @@ func take(objects map[string]*unstructured.Unstructured, namespace string, told 
 		if raw, err := base64.StdEncoding.DecodeString(s); err == nil && instant.Match(raw) {
 			s = string(raw) // A Secret may tell a time too.
 		}
-		return instant.ReplaceAllString(s, "TIME")
+		return interruption.ReplaceAllString(instant.ReplaceAllString(s, "TIME"), "interrupted for TIME")
 	}
 	out := snapshot{}
 	places := stagePlaces(objects)
