@@ -206,7 +206,7 @@ type Certs struct {
 	AwaitsCA, AwaitsLeaf string
 	// RenewAt is when the operator's own certificates are renewed.
 	RenewAt time.Time
-	// StandsAt is when a certificate that was made again is used; zero where none is waited for.
+	// StandsAt is when a certificate that was made again is used; zero if all are used.
 	StandsAt time.Time
 	// ExpiresAt is when the first of the certificates expires that others renew; zero where that cannot be read.
 	ExpiresAt time.Time

@@ -250,7 +250,7 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		{n.tlsSecret, s.settings.dnsNames(n.tlsService, cr.Namespace)}, {n.internalSecret, s.settings.dnsNames(n.base, cr.Namespace)},
 	}
 	authority, trusted := storedAuthority(stored[n.caSecret], now)
-	inUse, signer := certificatesInUse(stored, leaves, trusted, now)
+	inUse, pairs, signer := certificatesInUse(stored, leaves, trusted, now)
 	wanted, bundle, err := s.authority(authority, trusted, signer, now, pki.CommonName(cr.Namespace, n.base))
 	if err != nil {
 		return Certs{}, err
@@ -269,16 +269,12 @@ func (s *system) ownCerts(ctx context.Context, read controller.Reader, cr *v1.Tr
 		out.CA = string(trusted)
 	}
 	var mounted []map[string][]byte
-	for _, leaf := range leaves {
+	for i, leaf := range leaves {
 		have := stored[leaf.secret]
 		switch {
 		case inUse != nil:
-			p, err := pki.Decode(have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey])
-			if err != nil {
-				return Certs{}, err
-			}
-			add(leaf.secret, p.CertPEM, p.KeyPEM, inUse)
-			renew(p)
+			add(leaf.secret, pairs[i].CertPEM, pairs[i].KeyPEM, inUse)
+			renew(pairs[i])
 		case authority != nil:
 			p, err := s.leaf(have, now, authority, leaf.dns)
 			if err != nil {
@@ -354,27 +350,27 @@ type leaf struct {
 	dns    []string
 }
 
-// certificatesInUse is the bundle that the stored certificates are to be trusted by, and the authority in it that signed them. Both are nil
+// certificatesInUse is the bundle that the stored certificates are to be trusted by, these, and the authority that signed them. All are nil
 // unless all of them have time left, are for their names, and have the bundle beside them. They stay in use until they are due, whatever
 // becomes of the authority: one that was lost and made again, even again and again, restarts no pod.
-func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, trusted []byte, now time.Time) (bundle, signer []byte) {
+func certificatesInUse(stored map[string]map[string][]byte, leaves []leaf, trusted []byte, now time.Time) (bundle []byte, pairs []*pki.Pair, signer []byte) {
 	for i, leaf := range leaves {
 		have := stored[leaf.secret]
 		p, err := pki.Decode(have[corev1.TLSCertKey], have[corev1.TLSPrivateKeyKey])
 		if err != nil || !p.Fresh(now) || !p.For(leaf.dns) {
-			return nil, nil
+			return nil, nil, nil
 		}
 		ca := have[corev1.ServiceAccountRootCAKey]
 		by := p.Signer(ca, now)
 		if by == nil || i > 0 && !bytes.Equal(ca, bundle) {
-			return nil, nil
+			return nil, nil, nil
 		}
 		if trusted != nil && !bytes.Contains(trusted, by) {
-			return nil, nil // Somebody replaced the authority, and trusts the one before no more.
+			return nil, nil, nil // Somebody replaced the authority, and trusts the one before no more.
 		}
-		bundle, signer = ca, by
+		bundle, pairs, signer = ca, append(pairs, p), by
 	}
-	return bundle, signer
+	return bundle, pairs, signer
 }
 
 // authority is the CA that the Secret is to hold: the one that is stored, or another where that is due for renewal or

@@ -49,8 +49,8 @@ func (r *run) observe() observation {
 		objects: map[string]*unstructured.Unstructured{}, declared: map[string]map[string]any{},
 	}
 	for key, u := range r.history.all("") {
-		if resource, name, _ := strings.Cut(key, "/"); u.GetLabels()[keeper.ControllerLabel] != "" {
-			o.objects[resource+"/"+lasting(name, r.world.Namespace)] = u
+		if u.GetLabels()[keeper.ControllerLabel] != "" {
+			o.objects[r.inSnapshot(key)] = u
 		}
 	}
 	replicas := map[string]int64{}
@@ -93,8 +93,7 @@ func (r *run) observe() observation {
 	}
 	for _, cr := range r.history.all(r.kind.Resource) {
 		for key := range r.childrenOf(cr, r.history.all("")) {
-			resource, name, _ := strings.Cut(key, "/")
-			o.children[cr.GetName()] = append(o.children[cr.GetName()], resource+"/"+lasting(name, r.world.Namespace))
+			o.children[cr.GetName()] = append(o.children[cr.GetName()], r.inSnapshot(key))
 		}
 		slices.Sort(o.children[cr.GetName()])
 	}

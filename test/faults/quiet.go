@@ -392,8 +392,8 @@ func (r *run) needed(before, now state, ended time.Time) []Finding {
 func (r *run) children() map[string]*unstructured.Unstructured {
 	out := map[string]*unstructured.Unstructured{}
 	for key, u := range r.history.all("") {
-		if resource, name, _ := strings.Cut(key, "/"); u.GetLabels()[keeper.ControllerLabel] != "" {
-			out[resource+"/"+lasting(name, r.world.Namespace)] = u
+		if u.GetLabels()[keeper.ControllerLabel] != "" {
+			out[r.inSnapshot(key)] = u
 		}
 	}
 	return out

@@ -89,14 +89,13 @@ func (r *run) honest(ref *reference) []Finding {
 func (r *run) premature(ref *reference, ready Event, past map[string][]Event) string {
 	seen := map[string]bool{}
 	for key, events := range past {
-		resource, name, _ := strings.Cut(key, "/")
 		good, ours := false, false
 		for _, u := range r.lately(events, ready) {
 			ours = u != nil && r.belongs(u, ready.Object)
 			good = good || ours && current(u)
 		}
 		if good {
-			seen[resource+"/"+lasting(name, r.world.Namespace)] = true
+			seen[r.inSnapshot(key)] = true
 		}
 		if ours && !good {
 			return key + " was not ready"
@@ -148,8 +147,8 @@ func (r *run) lately(events []Event, ready Event) []*unstructured.Unstructured {
 func (r *run) outdated(ref *reference, ready Event, past map[string][]Event) string {
 	m := r.masked(ref)
 	for key, events := range past {
-		resource, name, _ := strings.Cut(key, "/")
-		child := resource + "/" + lasting(name, r.world.Namespace)
+		resource, _, _ := strings.Cut(key, "/")
+		child := r.inSnapshot(key)
 		if !slices.Contains(ref.children[ready.Object.GetName()], child) || r.allowed[child] != (tally{}) || m.has(child, "") ||
 			resource == "secrets" {
 			continue // The content of a Secret may be made anew.

@@ -41,8 +41,7 @@ func RefusedStrictly(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "strict decoding error")
 }
 
-// keys are the fields that Kubernetes' keyed lists have as their key or a part of it, but for those that tell as much in other lists. The
-// protocol of a port is the other part of its key.
+// keys are fields by which keyed lists of Kubernetes' API tell their items apart. The protocol of a port belongs to its key, too.
 var keys = []string{"name", "port", "containerPort", "mountPath", "devicePath", "ip", "topologyKey"}
 
 // Suspicious says that two items of some list have the same name or port, or are empty, so that both have the default of their key, which no
