@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/act"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/digest"
 	"mlkeeper.dev/internal/engine/fieldownership"
@@ -91,7 +92,7 @@ func (d *differ) changed(
 	if a.MigratePrevious {
 		managers.Insert(fieldownership.PreviousManagers(live, j.previous.Managers, j.owners, j.mark, observe.FieldManager)...)
 	}
-	scaled := !a.Object.OwnReplicas && fieldownership.Autoscaled(live)
+	scaled := act.LeavesReplicas(ctx, d.dynamic, a.Object.Object, live)
 	desired := fieldownership.DropExternallyManaged(a.Object.Desired, live, managers, scaled).DeepCopy()
 	liveDigests(desired.Object, live.Object)
 	if a.Adopted {

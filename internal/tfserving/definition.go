@@ -27,7 +27,8 @@ func Definition() controller.Definition[*v1alpha1.Tfserv] {
 			}
 		},
 		Children: []schema.GroupVersionKind{
-			gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler, gvkIngress, gvkHTTPRoute, gvkGRPCRoute,
+			gvkConfigMap, gvkDeployment, gvkService, gvkServiceMonitor, gvkBudget, gvkAutoscaler, gvkScaledObject, gvkIngress,
+			gvkHTTPRoute, gvkGRPCRoute,
 		},
 		AlsoServed: []schema.GroupVersionKind{gvkConstraints},
 		// The tutorial's operator is started as bin/manager, or by "go run", which names it main.

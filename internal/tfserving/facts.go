@@ -34,6 +34,10 @@ type Facts struct {
 	Running *Running
 	// Ports are the ports of the Service as they are, by name.
 	Ports map[string]Port
+	// KEDA says that ScaledObjects are served.
+	KEDA bool
+	// Autoscaler and ScaledObject say that there is a HorizontalPodAutoscaler of ours, and a ScaledObject.
+	Autoscaler, ScaledObject bool
 	// Answer is what the model servers said last; nil while nobody was asked or nobody has answered yet.
 	Answer *Answer
 	// Held are the labels that stay where they are until their next version is available.
@@ -65,6 +69,8 @@ type Running struct {
 	Template string
 	// Inputs tells apart what users' objects gave its pods; empty where that is not recorded.
 	Inputs string
+	// Autoscaled says that an autoscaler of ours has, or had last, the replicas.
+	Autoscaled bool
 	// Current says that the rollout is complete.
 	Current bool
 	// Generation and ResourceVersion are those of the Deployment.

@@ -28,6 +28,8 @@ const (
 	hashAnnotation   = keeper.AnnotationPrefix + "config-hash"
 	// inputsAnnotation records what of users' objects the template follows from, for a manager that has not seen it become Ready.
 	inputsAnnotation = keeper.AnnotationPrefix + "inputs"
+	// autoscaledAnnotation records that an autoscaler of ours has the replicas of the Deployment.
+	autoscaledAnnotation = keeper.AnnotationPrefix + "autoscaled"
 )
 
 // gathering is one gathering of facts.
@@ -67,6 +69,7 @@ func (s *system) Gather(ctx context.Context, read controller.Reader, cr *v1alpha
 	g.canary()
 	g.holdLabels()
 	g.failures()
+	g.autoscalers()
 	return g.facts, nil
 }
 
@@ -226,6 +229,7 @@ func (g *gathering) running() {
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
+		Autoscaled: marks[autoscaledAnnotation] != "",
 		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
 		Current: child.Health.Status == health.Current,
 		Rollout: workload.RolloutOf(seen),
@@ -253,4 +257,12 @@ func (g *gathering) ports() {
 		}
 		g.facts.Ports[name] = Port{Port: port, NodePort: nodePort}
 	}
+}
+
+// autoscalers looks which there are, also while they are being deleted: one of another kind than is declared is to be gone first. The canary
+// track has none.
+func (g *gathering) autoscalers() {
+	g.facts.KEDA = g.read.Serves(gvkScaledObject)
+	g.facts.Autoscaler = g.there(gvkAutoscaler, g.cr.Name) != nil
+	g.facts.ScaledObject = g.there(gvkScaledObject, g.cr.Name) != nil
 }

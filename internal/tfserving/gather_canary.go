@@ -43,11 +43,19 @@ func (g *gathering) canary() {
 	g.facts.Canary = &c
 }
 
-// own is an object under a name of the canary track, unless it is being deleted or somebody else's: another Tfserv may have the name of the
-// track.
+// own is an object under a name of the canary track, unless it is being deleted.
 func (g *gathering) own(gvk schema.GroupVersionKind, name string) *observe.Object {
-	child := g.read.Child(gvk, g.cr.Namespace, name)
+	child := g.there(gvk, name)
 	if child == nil || child.Terminating() {
+		return nil
+	}
+	return child
+}
+
+// there is an object under a name, unless it is somebody else's: another Tfserv may have the name of the canary track.
+func (g *gathering) there(gvk schema.GroupVersionKind, name string) *observe.Object {
+	child := g.read.Child(gvk, g.cr.Namespace, name)
+	if child == nil {
 		return nil
 	}
 	stack := plan.Stack{GVK: v1alpha1.GroupVersion.WithKind("Tfserv"), Namespace: g.cr.Namespace, Name: g.cr.Name}

@@ -43,6 +43,10 @@ func (r *renderer) deployment() {
 		meta.Annotations[templateAnnotation] = templateForm
 		meta.Annotations[inputsAnnotation] = r.plan.Inputs
 	}
+	who, autoscaled := r.who()
+	if autoscaled {
+		meta.Annotations[autoscaledAnnotation] = "true"
+	}
 	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
@@ -58,17 +62,8 @@ func (r *renderer) deployment() {
 			},
 		},
 	})
-	o.OwnReplicas = paused(r.cr)
+	o.Replicas = who
 	r.add(o)
-}
-
-// replicas are left to the HorizontalPodAutoscaler where there is one; what it has not seen yet starts with its minimum. It leaves 0 as
-// it is, which is how it is paused.
-func (r *renderer) replicas() *int32 {
-	if a := r.cr.Spec.Autoscaling; a != nil && !paused(r.cr) {
-		return ptr.To(min(max(ptr.Deref(r.cr.Spec.Replicas, 1), ptr.Deref(a.MinReplicas, 1)), a.MaxReplicas))
-	}
-	return ptr.To(ptr.Deref(r.cr.Spec.Replicas, 1))
 }
 
 func (r *renderer) podAnnotations() map[string]string {

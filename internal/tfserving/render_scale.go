@@ -1,8 +1,6 @@
 package tfserving
 
 import (
-	"cmp"
-
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -26,22 +24,18 @@ func (r *renderer) disruption() {
 	}
 }
 
-// autoscaler renders the HorizontalPodAutoscaler, to which the replicas of the Deployment are left.
+// autoscaler renders what has the replicas of the Deployment. Of the two that there may be one is there at a time: both would scale the
+// Deployment, and KEDA's admission refuses a ScaledObject beside the other.
 func (r *renderer) autoscaler() {
 	spec := r.cr.Spec.Autoscaling
 	if spec == nil {
 		return
 	}
-	o := plan.Typed(gvkAutoscaler, &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: r.meta(r.cr.Name),
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
-				APIVersion: gvkDeployment.GroupVersion().String(), Kind: gvkDeployment.Kind, Name: r.cr.Name,
-			},
-			MinReplicas: ptr.To(ptr.Deref(spec.MinReplicas, 1)), MaxReplicas: spec.MaxReplicas,
-			Metrics: r.metrics(), Behavior: spec.Behavior,
-		},
-	})
+	render := r.horizontal
+	if spec.KEDA != nil {
+		render = r.scaledObject
+	}
+	o := render()
 	o.IgnoreHealth = true
 	r.add(o)
 	if paused(r.cr) {
@@ -49,7 +43,27 @@ func (r *renderer) autoscaler() {
 	}
 }
 
-// metrics are those of the spec, or the utilization of the CPU. A utilization is relative to what the pods request.
+func (r *renderer) horizontal() plan.Object {
+	spec := r.cr.Spec.Autoscaling
+	o := plan.Typed(gvkAutoscaler, &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: r.meta(r.cr.Name),
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
+				APIVersion: gvkDeployment.GroupVersion().String(), Kind: gvkDeployment.Kind, Name: r.cr.Name,
+			},
+			MinReplicas: ptr.To(minReplicas(spec)), MaxReplicas: spec.MaxReplicas,
+			Metrics: r.metrics(), Behavior: spec.Behavior,
+		},
+	})
+	if r.facts.ScaledObject {
+		o.Hold = "the ScaledObject to be gone, which scales the Deployment too"
+	}
+	return o
+}
+
+func minReplicas(spec *v1alpha1.AutoscalingSpec) int32 { return ptr.Deref(spec.MinReplicas, 1) }
+
+// metrics are those of the spec, or the utilization of the CPU.
 func (r *renderer) metrics() []autoscalingv2.MetricSpec {
 	spec := r.cr.Spec.Autoscaling
 	out := spec.Metrics
@@ -67,30 +81,19 @@ func (r *renderer) metrics() []autoscalingv2.MetricSpec {
 	}
 	for i := range out {
 		m := out[i].Resource
-		if m == nil || m.Target.Type != autoscalingv2.UtilizationMetricType {
-			continue
-		}
-		// A limit without a request is the request too.
-		if !asksFor(r.cr.Spec.Resources, func(name string) bool { return name == string(m.Name) }) {
-			r.warn("spec.autoscaling needs spec.resources.requests.%s: without it the HorizontalPodAutoscaler cannot tell the utilization", m.Name)
+		if m != nil && m.Target.Type == autoscalingv2.UtilizationMetricType {
+			r.needs(string(m.Name), gvkAutoscaler.Kind)
 		}
 	}
 	return out
 }
 
+// needs warns of a utilization that cannot be told: it is relative to what the pods request. A limit without a request is the request too.
+func (r *renderer) needs(resource, who string) {
+	if !asksFor(r.cr.Spec.Resources, func(name string) bool { return name == resource }) {
+		r.warn("spec.autoscaling needs spec.resources.requests.%s: without it the %s cannot tell the utilization", resource, who)
+	}
+}
+
 // paused says that nothing is to serve, whatever an autoscaler has set.
 func paused(cr *v1alpha1.Tfserv) bool { return cr.Spec.Replicas != nil && *cr.Spec.Replicas == 0 }
-
-// monitor renders the ServiceMonitor.
-func (r *renderer) monitor() {
-	spec := r.cr.Spec.Monitoring
-	if spec == nil {
-		return
-	}
-	r.add(plan.Foreign(gvkServiceMonitor, r.cr.Namespace, r.cr.Name, spec.Labels, map[string]any{
-		"selector": map[string]any{"matchLabels": map[string]any{selectorLabel: r.cr.Name}},
-		"endpoints": []any{map[string]any{
-			"port": restPortName, "path": cmp.Or(spec.Path, defaultMetrics), "interval": cmp.Or(spec.Interval, defaultInterval),
-		}},
-	}))
-}

@@ -362,7 +362,7 @@ func TestAnyMetricScalesAndZeroPauses(t *testing.T) {
 	own := func() bool {
 		for _, o := range p.Stages[0].Objects {
 			if o.Desired.GetKind() == "Deployment" {
-				return o.OwnReplicas
+				return o.Replicas == plan.ReplicasDeclared
 			}
 		}
 		return false

@@ -62,6 +62,15 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"a version below zero":   {"{" + model("") + canary("{model: m, version: -1}") + "}", []string{"spec.canary.version", "0"}},
 		"an unknown mode":        {"{" + model("") + canary("{model: m, version: 1, mode: Mirror}") + "}", []string{"spec.canary.mode", "Canary", "Shadow"}},
 		"an unknown state":       {"{" + model("") + canary("{model: m, version: 1, state: Done}") + "}", []string{"spec.canary.state", "Promoted", "Aborted"}},
+		"zero without KEDA":      {"{configMap: c, autoscaling: {minReplicas: 0, maxReplicas: 2}}", []string{"must be 1 or more", "keda scales to 0"}},
+		"zero by CPU":            {"{configMap: c, autoscaling: {minReplicas: 0, maxReplicas: 2, keda: {triggers: [{type: cpu, metadata: {value: '5'}}]}}}", []string{"minReplicas 0 needs a trigger of another type"}},
+		"triggers and metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, keda: {triggers: [{type: cron, metadata: {}}]}}}", []string{"triggers in place of metrics"}},
+		"no trigger":             {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: []}}}", []string{"triggers", "at least 1 items"}},
+		"a trigger twice":        {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: cron, name: requests, metadata: {}}, {type: kafka, name: requests, metadata: {}}]}}}", []string{"must not have a name twice"}},
+		"a fallback of CPU":      {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {fallback: {failureThreshold: 1, replicas: 1}, triggers: [{type: cpu, metadata: {value: '5'}}]}}}", []string{"fallback needs a trigger of another type"}},
+		"a cron that is cached":  {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: cron, useCachedMetrics: true, metadata: {}}]}}}", []string{"useCachedMetrics is not for"}},
+		"the identity of KEDA":   {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: aws-sqs-queue, metadata: {identityOwner: operator}}]}}}", []string{"identityOwner must not be operator", "authenticationRef"}},
+		"a trigger with spaces":  {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: 'a b', metadata: {}}]}}}", []string{"spec.autoscaling.keda.triggers[0].type"}},
 		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ var (
 	configMap  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("servicemonitor", "gateway")) }
+func TestMain(m *testing.M) { cluster.Main(m, cluster.WithCRDs("servicemonitor", "gateway", "keda")) }
 
 // start runs the operator with the controller.
 func start(t *testing.T, c *cluster.Cluster, opts harness.Options, servers http.RoundTripper) *harness.Operator {

@@ -27,7 +27,7 @@ type TfservSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 65535",message="spec.restPort must be a port from 1 to 65535, such as 8501"
 	RestPort *int32 `json:"restPort,omitempty"`
 	// replicas is the number of model servers, 0 to 1000; the default is 1. With autoscaling it is left to the
-	// HorizontalPodAutoscaler, but for 0, which stops serving and pauses the HorizontalPodAutoscaler until it is another number.
+	// autoscaler, but for 0, which stops serving and pauses the autoscaler until it is another number.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Maximum=1000
@@ -170,7 +170,8 @@ type TfservSpec struct {
 	// podDisruptionBudget limits how many pods a drain may take away at once.
 	// +optional
 	PodDisruptionBudget *keeper.DisruptionSpec `json:"podDisruptionBudget,omitempty"`
-	// autoscaling makes a HorizontalPodAutoscaler, to which replicas are then left.
+	// autoscaling makes a HorizontalPodAutoscaler, or a ScaledObject of KEDA, to which replicas are then left. When it is taken out, replicas
+	// counts again.
 	// +optional
 	Autoscaling *AutoscalingSpec `json:"autoscaling,omitempty"`
 	// The exposure is part of the spec itself.
@@ -236,14 +237,17 @@ type MonitoringSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// AutoscalingSpec is a HorizontalPodAutoscaler.
+// AutoscalingSpec is a HorizontalPodAutoscaler, or with keda a ScaledObject.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="spec.autoscaling.minReplicas must not be larger than maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.metrics) || size(self.metrics) == 0 || !has(self.targetCPUUtilizationPercentage)",message="spec.autoscaling.metrics and targetCPUUtilizationPercentage exclude each other: add a metric of the resource cpu to metrics"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas > 0 || has(self.keda)",message="spec.autoscaling.minReplicas must be 1 or more: only spec.autoscaling.keda scales to 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.keda) || !has(self.metrics) && !has(self.targetCPUUtilizationPercentage)",message="spec.autoscaling.keda has triggers in place of metrics and targetCPUUtilizationPercentage: declare one of them, such as a trigger of type cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.keda) || !has(self.minReplicas) || self.minReplicas > 0 || self.keda.triggers.exists(t, t.type != 'cpu' && t.type != 'memory')",message="spec.autoscaling.minReplicas 0 needs a trigger of another type than cpu and memory: without a pod nobody measures these, and KEDA would never start one"
 type AutoscalingSpec struct {
-	// minReplicas is the least number of pods; the default is 1.
+	// minReplicas is the least number of pods; the default is 1. With keda it may be 0.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 	// maxReplicas is the largest number of pods.
@@ -265,4 +269,102 @@ type AutoscalingSpec struct {
 	// behavior says how fast pods come and go, as in autoscaling/v2.
 	// +optional
 	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
+	// keda makes a ScaledObject of KEDA in place of the HorizontalPodAutoscaler, where its API is served.
+	// +optional
+	KEDA *KEDASpec `json:"keda,omitempty"`
+}
+
+// KEDASpec is what a ScaledObject has beside its target and the numbers of pods (keda.sh/v1alpha1).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.fallback) || self.triggers.exists(t, t.type != 'cpu' && t.type != 'memory')",message="spec.autoscaling.keda.fallback needs a trigger of another type than cpu and memory, which KEDA has no fallback for"
+// +kubebuilder:validation:XValidation:rule="self.triggers.all(t, !has(t.name) || self.triggers.exists_one(u, has(u.name) && u.name == t.name))",message="spec.autoscaling.keda.triggers must not have a name twice"
+type KEDASpec struct {
+	// triggers say when there are how many pods.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Triggers []KEDATrigger `json:"triggers"`
+	// pollingInterval is how often the triggers are asked while there is no pod, and with useCachedMetrics, in seconds; KEDA's default is 30.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	PollingInterval *int32 `json:"pollingInterval,omitempty"`
+	// cooldownPeriod is how long no trigger is active before there is no pod, where minReplicas is 0, in seconds; KEDA's default is 300.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	CooldownPeriod *int32 `json:"cooldownPeriod,omitempty"`
+	// initialCooldownPeriod is the same after the ScaledObject was made, in seconds; KEDA's default is 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	InitialCooldownPeriod *int32 `json:"initialCooldownPeriod,omitempty"`
+	// fallback says how many pods there are while a trigger cannot be asked.
+	// +optional
+	Fallback *KEDAFallback `json:"fallback,omitempty"`
+}
+
+// KEDATrigger is a trigger of a ScaledObject. KEDA asks it with credentials of this namespace alone: a ClusterTriggerAuthentication, and the
+// identity of KEDA itself, are those of an administrator, which a Tfserv does not lend.
+//
+// +kubebuilder:validation:XValidation:rule="!('identityOwner' in self.metadata) || self.metadata['identityOwner'] != 'operator'",message="spec.autoscaling.keda.triggers: the metadata identityOwner must not be operator, which is the identity of KEDA itself: name a TriggerAuthentication of the namespace in authenticationRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.useCachedMetrics) || !self.useCachedMetrics || !(self.type in ['cpu', 'memory', 'cron'])",message="spec.autoscaling.keda.triggers: useCachedMetrics is not for triggers of type cpu, memory and cron"
+type KEDATrigger struct {
+	// type is the scaler, such as prometheus, cron or kafka.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Type string `json:"type"`
+	// name tells triggers apart.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+	// metadata are the parameters of the scaler.
+	// +required
+	// +kubebuilder:validation:MaxProperties=64
+	Metadata map[string]KEDAValue `json:"metadata"`
+	// metricType says how the metric is compared; the default is AverageValue, and Utilization for cpu and memory.
+	// +optional
+	// +kubebuilder:validation:Enum=AverageValue;Value;Utilization
+	MetricType autoscalingv2.MetricTargetType `json:"metricType,omitempty"`
+	// useCachedMetrics has the metric asked for once per polling interval, in place of each time that pods are counted.
+	// +optional
+	UseCachedMetrics bool `json:"useCachedMetrics,omitempty"`
+	// authenticationRef is the TriggerAuthentication of the namespace with the credentials of the scaler.
+	// +optional
+	AuthenticationRef *KEDAAuthenticationRef `json:"authenticationRef,omitempty"`
+}
+
+// KEDAValue is the value of a parameter of a scaler.
+//
+// +kubebuilder:validation:MaxLength=4096
+type KEDAValue string
+
+// KEDAAuthenticationRef names a TriggerAuthentication.
+type KEDAAuthenticationRef struct {
+	// name is that of the TriggerAuthentication.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// KEDAFallback says how many pods there are while a trigger cannot be asked.
+type KEDAFallback struct {
+	// failureThreshold is how many times in a row a trigger fails before that.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	FailureThreshold int32 `json:"failureThreshold"`
+	// replicas is the number of pods.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Replicas int32 `json:"replicas"`
+	// behavior says what else may count, as in keda.sh/v1alpha1; the default is static.
+	// +optional
+	// +kubebuilder:validation:Enum=static;currentReplicas;currentReplicasIfHigher;currentReplicasIfLower
+	Behavior string `json:"behavior,omitempty"`
 }

@@ -14,6 +14,9 @@
 // copies from them misleads those who take it for the service's own. Its tests
 // hold it against a recording of KServe's own controller (testdata/kserve.json,
 // which make test-kserve makes).
+// A ScaledObject of KEDA gets the HorizontalPodAutoscaler that KEDA makes, is refused
+// where KEDA's webhook refuses it, and scales to zero and back; what its triggers would
+// measure, an annotation says.
 // A kind is picked up when its CRD is established, and dropped when the CRD goes.
 // The webhooks are registered at the start, whatever kinds there are. The process is
 // healthy once the API server calls them, so that nothing escapes them in a cluster

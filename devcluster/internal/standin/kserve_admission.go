@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,11 +9,15 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 )
 
 // kserveAdmission are KServe's webhooks of InferenceServices.
 var kserveAdmission = &admission{
-	webhook: "inferenceservice.kserve-webhook-server", defaults: defaultInferenceService, validate: validateInferenceService,
+	webhook: "inferenceservice.kserve-webhook-server", defaults: defaultInferenceService,
+	validate: func(_ context.Context, _ dynamic.Interface, obj, old *unstructured.Unstructured) error {
+		return validateInferenceService(obj, old)
+	},
 }
 
 // kserveContainer is the container that serves the model.

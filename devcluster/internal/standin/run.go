@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	hooks, err := serveHooks(ctx)
+	hooks, err := serveHooks(ctx, client)
 	if err != nil {
 		return err
 	}

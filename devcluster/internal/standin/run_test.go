@@ -119,11 +119,11 @@ func (l *late) call(configuration *unstructured.Unstructured, obj runtime.Object
 
 // TestWebhooksAreCalledOnceTheyAreRegistered: no sooner is the stand-in healthy, and so the cluster ready.
 func TestWebhooksAreCalledOnceTheyAreRegistered(t *testing.T) {
-	hooks, err := serveHooks(t.Context())
+	api := &late{t: t, left: 3}
+	hooks, err := serveHooks(t.Context(), api.client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := &late{t: t, left: 3}
 	err = hooks.register(t.Context(), api.client())
 	if err != nil || len(hooks.uncalled()) != 0 || api.left != -1 {
 		t.Errorf("not called are %v, and %d objects would not have been seen: %v", hooks.uncalled(), api.left, err)

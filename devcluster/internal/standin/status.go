@@ -62,6 +62,15 @@ var roles = []role{
 		admission: kserveAdmission,
 	},
 	{
+		resource:  scaledObjects,
+		crd:       "scaledobjects.keda.sh",
+		reconcile: reconcileScaledObject,
+		children:  []schema.GroupVersionResource{horizontalPodAutoscaler},
+		childOf:   kedaLabel,
+		finalizer: kedaFinalizer,
+		admission: kedaAdmission,
+	},
+	{
 		resource: knativeServices,
 		crd:      "services.serving.knative.dev",
 		status:   knativeServiceStatus,

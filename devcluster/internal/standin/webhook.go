@@ -31,10 +31,10 @@ import (
 type admission struct {
 	// webhook is the name in messages, without its last part, which says what it does.
 	webhook string
-	// defaults changes an object that is created or updated.
+	// defaults changes an object that is created or updated; nil for a controller that changes none.
 	defaults func(obj *unstructured.Unstructured)
 	// validate refuses one; old is nil at a creation.
-	validate func(obj, old *unstructured.Unstructured) error
+	validate func(ctx context.Context, client dynamic.Interface, obj, old *unstructured.Unstructured) error
 }
 
 const defaulter, validator = "defaulter", "validator"
@@ -69,7 +69,7 @@ type hooks struct {
 }
 
 // serveHooks listens on a loopback address of its own.
-func serveHooks(ctx context.Context) (*hooks, error) {
+func serveHooks(ctx context.Context, client dynamic.Interface) (*hooks, error) {
 	certificate, authority, err := selfsigned.Server(nil, net.IPv4(127, 0, 0, 1))
 	if err != nil {
 		return nil, err
@@ -87,7 +87,9 @@ func serveHooks(ctx context.Context) (*hooks, error) {
 	for _, r := range roles {
 		if r.admission != nil {
 			mux.HandleFunc("POST /"+r.crd+"/"+defaulter, answerWith(r.admission.mutate))
-			mux.HandleFunc("POST /"+r.crd+"/"+validator, answerWith(r.admission.judge))
+			mux.HandleFunc("POST /"+r.crd+"/"+validator, answerWith(func(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+				return r.admission.judge(ctx, client, request)
+			}))
 		}
 	}
 	for does := range registered {
@@ -145,7 +147,7 @@ func (h *hooks) configuration(does string) *unstructured.Unstructured {
 	probe["objectSelector"] = map[string]any{"matchLabels": map[string]any{probeLabel: h.token}}
 	all := []any{probe}
 	for _, r := range roles {
-		if r.admission != nil {
+		if r.admission != nil && (does == validator || r.admission.defaults != nil) {
 			all = append(all, hook(r.admission.webhook, "/"+r.crd, r.resource.Group, r.resource.Version, r.resource.Resource, "CREATE", "UPDATE"))
 		}
 	}
@@ -228,7 +230,9 @@ func (a *admission) mutate(request *admissionv1.AdmissionRequest) (*admissionv1.
 }
 
 // judge answers as controller-runtime does with the error of a validator (pkg/webhook/admission/validator_custom.go, Denied).
-func (a *admission) judge(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+func (a *admission) judge(
+	ctx context.Context, client dynamic.Interface, request *admissionv1.AdmissionRequest,
+) (*admissionv1.AdmissionResponse, error) {
 	obj := &unstructured.Unstructured{}
 	if err := obj.UnmarshalJSON(request.Object.Raw); err != nil {
 		return nil, err
@@ -240,7 +244,7 @@ func (a *admission) judge(request *admissionv1.AdmissionRequest) (*admissionv1.A
 			return nil, err
 		}
 	}
-	if err := a.validate(obj, old); err != nil {
+	if err := a.validate(ctx, client, obj, old); err != nil {
 		return &admissionv1.AdmissionResponse{
 			Result: &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: err.Error()},
 		}, nil

@@ -53,7 +53,12 @@ func (a *Actor) applyOver(
 	if res.Action.MigratePrevious {
 		managers.Insert(fieldownership.PreviousManagers(live, req.PreviousManagers, req.Owners, req.PreviousOwner, observe.FieldManager)...)
 	}
-	scaled := !res.Action.Object.OwnReplicas && fieldownership.Autoscaled(live)
+	acting, err := a.Acting(req.ActAs)
+	if err != nil {
+		res.Err = err
+		return
+	}
+	scaled := LeavesReplicas(ctx, acting, res.Action.Object.Object, live)
 	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, scaled)
 	if res.Action.Adopted {
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).

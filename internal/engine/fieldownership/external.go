@@ -63,7 +63,7 @@ func ForCreate(desired *unstructured.Unstructured) *unstructured.Unstructured {
 
 // DropExternallyManaged returns a copy of desired as it is applied to live: what ForCreate returns, without the fields that another
 // manager than the given ones fills. managedFields are the evidence: an empty value of a Secret is ceded where another
-// manager holds the key with a value in it. spec.replicas of an object that a HorizontalPodAutoscaler targets (scaled)
+// manager holds the key with a value in it. spec.replicas of an object that an autoscaler has (scaled)
 // follows the live value as long as nobody else holds it, since dropping a field that nobody else holds would reset it,
 // and is ceded as soon as another does.
 func DropExternallyManaged(desired, live *unstructured.Unstructured, managers sets.Set[string], scaled bool) *unstructured.Unstructured {
@@ -197,7 +197,7 @@ func holders(live *unstructured.Unstructured, path fieldpath.Path, managers sets
 	return mine, others
 }
 
-// dropReplicas leaves spec.replicas to a HorizontalPodAutoscaler.
+// dropReplicas leaves spec.replicas to an autoscaler.
 func dropReplicas(u, live *unstructured.Unstructured, managers sets.Set[string]) {
 	spec := child(u.Object, "spec")
 	if _, declared := spec["replicas"]; !declared {
@@ -212,14 +212,17 @@ func dropReplicas(u, live *unstructured.Unstructured, managers sets.Set[string])
 	delete(spec, "replicas")
 }
 
-// Autoscaled says that a HorizontalPodAutoscaler wrote the replicas of the object: the controller that runs them is the
-// only writer of its name that goes through the subresource scale.
+// autoscalers are the field managers of what writes replicas through the subresource scale by metrics: the controller of
+// HorizontalPodAutoscalers, and KEDA, which scales to zero and back by itself.
+var autoscalers = sets.New("kube-controller-manager", "keda")
+
+// Autoscaled says that an autoscaler wrote the replicas of the object: no other writer of these names goes through the subresource scale.
 func Autoscaled(live *unstructured.Unstructured) bool {
 	if live == nil {
 		return false
 	}
 	path := fieldpath.MakePathOrDie("spec", "replicas")
 	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Subresource == "scale" && e.Manager == "kube-controller-manager" && fieldsOf(&e).Has(path)
+		return e.Subresource == "scale" && autoscalers.Has(e.Manager) && fieldsOf(&e).Has(path)
 	})
 }

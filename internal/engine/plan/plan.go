@@ -40,6 +40,18 @@ const (
 	ImmutableStall Immutable = "Stall"
 )
 
+// Replicas says who has spec.replicas of an object.
+type Replicas string
+
+const (
+	// ReplicasObserved leaves them to a HorizontalPodAutoscaler that has written them and targets the object, and declares them otherwise.
+	ReplicasObserved Replicas = ""
+	// ReplicasDeclared declares them whoever has written them, such as 0, which pauses a HorizontalPodAutoscaler.
+	ReplicasDeclared Replicas = "Declared"
+	// ReplicasLeft leaves them as they are. An object that is created has those declared.
+	ReplicasLeft Replicas = "Left"
+)
+
 // Object is one desired object.
 type Object struct {
 	// Desired is the whole object as the controller wants it, without the engine's marks, status or owner references.
@@ -69,8 +81,8 @@ type Object struct {
 	Drift Drift
 	// Health tells the health of the object where its custom resource says how; nil, and false, leave it to its kind.
 	Health func(*unstructured.Unstructured) (health.Result, bool)
-	// OwnReplicas says that spec.replicas is declared although a HorizontalPodAutoscaler has written it, such as 0, which pauses that.
-	OwnReplicas bool
+	// Replicas says who has spec.replicas of an object that exists.
+	Replicas Replicas
 	// IgnoreHealth says that the object's health does not count for Ready.
 	IgnoreHealth bool
 	// Step orders the objects of a stage: nothing of a step is created or changed before the steps below it are as declared and healthy.

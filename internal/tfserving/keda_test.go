@@ -1,0 +1,123 @@
+package tfserving
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
+	"mlkeeper.dev/internal/engine/controller/controllertest"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+const scaledByKEDA = inline + `  autoscaling:
+    minReplicas: 0
+    maxReplicas: 5
+    behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
+    keda:
+      pollingInterval: 10
+      cooldownPeriod: 120
+      fallback: {failureThreshold: 3, replicas: 2}
+      triggers:
+        - type: prometheus
+          name: requests
+          metadata: {serverAddress: "http://prometheus.monitoring:9090", query: "sum(rate(requests[1m]))", threshold: "20"}
+          authenticationRef: {name: prometheus}
+        - {type: cpu, metricType: Utilization, metadata: {value: "70"}}
+`
+
+// find returns an object of a plan; nil for none.
+func find(p plan.Plan, kind string) *plan.Object {
+	for i := range p.Stages[0].Objects {
+		if o := &p.Stages[0].Objects[i]; o.Desired.GetKind() == kind {
+			return o
+		}
+	}
+	return nil
+}
+
+func TestAScaledObjectHasTheTriggers(t *testing.T) {
+	c := controllertest.New(testNow, gvkScaledObject)
+	_, p := gatherAndRender(t, c, custom(t, scaledByKEDA))
+	controllertest.Golden(t, "keda", p)
+	if find(p, gvkAutoscaler.Kind) != nil {
+		t.Error("there is a HorizontalPodAutoscaler, too, beside which KEDA refuses the ScaledObject")
+	}
+	if o := find(p, gvkDeployment.Kind); o.Replicas != plan.ReplicasLeft {
+		t.Errorf("the replicas are %q, although KEDA scales to zero", o.Replicas)
+	}
+	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "spec.resources.requests.cpu") {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+}
+
+// TestZeroPausesKEDA, which would start pods for a trigger that is active otherwise.
+func TestZeroPausesKEDA(t *testing.T) {
+	cr := custom(t, scaledByKEDA)
+	cr.Spec.Replicas = ptr.To[int32](0)
+	_, p := gatherAndRender(t, controllertest.New(testNow, gvkScaledObject), cr)
+	if got := find(p, gvkScaledObject.Kind).Desired.GetAnnotations()[pausedAnnotation]; got != "0" {
+		t.Errorf("%s is %q", pausedAnnotation, got)
+	}
+	if o := find(p, gvkDeployment.Kind); o.Replicas != plan.ReplicasDeclared || *deployed(t, p, "tfs").Spec.Replicas != 0 {
+		t.Errorf("the replicas are %q", o.Replicas)
+	}
+}
+
+// TestOneAutoscalerGoesBeforeTheOtherComes: two would scale the Deployment, and KEDA refuses a ScaledObject beside a HorizontalPodAutoscaler.
+func TestOneAutoscalerGoesBeforeTheOtherComes(t *testing.T) {
+	keda, cpu := custom(t, scaledByKEDA), custom(t, inline+"  autoscaling: {maxReplicas: 3}\n")
+	for there, declared := range map[schema.GroupVersionKind]*v1alpha1.Tfserv{gvkAutoscaler: keda, gvkScaledObject: cpu} {
+		c := controllertest.New(testNow, gvkScaledObject)
+		other := find(func() plan.Plan { _, p := gatherAndRender(t, c, declared); return p }(), map[bool]string{
+			true: gvkScaledObject.Kind, false: gvkAutoscaler.Kind,
+		}[there == gvkAutoscaler])
+		if other == nil || other.Hold != "" {
+			t.Fatalf("without a %s it is held: %+v", there.Kind, other)
+		}
+		c.Own(child(there), ownerOf(declared))
+		_, p := gatherAndRender(t, c, declared)
+		if o := find(p, other.Desired.GetKind()); o == nil || !strings.Contains(o.Hold, there.Kind) {
+			t.Errorf("beside a %s: %+v", there.Kind, o)
+		}
+		if find(p, there.Kind) != nil {
+			t.Errorf("the %s is declared on", there.Kind)
+		}
+	}
+}
+
+func child(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace("ns")
+	u.SetName("tfs")
+	return u
+}
+
+// TestReplicasCountAgainOnceNoAutoscalerIsLeft: whoever wrote them last.
+func TestReplicasCountAgainOnceNoAutoscalerIsLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec       string
+		facts      Facts
+		who        plan.Replicas
+		autoscaled bool
+	}{
+		"none":                         {"", Facts{}, plan.ReplicasObserved, false},
+		"of the owner's own":           {"", Facts{Running: &Running{}}, plan.ReplicasObserved, false},
+		"by CPU":                       {"autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasObserved, true},
+		"by KEDA":                      {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{KEDA: true}, plan.ReplicasLeft, true},
+		"by KEDA, which is not there":  {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{}, plan.ReplicasObserved, true},
+		"paused":                       {"replicas: 0, autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasDeclared, true},
+		"its HPA is about to go":       {"", Facts{Autoscaler: true, Running: &Running{Autoscaled: true}}, plan.ReplicasLeft, true},
+		"its ScaledObject is to go":    {"", Facts{ScaledObject: true, Running: &Running{Autoscaled: true}}, plan.ReplicasLeft, true},
+		"its autoscaler has just gone": {"", Facts{Running: &Running{Autoscaled: true}}, plan.ReplicasDeclared, false},
+	} {
+		r := &renderer{cr: custom(t, "metadata: {name: tfs}\nspec: {"+test.spec+"}\n"), facts: test.facts}
+		if who, autoscaled := r.who(); who != test.who || autoscaled != test.autoscaled {
+			t.Errorf("%s: %q and %t, want %q and %t", name, who, autoscaled, test.who, test.autoscaled)
+		}
+	}
+}
