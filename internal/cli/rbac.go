@@ -133,6 +133,7 @@ func engineRole() role {
 			{group: "apiregistration.k8s.io", resources: []string{"apiservices"}, verbs: watchVerbs},
 			{why: "Inventories own the children that a custom resource cannot own.", group: "keeper.mlkeeper.dev", resources: []string{"inventories"}, verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 			{group: "keeper.mlkeeper.dev", resources: []string{"inventories/status"}, verbs: []string{"update"}},
+			{why: "Replicas that an autoscaler has written are left to it while it is there.", group: "autoscaling", resources: []string{"horizontalpodautoscalers"}, verbs: []string{"list"}},
 			{why: "Events report transitions of Ready.", group: "events.k8s.io", resources: []string{"events"}, verbs: []string{"create", "patch"}},
 			{why: "The API server authenticates and authorizes the readers of the metrics.", group: "authentication.k8s.io", resources: []string{"tokenreviews"}, verbs: []string{"create"}},
 			{group: "authorization.k8s.io", resources: []string{"subjectaccessreviews"}, verbs: []string{"create"}},

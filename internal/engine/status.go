@@ -38,7 +38,7 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	if after.LastUpdateTime != nil {
 		*after.LastUpdateTime = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
-	patch, err := status.Patch(p.before, p.cr, status.Preconditions(p.before, urgent))
+	patch, err := status.Patch(p.before, p.cr, status.Preconditions(p.before))
 	if err != nil {
 		return 0, err
 	}

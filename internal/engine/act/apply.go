@@ -53,12 +53,7 @@ func (a *Actor) applyOver(
 	if res.Action.MigratePrevious {
 		managers.Insert(fieldownership.PreviousManagers(live, req.PreviousManagers, req.Owners, req.PreviousOwner, observe.FieldManager)...)
 	}
-	acting, err := a.Acting(req.ActAs)
-	if err != nil {
-		res.Err = err
-		return
-	}
-	scaled := LeavesReplicas(ctx, acting, res.Action.Object.Object, live)
+	scaled := LeavesReplicas(ctx, a.Client, res.Action.Object.Object, live)
 	desired := fieldownership.DropExternallyManaged(res.Action.Object.Desired, live, managers, scaled)
 	if res.Action.Adopted {
 		// Owner references go only on objects that we created, so an adopted one is ours by its marks alone (invariant 1).

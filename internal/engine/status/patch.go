@@ -10,14 +10,10 @@ import (
 )
 
 // Preconditions are the metadata of a status patch: the UID, so that a recreated custom resource does not get the status of the
-// deleted one. What the next reconcile acts on (a step) must follow from what is stored, hence the version too:
-// another leader may have stored a step meanwhile, and what two of them have stored in parts is no step at all.
-func Preconditions(before metav1.Object, step bool) map[string]any {
-	out := map[string]any{"uid": before.GetUID()}
-	if step {
-		out["resourceVersion"] = before.GetResourceVersion()
-	}
-	return out
+// deleted one, and the version, since the patch has the differences to that alone. A manager whose cache is behind would make a mixture of its
+// own status and that of another: the verdict of one generation under the observedGeneration of the next, or a step that nobody has taken.
+func Preconditions(before metav1.Object) map[string]any {
+	return map[string]any{"uid": before.GetUID(), "resourceVersion": before.GetResourceVersion()}
 }
 
 // Patch is a merge patch of the status alone, guarded by preconditions.
