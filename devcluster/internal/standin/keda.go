@@ -89,7 +89,7 @@ func kedaHPA(u *unstructured.Unstructured, s *scaledObject) string {
 
 // reconcileScaledObject is reconcileScaledObject of controllers/keda/scaledobject_controller.go, and one round of the scale loop of
 // pkg/scaling/executor/scale_scaledobjects.go after it.
-func reconcileScaledObject(ctx context.Context, client dynamic.Interface, obj *unstructured.Unstructured, now string) (map[string]any, error) {
+func reconcileScaledObject(ctx context.Context, client dynamic.Interface, obj *unstructured.Unstructured, _ string) (map[string]any, error) {
 	s, err := scaledObjectOf(obj)
 	if err != nil {
 		return nil, err
