@@ -69,8 +69,8 @@ type Running struct {
 	Template string
 	// Inputs tells apart what users' objects gave its pods; empty where that is not recorded.
 	Inputs string
-	// Autoscaled says that an autoscaler of ours has, or had last, the replicas.
-	Autoscaled bool
+	// Autoscaled is the kind of the autoscaler of ours that has, or had last, the replicas; empty for none.
+	Autoscaled string
 	// Current says that the rollout is complete.
 	Current bool
 	// Generation and ResourceVersion are those of the Deployment.

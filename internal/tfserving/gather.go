@@ -28,7 +28,7 @@ const (
 	hashAnnotation   = keeper.AnnotationPrefix + "config-hash"
 	// inputsAnnotation records what of users' objects the template follows from, for a manager that has not seen it become Ready.
 	inputsAnnotation = keeper.AnnotationPrefix + "inputs"
-	// autoscaledAnnotation records that an autoscaler of ours has the replicas of the Deployment.
+	// autoscaledAnnotation records the kind of the autoscaler of ours that has the replicas of the Deployment.
 	autoscaledAnnotation = keeper.AnnotationPrefix + "autoscaled"
 )
 
@@ -229,7 +229,7 @@ func (g *gathering) running() {
 	marks := seen.GetAnnotations()
 	g.facts.Running = &Running{
 		Config: marks[configAnnotation], Hash: marks[hashAnnotation], Template: marks[templateAnnotation], Inputs: marks[inputsAnnotation],
-		Autoscaled: marks[autoscaledAnnotation] != "",
+		Autoscaled: marks[autoscaledAnnotation],
 		Generation: child.Generation, ResourceVersion: child.ResourceVersion,
 		Current: child.Health.Status == health.Current,
 		Rollout: workload.RolloutOf(seen),

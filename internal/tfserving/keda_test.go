@@ -99,25 +99,27 @@ func child(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 
 // TestReplicasCountAgainOnceNoAutoscalerIsLeft: whoever wrote them last.
 func TestReplicasCountAgainOnceNoAutoscalerIsLeft(t *testing.T) {
+	const hpa, so = "HorizontalPodAutoscaler", "ScaledObject"
 	for name, test := range map[string]struct {
 		spec       string
 		facts      Facts
-		who        plan.Replicas
-		autoscaled bool
+		mode       plan.Replicas
+		autoscaled string
 	}{
-		"none":                         {"", Facts{}, plan.ReplicasObserved, false},
-		"of the owner's own":           {"", Facts{Running: &Running{}}, plan.ReplicasObserved, false},
-		"by CPU":                       {"autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasObserved, true},
-		"by KEDA":                      {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{KEDA: true}, plan.ReplicasLeft, true},
-		"by KEDA, which is not there":  {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{}, plan.ReplicasObserved, true},
-		"paused":                       {"replicas: 0, autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasDeclared, true},
-		"its HPA is about to go":       {"", Facts{Autoscaler: true, Running: &Running{Autoscaled: true}}, plan.ReplicasLeft, true},
-		"its ScaledObject is to go":    {"", Facts{ScaledObject: true, Running: &Running{Autoscaled: true}}, plan.ReplicasLeft, true},
-		"its autoscaler has just gone": {"", Facts{Running: &Running{Autoscaled: true}}, plan.ReplicasDeclared, false},
+		"none":                        {"", Facts{}, plan.ReplicasObserved, ""},
+		"of the owner's own":          {"", Facts{Running: &Running{}}, plan.ReplicasObserved, ""},
+		"by CPU":                      {"autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasObserved, hpa},
+		"by KEDA":                     {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{KEDA: true}, plan.ReplicasLeft, so},
+		"by KEDA, which is not there": {"autoscaling: {maxReplicas: 3, keda: {triggers: []}}", Facts{}, plan.ReplicasObserved, so},
+		"paused":                      {"replicas: 0, autoscaling: {maxReplicas: 3}", Facts{}, plan.ReplicasDeclared, hpa},
+		"its HPA is about to go":      {"", Facts{Autoscaler: true, Running: &Running{Autoscaled: hpa}}, plan.ReplicasLeft, hpa},
+		"its ScaledObject is to go":   {"", Facts{ScaledObject: true, Running: &Running{Autoscaled: so}}, plan.ReplicasLeft, so},
+		"its HPA has just gone":       {"", Facts{Running: &Running{Autoscaled: hpa}}, plan.ReplicasObserved, ""},
+		"its ScaledObject is gone":    {"", Facts{Running: &Running{Autoscaled: so}}, plan.ReplicasDeclared, ""},
 	} {
 		r := &renderer{cr: custom(t, "metadata: {name: tfs}\nspec: {"+test.spec+"}\n"), facts: test.facts}
-		if who, autoscaled := r.who(); who != test.who || autoscaled != test.autoscaled {
-			t.Errorf("%s: %q and %t, want %q and %t", name, who, autoscaled, test.who, test.autoscaled)
+		if mode, autoscaled := r.replicasMode(); mode != test.mode || autoscaled != test.autoscaled {
+			t.Errorf("%s: %q and %q, want %q and %q", name, mode, autoscaled, test.mode, test.autoscaled)
 		}
 	}
 }

@@ -43,9 +43,9 @@ func (r *renderer) deployment() {
 		meta.Annotations[templateAnnotation] = templateForm
 		meta.Annotations[inputsAnnotation] = r.plan.Inputs
 	}
-	who, autoscaled := r.who()
-	if autoscaled {
-		meta.Annotations[autoscaledAnnotation] = "true"
+	mode, autoscaled := r.replicasMode()
+	if autoscaled != "" {
+		meta.Annotations[autoscaledAnnotation] = autoscaled
 	}
 	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
@@ -62,7 +62,7 @@ func (r *renderer) deployment() {
 			},
 		},
 	})
-	o.Replicas = who
+	o.Replicas = mode
 	r.add(o)
 }
 

@@ -16,21 +16,26 @@ func (r *renderer) replicas() *int32 {
 	return ptr.To(declared)
 }
 
-// who says who has the replicas of the Deployment, and whether an autoscaler is to be recorded there. When spec.autoscaling is taken out,
-// the record goes with the last autoscaler of ours: that write declares spec.replicas again, whoever has written them since.
-func (r *renderer) who() (who plan.Replicas, autoscaled bool) {
-	spec := r.cr.Spec.Autoscaling
-	autoscaled = spec != nil || r.facts.Autoscaler || r.facts.ScaledObject
+// replicasMode says who has the replicas of the Deployment, and which kind of autoscaler is to be recorded there; empty for none. When
+// spec.autoscaling is taken out, the record goes with the last autoscaler of ours. That write declares spec.replicas again, unless a
+// HorizontalPodAutoscaler of somebody else has them by then. KEDA's own, which is deleted some time after the ScaledObject, does not count.
+func (r *renderer) replicasMode() (mode plan.Replicas, autoscaled string) {
+	spec, keda := r.cr.Spec.Autoscaling, false
+	recorded := ptr.Deref(r.facts.Running, Running{}).Autoscaled
 	switch {
-	case paused(r.cr):
+	case spec != nil && spec.KEDA != nil:
+		autoscaled, keda = gvkScaledObject.Kind, r.facts.KEDA
+	case spec != nil:
+		autoscaled = gvkAutoscaler.Kind
+	case r.facts.Autoscaler || r.facts.ScaledObject:
+		autoscaled = recorded
+	}
+	switch {
+	case paused(r.cr), autoscaled == "" && recorded == gvkScaledObject.Kind:
 		return plan.ReplicasDeclared, autoscaled
-	case spec != nil && (spec.KEDA == nil || !r.facts.KEDA):
-		return plan.ReplicasObserved, autoscaled
-	case autoscaled:
+	case keda, spec == nil && autoscaled != "":
 		// KEDA scales to zero and back by itself, and has no HorizontalPodAutoscaler while it is paused.
 		return plan.ReplicasLeft, autoscaled
-	case r.facts.Running != nil && r.facts.Running.Autoscaled:
-		return plan.ReplicasDeclared, autoscaled
 	}
 	return plan.ReplicasObserved, autoscaled
 }
