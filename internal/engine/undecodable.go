@@ -46,7 +46,7 @@ func (s *stacks[C, F]) undecodable(ctx context.Context, bad *watch.Undecodable) 
 	}
 	log.FromContext(ctx).Info("the custom resource does not fit its type and is left alone", "error", bad.Err.Error())
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": bad.GetUID()},
+		"metadata": status.Preconditions(bad),
 		"status":   map[string]any{"conditions": after, "observedGeneration": bad.GetGeneration()},
 	})
 	if err != nil {
