@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
 	"mlkeeper.dev/internal/engine/controller/controllertest"
@@ -122,4 +123,39 @@ func TestReplicasCountAgainOnceNoAutoscalerIsLeft(t *testing.T) {
 			t.Errorf("%s: %q and %q, want %q and %q", name, mode, autoscaled, test.mode, test.autoscaled)
 		}
 	}
+}
+
+// TestAnAutoscalerThatDoesNotScaleIsTold, by its reason alone.
+func TestAnAutoscalerThatDoesNotScaleIsTold(t *testing.T) {
+	cpu := inline + "  autoscaling: {maxReplicas: 3}\n"
+	for name, test := range map[string]struct {
+		spec, kind, conditions, want string
+	}{
+		"a trigger fails":        {scaledByKEDA, "ScaledObject", `[{type: Ready, status: "False", reason: TriggerError, message: secret}]`, "TriggerError"},
+		"one of several fails":   {scaledByKEDA, "ScaledObject", `[{type: Ready, status: Unknown, reason: PartialTriggerError}]`, "PartialTriggerError"},
+		"all is well":            {scaledByKEDA, "ScaledObject", `[{type: Ready, status: "True", reason: ScaledObjectReady}]`, ""},
+		"KEDA has not looked":    {scaledByKEDA, "ScaledObject", `[{type: Ready, status: Unknown}]`, ""},
+		"two select the pods":    {cpu, "HorizontalPodAutoscaler", `[{type: ScalingActive, status: "False", reason: AmbiguousSelector}]`, "AmbiguousSelector"},
+		"pods are being started": {cpu, "HorizontalPodAutoscaler", `[{type: ScalingActive, status: "False", reason: FailedGetResourceMetric}]`, ""},
+	} {
+		c, cr := controllertest.New(testNow, gvkScaledObject), custom(t, test.spec)
+		_, p := gatherAndRender(t, c, cr)
+		u := find(p, test.kind).Desired.DeepCopy()
+		u.Object["status"] = map[string]any{"conditions": list(t, test.conditions)}
+		c.Own(u, ownerOf(cr))
+		project(t, c, cr)
+		got := strings.Join(cr.Status.Warnings, "\n")
+		told := strings.Contains(got, "the "+test.kind+" does not scale: "+test.want+"; see kubectl describe "+strings.ToLower(test.kind)+" tfs")
+		if told != (test.want != "") || strings.Contains(got, "secret") {
+			t.Errorf("%s: warnings %s", name, got)
+		}
+	}
+}
+
+func list(t *testing.T, text string) (out []any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

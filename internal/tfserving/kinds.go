@@ -19,3 +19,6 @@ var (
 	gvkGRPCRoute      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "GRPCRoute"}
 	gvkConstraints    = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
 )
+
+// scalers are the kinds of autoscalers, of which a Tfserv has one at most.
+var scalers = []schema.GroupVersionKind{gvkAutoscaler, gvkScaledObject}

@@ -40,7 +40,7 @@ func (s *system) Project(cr *v1alpha1.Tfserv, facts Facts, seen controller.Obser
 	status.ExternalURL = v.externalURL()
 	status.Selector = labels.SelectorFromSet(podLabels(cr)).String()
 	status.Skipped = limit(seen.Skipped, maxSkipped, maxSkippedText)
-	status.Warnings = limit(seen.Warnings, maxWarnings, maxWarningText)
+	status.Warnings = limit(append(v.unscaled(), seen.Warnings...), maxWarnings, maxWarningText)
 	status.Active = v.active()
 	status.Replicas, status.ReadyReplicas = v.pods()
 	v.progressing()

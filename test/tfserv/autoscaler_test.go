@@ -214,3 +214,30 @@ func TestWhatKEDARefusesIsTold(t *testing.T) {
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	present(t, c, autoscaler, ns, sample+"-keda")
 }
+
+// TestATriggerThatFailsIsTold, and no more once it works.
+func TestATriggerThatFailsIsTold(t *testing.T) {
+	c := cluster.Shared(t)
+	ns := c.Namespace(t)
+	start(t, c, harness.Options{Engine: engine.Options{Namespaces: []string{ns}}}, fixture.Nobody{})
+	c.Apply(t, strings.Join(documents(t), "\n---\n"), ns)
+	patch(t, c, tfserv, ns, sample, byKEDA)
+	present(t, c, autoscaler, ns, sample+"-keda")
+	c.Kubectl(t, "-n", ns, "annotate", "scaledobject", sample, "devcluster.mlkeeper.dev/stand-in=off")
+	for _, failing := range []bool{true, false} {
+		status, reason := "True", "ScaledObjectReady"
+		if failing {
+			status, reason = "False", "TriggerError"
+		}
+		c.Kubectl(t, "-n", ns, "patch", "scaledobject", sample, "--subresource=status", "--type=merge", "-p",
+			fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":%q}]}}`, status, reason))
+		cluster.Eventually(t, time.Minute, func() error {
+			warnings := fmt.Sprint(get(t, c, ns, sample).Status.Warnings)
+			if strings.Contains(warnings, "the ScaledObject does not scale: TriggerError") != failing {
+				return fmt.Errorf("with a trigger that is %s the warnings are %s", reason, warnings)
+			}
+			return nil
+		})
+		condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
+	}
+}
