@@ -344,3 +344,41 @@ func TestCredentialsKeepTheirKey(t *testing.T) {
 		}
 	}
 }
+
+// TestKEDAStaysKEDA: the triggers are those that KServe makes, and zero stays zero where a trigger can be active without a pod.
+func TestKEDAStaysKEDA(t *testing.T) {
+	const by = "metadata: {name: m, namespace: ns, annotations: {serving.kserve.io/deploymentMode: Standard, serving.kserve.io/autoscalerClass: keda}}"
+	keda := func(least, metrics string) *Result {
+		return Convert(objects(t, strings.Replace(service, "metadata: {name: m, namespace: ns}", by, 1)+
+			"    minReplicas: "+least+"\n    maxReplicas: 5\n    autoScaling:\n      metrics:\n"+metrics), Options{})
+	}
+	const external = `        - type: External
+          external:
+            metric: {backend: prometheus, serverAddress: "http://prometheus:9090", query: up}
+            target: {type: Value, value: "10"}
+            authenticationRef: {authModes: bearer, authenticationRef: {name: auth}}
+`
+	const resource = "        - {type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}\n"
+	r := keda("0", external+resource)
+	a := r.Tfservs[0].Spec.Autoscaling
+	want := &v1alpha1.AutoscalingSpec{MinReplicas: new(int32), MaxReplicas: 5, KEDA: &v1alpha1.KEDASpec{Triggers: []v1alpha1.KEDATrigger{
+		{
+			Type: "prometheus", AuthenticationRef: &v1alpha1.KEDAAuthenticationRef{Name: "auth"},
+			Metadata: map[string]v1alpha1.KEDAValue{"serverAddress": "http://prometheus:9090", "query": "up", "threshold": "10", "authModes": "bearer"},
+		},
+		{Type: "memory", MetricType: "AverageValue", Metadata: map[string]v1alpha1.KEDAValue{"value": "1Gi"}},
+	}}}
+	if diff := cmp.Diff(want, a); diff != "" || len(r.Warnings) > 0 || *r.Tfservs[0].Spec.Replicas != 1 {
+		t.Errorf("warnings %v (-want +got):\n%s", r.Warnings, diff)
+	}
+	// Nobody measures the memory of no pod.
+	r = keda("0", resource)
+	if got := *r.Tfservs[0].Spec.Autoscaling.MinReplicas; got != 1 || len(r.Warnings) != 1 {
+		t.Errorf("%d pods at least, warnings %v", got, r.Warnings)
+	}
+	// What cannot be converted is told, and CPU is left.
+	r = keda("1", "        - {type: PodMetric, podmetric: {metric: {backend: opentelemetry, query: q}, target: {type: Value, value: 4}}}\n")
+	if a := r.Tfservs[0].Spec.Autoscaling; a == nil || a.KEDA != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].String(), "OpenTelemetry") {
+		t.Errorf("%+v, warnings %v", a, r.Warnings)
+	}
+}

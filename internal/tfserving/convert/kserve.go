@@ -123,13 +123,18 @@ func (c *conversion) kserveScale() {
 	most, hasMost := c.number(at("maxReplicas")...)
 	target, hasTarget := c.number(at("scaleTarget")...)
 	metric := c.text(at("scaleMetric")...)
-	raw := c.rawDeployment()
+	raw, triggers := c.rawDeployment(), c.kserveTriggers()
 	switch {
+	case hasLeast && least == 0 && measurable(triggers):
 	case hasLeast && least == 0:
 		c.warn(join(at("minReplicas")), "0 is not converted, since nothing would start the first pod again: 1 is used")
 		least = 1
 	case !hasLeast:
 		least = 1
+	}
+	if len(triggers) > 0 {
+		c.kedaScale(triggers, c.within(join(at("minReplicas")), least), c.within(join(at("maxReplicas")), most))
+		return
 	}
 	c.out.Spec.Replicas = ptr.To(c.within(join(at("minReplicas")), least))
 	if !hasMost || most <= least {
