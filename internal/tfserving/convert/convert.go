@@ -52,7 +52,7 @@ type Result struct {
 
 const (
 	noCounterpart = "a Tfserv has no such field, and it is not converted"
-	noOriginal    = "is not converted: it is neither an InferenceService nor a Deployment, nor a Service of one"
+	noOriginal    = "is not converted: it is neither an InferenceService nor a Deployment, nor a Service, an autoscaler or a PodDisruptionBudget of one"
 	ownOfMLKeeper = "is not converted, since MLKeeper has its own"
 )
 

@@ -106,7 +106,7 @@ func TestNothingIsDroppedSilently(t *testing.T) {
 		}
 		documents := objects(t, string(raw))
 		for i, u := range documents {
-			if !slices.Contains([]string{"InferenceService", "Deployment", "Service"}, u.GetKind()) {
+			if !slices.Contains([]string{"InferenceService", "Deployment", "Service", "HorizontalPodAutoscaler", "ScaledObject", "PodDisruptionBudget"}, u.GetKind()) {
 				continue
 			}
 			places := 0

@@ -58,6 +58,8 @@ func (c *conversion) deployment() {
 	c.containerPorts(at)
 	c.pod(podPath...)
 	c.service(labels)
+	c.autoscaler()
+	c.disruption(labels)
 	if c.out.Spec.Image == "" {
 		c.fail(join(append(at, "image")), "is missing")
 	}
