@@ -22,28 +22,14 @@ func (c *conversion) autoscaler() {
 		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: horizontal,
 		{Group: "keda.sh", Kind: "ScaledObject"}:                scaled,
 	}
-	found := ""
-	for _, u := range c.others {
-		convert := converts[u.GroupVersionKind().GroupKind()]
-		if convert == nil || u.GetNamespace() != c.out.Namespace || c.used[u] || !c.scaledBy(u) {
-			continue
-		}
-		c.used[u] = true
-		s := newConversion(c.result, u, c.options)
-		if found != "" {
-			s.warn("", "is not converted: a Tfserv has one autoscaler, which is converted from %s", found)
-			continue
-		}
-		found = s.object
+	c.beside("autoscaler", func(u *unstructured.Unstructured) bool {
+		return converts[u.GroupVersionKind().GroupKind()] != nil && c.scaledBy(u)
+	}, func(s *conversion, u *unstructured.Unstructured) {
 		for _, field := range []string{"name", "kind", "apiVersion"} {
 			s.left.drop("spec", "scaleTargetRef", field)
 		}
-		c.out.Spec.Autoscaling = convert(s)
-		for _, path := range s.left.paths() {
-			s.warn(path, noCounterpart)
-		}
-		c.failed = c.failed || s.failed
-	}
+		c.out.Spec.Autoscaling = converts[u.GroupVersionKind().GroupKind()](s)
+	})
 }
 
 // scaledBy says that the target of an autoscaler is the Deployment. KEDA's default is a Deployment.

@@ -382,3 +382,29 @@ func TestKEDAStaysKEDA(t *testing.T) {
 		t.Errorf("%+v, warnings %v", a, r.Warnings)
 	}
 }
+
+// TestASecondAutoscalerIsTold: whichever of them counts, the other would be missed.
+func TestASecondAutoscalerIsTold(t *testing.T) {
+	const hpa = `
+---
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata: {name: NAME, namespace: ns}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: TARGET}, minReplicas: 0, maxReplicas: 4, targetCPUUtilizationPercentage: 60}
+`
+	of := func(name, target string) string { return strings.NewReplacer("NAME", name, "TARGET", target).Replace(hpa) }
+	r := Convert(objects(t, serverOf("--model_base_path=gs://b/m", "", "")+of("other", "e")+of("first", "d")+of("second", "d")), Options{Suffix: "-tfs"})
+	a := r.Tfservs[0].Spec.Autoscaling
+	if a == nil || *a.MinReplicas != 1 || a.MaxReplicas != 4 || *a.TargetCPUUtilizationPercentage != 60 {
+		t.Errorf("%+v", a)
+	}
+	text := printed(t, r)
+	for _, want := range []string{
+		"HorizontalPodAutoscaler ns/second: is not converted: a Tfserv has one autoscaler, which is converted from HorizontalPodAutoscaler ns/first",
+		"HorizontalPodAutoscaler ns/first: spec.minReplicas: 0 is not converted", "HorizontalPodAutoscaler ns/other: is not converted",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not told: %s\n%s", want, text)
+		}
+	}
+}

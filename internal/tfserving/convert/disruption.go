@@ -7,19 +7,12 @@ import (
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
-// disruption converts the PodDisruptionBudget whose selector the pods match. Kubernetes evicts no pod that two budgets select, so that there is
-// one at most.
+// disruption converts the PodDisruptionBudget whose selector the pods match.
 func (c *conversion) disruption(labels map[string]string) {
-	for _, u := range c.others {
-		if u.GroupVersionKind().Group != "policy" || u.GetKind() != "PodDisruptionBudget" || u.GetNamespace() != c.out.Namespace || c.used[u] {
-			continue
-		}
+	c.beside("PodDisruptionBudget", func(u *unstructured.Unstructured) bool {
 		selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector", "matchLabels")
-		if len(selector) == 0 || !within(selector, labels) || c.out.Spec.PodDisruptionBudget != nil {
-			continue
-		}
-		c.used[u] = true
-		s := newConversion(c.result, u, c.options)
+		return u.GroupVersionKind().Group == "policy" && u.GetKind() == "PodDisruptionBudget" && len(selector) > 0 && within(selector, labels)
+	}, func(s *conversion, _ *unstructured.Unstructured) {
 		s.left.drop("spec", "selector", "matchLabels")
 		budget := &keeper.DisruptionSpec{}
 		for field, to := range map[string]**int32{"minAvailable": &budget.MinAvailable, "maxUnavailable": &budget.MaxUnavailable} {
@@ -35,9 +28,5 @@ func (c *conversion) disruption(labels map[string]string) {
 		if !empty(budget) {
 			c.out.Spec.PodDisruptionBudget = budget
 		}
-		for _, path := range s.left.paths() {
-			s.warn(path, noCounterpart)
-		}
-		c.failed = c.failed || s.failed
-	}
+	})
 }

@@ -19,28 +19,40 @@ func (c *conversion) other(kind, name string) *unstructured.Unstructured {
 	return nil
 }
 
-// service converts the Service whose selector the pods match.
-func (c *conversion) service(labels map[string]string) {
-	c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
+// beside converts the first object of the input that belongs to the Deployment, and says whether there is one. What a Tfserv has one of, it
+// has no second of.
+func (c *conversion) beside(
+	what string, belongs func(*unstructured.Unstructured) bool, convert func(s *conversion, u *unstructured.Unstructured),
+) bool {
 	found := ""
 	for _, u := range c.others {
-		if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" || u.GetNamespace() != c.out.Namespace || c.used[u] {
-			continue
-		}
-		selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
-		if len(selector) == 0 || !within(selector, labels) {
+		if u.GetNamespace() != c.out.Namespace || c.used[u] || !belongs(u) {
 			continue
 		}
 		c.used[u] = true
 		s := newConversion(c.result, u, c.options)
 		if found != "" {
-			s.warn("", "is not converted: a Tfserv has one Service, which is converted from %s", found)
+			s.warn("", "is not converted: a Tfserv has one %s, which is converted from %s", what, found)
 			continue
 		}
 		found = s.object
-		c.oneService(s)
+		convert(s, u)
+		for _, path := range s.left.paths() {
+			s.warn(path, noCounterpart)
+		}
+		c.failed = c.failed || s.failed
 	}
-	if found == "" {
+	return found != ""
+}
+
+// service converts the Service whose selector the pods match.
+func (c *conversion) service(labels map[string]string) {
+	c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
+	found := c.beside("Service", func(u *unstructured.Unstructured) bool {
+		selector, _, _ := unstructured.NestedStringMap(u.Object, "spec", "selector")
+		return u.GetAPIVersion() == "v1" && u.GetKind() == "Service" && len(selector) > 0 && within(selector, labels)
+	}, func(s *conversion, _ *unstructured.Unstructured) { c.oneService(s) })
+	if !found {
 		c.note("", "no Service of it is among the objects: that of the Tfserv is of type ClusterIP")
 	}
 }
@@ -75,10 +87,6 @@ func (c *conversion) oneService(s *conversion) {
 		s.warn("spec.type", "%s is not converted: a Tfserv's is of type ClusterIP", kind)
 		c.out.Spec.ServiceType = corev1.ServiceTypeClusterIP
 	}
-	for _, path := range s.left.paths() {
-		s.warn(path, noCounterpart)
-	}
-	c.failed = c.failed || s.failed
 }
 
 // serviceSpec converts what a Service has beside its type and ports.
