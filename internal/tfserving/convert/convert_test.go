@@ -392,7 +392,9 @@ kind: HorizontalPodAutoscaler
 metadata: {name: NAME, namespace: ns}
 spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: TARGET}, minReplicas: 0, maxReplicas: 4, targetCPUUtilizationPercentage: 60}
 `
-	of := func(name, target string) string { return strings.NewReplacer("NAME", name, "TARGET", target).Replace(hpa) }
+	of := func(name, target string) string {
+		return strings.NewReplacer("NAME", name, "TARGET", target).Replace(hpa)
+	}
 	r := Convert(objects(t, serverOf("--model_base_path=gs://b/m", "", "")+of("other", "e")+of("first", "d")+of("second", "d")), Options{Suffix: "-tfs"})
 	a := r.Tfservs[0].Spec.Autoscaling
 	if a == nil || *a.MinReplicas != 1 || a.MaxReplicas != 4 || *a.TargetCPUUtilizationPercentage != 60 {
