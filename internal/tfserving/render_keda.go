@@ -1,6 +1,8 @@
 package tfserving
 
 import (
+	"fmt"
+
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -46,7 +48,7 @@ func (r *renderer) scaledObject() plan.Object {
 func fieldsOf[T v1alpha1.KEDASpec | autoscalingv2.HorizontalPodAutoscalerBehavior](part *T) map[string]any {
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {
-		panic(err) // A struct that came from JSON is one again.
+		panic(fmt.Sprintf("bug: %T does not convert: %v", part, err)) // Plain API types always convert, as in plan.Typed.
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,7 +30,7 @@ var (
 const byKEDA = `{"spec":{"autoscaling":{"minReplicas":0,"maxReplicas":6,"keda":{"triggers":[` +
 	`{"type":"prometheus","metadata":{"serverAddress":"http://prometheus:9090","query":"up","threshold":"5"}}]}}}}`
 
-// scale writes replicas as an autoscaler does, which no metrics here would move.
+// scale writes replicas as an autoscaler does. There are no metrics here that would move one.
 func scale(t *testing.T, c *cluster.Cluster, ns, manager string, n int32) {
 	t.Helper()
 	clients, err := kubernetes.NewForConfig(c.Config)
@@ -107,7 +108,7 @@ func TestReplicasCountAgainWithoutAnAutoscaler(t *testing.T) {
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 }
 
-// together fails when two autoscalers of a Deployment that nobody deletes are there at once.
+// together fails when two autoscalers of a Deployment are there at once that nobody deletes and whose owner is there.
 func together(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -119,7 +120,9 @@ func together(ctx context.Context, t *testing.T, c *cluster.Cluster, ns string) 
 			list.SetGroupVersionKind(autoscaler)
 			if err := c.Client.List(ctx, list, client.InNamespace(ns)); err == nil {
 				// The garbage collector deletes KEDA's own some time after its ScaledObject, and nobody else can tell when.
-				orphaned := c.Get(t, scaledObject, ns, sample) == nil
+				owner := &unstructured.Unstructured{}
+				owner.SetGroupVersionKind(scaledObject)
+				orphaned := apierrors.IsNotFound(c.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: sample}, owner))
 				list.Items = slices.DeleteFunc(list.Items, func(u unstructured.Unstructured) bool {
 					return u.GetDeletionTimestamp() != nil || orphaned && u.GetName() == sample+"-keda"
 				})

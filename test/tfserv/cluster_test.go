@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"mlkeeper.dev/internal/engine"
 	"mlkeeper.dev/test/cluster"
@@ -70,17 +68,7 @@ func TestAnAutoscalerIsNotFought(t *testing.T) {
 	c.Apply(t, docs[1], ns)
 	c.Apply(t, docs[2]+"\n  autoscaling: {minReplicas: 2, maxReplicas: 6}\n", ns)
 	condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
-	clients, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What the controller of HorizontalPodAutoscalers does; there are no metrics here that would move it.
-	_, err = clients.AppsV1().Deployments(ns).UpdateScale(t.Context(), sample, &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: sample, Namespace: ns}, Spec: autoscalingv1.ScaleSpec{Replicas: 5},
-	}, metav1.UpdateOptions{FieldManager: "kube-controller-manager"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	scale(t, c, ns, "kube-controller-manager", 5)
 	cluster.Eventually(t, time.Minute, func() error {
 		if cr := get(t, c, ns, sample); cr.Status.ReadyReplicas != 5 {
 			return fmt.Errorf("%d replicas are ready", cr.Status.ReadyReplicas)
@@ -121,12 +109,7 @@ func TestAnAutoscalerIsNotFought(t *testing.T) {
 	// 0 pauses it, although the replicas are its own, and another number resumes.
 	for _, n := range []int64{0, 3} {
 		patch(t, c, tfserv, ns, sample, fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
-		cluster.Eventually(t, time.Minute, func() error {
-			if got := field(t, c.Get(t, deployment, ns, sample), "spec", "replicas"); got != n {
-				return fmt.Errorf("%v replicas, not %d", got, n)
-			}
-			return nil
-		})
+		replicasAre(t, c, ns, n)
 		condition(t, c, ns, sample, "Ready", metav1.ConditionTrue)
 	}
 }

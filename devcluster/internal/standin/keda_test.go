@@ -6,8 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 )
 
@@ -85,9 +83,7 @@ func TestKEDARefuses(t *testing.T) {
 		"an HPA that it takes over": {obj: scaled(t, "app", `scaledobject.keda.sh/transfer-hpa-ownership: "true"`,
 			"advanced: {horizontalPodAutoscalerConfig: {name: app}}, "+prometheus), there: []runtime.Object{hpaOf(t, "app", "")}},
 	} {
-		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-			scaledObjects: "ScaledObjectList", horizontalPodAutoscaler: "HorizontalPodAutoscalerList", deployments: "DeploymentList",
-		}, test.there...)
+		client := fakeClient(test.there...)
 		err := validateScaledObject(t.Context(), client, test.obj, nil)
 		if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)

@@ -27,6 +27,7 @@ import (
 func fakeClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		namespaces: "NamespaceList", configMaps: "ConfigMapList",
+		scaledObjects: "ScaledObjectList", horizontalPodAutoscaler: "HorizontalPodAutoscalerList", deployments: "DeploymentList",
 	}, objects...)
 }
 

@@ -18,8 +18,8 @@ var autoscalersResource = schema.GroupVersionResource{Group: "autoscaling", Vers
 const autoscalersPage = 500
 
 // LeavesReplicas says that an apply leaves spec.replicas of a live object as they are. Whether an autoscaler that has written them is still
-// there can only be read: its entry in managedFields outlives it. It is asked for only where the number would change, which is before a write
-// and nowhere else. Who must not list HorizontalPodAutoscalers leaves the replicas.
+// there can only be read: its entry in managedFields stays when it is gone. It is asked for only where the number would change, which is
+// before a write and nowhere else. Who must not list HorizontalPodAutoscalers leaves the replicas.
 func LeavesReplicas(ctx context.Context, client dynamic.Interface, object plan.Object, live *unstructured.Unstructured) bool {
 	switch object.Replicas {
 	case plan.ReplicasDeclared:

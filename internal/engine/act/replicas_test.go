@@ -47,7 +47,7 @@ metadata: {namespace: ns, name: NAME}
 spec: {scaleTargetRef: {apiVersion: apps/v1, kind: KIND, name: TARGET}}
 `
 
-// TestInvariant11ReplicasAreLeftToAnAutoscalerThatIsThere: its entry in managedFields outlives it.
+// TestInvariant11ReplicasAreLeftToAnAutoscalerThatIsThere: its entry in managedFields stays when it is gone.
 func TestInvariant11ReplicasAreLeftToAnAutoscalerThatIsThere(t *testing.T) {
 	three := parsed(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: ns, name: app}\nspec: {replicas: 3}\n")
 	autoscaler := func(name, kind, target string) *unstructured.Unstructured {
