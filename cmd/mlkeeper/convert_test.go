@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,6 +88,9 @@ func TestWhatIsConvertedRenders(t *testing.T) {
 	}
 }
 
+// workload matches a document that is converted by itself.
+var workload = regexp.MustCompile(`(?m)^kind: (InferenceService|Deployment)$`)
+
 // TestPublicManifestsRender converts what the documentation of KServe and TensorFlow Serving shows.
 func TestPublicManifestsRender(t *testing.T) {
 	for name, refused := range map[string][]string{
@@ -103,16 +107,20 @@ func TestPublicManifestsRender(t *testing.T) {
 				t.Errorf("%s: %v, and not an error for %s:\n%s", name, err, text, stderr)
 			}
 		}
+		// Each workload is converted by itself, beside everything that is no workload: its Service, its autoscaler, the ConfigMap that it mounts.
+		var workloads, beside []string
 		for _, document := range strings.Split(string(raw), "\n---\n") {
-			if strings.Contains(document, "raw.githubusercontent.com") || strings.Contains(document, "sklearn") || strings.Contains(document, "sh, -c") ||
-				!strings.Contains(document, "kind: InferenceService") && !strings.Contains(document, "kind: Deployment") {
+			if workload.MatchString(document) {
+				workloads = append(workloads, document)
+			} else {
+				beside = append(beside, document)
+			}
+		}
+		for _, document := range workloads {
+			if strings.Contains(document, "raw.githubusercontent.com") || strings.Contains(document, "sklearn") || strings.Contains(document, "sh, -c") {
 				continue
 			}
-			if strings.Contains(document, "ranking-config") {
-				// Its ConfigMap is waited for, which offline is no error.
-				document = strings.Join(strings.Split(string(raw), "\n---\n")[:3], "\n---\n")
-			}
-			if _, stderr, err := converted(t, document); err != nil {
+			if _, stderr, err := converted(t, strings.Join(append([]string{document}, beside...), "\n---\n")); err != nil {
 				t.Errorf("%v\n%s\n%s", err, stderr, document)
 			}
 		}
