@@ -11,11 +11,23 @@ import (
 	"mlkeeper.dev/internal/engine/backoff"
 )
 
+// conflictLimit and conflictWindow are those of invariant 11: who takes a field back three times in ten minutes wants it otherwise, and
+// answering each time would roll the pods of both for ever.
 const (
-	// conflictLimit and conflictWindow are those of invariant 11: who takes a field back three times in ten minutes wants it
-	// otherwise, and answering each time would roll the pods of both for ever.
 	conflictLimit  = 3
 	conflictWindow = 10 * time.Minute
+)
+
+var (
+	// conflicts has the pauses after that long: each attempt may roll pods.
+	conflicts = backoff.Bound{
+		Free: conflictLimit - 1, Window: conflictWindow, Pauses: backoff.Policy{First: 8 * time.Minute, Longest: 6 * time.Hour},
+	}
+	// refusals are those after the API server refused a read or a write, whatever events come meanwhile.
+	refusals = backoff.Policy{First: time.Second, Longest: backoff.Longest}
+)
+
+const (
 	// ReasonCeded is the reason while the writes of another are no longer answered.
 	ReasonCeded = "FieldOwnershipCeded"
 	// ReasonRefused is the reason after the API server refused a read or a write.
@@ -28,11 +40,18 @@ type memo struct {
 	lost backoff.Retry
 	// wired says that the object held our entries when it was last seen.
 	wired bool
-	// written are the entries of the last write, repairs the times at which they had to be written again, and rival
-	// who had changed the object before the last of those.
+	// written are the entries of the last write, none for one that took ours out, and nil before the first, and at is when that was. repairs
+	// bounds how often the same ones are written again, and rival had changed the object before the last time.
 	written []Entry
-	repairs []time.Time
+	at      time.Time
+	repairs backoff.Repetition
 	rival   string
+	// refusal is when what the API server refused is tried again, asked and content the entries and the object that it was, and refused the
+	// error.
+	refusal backoff.Retry
+	asked   []Entry
+	content string
+	refused error
 	// reported is what was reported last, by owner.
 	reported map[string][]Outcome
 }
@@ -50,7 +69,7 @@ func (r *Reconciler) memo(key types.NamespacedName) *memo {
 
 // prune drops a memo that remembers nothing, so that the memory follows the wired objects and not all objects ever seen.
 func (r *Reconciler) prune(key types.NamespacedName, m *memo) {
-	if m.wired || len(m.reported) > 0 || len(m.repairs) > 0 || m.lost.Failures() > 0 {
+	if m.wired || len(m.reported) > 0 || m.lost.Failures() > 0 || m.refused != nil || m.lately(r.deps.Clock.Now()) {
 		return
 	}
 	r.mu.Lock()
@@ -58,31 +77,58 @@ func (r *Reconciler) prune(key types.NamespacedName, m *memo) {
 	delete(r.memos, key)
 }
 
+// lately says that the object was written not long ago, so that another write of the same may be a repair.
+func (m *memo) lately(now time.Time) bool {
+	return now.Sub(m.at) <= conflictWindow || !m.repairs.Over(conflicts, now)
+}
+
 // forget drops what is remembered of an object that is gone: nothing may enqueue its key again.
 func (m *memo) forget() {
-	m.lost, m.written, m.repairs, m.rival = backoff.Retry{}, nil, nil, ""
+	*m = memo{wired: m.wired, reported: m.reported}
 }
 
 // count books a write: the same entries once more are a repair, others start anew.
 func (m *memo) count(now time.Time, entries []Entry, rival string) {
-	if len(entries) == 0 || !slices.Equal(entries, m.written) {
-		m.written, m.repairs, m.rival = entries, nil, ""
+	m.refusal, m.refused = backoff.Retry{}, nil
+	if m.written == nil || !slices.Equal(entries, m.written) {
+		m.written, m.at, m.repairs, m.rival = append([]Entry{}, entries...), now, backoff.Repetition{}, ""
 		return
 	}
-	m.repairs, m.rival = append(m.recent(now), now), rival
+	m.repairs.Again(conflicts, now)
+	m.at, m.rival = now, rival
 }
 
 // conflictPause says how long the same entries are not written again.
 func (m *memo) conflictPause(now time.Time, entries []Entry) time.Duration {
-	m.repairs = m.recent(now)
-	if len(m.repairs) < conflictLimit || !slices.Equal(entries, m.written) {
+	if m.written == nil || !slices.Equal(entries, m.written) || !m.repairs.Waits(now) {
 		return 0
 	}
-	return m.repairs[0].Add(conflictWindow).Sub(now)
+	return m.repairs.Due().Sub(now)
 }
 
-func (m *memo) recent(now time.Time) []time.Time {
-	return slices.DeleteFunc(m.repairs, func(t time.Time) bool { return now.Sub(t) >= conflictWindow })
+// refusedPause says how long the entries are not tried again that the API server refused for the same content of the object.
+func (m *memo) refusedPause(now time.Time, target *unstructured.Unstructured, entries []Entry) time.Duration {
+	if m.refused == nil || !slices.Equal(entries, m.asked) || contentOf(target) != m.content || !m.refusal.Waits(now) {
+		return 0
+	}
+	return m.refusal.Due().Sub(now)
+}
+
+// refuse takes in that the API server refused a read or a write.
+func (m *memo) refuse(now time.Time, target *unstructured.Unstructured, entries []Entry, err error) {
+	m.refusal.Failed(refusals, "", now)
+	m.asked, m.content, m.refused = slices.Clone(entries), contentOf(target), err
+}
+
+// contentOf tells whether somebody changed more of an object than its status; empty for one that is not there.
+func contentOf(u *unstructured.Unstructured) string {
+	switch {
+	case u == nil:
+		return ""
+	case u.GetGeneration() > 0:
+		return fmt.Sprint(u.GetUID(), u.GetGeneration())
+	}
+	return u.GetResourceVersion()
 }
 
 func (m *memo) asCeded(outcomes []Outcome) []Outcome {

@@ -20,7 +20,7 @@ func TestLostRacesAreTriedAgainLessAndLessOften(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "n", errors.New("changed"))
 	var last time.Duration
 	for i := range 20 {
-		wait, err := r.failed(key, m, nil, "update", conflict)
+		wait, err := r.failed(key, m, &decision{}, "update", conflict)
 		if err != nil || wait < conflictRetry.First || wait < min(last*3/2, conflictRetry.Longest) {
 			t.Fatalf("attempt %d waits %s after %s: %v", i, wait, last, err)
 		}
@@ -31,10 +31,10 @@ func TestLostRacesAreTriedAgainLessAndLessOften(t *testing.T) {
 		t.Errorf("in the end it waits %s", last)
 	}
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "n")
-	if _, err := r.failed(key, m, nil, "update", gone); err != nil {
+	if _, err := r.failed(key, m, &decision{}, "update", gone); err != nil {
 		t.Fatal(err)
 	}
-	if wait, _ := r.failed(key, m, nil, "update", conflict); wait > conflictRetry.First*5/4 {
+	if wait, _ := r.failed(key, m, &decision{}, "update", conflict); wait > conflictRetry.First*5/4 {
 		t.Errorf("the next object begins with %s", wait)
 	}
 }

@@ -130,15 +130,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (t
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
-	if pause := m.conflictPause(r.deps.Clock.Now(), d.entries); pause > 0 {
-		r.report(key, m, m.asCeded(d.outcomes))
+	if pause := r.paused(key, m, target, &d); pause > 0 {
 		return pause, nil
 	}
 	live, err := api.Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
-		return r.failed(key, m, d.outcomes, "read", err)
+		return r.failed(key, m, &d, "read", err)
 	}
 	return r.edit(ctx, api, key, m, live, alive)
+}
+
+// paused returns how long a write waits, which somebody else takes back each time or the API server refused, and reports why.
+func (r *Reconciler) paused(key types.NamespacedName, m *memo, target *unstructured.Unstructured, d *decision) time.Duration {
+	now := r.deps.Clock.Now()
+	if pause := m.conflictPause(now, d.entries); pause > 0 {
+		r.report(key, m, m.asCeded(d.outcomes))
+		return pause
+	}
+	pause := m.refusedPause(now, target, d.entries)
+	if pause > 0 {
+		r.report(key, m, refused(d.outcomes, m.refused))
+	}
+	return pause
 }
 
 // edit decides once more on the live object and writes it, guarded by its resourceVersion (invariant 7).
@@ -168,9 +181,12 @@ func (r *Reconciler) edit(ctx context.Context, api dynamic.ResourceInterface, ke
 	}
 	written, err := api.Update(ctx, out, metav1.UpdateOptions{FieldManager: FieldManager})
 	if err != nil {
-		return r.failed(key, m, d.outcomes, "update", err)
+		return r.failed(key, m, &d, "update", err)
 	}
 	m.count(r.deps.Clock.Now(), d.entries, rivalOf(live))
+	if m.repairs.Paused() {
+		r.deps.Log.Info("somebody else changes the entries back each time", "wire", r.wire.Name, "target", r.keyOf(key).String(), "by", m.rival)
+	}
 	r.wrote(key, m, "update", written, &d)
 	return 0, nil
 }
@@ -185,7 +201,7 @@ func (r *Reconciler) remove(ctx context.Context, api dynamic.ResourceInterface, 
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 	})
 	if err != nil {
-		return r.failed(key, m, d.outcomes, "delete", err)
+		return r.failed(key, m, d, "delete", err)
 	}
 	r.wrote(key, m, "delete", nil, d)
 	return 0, nil
@@ -217,8 +233,7 @@ func (r *Reconciler) absent(ctx context.Context, api dynamic.ResourceInterface, 
 		r.report(key, m, d.outcomes)
 		return 0, nil
 	}
-	if pause := m.conflictPause(r.deps.Clock.Now(), d.entries); pause > 0 {
-		r.report(key, m, m.asCeded(d.outcomes))
+	if pause := r.paused(key, m, nil, &d); pause > 0 {
 		return pause, nil
 	}
 	return r.create(ctx, api, key, m, &d)
@@ -236,7 +251,7 @@ func (r *Reconciler) create(ctx context.Context, api dynamic.ResourceInterface, 
 	}
 	written, err := api.Create(ctx, d.edited, metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil {
-		return r.failed(key, m, d.outcomes, "create", err)
+		return r.failed(key, m, d, "create", err)
 	}
 	m.count(r.deps.Clock.Now(), d.entries, "")
 	r.wrote(key, m, "create", written, d)
@@ -253,8 +268,8 @@ func (r *Reconciler) blank(key types.NamespacedName) *unstructured.Unstructured 
 }
 
 // failed sorts the errors of reads and writes: a lost race is tried again at once, an object or a namespace that goes
-// is left, and everything else is reported and retried with the queue's backoff, for it cannot be watched (invariant 15).
-func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcome, verb string, err error) (time.Duration, error) {
+// is left, and everything else is reported and retried with backoff, for it cannot be watched (invariant 15).
+func (r *Reconciler) failed(key types.NamespacedName, m *memo, d *decision, verb string, err error) (time.Duration, error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		now := r.deps.Clock.Now()
@@ -267,7 +282,8 @@ func (r *Reconciler) failed(key types.NamespacedName, m *memo, outcomes []Outcom
 		return 0, nil
 	}
 	err = fmt.Errorf("%s %s: %w", verb, r.keyOf(key), err)
-	r.report(key, m, refused(outcomes, err))
+	m.refuse(r.deps.Clock.Now(), r.deps.Source.Target(r.wire.Name, key.Namespace, key.Name), d.entries, err)
+	r.report(key, m, refused(d.outcomes, err))
 	return 0, err
 }
 

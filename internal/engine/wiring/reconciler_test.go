@@ -275,10 +275,77 @@ func TestRefusalIsReportedAndRetried(t *testing.T) {
 	if o := f.reported["CR/a"]; len(o) != 1 || o[0].Wired || o[0].Reason != wiring.ReasonRefused {
 		t.Errorf("reported %+v", o)
 	}
-	f.Fail = nil
-	f.reconcile()
+	f.Fail, f.Reads, f.Writes = nil, 0, 0
+	u := f.Object("ns", "target")
+	u.SetGeneration(1)
+	f.Put(u)
+	if f.reconcile(); f.data() == nil {
+		t.Error("it is not tried again when the object is another one")
+	}
 	if o := f.reported["CR/a"]; len(o) != 1 || !o[0].Wired {
 		t.Errorf("reported %+v", o)
+	}
+}
+
+// TestARefusalIsNotTriedByEveryEvent: an object may change its status each second, which is no reason to ask again.
+func TestARefusalIsNotTriedByEveryEvent(t *testing.T) {
+	f := newFixture(t, setWire())
+	u := configMap()
+	u.SetGeneration(1)
+	f.Put(u)
+	f.alive = []client.Object{cr("a")}
+	f.Fail = func(verb string, _ types.NamespacedName) error {
+		if verb == "update" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "target", errors.New("no right"))
+		}
+		return nil
+	}
+	attempts := 0
+	for range 60 * 10 {
+		if _, err := f.r.Reconcile(context.Background(), key); err != nil {
+			attempts++
+		}
+		if o := f.reported["CR/a"]; len(o) != 1 || o[0].Wired || o[0].Reason != wiring.ReasonRefused {
+			t.Fatalf("reported %+v", o)
+		}
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	if attempts < 5 || attempts > 11 || f.Reads > 11 {
+		t.Errorf("%d attempts and %d reads within ten minutes", attempts, f.Reads)
+	}
+}
+
+// TestInvariant18AnEntryThatIsTakenBackIsWrittenLessAndLessOften: each attempt may roll pods, also one that takes an entry out which somebody
+// brings again, such as a pipeline with a manifest that was exported with it.
+func TestInvariant18AnEntryThatIsTakenBackIsWrittenLessAndLessOften(t *testing.T) {
+	for name, c := range map[string]struct {
+		alive []client.Object
+		// again is what the rival has the object be each time.
+		again func(wired *unstructured.Unstructured) *unstructured.Unstructured
+	}{
+		"added":     {[]client.Object{cr("a")}, func(*unstructured.Unstructured) *unstructured.Unstructured { return configMap() }},
+		"taken out": {nil, func(wired *unstructured.Unstructured) *unstructured.Unstructured { return wired.DeepCopy() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, setWire())
+			f.Put(configMap())
+			f.alive = []client.Object{cr("a")}
+			f.reconcile()
+			wired := f.Object("ns", "target").DeepCopy()
+			f.Put(c.again(wired))
+			f.alive, f.Reads, f.Writes = c.alive, 0, 0
+			for range 24 * 60 {
+				before := f.Writes
+				if f.reconcile(); f.Writes > before {
+					f.Put(c.again(wired))
+				}
+				f.clock.SetTime(f.clock.Now().Add(time.Minute))
+			}
+			// Three or four at once, and then after 8, 16, 32, 64, 128, 256 and 360 minutes, and up to a quarter more of each.
+			if f.Writes < 3+6 || f.Writes > 4+8 || f.Reads > f.Writes {
+				t.Errorf("%d writes and %d reads within a day", f.Writes, f.Reads)
+			}
+		})
 	}
 }
 
