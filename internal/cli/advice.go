@@ -92,6 +92,12 @@ var engineAdvice = map[string]advice{
 		remedy: "Look in the audit log for the client that deletes it, and for the cause, such as a token whose ServiceAccount " +
 			"does not exist.",
 	},
+	"RepairBackOff": {
+		meaning: "Another client changes one of its objects, or its status, back each time after MLKeeper has written it, so MLKeeper repairs it with " +
+			"backoff.",
+		remedy: "Look in the managedFields of the object and in the audit log for the client that changes it, and have only one of the two declare it. " +
+			"A change of the custom resource is applied at once.",
+	},
 	"HookFailed": {
 		meaning: "A Job or Pod that has to complete first, such as a hook of a chart, has failed. Nothing that comes after it is applied, and " +
 			"what runs stays as it is.", stalled: true,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"mlkeeper.dev/internal/engine/adoption"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
@@ -25,10 +26,19 @@ func (s *stacks[C, F]) adopts(cr metav1.Object) bool {
 	return s.adopter.Pending(cr) && (cr.GetDeletionTimestamp() != nil || !s.isSuspended(cr))
 }
 
+// previousRuns is the warning of a custom resource that gets the finalizers of a previous operator again and again.
+const previousRuns = "somebody sets the finalizer of a previous operator again whenever it was removed: stop that operator, which waits for " +
+	"objects that MLKeeper has now"
+
 // adopt removes the finalizers after the plan was rendered and before anything is written for it. done says that the reconcile ends; the
 // write enqueues the custom resource again. While it is not known which objects must be retained after the custom resource, the finalizers stay,
 // and the reconcile goes on and reports why.
 func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done bool, err error) {
+	if p.cr.GetDeletionTimestamp() == nil && p.state.released.Waits(s.Clock.Now()) {
+		p.requeueAt(p.state.released.Due())
+		p.warnings = append(p.warnings, previousRuns)
+		return false, nil
+	}
 	if err := s.adopter.ReleasePlan(ctx, s.digests.Key(), p.plan, p.stack, s.self(p.cr)); err != nil {
 		return true, err
 	}
@@ -38,6 +48,7 @@ func (s *stacks[C, F]) adopt(ctx context.Context, p *reconciliation[C, F]) (done
 	}
 	p.state.refs = p.reader.Done(p.state.refs)
 	if rendered {
+		p.state.released.Again(backoff.TakenBack, s.Clock.Now())
 		return true, s.adopter.RemoveFinalizers(ctx, p.before)
 	}
 	if p.opening() {

@@ -63,6 +63,8 @@ const (
 	defaultConcurrency = 16
 	// reconcileTimeout bounds one reconcile, so that a hanging API server never holds a worker for ever.
 	reconcileTimeout = time.Minute
+	// reportTime is what of that is left for the report, whatever the steps before it wait for.
+	reportTime = 15 * time.Second
 )
 
 // Engine runs the loop for every registered controller.

@@ -250,7 +250,7 @@ func (s *stacks[C, F]) decide(p *reconciliation[C, F]) {
 // nothing that the plan no longer has is deleted, as in the reconcile that was refused, and workloads that refer to another's object wait.
 func (s *stacks[C, F]) holdRetries(p *reconciliation[C, F]) {
 	problems, due := p.state.retries.Hold(p.actions, func(key plan.Key) retry.Request { return s.heldRequest(p, key) }, s.Clock.Now())
-	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return problem.Reason != retry.ReasonRecreationBackOff }) ||
+	p.refused = slices.ContainsFunc(problems, func(problem plan.Problem) bool { return !retry.Repeats(problem) }) ||
 		slices.ContainsFunc(p.actions, func(a decide.Action) bool { return a.Verb == decide.Conflict })
 	p.retry(problems, due)
 	decide.HoldReferrers(p.actions)

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,10 +162,48 @@ func TestWhatAUserAsksForIsTriedAtOnce(t *testing.T) {
 	} {
 		changed := cr.DeepCopy()
 		change(changed)
-		if rest := s.postponed(req, changed); rest > 0 {
-			t.Errorf("%s waits for %s", name, rest)
+		for _, what := range []string{"the attempt", "an event after it"} {
+			if rest := s.postponed(req, changed); rest > 0 {
+				t.Errorf("%s: %s waits for %s", name, what, rest)
+			}
 		}
+		s.queue.backoff.When(req)
 	}
+}
+
+// TestAPanicIsToldAndTimeIsLeftToTellIt: whatever the steps before the report do, the custom resource gets a status.
+func TestAPanicIsToldAndTimeIsLeftToTellIt(t *testing.T) {
+	s, _ := bareStacks()
+	ctx, cancel := context.WithTimeout(t.Context(), reconcileTimeout)
+	defer cancel()
+	whole, _ := ctx.Deadline()
+	err := s.beforeReport(ctx, func(ctx context.Context) error {
+		if part, ok := ctx.Deadline(); !ok || whole.Sub(part) < reportTime-time.Second {
+			t.Errorf("of the time until %s the steps have that until %s", whole, part)
+		}
+		panic("over an odd spec")
+	})
+	if err == nil || !strings.Contains(err.Error(), "odd spec") {
+		t.Errorf("the panic gives %v", err)
+	}
+	s.sys = projecting{func() { panic("over an odd answer") }}
+	if _, err := s.project(ctx, passOf("a", nil, ""), controller.ObservedState{}); err == nil || !strings.Contains(err.Error(), "odd answer") {
+		t.Errorf("the panic of a projection gives %v", err)
+	}
+}
+
+// projecting is a controller of which only Project is called.
+type projecting struct{ project func() }
+
+func (p projecting) Gather(context.Context, controller.Reader, *v1.TrustyAIService) (struct{}, error) {
+	return struct{}{}, nil
+}
+
+func (p projecting) Render(*v1.TrustyAIService, struct{}) plan.Plan { return plan.Plan{} }
+
+func (p projecting) Project(*v1.TrustyAIService, struct{}, controller.ObservedState) controller.Verdict {
+	p.project()
+	return controller.Verdict{}
 }
 
 // TestWhatTheInventoryDoesNotHaveIsForgotten: the Jobs of each upgrade may have names of their own.

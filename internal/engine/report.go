@@ -19,6 +19,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/wiring"
+	"mlkeeper.dev/internal/parallel"
 )
 
 // report projects the observed state onto the status of the custom resource, writes the status if it changed, and returns when to
@@ -30,9 +31,10 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	p.state.refs = p.reader.Done(p.state.refs)
 	seen := s.summarize(p)
 	p.lags = !seen.Ready && p.lagging(seen)
-	var verdict controller.Verdict
-	if !p.gatherFailed {
-		verdict = s.sys.Project(p.cr, p.facts, seen)
+	verdict, err := s.project(ctx, p, seen)
+	if err != nil {
+		p.transient, p.cr = err, p.before.DeepCopyObject().(C)
+		seen = s.summarize(p)
 	}
 	s.settleRollout(p, seen.Ready)
 	status.SetConditions(s.def.Common(p.cr), p.cr.GetGeneration(), status.Input{
@@ -62,6 +64,18 @@ func (s *stacks[C, F]) report(ctx context.Context, p *reconciliation[C, F]) (rec
 	return s.result(p, seen, wait)
 }
 
+// project has the controller write what was observed onto the status. It returns a panic of the controller as an error.
+func (s *stacks[C, F]) project(ctx context.Context, p *reconciliation[C, F], seen controller.ObservedState) (verdict controller.Verdict, err error) {
+	if p.gatherFailed {
+		return verdict, nil
+	}
+	err = parallel.Recovered(ctx, func(context.Context) error {
+		verdict = s.sys.Project(p.cr, p.facts, seen)
+		return nil
+	})
+	return verdict, err
+}
+
 // result returns how the reconcile ends: with an error, which is retried with backoff; waiting for a watch event or a deadline; or
 // stalled until the spec or another object changes.
 func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.ObservedState, wait time.Duration) (reconcile.Result, error) {
@@ -83,7 +97,7 @@ func (s *stacks[C, F]) result(p *reconciliation[C, F], seen controller.ObservedS
 	s.metrics.reconciled(s.def.GVK.Kind, outcome)
 	now := s.Clock.Now()
 	p.state.retries.SetBlocked(p.blocked, userRequest(p.cr), now)
-	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retries.Due()} {
+	for _, at := range []time.Time{p.plan.WakeAt, p.nextAt, p.reader.Due(), p.state.retries.Due(now)} {
 		if !at.IsZero() {
 			wait = sooner(wait, max(at.Sub(now), time.Millisecond))
 		}

@@ -29,6 +29,7 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/status"
 	"mlkeeper.dev/internal/engine/watch"
+	"mlkeeper.dev/internal/parallel"
 )
 
 // stacks reconciles the custom resources of one kind.
@@ -397,7 +398,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	p := s.newReconciliation(cr)
-	p.unconfirmed, p.state.tried = unconfirmed, userRequest(cr)
+	p.unconfirmed = unconfirmed
 	if s.isSuspended(cr) && !adopts {
 		return s.suspended(ctx, p)
 	}
@@ -405,10 +406,13 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 }
 
 // postponed returns how long a custom resource that failed waits for its next attempt. It is not tried again by every event that comes
-// meanwhile, but at once when the user changed or asked for something.
+// meanwhile, but at once when the user changed or asked for something: what failed was something else, and neither that attempt nor an event
+// after it waits for it.
 func (s *stacks[C, F]) postponed(req reconcile.Request, cr C) time.Duration {
-	if s.stateOf(req.NamespacedName).tried != userRequest(cr) {
-		return 0
+	state, asked := s.stateOf(req.NamespacedName), userRequest(cr)
+	if state.tried != asked {
+		state.tried = asked
+		s.queue.backoff.Drop(req)
 	}
 	return s.queue.backoff.Remaining(req)
 }
@@ -418,7 +422,12 @@ func (s *stacks[C, F]) postponed(req reconcile.Request, cr C) time.Duration {
 func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts bool) (reconcile.Result, error) {
 	// Not every reconcile comes to its report.
 	defer func() { p.state.refs = p.reader.Read(p.state.refs) }()
-	result, done, err := s.apply(ctx, p, adopts)
+	var result reconcile.Result
+	var done bool
+	err := s.beforeReport(ctx, func(ctx context.Context) (err error) {
+		result, done, err = s.apply(ctx, p, adopts)
+		return err
+	})
 	switch {
 	case errors.Is(err, errStaleCache):
 		return reconcile.Result{}, nil
@@ -428,6 +437,14 @@ func (s *stacks[C, F]) run(ctx context.Context, p *reconciliation[C, F], adopts 
 		return result, nil
 	}
 	return s.report(ctx, p)
+}
+
+// beforeReport bounds the steps that come before the report, so that there is time left to tell of them, and returns a panic of theirs as an
+// error.
+func (s *stacks[C, F]) beforeReport(ctx context.Context, steps func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout-reportTime)
+	defer cancel()
+	return parallel.Recovered(ctx, steps)
 }
 
 // apply does the steps before the report. done says that the reconcile ends with the result, since there is nothing to report. It fails with

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/controller"
 	"mlkeeper.dev/internal/engine/inventory"
 	"mlkeeper.dev/internal/engine/plan"
@@ -23,12 +24,18 @@ type reconcileState struct {
 	uid types.UID
 	// gates holds since when each stage waits for its dependencies.
 	gates map[string]time.Time
-	// retries holds when rejected writes, recreations, and what else no watch reports are tried again.
+	// retries holds when rejected writes, writes that somebody takes back, and what else no watch reports are tried again.
 	retries retry.State
 	// schemas holds, for each object of which something was left out, the generation of the definition that it was written with.
 	schemas map[plan.Key]int64
 	// statusVersion is the resourceVersion that the last status write returned, by which its event is known. The lock of stacks guards it.
 	statusVersion string
+	// written is the sum of the last status that was written, and rewrites bounds how often it is written again over what somebody else has
+	// made of it.
+	written  uint64
+	rewrites backoff.Repetition
+	// released bounds how often the finalizers of a previous operator are removed.
+	released backoff.Repetition
 	// hold is why a changed status is not written yet, and since when.
 	hold status.Hold
 	// seenBefore says that this process has reconciled the custom resource before.

@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"mlkeeper.dev/internal/engine/backoff"
 	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/observe"
 	"mlkeeper.dev/internal/engine/plan"
+	"mlkeeper.dev/internal/engine/retry"
 	"mlkeeper.dev/internal/engine/status"
 )
 
@@ -30,6 +32,13 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 	}
 	p.state.pendingStatus = after.Inventory
 	now := s.Clock.Now()
+	sum, again, err := p.rewrites()
+	if err != nil {
+		return 0, err
+	}
+	if again && p.state.rewrites.Waits(now) {
+		return p.state.rewrites.Due().Sub(now), nil
+	}
 	var rest time.Duration
 	if p.state.hold, rest = p.state.hold.Next(s.statusChange(p, urgent), now); rest > 0 {
 		return rest, nil
@@ -62,10 +71,35 @@ func (s *stacks[C, F]) writeStatus(ctx context.Context, p *reconciliation[C, F],
 		s.informers.WroteResource(s.def.GVK.GroupKind(), withMetadata(p.cr.DeepCopyObject().(C), out))
 	}
 	p.state.hold, p.state.pendingStatus = status.Hold{}, nil
+	s.rewrote(p, sum, again, now)
 	s.metrics.statusWritten(s.def.GVK.Kind)
 	s.recordEvent(ctx, p, before, after)
 	s.enqueueWires(p.key.Namespace)
 	return 0, nil
+}
+
+// rewrites returns the sum of the status that is to be written, and says whether it is the one that was written last, which somebody else has
+// changed since: an operator of before, for instance, that still runs.
+func (p *reconciliation[C, F]) rewrites() (sum uint64, again bool, err error) {
+	if sum, err = status.Sum(p.cr); err != nil || sum != p.state.written {
+		return sum, false, err
+	}
+	stored, err := status.Sum(p.before)
+	return sum, stored != sum, err
+}
+
+// rewrote takes in that a status was written, and tells of one that somebody else changes whenever it was.
+func (s *stacks[C, F]) rewrote(p *reconciliation[C, F], sum uint64, again bool, now time.Time) {
+	p.state.written = sum
+	if !again {
+		p.state.rewrites = backoff.Repetition{}
+		return
+	}
+	p.state.rewrites.Again(backoff.TakenBack, now)
+	if p.state.rewrites.Paused() {
+		s.recorder.Eventf(p.before, nil, corev1.EventTypeWarning, retry.ReasonRepairBackOff, "Status",
+			"somebody else changes the status whenever it was written: find out who, by its managedFields, and stop that controller")
+	}
 }
 
 // reportedAfter is how many attempts fail before the status says so; the pause after the last of them is more than six seconds. Most

@@ -23,13 +23,11 @@ type rejection struct {
 	request Request
 	uid     types.UID
 	problem plan.Problem
-	// released says that the write no longer waits for its pause: if it does not take place, something else holds it, such as the slot of
-	// rollouts, which enqueues the custom resource when it ends.
-	released bool
 }
 
-// holdRejections turns writes whose pause is not over into waits, and returns their problems. It forgets what is no longer to be written.
-func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem) {
+// holdRejections turns writes whose pause is not over into waits. It returns their problems, and when the first of those is due that only
+// another input can mend: an event has come, which may be of that. It forgets what is no longer to be written.
+func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
 	kept := map[plan.Key]rejection{}
 	for i := range actions {
 		a := &actions[i]
@@ -37,15 +35,18 @@ func (s *State) holdRejections(actions []decide.Action, request func(plan.Key) R
 		if !ok || !a.Writes() || r.request != request(a.Key) || r.uid != a.UID {
 			continue
 		}
-		r.released = !r.retry.Waits(now) || r.problem.Class != plan.Blocked && r.digest != a.Object.Digest
 		kept[a.Key] = r
-		if !r.released {
-			a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
-			problems = append(problems, r.problem)
+		if !r.retry.Waits(now) || r.problem.Class != plan.Blocked && r.digest != a.Object.Digest {
+			continue
+		}
+		a.Verb, a.Reason, a.Detail = decide.Wait, r.problem.Reason, a.Key.String()+" to be accepted"
+		problems = append(problems, r.problem)
+		if r.problem.Class != plan.Blocked {
+			due = earlier(due, r.retry.Due())
 		}
 	}
 	s.rejections = kept
-	return problems
+	return problems, due
 }
 
 // recordRejection takes in whether a write was rejected.

@@ -76,8 +76,35 @@ func TestInvalidObjectsAreTriedWhenTheyChange(t *testing.T) {
 	if !r.reconcile("a") || r.reconcile("a") || !r.reconcile("b") || r.reconcile("b") {
 		t.Errorf("%d attempts", r.attempts)
 	}
-	if due := r.Due(); !due.IsZero() {
+	if due := r.Due(r.now); !due.IsZero() {
 		t.Errorf("it is tried again at %s", due)
+	}
+}
+
+// TestAnEventWithinThePauseOfAnInvalidObjectCounts: it may be of what mends it, such as the field of another manager that was removed, and
+// nothing else may come after it.
+func TestAnEventWithinThePauseOfAnInvalidObjectCounts(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Terminal, Reason: act.ReasonInvalid})
+	r.reconcile("a")
+	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: "a"}}}
+	_, due := r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now)
+	if actions[0].Writes() || !due.After(r.now) {
+		t.Fatalf("%s now, and then at %s", actions[0].Verb, due)
+	}
+	if r.now = due; !r.reconcile("a") {
+		t.Error("it is not tried when it is due")
+	}
+}
+
+// TestWhatNobodyTriesIsNotPolled: while a problem keeps the plan from being made, no write is decided about.
+func TestWhatNobodyTriesIsNotPolled(t *testing.T) {
+	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonDenied})
+	r.reconcile("a")
+	if due := r.Due(r.now); !due.After(r.now) {
+		t.Fatalf("it is due at %s", due)
+	}
+	if r.now = r.now.Add(time.Minute); !r.Due(r.now).IsZero() {
+		t.Errorf("at %s it is due at %s", r.now, r.Due(r.now))
 	}
 }
 
@@ -92,7 +119,7 @@ func TestInvalidObjectsAreTriedWhenTheSchemaChanges(t *testing.T) {
 	if !r.reconcile("a") || r.reconcile("a") {
 		t.Error("it is not tried once with the new schema")
 	}
-	due := r.Due()
+	due := r.Due(r.now)
 	if due.IsZero() || due.After(r.now.Add(5*time.Second)) {
 		t.Fatalf("it is tried again at %s", due)
 	}
@@ -107,37 +134,37 @@ func TestInvalidObjectsAreTriedWhenTheSchemaChanges(t *testing.T) {
 func TestWhatIsDueAndHeldIsNotPolled(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonDenied})
 	r.reconcile("a")
-	r.now = r.Due()
+	r.now = r.Due(r.now)
 	actions := []decide.Action{{Verb: decide.Create, Key: secret, Object: plan.Stamped{Key: secret, Digest: "a"}}}
 	if r.Hold(actions, func(plan.Key) Request { return r.asked() }, r.now); !actions[0].Writes() {
 		t.Fatal("it is not tried when it is due")
 	}
-	if due := r.Due(); !due.IsZero() {
+	if due := r.Due(r.now); !due.IsZero() {
 		t.Errorf("at %s it is due at %s, though nothing tried it", r.now, due)
 	}
-	if !r.reconcile("a") || !r.Due().After(r.now) {
-		t.Errorf("after the next attempt at %s it is due at %s", r.now, r.Due())
+	if !r.reconcile("a") || !r.Due(r.now).After(r.now) {
+		t.Errorf("after the next attempt at %s it is due at %s", r.now, r.Due(r.now))
 	}
 }
 
 // Both a rejected write and what else is blocked are due; an accepted write and an end of the block leave nothing.
 func TestDueIsTheFirstAttempt(t *testing.T) {
 	r := newRejecting(plan.Problem{Class: plan.Blocked, Reason: act.ReasonQuota})
-	if !r.Due().IsZero() {
+	if !r.Due(r.now).IsZero() {
 		t.Error("something is due that never failed")
 	}
 	r.SetBlocked(true, "1", r.now)
-	blocked := r.Due()
+	blocked := r.Due(r.now)
 	r.now = r.now.Add(-time.Minute)
 	r.reconcile("a")
-	if due := r.Due(); due.IsZero() || !due.Before(blocked) {
+	if due := r.Due(r.now); due.IsZero() || !due.Before(blocked) {
 		t.Errorf("due at %s, not before %s", due, blocked)
 	}
 	r.Record(act.Result{Action: decide.Action{Verb: decide.Create, Key: secret}, Wrote: true}, Request{User: "1"}, r.now)
-	if due := r.Due(); !due.Equal(blocked) {
+	if due := r.Due(r.now); !due.Equal(blocked) {
 		t.Errorf("after the write was accepted, due at %s", due)
 	}
-	if r.SetBlocked(false, "1", r.now); !r.Due().IsZero() {
-		t.Errorf("nothing is left, and yet due at %s", r.Due())
+	if r.SetBlocked(false, "1", r.now); !r.Due(r.now).IsZero() {
+		t.Errorf("nothing is left, and yet due at %s", r.Due(r.now))
 	}
 }

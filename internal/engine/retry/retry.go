@@ -26,22 +26,22 @@ type Request struct {
 // State is what is to be tried again for one custom resource. The zero value is nothing.
 type State struct {
 	rejections  map[plan.Key]rejection
-	recreations map[plan.Key]recreation
+	repetitions map[plan.Key]repetition
 	blocked     backoff.Retry
 }
 
-// Hold turns the writes that are not due into waits. It returns their problems, and when the first recreation that waits is due; the zero
-// time if none does. request returns that for an object; what was rejected is tried at once when it changes.
-func (s *State) Hold(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, recreationDue time.Time) {
-	problems = s.holdRejections(actions, request, now)
-	others, due := s.holdRecreations(actions, now)
-	return append(problems, others...), due
+// Hold turns the writes that are not due into waits. It returns their problems, and when the first of them is due that Due does not tell of; the
+// zero time for none. request returns that for an object; what was rejected or is taken back is tried at once when it changes.
+func (s *State) Hold(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
+	problems, due = s.holdRejections(actions, request, now)
+	others, then := s.holdRepetitions(actions, request, now)
+	return append(problems, others...), earlier(due, then)
 }
 
-// Record takes in the result of a write. It returns the problem of an object that may be deleted again, and until when that stands.
+// Record takes in the result of a write. It returns the problem of an object that may be changed again, and until when that stands.
 func (s *State) Record(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
 	s.recordRejection(r, request, now)
-	return s.recordRecreation(r, now)
+	return s.recordRepetition(r, request, now)
 }
 
 // SetBlocked takes in whether something other than a write is blocked.
@@ -55,11 +55,12 @@ func (s *State) SetBlocked(blocked bool, request string, now time.Time) {
 
 // Due is when the first rejected write is tried again, or what is blocked; the zero time if there is none. A write that only another
 // input can mend is not tried again by itself, unless the schema of its kind can change: an API server may serve a new schema later than
-// a watch reports it.
-func (s *State) Due() time.Time {
+// a watch reports it. What is due by now and was not tried is held by something else, such as the slot of rollouts, which enqueues the custom
+// resource when it ends.
+func (s *State) Due(now time.Time) time.Time {
 	next := s.blocked.Due()
 	for _, r := range s.rejections {
-		if !r.released && (r.problem.Class == plan.Blocked || r.request.Schema > 0) {
+		if r.retry.Waits(now) && (r.problem.Class == plan.Blocked || r.request.Schema > 0) {
 			next = earlier(next, r.retry.Due())
 		}
 	}

@@ -2,7 +2,9 @@ package status
 
 import (
 	"encoding/json"
+	"hash/fnv"
 	"reflect"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,4 +43,41 @@ func Patch(before, after runtime.Object, guard map[string]any) ([]byte, error) {
 // statusOnly encodes the status alone, since specs may be large. Every kind has it in a field of that name.
 func statusOnly(o runtime.Object) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": reflect.ValueOf(o).Elem().FieldByName("Status").Interface()})
+}
+
+// Sum tells apart what statuses say, whenever they came to say it: times do not count.
+func Sum(o runtime.Object) (uint64, error) {
+	raw, err := statusOnly(o)
+	if err != nil {
+		return 0, err
+	}
+	var content any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return 0, err
+	}
+	if raw, err = json.Marshal(withoutTimes(content)); err != nil {
+		return 0, err
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(raw)
+	return h.Sum64(), nil
+}
+
+// withoutTimes takes out every value that is a time.
+func withoutTimes(v any) any {
+	switch v := v.(type) {
+	case string:
+		if _, err := time.Parse(time.RFC3339, v); err == nil {
+			return nil
+		}
+	case map[string]any:
+		for key, item := range v {
+			v[key] = withoutTimes(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = withoutTimes(item)
+		}
+	}
+	return v
 }

@@ -1,0 +1,117 @@
+package retry
+
+import (
+	"time"
+
+	"mlkeeper.dev/internal/engine/act"
+	"mlkeeper.dev/internal/engine/backoff"
+	"mlkeeper.dev/internal/engine/decide"
+	"mlkeeper.dev/internal/engine/plan"
+)
+
+// An object that another client deletes or changes back whenever it was written, such as the token of a ServiceAccount that does not exist,
+// is written again with backoff.
+
+// repetitionProof is how long an object must stay as it was written before it counts as kept: otherwise the custom resource would be Ready for
+// a moment after each write.
+const repetitionProof = 10 * time.Second
+
+// Reasons of the problems.
+const (
+	// ReasonRecreationBackOff is that of an object that is deleted whenever it was made.
+	ReasonRecreationBackOff = "RecreationBackOff"
+	// ReasonRepairBackOff is that of an object that is changed back whenever it was repaired, or made again whenever it was deleted.
+	ReasonRepairBackOff = "RepairBackOff"
+)
+
+// Repeats says that a problem is about an object that may be written, and was, again and again.
+func Repeats(problem plan.Problem) bool {
+	return problem.Reason == ReasonRecreationBackOff || problem.Reason == ReasonRepairBackOff
+}
+
+// repetition is how often an object was written lately, although what is declared has not changed, and when it is again.
+type repetition struct {
+	backoff.Repetition
+	digest  string
+	request Request
+	problem plan.Problem
+}
+
+// unproven is until when an object that was written after a pause may be changed again; zero when there was no pause.
+func (v repetition) unproven() time.Time {
+	if !v.Paused() {
+		return time.Time{}
+	}
+	return v.Last().Add(repetitionProof)
+}
+
+// holdRepetitions turns writes whose pause is not over into waits. It returns their problems, and those of objects that are as declared and
+// may be changed again, with the time of the first change. Something else that is declared or asked for is written at once.
+func (s *State) holdRepetitions(actions []decide.Action, request func(plan.Key) Request, now time.Time) (problems []plan.Problem, due time.Time) {
+	for key, v := range s.repetitions {
+		if v.Over(backoff.TakenBack, now) {
+			delete(s.repetitions, key)
+		}
+	}
+	for i := range actions {
+		a := &actions[i]
+		v, again := s.repetitions[a.Key]
+		switch {
+		case !again:
+		case v.digest != a.Object.Digest || v.request != request(a.Key):
+			delete(s.repetitions, a.Key)
+		case a.Writes() && v.Waits(now):
+			a.Verb, a.Reason, a.Detail = decide.Wait, v.problem.Reason, a.Key.String()+" to be left alone"
+			problems, due = append(problems, v.problem), earlier(due, v.Due())
+		case !a.Writes() && now.Before(v.unproven()):
+			problems, due = append(problems, v.problem), earlier(due, v.unproven())
+		}
+	}
+	return problems, due
+}
+
+// recordRepetition counts the write of an object that somebody has changed or deleted since it was written. It returns the problem of one that
+// may be changed again, and until when.
+func (s *State) recordRepetition(r act.Result, request Request, now time.Time) (problems []plan.Problem, due time.Time) {
+	if !r.Wrote || !repeated(r.Action) {
+		return nil, time.Time{}
+	}
+	if s.repetitions == nil {
+		s.repetitions = map[plan.Key]repetition{}
+	}
+	v := s.repetitions[r.Action.Key]
+	if v.digest != r.Action.Object.Digest || v.request != request {
+		v = repetition{}
+	}
+	v.digest, v.request, v.problem = r.Action.Object.Digest, request, takenBack(r.Action)
+	v.Again(backoff.TakenBack, now)
+	s.repetitions[r.Action.Key] = v
+	if !v.Paused() {
+		return nil, time.Time{}
+	}
+	return []plan.Problem{v.problem}, v.unproven()
+}
+
+// repeated says that a write follows from nothing but what somebody else did: it is not the first one, and not that of another revision, for
+// which a hook runs anew.
+func repeated(a decide.Action) bool {
+	return a.Reason == decide.ReasonDrift || a.Reason == decide.ReasonPruned || a.Reason == decide.ReasonMissing && a.KnownUID != ""
+}
+
+// takenBack is the problem of an object that somebody changes or deletes whenever it was written.
+func takenBack(a decide.Action) plan.Problem {
+	p := plan.Problem{Class: plan.Blocked, Reason: ReasonRepairBackOff, Field: a.Key.Kind, Value: a.Key.Name}
+	switch a.Verb {
+	case decide.Create:
+		p.Reason = ReasonRecreationBackOff
+		p.Message = a.Key.String() + " is deleted by somebody whenever it was made"
+		p.Remedy = "find out who deletes it, by the audit log, and what that one misses, such as the ServiceAccount of a token"
+	case decide.Delete:
+		p.Message = a.Key.String() + " is made again by somebody whenever it was deleted, with the labels of MLKeeper"
+		p.Remedy = "find out who makes it, by its managedFields and the audit log, and take these labels out of that one's manifests"
+	default:
+		p.Message = a.Key.String() + " is changed back by somebody whenever it was repaired"
+		p.Remedy = "find out who changes it, by its managedFields and the audit log, and have one of the two leave it"
+	}
+	return p
+}

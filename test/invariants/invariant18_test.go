@@ -1,0 +1,126 @@
+package invariants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/test/bundle"
+	"mlkeeper.dev/test/cluster"
+)
+
+// rival undoes what the operator writes to an object, as soon as it sees it, until the test is over or stop is called.
+type rival struct {
+	mu   sync.Mutex
+	at   []time.Time
+	stop func()
+}
+
+// undone returns when the rival undid something.
+func (r *rival) undone() []time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.at)
+}
+
+// rival starts one. undo changes the object, and returns false where there is nothing to undo.
+func (b *bench) rival(gvk schema.GroupVersionKind, name string, undo func(*unstructured.Unstructured) bool, write func(*unstructured.Unstructured) error) *rival {
+	ctx, cancel := context.WithCancel(b.Context())
+	r, done := &rival{}, make(chan struct{})
+	r.stop = sync.OnceFunc(func() { cancel(); <-done })
+	b.Cleanup(r.stop)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(gvk)
+			if b.c.Client.Get(ctx, types.NamespacedName{Namespace: b.ns, Name: name}, u) == nil && undo(u) && write(u) == nil {
+				r.mu.Lock()
+				r.at = append(r.at, time.Now())
+				r.mu.Unlock()
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	return r
+}
+
+// TestInvariant18WhatSomebodyTakesBackIsWrittenLessAndLessOften: five repairs come at once, and then pauses that grow, although ceding ends
+// none of these fights. Nobody holds a field that was removed, and MLKeeper's own marks, the status and the finalizers are never ceded.
+func TestInvariant18WhatSomebodyTakesBackIsWrittenLessAndLessOften(t *testing.T) {
+	b := open(t, options{})
+	update := func(u *unstructured.Unstructured) error { return b.c.Client.Update(b.Context(), u) }
+	status := func(u *unstructured.Unstructured) error { return b.c.Client.Status().Update(b.Context(), u) }
+	for name, c := range map[string]struct {
+		gvk    schema.GroupVersionKind
+		undo   func(*unstructured.Unstructured) bool
+		write  func(*unstructured.Unstructured) error
+		object bool
+	}{
+		"field": {configMapGVK, func(u *unstructured.Unstructured) bool {
+			_, has, _ := unstructured.NestedString(u.Object, "data", "k")
+			unstructured.RemoveNestedField(u.Object, "data", "k")
+			return has
+		}, update, true},
+		"labels": {configMapGVK, func(u *unstructured.Unstructured) bool {
+			had := u.GetLabels()[keeper.StackLabel] != ""
+			u.SetLabels(nil)
+			return had
+		}, update, true},
+		"annotations": {configMapGVK, func(u *unstructured.Unstructured) bool {
+			had := u.GetAnnotations()[keeper.AppliedHashAnnotation] != ""
+			u.SetAnnotations(nil)
+			return had
+		}, update, true},
+		"status": {bundleGVK, func(u *unstructured.Unstructured) bool {
+			list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+			unstructured.RemoveNestedField(u.Object, "status", "conditions")
+			return len(list) > 0
+		}, status, false},
+		"finalizer": {bundleGVK, func(u *unstructured.Unstructured) bool {
+			if slices.Contains(u.GetFinalizers(), bundle.OriginalFinalizer) {
+				return false
+			}
+			u.SetFinalizers(append(u.GetFinalizers(), bundle.OriginalFinalizer))
+			return true
+		}, update, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := *b
+			b.T = t
+			b.apply(name, one(configMap(b.ns, name, "v")))
+			b.ready(name)
+			r := b.rival(c.gvk, name, c.undo, c.write)
+			if c.object {
+				b.condition(name, "Ready", "False", "RepairBackOff")
+			}
+			const free = 6 // The first write, and five repairs.
+			var undone []time.Time
+			cluster.Eventually(t, patience, func() error {
+				if undone = r.undone(); len(undone) < free+3 {
+					return fmt.Errorf("it was written %d times", len(undone))
+				}
+				return nil
+			})
+			for i, least := free, 700*time.Millisecond; i < free+3; i, least = i+1, 2*least {
+				if pause := undone[i].Sub(undone[i-1]); pause < least {
+					t.Errorf("after %d writes it is written again after %s, and not %s", i, pause, least)
+				}
+			}
+			r.stop()
+			if c.gvk == bundleGVK {
+				b.patch(bundleGVK, b.ns, name, `{"metadata":{"finalizers":null}}`)
+			}
+			b.ready(name)
+		})
+	}
+}
