@@ -46,10 +46,12 @@ type cause struct {
 	says *regexp.Regexp
 	// condition is the condition that says so; Ready is False then.
 	condition string
+	// labelled says that the child needs a label that another client can take without any other effect.
+	labelled bool
 	// asks says that the operator waits for a user when the cause ends.
 	asks bool
 	// fight is how often the operator may write the child before it yields or pauses: a field is taken back three times, and the
-	// managedFields are migrated before the first apply; a child is created five times.
+	// managedFields are migrated before the first apply; a child is created or repaired five times.
 	fight int
 	// endless says that the operator pauses and never yields.
 	endless bool
@@ -78,8 +80,10 @@ var causes = []cause{
 	{name: Invalid, but: none, begin: (*run).refuseAsInvalid, says: regexp.MustCompile(`refuses`), asks: true},
 	{name: Terminating, but: none, begin: (*run).refuseAsTerminating, says: regexp.MustCompile(`namespace is being deleted`)},
 	{name: Held, but: claims, begin: (*run).hold, says: regexp.MustCompile(`(?i)to be gone|being deleted|finalizer`)},
-	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", fight: 4},
-	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", fight: 4},
+	{name: Retaken, but: none, begin: (*run).retake, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Reverted, but: none, begin: (*run).revert, says: regexp.MustCompile(otherWriter), condition: "FieldManagerConflict", labelled: true, fight: 4},
+	{name: Removed, but: none, begin: (*run).keepRemoving, says: regexp.MustCompile(`is changed back by somebody`), labelled: true, fight: 6, endless: true},
+	{name: Unmarked, but: none, begin: (*run).keepUnmarking, says: regexp.MustCompile(`is changed back by somebody`), fight: 6, endless: true},
 	{name: Deleted, but: claims, begin: (*run).keepDeleting, says: regexp.MustCompile(`is deleted by somebody`), fight: 5, endless: true},
 	{name: APIRemoved, on: onAPI, early: true, but: none, begin: (*run).removeAPI, says: regexp.MustCompile(`is not served`)},
 	{name: FieldRemoved, on: onAPI, but: none, begin: (*run).removeField, says: regexp.MustCompile(`does not declare this field`)},
@@ -113,7 +117,7 @@ func causeOf(name Cause) *cause {
 
 // concerns says that the cause can stand on a child.
 func (c *cause) concerns(resource string, u *unstructured.Unstructured) bool {
-	return !c.but.MatchString(resource) && (c.condition == "" || overwritableLabel(u) != "")
+	return !c.but.MatchString(resource) && (!c.labelled || overwritableLabel(u) != "")
 }
 
 // nothing ends a cause that is over already.

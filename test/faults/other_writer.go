@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	keeper "mlkeeper.dev/api/keeper/v1alpha1"
 )
 
 // otherWriter is the field manager of another controller that writes a child whenever MLKeeper did.
@@ -67,6 +69,39 @@ func (r *run) overwrite(u *unstructured.Unstructured, after time.Duration) (func
 		stop()
 		return set(was)
 	}, nil
+}
+
+// keepRemoving has another client take a label out whenever it is there.
+func (r *run) keepRemoving(u *unstructured.Unstructured) (func() error, error) {
+	label := overwritableLabel(u)
+	if label == "" {
+		return nil, errNoDrift
+	}
+	return r.takeOut(label), nil
+}
+
+// keepUnmarking has another client take out a label by which MLKeeper finds the child. Its watches report the child as deleted then.
+func (r *run) keepUnmarking(*unstructured.Unstructured) (func() error, error) {
+	r.allowed[r.plan.Standing.Resource+"/"+r.plan.Standing.Name] = tally{endlessly, endlessly}
+	return r.takeOut(keeper.StackLabel), nil
+}
+
+// takeOut has another client take out a label whenever it is there, until the returned function is called.
+func (r *run) takeOut(label string) (end func() error) {
+	stop := r.each(func(live *unstructured.Unstructured) error {
+		if _, there := live.GetLabels()[label]; !there {
+			return nil
+		}
+		raw, err := json.Marshal([]jsonOp{{Op: "remove", Path: "/metadata/labels/" + pointer(label)}})
+		if err != nil {
+			return err
+		}
+		return r.suite.cluster.Client.Patch(r.ctx, live.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(otherWriter))
+	})
+	return func() error {
+		stop()
+		return nil
+	}
 }
 
 // keepDeleting has another controller delete the child whenever it is there.

@@ -156,6 +156,9 @@ const (
 	// Retaken is a field that another manager sets back a second after each correction, Reverted one that it sets back at once.
 	Retaken  Cause = "retaken"
 	Reverted Cause = "reverted"
+	// Removed is a label that another client takes out after each correction, so that nobody holds it, and Unmarked the same of MLKeeper's own.
+	Removed  Cause = "removed"
+	Unmarked Cause = "unmarked"
 	// Deleted is a child that somebody deletes after each creation.
 	Deleted Cause = "deleted"
 	// APIRemoved is a definition that is deleted, with the objects of its resource; from the beginning, one that is not there.
