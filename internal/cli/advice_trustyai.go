@@ -100,12 +100,9 @@ var trustyAIAdvice = map[string]advice{
 		meaning: "The Secret with the database's credentials misses keys; no pod starts without them.",
 		remedy:  "Add the keys that the message names; the service then recovers automatically.",
 	},
-	"DBConnectionError": {
-		meaning: "The pods did not become ready in time, most likely because they cannot connect to the database.",
-		remedy:  "Look at the logs of the pods, and check address, port and password in the Secret of the database.",
-	},
 	"DBNotChecked": {
-		meaning: "Whether the database answers is known once a pod is ready.", remedy: "Look at the pods.", vague: true,
+		meaning: "Whether the database answers is known once a pod is ready.", vague: true,
+		remedy: "Look at the events and logs of the pods; where they cannot connect, check address, port and password in the Secret of the database.",
 	},
 	"TLSSecretNotFound": {
 		meaning: "The Secret that spec.tls.secretName names does not exist.", remedy: "Create it; the service then recovers automatically.",

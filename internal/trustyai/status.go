@@ -29,10 +29,11 @@ const (
 	ConditionDegraded                 = "Degraded"
 )
 
-// Reasons that problems and conditions share.
+// Reasons that occur more than once.
 const (
 	reasonDBCredentialsNotFound = "DBCredentialsNotFound"
 	reasonDBCredentialsError    = "DBCredentialsError"
+	reasonDBNotChecked          = "DBNotChecked"
 )
 
 const (

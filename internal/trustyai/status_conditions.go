@@ -131,7 +131,8 @@ func (v *view) existingClaim() finding {
 	}
 }
 
-// database tells of the database: the service is ready only with a connection to it.
+// database tells of the database: the service is ready only with a connection to it. A rollout that exceeded its deadline is no evidence of
+// the database, since it does so for every cause, such as an image that cannot be pulled. Pods, which may have some, are not read.
 func (v *view) database(serves bool) finding {
 	switch db := v.facts.Database; {
 	case !db.Found:
@@ -142,9 +143,10 @@ func (v *view) database(serves bool) finding {
 		return finding{yes, "DBAvailable", "Database available"}
 	}
 	if u := v.deployment(); u != nil && workload.RolloutOf(u).Exceeded {
-		return finding{no, "DBConnectionError", "Error connecting to database"}
+		return finding{unknown, reasonDBNotChecked, "The pods did not become ready in time, so that their connection to the database is not known: " +
+			"see what keeps them from it, such as their events and logs"}
 	}
-	return finding{unknown, "DBNotChecked", "The service is not ready yet, so that its connection to the database is not known"}
+	return finding{unknown, reasonDBNotChecked, "The service is not ready yet, so that its connection to the database is not known"}
 }
 
 // route tells of the Route, and whether what it tells keeps the service from being available: a cluster without the

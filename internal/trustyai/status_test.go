@@ -87,6 +87,17 @@ func Test_Conditions(t *testing.T) {
 			return true
 		}
 	}
+	// A rollout exceeds its deadline for any cause, such as an image that cannot be pulled.
+	exceeded := func(u *unstructured.Unstructured) bool {
+		if u.GetKind() == "Deployment" {
+			u.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(1), "conditions": []any{
+				map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
+			}}
+		}
+		return true
+	}
+	const unchecked = "Unknown/DBNotChecked/The pods did not become ready in time, so that their connection to the database is not known: " +
+		"see what keeps them from it, such as their events and logs"
 	healthy := map[string]string{
 		ConditionStorageReady:             "True/StorageHealthy/Storage system is functioning correctly.",
 		ConditionModelMeshReady:           "False/NotInstalled/ModelMesh is not installed in the namespace",
@@ -137,6 +148,10 @@ func Test_Conditions(t *testing.T) {
 		}, phaseReady},
 		{"database while the route is missing", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, without("Route"), map[string]string{
 			ConditionDBAvailable: "True/DBAvailable/Database available",
+		}, phaseNotReady},
+		{"database and pods that do not start", databaseSpec, func(c *cluster) { c.Put(credentials("p")) }, exceeded, map[string]string{
+			ConditionDBAvailable: unchecked, ConditionStorageReady: unchecked,
+			ConditionDegraded: "True/PartialFunctionality/Some components are available but service is not fully functional",
 		}, phaseNotReady},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
