@@ -43,13 +43,13 @@ func (s *system) Render(cr *kubeflowv1.KfDef, facts Facts) plan.Plan {
 		out.Inputs += " " + fetched.Digest
 	}
 	out.PreviousOwner = plan.Mark{Annotation: kfctlMark, Value: cr.Name + "." + cr.Namespace}
-	definitions, applications := assignStages(cr, facts)
+	order, wrong := sortByDependencies(content.Spec)
+	definitions, applications := assignStages(cr, facts, order)
 	out.Stages = append(out.Stages, plan.Stage{Name: stageDefinitions, Objects: definitions})
 	if content.Rendering != "" {
 		out.Notes = append(out.Notes, fmt.Sprintf("rendering %s, since %s", content.Rendering, content.Why))
 	}
-	order, wrong := sortByDependencies(content.Spec)
-	clash := conflicts(cr, facts)
+	clash := conflicts(cr, facts, order)
 	names := stageNames(content.Spec)
 	for _, i := range order {
 		out.Stages = append(out.Stages, stage(content, names, i, wrong, applications[i]))
@@ -150,12 +150,13 @@ func stage(content Content, names []string, i int, wrong map[int]string, objects
 	return out
 }
 
-// assignStages gives every object its namespace and its stage. What two applications render is made once, as the first of them
-// has it; conflicts says where they differ.
-func assignStages(cr *kubeflowv1.KfDef, facts Facts) (definitions []plan.Object, applications [][]plan.Object) {
+// assignStages gives every object its namespace and its stage. What two applications render is made once, as the first of them in the order
+// of the stages has it: in a later stage it could wait for objects that need it. conflicts says where they differ.
+func assignStages(cr *kubeflowv1.KfDef, facts Facts, order []int) (definitions []plan.Object, applications [][]plan.Object) {
 	applications = make([][]plan.Object, len(facts.Result.Content.Applications))
 	seen := map[plan.Key]bool{}
-	for i, a := range facts.Result.Content.Applications {
+	for _, i := range order {
+		a := facts.Result.Content.Applications[i]
 		kept := retains(cr, facts.Result.Content.Spec[i])
 		for _, o := range a.Objects {
 			key := keyOf(cr, facts, i, o)

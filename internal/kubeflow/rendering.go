@@ -68,14 +68,15 @@ const (
 	madeAsTheFirst = ", and is made as the first has it"
 )
 
-// conflicts says of applications which object of theirs one before them renders with another content.
-func conflicts(cr *kubeflowv1.KfDef, facts Facts) map[int]string {
+// conflicts says of applications which object of theirs one before them, in the order of the stages, renders with another content.
+func conflicts(cr *kubeflowv1.KfDef, facts Facts, order []int) map[int]string {
 	type made struct {
 		application string
 		object      *unstructured.Unstructured
 	}
 	out, first := map[int]string{}, map[plan.Key]made{}
-	for i, a := range facts.Result.Content.Applications {
+	for _, i := range order {
+		a := facts.Result.Content.Applications[i]
 		for _, o := range a.Objects {
 			key := keyOf(cr, facts, i, o)
 			o = plan.InNamespace(o, key.Namespace)
