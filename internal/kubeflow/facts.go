@@ -42,10 +42,12 @@ type Content struct {
 
 // Application is one application as it was rendered.
 type Application struct {
-	Name     string
-	Objects  []*unstructured.Unstructured
-	Warnings []string
-	Health   rendering.Health
-	// Error says why it was not rendered; its objects are those of before then.
+	Name string
+	// Objects are what it rendered, and Namespace is where those are made that name none; empty for the namespace of the KfDef.
+	Objects   []*unstructured.Unstructured
+	Namespace string
+	Warnings  []string
+	Health    rendering.Health
+	// Error says why it was not rendered; its objects are those of before then, in the namespace of then.
 	Error string
 }

@@ -51,7 +51,7 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 		return notRendered(err)
 	}
 	for i, rendered := range all {
-		one := Application{Name: rendered.Name, Health: rendering.HealthOf(out.Spec[i].Observation)}
+		one := Application{Name: rendered.Name, Namespace: out.Spec[i].Namespace, Health: rendering.HealthOf(out.Spec[i].Observation)}
 		if problem, bad := out.Unresolved[i]; bad {
 			problem.Field = ""
 			rendered.Err = problem
@@ -61,7 +61,9 @@ func (s *system) render(ctx context.Context, cr *kubeflowv1.KfDef, values variab
 			objects, warnings, err = run.ConvertAll(objects)
 		}
 		if err != nil {
-			one.Error, objects, run.Result.Incomplete = err.Error(), objectsOf(run.Last, rendered.Name), true
+			before := standing(run.Last, rendered.Name)
+			objects, one.Namespace = before.Objects, before.Namespace
+			one.Error, run.Result.Incomplete = err.Error(), true
 		}
 		one.Objects, one.Warnings = objects, slices.Concat(rendered.Warnings, warnings)
 		out.Applications = append(out.Applications, one)
@@ -77,16 +79,16 @@ func notRendered(err error) *plan.Problem {
 	}
 }
 
-// objectsOf are the objects of an application in a result, if it has any.
-func objectsOf(result *Result, application string) []*unstructured.Unstructured {
+// standing is an application as a result has it; empty where it has none of that name.
+func standing(result *Result, application string) Application {
 	if result != nil {
 		for _, a := range result.Content.Applications {
 			if a.Name == application {
-				return a.Objects
+				return a
 			}
 		}
 	}
-	return nil
+	return Application{}
 }
 
 // inputOf is what the rendering of a KfDef depends on.

@@ -59,7 +59,7 @@ func keepsRendering(content Content) bool {
 
 // keyOf is the key of an object of an application, in the namespace where it is made.
 func keyOf(cr *kubeflowv1.KfDef, facts Facts, application int, o *unstructured.Unstructured) plan.Key {
-	return plan.KeyIn(o, cmp.Or(facts.Result.Content.Spec[application].Namespace, cr.Namespace), facts.Namespaced)
+	return plan.KeyIn(o, cmp.Or(facts.Result.Content.Applications[application].Namespace, cr.Namespace), facts.Namespaced)
 }
 
 // What follows the text of a conflict, with the rendering Kustomize and with Kfctl.
@@ -120,7 +120,7 @@ const maxUnplaced = 10
 // unplaced warns of objects whose namespace nobody names: kustomize build leaves them to kubectl, whose namespace is another.
 func unplaced(cr *kubeflowv1.KfDef, facts Facts, application int) string {
 	content := facts.Result.Content
-	if content.Rendering != renderingKustomize || content.Spec[application].Namespace != "" {
+	if content.Rendering != renderingKustomize || content.Applications[application].Namespace != "" {
 		return ""
 	}
 	var names []string

@@ -217,7 +217,7 @@ func TestWhatTwoApplicationsRenderDifferently(t *testing.T) {
 	}
 	// They are two objects in two namespaces.
 	facts = shared(renderingKustomize, "a", "b")
-	facts.Result.Content.Spec[1].Namespace = "other"
+	facts.Result.Content.Applications[1].Namespace = "other"
 	p = New(Settings{}).Render(cr, facts)
 	if len(p.Problems) > 0 || len(p.Stages) != 3 || p.Stages[2].Objects[0].Key().Namespace != "other" {
 		t.Errorf("in two namespaces: %+v", p)
@@ -243,6 +243,26 @@ func TestWhatTwoApplicationsRenderGoesToTheStageThatComesFirst(t *testing.T) {
 	}
 }
 
+// TestWhatStandsStaysInItsNamespace holds that an edit of the namespace moves nothing of an application that cannot be rendered any more.
+func TestWhatStandsStaysInItsNamespace(t *testing.T) {
+	m := newManager(t)
+	m.put("{configMapGenerator: [{name: c, literals: [a=b]}], generatorOptions: {disableNameSuffixHash: true}}")
+	m.cr.Spec.Rendering = renderingKustomize
+	one := &m.cr.Spec.Applications[0]
+	for _, step := range []struct{ namespace, path, want string }{
+		{"old", "first", "ConfigMap old/c"},
+		{"new", "frist", "ConfigMap old/c"},
+		{"newer", "frist", "ConfigMap old/c"},
+		{"", "frist", "ConfigMap old/c"},
+		{"new", "first", "ConfigMap new/c"},
+	} {
+		one.Namespace, one.KustomizeConfig.RepoRef.Path = step.namespace, step.path
+		if p, got := m.reconcile(); got != step.want || (step.path == "first") != (len(p.Problems) == 0) {
+			t.Errorf("namespace %q and path %s: %s, problems %v", step.namespace, step.path, got, p.Problems)
+		}
+	}
+}
+
 // TestObjectsWithoutANamespaceAreTold holds that the namespace of the KfDef is a default that the user hears of, and can replace.
 func TestObjectsWithoutANamespaceAreTold(t *testing.T) {
 	cr := custom("first", "second")
@@ -260,11 +280,11 @@ func TestObjectsWithoutANamespaceAreTold(t *testing.T) {
 	if p := New(Settings{}).Render(cr, facts); !strings.Contains(strings.Join(p.Warnings, ""), "ConfigMap shared and 1 more;") {
 		t.Errorf("warnings %q", p.Warnings)
 	}
-	facts.Result.Content.Spec[1].Namespace = "kubeflow"
+	facts.Result.Content.Applications[1].Namespace = "kubeflow"
 	if p := New(Settings{}).Render(cr, facts); len(p.Warnings) > 0 {
 		t.Errorf("warnings %q", p.Warnings)
 	}
-	facts.Result.Content.Spec[1].Namespace, facts.Result.Content.Rendering = "", renderingKfctl
+	facts.Result.Content.Applications[1].Namespace, facts.Result.Content.Rendering = "", renderingKfctl
 	if p := New(Settings{}).Render(cr, facts); strings.Contains(strings.Join(p.Warnings, ""), "made in namespace") {
 		t.Errorf("warnings as by kfctl %q", p.Warnings)
 	}
