@@ -98,6 +98,29 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestBuildMetadata holds that an application has the metadata that its own kustomization asks for, whether or not its KfDef changes it: what
+// comes from where is told as from its own folder.
+func TestBuildMetadata(t *testing.T) {
+	for _, folder := range []string{"app", "edited"} {
+		in := inTree("metadata", "app")
+		if folder == "edited" {
+			in.Applications[0].Images = []Image{{Name: "example.com/web", NewTag: "2"}}
+		}
+		r := rendered(t, in)
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		got := map[string]*unstructured.Unstructured{}
+		for _, u := range r.Objects {
+			got[keyOf(u)] = u
+		}
+		want := kustomizeBuild(t, filepath.Join(trees, "metadata", folder), types.LoadRestrictionsRootOnly)
+		if diff := cmp.Diff(want, got); diff != "" || len(got) != 3 {
+			t.Errorf("%s (-kustomize +ours):\n%s", folder, diff)
+		}
+	}
+}
+
 // TestBuildRefuses holds that nothing is changed so that kustomize takes it, and what an application of this rendering cannot have.
 func TestBuildRefuses(t *testing.T) {
 	const objects = "\n-- app/a.yaml --\n{apiVersion: config.istio.io/v1alpha2, kind: instance, metadata: {name: a}, spec: {template: text}}\n"

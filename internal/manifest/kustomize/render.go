@@ -76,7 +76,7 @@ func render(in Input, a Application) ([]*unstructured.Unstructured, []string, er
 	if _, err := w.enter(p.entry); err != nil {
 		return nil, p.warnings, err
 	}
-	objects, err := run(p.tree, p.entry)
+	objects, err := run(p)
 	if err == nil {
 		objects, err = a.finish(objects)
 	} else if len(a.Patches) > 0 {
@@ -132,6 +132,8 @@ type prepared struct {
 	// entry is the folder where kustomize begins; empty where there is nothing to render.
 	entry    string
 	warnings []string
+	// told is the folder from which it is told where objects come from; empty where kustomize tells it as it should be, or not at all.
+	told string
 	// place says which namespace the application is given; nil where none is.
 	place *place
 }
@@ -212,10 +214,19 @@ func prepareStacks(in Input, a Application, dir string) (prepared, error) {
 // wrap generates a kustomization around the application's folder, with all of its repository.
 func wrap(in Input, a Application, dir string) (prepared, error) {
 	out := prepared{tree: newTree(in.Repos[a.Repo], "."), entry: generated}
+	folder := path.Join(mount, dir)
+	metadata, err := buildMetadata(out.tree, folder)
+	if err != nil {
+		return prepared{}, err
+	}
+	if len(metadata) > 0 {
+		out.told = folder
+	}
 	k := types.Kustomization{
-		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: []string{path.Join("..", mount, dir)},
-		Images:    imagesOf(a),
+		TypeMeta:      types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Resources:     []string{path.Join("..", folder)},
+		Images:        imagesOf(a),
+		BuildMetadata: metadata,
 	}
 	if err := a.into(&k, out.tree, a.Repo); err != nil {
 		return prepared{}, err
@@ -229,10 +240,17 @@ func wrap(in Input, a Application, dir string) (prepared, error) {
 }
 
 // run has kustomize render a prepared tree.
-func run(t *tree, entry string) ([]*unstructured.Unstructured, error) {
-	result, err := build(t, entry)
+func run(p prepared) ([]*unstructured.Unstructured, error) {
+	result, err := build(p.tree, p.entry)
 	if err != nil {
 		return nil, fmt.Errorf("kustomize refuses its files: %s: correct them in the repository", repositoryPaths(err))
+	}
+	if p.told != "" {
+		for _, r := range result.Resources() {
+			if err := fromFolder(r, p.told); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return collect(result)
 }
