@@ -52,6 +52,8 @@ type TopicState struct {
 	Name string
 	// Connected says that it can be read and, if it is written too, written.
 	Connected bool
+	// Refused says that the broker does not let it be read, which is no harm: nobody has named it.
+	Refused bool
 	// Lag is how many records are not done with; negative where that is not known.
 	Lag int64
 }

@@ -64,7 +64,7 @@ func (b *broker) Publish(_ context.Context, messages ...acm.Outgoing) error {
 
 func (b *broker) Healthy() error { return nil }
 func (b *broker) Topics(context.Context) []acm.TopicState {
-	return []acm.TopicState{{Name: "operations", Connected: true, Lag: 3}, {Name: "syncs", Lag: -1}}
+	return []acm.TopicState{{Name: "operations", Connected: true, Lag: 3}, {Name: "syncs", Lag: -1}, {Name: "refused", Refused: true, Lag: -1}}
 }
 func (b *broker) Close() {}
 

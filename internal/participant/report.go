@@ -73,6 +73,12 @@ func (p *Participant) measure(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, topic := range topics {
+		if topic.Refused {
+			// It is neither connected nor missed, of which an alert would tell.
+			connected.DeleteLabelValues(topic.Name)
+			topicLag.DeleteLabelValues(topic.Name)
+			continue
+		}
 		connected.WithLabelValues(topic.Name).Set(number(topic.Connected))
 		if topic.Lag >= 0 {
 			topicLag.WithLabelValues(topic.Name).Set(float64(topic.Lag))

@@ -202,6 +202,7 @@ func TestGauges(t *testing.T) {
 	p.state.Elements["done"] = acm.Element{Order: acm.Order{Type: acm.OrderDeploy, Received: noon.Add(-time.Hour)}, Settled: &acm.Outcome{}}
 	p.state.Elements["waits"] = acm.Element{Order: acm.Order{Type: acm.OrderDeploy, Received: noon.Add(-2 * time.Minute)}}
 	clock.Step(time.Second)
+	connected.WithLabelValues("refused").Set(1) // As before the broker refused it.
 	p.measure(t.Context())
 	for _, c := range []struct {
 		metric prometheus.Collector

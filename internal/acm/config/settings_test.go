@@ -238,7 +238,7 @@ func TestTopics(t *testing.T) {
 		text, operation, sync string
 		optional              bool
 	}{
-		"the shipped file": {string(shipped), DefaultTopic, DefaultSyncTopic, false},
+		"the shipped file": {string(shipped), DefaultTopic, DefaultSyncTopic, true},
 		"as New Delhi":     {"participant: {intermediaryParameters: {" + list(source("ops")) + "}}", "ops", DefaultSyncTopic, true},
 		"two topics":       {"participant: {intermediaryParameters: {" + list(source("ops"), source("syncs")) + "}}", "ops", "syncs", false},
 		"as 9.1.0, by reference": {"participant: {intermediaryParameters: {topics: {operationTopic: ops, syncTopic: syncs}, " +

@@ -28,7 +28,8 @@ type consumer struct {
 	optional     bool
 	// trouble is why the topic cannot be read; nil while it can.
 	trouble atomic.Pointer[error]
-	// toldRefused says that the log has told that the broker refuses an optional topic.
+	// refused says that the broker does not let an optional topic be read, and toldRefused that the log has told so.
+	refused     atomic.Bool
 	toldRefused bool
 	// made is closed when client is set: assignments may come before.
 	made chan struct{}
@@ -200,19 +201,22 @@ const quiet = 30 * time.Second
 // note keeps whether a poll has met an error, on any partition. It tells an error when it is another one than before.
 func (c *consumer) note(fetches kgo.Fetches) {
 	var trouble error
+	refusals := false
 	fetches.EachError(func(_ string, partition int32, err error) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 		case c.optional && refused(err):
+			refusals = true
 			if c.toldRefused {
 				return // The client tries to join the group every few seconds, for ever.
 			}
 			c.toldRefused = true
-			c.log.Info("the broker does not let this topic be read, which nobody has named: runtimes since Oslo synchronize by it", "why", err.Error())
+			c.log.Info("the broker does not let this topic be read, which nobody has named: runtimes since Oslo synchronize by it, and need it allowed", "why", err.Error())
 		default:
 			trouble = cmp.Or(trouble, fmt.Errorf("partition %d: %w", partition, err))
 		}
 	})
+	c.refused.Store(refusals)
 	if trouble == nil {
 		c.trouble.Store(nil)
 		return

@@ -151,7 +151,8 @@ func (t *Transport) Topics(ctx context.Context) []acm.TopicState {
 	unpublished := t.unpublished.Load()
 	var out []acm.TopicState
 	for _, c := range t.consumers {
-		one := acm.TopicState{Name: c.topic, Lag: -1, Connected: c.trouble.Load() == nil && (c.topic != t.topic || unpublished == nil)}
+		one := acm.TopicState{Name: c.topic, Lag: -1, Refused: c.refused.Load()}
+		one.Connected = !one.Refused && c.trouble.Load() == nil && (c.topic != t.topic || unpublished == nil)
 		ctx, end := context.WithTimeout(ctx, asking)
 		if lag, err := c.lag(ctx); err == nil {
 			one.Lag = lag

@@ -245,6 +245,9 @@ func TestForbiddenTopicOfSynchronizations(t *testing.T) {
 		if err := transport.Healthy(); (err == nil) != optional || err != nil && !strings.Contains(err.Error(), syncs) {
 			t.Errorf("optional %t: its health is %v", optional, err)
 		}
+		if one := transport.Topics(within(t))[1]; one.Name != syncs || one.Connected || one.Refused != optional {
+			t.Errorf("optional %t: its state is %+v", optional, one)
+		}
 		transport.Close()
 	}
 }
