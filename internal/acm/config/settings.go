@@ -85,8 +85,9 @@ func Read(text []byte, options Options) (Settings, error) {
 	return out, f.transport(&out, options)
 }
 
-// minInterval is the shortest time between heartbeats: with each, the runtime looks at everything that it supervises.
-const minInterval = time.Second
+// minInterval is the shortest time between heartbeats: with each, the runtime looks at everything that it supervises. offline is after what
+// time without one a runtime since Paris marks a participant OFF_LINE; those before wait for 200 s.
+const minInterval, offline = time.Second, 150 * time.Second
 
 // interval is the time between heartbeats.
 func (f file) interval() (time.Duration, error) {
@@ -94,12 +95,15 @@ func (f file) interval() (time.Duration, error) {
 	if given == nil {
 		return 0, nil
 	}
-	out := time.Duration(*given) * time.Millisecond
-	if out < minInterval {
-		return 0, fmt.Errorf("participant.intermediaryParameters.reportingTimeIntervalMs is %d: set it to %d or more; the default is 120000",
-			*given, minInterval.Milliseconds())
+	const key = "participant.intermediaryParameters.reportingTimeIntervalMs"
+	switch milliseconds := int64(*given); {
+	case milliseconds < minInterval.Milliseconds():
+		return 0, fmt.Errorf("%s is %d: set it to %d or more; the default is 120000", key, milliseconds, minInterval.Milliseconds())
+	case milliseconds >= offline.Milliseconds():
+		return 0, fmt.Errorf("%s is %d: set it to less, since runtimes mark a participant OFF_LINE that is silent for %d; the default is 120000",
+			key, milliseconds, offline.Milliseconds())
 	}
-	return out, nil
+	return time.Duration(*given) * time.Millisecond, nil
 }
 
 // checkKind refuses a file that has something else made than InferenceServices.
