@@ -9,8 +9,15 @@ import (
 	"time"
 )
 
-// MaxRecord is the size of the largest record that is carried out, in bytes: the most that a broker takes by default.
-const MaxRecord = 1 << 20
+const (
+	// MaxRecord is the size of the largest order that is carried out, in bytes: the most that a broker takes by default, and little enough for
+	// the custom resource in which an order waits.
+	MaxRecord = 1 << 20
+	// MaxSync is that of the largest synchronization: it tells everything of a composition at once, and a transport fetches twice as much.
+	MaxSync = 8 << 20
+	// maxValues is how many values a synchronization may have: as many as fit into an order. Each takes memory, however short it is.
+	maxValues = MaxRecord / 2
+)
 
 // ErrNotOurs is the error of a record that is no message of the protocol.
 var ErrNotOurs = errors.New("not a message of an ACM runtime")
@@ -54,8 +61,8 @@ func (r *Refused) Error() string { return r.Why }
 // Decode reads one record. Unknown fields are ignored and missing ones are empty, since each release has others. The error is a
 // *Refused where the record is a message nevertheless, and ErrNotOurs otherwise.
 func Decode(record []byte) (Message, error) {
-	if len(record) > MaxRecord {
-		return Message{}, refuse(record, fmt.Sprintf("the record has %d bytes, more than %d", len(record), MaxRecord))
+	if why := tooLarge(record); why != "" {
+		return Message{}, refuse(record, why)
 	}
 	var m Message
 	if err := json.Unmarshal(record, &m); err != nil {
@@ -71,6 +78,43 @@ func Decode(record []byte) (Message, error) {
 		return Message{}, refuse(record, fmt.Sprintf("a revision has %d bytes, more than %d", len(revision), maxWord))
 	}
 	return m, nil
+}
+
+// tooLarge says why a record is larger than one of its type may be; empty where it is not.
+func tooLarge(record []byte) string {
+	if len(record) <= MaxRecord {
+		return ""
+	}
+	var of struct {
+		MessageType lenient `json:"messageType"`
+	}
+	most, remedy := MaxRecord, ""
+	if err := json.Unmarshal(record, &of); err == nil && (of.MessageType == lenient(TypeSync) || of.MessageType == lenient(TypeRestart)) {
+		most, remedy = MaxSync, ": spread the automation compositions over several compositions"
+	}
+	if len(record) > most {
+		return fmt.Sprintf("the record has %d bytes, more than %d%s", len(record), most, remedy)
+	}
+	if n := values(record); n > maxValues {
+		return fmt.Sprintf("the record has %d values, more than %d%s", n, maxValues, remedy)
+	}
+	return ""
+}
+
+// values is how many values a record has at most: before each but the first is a brace, a bracket or a comma, and none of them in a text.
+func values(record []byte) int {
+	out, text := 1, false
+	for i := 0; i < len(record); i++ {
+		switch c := record[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case !text && (c == '{' || c == '[' || c == ','):
+			out++
+		}
+	}
+	return out
 }
 
 // malformedID finds an id of the message that is no UUID. Ids become names of custom resources, hence elements must have one; the

@@ -42,7 +42,8 @@ func effects(me Identity, s *State, m Message, received time.Time) []Effect {
 	return obey(me, s, m, received)
 }
 
-// Refuse answers a message that cannot be carried out, as Handle would answer one that failed.
+// Refuse answers a message that cannot be carried out, as Handle would answer one that failed. Of a SYNC is noted
+// that orders wait on for another one.
 func Refuse(me Identity, s *State, m Message, why string) []Effect {
 	if !appliesTo(me, m) {
 		return nil
@@ -52,6 +53,9 @@ func Refuse(me Identity, s *State, m Message, why string) []Effect {
 			return nil // London's primings are broadcasts, and a failure of anybody ends them for all.
 		}
 		return []Effect{PrimeAnswer{ResponseTo: m.MessageID, CompositionID: m.CompositionID, State: Commissioned, Failure: why}}
+	}
+	if m.MessageType == TypeSync {
+		return s.missSync(m, why)
 	}
 	given := Order{Type: order(m), ID: m.MessageID}
 	if given.Type == NoOrder {

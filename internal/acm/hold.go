@@ -189,6 +189,25 @@ func (s *State) Awaits(instanceID string) bool {
 	return false
 }
 
+// awaitsSync says that an order waits for a SYNC of a composition.
+func (s *State) awaitsSync(compositionID string) bool {
+	for _, h := range s.Held {
+		if !h.early() && (h.CompositionID == compositionID || h.Record.CompositionTargetID == compositionID) {
+			return true
+		}
+	}
+	return false
+}
+
+// missSync notes that a SYNC has no effect that orders wait for. Of others nothing is kept, since anybody who may write to the broker can
+// invent them.
+func (s *State) missSync(m Message, why string) []Effect {
+	if !s.awaitsSync(m.CompositionID) {
+		return nil
+	}
+	return []Effect{MissSync{m.CompositionID, why}}
+}
+
 func (s *State) dropHeld(why string, which func(Held) bool) []Effect {
 	var out []Effect
 	for _, h := range s.held() {
@@ -207,6 +226,9 @@ func (s *State) Expired(now time.Time) []Effect {
 		case now.Sub(h.Received) < after:
 		case h.early():
 			out = append(out, ReleaseOrder{h.MessageID, fmt.Sprintf("no order to deploy its automation composition has come within %s", after)})
+		case s.Unsynchronized[h.CompositionID] != "":
+			out = append(out, ReleaseOrder{h.MessageID, fmt.Sprintf("what the runtime has told within %s of its composition had no effect: %s",
+				after, s.Unsynchronized[h.CompositionID])})
 		default:
 			out = append(out, ReleaseOrder{h.MessageID, fmt.Sprintf("the runtime has not told within %s what it was made for", after)})
 		}

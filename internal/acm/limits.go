@@ -88,10 +88,11 @@ func limited(me Identity, s *State, m Message, effects []Effect) []Effect {
 	if why == "" {
 		return effects
 	}
-	if refused := Refuse(me, s, m, why); len(refused) > 0 {
+	refused := Refuse(me, s, m, why)
+	if len(refused) > 0 && m.MessageType != TypeSync {
 		return refused
 	}
-	return []Effect{IgnoreOrder{MessageID: m.MessageID, InstanceID: m.InstanceID, Why: why}}
+	return append([]Effect{IgnoreOrder{MessageID: m.MessageID, InstanceID: m.InstanceID, Why: why}}, refused...)
 }
 
 func (e Element) size() int {

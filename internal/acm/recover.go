@@ -151,6 +151,6 @@ func forget(s *State, m Message) []Effect {
 func (s *State) clone() *State {
 	return &State{
 		Registered: s.Registered, Definitions: maps.Clone(s.Definitions), Elements: maps.Clone(s.Elements), Held: maps.Clone(s.Held),
-		Revisions: maps.Clone(s.Revisions),
+		Revisions: maps.Clone(s.Revisions), Unsynchronized: maps.Clone(s.Unsynchronized),
 	}
 }

@@ -1,6 +1,9 @@
 package acm
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // State is all that a participant has to remember. It is read by Handle and changed by Apply only; what the cluster keeps of it
 // are custom resources.
@@ -16,11 +19,17 @@ type State struct {
 	// Revisions are those that the runtime has told of known instances, by their ids. They are not stored, since the runtime tells another
 	// one with every acknowledgement. After a restart it is asked for them where an order needs them.
 	Revisions map[string]string
+	// Unsynchronized says of compositions why the last SYNC had no effect that orders wait for, by their ids. It is not stored: the runtime is
+	// asked for another one as long as they wait.
+	Unsynchronized map[string]string
 }
 
 // NewState is the state of a participant that knows of nothing.
 func NewState() *State {
-	return &State{Definitions: map[string]Definition{}, Elements: map[string]Element{}, Held: map[string]Held{}, Revisions: map[string]string{}}
+	return &State{
+		Definitions: map[string]Definition{}, Elements: map[string]Element{}, Held: map[string]Held{}, Revisions: map[string]string{},
+		Unsynchronized: map[string]string{},
+	}
 }
 
 // Definition is a primed composition.
@@ -102,6 +111,9 @@ type ReleaseOrder struct{ MessageID, Dropped string }
 // IgnoreOrder says that an order has no effect, and why.
 type IgnoreOrder struct{ MessageID, InstanceID, Why string }
 
+// MissSync says that a SYNC has no effect that orders wait for, and why.
+type MissSync struct{ CompositionID, Why string }
+
 // Acknowledged says that the runtime has answered the registration.
 type Acknowledged struct{}
 
@@ -138,6 +150,7 @@ func (Acknowledged) effect()   {}
 func (SendRegister) effect()   {}
 func (SendStatus) effect()     {}
 func (IgnoreOrder) effect()    {}
+func (MissSync) effect()       {}
 func (PrimeAnswer) effect()    {}
 func (ElementAnswer) effect()  {}
 
@@ -146,6 +159,7 @@ func (s *State) Apply(effect Effect) {
 	switch e := effect.(type) {
 	case PutDefinition:
 		s.Definitions[e.Definition.CompositionID] = e.Definition
+		delete(s.Unsynchronized, e.Definition.CompositionID)
 	case DropDefinition:
 		delete(s.Definitions, e.CompositionID)
 	case PutElement:
@@ -161,6 +175,9 @@ func (s *State) Apply(effect Effect) {
 		s.Held[e.Held.MessageID] = e.Held
 	case ReleaseOrder:
 		delete(s.Held, e.MessageID)
+		maps.DeleteFunc(s.Unsynchronized, func(id, _ string) bool { return !s.awaitsSync(id) })
+	case MissSync:
+		s.Unsynchronized[e.CompositionID] = e.Why
 	case Acknowledged:
 		s.Registered = true
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -182,6 +184,9 @@ func (p *Participant) Healthy() error {
 		return fmt.Errorf("the ACM runtime has not acknowledged the registration. Read are %s, written is %s: check that the runtime is running, that "+
 			"these are its topics (since Oslo it acknowledges on the second one), and that no other participant has the element types",
 			strings.Join(p.settings.Broker.Reads(), ", "), p.settings.Broker.PublishTopic)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.state.Unsynchronized)) {
+		return fmt.Errorf("orders wait for a synchronization of composition %s, and the runtime's has no effect: %s", id, p.state.Unsynchronized[id])
 	}
 	return nil
 }

@@ -360,6 +360,44 @@ func TestOrdersThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestHealthTellsOfADroppedSynchronization: orders wait for a synchronization that is too large, and the runtime sends it again and again.
+func TestHealthTellsOfADroppedSynchronization(t *testing.T) {
+	p, _ := participant(&broker{}, &server{})
+	p.state.Registered = true
+	order, id, element := deploy()
+	order["revisionIdComposition"] = "r1"
+	sync := map[string]any{
+		"messageType": acm.TypeSync, "messageId": newUUID(), "compositionId": order["compositionId"], "revisionIdComposition": "r1", "state": "PRIMED",
+		"participantDefinitionUpdates": []any{map[string]any{"participantId": me, "automationCompositionElementDefinitionList": []any{
+			map[string]any{"acElementDefinitionId": map[string]any{"name": "n", "version": "1"}},
+		}}},
+		"padding": strings.Repeat("x", acm.MaxSync),
+	}
+	read := func(message map[string]any) error {
+		raw, err := json.Marshal(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := p.decide(t.Context(), [][]byte{raw}); len(out.answers) > 0 {
+			t.Errorf("said is %+v", out.answers)
+		}
+		return p.Healthy()
+	}
+	if err := read(sync); err != nil {
+		t.Errorf("while no order waits, health is %v", err)
+	}
+	if err := read(order); err != nil || len(p.state.Held) != 1 {
+		t.Errorf("before a synchronization, health is %v", err)
+	}
+	if err := read(sync); err == nil || !strings.Contains(err.Error(), fmt.Sprint(order["compositionId"])) || !strings.Contains(err.Error(), "more than 8388608") {
+		t.Errorf("while order %s waits, health is %v", id, err)
+	}
+	delete(sync, "padding")
+	if err := read(sync); err != nil || p.state.Elements[element].Order.ID != id {
+		t.Errorf("after a synchronization, health is %v, and the element %+v", err, p.state.Elements[element])
+	}
+}
+
 // TestTopicsThatChangeOneElement: an order that could not be stored and a synchronization by which its instance is deleted leave the newest
 // state, whichever is written last.
 func TestTopicsThatChangeOneElement(t *testing.T) {

@@ -215,7 +215,7 @@ func (p *Participant) note(out *work, effect acm.Effect) {
 	case acm.IgnoreOrder:
 		ordersIgnored.Inc()
 		p.settings.Log.Info("an order has no effect", "messageId", e.MessageID, "instance", e.InstanceID, "why", e.Why)
-	case acm.Acknowledged, acm.NoteRevision:
+	case acm.Acknowledged, acm.NoteRevision, acm.MissSync:
 	default:
 		out.answers = append(out.answers, effect)
 	}
