@@ -451,6 +451,43 @@ func Test_PodsStartWithTheCertificateOfTheUser(t *testing.T) {
 	}
 }
 
+// Test_AKeyThatNoPodReadsRestartsNone: whoever makes a Secret with a certificate may keep more in it, such as a keystore.
+func Test_AKeyThatNoPodReadsRestartsNone(t *testing.T) {
+	for name, spec := range map[string]string{"of the user": "  tls: {secretName: mine}\n", "of an issuer": "  tls: {issuerRef: {name: corp}}\n"} {
+		digest := func(pairs ...string) string {
+			c, cr := newCluster(gvkCertificate), custom(t, upstreamSpec+spec)
+			for _, name := range []string{"mine", "tas-tls", "tas-internal"} {
+				data := map[string]string{"tls.crt": "c", "tls.key": "k"}
+				for i := 0; i < len(pairs); i += 2 {
+					data[pairs[i]] = pairs[i+1]
+				}
+				secret := secretOf2("ns", name, data)
+				secret.SetAnnotations(map[string]string{certificateAnnotation: name})
+				c.Put(secret)
+			}
+			facts, _ := gatherAndRender(t, c, cr)
+			return facts.Certs.Digest
+		}
+		both := map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")}
+		want := newCluster().Digest(both)
+		if strings.Contains(spec, "issuerRef") {
+			want = newCluster().Digest(both, both)
+		}
+		// As releases before have it, so that an upgrade restarts no pods.
+		if got := digest(); got != want {
+			t.Errorf("%s: the digest is %q, not %q", name, got, want)
+		}
+		if got := digest("keystore.p12", "s", "tls-combined.pem", "kc"); got != want {
+			t.Errorf("%s: keys that no pod reads change the digest", name)
+		}
+		for _, key := range []string{"tls.crt", "tls.key", "ca.crt"} {
+			if digest(key, "another") == want {
+				t.Errorf("%s: another %s does not change the digest", name, key)
+			}
+		}
+	}
+}
+
 // issued is a Secret with a certificate that is valid for a year from testNow.
 func issued(t testing.TB, name, annotation string) *unstructured.Unstructured {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -428,7 +429,7 @@ func gatherDatabase(ctx context.Context, read controller.Reader, cr *v1.TrustyAI
 	}
 	out.Generation = len(data[generationKey]) > 0
 	known := controller.Only(data, slices.Concat(mandatoryKeys, []string{generationKey})...)
-	out.Digest = read.Digest(known, controller.SecretData(authority))
+	out.Digest = read.Digest(known, controller.Only(controller.SecretData(authority), corev1.ServiceAccountRootCAKey))
 	return out, nil
 }
 

@@ -45,7 +45,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	if out.Source == CertsUser {
 		out.Missing = proxy == nil
 		if proxy != nil {
-			out.MissingKeys, out.Digest = missingKeys(data), read.Digest(data)
+			out.MissingKeys, out.Digest = missingKeys(data), read.Digest(mountedCertificate(data))
 		}
 		return out, nil
 	}
@@ -62,7 +62,7 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 	}
 	out.ExpiresAt = earliest(out.ExpiresAt, expiry(controller.SecretData(internal)))
 	if proxy != nil && internal != nil {
-		out.Digest = read.Digest(data, controller.SecretData(internal))
+		out.Digest = read.Digest(mountedCertificate(data), mountedCertificate(controller.SecretData(internal)))
 	}
 	if !s.settings.DryRun {
 		// Service-ca and the issuer of cert-manager may take their time, and pods that were started before would be restarted for
@@ -75,6 +75,11 @@ func (s *system) gatherCerts(ctx context.Context, read controller.Reader, cr *v1
 		}
 	}
 	return out, nil
+}
+
+// mountedCertificate is what pods may read of a Secret with a certificate: the pair, and the authority beside it.
+func mountedCertificate(data map[string][]byte) map[string][]byte {
+	return controller.Only(data, corev1.TLSCertKey, corev1.TLSPrivateKeyKey, corev1.ServiceAccountRootCAKey)
 }
 
 // missingKeys are the keys that a Secret with a certificate lacks.

@@ -342,6 +342,15 @@ func Test_CredentialRotationRollsThePods(t *testing.T) {
 	if facts, _ := gatherAndRender(t, c, custom(t, databaseSpec)); !seen[facts.Database.Digest] {
 		t.Error("a key that no pod reads changes the digest")
 	}
+	of := map[string]bool{}
+	for _, authority := range []map[string]string{{"ca.crt": "a"}, {"ca.crt": "a", "ca.key": "k"}, {"ca.crt": "b"}} {
+		c.Put(secretOf2("ns", "tas-db-ca", authority))
+		facts, _ := gatherAndRender(t, c, custom(t, databaseSpec))
+		of[facts.Database.Digest] = true
+	}
+	if len(of) != 2 {
+		t.Errorf("two authorities, one of them with its key, have %d digests", len(of))
+	}
 }
 
 func Test_ConsumerURL(t *testing.T) {
