@@ -85,25 +85,22 @@ func Read(text []byte, options Options) (Settings, error) {
 	return out, f.transport(&out, options)
 }
 
-// minInterval is the shortest time between heartbeats: with each, the runtime looks at everything that it supervises. offline is after what
-// time without one a runtime since Paris marks a participant OFF_LINE; those before wait for 200 s.
-const minInterval, offline = time.Second, 150 * time.Second
+// minInterval is the shortest time between heartbeats: with each, the runtime looks at everything that it supervises. maxInterval is the longest:
+// runtimes since Paris mark a participant OFF_LINE that is silent for 150 s, those before for 200 s.
+const minInterval, maxInterval = time.Second, 2 * time.Minute
 
-// interval is the time between heartbeats.
+// interval is the time between heartbeats; zero for the default. Files for older runtimes may have a longer one than newer runtimes wait for.
 func (f file) interval() (time.Duration, error) {
 	given := f.Participant.Intermediary.Interval
 	if given == nil {
 		return 0, nil
 	}
-	const key = "participant.intermediaryParameters.reportingTimeIntervalMs"
-	switch milliseconds := int64(*given); {
-	case milliseconds < minInterval.Milliseconds():
-		return 0, fmt.Errorf("%s is %d: set it to %d or more; the default is 120000", key, milliseconds, minInterval.Milliseconds())
-	case milliseconds >= offline.Milliseconds():
-		return 0, fmt.Errorf("%s is %d: set it to less, since runtimes mark a participant OFF_LINE that is silent for %d; the default is 120000",
-			key, milliseconds, offline.Milliseconds())
+	milliseconds := int64(*given)
+	if milliseconds < minInterval.Milliseconds() {
+		return 0, fmt.Errorf("participant.intermediaryParameters.reportingTimeIntervalMs is %d: set it to %d or more; the default is 120000",
+			milliseconds, minInterval.Milliseconds())
 	}
-	return time.Duration(*given) * time.Millisecond, nil
+	return time.Duration(min(milliseconds, maxInterval.Milliseconds())) * time.Millisecond, nil
 }
 
 // checkKind refuses a file that has something else made than InferenceServices.

@@ -292,13 +292,11 @@ func TestErrors(t *testing.T) {
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.location: /x}"):                                                    "PEM",
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SSL, ssl.truststore.certificates: none}"):                                              "no PEM certificate",
 		topics("topicCommInfrastructure: kafka, additionalProps: {security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.jaas.config: 'org.apache.PlainLoginModule x;'}"): "username",
-		strings.Repeat("#", maxFile+1):                                                          "more than",
-		"participant: {intermediaryParameters: {reportingTimeIntervalMs: -1}}":                  "reportingTimeIntervalMs is -1",
-		"participant: {intermediaryParameters: {reportingTimeIntervalMs: 1}}":                   "120000",
-		"participant: {intermediaryParameters: {reportingTimeIntervalMs: soon}}":                "no whole number",
-		"participant: {intermediaryParameters: {reportingTimeIntervalMs: 150000}}":              "reportingTimeIntervalMs is 150000: set it to less, since runtimes",
-		"participant: {intermediaryParameters: {reportingTimeIntervalMs: 9223372036854775807}}": "OFF_LINE",
-		topics("topicCommInfrastructure: kafka, useHttps: perhaps"):                             "neither true nor false",
+		strings.Repeat("#", maxFile+1):                                           "more than",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: -1}}":   "reportingTimeIntervalMs is -1",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: 1}}":    "120000",
+		"participant: {intermediaryParameters: {reportingTimeIntervalMs: soon}}": "no whole number",
+		topics("topicCommInfrastructure: kafka, useHttps: perhaps"):              "neither true nor false",
 		"a: ${a}":                 "themselves",
 		"a: ${b}\nb: ${a:x}":      "themselves",
 		"server: {port: ${PORT}}": "needs quotes",
@@ -468,5 +466,22 @@ spring:
 	}
 	if k := got.Kafka; got.Interval != 30*time.Second || k.OperationTopic != "theirs" || k.Servers[0] != "c:3" || k.User != "v" || k.Password != `a"b\c` {
 		t.Errorf("with variables it is %+v, %+v", got, k)
+	}
+}
+
+// TestHeartbeatsComeBeforeAnyRuntimeGivesUp: a file for an older runtime may have an interval that newer ones do not wait for.
+func TestHeartbeatsComeBeforeAnyRuntimeGivesUp(t *testing.T) {
+	for given, want := range map[string]time.Duration{
+		"1000": time.Second, "119999": 119999 * time.Millisecond, "180000": 2 * time.Minute, "9223372036854775807": 2 * time.Minute,
+	} {
+		var n number
+		if err := json.Unmarshal([]byte(given), &n); err != nil {
+			t.Fatal(err)
+		}
+		var f file
+		f.Participant.Intermediary.Interval = &n
+		if got, err := f.interval(); err != nil || got != want {
+			t.Errorf("%s ms are %s and not %s: %v", given, got, want, err)
+		}
 	}
 }
