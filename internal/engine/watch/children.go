@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,8 +31,8 @@ var childIndexers = cache.Indexers{
 
 // WatchChildren declares a watch on the objects of a kind that carry the label of a controller. The API server sends metadata
 // only, unless the health of the kind is in its status. notify receives nil for a missing old or new state, and is called for
-// every stored object first; it may be nil. A second declaration for the same kind and controller adds its notify. When the
-// API is no longer served, the store is dropped without notifications.
+// every stored object first; it may be nil. A second declaration for the same kind and controller adds its notify. The watch is in
+// any served version, the declared one if there is a choice. When no version is served any more, the store is dropped without notifications.
 func (m *Manager) WatchChildren(gvk schema.GroupVersionKind, controller string, notify func(old, new *observe.Object)) {
 	m.watchChildren(gvk, controller, notify, false)
 }
@@ -49,23 +51,37 @@ func (m *Manager) watchChildren(gvk schema.GroupVersionKind, controller string, 
 		m.children[controller] = map[schema.GroupKind]*informer{}
 	}
 	inf := m.children[controller][gk]
-	switch {
-	case inf == nil:
+	if inf == nil {
 		inf = m.childInformer(gvk, controller)
 		inf.chosen = chosen
 		m.children[controller][gk] = inf
-	case inf.gvk != gvk && !m.servesLocked(inf.gvk) && m.servesLocked(gvk):
-		// An upgrade of the cluster has removed the watched version.
-		m.startOrStopLocked(inf)
-		handlers := inf.handlers
-		inf = m.childInformer(gvk, controller)
-		inf.handlers, inf.chosen = handlers, chosen
-		m.children[controller][gk] = inf
 	}
+	inf.declared = gvk.Version
+	inf = m.inServedVersionLocked(inf)
 	if notify != nil || len(inf.handlers) == 0 {
 		m.addEventHandlerLocked(inf, handler(asChild, notify))
 	}
 	m.startOrStopLocked(inf)
+}
+
+// inServedVersionLocked returns a watch on children as it is, or in another version if an upgrade of the cluster has removed the present
+// one: the version that was declared last, or else the preferred one. The objects exist in every version, so the watch ends only with the
+// last one. Other watches stay in their version.
+func (m *Manager) inServedVersionLocked(inf *informer) *informer {
+	gk := inf.gvk.GroupKind()
+	versions := m.opts.Catalog.Versions(gk)
+	if inf.controller == "" || len(versions) == 0 || slices.Contains(versions, inf.gvk.Version) {
+		return inf
+	}
+	version := versions[0]
+	if slices.Contains(versions, inf.declared) {
+		version = inf.declared
+	}
+	m.startOrStopLocked(inf)
+	next := m.childInformer(gk.WithVersion(version), inf.controller)
+	next.declared, next.handlers, next.chosen = inf.declared, inf.handlers, inf.chosen
+	m.children[inf.controller][gk] = next
+	return next
 }
 
 // StopWatchingChildren ends the watch on a kind. It drops the store without notifications, and with it the callbacks and the writes
@@ -83,14 +99,9 @@ func (m *Manager) StopWatchingChildren(gk schema.GroupKind, controller string) {
 // childInformer returns an informer without event handlers.
 func (m *Manager) childInformer(gvk schema.GroupVersionKind, controller string) *informer {
 	return m.newInformer(informer{
-		gvk: gvk, labelSelector: keeper.ControllerLabel + "=" + controller, fullObject: health.NeedsStatus(gvk.GroupKind()), typed: true,
+		gvk: gvk, controller: controller, labelSelector: keeper.ControllerLabel + "=" + controller, fullObject: health.NeedsStatus(gvk.GroupKind()), typed: true,
 		transform: func(obj any) any { return transformChild(gvk, obj) }, indexers: childIndexers,
 	})
-}
-
-func (m *Manager) servesLocked(gvk schema.GroupVersionKind) bool {
-	_, served := m.opts.Catalog.Lookup(gvk)
-	return served
 }
 
 func asChild(obj any) (*observe.Object, metav1.Object) {
@@ -160,7 +171,7 @@ func (m *Manager) ChildrenOfStack(controller, stackHash string) []*observe.Objec
 	return out
 }
 
-// ChildSynced reports whether the watch on a declared kind has synced. It is true while the API is not served, and false for
+// ChildSynced reports whether the watch on a declared kind has synced. It is true while no version of the kind is served, and false for
 // a kind that was never declared.
 func (m *Manager) ChildSynced(gk schema.GroupKind, controller string) bool {
 	m.mu.RLock()

@@ -111,7 +111,7 @@ func (d *DynamicChildren) addLocked(referrer KindReferrer, kinds []schema.GroupV
 	return wanted
 }
 
-// openLocked opens the watch on a kind, or declares another version of it: the manager moves a watch whose version is no longer served.
+// openLocked opens the watch on a kind, or declares another version of it: the manager moves to that when the watched one is no longer served.
 func (d *DynamicChildren) openLocked(gk schema.GroupKind, version string) *dynamicKind {
 	kind := d.kinds[gk]
 	switch {

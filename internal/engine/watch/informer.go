@@ -22,6 +22,8 @@ import (
 type informer struct {
 	gvk                          schema.GroupVersionKind
 	labelSelector, fieldSelector string
+	// controller is whose children are watched, and declared the version in which they were declared last; both are empty for other watches.
+	controller, declared string
 	// fullObject watches full objects; otherwise the API server sends metadata only.
 	fullObject bool
 	// chosen says that a user chose the kind.
@@ -190,10 +192,13 @@ func (s store) LastSyncResourceVersion(namespace string) string {
 }
 
 // hasSyncedLocked reports whether the watch has synced. A watch whose API is not served counts as synced, since the API has
-// no objects.
+// no objects. That of children moves to another version as long as there is one.
 func (m *Manager) hasSyncedLocked(inf *informer) bool {
 	if inf == nil {
 		return false
+	}
+	if inf.running == nil && inf.controller != "" {
+		return len(m.opts.Catalog.Versions(inf.gvk.GroupKind())) == 0
 	}
 	if inf.running == nil {
 		_, served := m.opts.Catalog.Lookup(inf.gvk)

@@ -72,7 +72,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.mu.Lock()
 	m.ctx = ctx
 	for _, inf := range m.informersLocked() {
-		m.startOrStopLocked(inf)
+		m.startOrStopLocked(m.inServedVersionLocked(inf))
 	}
 	m.mu.Unlock()
 	m.refs.start(ctx)
@@ -162,13 +162,13 @@ func (m *Manager) informersLocked() []*informer {
 	return out
 }
 
-// servedChanged starts or stops the watches on a kind. It ignores its second argument and asks the catalog for the current
+// servedChanged starts or stops the watches on a kind, or moves them to another version. It ignores its second argument and asks the catalog for the current
 // state, which may be newer than this call.
 func (m *Manager) servedChanged(gk schema.GroupKind, _ bool) {
 	m.mu.Lock()
 	for _, inf := range m.informersLocked() {
 		if inf.gvk.GroupKind() == gk {
-			m.startOrStopLocked(inf)
+			m.startOrStopLocked(m.inServedVersionLocked(inf))
 		}
 	}
 	m.mu.Unlock()

@@ -354,25 +354,27 @@ func TestReadsItsOwnWrites(t *testing.T) {
 	})
 }
 
+// versionedDefinition is the definition of a kind with the versions v1 and v2. The name of the kind is in lower case.
+func versionedDefinition(name string, first, second bool) string {
+	return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]ss.watch.example.com}
+spec:
+  group: watch.example.com
+  scope: Namespaced
+  names: {plural: %[1]ss, singular: %[1]s, kind: %[2]s, listKind: %[2]sList}
+  versions:
+  - {name: v1, served: %[3]t, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v2, served: %[4]t, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, name, strings.ToUpper(name[:1])+name[1:], first, second)
+}
+
 // TestWatchContinuesInTheServedVersion stops serving the watched version of children, as an upgrade of the cluster does.
 func TestWatchContinuesInTheServedVersion(t *testing.T) {
 	k := cluster.Shared(t)
 	ns := k.Namespace(t)
-	definition := func(first, second bool) string {
-		return fmt.Sprintf(`
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: movers.watch.example.com}
-spec:
-  group: watch.example.com
-  scope: Namespaced
-  names: {plural: movers, singular: mover, kind: Mover, listKind: MoverList}
-  versions:
-  - {name: v1, served: %t, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-  - {name: v2, served: %t, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`, first, second)
-	}
-	k.Apply(t, definition(true, false))
+	k.Apply(t, versionedDefinition("mover", true, false))
 	old := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: "Mover"}
 	later := old.GroupKind().WithVersion("v2")
 	var events log
@@ -391,7 +393,7 @@ spec:
 	}
 	create(old, "before")
 	events.expect(t, "[watch.example.com/v1 before]")
-	k.Apply(t, definition(false, true))
+	k.Apply(t, versionedDefinition("mover", false, true))
 	cluster.Eventually(t, timeout, func() error {
 		m.WatchChildren(later, "controller", nil)
 		if o, found := m.Child("controller", plan.Key{GroupKind: old.GroupKind(), Namespace: ns, Name: "before"}); !found || o.APIVersion != "watch.example.com/v2" {
@@ -405,6 +407,44 @@ spec:
 	m.WatchChildren(old, "controller", nil)
 	if !m.ChildSynced(old.GroupKind(), "controller") {
 		t.Error("the watch restarts")
+	}
+}
+
+// TestAWatchFollowsItsKindThroughTheVersions: nobody declares the watch again when an upgrade removes its version, whether the other version
+// was declared while both were served, or never. A watch that has ended must not count as synced, or every child would seem to be absent.
+func TestAWatchFollowsItsKindThroughTheVersions(t *testing.T) {
+	k := cluster.Shared(t)
+	ns := k.Namespace(t)
+	for name, declared := range map[string]string{"drifter": "v2", "nomad": "v1"} {
+		k.Apply(t, versionedDefinition(name, true, true))
+		first := schema.GroupVersionKind{Group: "watch.example.com", Version: "v1", Kind: strings.ToUpper(name[:1]) + name[1:]}
+		key := plan.Key{GroupKind: first.GroupKind(), Namespace: ns, Name: "child"}
+		cluster.Eventually(t, timeout, func() error {
+			return client.IgnoreAlreadyExists(k.Client.Create(t.Context(), child(first, ns, "child", "controller", "1")))
+		})
+		m := startManager(t, testConfig(t), func(m *Manager) { m.WatchChosenChildren(first, "controller", nil) })
+		expect := func(version string) {
+			t.Helper()
+			cluster.Eventually(t, timeout, func() error {
+				m.mu.RLock()
+				inf := m.children["controller"][key.GroupKind]
+				ended := inf.running == nil && m.hasSyncedLocked(inf)
+				m.mu.RUnlock()
+				o, found := m.Child("controller", key)
+				if ended {
+					t.Fatalf("%s: the watch has ended, and counts as synced", name)
+				}
+				if !found || o.APIVersion != "watch.example.com/"+version {
+					return fmt.Errorf("%s: the child is %v, not in %s", name, o, version)
+				}
+				return nil
+			})
+		}
+		expect("v1")
+		m.WatchChosenChildren(first.GroupKind().WithVersion(declared), "controller", nil)
+		expect("v1")
+		k.Apply(t, versionedDefinition(name, false, true))
+		expect("v2")
 	}
 }
 
