@@ -98,6 +98,7 @@ type Engine struct {
 type reconciler interface {
 	enqueue(namespace, name string)
 	enqueueAll()
+	enqueueWires(namespace string)
 	enqueueShard(shard int)
 	dropShard(shard int)
 	serves(gk schema.GroupKind) bool
@@ -155,7 +156,7 @@ func New(mgr manager.Manager, opts Options) (*Engine, error) {
 	e.rollouts.Changed = e.metrics.rollout
 	e.informers = watch.New(watch.Options{
 		Metadata: meta, Dynamic: watched, Builtin: builtin, Catalog: e.catalog, Namespaces: opts.Namespaces, Log: opts.Log.WithName("watch"),
-		Clock: opts.Clock, OnSynced: e.enqueueUsersOf, OnForbidden: e.reportNoRights,
+		Clock: opts.Clock, OnSynced: e.watchSynced, OnForbidden: e.reportNoRights,
 	})
 	e.actor = &act.Actor{
 		Client: dyn, As: impersonation.New(cfg).For, Catalog: e.catalog, Memory: e.informers, Tracker: &fieldownership.Tracker{}, Clock: opts.Clock,
@@ -300,6 +301,16 @@ func (e *Engine) reconcilers() []reconciler {
 func (e *Engine) enqueue(gk schema.GroupKind, namespace, name string) {
 	if r, ok := e.controller(gk); ok {
 		r.enqueue(namespace, name)
+	}
+}
+
+// watchSynced enqueues what may have waited for the watch on a kind. Without that on the custom resources nobody knows which of them are
+// gone, so that neither Inventories are finalized nor objects of others are edited until it is complete.
+func (e *Engine) watchSynced(gk schema.GroupKind) {
+	e.enqueueUsersOf(gk)
+	if r, ok := e.controller(gk); ok {
+		r.enqueueWires("")
+		e.enqueueFinalizations()
 	}
 }
 

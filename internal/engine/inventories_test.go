@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -34,5 +36,60 @@ func TestAConditionEnqueuesNoFinalization(t *testing.T) {
 			t.Errorf("%s: %d finalizations are enqueued", name, got)
 		}
 		work.ShutDown()
+	}
+}
+
+// cachedInventories has Inventories without a watch.
+type cachedInventories struct {
+	inventory.Cache
+	list []metav1.Object
+}
+
+func (c cachedInventories) ListResources(schema.GroupKind, string) []metav1.Object { return c.list }
+
+// enqueuing is a reconciler that records what is enqueued.
+type enqueuing struct {
+	reconciler
+	uses     schema.GroupKind
+	enqueued *[]string
+}
+
+func (r enqueuing) serves(gk schema.GroupKind) bool { return gk == r.uses }
+
+func (r enqueuing) enqueueAll() {
+	*r.enqueued = append(*r.enqueued, "custom resources of "+r.uses.Kind)
+}
+
+func (r enqueuing) enqueueWires(namespace string) {
+	*r.enqueued = append(*r.enqueued, "wires of "+r.uses.Kind+" in "+namespace)
+}
+
+// TestWhatTheWatchOfTheCustomResourcesDelaysIsEnqueuedWhenItIsComplete: Inventories are not finalized before, and objects of others are left
+// alone. Neither has an event of its own then.
+func TestWhatTheWatchOfTheCustomResourcesDelaysIsEnqueuedWhenItIsComplete(t *testing.T) {
+	gizmo, other := schema.GroupKind{Group: "example.com", Kind: "Gizmo"}, schema.GroupKind{Group: "example.com", Kind: "Other"}
+	inv := &keeper.Inventory{}
+	inv.Spec.Owner.UID = "uid"
+	for gk, want := range map[schema.GroupKind][]string{
+		gizmo:         {"custom resources of Gizmo", "wires of Gizmo in ", "the finalization of uid"},
+		{Kind: "Pod"}: nil,
+	} {
+		work := priorityqueue.New[reconcile.Request]("test-" + gk.Kind)
+		var got []string
+		e := &Engine{
+			finalizations: &queue{work: work}, inventories: inventory.New(inventory.Options{Cache: cachedInventories{list: []metav1.Object{inv}}}),
+			controllers: map[schema.GroupKind]reconciler{
+				gizmo: enqueuing{uses: gizmo, enqueued: &got}, other: enqueuing{uses: other, enqueued: &got},
+			},
+		}
+		e.watchSynced(gk)
+		for range work.Len() {
+			request, _ := work.Get()
+			got = append(got, "the finalization of "+request.Name)
+		}
+		work.ShutDown()
+		if !slices.Equal(got, want) {
+			t.Errorf("after the sync of %s, enqueued are %q, not %q", gk.Kind, got, want)
+		}
 	}
 }
