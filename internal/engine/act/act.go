@@ -200,6 +200,10 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 	if res.Err != nil {
 		res.Problem, res.Err = classify(action.Key, gvk, req.ActAs, res.Err)
 	}
+	if res.Problem != nil && res.Problem.Reason == ReasonImmutable && res.Action.Adopted && action.Verb == decide.Create {
+		// No watch tells that an object is deleted that could not be adopted.
+		res.Problem.Class = plan.Blocked
+	}
 	if res.failed() && a.CountFailed != nil {
 		a.CountFailed(res.Action.Key, res.cause())
 	}

@@ -63,7 +63,7 @@ func (a *Actor) applyOver(
 		desired.SetAnnotations(annotations)
 	}
 	if live != nil {
-		if bindsAnother(live, desired) && recreates(res.Action.Object) {
+		if bindsAnother(live, desired) && recreates(res.Action) {
 			a.recreate(ctx, req, client, res)
 			return
 		}
@@ -105,7 +105,7 @@ func (a *Actor) applyOver(
 	switch {
 	case err == nil:
 		a.wrote(req, res, out)
-	case apistatus.Immutable(err) && recreates(res.Action.Object):
+	case apistatus.Immutable(err) && recreates(res.Action):
 		a.recreate(ctx, req, client, res)
 	default:
 		res.Err = err

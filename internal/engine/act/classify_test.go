@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"pgregory.net/rapid"
 
+	"mlkeeper.dev/internal/engine/decide"
 	"mlkeeper.dev/internal/engine/plan"
 )
 
@@ -198,8 +199,8 @@ func TestAnswersAreBounded(t *testing.T) {
 }
 
 func TestRecreates(t *testing.T) {
-	object := func(kind string, retain bool, on plan.Immutable) plan.Stamped {
-		return plan.Stamped{Object: plan.Object{Retain: retain, OnImmutable: on}, Key: key("", kind)}
+	action := func(kind string, retain bool, on plan.Immutable) decide.Action {
+		return decide.Action{Object: plan.Stamped{Object: plan.Object{Retain: retain, OnImmutable: on}, Key: key("", kind)}}
 	}
 	for _, c := range []struct {
 		kind   string
@@ -219,8 +220,12 @@ func TestRecreates(t *testing.T) {
 		{"Deployment", false, plan.ImmutableRecreate, true},
 		{"Job", false, plan.ImmutableStall, false},
 	} {
-		if got := recreates(object(c.kind, c.retain, c.on)); got != c.want {
+		a := action(c.kind, c.retain, c.on)
+		if got := recreates(a); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+		if a.Adopted = true; recreates(a) {
+			t.Errorf("%+v: an adopted object is deleted", c)
 		}
 	}
 }

@@ -118,4 +118,8 @@ func (a *Actor) adopt(
 	res.Action.Migrate = true
 	res.Warnings = nil
 	a.applyOver(ctx, req, client, res, live, true)
+	if res.failed() {
+		// The next attempt is a creation again, and is to be known as the same write.
+		res.Action.UID = ""
+	}
 }

@@ -18,8 +18,12 @@ import (
 )
 
 // recreates says whether an object may be deleted and made again for the sake of an immutable field. Nothing that
-// holds data or serves is, unless the plan says so.
-func recreates(o plan.Stamped) bool {
+// holds data or serves is, unless the plan says so, and never what was adopted, since it is another's work.
+func recreates(action decide.Action) bool {
+	o := action.Object
+	if action.Adopted {
+		return false
+	}
 	switch o.OnImmutable {
 	case plan.ImmutableRecreate:
 		return o.Key.Kind != "PersistentVolumeClaim"
@@ -58,7 +62,7 @@ func roleOf(binding *unstructured.Unstructured) rbacv1.RoleRef {
 const trialName = "mlkeeper-trial-"
 
 // recreate deletes an object so that the next pass makes it again, if the API server would take its replacement. A
-// refusal of that leaves the object as it is.
+// refusal of that leaves the object as it is, and so does a change of it meanwhile, after which it may be another's.
 func (a *Actor) recreate(ctx context.Context, req Request, client dynamic.ResourceInterface, res *Result) {
 	live, err := client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
 	if err != nil {
@@ -76,7 +80,8 @@ func (a *Actor) recreate(ctx context.Context, req Request, client dynamic.Resour
 		return
 	}
 	res.Action.Verb, res.Action.Reason = decide.Delete, "Immutable"
-	a.remove(ctx, req, client, res, nil)
+	version := live.GetResourceVersion()
+	a.remove(ctx, req, client, res, &version)
 }
 
 // shareAllocated takes out of the trial of a Service what the live one has been allocated, which becomes free with it.

@@ -206,6 +206,62 @@ func TestImmutableFieldsAreRecreatedWhereThatCostsNothing(t *testing.T) {
 	}
 }
 
+// TestAnAdoptedObjectIsNotRecreated: it holds what its owner put into it. One that could not be adopted is tried again, since no watch tells
+// when it is deleted, and as the same write as before, so that the pauses grow.
+func TestAnAdoptedObjectIsNotRecreated(t *testing.T) {
+	immutable := func(v, _ string) *apierrors.StatusError {
+		if v == "APPLY" {
+			return forbiddenChange("field is immutable when `immutable` is set")
+		}
+		return nil
+	}
+	for name, class := range map[string]plan.Class{"adopted before": plan.Terminal, "to be adopted": plan.Blocked} {
+		c := newCast(t)
+		st := declared(t, nil)
+		c.server.put(path, "kubectl", configMap("cm", map[string]any{"theirs": "x"}))
+		action := creates(st)
+		if class == plan.Terminal {
+			if res := c.do(t, action, adopting); res.Err != nil || !res.Observed.Adopted() {
+				t.Fatalf("%+v", res)
+			}
+			action = applies(st, c.server.get(path).GetUID(), decide.ReasonChanged)
+			action.Adopted = true
+		}
+		before := c.server.get(path)
+		c.server.answer = immutable
+		res := c.do(t, action, adopting)
+		if res.Problem == nil || res.Problem.Reason != ReasonImmutable || res.Problem.Class != class || res.Action.UID != action.UID {
+			t.Errorf("%s: %+v, problem %v", name, res.Action, res.Problem)
+		}
+		if res.Wrote || len(c.deleted) > 0 || !reflect.DeepEqual(before, c.server.get(path)) {
+			t.Errorf("%s: it was written: %+v", name, c.server.get(path))
+		}
+	}
+}
+
+// TestWhatChangesBeforeItIsRecreatedStays: another client may have put something into it that nobody has seen.
+func TestWhatChangesBeforeItIsRecreatedStays(t *testing.T) {
+	c := newCast(t)
+	st := declared(t, nil)
+	uid := c.server.put(path, "mlkeeper", st.Desired).GetUID()
+	c.server.answer = func(v, _ string) *apierrors.StatusError {
+		if v == "APPLY" {
+			return invalid("field is immutable")
+		}
+		return nil
+	}
+	c.server.before = func(verb, _ string) {
+		if verb == http.MethodDelete {
+			changed := c.server.objects[path].DeepCopy()
+			changed.Object["data"] = map[string]any{"theirs": "x"}
+			c.server.putLocked(path, "kubectl", changed)
+		}
+	}
+	if res := c.do(t, applies(st, uid, decide.ReasonChanged)); !res.Stale || res.Wrote || c.server.get(path) == nil || len(c.deleted) > 0 {
+		t.Errorf("%+v", res)
+	}
+}
+
 // TestABindingToAnotherRoleIsReplacedWithoutAWrite: the API server lets nobody write it who may not bind the role in it, which the
 // previous operator brought and may have taken along.
 func TestABindingToAnotherRoleIsReplacedWithoutAWrite(t *testing.T) {
