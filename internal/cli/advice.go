@@ -143,6 +143,11 @@ var engineAdvice = map[string]advice{
 		meaning: "An admission policy or webhook refused one of its objects.",
 		remedy:  "Change the field that the policy refuses, or the policy. MLKeeper retries with backoff of up to five minutes.",
 	},
+	"WebhookUnavailable": {
+		meaning: "The API server has to call an admission or conversion webhook for one of its objects, and the webhook does not answer.",
+		remedy: "Repair the server of the webhook that the message names, or delete its configuration if the server is gone. MLKeeper retries with " +
+			"backoff of up to five minutes.",
+	},
 	"QuotaExceeded": {
 		meaning: "A ResourceQuota of the namespace refuses one of its objects.",
 		remedy:  "Raise the quota, or free some of it. MLKeeper retries with backoff of up to five minutes.",

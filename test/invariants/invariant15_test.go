@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +97,44 @@ func TestInvariant15DenialByPolicyIsToldAndRetried(t *testing.T) {
 	b.ready("b")
 	b.value("two", "bad")
 	b.value("stays", "bad")
+}
+
+// TestInvariant15AWebhookThatIsDownHoldsBackItsObjectAlone: what else the custom resource has is repaired meanwhile.
+func TestInvariant15AWebhookThatIsDownHoldsBackItsObjectAlone(t *testing.T) {
+	b := open(t, options{})
+	b.apply("b", one(configMap(b.ns, "one", "v"), configMap(b.ns, "two", "v")))
+	b.ready("b")
+	webhook := b.ns + "-down"
+	b.c.Apply(t, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":%q},
+		"webhooks":[{"name":"down.invariants.test","failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"],
+		"clientConfig":{"service":{"namespace":%q,"name":"there-is-none"}},"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}},
+		"matchConditions":[{"name":"one","expression":"object.metadata.name == 'one'"}],
+		"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["CREATE"]}]}]}
+`, webhook, b.ns, b.ns))
+	remove := sync.OnceFunc(func() { b.c.Kubectl(t, "delete", "validatingwebhookconfiguration", webhook) })
+	b.Cleanup(remove)
+	cluster.Eventually(t, patience, func() error {
+		_, err := b.c.TryKubectl("create", "configmap", "one", "-n", b.ns, "--dry-run=server")
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("the webhook is not called yet: %w", err)
+		}
+		return nil
+	})
+	mark := b.journal.mark()
+	b.delete(configMapGVK, b.ns, "one")
+	got := b.condition("b", "Ready", metav1.ConditionFalse, "WebhookUnavailable")
+	if !strings.Contains(got.Message, "one") || !strings.Contains(got.Message, `repair the server of the webhook "down.invariants.test"`) {
+		t.Errorf("the message does not say what to do: %s", got.Message)
+	}
+	b.growing(mark, b.ns+"/configmaps")
+	b.delete(configMapGVK, b.ns, "two")
+	b.value("two", "v")
+	if b.c.Get(t, configMapGVK, b.ns, "one") != nil {
+		t.Error("the webhook was not called")
+	}
+	remove()
+	b.ready("b")
+	b.value("one", "v")
 }
 
 // TestInvariant15AWatchThatCannotBeOpenedIsTold has the API server fail every list and watch of Secrets, as for a broken conversion webhook.

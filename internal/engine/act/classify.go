@@ -24,9 +24,11 @@ const (
 	ReasonDefinitionTerminating = "DefinitionTerminating"
 	ReasonForbidden             = "Forbidden"
 	ReasonDenied                = "AdmissionDenied"
-	ReasonQuota                 = "QuotaExceeded"
-	ReasonImmutable             = "ImmutableField"
-	ReasonInvalid               = "Invalid"
+	// ReasonWebhookUnavailable is that of an object for which the API server has to call a webhook that does not answer.
+	ReasonWebhookUnavailable = "WebhookUnavailable"
+	ReasonQuota              = "QuotaExceeded"
+	ReasonImmutable          = "ImmutableField"
+	ReasonInvalid            = "Invalid"
 	// ReasonStoredVersion is that of a definition without a version that objects are stored in.
 	ReasonStoredVersion = "StoredVersionRemoved"
 )
@@ -60,6 +62,13 @@ func problemOf(key plan.Key, gvk schema.GroupVersionKind, user string, err error
 			Class: plan.Blocked, Reason: ReasonDenied,
 			Message: key.String() + " was refused: " + answer(key, err),
 			Remedy:  "change what the policy objects to, or the policy; it is tried again with growing pauses",
+		}, nil
+	case apistatus.FailedWebhook(err) != "":
+		webhook := apistatus.FailedWebhook(err)
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonWebhookUnavailable,
+			Message: key.String() + " cannot be written: " + answer(key, err),
+			Remedy:  "repair the server of the " + webhook + ", or delete its configuration if its server is gone; it is tried again with growing pauses",
 		}, nil
 	case apistatus.DefinitionTerminating(err):
 		return &plan.Problem{

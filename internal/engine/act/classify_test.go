@@ -101,6 +101,13 @@ var answers = []struct {
 			"expected numeric (int or float), got string: " + value,
 	}}, plan.Terminal, ReasonInvalid},
 	{"internal error", apierrors.NewInternalError(errors.New("failed calling webhook: " + value)), "", ""},
+	{
+		"webhook down", apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": failed to call webhook: no endpoints; ` + value)),
+		plan.Blocked, ReasonWebhookUnavailable,
+	},
+	{"conversion webhook down", &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook for example.com/v1, Kind=Thing failed: no endpoints; " + value,
+	}}, plan.Blocked, ReasonWebhookUnavailable},
 	{"unavailable", apierrors.NewServiceUnavailable("etcd " + value), "", ""},
 	{"method not supported", apierrors.NewMethodNotSupported(resource, "patch"), "", ""},
 	{"too large", apierrors.NewRequestEntityTooLargeError("limit is 3145728 " + value), "", ""},

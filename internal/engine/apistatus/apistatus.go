@@ -77,6 +77,29 @@ func Denied(err error) bool {
 	return ok && (byPolicy.MatchString(status.Message) || byWebhook.MatchString(status.Message))
 }
 
+// The answers of the API server for a webhook that gives none: one of admission (k8s.io/apiserver, pkg/util/webhook/error.go), and one that
+// converts objects (apiextensions-apiserver, pkg/apiserver/conversion/webhook_converter.go), for which server-side apply says what it
+// was to convert.
+var (
+	admissionFailed  = regexp.MustCompile(`^Internal error occurred: failed calling (webhook "[a-z0-9][-a-z0-9.]*")`)
+	conversionFailed = regexp.MustCompile(`^(?:Internal error occurred: )?(?:failed to convert [^:]*: )?(conversion webhook for [^ :]+, Kind=\w+) (?:failed|returned)\b`)
+)
+
+// FailedWebhook returns the admission or conversion webhook that the API server needed for an answer and could not call; empty if the
+// error is another one. A denial is an answer.
+func FailedWebhook(err error) string {
+	status, ok := statusOf(err)
+	if !ok || status.Code != http.StatusInternalServerError {
+		return ""
+	}
+	for _, failed := range []*regexp.Regexp{admissionFailed, conversionFailed} {
+		if match := failed.FindStringSubmatch(status.Message); match != nil {
+			return match[1]
+		}
+	}
+	return ""
+}
+
 // MayNotActAs says that the API server refused to let a request act as the ServiceAccount of a namespace: the answer is about that one,
 // and not about an object of the request.
 func MayNotActAs(err error, user string) bool {

@@ -120,6 +120,38 @@ func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 	}
 }
 
+// TestAWebhookThatDoesNotAnswerIsTold has the answers of kube-apiserver 1.36 without a server behind a webhook of admission or conversion. A
+// request that took too long may have other causes.
+func TestAWebhookThatDoesNotAnswerIsTold(t *testing.T) {
+	bare := func(message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: message}}
+	}
+	const gvk = "example.com/v1, Kind=Thing"
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{
+			apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": failed to call webhook: Post "https://s.ns.svc:443/?timeout=10s": service "s" not found`)),
+			`webhook "w.example.com"`,
+		},
+		{fmt.Errorf("apply: %w", apierrors.NewInternalError(errors.New(`failed calling webhook "w"; no further details available`))), `webhook "w"`},
+		{bare("conversion webhook for " + gvk + ` failed: Post "https://s.ns.svc:443/": EOF`), "conversion webhook for " + gvk},
+		{bare("conversion webhook for " + gvk + " returned 0 objects, expected 1"), "conversion webhook for " + gvk},
+		{bare("failed to convert live object (ns/a; example.com/v1, Kind=Thing) to proper version: conversion webhook for " + gvk + " failed: EOF"), "conversion webhook for " + gvk},
+		{apierrors.NewInternalError(errors.New("conversion webhook for " + gvk + " failed: EOF")), "conversion webhook for " + gvk},
+		{apierrors.NewInternalError(errors.New(`etcd: failed calling webhook "w"`)), ""},
+		{bare(`Thing "conversion webhook for ` + gvk + ` failed" is slow`), ""},
+		{apierrors.NewTimeoutError("request did not complete within requested timeout", 0), ""},
+		{apierrors.NewTooManyRequests(`Internal error occurred: failed calling webhook "w"`, 1), ""},
+		{errors.New(`Internal error occurred: failed calling webhook "w"`), ""},
+	} {
+		if got := FailedWebhook(c.err); got != c.want {
+			t.Errorf("%v: %q does not answer, not %q", c.err, got, c.want)
+		}
+	}
+}
+
 func TestCauseHasFewValues(t *testing.T) {
 	custom := apierrors.NewBadRequest("a webhook may answer with any reason")
 	custom.ErrStatus.Reason = "TeamQuota/42"
