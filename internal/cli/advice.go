@@ -148,6 +148,10 @@ var engineAdvice = map[string]advice{
 		remedy: "Repair the server of the webhook that the message names, or delete its configuration if the server is gone. MLKeeper retries with " +
 			"backoff of up to five minutes.",
 	},
+	"AlreadyAllocated": {
+		meaning: "A Service asks for a node port or a cluster IP that another Service has.",
+		remedy:  "Choose another one, or delete or change the other Service. MLKeeper retries with backoff of up to five minutes.",
+	},
 	"QuotaExceeded": {
 		meaning: "A ResourceQuota of the namespace refuses one of its objects.",
 		remedy:  "Raise the quota, or free some of it. MLKeeper retries with backoff of up to five minutes.",

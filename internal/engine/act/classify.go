@@ -29,6 +29,8 @@ const (
 	ReasonQuota              = "QuotaExceeded"
 	ReasonImmutable          = "ImmutableField"
 	ReasonInvalid            = "Invalid"
+	// ReasonAllocated is that of a Service whose port or address another one has.
+	ReasonAllocated = "AlreadyAllocated"
 	// ReasonStoredVersion is that of a definition without a version that objects are stored in.
 	ReasonStoredVersion = "StoredVersionRemoved"
 )
@@ -87,6 +89,12 @@ func problemOf(key plan.Key, gvk schema.GroupVersionKind, user string, err error
 			Class: plan.Terminal, Reason: ReasonImmutable,
 			Message: key.String() + " differs in a field that cannot be changed: " + answer(key, err),
 			Remedy:  "undo the change, or delete the object yourself if it can be spared; it is never recreated for you",
+		}, nil
+	case apistatus.Allocated(err):
+		return &plan.Problem{
+			Class: plan.Blocked, Reason: ReasonAllocated,
+			Message: key.String() + " asks for a port or an address that another Service has: " + answer(key, err),
+			Remedy:  "choose another one, or delete or change that Service; it is tried again with growing pauses",
 		}, nil
 	case key.Kind == "CustomResourceDefinition" && apistatus.At(err, "status.storedVersions"):
 		return &plan.Problem{

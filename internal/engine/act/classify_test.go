@@ -82,6 +82,7 @@ var answers = []struct {
 	{"immutable roleRef", invalid("cannot change roleRef"), plan.Terminal, ReasonImmutable},
 	{"immutable StatefulSet", forbiddenChange("updates to statefulset spec for fields other than 'replicas' are forbidden"), plan.Terminal, ReasonImmutable},
 	{"immutable Service", invalid("may not change once set"), plan.Terminal, ReasonImmutable},
+	{"port of another Service", invalid("provided port is already allocated"), plan.Blocked, ReasonAllocated},
 	{"invalid", invalid("must be less"), plan.Terminal, ReasonInvalid},
 	{
 		"definition", apierrors.NewForbidden(resource, "n", errors.New("create not allowed while custom resource definition is terminating")),

@@ -100,6 +100,25 @@ func FailedWebhook(err error) string {
 	return ""
 }
 
+// allocated is how the API server's answer ends about the port or the address of a Service that another one has (kubernetes
+// pkg/registry/core/service, ErrAllocated of portallocator and ipallocator).
+var allocated = regexp.MustCompile(`: provided (?:port|IP) is already allocated$`)
+
+// Allocated says that another Service has the port or the address that a Service asks for. It is free again when that Service goes, so
+// that the object is not invalid for good. For the port of a health check the API server answers with a bare 500.
+func Allocated(err error) bool {
+	status, ok := statusOf(err)
+	if !ok || Denied(err) {
+		return false
+	}
+	if status.Code == http.StatusInternalServerError {
+		return strings.HasPrefix(status.Message, "failed to allocate requested HealthCheck NodePort ") && allocated.MatchString(status.Message)
+	}
+	return apierrors.IsInvalid(err) && status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Type == metav1.CauseTypeFieldValueInvalid && allocated.MatchString(cause.Message)
+	})
+}
+
 // MayNotActAs says that the API server refused to let a request act as the ServiceAccount of a namespace: the answer is about that one,
 // and not about an object of the request.
 func MayNotActAs(err error, user string) bool {

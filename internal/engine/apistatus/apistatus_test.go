@@ -120,6 +120,31 @@ func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 	}
 }
 
+// TestWhatAnotherServiceHasIsToldByTheCause has the answers of kube-apiserver 1.36 (pkg/registry/core/service/storage/alloc.go).
+func TestWhatAnotherServiceHasIsToldByTheCause(t *testing.T) {
+	port, ips := field.NewPath("spec", "ports").Index(0).Child("nodePort"), field.NewPath("spec", "clusterIPs")
+	health := func(message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: message}}
+	}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{invalid("n", field.Invalid(port, 30080, "provided port is already allocated")), true},
+		{invalid("n", field.Invalid(ips, []string{"10.0.0.1"}, "failed to allocate IP 10.0.0.1: provided IP is already allocated")), true},
+		{health("failed to allocate requested HealthCheck NodePort 32000: provided port is already allocated"), true},
+		{invalid("n", field.Invalid(port, 80, "provided port is not in the valid range. The range of valid ports is 30000-32767")), false},
+		{invalid("n", field.Invalid(ips, "x: provided IP is already allocated", "must be a valid IP address")), false},
+		{invalid("n: provided port is already allocated", field.Required(port, "")), false},
+		{health("failed to allocate requested HealthCheck NodePort 32000: provided port is not in the valid range"), false},
+		{health(`x "n": provided port is already allocated`), false},
+	} {
+		if got := Allocated(c.err); got != c.want {
+			t.Errorf("%v: allocated to another is %t", c.err, got)
+		}
+	}
+}
+
 // TestAWebhookThatDoesNotAnswerIsTold has the answers of kube-apiserver 1.36 without a server behind a webhook of admission or conversion. A
 // request that took too long may have other causes.
 func TestAWebhookThatDoesNotAnswerIsTold(t *testing.T) {
