@@ -391,7 +391,7 @@ func (s *stacks[C, F]) extras(p *reconciliation[C, F], desired map[plan.Key]bool
 		}
 		taken[key] = true
 		x := decide.Extra{Entry: entry, Observed: s.child(key)}
-		_, served := s.catalog.Lookup(key.WithVersion(entry.Version))
+		served := len(s.catalog.Versions(key.GroupKind)) > 0 // Also where the cluster has moved on to another version.
 		x.Gone = x.Observed == nil && (!served || s.informers.ChildDeleted(s.def.Controller, key, entry.UID))
 		out = append(out, x)
 	}

@@ -8,9 +8,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	fakedynamic "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -121,6 +126,54 @@ func TestPodsWaitForAnothersObjectUntilItsNameIsTriedAgain(t *testing.T) {
 		p.actions = slices.Clone(creates)
 		if s.holdRetries(p); p.actions[0].Verb != decide.Create || p.actions[1].Verb != decide.Create {
 			t.Errorf("%s: when it is due, the workload is to %s, the claim to %s", reason, p.actions[0].Verb, p.actions[1].Verb)
+		}
+	}
+}
+
+// catalogOf is the catalog of a cluster that serves ConfigMaps in v1, and nothing else.
+func catalogOf(t *testing.T) *catalog.Catalog {
+	t.Helper()
+	disco := &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{Resources: []*metav1.APIResourceList{
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}},
+	}}}
+	dyn := fakedynamic.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "CustomResourceDefinitionList",
+		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}:             "APIServiceList",
+	})
+	c := catalog.New(disco, dyn, logr.Discard())
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		c.Wait()
+	})
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestOnlyAKindThatIsNotServedLeavesNothingToPrune: what was written in a version that an upgrade of the cluster has removed is still there in
+// another one.
+func TestOnlyAKindThatIsNotServedLeavesNothingToPrune(t *testing.T) {
+	s, clock := bareStacks()
+	s.catalog = catalogOf(t)
+	s.informers = watch.New(watch.Options{Catalog: s.catalog, Clock: clock})
+	s.def.AnyChildren = true
+	p := passOf("a", newState("uid"), "")
+	p.entries = map[plan.Key]keeper.InventoryEntry{}
+	for _, kind := range []string{"ConfigMap", "Gizmo"} {
+		key := plan.Key{GroupKind: schema.GroupKind{Kind: kind}, Namespace: "a", Name: "old"}
+		p.entries[key] = keeper.InventoryEntry{
+			ObjectReference: keeper.ObjectReference{Version: "v1alpha1", Kind: kind, Namespace: "a", Name: "old"}, UID: "uid",
+		}
+	}
+	extras := s.extras(p, nil)
+	if len(extras) != 2 {
+		t.Fatalf("%+v", extras)
+	}
+	for _, x := range extras {
+		if x.Gone != (x.Entry.Kind == "Gizmo") {
+			t.Errorf("%s counts as gone: %t", x.Entry.Kind, x.Gone)
 		}
 	}
 }

@@ -180,10 +180,7 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 		}
 	}
 	res := Result{Action: action}
-	gvk := action.Key.WithVersion(action.Version)
-	if action.Object.Desired != nil {
-		gvk = action.Object.Desired.GroupVersionKind()
-	}
+	gvk := a.gvkOf(action)
 	client, err := a.ResourceAs(req.ActAs, gvk, action.Key.Namespace)
 	if err != nil {
 		res.Err = err
@@ -211,6 +208,19 @@ func (a *Actor) one(ctx context.Context, req Request, action decide.Action) Resu
 		a.Count(res.Action.Key, res.Action.Verb, res.Action.Reason)
 	}
 	return res
+}
+
+// gvkOf returns the kind in the version that an action is about. An object that the plan no longer has is deleted in any served version: an
+// upgrade of the cluster may have removed the one in which it was written.
+func (a *Actor) gvkOf(action decide.Action) schema.GroupVersionKind {
+	if action.Object.Desired != nil {
+		return action.Object.Desired.GroupVersionKind()
+	}
+	versions := a.Catalog.Versions(action.Key.GroupKind)
+	if len(versions) == 0 || slices.Contains(versions, action.Version) {
+		return action.Key.WithVersion(action.Version)
+	}
+	return action.Key.WithVersion(versions[0])
 }
 
 // cause is why a write failed: the reason of the problem, else what kind of answer the API server gave.

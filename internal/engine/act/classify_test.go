@@ -90,7 +90,7 @@ var answers = []struct {
 	},
 	{"bad request", apierrors.NewBadRequest("illegal base64 data: " + value), plan.Terminal, ReasonInvalid},
 	{"conflict", apierrors.NewConflict(resource, "n", errors.New("the object has been modified "+value)), "", ""},
-	{"not found", apierrors.NewNotFound(resource, "n"), "", ""},
+	{"not found", apierrors.NewNotFound(resource, "cm"), "", ""},
 	{"already exists", apierrors.NewAlreadyExists(resource, "n"), "", ""},
 	{"gone", apierrors.NewResourceExpired("too old"), "", ""},
 	{"server timeout", apierrors.NewServerTimeout(resource, "patch", 1), "", ""},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	keeper "mlkeeper.dev/api/keeper/v1alpha1"
+	"mlkeeper.dev/internal/engine/apistatus"
 	"mlkeeper.dev/internal/engine/observe"
 )
 
@@ -18,7 +19,7 @@ func (a *Actor) prune(ctx context.Context, req Request, client dynamic.ResourceI
 	version := res.Action.ResourceVersion
 	if version == "" {
 		live, err := client.Get(ctx, res.Action.Key.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && (live.GetUID() != res.Action.UID || !prunable(req, live)) {
+		if apistatus.ObjectNotFound(err, res.Action.Key.Name) || err == nil && (live.GetUID() != res.Action.UID || !prunable(req, live)) {
 			return
 		}
 		if err != nil {
@@ -50,7 +51,7 @@ func (a *Actor) remove(ctx context.Context, req Request, client dynamic.Resource
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: version}, PropagationPolicy: &background,
 	})
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil, apistatus.ObjectNotFound(err, res.Action.Key.Name):
 		res.Wrote = err == nil
 		a.Memory.Deleted(req.Stack.Controller, res.Action.Key, res.Action.UID)
 	case apierrors.IsConflict(err):

@@ -428,6 +428,38 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// TestDeleteInAServedVersion: an upgrade of the cluster has removed the version in which the object was written.
+func TestDeleteInAServedVersion(t *testing.T) {
+	c := newCast(t)
+	st := declared(t, nil)
+	action := deletes(st, c.server.put(path, "mlkeeper", st.Desired).GetUID())
+	action.Version = "v1alpha1"
+	if res := c.do(t, action); res.Err != nil || res.Problem != nil || !res.Wrote || c.server.get(path) != nil {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestAVersionThatIsNotServedAnyMoreDeletesNothing: the API server knows before the catalog, and its answer names no object.
+func TestAVersionThatIsNotServedAnyMoreDeletesNothing(t *testing.T) {
+	for verb, seen := range map[string]bool{http.MethodDelete: true, http.MethodGet: false} {
+		c := newCast(t)
+		st := declared(t, nil)
+		action := deletes(st, c.server.put(path, "mlkeeper", st.Desired).GetUID())
+		if seen {
+			action.ResourceVersion = c.server.get(path).GetResourceVersion()
+		}
+		c.server.answer = func(v, _ string) *apierrors.StatusError {
+			if v != verb {
+				return nil
+			}
+			return apierrors.NewGenericServerResponse(http.StatusNotFound, v, schema.GroupResource{}, "", "404 page not found", 0, true)
+		}
+		if res := c.do(t, action); res.Err == nil || res.Wrote || len(c.deleted) > 0 {
+			t.Errorf("%s: it counts as deleted: %+v", verb, res)
+		}
+	}
+}
+
 // TestDeleteOfWhatNoWatchShows asks first whose it is by now.
 func TestDeleteOfWhatNoWatchShows(t *testing.T) {
 	st := declared(t, nil)

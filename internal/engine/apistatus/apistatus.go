@@ -131,6 +131,14 @@ func MayNotActAs(err error, user string) bool {
 // cannotImpersonate is between the names of the two users in the answer.
 const cannotImpersonate = `" cannot impersonate resource "serviceaccounts" in API group ""`
 
+// ObjectNotFound says that an object of this name does not exist. An API that is not served in the version of the request answers with
+// 404, too, but names no object: the object may exist in another version.
+func ObjectNotFound(err error, name string) bool {
+	status, ok := statusOf(err)
+	return ok && apierrors.IsNotFound(err) && status.Details != nil && status.Details.Name == name &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // TooLarge says that an object has more bytes than the API server or its storage takes, which etcd and its client tell as errors of
 // the server.
 func TooLarge(err error) bool {

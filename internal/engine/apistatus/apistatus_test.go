@@ -120,6 +120,26 @@ func TestDenialsQuotasAndSizesAreToldByTheFixedWords(t *testing.T) {
 	}
 }
 
+// TestAVersionThatIsNotServedIsNoMissingObject: the client makes a status of an answer that is none, as of a path that the API server does
+// not know.
+func TestAVersionThatIsNotServedIsNoMissingObject(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{fmt.Errorf("delete: %w", apierrors.NewNotFound(things, "n")), true},
+		{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns"), false},
+		{apierrors.NewGenericServerResponse(404, "delete", things, "n", "404 page not found", 0, true), false},
+		{apierrors.NewGenericServerResponse(404, "delete", schema.GroupResource{}, "", "404 page not found", 0, true), false},
+		{apierrors.NewConflict(things, "n", errors.New("modified")), false},
+		{errors.New("not found"), false},
+	} {
+		if got := ObjectNotFound(c.err, "n"); got != c.want {
+			t.Errorf("%v: the object is missing: %t", c.err, got)
+		}
+	}
+}
+
 // TestWhatAnotherServiceHasIsToldByTheCause has the answers of kube-apiserver 1.36 (pkg/registry/core/service/storage/alloc.go).
 func TestWhatAnotherServiceHasIsToldByTheCause(t *testing.T) {
 	port, ips := field.NewPath("spec", "ports").Index(0).Child("nodePort"), field.NewPath("spec", "clusterIPs")
