@@ -7,8 +7,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"mlkeeper.dev/internal/engine/observe"
@@ -144,6 +146,35 @@ func TestAnEmptyNamespaceIsDeleted(t *testing.T) {
 	w.listNamespace()
 	if again := w.reconcile(w.manager()); again != 0 || w.requests("delete", "namespaces") != 1 || w.waits(1) != "deleted" {
 		t.Errorf("checked again after %s, %d deletions, the Inventory says %q", again, w.requests("delete", "namespaces"), w.waits(1))
+	}
+}
+
+// TestWhatIsAppliedDuringTheListingKeepsTheNamespace: its resource was listed before.
+func TestWhatIsAppliedDuringTheListingKeepsTheNamespace(t *testing.T) {
+	w := newWorld(t, namespace())
+	w.listNamespace()
+	configMaps, lists := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, 0
+	w.metadata.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if lists++; lists == len(resourcesOfNamespaces) {
+			applied := orphan()
+			applied.Name, applied.OwnerReferences = "applied", nil
+			if err := w.metadata.Tracker().Create(configMaps, applied, "apps"); err != nil {
+				t.Error(err)
+			}
+		}
+		return false, nil, nil
+	})
+	w.reconcile(w.manager())
+	if n := w.requests("delete", "namespaces"); n != 0 || w.waits(1) != "deleted" {
+		t.Errorf("%d deletions, the Inventory says %q", n, w.waits(1))
+	}
+	select {
+	case event := <-w.events.Events:
+		if !strings.Contains(event, "configmaps applied") {
+			t.Errorf("the event says %q", event)
+		}
+	default:
+		t.Error("no event tells why the Namespace stays")
 	}
 }
 

@@ -45,6 +45,12 @@ var resources = map[schema.GroupKind]schema.GroupVersionResource{
 	},
 }
 
+// resourcesOfNamespaces are what Namespaces can contain, in the order in which they are listed.
+var resourcesOfNamespaces = []metav1.APIResource{
+	{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list", "delete"}},
+	{Name: "persistentvolumeclaims", Kind: "PersistentVolumeClaim", Verbs: metav1.Verbs{"list", "delete"}},
+}
+
 // world is the cluster that managers see one after the other: what it contains survives each of them.
 type world struct {
 	t        *testing.T
@@ -151,9 +157,7 @@ func (w *world) manager() *Finalizer {
 	return New(Options{
 		Client: w.client, As: func(string) (dynamic.Interface, error) { return w.client, nil }, Metadata: w.metadata,
 		NamespacedResources: func() ([]*metav1.APIResourceList, error) {
-			return []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
-				{Name: "configmaps", Kind: "ConfigMap", Verbs: metav1.Verbs{"list", "delete"}},
-			}}}, nil
+			return []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: resourcesOfNamespaces}}, nil
 		},
 		Catalog: w, Inventories: w, Children: w, Owner: func(keeper.InventoryOwner) (Owner, bool) { return w.owner, true },
 		WatchChildren: func(keeper.InventoryOwner, map[plan.Key]keeper.InventoryEntry) bool { return !w.unwatched },

@@ -47,6 +47,10 @@ func (f *Finalizer) contentOf(ctx context.Context, inv *keeper.Inventory, live *
 	return contentOfOthers("custom resources in versions that are not served")
 }
 
+// listings is how often a Namespace is listed before it counts as empty. What a client applies while the resources are listed one after the
+// other may be of one that was listed before: the last listing has it.
+const listings = 2
+
 // contentOfNamespace lists everything in a Namespace. A resource that cannot be listed leaves the content undecided.
 func (f *Finalizer) contentOfNamespace(ctx context.Context, inv *keeper.Inventory, namespace string, resources discover) content {
 	lists, err := resources()
@@ -70,18 +74,32 @@ func (f *Finalizer) contentOfNamespace(ctx context.Context, inv *keeper.Inventor
 	}
 	// Claims last: an object that is created during the listing is missed more likely the earlier its resource was listed.
 	slices.SortStableFunc(listed, func(a, b schema.GroupVersionResource) int { return rankOf(a) - rankOf(b) })
-	contents := &namespaceContents{
-		ofStack:    func(o *metav1.PartialObjectMetadata) bool { return f.belongsTo(inv, o) },
-		namespaced: func(gk schema.GroupKind) bool { return kinds[gk] },
-	}
-	for _, resource := range listed {
-		objects, err := f.list(ctx, resource, namespace, false)
-		if err != nil {
+	for range listings {
+		contents := &namespaceContents{
+			ofStack:    func(o *metav1.PartialObjectMetadata) bool { return f.belongsTo(inv, o) },
+			namespaced: func(gk schema.GroupKind) bool { return kinds[gk] },
+		}
+		if contents.objects, err = f.listAll(ctx, listed, namespace); err != nil {
 			return unreadable(err)
 		}
-		contents.objects = append(contents.objects, objects...)
+		if found := contents.classify(); !found.empty() {
+			return found
+		}
 	}
-	return contents.classify()
+	return content{}
+}
+
+// listAll reads the objects of resources in a namespace, one resource after the other.
+func (f *Finalizer) listAll(ctx context.Context, resources []schema.GroupVersionResource, namespace string) ([]object, error) {
+	var out []object
+	for _, resource := range resources {
+		objects, err := f.list(ctx, resource, namespace, false)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
 }
 
 // unreadable classifies content that cannot be listed: a missing right is permanent, a failing server is not.
