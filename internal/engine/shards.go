@@ -85,22 +85,17 @@ func (e *Engine) mayFinalize(namespace string) bool {
 
 // enqueueShard enqueues the custom resources of a shard, and the wires in its namespaces.
 func (s *stacks[C, F]) enqueueShard(i int) {
-	namespaces := map[string]bool{}
 	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), "") {
 		if s.inShard(i, o.GetNamespace(), o.GetName()) {
 			s.queue.add(o.GetNamespace(), o.GetName())
-			namespaces[o.GetNamespace()] = true
 		}
 	}
 	for _, w := range s.wires {
 		for _, target := range w.targets("") {
 			if s.inShard(i, target.Namespace, target.Name) {
-				namespaces[target.Namespace] = true
+				w.queue.add(target.Namespace, target.Name)
 			}
 		}
-	}
-	for namespace := range namespaces {
-		s.enqueueWires(namespace)
 	}
 }
 

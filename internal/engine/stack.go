@@ -86,7 +86,7 @@ func Register[C client.Object, F any](e *Engine, def controller.Definition[C], s
 		s.children = watch.NewDynamicChildren(e.informers, def.Controller, def.Children, s.childChanged)
 	}
 	for _, wire := range def.Wires {
-		runner, err := newWireRunner(e, wire, s.aliveIn, s.wired, s.enqueueNamespace, s.acknowledged)
+		runner, err := newWireRunner(e, wire, s.namespaces, s.aliveIn, s.wired, s.enqueueNamespace, s.acknowledged)
 		if err != nil {
 			return err
 		}

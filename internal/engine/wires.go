@@ -26,20 +26,22 @@ type wireRunner struct {
 	wire   wiring.Wire
 	queue  *queue
 	rec    *wiring.Reconciler
+	// namespaces returns those that have custom resources, in which an object may be created.
+	namespaces func() []string
 	// acknowledged is called for each target that was processed without a write, with the time at which that began.
 	acknowledged func(wire string, target client.ObjectKey, since time.Time)
 	// wrote holds the targets that the reconcile under way has written.
 	wrote sync.Map
 }
 
-// newWireRunner makes the controller of one wire. alive lists the custom resources that may have entries. wired is called with the
-// outcomes, and seen with a namespace in which what the custom resources report of a target may have changed.
+// newWireRunner makes the controller of one wire. namespaces returns those that have custom resources, and alive lists the custom resources
+// that may have entries. wired is called with the outcomes, and seen with a namespace in which what the custom resources report of a target may have changed.
 func newWireRunner(
-	e *Engine, wire wiring.Wire, alive func(namespace string) ([]client.Object, error),
+	e *Engine, wire wiring.Wire, namespaces func() []string, alive func(namespace string) ([]client.Object, error),
 	wired func(owner string, target plan.Key, outcomes []wiring.Outcome), seen func(namespace string),
 	acknowledged func(wire string, target client.ObjectKey, since time.Time),
 ) (*wireRunner, error) {
-	r := &wireRunner{engine: e, wire: wire, acknowledged: acknowledged}
+	r := &wireRunner{engine: e, wire: wire, namespaces: namespaces, acknowledged: acknowledged}
 	r.rec = wiring.NewReconciler(wire, wiring.Deps{
 		Client: e.client, Resource: r.resource, Source: targets{e.informers}, Clock: e.Clock,
 		Alive:  func(_, namespace string) ([]client.Object, error) { return alive(namespace) },
@@ -113,17 +115,36 @@ func (r *wireRunner) enqueueWith(priority int, namespace string) {
 	}
 }
 
-// targets are the targets of a namespace, and the one that would be created there.
+// targets are the targets of a namespace, and the one that would be created there; of all namespaces if it is empty.
 func (r *wireRunner) targets(namespace string) []client.ObjectKey {
 	var out []client.ObjectKey
+	listed := map[client.ObjectKey]bool{}
 	for _, u := range r.engine.informers.ListTargets(r.wire.Name, namespace) {
 		out = append(out, client.ObjectKeyFromObject(u))
+		listed[client.ObjectKeyFromObject(u)] = true
 	}
-	created := client.ObjectKey{Namespace: namespace, Name: r.wire.CreateName}
-	if created.Name != "" && namespace != "" && !slices.Contains(out, created) {
-		out = append(out, created)
+	if r.wire.CreateName == "" {
+		return out
+	}
+	namespaces := []string{namespace}
+	if namespace == "" {
+		namespaces = r.namespaces()
+	}
+	for _, in := range namespaces {
+		if created := (client.ObjectKey{Namespace: in, Name: r.wire.CreateName}); !listed[created] {
+			out = append(out, created)
+		}
 	}
 	return out
+}
+
+// namespaces returns those that have custom resources.
+func (s *stacks[C, F]) namespaces() []string {
+	out := map[string]bool{}
+	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), "") {
+		out[o.GetNamespace()] = true
+	}
+	return slices.Collect(maps.Keys(out))
 }
 
 // targets adapts the informer manager to what the wiring reads.
