@@ -29,6 +29,16 @@ func (s *stacks[C, F]) setUnconfirmed(key client.ObjectKey, listed bool) {
 	}
 }
 
+// dropUnconfirmed forgets that a custom resource was listed, if the cache does not have it. One that is listed again meanwhile is in the cache
+// before setUnconfirmed is called for it.
+func (s *stacks[C, F]) dropUnconfirmed(key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.informers.Resource(s.def.GVK.GroupKind(), key.Namespace, key.Name); !found {
+		delete(s.unconfirmed, key)
+	}
+}
+
 // confirm asks live, once, for a custom resource that was listed, before the first write of a child or an Inventory. It fails
 // with errStaleCache where the caches are behind.
 func (s *stacks[C, F]) confirm(ctx context.Context, p *reconciliation[C, F]) error {

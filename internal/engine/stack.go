@@ -281,7 +281,10 @@ func parseOwner(id string, gk schema.GroupKind) (namespace, name string, ok bool
 
 func (s *stacks[C, F]) enqueue(namespace, name string) { s.queue.add(namespace, name) }
 
-func (s *stacks[C, F]) enqueueAll() { s.enqueueNamespace("") }
+func (s *stacks[C, F]) enqueueAll() {
+	s.enqueueNamespace("")
+	s.enqueueKnown()
+}
 
 func (s *stacks[C, F]) enqueueNamespace(namespace string) {
 	for _, o := range s.informers.ListResources(s.def.GVK.GroupKind(), namespace) {
@@ -376,6 +379,7 @@ func (s *stacks[C, F]) Reconcile(ctx context.Context, req reconcile.Request) (re
 	cr, bad, found := s.current(key)
 	switch {
 	case !found:
+		s.dropUnconfirmed(key)
 		s.forget(key)
 		return reconcile.Result{}, nil
 	case bad != nil:

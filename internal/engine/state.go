@@ -93,6 +93,16 @@ func (s *stacks[C, F]) meet(key client.ObjectKey, uid types.UID) {
 	l.uid = uid
 }
 
+// enqueueKnown enqueues every custom resource that has a state, so that it is forgotten if it is gone: no watch tells of those that go while
+// their API is not served.
+func (s *stacks[C, F]) enqueueKnown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.states {
+		s.queue.add(key.Namespace, key.Name)
+	}
+}
+
 // forget drops the state of a custom resource that is gone, or whose shard another manager has.
 func (s *stacks[C, F]) forget(key client.ObjectKey) { s.end(key, nil) }
 

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "mlkeeper.dev/api/trustyai/v1"
@@ -86,6 +88,30 @@ func TestANamesakeBeginsALifeOfItsOwn(t *testing.T) {
 	s.forget(key)
 	if len(s.states) > 0 || len(sys.forgot) != 2 {
 		t.Error("what is gone is not forgotten")
+	}
+}
+
+// TestWhatGoesWithItsAPIIsForgotten: the watch ends without an event for each custom resource, and a later one has other custom resources.
+func TestWhatGoesWithItsAPIIsForgotten(t *testing.T) {
+	s, clock := bareStacks()
+	work := priorityqueue.New[reconcile.Request]("resources")
+	defer work.ShutDown()
+	s.queue.work = work
+	s.conflictWaiters, s.unconfirmed = map[plan.Key]map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
+	s.jobs = background.New(background.Options[watch.Referrer]{
+		Clock: clock, Namespace: func(watch.Referrer) string { return "" }, Rendering: func() {}, Done: func(watch.Referrer) {}, Log: logr.Discard(),
+	})
+	s.controllers = map[schema.GroupKind]reconciler{s.def.GVK.GroupKind(): s}
+	key := client.ObjectKey{Namespace: "ns", Name: "x"}
+	s.setUnconfirmed(key, true)
+	s.meet(key, "uid")
+	s.enqueueUsersOf(s.def.GVK.GroupKind())
+	if work.Len() != 1 {
+		t.Fatalf("%d custom resources are enqueued", work.Len())
+	}
+	request, _ := work.Get()
+	if _, err := s.Reconcile(t.Context(), request); err != nil || len(s.states)+len(s.unconfirmed) > 0 {
+		t.Errorf("left are %v and %v, %v", s.states, s.unconfirmed, err)
 	}
 }
 
