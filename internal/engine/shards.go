@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"mlkeeper.dev/internal/engine/plan"
 	"mlkeeper.dev/internal/engine/shard"
 )
 
@@ -62,9 +61,7 @@ func (e *Engine) lostShard(i int) {
 	for _, r := range e.reconcilers() {
 		r.dropShard(i)
 	}
-	e.actor.Tracker.ForgetAll(func(key plan.Key) bool {
-		return !e.Shards.Holds(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
-	})
+	e.actor.Tracker.ForgetAll(func(owner types.NamespacedName) bool { return e.inShard(i, owner.Namespace, owner.Name) })
 	for _, inv := range e.inventories.List() {
 		if owner := inv.Spec.Owner; e.inShard(i, owner.Namespace, owner.Name) {
 			e.finalized(owner.UID)

@@ -115,7 +115,8 @@ func TestNothingIsKeptOfALostShard(t *testing.T) {
 	}
 }
 
-// TestConflictsOfALostShardAreForgotten: a field that was ceded may be in the hands of MLKeeper again when the shard returns.
+// TestConflictsOfALostShardAreForgotten: a field that was ceded may be in the hands of MLKeeper again when the shard returns. The shard is that
+// of the custom resource, wherever its objects are.
 func TestConflictsOfALostShardAreForgotten(t *testing.T) {
 	shards, tracker := byNamespace(), &fieldownership.Tracker{}
 	informers := watch.New(watch.Options{Catalog: &catalog.Catalog{}})
@@ -125,16 +126,22 @@ func TestConflictsOfALostShardAreForgotten(t *testing.T) {
 	e.watchShards()
 	shards.Hold(1)
 	shards.Hold(2)
-	mine, others := plan.Key{Namespace: "mine", Name: "x"}, plan.Key{Namespace: "others", Name: "x"}
-	for _, key := range []plan.Key{mine, others} {
-		for range fieldownership.MaxConflicts {
-			tracker.Repaired(key, "uid", []fieldownership.Field{{Text: "data.k", Manager: "somebody"}}, time.Unix(1e9, 0))
+	for _, owner := range []string{"mine", "others"} {
+		for _, namespace := range []string{"mine", "others", ""} {
+			for range fieldownership.MaxConflicts {
+				tracker.Repaired(plan.Key{Namespace: namespace, Name: "of-" + owner}, "uid", types.NamespacedName{Namespace: owner, Name: "x"},
+					[]fieldownership.Field{{Text: "data.k", Manager: "somebody"}}, time.Unix(1e9, 0))
+			}
 		}
 	}
 	shards.GiveAway(2)
 	shards.Drop(2)
-	if len(tracker.Ceded(mine, "uid")) != 1 || len(tracker.Ceded(others, "uid")) != 0 {
-		t.Errorf("ceded are %v in the shard that is held, and %v in the lost one", tracker.Ceded(mine, "uid"), tracker.Ceded(others, "uid"))
+	for _, namespace := range []string{"mine", "others", ""} {
+		kept := tracker.Ceded(plan.Key{Namespace: namespace, Name: "of-mine"}, "uid")
+		lost := tracker.Ceded(plan.Key{Namespace: namespace, Name: "of-others"}, "uid")
+		if len(kept) != 1 || len(lost) != 0 {
+			t.Errorf("in namespace %q, ceded are %v for the shard that is held, and %v for the lost one", namespace, kept, lost)
+		}
 	}
 }
 

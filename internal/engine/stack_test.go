@@ -86,7 +86,7 @@ func TestCededFieldsEndWithTheirChild(t *testing.T) {
 	child := &observe.Object{Key: plan.Key{GroupKind: schema.GroupKind{Kind: "Service"}, Namespace: "ns", Name: "x"}}
 	child.UID = "1"
 	for range fieldownership.MaxConflicts {
-		s.actor.Tracker.Repaired(child.Key, child.UID, []fieldownership.Field{{Text: "spec.type", Manager: "rival"}}, time.Now())
+		s.actor.Tracker.Repaired(child.Key, child.UID, types.NamespacedName{}, []fieldownership.Field{{Text: "spec.type", Manager: "rival"}}, time.Now())
 	}
 	s.childChanged(child, child)
 	if len(s.actor.Tracker.Ceded(child.Key, child.UID)) != 1 {

@@ -76,7 +76,8 @@ func (a *Actor) applyOver(
 		}
 		if res.Action.Reason == decide.ReasonDrift {
 			lost := fieldownership.Lost(desired, live, observe.FieldManager)
-			a.Tracker.Repaired(res.Action.Key, res.Action.UID, lost, a.Clock.Now())
+			owner := types.NamespacedName{Namespace: req.Stack.Namespace, Name: req.Stack.Name}
+			a.Tracker.Repaired(res.Action.Key, res.Action.UID, owner, lost, a.Clock.Now())
 			defer func() {
 				if res.Err != nil {
 					a.Tracker.Undo(res.Action.Key, res.Action.UID, lost)

@@ -36,7 +36,9 @@ type Tracker struct {
 
 // record is what a Tracker knows of one object.
 type record struct {
-	uid    types.UID
+	uid types.UID
+	// owner is the custom resource that declares the object.
+	owner  types.NamespacedName
 	last   time.Time
 	fields map[managedField]*count
 }
@@ -53,8 +55,8 @@ type count struct {
 
 // Repaired records that another manager had taken the fields, as Lost tells, and that MLKeeper takes them back now. It
 // returns those that became ceded by that: the caller cedes them from now on instead. MLKeeper's own marks and
-// owner references are never ceded, since without them it would lose the object.
-func (t *Tracker) Repaired(key plan.Key, uid types.UID, fields []Field, now time.Time) []Field {
+// owner references are never ceded, since without them it would lose the object. owner is the custom resource that declares the object.
+func (t *Tracker) Repaired(key plan.Key, uid types.UID, owner types.NamespacedName, fields []Field, now time.Time) []Field {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []Field
@@ -62,7 +64,7 @@ func (t *Tracker) Repaired(key plan.Key, uid types.UID, fields []Field, now time
 		if isMark(f.Path) {
 			continue
 		}
-		c := t.countOf(key, uid, f, now)
+		c := t.countOf(key, uid, owner, f, now)
 		if c == nil {
 			continue
 		}
@@ -123,11 +125,12 @@ func (t *Tracker) Ceded(key plan.Key, uid types.UID) []Field {
 	return out
 }
 
-// ForgetAll forgets what is known of objects, since another manager repairs them from now on.
-func (t *Tracker) ForgetAll(others func(plan.Key) bool) {
+// ForgetAll forgets what is known of the objects of custom resources that another manager reconciles from now on. The objects may be in
+// any namespace, or in none.
+func (t *Tracker) ForgetAll(others func(owner types.NamespacedName) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.objects, func(key plan.Key, _ *record) bool { return others(key) })
+	maps.DeleteFunc(t.objects, func(_ plan.Key, r *record) bool { return others(r.owner) })
 }
 
 // Forget drops everything about an object: it is gone, or its owner declared the field anew.
@@ -139,7 +142,7 @@ func (t *Tracker) Forget(key plan.Key) {
 
 // countOf returns the count of a field and adds it where it is new. It returns nil where an object has too many fields, all
 // of them ceded or fresh.
-func (t *Tracker) countOf(key plan.Key, uid types.UID, f Field, now time.Time) *count {
+func (t *Tracker) countOf(key plan.Key, uid types.UID, owner types.NamespacedName, f Field, now time.Time) *count {
 	r := t.objects[key]
 	if r == nil || r.uid != uid {
 		if r == nil && len(t.objects) >= maxObjects {
@@ -151,7 +154,7 @@ func (t *Tracker) countOf(key plan.Key, uid types.UID, f Field, now time.Time) *
 		r = &record{uid: uid, fields: map[managedField]*count{}}
 		t.objects[key] = r
 	}
-	r.last = now
+	r.last, r.owner = now, owner
 	id := managedField{text: f.Text, manager: f.Manager}
 	if c := r.fields[id]; c != nil {
 		return c

@@ -11,6 +11,9 @@ import (
 	"mlkeeper.dev/internal/engine/plan"
 )
 
+// owner is the custom resource that declares the objects.
+var owner = types.NamespacedName{Namespace: "n", Name: "x"}
+
 func TestInvariant11CededAfterThreeConflictsInTenMinutes(t *testing.T) {
 	var tracker Tracker
 	k := plan.Key{Namespace: "n", Name: "d"}
@@ -19,7 +22,7 @@ func TestInvariant11CededAfterThreeConflictsInTenMinutes(t *testing.T) {
 	step := func(after time.Duration, uid types.UID, f Field, want int) {
 		t.Helper()
 		now = now.Add(after)
-		if got := tracker.Repaired(k, uid, []Field{f}, now); len(got) != want {
+		if got := tracker.Repaired(k, uid, owner, []Field{f}, now); len(got) != want {
 			t.Fatalf("at %s: ceded %v, want %d", now, got, want)
 		}
 	}
@@ -51,7 +54,7 @@ func TestInvariant11AFailedRepairIsNoConflict(t *testing.T) {
 	var tracker Tracker
 	k, fields, now := plan.Key{Name: "d"}, []Field{path("spec", "replicas")}, time.Unix(0, 0)
 	for range 5 {
-		tracker.Repaired(k, "u", fields, now)
+		tracker.Repaired(k, "u", owner, fields, now)
 		tracker.Undo(k, "u", fields)
 	}
 	tracker.Undo(k, "u", fields)
@@ -60,9 +63,9 @@ func TestInvariant11AFailedRepairIsNoConflict(t *testing.T) {
 		t.Fatalf("ceded by attempts alone: %v", got)
 	}
 	for range 2 {
-		tracker.Repaired(k, "u", fields, now)
+		tracker.Repaired(k, "u", owner, fields, now)
 	}
-	if got := tracker.Repaired(k, "u", fields, now); len(got) != 1 {
+	if got := tracker.Repaired(k, "u", owner, fields, now); len(got) != 1 {
 		t.Fatalf("three conflicts: %v", got)
 	}
 }
@@ -75,17 +78,17 @@ func TestInvariant11ARepairThatFailedLeavesPlaceForOthers(t *testing.T) {
 	for i := range maxFields {
 		fields = append(fields, path("data", fmt.Sprintf("k%d", i)))
 	}
-	tracker.Repaired(k, "u", fields, now)
+	tracker.Repaired(k, "u", owner, fields, now)
 	tracker.Undo(k, "u", fields)
 	another := path("data", "another")
 	for i := range MaxConflicts {
-		if got := tracker.Repaired(k, "u", []Field{another}, now); (len(got) == 1) != (i == MaxConflicts-1) {
+		if got := tracker.Repaired(k, "u", owner, []Field{another}, now); (len(got) == 1) != (i == MaxConflicts-1) {
 			t.Fatalf("conflict %d: ceded %v", i+1, got)
 		}
 	}
 	// One that is counted longer keeps what it had before the repair that failed.
 	tracker.Undo(k, "u", []Field{another})
-	if got := tracker.Repaired(k, "u", []Field{another}, now); len(got) != 1 {
+	if got := tracker.Repaired(k, "u", owner, []Field{another}, now); len(got) != 1 {
 		t.Errorf("the third conflict again: ceded %v", got)
 	}
 }
@@ -97,12 +100,12 @@ func TestInvariant11OwnMarksAreNeverCeded(t *testing.T) {
 		path("metadata", "ownerReferences", key("uid", "u")),
 	}
 	for range 5 {
-		if got := tracker.Repaired(plan.Key{}, "u", marks, time.Unix(0, 0)); got != nil {
+		if got := tracker.Repaired(plan.Key{}, "u", owner, marks, time.Unix(0, 0)); got != nil {
 			t.Fatalf("ceded: %v", got)
 		}
 	}
 	for range 3 {
-		tracker.Repaired(plan.Key{}, "u", []Field{path("metadata", "labels", "app")}, time.Unix(0, 0))
+		tracker.Repaired(plan.Key{}, "u", owner, []Field{path("metadata", "labels", "app")}, time.Unix(0, 0))
 	}
 	if got := tracker.Ceded(plan.Key{}, "u"); len(got) != 1 {
 		t.Fatalf("ceded: %v", got)
@@ -114,10 +117,10 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 	at := time.Unix(0, 0)
 	f := []Field{path("spec", "replicas")}
 	for range MaxConflicts {
-		tracker.Repaired(plan.Key{Name: "ceded"}, "u", f, at)
+		tracker.Repaired(plan.Key{Name: "ceded"}, "u", owner, f, at)
 	}
 	for i := range maxObjects + 100 {
-		tracker.Repaired(plan.Key{Name: fmt.Sprint(i)}, "u", f, at.Add(time.Duration(i+1)))
+		tracker.Repaired(plan.Key{Name: fmt.Sprint(i)}, "u", owner, f, at.Add(time.Duration(i+1)))
 	}
 	if n := len(tracker.objects); n != maxObjects {
 		t.Errorf("%d objects", n)
@@ -133,11 +136,11 @@ func TestTrackerForgetsWhatIsOldest(t *testing.T) {
 		many = append(many, path("data", fmt.Sprint(i)))
 	}
 	k := plan.Key{Name: "many"}
-	tracker.Repaired(k, "u", many, at)
+	tracker.Repaired(k, "u", owner, many, at)
 	if n := len(tracker.objects[k].fields); n != maxFields {
 		t.Errorf("%d fields", n)
 	}
-	tracker.Repaired(k, "u", many[maxFields:], at.Add(Window+1))
+	tracker.Repaired(k, "u", owner, many[maxFields:], at.Add(Window+1))
 	if tracker.objects[k].fields[managedField{many[maxFields].Text, "other"}] == nil {
 		t.Error("fields out of the window are not dropped")
 	}
@@ -150,7 +153,7 @@ func TestTrackerIsConcurrencySafe(*testing.T) {
 		wg.Go(func() {
 			k := plan.Key{Name: fmt.Sprint(i % 3)}
 			for range 100 {
-				tracker.Repaired(k, "u", []Field{path("spec", "replicas")}, time.Unix(0, 0))
+				tracker.Repaired(k, "u", owner, []Field{path("spec", "replicas")}, time.Unix(0, 0))
 				tracker.Ceded(k, "u")
 				tracker.Forget(k)
 			}
