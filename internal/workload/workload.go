@@ -38,7 +38,8 @@ func RestrictedContainer() *corev1.SecurityContext {
 	}
 }
 
-// Budget is the PodDisruptionBudget of the pods with some labels.
+// Budget is the PodDisruptionBudget of the pods with some labels. A pod that runs without being ready may always be evicted: where too many
+// of them crash, none could be else, and no node be drained until somebody repairs them.
 func Budget(meta metav1.ObjectMeta, pods map[string]string, spec *keeper.DisruptionSpec) *policyv1.PodDisruptionBudget {
 	number := func(n *int32) *intstr.IntOrString {
 		if n == nil {
@@ -50,7 +51,8 @@ func Budget(meta metav1.ObjectMeta, pods map[string]string, spec *keeper.Disrupt
 		ObjectMeta: meta,
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: number(spec.MinAvailable), MaxUnavailable: number(spec.MaxUnavailable),
-			Selector: &metav1.LabelSelector{MatchLabels: pods},
+			Selector:                   &metav1.LabelSelector{MatchLabels: pods},
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

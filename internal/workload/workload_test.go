@@ -27,10 +27,12 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// TestBudget: pods that crash do not keep a node from being drained.
 func TestBudget(t *testing.T) {
+	const selector, crashing = `"selector":{"matchLabels":{"app":"x"}}`, `"unhealthyPodEvictionPolicy":"AlwaysAllow"`
 	for want, spec := range map[string]*keeper.DisruptionSpec{
-		`{"minAvailable":2,"selector":{"matchLabels":{"app":"x"}}}`:   {MinAvailable: ptr.To(int32(2))},
-		`{"selector":{"matchLabels":{"app":"x"}},"maxUnavailable":0}`: {MaxUnavailable: ptr.To(int32(0))},
+		`{"minAvailable":2,` + selector + `,` + crashing + `}`:   {MinAvailable: ptr.To(int32(2))},
+		`{` + selector + `,"maxUnavailable":0,` + crashing + `}`: {MaxUnavailable: ptr.To(int32(0))},
 	} {
 		out := Budget(metav1.ObjectMeta{Name: "n"}, map[string]string{"app": "x"}, spec)
 		if raw, err := json.Marshal(out.Spec); err != nil || string(raw) != want || out.Name != "n" {
