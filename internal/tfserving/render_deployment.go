@@ -22,10 +22,6 @@ const (
 
 	// user runs the server where no constraints of OpenShift choose one; the image has none, and would run as root.
 	user = 1000
-	// drain is how many seconds a pod that is being deleted still serves, until no proxy sends to it any more.
-	drain = 10
-	// grace is how many seconds it then has for the requests under way.
-	grace = 60
 	// probePeriod is how many seconds are between two probes.
 	probePeriod = 5
 	// privileged is the first port that needs no privilege.
@@ -47,15 +43,13 @@ func (r *renderer) deployment() {
 	if autoscaled != "" {
 		meta.Annotations[autoscaledAnnotation] = autoscaled
 	}
-	startup := ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)
 	o := plan.Typed(gvkDeployment, &appsv1.Deployment{
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
-			Replicas: r.replicas(),
-			Selector: &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
-			Strategy: r.strategy(),
-			// A server that may take long to load must not be called stuck before.
-			ProgressDeadlineSeconds: ptr.To(max(startup+120, 600)),
+			Replicas:                r.replicas(),
+			Selector:                &metav1.LabelSelector{MatchLabels: podLabels(r.cr)},
+			Strategy:                r.strategy(),
+			ProgressDeadlineSeconds: ptr.To(r.progressDeadline()),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: podLabels(r.cr), Annotations: r.podAnnotations()},
 				Spec:       r.pod(),
@@ -85,7 +79,7 @@ func (r *renderer) pod() corev1.PodSpec {
 		ServiceAccountName:            spec.ServiceAccountName,
 		PriorityClassName:             spec.PriorityClassName,
 		SecurityContext:               r.podSecurity(),
-		TerminationGracePeriodSeconds: ptr.To(int64(drain + grace)),
+		TerminationGracePeriodSeconds: ptr.To(gracePeriod(r.cr)),
 	}
 	if spec.RuntimeClassName != "" {
 		pod.RuntimeClassName = ptr.To(spec.RuntimeClassName)

@@ -90,6 +90,10 @@ func (r *renderer) warnings() {
 	if name := r.facts.Config.Logged(); name != "" {
 		r.warn("model %q has a logging_config: spec.image needs a logger for it, without which the servers end at their start", name)
 	}
+	if requests := gracePeriod(r.cr) - drain; restTimeout(r.cr) > requests {
+		r.warn("spec.terminationGracePeriodSeconds leaves %d seconds for the requests under way when a pod ends, but spec.server.restTimeoutMillis "+
+			"is %d: raise the one or lower the other, else longer requests are cut", requests, *r.cr.Spec.Server.RESTTimeoutMillis)
+	}
 	if n := len(r.facts.Config.Models()); n > maxQuestions {
 		r.warn("the servers are asked for the first %d of %d models", maxQuestions, n)
 	}

@@ -71,6 +71,8 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"a cron that is cached":  {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: cron, useCachedMetrics: true, metadata: {}}]}}}", []string{"useCachedMetrics is not for"}},
 		"the identity of KEDA":   {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: aws-sqs-queue, metadata: {identityOwner: operator}}]}}}", []string{"identityOwner must not be operator", "authenticationRef"}},
 		"a trigger with spaces":  {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: 'a b', metadata: {}}]}}}", []string{"spec.autoscaling.keda.triggers[0].type"}},
+		"an end too soon":        {"{configMap: c, terminationGracePeriodSeconds: 9}", []string{"spec.terminationGracePeriodSeconds must be 10 or more"}},
+		"an end too late":        {"{configMap: c, terminationGracePeriodSeconds: 86401}", []string{"spec.terminationGracePeriodSeconds", "86400"}},
 		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {

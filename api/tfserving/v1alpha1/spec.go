@@ -128,6 +128,13 @@ type TfservSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.name) && size(s.name) > 0)",message="spec.imagePullSecrets needs a name in each item"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// terminationGracePeriodSeconds is how long a pod lives on after its deletion, 10 seconds to a day. TensorFlow Serving does not end by
+	// itself, so that each pod takes all of it: for 10 seconds it still gets requests, and the rest is for those under way. The default is 70,
+	// and more where spec.server.restTimeoutMillis is more than a minute: 10 seconds and that, an hour at most.
+	// +optional
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:validation:XValidation:rule="self >= 10",message="spec.terminationGracePeriodSeconds must be 10 or more: for 10 seconds a pod that is deleted still gets requests"
+	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
 	// resources are the compute resources of the tfs-main container, GPUs included (nvidia.com/gpu).
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
