@@ -1,8 +1,13 @@
 package tfserving
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"mlkeeper.dev/internal/engine/controller/controllertest"
 )
@@ -31,5 +36,63 @@ func TestARequestOutlivesItsPodsDeletion(t *testing.T) {
 		if got := strings.Join(p.Warnings, "\n"); (got != "") != (want.warning != "") || !strings.Contains(got, want.warning) {
 			t.Errorf("%q: warnings %q", fields, got)
 		}
+	}
+}
+
+const ofPods = `
+  env:
+    - {name: TF_CPP_MIN_LOG_LEVEL, value: "1"}
+    - {name: TOKEN, valueFrom: {secretKeyRef: {name: tokens, key: token}}}
+    - {name: MODE, valueFrom: {configMapKeyRef: {name: modes, key: mode, optional: true}}}
+    - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+    - {name: CPUS, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
+  podLabels: {team: search, sidecar.istio.io/inject: "true"}
+  podAnnotations: {example.com/cost-centre: "4711"}
+`
+
+// TestPodsHaveWhatTheirOwnerGivesThem, in both tracks, and selectors have nothing of it.
+func TestPodsHaveWhatTheirOwnerGivesThem(t *testing.T) {
+	c, cr := controllertest.New(testNow), custom(t, withCanary+ofPods)
+	_, p := gatherAndRender(t, c, cr)
+	for _, name := range []string{"tfs", "tfs-canary"} {
+		d := deployed(t, p, name)
+		labels := map[string]string{"team": "search", "sidecar.istio.io/inject": "true", selectorLabel: name}
+		if diff := cmp.Diff(labels, d.Spec.Template.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+		if d.Spec.Template.Annotations["example.com/cost-centre"] != "4711" || d.Spec.Template.Annotations[configHashAnnotation] == "" {
+			t.Errorf("annotations %v", d.Spec.Template.Annotations)
+		}
+		selector := map[string]string{selectorLabel: name}
+		if got := served(t, p, name+"-service").Spec.Selector; !maps.Equal(d.Spec.Selector.MatchLabels, selector) || !maps.Equal(got, selector) {
+			t.Errorf("the selectors are %v and %v", d.Spec.Selector.MatchLabels, got)
+		}
+		env := d.Spec.Template.Spec.Containers[0].Env
+		var names []string
+		for _, e := range env {
+			names = append(names, e.Name)
+		}
+		if !slices.Equal(names, []string{"TF_CPP_MIN_LOG_LEVEL", "TOKEN", "MODE", "POD", "CPUS"}) {
+			t.Fatalf("variables %v", names)
+		}
+		for i, set := range map[int]func(*corev1.EnvVarSource) bool{
+			1: func(s *corev1.EnvVarSource) bool { return s.SecretKeyRef.Name == "tokens" },
+			2: func(s *corev1.EnvVarSource) bool { return *s.ConfigMapKeyRef.Optional },
+			3: func(s *corev1.EnvVarSource) bool { return s.FieldRef.FieldPath == "metadata.name" },
+			4: func(s *corev1.EnvVarSource) bool { return s.ResourceFieldRef.Resource == "limits.cpu" },
+		} {
+			if env[i].Value != "" || !set(env[i].ValueFrom) {
+				t.Errorf("%+v", env[i])
+			}
+		}
+	}
+}
+
+// TestMLKeepersOwnMarksWin, also over what was stored before the schema refused it: pods without them would belong to nobody.
+func TestMLKeepersOwnMarksWin(t *testing.T) {
+	cr := custom(t, inline+"  podLabels: {tfsName: other}\n  podAnnotations: {"+configHashAnnotation+": other}\n")
+	_, p := gatherAndRender(t, controllertest.New(testNow), cr)
+	if got := deployed(t, p, "tfs").Spec.Template; got.Labels[selectorLabel] != "tfs" || got.Annotations[configHashAnnotation] == "other" {
+		t.Errorf("%v, %v", got.Labels, got.Annotations)
 	}
 }

@@ -51,21 +51,13 @@ func (r *renderer) deployment() {
 			Strategy:                r.strategy(),
 			ProgressDeadlineSeconds: ptr.To(r.progressDeadline()),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: podLabels(r.cr), Annotations: r.podAnnotations()},
+				ObjectMeta: metav1.ObjectMeta{Labels: r.templateLabels(), Annotations: r.templateAnnotations()},
 				Spec:       r.pod(),
 			},
 		},
 	})
 	o.Replicas = mode
 	r.add(o)
-}
-
-func (r *renderer) podAnnotations() map[string]string {
-	out := map[string]string{configHashAnnotation: r.configs.podHash}
-	if r.facts.CredentialsDigest != "" {
-		out[credentialsAnnotation] = r.facts.CredentialsDigest
-	}
-	return out
 }
 
 // pod renders the pod, within the restricted Pod Security Standard unless the owner chose otherwise (defect 12).
@@ -236,18 +228,6 @@ func (r *renderer) livenessProbe() *corev1.Probe {
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(grpcPort(r.cr))}},
 		PeriodSeconds: 2 * probePeriod, TimeoutSeconds: probePeriod, FailureThreshold: 6,
 	}
-}
-
-// environment holds the credentials of the tutorial, and those of S3 where the server reads it itself.
-func (r *renderer) environment() []corev1.EnvVar {
-	var out []corev1.EnvVar
-	if usesSecret(r.cr) && r.facts.CredentialsFile != "" {
-		out = append(out, corev1.EnvVar{Name: credentialsEnv, Value: join(secretPath(r.cr), r.facts.CredentialsFile)})
-	}
-	if s := r.cr.Spec.S3; s != nil && s.ImageReadsS3 {
-		out = append(out, r.s3Environment()...)
-	}
-	return out
 }
 
 // s3Environment is how TensorFlow Serving and KServe's storage initializer are told of a store.

@@ -1,6 +1,9 @@
 package tfserving
 
 import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	v1alpha1 "mlkeeper.dev/api/tfserving/v1alpha1"
@@ -37,4 +40,51 @@ func restTimeout(cr *v1alpha1.Tfserv) int64 {
 func (r *renderer) progressDeadline() int32 {
 	longer := max(gracePeriod(r.cr)-(drain+grace), 0)
 	return max(ptr.Deref(r.cr.Spec.StartupTimeoutSeconds, defaultStartup)+120+int32(longer), 600) //nolint:gosec // The schema has a day at most.
+}
+
+// templateLabels are the labels of the pods: those that select them, and the owner's.
+func (r *renderer) templateLabels() map[string]string {
+	out := make(map[string]string, len(r.cr.Spec.PodLabels)+1)
+	for key, value := range r.cr.Spec.PodLabels {
+		out[key] = string(value)
+	}
+	maps.Copy(out, podLabels(r.cr))
+	return out
+}
+
+// templateAnnotations are the annotations of the pods: those that replace them, and the owner's.
+func (r *renderer) templateAnnotations() map[string]string {
+	out := make(map[string]string, len(r.cr.Spec.PodAnnotations)+2)
+	for key, value := range r.cr.Spec.PodAnnotations {
+		out[key] = string(value)
+	}
+	out[configHashAnnotation] = r.configs.podHash
+	if r.facts.CredentialsDigest != "" {
+		out[credentialsAnnotation] = r.facts.CredentialsDigest
+	}
+	return out
+}
+
+// environment holds the credentials of the tutorial, those of S3 where the server reads it itself, and the owner's variables.
+func (r *renderer) environment() []corev1.EnvVar {
+	var out []corev1.EnvVar
+	if usesSecret(r.cr) && r.facts.CredentialsFile != "" {
+		out = append(out, corev1.EnvVar{Name: credentialsEnv, Value: join(secretPath(r.cr), r.facts.CredentialsFile)})
+	}
+	if s := r.cr.Spec.S3; s != nil && s.ImageReadsS3 {
+		out = append(out, r.s3Environment()...)
+	}
+	for _, e := range r.cr.Spec.Env {
+		out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value, ValueFrom: source(e.ValueFrom)})
+	}
+	return out
+}
+
+func source(from *v1alpha1.EnvVarSource) *corev1.EnvVarSource {
+	if from == nil {
+		return nil
+	}
+	return &corev1.EnvVarSource{
+		SecretKeyRef: from.SecretKeyRef, ConfigMapKeyRef: from.ConfigMapKeyRef, FieldRef: from.FieldRef, ResourceFieldRef: from.ResourceFieldRef,
+	}
 }

@@ -73,6 +73,21 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"a trigger with spaces":  {"{configMap: c, autoscaling: {maxReplicas: 2, keda: {triggers: [{type: 'a b', metadata: {}}]}}}", []string{"spec.autoscaling.keda.triggers[0].type"}},
 		"an end too soon":        {"{configMap: c, terminationGracePeriodSeconds: 9}", []string{"spec.terminationGracePeriodSeconds must be 10 or more"}},
 		"an end too late":        {"{configMap: c, terminationGracePeriodSeconds: 86401}", []string{"spec.terminationGracePeriodSeconds", "86400"}},
+		"a variable twice":       {"{configMap: c, env: [{name: A}, {name: A}]}", []string{"spec.env", "Duplicate"}},
+		"a variable with spaces": {"{configMap: c, env: [{name: a b}]}", []string{"the name of a variable in spec.env may have letters"}},
+		"a variable of two":      {"{configMap: c, env: [{name: A, value: b, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}", []string{"spec.env: value and valueFrom exclude each other"}},
+		"a variable of nothing":  {"{configMap: c, env: [{name: A, valueFrom: {}}]}", []string{"valueFrom in spec.env must be exactly one of"}},
+		"a variable of no name":  {"{configMap: c, env: [{name: A, valueFrom: {secretKeyRef: {key: k}}}]}", []string{"secretKeyRef and configMapKeyRef in spec.env need a name"}},
+		"the key file twice":     {"{configMap: c, secretName: s, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /x}]}", []string{"spec.env must not have GOOGLE_APPLICATION_CREDENTIALS with spec.secretName", "take it out"}},
+		"a key of S3 twice":      {"{" + model("") + ", s3: {secretName: s}, env: [{name: AWS_ACCESS_KEY_ID, value: x}]}", []string{"spec.env must not have what spec.s3 sets", "take the other out"}},
+		"a region twice":         {"{" + model("") + ", s3: {region: r}, env: [{name: AWS_REGION, value: x}]}", []string{"spec.env must not have what spec.s3 sets"}},
+		"a store twice":          {"{" + model("") + ", s3: {endpoint: h}, env: [{name: S3_ENDPOINT, value: x}]}", []string{"spec.env must not have what spec.s3 sets"}},
+		"the selector's label":   {"{configMap: c, podLabels: {tfsName: x}}", []string{"spec.podLabels must not have tfsName", "use another key"}},
+		"a label of MLKeeper's":  {"{configMap: c, podLabels: {keeper.mlkeeper.dev/controller: x}}", []string{"spec.podLabels must not have tfsName", "use another key"}},
+		"a label with spaces":    {"{configMap: c, podLabels: {a b: x}}", []string{"spec.podLabels: a key has letters"}},
+		"a label's wild value":   {"{configMap: c, podLabels: {a: x y}}", []string{"spec.podLabels.a"}},
+		"an annotation of ours":  {"{configMap: c, podAnnotations: {servapi.dev-state.com/config-hash: x}}", []string{"spec.podAnnotations must not have keys below", "use another key"}},
+		"a wild annotation":      {"{configMap: c, podAnnotations: {a..b/c: x}}", []string{"spec.podAnnotations: a key has letters"}},
 		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +105,40 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 					t.Errorf("the refusal does not say %q: %v", word, err)
 				}
 			}
+		})
+	}
+}
+
+// TestAdmissionAcceptsWhatIsRead: what the rules refuse elsewhere is of use here, and the largest lists stay within what a rule may cost.
+func TestAdmissionAcceptsWhatIsRead(t *testing.T) {
+	c := cluster.Shared(t)
+	c.InstallCRDs(t)
+	ns := c.Namespace(t)
+	several := func(n int, item string) string {
+		var out []string
+		for i := range n {
+			out = append(out, fmt.Sprintf(item, i))
+		}
+		return strings.Join(out, ", ")
+	}
+	longest := strings.Repeat("a", 200)
+	for name, spec := range map[string]string{
+		"keys of another name":    "{image: i, models: [{name: m, basePath: 's3://b/m'}], s3: {imageReadsS3: true, region: r}, env: [{name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: s, key: user}}}]}",
+		"an image's own key file": "{configMap: c, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /in/the/image.json}, {name: EMPTY}]}",
+		"marks":                   "{configMap: c, podLabels: {team: a, example.com/b: ''}, podAnnotations: {example.com/c: 'any text'}}",
+		"the largest lists": "{image: i, models: [" + several(100, "{name: m%d, basePath: 'gs://"+strings.Repeat("b", 1000)+"'}") +
+			"], env: [" + several(64, "{name: "+longest+"%d, value: x}") + "], podLabels: {" + several(32, longest+".example.com/l%d: x") +
+			"}, podAnnotations: {" + several(32, longest+".example.com/l%d: x") + "}, s3: {secretName: s, region: r, endpoint: e}, secretName: s}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := cluster.Parse(fmt.Sprintf("apiVersion: servapi.dev-state.com/v1alpha1\nkind: Tfserv\nmetadata: {name: good, namespace: %s}\nspec: %s\n", ns, spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Client.Create(t.Context(), objects[0]); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.Client.Delete(t.Context(), objects[0])
 		})
 	}
 }

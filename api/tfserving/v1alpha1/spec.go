@@ -15,6 +15,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.server) || !has(self.server.perModelBatching) || !self.server.perModelBatching || has(self.batching)",message="spec.server.perModelBatching needs spec.batching: set spec.batching to {} for TensorFlow Serving's defaults"
 // +kubebuilder:validation:XValidation:rule="!has(self.canary) || has(self.httpRoute) || has(self.grpcRoute)",message="spec.canary needs spec.httpRoute or spec.grpcRoute, which split the requests: an Ingress has no weights"
 // +kubebuilder:validation:XValidation:rule="!has(self.canary) || !has(self.models) || size(self.models) == 0 || self.models.exists(m, m.name == self.canary.model)",message="spec.canary.model must be the name of one of spec.models"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || !(has(self.secretName) && size(self.secretName) > 0 || has(self.secretFileName) && size(self.secretFileName) > 0) || !self.env.exists(e, e.name == 'GOOGLE_APPLICATION_CREDENTIALS')",message="spec.env must not have GOOGLE_APPLICATION_CREDENTIALS with spec.secretName or spec.secretFileName, which set it: take it out of spec.env, or take these two out"
+// +kubebuilder:validation:XValidation:rule="!has(self.env) || !has(self.s3) || !self.env.exists(e, has(self.s3.secretName) && e.name in ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN'] || has(self.s3.region) && e.name in ['AWS_REGION', 'AWS_DEFAULT_REGION'] || has(self.s3.endpoint) && e.name in ['S3_ENDPOINT', 'AWS_ENDPOINT_URL', 'S3_USE_HTTPS'])",message="spec.env must not have what spec.s3 sets: with secretName AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, with region AWS_REGION and AWS_DEFAULT_REGION, with endpoint S3_ENDPOINT, AWS_ENDPOINT_URL and S3_USE_HTTPS: use the field of spec.s3 or the variables, and take the other out"
 type TfservSpec struct {
 	// grpcPort is the port of the gRPC API, 1 to 65535; the default is TensorFlow Serving's own, 8500.
 	// +optional
@@ -128,6 +130,25 @@ type TfservSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:XValidation:rule="self.all(s, has(s.name) && size(s.name) > 0)",message="spec.imagePullSecrets needs a name in each item"
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// env are further variables of the environment of the server, at most 64. What a Secret or ConfigMap says is read when a pod starts, and a
+	// change of it restarts no pod. The downloader of models does not have them.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Env []EnvVar `json:"env,omitempty"`
+	// podLabels are further labels of the pods, those of a canary too. No selector of MLKeeper's has them.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="spec.podLabels: a key has letters, digits, '-', '_' and '.', after an optional DNS name and '/', such as example.com/team"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k == 'tfsName' || k == 'pod-template-hash' || k.startsWith('keeper.mlkeeper.dev/') || k.startsWith('servapi.dev-state.com/'))",message="spec.podLabels must not have tfsName, pod-template-hash, or keys below keeper.mlkeeper.dev/ and servapi.dev-state.com/, which MLKeeper and Kubernetes set: use another key"
+	PodLabels map[string]LabelValue `json:"podLabels,omitempty"`
+	// podAnnotations are further annotations of the pods, those of a canary too.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="spec.podAnnotations: a key has letters, digits, '-', '_' and '.', after an optional DNS name and '/', such as example.com/team"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('keeper.mlkeeper.dev/') || k.startsWith('servapi.dev-state.com/'))",message="spec.podAnnotations must not have keys below keeper.mlkeeper.dev/ and servapi.dev-state.com/, which MLKeeper sets: use another key"
+	PodAnnotations map[string]AnnotationValue `json:"podAnnotations,omitempty"`
 	// terminationGracePeriodSeconds is how long a pod lives on after its deletion, 10 seconds to a day. TensorFlow Serving does not end by
 	// itself, so that each pod takes all of it: for 10 seconds it still gets requests, and the rest is for those under way. The default is 70,
 	// and more where spec.server.restTimeoutMillis is more than a minute: 10 seconds and that, an hour at most.
