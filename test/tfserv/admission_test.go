@@ -88,6 +88,7 @@ func TestAdmissionRefusesBadInputNamingFieldAndRemedy(t *testing.T) {
 		"a label's wild value":   {"{configMap: c, podLabels: {a: x y}}", []string{"spec.podLabels.a"}},
 		"an annotation of ours":  {"{configMap: c, podAnnotations: {servapi.dev-state.com/config-hash: x}}", []string{"spec.podAnnotations must not have keys below", "use another key"}},
 		"a wild annotation":      {"{configMap: c, podAnnotations: {a..b/c: x}}", []string{"spec.podAnnotations: a key has letters"}},
+		"a scheme nobody reads":  {"{models: [{name: m, basePath: 'hdfs://n/m'}]}", []string{"without spec.image each basePath must be", "set spec.image to an image that reads it"}},
 		"two kinds of metrics":   {"{configMap: c, autoscaling: {maxReplicas: 2, targetCPUUtilizationPercentage: 5, metrics: [{type: Resource, resource: {name: memory, target: {type: Utilization, averageUtilization: 5}}}]}}", []string{"exclude each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,9 +124,11 @@ func TestAdmissionAcceptsWhatIsRead(t *testing.T) {
 	}
 	longest := strings.Repeat("a", 200)
 	for name, spec := range map[string]string{
-		"keys of another name":    "{image: i, models: [{name: m, basePath: 's3://b/m'}], s3: {imageReadsS3: true, region: r}, env: [{name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: s, key: user}}}]}",
-		"an image's own key file": "{configMap: c, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /in/the/image.json}, {name: EMPTY}]}",
-		"marks":                   "{configMap: c, podLabels: {team: a, example.com/b: ''}, podAnnotations: {example.com/c: 'any text'}}",
+		"a scheme that the image reads": "{image: i, models: [{name: m, basePath: 'hdfs://n/m'}]}",
+		"what each image reads":         "{models: [{name: a, basePath: /m}, {name: b, basePath: 'gs://b/m'}, {name: c, basePath: 's3://b/m'}]}",
+		"keys of another name":          "{image: i, models: [{name: m, basePath: 's3://b/m'}], s3: {imageReadsS3: true, region: r}, env: [{name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: s, key: user}}}]}",
+		"an image's own key file":       "{configMap: c, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /in/the/image.json}, {name: EMPTY}]}",
+		"marks":                         "{configMap: c, podLabels: {team: a, example.com/b: ''}, podAnnotations: {example.com/c: 'any text'}}",
 		"the largest lists": "{image: i, models: [" + several(100, "{name: m%d, basePath: 'gs://"+strings.Repeat("b", 1000)+"'}") +
 			"], env: [" + several(64, "{name: "+longest+"%d, value: x}") + "], podLabels: {" + several(32, longest+".example.com/l%d: x") +
 			"}, podAnnotations: {" + several(32, longest+".example.com/l%d: x") + "}, s3: {secretName: s, region: r, endpoint: e}, secretName: s}",
