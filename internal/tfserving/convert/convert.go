@@ -219,7 +219,7 @@ func (c *conversion) pod(path ...string) {
 	if v, ok := decode[corev1.PodSecurityContext](c, at("securityContext")...); ok && !empty(v) {
 		c.out.Spec.PodSecurityContext = v
 	}
-	c.own(path, "terminationGracePeriodSeconds")
+	c.grace(path)
 	// What the API server adds by default.
 	c.left.dropEqual("Always", at("restartPolicy")...)
 	c.left.dropEqual("ClusterFirst", at("dnsPolicy")...)
@@ -251,13 +251,6 @@ func (c *conversion) container(path ...string) {
 func empty[T any](v *T) bool {
 	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
 	return err == nil && len(u) == 0
-}
-
-// s3 completes a Tfserv whose models are below s3://.
-func (c *conversion) s3(field string) {
-	c.out.Spec.S3 = &v1alpha1.S3Spec{Downloader: &v1alpha1.DownloaderSpec{Image: c.options.Downloader}}
-	c.warn(field, "name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.s3.secretName, unless the ServiceAccount has a "+
-		"cloud identity, and the store in spec.s3.endpoint and region where it is not AWS: MLKeeper does not read the Secrets of a ServiceAccount")
 }
 
 // rest is what is left of an object.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -47,7 +48,8 @@ func (c *conversion) deployment() {
 	if n, ok := c.number("spec", "replicas"); ok {
 		c.out.Spec.Replicas = ptr.To(c.within("spec.replicas", n))
 	}
-	c.own([]string{"spec"}, "strategy", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")
+	c.strategy()
+	c.own([]string{"spec"}, "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")
 	s := c.command(at)
 	if c.failed {
 		return
@@ -95,22 +97,61 @@ func (c *conversion) serverContainer() ([]string, bool) {
 	return nil, false
 }
 
-// selector takes out what tells the pods of the Deployment apart, for which a Tfserv has a label of its own, and returns their labels.
+// selector takes out what tells the pods of the Deployment apart, for which a Tfserv has a label of its own, and returns their labels. Those by which
+// anything selects the old pods are not given to the new ones: both would be counted, evicted and sent requests as if they were the same.
 func (c *conversion) selector() map[string]string {
 	labels, _ := decode[map[string]string](c, "spec", "template", "metadata", "labels")
+	selectedBy := map[string]bool{}
+	if labels != nil {
+		selectedBy = c.selectedBy(*labels)
+	}
 	c.left.drop("spec", "selector")
 	c.left.drop("spec", "template", "metadata", "creationTimestamp")
+	c.podAnnotations("spec", "template", "metadata", "annotations")
 	if labels == nil || len(*labels) == 0 {
 		return nil
 	}
-	c.note("spec.template.metadata.labels", "the new pods have the label tfsName=%s alone: what else selects the old ones by theirs has to change",
-		c.out.Name)
+	c.podLabels("spec.template.metadata.labels", *labels, selectedBy)
+	c.note("spec.template.metadata.labels", "the new pods have the label tfsName=%s, and none by which the old ones are selected (%s): what selects the "+
+		"old ones by it has to change", c.out.Name, strings.Join(slices.Sorted(maps.Keys(selectedBy)), ", "))
 	return *labels
+}
+
+// selectedBy are the labels by which the Deployment, a Service or a PodDisruptionBudget among the objects selects its pods.
+func (c *conversion) selectedBy(labels map[string]string) map[string]bool {
+	out := map[string]bool{}
+	add := func(object map[string]any, always bool, path ...string) {
+		selector, _, _ := unstructured.NestedStringMap(object, path...)
+		for key := range selector {
+			if always || within(selector, labels) {
+				out[key] = true
+			}
+		}
+	}
+	add(c.left.object, true, "spec", "selector", "matchLabels")
+	expressions, _ := c.left.peek("spec", "selector", "matchExpressions")
+	list, _ := expressions.([]any)
+	for _, item := range list {
+		expression, _ := item.(map[string]any)
+		if key, _ := expression["key"].(string); key != "" {
+			out[key] = true
+		}
+	}
+	for _, u := range c.others {
+		switch {
+		case u.GetNamespace() != c.out.Namespace:
+		case u.GetKind() == "Service":
+			add(u.Object, false, "spec", "selector")
+		case u.GetKind() == "PodDisruptionBudget":
+			add(u.Object, false, "spec", "selector", "matchLabels")
+		}
+	}
+	return out
 }
 
 // command reads the flags of the server.
 func (c *conversion) command(at []string) *server {
-	s := &server{env: c.environment(at)}
+	s := &server{env: c.variables(append(slices.Clone(at), "env"), "MODEL_NAME", "MODEL_BASE_PATH", gcsVariable)}
 	field := append(slices.Clone(at), "command")
 	flags := c.common()
 	for name, to := range map[string]*string{
@@ -135,26 +176,6 @@ func (c *conversion) command(at []string) *server {
 	c.out.Spec.GrpcPort = cmp.Or(c.out.Spec.GrpcPort, ptr.To(int32(imageGRPC)))
 	c.out.Spec.RestPort = cmp.Or(c.out.Spec.RestPort, ptr.To(int32(imageREST)))
 	return s
-}
-
-// environment takes out the variables that mean something.
-func (c *conversion) environment(at []string) map[string]string {
-	out := map[string]string{}
-	list := append(slices.Clone(at), "env")
-	for i := range c.left.length(list...) {
-		one := append(slices.Clone(list), strconv.Itoa(i))
-		name, _ := c.left.peek(append(slices.Clone(one), "name")...)
-		value, isText := c.left.peek(append(slices.Clone(one), "value")...)
-		if text, _ := value.(string); isText && slices.Contains([]any{"MODEL_NAME", "MODEL_BASE_PATH", gcsVariable}, name) {
-			out[name.(string)] = text
-			c.left.drop(append(slices.Clone(one), "name")...)
-			c.left.drop(append(slices.Clone(one), "value")...)
-			continue
-		}
-		c.left.drop(one...)
-		c.warn(join(one), "%v is not converted: the environment of the server is MLKeeper's", name)
-	}
-	return out
 }
 
 // containerPorts takes out the ports of the container, which those of the flags are in a Tfserv.

@@ -14,6 +14,7 @@ func (c *conversion) disruption(labels map[string]string) {
 		return u.GroupVersionKind().Group == "policy" && u.GetKind() == "PodDisruptionBudget" && len(selector) > 0 && within(selector, labels)
 	}, func(s *conversion, _ *unstructured.Unstructured) {
 		s.left.drop("spec", "selector", "matchLabels")
+		s.left.dropEqual("AlwaysAllow", "spec", "unhealthyPodEvictionPolicy")
 		budget := &keeper.DisruptionSpec{}
 		for field, to := range map[string]**int32{"minAvailable": &budget.MinAvailable, "maxUnavailable": &budget.MaxUnavailable} {
 			if v, _ := s.left.peek("spec", field); v == nil {

@@ -33,9 +33,14 @@ func (c *conversion) inferenceService() {
 	if c.out.Spec.Image == "" && version != "" {
 		c.out.Spec.Image = "tensorflow/serving:" + version
 	}
+	c.variables(append(path, "env"))
 	c.storage(path)
 	c.frameworkRest(path)
 	c.pod("spec", "predictor")
+	if labels, ok := decode[map[string]string](c, "spec", "predictor", "labels"); ok {
+		c.podLabels("spec.predictor.labels", *labels, nil)
+	}
+	c.podAnnotations("spec", "predictor", "annotations")
 	c.kserveScale()
 	c.batcher()
 	c.kserveAnnotations()
